@@ -18,6 +18,7 @@ from .table import as_json, markdown  # noqa: E402
 GROUPS = (
     "iteration",
     "overhead",
+    "scipy_like",
     "operations",
     "compile",
     "imports",

@@ -101,12 +101,25 @@ class Attempt:
         """The attempt with the failure policy, history and monitor that the request asks for."""
         return cls(problem, method, M, request.on_failure, request.history, request.monitor, fallback, why)
 
+    @property
+    def may_be_stopped(self) -> bool:
+        """Is there a callback?"""
+        return self.monitor is not None and self.monitor.callback is not None
+
     def run(self) -> Outcome:
         """Run in the library, compiled once where that pays, or on the host. Without derivatives.
 
         The outcome has a first axis for checkpoints if the problem has several limits.
         """
-        problem, A, M, report = self.problem, self.problem.A, self.M, self._report()
+        report = self._report()
+        found = self._run(report)
+        if report is not None and report.errors is not None and not self.problem.bk.compiled(found.status):
+            self.problem.bk.to_numpy(found.status)  # waits for the loop
+            report.raise_errors()
+        return found
+
+    def _run(self, report: Report | None) -> Outcome:
+        problem, A, M = self.problem, self.problem.A, self.M
         bk, method = problem.bk, CG() if problem.is_empty else self.method  # CG has nothing to factorise
         settings = self._settings(method)
         if method.on_host and not bk.on_host:
@@ -133,9 +146,8 @@ class Attempt:
                 "callback and time_limit ask the host after each iteration, which a program for XLA alone, for several "
                 "processes or inside shard_map cannot. Leave them out, or solve outside of it."
             )
-        return Report.of(
-            monitor, self.method.name, partial(_presented, problem, monitor.in_numpy), problem.layout.batch
-        )
+        present = partial(_presented, problem, monitor.in_numpy)
+        return Report.of(monitor, self.method.name, present, problem.layout.batch, problem.compiled)
 
     def _settings(self, method: Method) -> LoopSettings:
         problem = self.problem
@@ -159,7 +171,8 @@ class Attempt:
                 outcome, name = climbed, after_failure(self.fallback.name, name)
                 last = replace(self, method=self.fallback, M=None)
         result = replace(last.result(outcome), method=purpose + name, x=outcome.x)
-        return outcome._replace(x=apply_policy(self.problem.bk, result, self.on_failure, last.look(outcome)).x)
+        look = last.look(outcome)
+        return outcome._replace(x=apply_policy(self.problem.bk, result, self.on_failure, look, self.may_be_stopped).x)
 
     def _is_seen_to_converge(self, outcome: Outcome) -> bool:
         """Have all systems converged, as known without waiting?"""
@@ -180,7 +193,7 @@ class Attempt:
     def _climbed(self, outcome: Outcome, fallback: Method) -> Outcome | None:
         problem = self.problem
         try:
-            return rescued_on_host(problem, self._settings(fallback), outcome)
+            return rescued_on_host(problem, self._settings(fallback), outcome, self.monitor)
         except (UnsupportedOperation, NonlinearError):  # its entries cannot be found, so the first failure stands
             return None
 
@@ -216,6 +229,7 @@ class Attempt:
             checkpoints=problem.several,
             _by=self.method,
             _why=self.why,
+            _time_limit=None if self.monitor is None else self.monitor.time_limit,
             _sensitivity=sensitivity,
         )
 
@@ -238,5 +252,5 @@ def _presented(problem: Problem, in_numpy: bool, rows: np.ndarray) -> Any:
         start += own.size
     if not (in_numpy or bk.on_host):
         like = None if bk.compiled(problem.like) else problem.like
-        found = [bk.from_host(leaf, like) for leaf in found]
+        found = [bk.in_host_call(leaf, like) for leaf in found]
     return found[0] if layout.structure is None else bk.unleaves(layout.structure, found)

@@ -11,7 +11,7 @@ import numpy as np
 from ..backends import Array, get_backend, real_dtype
 from ..sparse import Matrix, Operator
 from ..sparse.fingerprint import fingerprint
-from .iteration.monitor import Report
+from .iteration.monitor import Monitor, Report
 from .iteration.outcome import Outcome, Status
 from .iteration.run import LoopSettings, run
 from .results.no_solution import without_refuted
@@ -26,12 +26,12 @@ def run_on_host(problem: Problem, settings: LoopSettings, M: Operator | None, re
     return found if settings.history else found._replace(history=())
 
 
-def rescued_on_host(problem: Problem, settings: LoopSettings, found: Outcome) -> Outcome:
+def rescued_on_host(problem: Problem, settings: LoopSettings, found: Outcome, monitor: Monitor | None) -> Outcome:
     """Solve failed systems on the host with its own method; other results are kept."""
     bk = problem.bk
     function, arrays = _solve_on_host(problem, settings, None, None, bounded=True)
     fields = found if settings.history else found[:-1]
-    count, failed = len(fields), may_be_helped(problem, found)
+    count, failed = len(fields), may_be_helped(problem, found, monitor)
 
     def on_host(failed: np.ndarray, *values: np.ndarray) -> list[np.ndarray]:
         before = values[:count]
@@ -70,10 +70,16 @@ def _name(problem: Problem, settings: LoopSettings, *counts: int) -> str | None:
     return fingerprint(*counts, settings, problem.by_default, problem.least_squares, *made)
 
 
-def may_be_helped(problem: Problem, found: Outcome) -> Array:
-    """bool `(batch, 1)`: which systems have not converged, and have a right-hand side that others could solve?"""
-    bk = problem.bk
-    return (found.status != int(Status.CONVERGED)) & bk.isfinite(bk.norm(problem.b))
+def may_be_helped(problem: Problem, found: Outcome, monitor: Monitor | None) -> Array:
+    """bool `(batch, 1)`: which systems have not converged, and have a right-hand side that others could solve?
+
+    None that a callback or the limit of time has ended.
+    """
+    bk, status = problem.bk, found.status
+    failed = (status != int(Status.CONVERGED)) & bk.isfinite(bk.norm(problem.b))
+    if monitor is None or not monitor.may_stop:
+        return failed
+    return failed & (status != int(Status.STOPPED)) & (status != int(Status.TIME_LIMIT))
 
 
 def _solve_on_host(

@@ -71,7 +71,7 @@ def _solve(attempt: Attempt) -> SolveResult:
         if climbed is not None:
             (attempt, outcome), name = climbed, after_failure(fallback.name, name)
     if not converged and problem.is_implicit and not problem.compiled:  # a compiled solve saw to it by itself
-        outcome = without_derivatives(bk, outcome, policy)
+        outcome = without_derivatives(bk, outcome, policy, attempt.may_be_stopped)
     result = replace(_result(attempt, outcome, converged), method=name)
     if attempt.method.factorises and (waits or (known and bk.is_concrete(problem.b))):
         warn_of_singular(bk, name, outcome.singular, outcome.status == int(Status.CONVERGED))
@@ -93,8 +93,8 @@ def _checked(problem: Problem, outcome: Outcome) -> Outcome:
 def _climbed(attempt: Attempt, first: Outcome, fallback: Method) -> tuple[Attempt, Outcome] | None:
     """Solve failed systems with the fallback; None if there are none, or the fallback cannot be used."""
     problem = attempt.problem
-    bk, failed = problem.bk, may_be_helped(problem, first)
-    if not bk.any(failed):
+    bk, failed = problem.bk, may_be_helped(problem, first, attempt.monitor)
+    if not bk.any(failed) or (attempt.monitor is not None and attempt.monitor.is_over()):
         return None
     try:
         check_requirements(problem, fallback, None)
@@ -124,7 +124,7 @@ def _after_failure(attempt: Attempt, outcome: Outcome, result: SolveResult) -> S
         result = result if reason is None else replace(result, _no_solution=reason)
     if problem.compiled and problem.is_implicit:  # the solve of a compiled function saw to its failure by itself
         return result
-    return apply_policy(problem.bk, result, on_failure, attempt.look(outcome))
+    return apply_policy(problem.bk, result, on_failure, attempt.look(outcome), attempt.may_be_stopped)
 
 
 def _outcome(attempt: Attempt) -> Outcome:
@@ -137,7 +137,8 @@ def _result(attempt: Attempt, outcome: Outcome, converged: bool) -> SolveResult:
     problem = attempt.problem
     sensitivity = Sensitivity.of(attempt, outcome) if problem.bk.on_host else None
     spoils = attempt.on_failure == "nan" and not converged
-    told = outcome._replace(x=with_nan(problem.bk, outcome.x, outcome.status)) if spoils else outcome
+    x = with_nan(problem.bk, outcome.x, outcome.status, attempt.may_be_stopped) if spoils else outcome.x
+    told = outcome._replace(x=x) if spoils else outcome
     result = attempt.result(told, sensitivity)
     if problem.given is None:
         return result

@@ -11,11 +11,12 @@ import numpy as np
 import scipy.sparse as sp
 
 from ..backends import Array, Backend
+from ..backends.public_names import PublicNames
 from ..backends.rows import rows_times, transposed_times
 from .scipy_products import ScipyProducts
 
 
-class Operator(ScipyProducts, ABC):
+class Operator(ScipyProducts, PublicNames, ABC):
     """A linear map from arrays of `in_shape` to arrays of `out_shape`, immutable.
 
     Attributes:

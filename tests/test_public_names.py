@@ -12,7 +12,8 @@ import pytest
 
 import krylix
 from frameworks import FRAMEWORKS, missing
-from krylix import backends, solvers, sparse
+from krylix import backends, scipy_like, solvers, sparse
+from scipy_shipped import OURS
 
 # What these two packages export for users; the rest of their `__all__` serves the folders above them.
 OF_BACKENDS = ["get_backend", "tune_malloc"]
@@ -26,11 +27,12 @@ def public_objects() -> dict[str, Any]:
     """Every public function and class by its dotted name."""
     names = [(krylix, "krylix", krylix.__all__), (solvers, "krylix.solvers", solvers.__all__)]
     names += [(sparse, "krylix.sparse", OF_SPARSE), (backends, "krylix.backends", OF_BACKENDS)]
+    names.append((scipy_like, "krylix.scipy_like", OURS))
     found: dict[str, Any] = {}
     for module, prefix, exported in names:
         for name in exported:
             thing = getattr(module, name)
-            if callable(thing) and not any(thing is other for other in found.values()):
+            if (inspect.isclass(thing) or inspect.isroutine(thing)) and not any(thing is other for other in found.values()):
                 found[f"{prefix}.{name}"] = thing
     return found
 

@@ -94,6 +94,10 @@ class Control(Loops):
         """An array of the library on the CPU, in the memory of `x` where that can be: the caller gives it away."""
         return self.asarray(x, like=like)
 
+    def in_host_call(self, x: np.ndarray, like: Array | None = None) -> Array:
+        """An array of the library for a user's function that a loop calls on the host; takes the memory of `x`."""
+        return self.from_host(x, like)
+
     def may_leave_to_host(self, b: Array, *arrays: Any) -> bool:
         """May NumPy compute with b, and arrays in these containers, what a program would be compiled for?
 

@@ -92,6 +92,9 @@ class JaxBackend(JaxIndexing, JaxLoops, JaxMemory, JaxRecurrences, JaxVectors):
         made = _handed_over(x)
         return made if isinstance(made, jax.Array) else self.asarray(x)  # where a user has switched jit off
 
+    def in_host_call(self, x: np.ndarray, like: Array | None = None) -> Array:
+        return jax.device_put(x, jax.local_devices(backend="cpu")[0])  # others may wait for the program that calls
+
     def dtype(self, x: Array) -> np.dtype:
         return np.dtype(x.dtype)
 

@@ -14,7 +14,16 @@ from .watching import Watched, put
 
 # What asks about arrays or the library, or changes how one goes on.
 QUESTIONS = {
-    *("at_once", "broadcast_size", "can_cast", "can_rescue", "check_numbers", "compiled", "compiles_numbers"),
+    *(
+        "at_once",
+        "broadcast_size",
+        "can_ask_host",
+        "can_cast",
+        "can_rescue",
+        "check_numbers",
+        "compiled",
+        "compiles_numbers",
+    ),
     *("concrete_value", "constant", "constant_folded", "device", "dtype", "enable_double_precision", "enter"),
     *("errstate", "finfo", "flat", "flatten", "get_device", "get_sparse_format", "guard", "hiding_constants"),
     *("host_view", "iinfo", "in_program", "is_array", "is_available", "is_concrete", "is_sparse", "isdtype"),

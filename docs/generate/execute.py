@@ -2,7 +2,7 @@
 
 The fences are those of markdown-exec: `exec="true"`, `source="above"` (or `below`, nothing: no source),
 `session="NAME"`, `result="LANGUAGE"` for what is printed as code, `html="true"` for what is printed as HTML; else it is
-Markdown. Each page runs in a process of its own, as settings such as JAX's double precision are those of a process.
+Markdown. Lines that end in `# markdown-exec: hide` run, and are not shown. Each page runs in a process of its own, as settings such as JAX's double precision are those of a process.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from places import ROOT, WORK
 
 FENCE = re.compile(r'^(?P<indent> *)```python (?P<options>[^\n]*exec="true"[^\n]*)\n(?P<code>.*?)^(?P=indent)```$',
     re.MULTILINE | re.DOTALL)  # fmt: skip
+_HIDDEN = "# markdown-exec: hide"
 _OPTION = re.compile(r'(\w+)="([^"]*)"')
 _CACHE = WORK.parent / "executed"
 
@@ -95,6 +96,7 @@ def _block(match: re.Match[str], sessions: dict[str, dict[str, Any]], where: str
         result = f'<div class="picture">\n{result}\n</div>'
     elif result and "result" in options:
         result = f"```{options['result']} {{.result}}\n{result}\n```"
+    code = "".join(line for line in code.splitlines(keepends=True) if not line.rstrip().endswith(_HIDDEN))
     shown = f"```python\n{code.rstrip()}\n```" if "source" in options else ""
     parts = [shown, result] if options.get("source") != "below" else [result, shown]
     return textwrap.indent("\n\n".join(part for part in parts if part), match["indent"])

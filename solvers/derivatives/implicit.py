@@ -10,7 +10,7 @@ from ...backends import Array, Backend, LinearSystem, nan_of
 from ...sparse import FunctionOperator, MappedOperator, Operator
 from ...sparse.operators.function import DerivedFunction
 from ..attempt import Attempt
-from ..iteration.outcome import Outcome, Status
+from ..iteration.outcome import Outcome, Status, has_failed
 from ..methods.direct.dense import Direct
 from ..setup.problem import Problem
 from .adjoint import numbers_of, with_proven_transpose
@@ -109,7 +109,9 @@ class ImplicitSolve(LinearSystem):
         x, rest = bk.implicit_solve(self, self.problem.b)
         lines = (bk.matrix_transpose(rest[-1]),) if self.attempt.history else ((),)
         outcome = Outcome(*(x, *rest[: len(Outcome._fields) - 2], *lines))
-        return without_derivatives(bk, outcome, self.attempt.on_failure) if self.problem.compiled else outcome
+        if not self.problem.compiled:
+            return outcome
+        return without_derivatives(bk, outcome, self.attempt.on_failure, self.attempt.may_be_stopped)
 
     def product(self, x: Array) -> Array:
         A = self.parts().A
@@ -162,7 +164,7 @@ class ImplicitSolve(LinearSystem):
         if self.attempt.on_failure == "raise" or (given is None and not self.purpose):
             return outcome.x
         size = bk.norm(b)
-        failed = (outcome.status != int(Status.CONVERGED)) & ((size > 0) | ~bk.isfinite(size))
+        failed = has_failed(outcome.status, self.attempt.may_be_stopped) & ((size > 0) | ~bk.isfinite(size))
         failed = failed if given is None or self.purpose else failed & ~given
         return bk.where(failed, bk.full_like(outcome.x, nan_of(bk.dtype(outcome.x))), outcome.x)
 
@@ -231,11 +233,15 @@ class ImplicitSolve(LinearSystem):
         return replace(self, attempt=attempt, make=many, many=True)
 
 
-def without_derivatives(bk: Backend, outcome: Outcome, on_failure: str) -> Outcome:
-    """The outcome, whose x has the derivative NaN in the systems that have failed, where that does not raise."""
+def without_derivatives(bk: Backend, outcome: Outcome, on_failure: str, stops: bool) -> Outcome:
+    """The outcome, whose x has the derivative NaN in the systems that have failed, where that does not raise.
+
+    Args:
+        stops: may a callback have stopped it? Its x has derivatives, as one of a loose tolerance.
+    """
     if on_failure == "raise":
         return outcome
-    return outcome._replace(x=bk.without_derivatives(outcome.x, outcome.status != int(Status.CONVERGED)))
+    return outcome._replace(x=bk.without_derivatives(outcome.x, has_failed(outcome.status, stops)))
 
 
 def _seen_to_solve(problem: Problem, found: Outcome) -> Outcome | None:

@@ -20,7 +20,7 @@ from ...sparse import (
 )
 from ...sparse.analysis.symmetry import PRODUCTS
 from ..attempt import Attempt
-from ..iteration.outcome import Outcome, Status
+from ..iteration.outcome import Outcome, has_failed
 from ..methods.direct.refinement import Refinement
 from ..results.result import Gradient
 from ..setup.axis import matched
@@ -46,7 +46,7 @@ class Sensitivity:
         """Without the initial guess, which derivatives have no use for."""
         if attempt.problem.x0 is not None:
             attempt = replace(attempt, problem=replace(attempt.problem, x0=None))
-        return cls(attempt, outcome.x, outcome.residual, outcome.status != int(Status.CONVERGED))
+        return cls(attempt, outcome.x, outcome.residual, has_failed(outcome.status))
 
     @property
     def problem(self) -> Problem:

@@ -33,8 +33,9 @@ class IterationState(NamedTuple):
         iterations: iterations of the method so far, an int.
         residual_norm: the residual norm by the method's recurrence, a float; the true one decides at the end.
         goal: the residual norm at which this round ends, a float: the tolerance, and half of it after a restart.
-        x: the current approximation, in the library, shape, axis and dtype of the x that the solve returns; the
-            callback may keep it, nothing writes to it later.
+        x: the current approximation, in the library, shape, axis and dtype of the x that the solve returns, in memory
+            of its own. JAX calls from inside of its program: a callback may read this x (`np.asarray(x)`), but
+            operations of JAX in it may wait for the program for ever; there x lies on the CPU.
 
     Examples:
         >>> import numpy as np
@@ -111,6 +112,7 @@ class Report:
         show: shows progress, or None.
         present: x of rows `(systems, n)` of NumPy, as the user has it.
         batch: shape of the batch axes.
+        errors: of the callback, which end the loop; None where they are raised in it.
         begin: `(1, 1)` int32, when the compiled program that this is part of began; None where `monitor.since` says it.
     """
 
@@ -118,12 +120,20 @@ class Report:
     show: Callable[[int, float, float], None] | None
     present: Callable[[np.ndarray], Any]
     batch: tuple[int, ...]
+    errors: list[Exception] | None = None
     begin: Array | None = None
 
     @classmethod
-    def of(cls, monitor: Monitor, name: str, present: Callable[[np.ndarray], Any], batch: tuple[int, ...]) -> Report:
-        """For a method of this name."""
-        return cls(monitor, show_progress(monitor.progress, name), present, batch)
+    def of(
+        cls, monitor: Monitor, name: str, present: Callable[[np.ndarray], Any], batch: tuple[int, ...], compiled: bool
+    ) -> Report:
+        """For a method of this name, in a compiled function or not."""
+        return cls(monitor, show_progress(monitor.progress, name), present, batch, None if compiled else [])
+
+    def raise_errors(self) -> None:
+        """Raise what the callback has raised, after the loop: a library would wrap it."""
+        if self.errors:
+            raise self.errors[0]
 
     @property
     def takes_x(self) -> bool:
@@ -168,8 +178,10 @@ class Report:
     def _asked(
         self, steps: np.ndarray, norm: np.ndarray, goal: np.ndarray, active: np.ndarray, *more: np.ndarray
     ) -> tuple[np.ndarray]:
-        self._shown(steps, norm, goal, active)
         reason = 0
+        if not active.any():  # of a batch that the library made, one that goes on with the others
+            return (np.zeros(steps.shape, np.int32),)
+        self._shown(steps, norm, goal, active)
         if self.monitor.callback is not None and self._stops(steps, norm, goal, more[0]):
             reason = _STOPPED
         elif self.monitor.time_limit is not None:
@@ -187,7 +199,19 @@ class Report:
             return False
         goals = np.broadcast_to(goal, norm.shape)
         state = IterationState(self._each(steps), self._each(norm), self._each(goals), self.present(x))
-        said = self.monitor.callback(state)
+        try:
+            return self._said(self.monitor.callback(state))
+        except Exception as error:
+            if self.errors is None:
+                raise
+            self.errors.append(error)
+            return True
+
+    def _said(self, said: Any) -> bool:
+        """
+        Raises:
+            TypeError: it is neither True, False nor None.
+        """
         if said is None or isinstance(said, bool | np.bool_):
             return bool(said)
         raise TypeError(

@@ -9,7 +9,10 @@ from ...backends import Array
 
 
 class Status(IntEnum):
-    """How the solve of one system ended; `SolveResult.status` holds these numbers."""
+    """How the solve of one system ended; `SolveResult.status` holds these numbers.
+
+    STOPPED, by the callback, is no failure: nothing is raised, and x is what the callback has seen. TIME_LIMIT is one.
+    """
 
     RUNNING = 0
     CONVERGED = 1
@@ -28,6 +31,12 @@ class Status(IntEnum):
 
 
 # Inside the loop only: RUNNING, and CANDIDATE (the recurrence says converged; the true residual is still to be seen).
+
+
+def has_failed(status: Any, may_be_stopped: bool = True) -> Any:
+    """Which systems are failures? Not those that a callback has stopped, where there is one."""
+    failed = status != int(Status.CONVERGED)
+    return failed & (status != int(Status.STOPPED)) if may_be_stopped else failed
 
 
 class Outcome(NamedTuple):

@@ -14,6 +14,7 @@ import scipy.sparse.linalg as spl
 from ...backends import Array, Backend
 from ...sparse import Operator
 from ..iteration.method import Goal, Method, declare
+from ..iteration.told import InnerSteps
 
 
 class _Task(NamedTuple):
@@ -26,10 +27,24 @@ class _Task(NamedTuple):
     limit: int
     tick: Callable[..., None]  # to be called once per iteration
     latest: list[np.ndarray]  # the newest x, where SciPy tells it
+    see: Callable[[np.ndarray], None] | None = None  # in a monitored solve, to be called with x after a tick
+
+    def after_iteration(self) -> Callable[..., None]:
+        """A callback that gets x."""
+        if self.see is None:
+            return self.tick
+        see = self.see
+
+        def both(x: np.ndarray) -> None:
+            self.tick()
+            see(x)
+
+        return both
 
 
 def _standard(function: Callable[..., Any], task: _Task) -> np.ndarray:
-    return function(task.A, task.b, rtol=0.0, atol=task.goal, maxiter=task.limit, M=task.M, callback=task.tick)[0]
+    return function(task.A, task.b, rtol=0.0, atol=task.goal, maxiter=task.limit, M=task.M,
+                    callback=task.after_iteration())[0]  # fmt: skip
 
 
 def _outer(function: Callable[..., Any], task: _Task) -> np.ndarray:
@@ -38,20 +53,24 @@ def _outer(function: Callable[..., Any], task: _Task) -> np.ndarray:
 
     def count(x: np.ndarray) -> None:
         calls[0], latest[0] = calls[0] + 1, x.copy()
+        if calls[0] > 1:
+            after(x)
 
+    after = task.after_iteration()
     with suppress(RuntimeError):  # LGMRES, where M r = 0
         latest[0], info = function(
             task.A, task.b, rtol=0.0, atol=task.goal, maxiter=task.limit, M=task.M, callback=count
         )
-    task.tick(times=calls[0] - (info == 0))
+    task.tick(times=min(calls[0], 1) - (info == 0))
     return latest[0]
 
 
 def _tfqmr(task: _Task) -> np.ndarray:
     if task.M is None:
         return _standard(spl.tfqmr, task)
-    product = task.A @ task.M
-    return task.M @ _standard(spl.tfqmr, task._replace(A=product, M=None))
+    product, M, see = task.A @ task.M, task.M, task.see
+    inner = task._replace(A=product, M=None, see=None if see is None else lambda x: see(M @ x))
+    return M @ _standard(spl.tfqmr, inner)
 
 
 def _gmres(task: _Task) -> np.ndarray:
@@ -64,6 +83,8 @@ def _gmres(task: _Task) -> np.ndarray:
         if not new_norm < norm:
             break
         x, norm = new, new_norm
+        if task.see is not None:
+            task.see(x)
         if info == 0:
             break
     return x
@@ -72,18 +93,24 @@ def _gmres(task: _Task) -> np.ndarray:
 def _qmr(task: _Task) -> np.ndarray:
     identity = spl.LinearOperator(task.A.shape, matvec=lambda v: v, rmatvec=lambda v: v, dtype=task.A.dtype)
     return spl.qmr(task.A, task.b, rtol=0.0, atol=task.goal, maxiter=task.limit, M1=task.M or identity, M2=identity,
-                   callback=task.tick)[0]  # fmt: skip
+                   callback=task.after_iteration())[0]  # fmt: skip
 
 
 class _Reached(Exception):
     """Raised in a callback to end a SciPy method."""
 
 
+class _Stopped(Exception):
+    """Raised in a callback to end a solve."""
+
+
 def _minres(task: _Task) -> np.ndarray:
     # MINRES stops on a test of its own, relative to |A| |x|, so the residual is looked at after each step.
+    after = task.after_iteration()
+
     def look(x: np.ndarray) -> None:
-        task.tick()
         task.latest[0] = x.copy()
+        after(x)
         if np.linalg.norm(task.b - task.A.matvec(x)) <= task.goal:
             raise _Reached
 
@@ -163,6 +190,8 @@ class ScipyMethod(Method):
 
     Cost: the vectors of SciPy's function, for one system at a time, and copies to the host and back; per iteration its
     products with A and M, of which MINRES makes a second one with A to look at its residual; per call 1 product more.
+    With a callback, which is called as often as SciPy tells x (for GMRES after each cycle, for LSQR and LSMR at the
+    end), a further product for the residual norm that it gets.
 
     Examples:
         >>> import numpy as np
@@ -175,7 +204,6 @@ class ScipyMethod(Method):
     """
 
     key: str
-
     on_host = True
     can_pause = False
 
@@ -198,6 +226,13 @@ class ScipyMethod(Method):
         none = np.zeros(rr.shape, np.int32)
         return ScipyState(np.zeros_like(r), r, rr, rr < 0, goal.norm + 0 * rr, none, none, none)
 
+    def monitored(self, inner: InnerSteps | None) -> Method:
+        return self if inner is None else _MonitoredScipyMethod(self.key, inner)
+
+    def _told(self) -> InnerSteps | None:
+        """What is told of iterations, in a monitored solve."""
+        return None
+
     def limited(self, bk: Backend, state: ScipyState, left: Array) -> ScipyState:
         return state._replace(left=np.array(left))
 
@@ -208,22 +243,28 @@ class ScipyMethod(Method):
         return state.products
 
     def step(self, bk: Backend, A: Operator, M: Operator | None, s: ScipyState) -> ScipyState:
-        x, taken, products = s.x.copy(), np.zeros_like(s.taken), np.zeros_like(s.products)
+        x, taken, products, least = s.x.copy(), np.zeros_like(s.taken), np.zeros_like(s.products), 1
+        inner, rr = self._told(), s.rr.copy()
         for i in np.flatnonzero((s.rr > s.goal * s.goal)[:, 0] & (s.left > 0)[:, 0]):
+            see = None if inner is None else partial(_see, inner, x, taken, rr, int(i))
             found, taken[i, 0], products[i, 0] = self._solve(
-                A, M, s.r[i], float(s.goal[i, 0]), int(s.left[i, 0]), int(i)
+                A, M, s.r[i], float(s.goal[i, 0]), int(s.left[i, 0]), int(i), see
             )
             x[i] += found.astype(x.dtype)
+            if inner is not None and inner.reason:
+                least = 0  # the others have not begun
+                break
         r = s.r - A.apply(x - s.x)
         rr = bk.square_norm(r)
         # SciPy gave up, or has nothing more to give: the true residual decides what that means.
         return ScipyState(
-            x, r, rr, rr > s.goal * s.goal, s.goal, s.left, np.clip(taken, 1, np.maximum(s.left, 1)), products + 1
+            x, r, rr, rr > s.goal * s.goal, s.goal, s.left, np.clip(taken, least, np.maximum(s.left, 1)), products + 1
         )
 
     def _solve(
-        self, A: Operator, M: Operator | None, b: np.ndarray, goal: float, limit: int, i: int
-    ) -> tuple[np.ndarray, int, int]:
+        self, A: Operator, M: Operator | None, b: np.ndarray, goal: float, limit: int, i: int,
+        see: Callable[..., None] | None = None,
+    ) -> tuple[np.ndarray, int, int]:  # fmt: skip
         steps, products = [0], [0]
 
         def count(*_: Any, times: int = 1) -> None:
@@ -248,10 +289,48 @@ class ScipyMethod(Method):
         )
         preconditioner = None if M is None else _guarded_operator(spl.aslinearoperator(M.per_system(i)), guarded)
         latest = [np.zeros_like(b)]
+
+        def shown(x: np.ndarray) -> None:
+            latest[0] = x.copy()
+            if see is not None:
+                guarded(lambda x: see(x, steps[0], lambda: b - matrix.matvec(x)), latest[0])
+
+        task = _Task(matrix, b, preconditioner, goal, limit, count, latest, None if see is None else shown)
         try:
-            found = _TABLE[self.key].run(_Task(matrix, b, preconditioner, goal, limit, count, latest))
+            found = _TABLE[self.key].run(task)
+        except _Stopped:
+            return latest[0], steps[0], products[0]
         except _OF_SCIPY:
             if theirs:
                 raise
             found = latest[0]  # SciPy gave up, as MINRES does on an indefinite M: the true residual decides what it is
         return np.asarray(found), steps[0], products[0]
+
+
+def _see(
+    inner: InnerSteps, x: np.ndarray, taken: np.ndarray, rr: np.ndarray, i: int,
+    own: np.ndarray, steps: int, residual: Callable[[], np.ndarray],
+) -> None:  # fmt: skip
+    """Tell an iteration of system `i`, at x + own.
+
+    Raises:
+        _Stopped: it was the last one.
+    """
+    active, count, rows = np.zeros(taken.shape, bool), taken.copy(), x
+    active[i, 0], count[i, 0] = True, steps
+    if inner.takes_x:
+        rows = x.copy()
+        rows[i] += own.astype(x.dtype)
+        rr[i, 0] = np.linalg.norm(residual()) ** 2
+    if inner.after(count, active, rows, rr):
+        raise _Stopped
+
+
+@dataclass(frozen=True)
+class _MonitoredScipyMethod(ScipyMethod):
+    """The method in a monitored solve."""
+
+    inner: InnerSteps | None = None
+
+    def _told(self) -> InnerSteps | None:
+        return self.inner

@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 from ...backends import Array, get_backend
 from ...sparse import Composed, Operator, UnsupportedOperation, storable
 from ...sparse.files import tree
+from ...sparse.notebook import html_table
 from ..diagonal import DiagonalOperator
 from .checks import check_grid
 
@@ -123,6 +124,15 @@ class Preconditioner(Composed):
         if self.systems is not None:
             facts.append(f"{self.systems} systems")
         return ", ".join([*facts, *self._costs(), *([self.note] if self.note else [])]) + ">"
+
+    def _repr_html_(self) -> str:
+        symmetric = {None: "not known", True: "yes", False: "no"}[self.hermitian]
+        rows = [("unknowns", str(self.shape[0])), ("dtype", str(self.dtype)), ("library", self.bk.name)]
+        rows += [] if self.systems is None else [("systems", str(self.systems))]
+        rows += [("symmetric", symmetric), ("cost", ", ".join(self._costs()) or "not known")]
+        rows += [("settings", ", ".join(f"{name}={value!r}" for name, value in self.settings))] if self.settings else []
+        rows += [("note", self.note)] if self.note else []
+        return html_table(f"{self.kind} preconditioner", rows)
 
     def _costs(self) -> list[str]:
         unknowns = max(self.shape[0] * (self.systems or 1), 1)

@@ -11,6 +11,7 @@ from ..iteration.outcome import Status
 
 EXPLANATION = {
     Status.MAX_ITER: "reached the limit of iterations",
+    Status.TIME_LIMIT: "reached its time limit",
     Status.STAGNATED: "stopped making progress before the tolerance",
     Status.BREAKDOWN: "broke down: a step divided by (nearly) zero or made nothing better, and a restart did not help",
     Status.DIVERGED: "left the finite numbers, or grew beyond what the precision can take back",
@@ -18,6 +19,7 @@ EXPLANATION = {
 
 _FACTORS = {
     Status.MAX_ITER: ["raise max_iter"],
+    Status.TIME_LIMIT: ["raise time_limit"],
     Status.DIVERGED: ["check A, b and x0 for NaN and infinity"],
 }
 LEAST_SQUARES = "ask for the least-squares solution (method='LSMR')"
@@ -76,7 +78,8 @@ def _of_factors(kind: Status) -> list[str]:
 def _of_least_squares(kind: Status, method: Method) -> list[str]:
     if kind is Status.DIVERGED:
         return ["check A, b and x0 for NaN and infinity", "bring the columns of A to one size"]
-    found = ["raise max_iter", "loosen rtol"] if kind is Status.MAX_ITER else ["loosen rtol"]
+    limit = {Status.MAX_ITER: ["raise max_iter"], Status.TIME_LIMIT: ["raise time_limit"]}.get(kind, [])
+    found = [*limit, "loosen rtol"]
     damped = ["damp the problem (damp=...)"] if method.least_squares else []
     return [*found, "bring the columns of A to one size", *damped]
 
@@ -84,6 +87,7 @@ def _of_least_squares(kind: Status, method: Method) -> list[str]:
 def _of_krylov(kind: Status, method: Method, name: str, preconditioner: str | None, looked: bool) -> list[str]:
     first = {
         Status.MAX_ITER: ["raise max_iter", "loosen rtol"],
+        Status.TIME_LIMIT: ["raise time_limit", "loosen rtol"],
         Status.STAGNATED: ["loosen rtol"],
         Status.DIVERGED: ["check A, b and x0 for NaN and infinity"],
     }.get(kind, [])
@@ -96,7 +100,7 @@ def _of_krylov(kind: Status, method: Method, name: str, preconditioner: str | No
     if preconditioner is not None and not looked:
         signs = "symmetric and positive definite" if method.needs_hermitian else "close to the inverse of A"
         found.append(f"check that the preconditioner is {signs}")
-    elif preconditioner is None and method.takes_preconditioner and kind is Status.MAX_ITER:
+    elif preconditioner is None and method.takes_preconditioner and kind in (Status.MAX_ITER, Status.TIME_LIMIT):
         found.append("give a preconditioner (preconditioner='auto' or your own)")
     if kind is Status.BREAKDOWN and "gmres" not in name.lower():
         found.append("use GMRES, which does not break down")

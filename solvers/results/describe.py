@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ..iteration.method import Method
-from ..iteration.outcome import Status
+from ..iteration.outcome import Status, has_failed
 from .advice import EXPLANATION, SINGULAR, Cause, advice, from_the_start, in_a_row, untried
 
 _WITHOUT_SOLUTION = [
@@ -52,6 +52,7 @@ def describe(
     least_squares: bool = False,
     no_solution: str | None = None,
     causes: Sequence[Cause] | None = None,
+    time_limit: float | None = None,
 ) -> str:
     """One sentence for success; for failures also the worst system, the causes that were found, and what to try.
 
@@ -62,11 +63,14 @@ def describe(
         preconditioner: the kind that was given, or None.
         no_solution: why there is none.
         causes: of the failure, as diagnosed; None without a diagnosis.
+        time_limit: seconds, or None.
     """
     kind_of_norm = "normal residual norm" if least_squares else "residual norm"
     status, steps, norm, bound, attainable = map(np.atleast_1d, (status, steps, norm, bound, attainable))
     bound, precision = np.broadcast_to(bound, norm.shape), str(attainable.dtype)
-    failed, clause = status != Status.CONVERGED, _singular(np.atleast_1d(singular))
+    failed, clause = has_failed(status), _singular(np.atleast_1d(singular))
+    if not failed.any() and (status == Status.STOPPED).any():
+        return _stopped(name, status == Status.STOPPED, steps, norm, bound, kind_of_norm) + clause
     if not failed.any():
         limited = np.any((attainable > 0) & (bound <= attainable))
         return _success(name, steps, norm, bound, kind_of_norm, precision if limited else None) + clause
@@ -84,6 +88,8 @@ def describe(
     if no_solution is None and lost > worst.bound:
         no_solution = f"no x leaves a residual norm below {lost:.3e}, as b is outside of the range of the matrix"
     reasons = [] if no_solution is None else [f" There is no solution: {no_solution}."]
+    if time_limit is not None and worst.kind is Status.TIME_LIMIT:
+        why = f"reached the time limit of {time_limit:g} s"
     if worst.at_limit:
         why = f"has come to the limit of {precision}, which {limits}, and stopped"
     elif worst.out_of_reach and not any(cause.settles for cause in seen):
@@ -135,6 +141,19 @@ def _larger_rtol(precision: str, name: str) -> list[str]:
         return [larger]
     mixed = [] if "mixed-" in name else ["a method 'mixed-...' with double precision outside"]
     return ["use double precision", *mixed, larger]
+
+
+def _stopped(
+    name: str, stopped: np.ndarray, steps: np.ndarray, norm: np.ndarray, bound: np.ndarray, kind_of_norm: str
+) -> str:
+    """A sentence about the stopped system that is furthest from its tolerance."""
+    with np.errstate(all="ignore"):
+        worst = int(np.argmax(np.where(stopped, np.nan_to_num(norm / bound, nan=np.inf), -1)))
+    which = "" if stopped.size == 1 else f" in {int(stopped.sum())} of {stopped.size} systems"
+    return (
+        f"{name} was stopped by the callback{which} after {int(steps.flat[worst])} iterations: {kind_of_norm} "
+        f"{norm.flat[worst]:.3e}, tolerance {bound.flat[worst]:.3e}."
+    )
 
 
 def _success(

@@ -14,7 +14,7 @@ from scipy.linalg import LinAlgWarning
 from ...backends import Array, Backend, Kept, nan_of
 from ...backends.on_failure import QUIET
 from ...sparse.fingerprint import fingerprint
-from ..iteration.outcome import Status
+from ..iteration.outcome import Status, has_failed
 from ..methods.direct.singular import Singularity
 from .advice import LookForCauses
 from .describe import describe
@@ -36,18 +36,21 @@ class ConvergenceError(RuntimeError):
 
 
 class NotConverged(ConvergenceError):
-    """The tolerance was not reached: limit of iterations, no more progress, or breakdown."""
+    """The tolerance was not reached: limit of iterations or of time, no more progress, or breakdown."""
 
 
 class Diverged(ConvergenceError):
     """The iteration left the finite numbers, or its input already had."""
 
 
-def apply_policy(bk: Backend, result: SolveResult, on_failure: str, look: LookForCauses | None = None) -> SolveResult:
+def apply_policy(
+    bk: Backend, result: SolveResult, on_failure: str, look: LookForCauses | None = None, stops: bool = True
+) -> SolveResult:
     """`result`, after raising or warning if some system failed; in compiled functions at run time, by a callback.
 
     Args:
         look: looks for the causes, once it is known that there is a failure.
+        stops: may a callback have stopped it?
 
     Raises:
         NotConverged, Diverged: with the result attached (eagerly). A compiled function raises the error type of its
@@ -57,14 +60,15 @@ def apply_policy(bk: Backend, result: SolveResult, on_failure: str, look: LookFo
     if on_failure in QUIET:
         return replace(result, _look=look) if known else result
     numbers = end_state_of(result)
-    if known and look is not None and bk.any(numbers[0] != int(Status.CONVERGED)):
+    if known and look is not None and bk.any(has_failed(numbers[0])):
         result, look = replace(result, _causes=look(*map(bk.to_numpy, numbers))), None
     said = said_of(result)
 
     def say(*numbers: np.ndarray) -> str:
         return describe(*numbers, **(said if look is None else {**said, "causes": look(*numbers)}))
 
-    return raise_or_warn(bk, result, numbers, on_failure, say, None if known else _name(result, on_failure, look))
+    name = None if known else _name(result, on_failure, look)
+    return raise_or_warn(bk, result, numbers, on_failure, say, name, stops)
 
 
 def raise_or_warn(
@@ -74,6 +78,7 @@ def raise_or_warn(
     on_failure: str,
     say: Callable[..., str],
     name: str | None = None,
+    stops: bool = False,
 ) -> R:
     """`result`, after an error or a warning if some system failed; in compiled functions at run time, by a callback.
 
@@ -83,12 +88,13 @@ def raise_or_warn(
         on_failure: "raise" or "warn".
         say: the message for the end state, in NumPy arrays.
         name: lasting name of what `say` says, for stored programs; None if there is none.
+        stops: may a callback have stopped it?
 
     Raises:
         NotConverged, Diverged: see `apply_policy`.
     """
     known = not bk.compiled(numbers[0])
-    failed = bk.any(numbers[0] != int(Status.CONVERGED))
+    failed = bk.any(has_failed(numbers[0], stops))
     if known and not failed:
         return result
     if on_failure == "raise" and not known and not bk.raises_in_programs:
@@ -116,13 +122,14 @@ def _name(result: SolveResult, on_failure: str, look: LookForCauses | None) -> s
     return None if seen is None else fingerprint(on_failure, sorted(said_of(result).items()), seen)
 
 
-def with_nan(bk: Backend, x: Array, status: Array) -> Array:
+def with_nan(bk: Backend, x: Array, status: Array, stops: bool = False) -> Array:
     """Rows x, NaN in the systems that have failed, of several checkpoints in the last one. Derivatives pass through.
 
     Args:
         status: `(*checkpoints, systems, 1)`.
+        stops: may a callback have stopped it?
     """
-    failed = status != int(Status.CONVERGED)
+    failed = has_failed(status, stops)
     if len(status.shape) > 2:
         failed = bk.concat([bk.zeros_like(failed[:-1]), failed[-1:]], 0)
     # A sum, as the derivative of a choice would be zero; and -0 is what changes no number, not even a zero.

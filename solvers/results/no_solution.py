@@ -14,7 +14,7 @@ from ...sparse.analysis.equilibrate import equilibrated, scales
 from ...sparse.analysis.facts import component_labels
 from ...sparse.analysis.rounding import ROWS, closed_components, half_units, of_region, rounded_row_sums
 from ...sparse.operators.concrete import as_matrix
-from ..iteration.outcome import Outcome, Status
+from ..iteration.outcome import Outcome, Status, has_failed
 from ..setup.problem import Problem
 from .result import SolveResult
 
@@ -31,7 +31,7 @@ def why_no_solution(problem: Problem, result: SolveResult) -> str | None:
     bk = problem.bk
     if problem.compiled or problem.several or problem.given is not None:
         return None
-    failed = bk.to_numpy(result.status).reshape(-1) != Status.CONVERGED
+    failed = has_failed(bk.to_numpy(result.status).reshape(-1))
     part = unreachable(problem.A, bk.to_numpy(problem.b), failed)
     if part is None:
         return None

@@ -10,9 +10,9 @@ import numpy as np
 
 from ...backends import Array, Backend, choose_backend
 from ...backends.public_names import PublicNames
-from ...sparse.plot.html import html_table
+from ...sparse.notebook import html_table
 from ..iteration.method import Method
-from ..iteration.outcome import Status
+from ..iteration.outcome import has_failed
 from .advice import Cause, LookForCauses
 from .describe import describe
 from .later import array_of, has_values, known_array_of
@@ -109,6 +109,7 @@ class SolveResult(PublicNames, Generic[ArrayT]):
     checkpoints: bool = False
     _no_solution: str | None = field(default=None, repr=False)  # why there is none, in words, where that was seen
     _by: Method | None = field(default=None, repr=False)  # the method, or the last one that was tried
+    _time_limit: float | None = field(default=None, repr=False)  # seconds
     _causes: tuple[Cause, ...] | None = field(default=None, repr=False)  # of a failure that was looked at
     setup_time: float | None = None
     solve_time: float | None = None
@@ -150,7 +151,7 @@ class SolveResult(PublicNames, Generic[ArrayT]):
         look = self._look
         if look is not None:
             object.__setattr__(self, "_look", None)
-            if np.any(numbers[0] != Status.CONVERGED):
+            if np.any(has_failed(numbers[0])):
                 object.__setattr__(self, "_causes", look(*numbers))
 
     @property
@@ -306,7 +307,7 @@ class SolveResult(PublicNames, Generic[ArrayT]):
 
 
 _NO_PART = ("_look", "_sensitivity", "_why", "setup_time", "solve_time")  # of the container
-_KNOWN = ("method", "preconditioner", "least_squares", "checkpoints", "_no_solution", "_by", "_causes")
+_KNOWN = ("method", "preconditioner", "least_squares", "checkpoints", "_no_solution", "_by", "_time_limit", "_causes")
 _OTHERS = (*_KNOWN, *_NO_PART)
 _ARRAYS = tuple(f.name for f in fields(SolveResult) if f.name not in _OTHERS)
 _END = ("status", "iterations", "residual_norm", "tolerance", "attainable", "null_part", "singular")
@@ -329,6 +330,7 @@ def said_of(result: SolveResult) -> dict[str, Any]:
     return {
         "name": result.method, "method": result._by, "preconditioner": result.preconditioner,
         "least_squares": result.least_squares, "no_solution": result._no_solution, "causes": result._causes,
+        "time_limit": result._time_limit,
     }  # fmt: skip
 
 

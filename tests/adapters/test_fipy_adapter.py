@@ -11,8 +11,8 @@ with warnings.catch_warnings():
     warnings.simplefilter("ignore")
     fipy = pytest.importorskip("fipy")
 
-import krylix  # noqa: E402
-from krylix.adapters.fipy import LinearKrylixSolver  # noqa: E402
+import krylix
+from krylix.adapters.fipy import LinearKrylixSolver
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::PendingDeprecationWarning")
 
@@ -30,11 +30,13 @@ def steady(solver, convection=0.0):
     return u.value
 
 
-@pytest.mark.parametrize(("method", "precon"), [("auto", None), ("CG", "amg"), ("GMRES", "ilu"), ("scipy-direct", None)])
+@pytest.mark.parametrize(
+    ("method", "precon"), [("auto", None), ("CG", "amg"), ("GMRES", "ilu"), ("scipy-direct", None)]
+)
 @pytest.mark.parametrize("convection", [0.0, 3.0])
 def test_as_fipys_own_solver(method, precon, convection):
     if convection and method == "CG":
-        with pytest.raises(ValueError, match="symmetric|Hermitian"):
+        with pytest.raises(ValueError, match=r"symmetric|Hermitian"):
             steady(LinearKrylixSolver(method, precon=precon), convection)
         return
     expected = steady(fipy.LinearLUSolver(tolerance=1e-12), convection)
@@ -57,9 +59,7 @@ def test_criteria_are_those_of_fipy(criterion):
 
 
 def test_preconditioners_of_fipy():
-    with_one, plain = (
-        LinearKrylixSolver("CG", tolerance=1e-10, precon=p) for p in (fipy.JacobiPreconditioner(), None)
-    )
+    with_one, plain = (LinearKrylixSolver("CG", tolerance=1e-10, precon=p) for p in (fipy.JacobiPreconditioner(), None))
     np.testing.assert_allclose(steady(with_one), steady(plain), atol=1e-8)
 
 

@@ -91,7 +91,11 @@ def test_in_jax_fem(jax_fem):
 
     grid = jax_fem.generate_mesh.rectangle_mesh(6, 5, 1.0, 1.0)
     mesh = jax_fem.generate_mesh.Mesh(grid.points, grid.cells_dict["quad"])
-    walls = [[lambda p: jnp.isclose(p[0], 0.0), lambda p: jnp.isclose(p[0], 1.0)], [0, 0], [lambda p: 0.0, lambda p: 1.0]]
+    walls = [
+        [lambda p: jnp.isclose(p[0], 0.0), lambda p: jnp.isclose(p[0], 1.0)],
+        [0, 0],
+        [lambda p: 0.0, lambda p: 1.0],
+    ]
     problem = Diffusion(mesh, vec=1, dim=2, ele_type="QUAD4", dirichlet_bc_info=walls)
     options = {"custom_solver": solver_krylix(rtol=1e-12)}
     solution = jax_fem.solver.ad_wrapper(problem, options, options)

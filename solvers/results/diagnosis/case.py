@@ -13,7 +13,7 @@ import scipy.sparse as sp
 from ....backends import real_dtype
 from ....sparse import Layout, Matrix, Operator
 from ...iteration.method import Method
-from ...iteration.outcome import Status
+from ...iteration.outcome import Status, has_failed
 
 Image = Callable[[np.ndarray], np.ndarray]
 """Rows `(systems, n)` -> rows, as the solve computed them."""
@@ -34,7 +34,7 @@ class EndState:
     @cached_property
     def failed(self) -> np.ndarray:
         """Which systems have not converged?"""
-        return self.status != Status.CONVERGED
+        return has_failed(self.status)
 
     @cached_property
     def worst(self) -> int:

@@ -13,7 +13,7 @@ from ....sparse import Matrix, Operator
 from ....sparse.fingerprint import fingerprint
 from ....sparse.operators.concrete import is_known
 from ...iteration.method import Method
-from ...iteration.outcome import Outcome
+from ...iteration.outcome import Outcome, Status
 from ...preconditioners import Preconditioner
 from ...setup.problem import Problem
 from ..advice import Cause
@@ -74,6 +74,8 @@ class Look:
         Raises nothing. Cost: at most as many products as the solve has made, or a few; of a known matrix also factors,
         where they take less than a second.
         """
+        if np.any(numbers[0] == int(Status.TIME_LIMIT)):  # which has taken its time
+            return None
         with warnings.catch_warnings(), np.errstate(all="ignore"):
             warnings.simplefilter("ignore")
             try:

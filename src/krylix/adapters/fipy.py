@@ -9,7 +9,7 @@ from fipy.solvers.scipy.scipySolver import ScipySolver
 from .. import Status, linear_solve
 
 
-class LinearKrylixSolver(ScipySolver):  # type: ignore[misc]  # without types
+class LinearKrylixSolver(ScipySolver):
     """A solver for `eq.solve(var, solver=...)` and `eq.sweep(var, solver=...)`, on one process.
 
     Args:

@@ -12,8 +12,8 @@ def settings_of(solve: Any) -> dict[str, Any]:
     """Keyword arguments of `krylix.linear_solve` for a `phiml.math.Solve`, or anything with its attributes.
 
     Args:
-        solve: its method, rel_tol, abs_tol, max_iterations, preconditioner and rank_deficiency are read. Tolerances that
-            are None are those of krylix: PhiML's own abs_tol of 1e-5 would call small solutions converged at once.
+        solve: its method, rel_tol, abs_tol, max_iterations, preconditioner and rank_deficiency are read. Tolerances
+            that are None are those of krylix: PhiML's own abs_tol of 1e-5 would call small solutions converged at once.
 
     Returns:
         method, rtol, atol, max_iter, preconditioner and nullspace: None for a rank deficiency of 0, else "auto".

@@ -12,7 +12,7 @@ from .. import prepare
 _OF_BASE = ("is_symmetric", "is_positive_definite", "is_hermitian", "check_accuracy", "check_rtol", "check_atol")
 
 
-class KrylixSolver(Base):  # type: ignore[misc]  # without types
+class KrylixSolver(Base):
     """`Ainv = KrylixSolver(A); x = Ainv * b`, set up once for all right-hand sides.
 
     Args:

@@ -56,7 +56,7 @@ _FORMAT = "{:<17} {:<14} {:>10} {:>9} {:>9} {:>9} {:>9} {:>10}  {}".format
 
 def table(rows: Sequence[ComparisonRow]) -> Iterator[str]:
     """Lines for people."""
-    yield _FORMAT("", "", "", "relative", "set-up", "solve", "total", "", "")
+    yield _FORMAT("", "", "", "relative", "set-up", "solve", "total", "", "").rstrip()
     yield _FORMAT("method", "preconditioner", "iterations", "residual", "s", "s", "s", "memory", "end")
     for row in rows:
         yield _text(row)
@@ -83,6 +83,8 @@ def advice(options: argparse.Namespace, rows: Sequence[ComparisonRow]) -> list[L
     words += ["--method", method] if method != AUTO else []
     if best.wanted[1] not in (NONE, AUTO):
         words += ["--preconditioner", best.wanted[1]]
+    given = {"--rtol": options.rtol, "--atol": options.atol or None, "--dtype": options.dtype}
+    words += [word for option, value in given.items() if value is not None for word in (option, str(value))]
     return [("fastest", shlex.join(words))]
 
 

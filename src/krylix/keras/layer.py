@@ -8,26 +8,27 @@ from typing import Any
 import keras
 import numpy as np
 
-from .. import as_operator, linear_solve
-from ..sparse import COO, SparseMatrix
+from .. import linear_solve
+from ..matrix_entries import entries_of, is_function
+from ..sparse import COO
 
 
 @keras.saving.register_keras_serializable(package="krylix")
-class Solve(keras.layers.Layer):  # type: ignore[misc]  # without types
-    """The layer `b -> x` with `A x = b`, where A is a matrix or a function, trainable or fixed. For Keras on TensorFlow.
+class Solve(keras.layers.Layer):
+    """The layer `b -> x` with `A x = b`, where A is a matrix or a function, trainable or fixed; for TensorFlow.
 
     Args:
         A: a dense matrix `(n, n)` or a sparse one, of NumPy, SciPy or krylix, whose values become the weight `values`;
             or a linear function of a tensor `(batch, *shape)`, `A(x, *args)`.
         args: of a function, numbers and arrays that it is called with after x; they become weights.
         trainable: are the weights trained?
-        **settings: of `krylix.linear_solve`: method, preconditioner, rtol, ...; and name and dtype of a Keras layer. The
-            dtype is Keras's default, float32, if none is given.
+        **settings: of `krylix.linear_solve`: method, preconditioner, rtol, ...; and name and dtype of a Keras layer.
+            The dtype is Keras's default, float32, if none is given.
 
-    The input is `(*batch, n)` for a matrix, `(batch, *shape)` for a function; the output has its shape. Gradients reach b
-    and the weights. `model.save` stores matrices and args; a function has to be registered with
-    `keras.saving.register_keras_serializable`. Models with this layer are not compiled by XLA, which methods that run on
-    the host do not know.
+    The input is `(*batch, n)` for a matrix, `(batch, *shape)` for a function; the output has its shape. Gradients reach
+    b and the weights. `model.save` stores matrices and args; a function has to be registered with
+    `keras.saving.register_keras_serializable`. Models with this layer are not compiled by XLA, as methods that run on
+    the host cannot be.
 
     Raises:
         ValueError: A is not square; args were given for a matrix; the input does not fit.
@@ -51,19 +52,17 @@ class Solve(keras.layers.Layer):  # type: ignore[misc]  # without types
         self.function: Any = None
         self._pattern: Any = None
         A = _deserialized(A)
-        if callable(A) and not hasattr(A, "shape"):
+        if is_function(A):
             self.function = A
             self._given = [np.asarray(a) for a in args]
         else:
             if len(args):
-                raise ValueError(f"{len(args)} args were given for a matrix; expected them with a function A(x, *args).")
-            matrix = as_operator(A)
-            if len(matrix.shape) != 2 or matrix.shape[0] != matrix.shape[1]:
-                raise ValueError(f"A has the shape {tuple(matrix.shape)}; expected one square matrix (n, n).")
-            sparse = isinstance(matrix, SparseMatrix)
-            coo = matrix.to_scipy().tocoo() if sparse else None
-            self._given = [matrix.toarray() if coo is None else coo.data]
-            self._pattern = None if coo is None else (coo.row, coo.col, tuple(matrix.shape))
+                raise ValueError(
+                    f"{len(args)} args were given for a matrix; expected them with a function A(x, *args)."
+                )
+            matrix = entries_of(A)
+            self._given = [matrix.values]
+            self._pattern = None if matrix.rows is None else (matrix.rows, matrix.columns, (matrix.n, matrix.n))
         self._own = [self._weight_of(i, value) for i, value in enumerate(self._given)]
         self.built = True
 

@@ -83,7 +83,7 @@ def _spsolve(A: Any, b: Any, method: str | Method, rtol: float | None) -> Any:
         return None
     result = linear_solve(A, b, method=method, rtol=rtol, on_failure="status", axis=None if b.ndim == 1 else 0)
     solved = result.converged & (result.iterations > 0)  # of b = 0 SciPy's function sees whether A is singular
-    return result.x if solved.all() else None
+    return result.x if np.all(solved) else None
 
 
 def _as_scipy_reads(A: Any, b: Any) -> tuple[Any, Any]:

@@ -50,7 +50,7 @@ def cg(
         maxiter: limit of iterations, 10 n if None.
         M: preconditioner, an approximation of the inverse of A: matrix, LinearOperator, or what else `linear_solve`
             takes, as the name "amg".
-        callback: called as `callback(xk)` after each iteration; SciPy's own function then iterates.
+        callback: called as `callback(xk)` after each iteration.
         method: another method of krylix, by name or as an object.
 
     Returns:
@@ -73,9 +73,7 @@ def cg(
         >>> info, np.allclose(A @ x, 1, atol=1e-5)
         (0, True)
     """
-    if callback is not None:
-        return by_scipy(spl.cg, A, b, x0, rtol, atol, maxiter, M, {"callback": callback})
-    return iterate(spl.cg, _CG, A, b, x0, rtol, atol, maxiter, M, method)
+    return iterate(spl.cg, _CG, A, b, x0, rtol, atol, maxiter, M, method, callback=callback)
 
 
 def bicgstab(
@@ -92,7 +90,18 @@ def bicgstab(
 ) -> tuple[ArrayT, int]:
     """Solve `A x = b` for any square A by stabilised biconjugate gradients, called as `scipy.sparse.linalg.bicgstab`.
 
-    Arguments, results and errors are those of `cg`; info is negative after a breakdown.
+    Results and errors are those of `cg`; info is negative after a breakdown.
+
+    Args:
+        A: matrix `(n, n)` or LinearOperator, see `cg`.
+        b: right-hand side `(n,)` or `(n, 1)`.
+        x0: initial guess, or "Mb"; zero if None.
+        rtol: relative tolerance.
+        atol: absolute tolerance.
+        maxiter: limit of iterations, 10 n if None.
+        M: preconditioner, an approximation of the inverse of A, see `cg`.
+        callback: called as `callback(xk)` after each iteration.
+        method: another method of krylix, by name or as an object.
 
     Cost: that of `linear_solve` with "biCG-stab": 2 products with A and with M per iteration.
 
@@ -105,9 +114,7 @@ def bicgstab(
         >>> info, np.allclose(x, 1)
         (0, True)
     """
-    if callback is not None:
-        return by_scipy(spl.bicgstab, A, b, x0, rtol, atol, maxiter, M, {"callback": callback})
-    return iterate(spl.bicgstab, _BICGSTAB, A, b, x0, rtol, atol, maxiter, M, method, breakdown=_BREAKDOWN)
+    return iterate(spl.bicgstab, _BICGSTAB, A, b, x0, rtol, atol, maxiter, M, method, 1, 0, _BREAKDOWN, callback)
 
 
 def gmres(
@@ -126,16 +133,23 @@ def gmres(
 ) -> tuple[ArrayT, int]:
     """Solve `A x = b` for any square A by restarted GMRES, called as `scipy.sparse.linalg.gmres`.
 
-    Args not named here, results and errors are those of `cg`. M preconditions from the right, not from the left as in
+    Results and errors are those of `cg`. M preconditions from the right, not from the left as in
     SciPy, so that the residual that is minimised is the true one.
 
     Args:
+        A: matrix `(n, n)` or LinearOperator, see `cg`.
+        b: right-hand side `(n,)` or `(n, 1)`.
+        x0: initial guess, or "Mb"; zero if None.
+        rtol: relative tolerance.
+        atol: absolute tolerance.
         restart: steps between restarts, `min(20, n)` if None.
         maxiter: limit of cycles of `restart` steps, 10 n if None; with a callback that has no `callback_type`, of
             steps, as in SciPy.
+        M: preconditioner, an approximation of the inverse of A, see `cg`.
         callback: called as `callback_type` says; SciPy's own function then iterates.
         callback_type: "x": with the iterate after each cycle; "pr_norm" and "legacy": with the relative norm of the
             residual of `M A x = M b` after each step.
+        method: another method of krylix, by name or as an object.
 
     Cost: that of `linear_solve` with "GMRES(m)": m + 5 vectors, 1 product with A and with M per step.
 
@@ -148,8 +162,11 @@ def gmres(
         >>> info, np.allclose(x, 1)
         (0, True)
     """
-    if callback is not None or callback_type is not None:  # a true residual decides there, too
-        if callback is not None and callback_type is None:
+    if callback_type not in (None, "x", "pr_norm", "legacy"):
+        raise ValueError(f"Unknown callback_type: {callback_type!r}")
+    if callback is not None:  # SciPy's function looks at the true residual, too
+        _refuse_method("gmres with a callback", method)
+        if callback_type is None:
             warnings.warn(_CALLBACK_TYPE, DeprecationWarning, stacklevel=2)
             callback_type = "legacy"
         return spl.gmres(A, b, x0, rtol=rtol, atol=atol, restart=restart, maxiter=maxiter, M=for_scipy(M, A),
@@ -176,14 +193,21 @@ def minres(
 ) -> tuple[ArrayT, int]:
     """Solve `(A - shift I) x = b` for a symmetric A, also an indefinite one, called as `scipy.sparse.linalg.minres`.
 
-    Args not named here, results and errors are those of `cg`. SciPy's MINRES stops where the residual is small beside
+    Results and errors are those of `cg`. SciPy's MINRES stops where the residual is small beside
     `|A| |x|`; here info is 0 only where it is small beside `|b|`.
 
     Args:
+        A: matrix `(n, n)` or LinearOperator, see `cg`.
+        b: right-hand side `(n,)` or `(n, 1)`.
+        x0: initial guess, or "Mb"; zero if None.
+        rtol: relative tolerance.
         shift: is subtracted from the diagonal of A.
         maxiter: limit of iterations, 5 n if None.
+        M: preconditioner, an approximation of the inverse of A, see `cg`.
+        callback: called as `callback(xk)` after each iteration.
         show: print the iteration; SciPy's own function then iterates.
         check: raise a ValueError where A or M is seen to be no symmetric matrix; by SciPy's own function.
+        method: another method of krylix, by name or as an object.
 
     Cost: that of `linear_solve` with "MINRES": 1 product with A and M per step.
 
@@ -196,7 +220,8 @@ def minres(
         >>> info, np.allclose(x, 1)
         (0, True)
     """
-    if callback is not None or show or check:
+    if show or check:
+        _refuse_method("minres with show or check", method)
         settings = {"shift": shift, "callback": callback, "show": show, "check": check}
         return by_scipy(_minres_of_scipy, A, b, x0, rtol, 0.0, maxiter, M, settings)
     if shift:
@@ -206,7 +231,19 @@ def minres(
         else:
             A = spl.aslinearoperator(A) - shift * spl.aslinearoperator(identity)
     limit = 5 * b.shape[0] if hasattr(b, "shape") and b.shape else 0
-    return iterate(_minres_of_scipy, _MINRES, A, b, x0, rtol, 0.0, maxiter, M, method, 1, limit)
+    return iterate(_minres_of_scipy, _MINRES, A, b, x0, rtol, 0.0, maxiter, M, method, 1, limit, 0, callback)
+
+
+def _refuse_method(call: str, method: Any) -> None:
+    """
+    Raises:
+        ValueError: a method is given for what SciPy's own function does.
+    """
+    if method is not None:
+        raise ValueError(
+            f"{call} runs SciPy's own function, and method={method!r} is given; expected none of the two together. Use "
+            "linear_solve(..., callback=...), whose callback gets the iterate and the residual norm of every method."
+        )
 
 
 _CALLBACK_TYPE = (

@@ -75,11 +75,19 @@ def lsmr(
 ) -> tuple[Any, ...]:
     """Least squares `min |b - A x|^2 + damp^2 |x - x0|^2` by LSMR of SciPy, called as `scipy.sparse.linalg.lsmr`.
 
-    Arguments are those of `krylix.scipy_like.lsqr`. `normr` and `normar` are those of the x that is returned, and istop
+    `normr` and `normar` are those of the x that is returned, and istop
     is 7 where these show that what it claims does not hold.
 
     Args:
+        A: matrix `(m, n)` or LinearOperator.
+        b: right-hand side `(m,)` or `(m, 1)`.
+        damp: damping.
+        atol: tolerance relative to |A|.
+        btol: tolerance relative to |b|.
+        conlim: limit of the condition number.
         maxiter: limit of iterations, min(m, n) if None.
+        show: print the iteration.
+        x0: initial guess `(n,)`.
 
     Returns:
         `(x, istop, itn, normr, normar, norma, conda, normx)` as of SciPy.

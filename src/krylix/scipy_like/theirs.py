@@ -34,7 +34,18 @@ def bicg(
 ) -> tuple[ArrayT, int]:
     """Solve `A x = b` by biconjugate gradients of SciPy, called as `scipy.sparse.linalg.bicg`.
 
-    Arguments, results and errors are those of `krylix.scipy_like.cg`. A and M need an adjoint product.
+    Results and errors are those of `krylix.scipy_like.cg`. A and M need an adjoint product.
+
+    Args:
+        A: matrix `(n, n)` or LinearOperator, see `cg`.
+        b: right-hand side `(n,)` or `(n, 1)`.
+        x0: initial guess, or "Mb"; zero if None.
+        rtol: relative tolerance.
+        atol: absolute tolerance.
+        maxiter: limit of iterations, 10 n if None.
+        M: preconditioner, an approximation of the inverse of A, see `cg`.
+        callback: called as `callback(xk)` after each iteration.
+        method: another method of krylix, by name or as an object.
 
     Cost: per iteration 1 product with A, its adjoint, M and its adjoint; 1 product for the true residual.
 
@@ -47,7 +58,7 @@ def bicg(
     """
     if method is None and not _only_krylix_can(A, b):
         return by_scipy(spl.bicg, A, b, x0, rtol, atol, maxiter, M, {"callback": callback})
-    return iterate(spl.bicg, METHODS["scipy-biCG"], A, b, x0, rtol, atol, maxiter, M, method)
+    return iterate(spl.bicg, METHODS["scipy-biCG"], A, b, x0, rtol, atol, maxiter, M, method, callback=callback)
 
 
 def cgs(
@@ -64,7 +75,18 @@ def cgs(
 ) -> tuple[ArrayT, int]:
     """Solve `A x = b` by conjugate gradients squared of SciPy, called as `scipy.sparse.linalg.cgs`.
 
-    Arguments, results and errors are those of `krylix.scipy_like.cg`.
+    Results and errors are those of `krylix.scipy_like.cg`.
+
+    Args:
+        A: matrix `(n, n)` or LinearOperator, see `cg`.
+        b: right-hand side `(n,)` or `(n, 1)`.
+        x0: initial guess, or "Mb"; zero if None.
+        rtol: relative tolerance.
+        atol: absolute tolerance.
+        maxiter: limit of iterations, 10 n if None.
+        M: preconditioner, an approximation of the inverse of A, see `cg`.
+        callback: called as `callback(xk)` after each iteration.
+        method: another method of krylix, by name or as an object.
 
     Cost: per iteration 2 products with A and with M; 1 product for the true residual.
 
@@ -77,7 +99,7 @@ def cgs(
     """
     if method is None and not _only_krylix_can(A, b):
         return by_scipy(spl.cgs, A, b, x0, rtol, atol, maxiter, M, {"callback": callback})
-    return iterate(spl.cgs, METHODS["scipy-CGS"], A, b, x0, rtol, atol, maxiter, M, method)
+    return iterate(spl.cgs, METHODS["scipy-CGS"], A, b, x0, rtol, atol, maxiter, M, method, callback=callback)
 
 
 def qmr(
@@ -95,11 +117,19 @@ def qmr(
 ) -> tuple[ArrayT, int]:
     """Solve `A x = b` by quasi-minimal residuals of SciPy, called as `scipy.sparse.linalg.qmr`.
 
-    Arguments that are not named here, results and errors are those of `krylix.scipy_like.cg`.
+    Results and errors are those of `krylix.scipy_like.cg`.
 
     Args:
+        A: matrix `(n, n)` or LinearOperator, see `cg`.
+        b: right-hand side `(n,)` or `(n, 1)`.
+        x0: initial guess, or "Mb"; zero if None.
+        rtol: relative tolerance.
+        atol: absolute tolerance.
+        maxiter: limit of iterations, 10 n if None.
         M1: left preconditioner.
         M2: right preconditioner.
+        callback: called as `callback(xk)` after each iteration.
+        method: another method of krylix, by name or as an object.
 
     Cost: per iteration 1 product with A and its adjoint; 1 product for the true residual.
 
@@ -114,7 +144,7 @@ def qmr(
         settings = {"M1": for_scipy(M1, A), "M2": for_scipy(M2, A), "callback": callback}
         return by_scipy(spl.qmr, A, b, x0, rtol, atol, maxiter, None, settings)
     M = M1 if M2 is None else M2 if M1 is None else _product(for_scipy(M2, A), for_scipy(M1, A))
-    return iterate(spl.qmr, METHODS["scipy-QMR"], A, b, x0, rtol, atol, maxiter, M, method)
+    return iterate(spl.qmr, METHODS["scipy-QMR"], A, b, x0, rtol, atol, maxiter, M, method, callback=callback)
 
 
 def _product(left: Any, right: Any) -> Any:
@@ -136,11 +166,20 @@ def tfqmr(
 ) -> tuple[ArrayT, int]:
     """Solve `A x = b` by transpose-free QMR of SciPy, called as `scipy.sparse.linalg.tfqmr`.
 
-    Arguments, results and errors are those of `krylix.scipy_like.cg`. SciPy's own function takes the residual of x0
+    Results and errors are those of `krylix.scipy_like.cg`. SciPy's own function takes the residual of x0
     for b in the tolerance, and its estimate for the residual.
 
     Args:
+        A: matrix `(n, n)` or LinearOperator, see `cg`.
+        b: right-hand side `(n,)` or `(n, 1)`.
+        x0: initial guess, or "Mb"; zero if None.
+        rtol: relative tolerance.
+        atol: absolute tolerance.
+        maxiter: limit of iterations, 10 n if None.
+        M: preconditioner, an approximation of the inverse of A, see `cg`.
+        callback: called as `callback(xk)` after each iteration.
         show: print how it ended.
+        method: another method of krylix, by name or as an object.
 
     Cost: per iteration 1 product with A and M, two iterations being a step of CGS; 1 product for the true residual.
 
@@ -153,7 +192,7 @@ def tfqmr(
     """
     if method is None and not _only_krylix_can(A, b):
         return by_scipy(spl.tfqmr, A, b, x0, rtol, atol, maxiter, M, {"callback": callback, "show": show})
-    return iterate(spl.tfqmr, METHODS["scipy-TFQMR"], A, b, x0, rtol, atol, maxiter, M, method)
+    return iterate(spl.tfqmr, METHODS["scipy-TFQMR"], A, b, x0, rtol, atol, maxiter, M, method, callback=callback)
 
 
 def lgmres(
@@ -175,17 +214,24 @@ def lgmres(
 ) -> tuple[ArrayT, int]:
     """Solve `A x = b` by LGMRES of SciPy, called as `scipy.sparse.linalg.lgmres`.
 
-    Arguments that are not named here, results and errors are those of `krylix.scipy_like.cg`. SciPy's function is
+    Results and errors are those of `krylix.scipy_like.cg`. SciPy's function is
     called itself; the residual by which it stops is the true one.
 
     Args:
+        A: matrix `(n, n)` or LinearOperator, see `cg`.
+        b: right-hand side `(n,)` or `(n, 1)`.
+        x0: initial guess, or "Mb"; zero if None.
+        rtol: relative tolerance.
+        atol: absolute tolerance.
         maxiter: limit of outer iterations.
+        M: preconditioner, an approximation of the inverse of A, see `cg`.
         callback: called as `callback(xk)` before each outer iteration.
         inner_m: steps of an outer iteration.
         outer_k: vectors that are kept between outer iterations.
         outer_v: pairs `(v, A v)` to begin with, which are replaced by those at the end.
         store_outer_Av: keep A v.
         prepend_outer_v: put kept vectors before the Krylov basis.
+        method: another method of krylix, by name or as an object.
 
     Examples:
         >>> import numpy as np
@@ -198,7 +244,7 @@ def lgmres(
         return spl.lgmres(A, b, x0, rtol=rtol, atol=atol, maxiter=_positive(maxiter), M=for_scipy(M, A),
                           callback=callback, inner_m=inner_m, outer_k=outer_k, outer_v=outer_v,
                           store_outer_Av=store_outer_Av, prepend_outer_v=prepend_outer_v)  # fmt: skip
-    return iterate(spl.lgmres, METHODS["scipy-lGMres"], A, b, x0, rtol, atol, maxiter, M, method)
+    return iterate(spl.lgmres, METHODS["scipy-lGMres"], A, b, x0, rtol, atol, maxiter, M, method, callback=callback)
 
 
 def gcrotmk(
@@ -220,17 +266,24 @@ def gcrotmk(
 ) -> tuple[ArrayT, int]:
     """Solve `A x = b` by flexible GCROT(m, k) of SciPy, called as `scipy.sparse.linalg.gcrotmk`.
 
-    Arguments that are not named here, results and errors are those of `krylix.scipy_like.cg`. SciPy's function is
+    Results and errors are those of `krylix.scipy_like.cg`. SciPy's function is
     called itself; the residual by which it stops is the true one.
 
     Args:
+        A: matrix `(n, n)` or LinearOperator, see `cg`.
+        b: right-hand side `(n,)` or `(n, 1)`.
+        x0: initial guess, or "Mb"; zero if None.
+        rtol: relative tolerance.
+        atol: absolute tolerance.
         maxiter: limit of outer iterations.
+        M: preconditioner, an approximation of the inverse of A, see `cg`.
         callback: called as `callback(xk)` before each outer iteration.
         m: steps of an outer iteration.
         k: vectors that are kept between outer iterations; m if None.
         CU: pairs `(c, u)` to begin with, which are replaced by those at the end.
         discard_C: leave the vectors c out of these at the end.
         truncate: "oldest" or "smallest": which vectors to drop.
+        method: another method of krylix, by name or as an object.
 
     Examples:
         >>> import numpy as np
@@ -242,7 +295,7 @@ def gcrotmk(
     if method is None and not _only_krylix_can(A, b):
         return spl.gcrotmk(A, b, x0, rtol=rtol, atol=atol, maxiter=_positive(maxiter), M=for_scipy(M, A),
                            callback=callback, m=m, k=k, CU=CU, discard_C=discard_C, truncate=truncate)  # fmt: skip
-    return iterate(spl.gcrotmk, METHODS["scipy-GCrotMK"], A, b, x0, rtol, atol, maxiter, M, method)
+    return iterate(spl.gcrotmk, METHODS["scipy-GCrotMK"], A, b, x0, rtol, atol, maxiter, M, method, callback=callback)
 
 
 def _only_krylix_can(A: Any, b: Any) -> bool:

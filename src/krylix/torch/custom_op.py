@@ -3,8 +3,8 @@
     x, converged = solve(values, indices, b, x0, method, preconditioner, rtol, atol, max_iter, on_failure, nullspace,
                          backward)
 
-`values` are a dense matrix `(*batch, n, n)`, with `indices` None, or entries `(*batch, nnz)` at `indices` `(2, nnz)`. The
-derivative is the operator again, with the conjugate transpose, so there are derivatives of every order in reverse mode.
+`values` are a dense matrix `(*batch, n, n)`, with `indices` None, or entries `(*batch, nnz)` at `indices` `(2, nnz)`.
+The derivative is the operator again, with the conjugate transpose, so reverse mode has derivatives of every order.
 """
 
 from __future__ import annotations

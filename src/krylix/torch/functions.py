@@ -35,8 +35,9 @@ def solve(A: Any, b: torch.Tensor, *, x0: torch.Tensor | None = None, axis: int 
             pass. With `on_failure="nan"`, or where `krylix.on_failure("status")` holds, x is NaN there.
         ValueError, TypeError: shapes that do not fit; a setting that a graph cannot hold.
 
-    Derivatives are by b and A. In a graph: `backward` and `torch.autograd.grad` to every order; `torch.func.vmap` works,
-    `torch.func.grad` does not, as PyTorch has none of custom operators. Eagerly: as of `linear_solve`.
+    Derivatives are by b and A. Of a graph: reverse ones by autograd, to every order that PyTorch's compiler has; inside
+    of it `torch.func.vmap` works, `torch.func.grad` does not, as PyTorch has none of custom operators. Eagerly: as of
+    `linear_solve`.
 
     Cost: that of `linear_solve`; in a graph each solve sets the matrix up, and the backward pass its transpose.
 
@@ -117,8 +118,10 @@ def _in_graph(
             f"A compiled graph holds nullspace 'auto' or None, and on_failure 'raise', 'warn' or 'nan'; got "
             f"{nullspace!r} and {on_failure!r}. Use krylix.linear_solve, between two graphs."
         )
-    dtype = b.dtype if b.dtype.is_floating_point or b.dtype.is_complex else torch.promote_types(values.dtype, torch.float32)
-    dtype = dtype.to_complex() if values.dtype.is_complex else dtype
+    dtype = (
+        b.dtype if b.dtype.is_floating_point or b.dtype.is_complex else torch.promote_types(values.dtype, torch.float32)
+    )
+    dtype = torch.promote_types(dtype, torch.complex32) if values.dtype.is_complex else dtype
     x0 = None if x0 is None else x0.to(dtype)
     x, _ = solve_op(
         values.to(dtype), indices, b.to(dtype), x0, method, preconditioner, rtol, float(atol), max_iter, on_failure,

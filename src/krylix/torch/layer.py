@@ -7,8 +7,9 @@ from typing import Any
 
 import torch
 
-from .. import as_operator, linear_solve
-from ..sparse import COO, SparseMatrix
+from .. import linear_solve
+from ..matrix_entries import entries_of, is_function
+from ..sparse import COO
 from .functions import solve, solve_sparse
 
 
@@ -27,9 +28,9 @@ class Solve(torch.nn.Module):
         device: of the values; if None that of a tensor, else PyTorch's default.
         **settings: of `krylix.linear_solve`: method, preconditioner, rtol, ...
 
-    The input is `(*batch, n)` for a matrix, `(*batch, *shape)` for a function; the output has its shape. Gradients reach
-    b, values, args and the parameters of modules. `torch.compile(fullgraph=True)` and `torch.export` keep a layer with a
-    matrix in one graph, where the settings are as `krylix.torch.solve` says.
+    The input is `(*batch, n)` for a matrix, `(*batch, *shape)` for a function; the output has its shape. Gradients
+    reach b, values, args and the parameters of modules. `torch.compile(fullgraph=True)` and `torch.export` keep a layer
+    with a matrix in one graph, where the settings are as `krylix.torch.solve` says.
 
     Attributes:
         values: a dense matrix `(n, n)`, or the entries `(nnz,)` of a sparse one, at `indices` `(2, nnz)`.
@@ -58,14 +59,17 @@ class Solve(torch.nn.Module):
         self.function: Any = None
         self.batch_ndim = batch_ndim
         self._pattern: tuple[torch.Tensor, tuple[int, torch.dtype], COO] | None = None
-        if _is_function(A):
+        if is_function(A):
             self.function = A
             self._names = [f"arg{i}" for i in range(len(args))]
             for name, value in zip(self._names, args, strict=True):
-                self._keep(name, torch.as_tensor(value), trainable, dtype, device)
+                tensor = value if isinstance(value, torch.Tensor) else _in_default_precision(torch.as_tensor(value))
+                self._keep(name, tensor, trainable, dtype, device)
             return
         if args:
-            raise ValueError(f"{len(args)} args were given for a matrix; expected them with a function A(x, *args) only.")
+            raise ValueError(
+                f"{len(args)} args were given for a matrix; expected them with a function A(x, *args) only."
+            )
         values, indices, n = _parts(A)
         self._keep("values", values, trainable, dtype, device)
         self.register_buffer("indices", None if indices is None else indices.to(self.values.device))
@@ -87,18 +91,20 @@ class Solve(torch.nn.Module):
         if b.ndim == 0 or b.shape[-1] != self.n:
             raise ValueError(f"b has the shape {tuple(b.shape)}; expected (*batch, {self.n}).")
         if self.indices is None:
-            return solve(self.values, b, axis=-1, **self.settings)  # type: ignore[no-any-return]
+            return solve(self.values, b, axis=-1, **self.settings)
         if torch.compiler.is_compiling():
             return solve_sparse(self.indices, self.values, b, axis=-1, **self.settings)
-        x = linear_solve(self._matrix().with_values(self.values), b, axis=-1, **self.settings).x
+        x = linear_solve(self._matrix(), b, axis=-1, **self.settings).x
         return x
 
     def _matrix(self) -> Any:
-        """The pattern, kept for as long as the indices are the same tensor, unchanged."""
+        """The matrix; its pattern is kept for as long as the indices are the same tensor, unchanged."""
         indices, key = self.indices, (self.indices._version, self.values.dtype)
         if self._pattern is None or self._pattern[0] is not indices or self._pattern[1] != key:
+            if not bool((torch.diff(indices[0] * self.n + indices[1]) > 0).all()):  # loaded: values are in this order
+                return COO(self.values, indices[0], indices[1], (self.n, self.n))
             self._pattern = (indices, key, COO(self.values.detach(), indices[0], indices[1], (self.n, self.n)))
-        return self._pattern[2]
+        return self._pattern[2].with_values(self.values)
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_pattern": None}
@@ -110,33 +116,18 @@ class Solve(torch.nn.Module):
         return ", ".join([*size, *(f"{name}={value!r}" for name, value in self.settings.items())])
 
 
-def _is_function(A: Any) -> bool:
-    return callable(A) and not hasattr(A, "shape")
-
-
 def _parts(A: Any) -> tuple[torch.Tensor, torch.Tensor | None, int]:
     """The values of a matrix, the indices of a sparse one in the order of rows, and n."""
-    if isinstance(A, torch.Tensor) and A.layout != torch.strided:
-        A = A.detach().to_sparse_coo().coalesce()
-        values, indices, shape = A.values(), A.indices(), tuple(A.shape)
-    elif isinstance(A, torch.Tensor):
-        values, indices, shape = A, None, tuple(A.shape)
-    else:
-        values, indices, shape = _parts_of_known(A)
-    if len(shape) != 2 or shape[0] != shape[1]:
-        raise ValueError(f"A has the shape {shape}; expected one square matrix (n, n).")
-    return values, indices, shape[0]
-
-
-def _parts_of_known(A: Any) -> tuple[torch.Tensor, torch.Tensor | None, tuple[int, ...]]:
-    """Of a matrix of NumPy, SciPy or krylix, in PyTorch's default precision."""
-    found = as_operator(A)
-    if not isinstance(found, SparseMatrix):
-        dense = torch.as_tensor(found.toarray() if hasattr(found, "toarray") else A)
-        return _in_default_precision(dense), None, tuple(dense.shape)
-    coo = found.to_scipy().tocoo()
-    indices = torch.stack([torch.as_tensor(a.astype("int64")) for a in (coo.row, coo.col)])
-    return _in_default_precision(torch.as_tensor(coo.data)), indices, tuple(found.shape)
+    if not isinstance(A, torch.Tensor):
+        values, rows, columns, n = entries_of(A)
+        indices = None if rows is None else torch.stack([torch.as_tensor(rows), torch.as_tensor(columns)])
+        return _in_default_precision(torch.as_tensor(values)), indices, n
+    if A.ndim != 2 or A.shape[0] != A.shape[1]:
+        raise ValueError(f"A has the shape {tuple(A.shape)}; expected one square matrix (n, n).")
+    if A.layout == torch.strided:
+        return A, None, A.shape[0]
+    coo = A.detach().to_sparse_coo().coalesce()
+    return coo.values(), coo.indices(), A.shape[0]
 
 
 def _in_default_precision(x: torch.Tensor) -> torch.Tensor:

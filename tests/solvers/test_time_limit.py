@@ -1,0 +1,111 @@
+"""`time_limit`: the solve ends after the iteration in which the time is over, as a failure that says so."""
+
+import time
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+from krylix import IterationState, NotConverged, Status, linear_solve, prepare
+from krylix.solvers import METHODS
+from modes import MODES, array, compiled, solve, to_numpy
+from problems import make_operator
+
+N = 40
+MATRIX = np.diag(np.linspace(1, 30, N)) + 0.5 * (np.eye(N, k=1) + np.eye(N, k=-1))
+B = np.cos(np.arange(N)) + 2
+SOON = 1e-9  # over when the first iteration is
+ITERATIVE = [name for name, method in METHODS.items() if not method.factorises]
+
+
+@pytest.mark.parametrize("method", ITERATIVE)
+def test_it_ends_after_an_iteration(method: str) -> None:
+    result = linear_solve(MATRIX, B, method=method, time_limit=SOON, on_failure="status")
+    first = linear_solve(MATRIX, B, method=method, callback=lambda _: True)
+    if first.converged:  # in the iteration in which the time was over
+        assert result.converged
+        return
+    assert result.status == Status.TIME_LIMIT and not result.converged and result.iterations == first.iterations
+    np.testing.assert_array_equal(result.x, first.x)
+    assert "reached the time limit of 1e-09 s" in result.message and "raise time_limit" in result.message
+
+
+@pytest.mark.compiled_by_default("CG", "scipy-CG")
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("method", ["CG", "scipy-CG"])
+def test_every_library(method: str, mode: str) -> None:
+    """In programs, too; and a limit that is not reached changes nothing."""
+    A, slow = make_operator(mode, "dense", MATRIX), lambda _: time.sleep(0.02)
+    result = solve(mode, A, B, method=method, time_limit=0.01, callback=slow, on_failure="status")
+    assert result.status == Status.TIME_LIMIT and 1 <= result.iterations < 10
+    assert float(result.residual_norm) == pytest.approx(np.linalg.norm(B - MATRIX @ to_numpy(result.x)), rel=1e-9)
+    enough = solve(mode, A, B, method=method, time_limit=1000.0)
+    assert enough.converged
+    np.testing.assert_array_equal(enough.x, solve(mode, A, B, method=method, history=True).x)
+
+
+def test_it_is_a_failure() -> None:
+    with pytest.raises(NotConverged, match="time limit of 1e-09 s after 1 iterations") as error:
+        linear_solve(MATRIX, B, method="CG", time_limit=SOON)
+    assert error.value.result.status == Status.TIME_LIMIT and error.value.result.iterations == 1
+    with pytest.warns(RuntimeWarning, match="time limit"):
+        linear_solve(MATRIX, B, method="CG", time_limit=SOON, on_failure="warn")
+    assert np.isnan(linear_solve(MATRIX, B, method="CG", time_limit=SOON, on_failure="nan").x).all()
+    batch = linear_solve(MATRIX, np.stack([B, 0 * B]), method="CG", time_limit=SOON, on_failure="status")
+    assert batch.status.tolist() == [Status.TIME_LIMIT, Status.CONVERGED]
+
+
+def test_the_answer_of_the_last_iteration_counts() -> None:
+    assert linear_solve(MATRIX, B, method="direct", time_limit=SOON).converged
+    assert linear_solve(MATRIX, B, time_limit=SOON).converged
+
+
+def test_no_other_method_is_tried(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of the ladder: neither after an attempt that the time has ended, nor after another failure when it is over."""
+    solver = prepare(sp.csr_array(MATRIX), B, method="CG", max_iter=3)
+    object.__setattr__(solver, "_fallback", METHODS["scipy-direct"])  # as where it was chosen
+    assert "scipy-direct (after CG had failed)" in solver.solve(B).method
+    assert solver.solve(B, time_limit=1000.0).converged
+    with pytest.raises(NotConverged, match=r"^CG reached the time limit"):
+        solver.solve(B, time_limit=SOON)
+    monkeypatch.setattr("krylix.solvers.iteration.monitor.Report._is_late", lambda *_: False)
+    with pytest.raises(NotConverged, match=r"^CG reached the limit of iterations"):
+        solver.solve(B, time_limit=SOON)
+
+
+@pytest.mark.parametrize("given", [0, -1.0, float("nan"), "1", True, [1.0]])
+def test_what_is_no_time_is_refused(given: Any) -> None:
+    with pytest.raises((TypeError, ValueError), match="time_limit must be"):
+        linear_solve(MATRIX, B, method="CG", time_limit=given)
+    with pytest.raises((TypeError, ValueError), match="time_limit must be"):
+        prepare(MATRIX, B).solve(B, time_limit=given)
+
+
+def test_integers_and_infinity() -> None:
+    assert linear_solve(MATRIX, B, method="CG", time_limit=1000).converged
+    assert linear_solve(MATRIX, B, method="CG", time_limit=np.float32(1000)).converged
+    assert linear_solve(MATRIX, B, method="CG", time_limit=float("inf")).converged
+
+
+@pytest.mark.compiled_by_default
+@pytest.mark.parametrize("mode", ["jax-jit", "tf-function"])
+def test_the_time_of_a_program_begins_when_it_runs(mode: str) -> None:
+    waits = [0.0]
+
+    def callback(_: IterationState) -> None:
+        time.sleep(waits[0])
+
+    run = compiled(
+        mode,
+        lambda b: (
+            linear_solve(
+                array(mode, MATRIX), b, method="CG", time_limit=0.5, callback=callback, on_failure="status"
+            ).status
+        ),
+    )
+    assert int(run(array(mode, B))) == Status.CONVERGED
+    time.sleep(0.6)
+    assert int(run(array(mode, B))) == Status.CONVERGED
+    waits[0] = 0.3
+    assert int(run(array(mode, B))) == Status.TIME_LIMIT
