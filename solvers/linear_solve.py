@@ -73,7 +73,8 @@ def linear_solve(
         A: a linear function of arrays shaped like `b`, called with all systems at once, batch axes in front (an affine
             one, A x + c, is solved for A x = b - c); a dense matrix `(n, n)` or `(*batch, n, n)`; a sparse matrix of
             SciPy, JAX, PyTorch or TensorFlow; a SciPy LinearOperator; a krylix operator, or a batch of matrices
-            (values `(batch, ...)`). NumPy and SciPy matrices go with arrays of any library. A list of k matrices of one
+            (values `(batch, ...)`); an operator of lineax or `tf.linalg`, a sparse array of pydata/sparse, a PETSc
+            `Mat`, or anything with `shape` and `matvec` (docs/matrices.md has the table). NumPy and SciPy matrices go with arrays of any library. A list of k matrices of one
             shape, all dense or all sparse, is a batch `(k,)`; sparse ones of different patterns are stored and
             multiplied on the union of these.
         b: right-hand side. For a function: any shape, or a container of arrays (dictionary, list, tuple, pytree).
