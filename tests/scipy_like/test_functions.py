@@ -377,3 +377,11 @@ def test_operators_of_krylix() -> None:
         x, info = getattr(sla, name)(operator, b, rtol=1e-9)
         assert info == 0 and residual(A, x, b) <= 1e-9 * np.linalg.norm(b)
     assert residual(A, sla.spsolve(operator, b), b) < 1e-9
+
+
+@pytest.mark.needs("torch")
+def test_gmres_calls_back_with_numpy_only() -> None:
+    import torch
+
+    with pytest.raises(TypeError, match="takes arrays of NumPy; got Tensor"):
+        sla.gmres(tridiagonal(), torch.ones(N), callback=print, callback_type="x")
