@@ -14,6 +14,7 @@ from ..sparse.fingerprint import fingerprint
 from .iteration.monitor import Monitor, Report
 from .iteration.outcome import Outcome, Status
 from .iteration.run import LoopSettings, run
+from .log import log
 from .results.no_solution import without_refuted
 from .setup.fill import have_room
 from .setup.problem import Problem
@@ -35,6 +36,7 @@ def rescued_on_host(problem: Problem, settings: LoopSettings, found: Outcome, mo
 
     def on_host(failed: np.ndarray, *values: np.ndarray) -> list[np.ndarray]:
         before = values[:count]
+        log.info("a solve in a compiled function failed; trying %s", settings.method.name)
         try:
             after = function(*values[count:])
         except MemoryError:  # the first failure stands

@@ -20,6 +20,7 @@ from .iteration.method import Method, precision_for
 from .iteration.monitor import Callback, monitor_of
 from .iteration.progress import Progress
 from .known_plan import KnownPlan
+from .log import DEBUG, log, log_choice, timed_set_up
 from .methods.direct.refinement import Refinement
 from .methods.direct.superlu import HostFactors
 from .methods.registry import METHODS, find_method, is_auto
@@ -148,6 +149,8 @@ def _solve_prepared(
     """No method of the solver, as what is left alone is remembered for ever."""
     plain = type(b) is np.ndarray and x0 is None and axis is None and history is False and monitored is None
     if plain and solver._plan is not None and (found := solver._plan.solve(b)) is not None:
+        if log.isEnabledFor(DEBUG):
+            log.debug("%s", found.message)
         return found
     monitor = None if monitored is None else monitor_of(*monitored)
     request = replace(
@@ -255,6 +258,7 @@ def _set_up(request: Request, previous: Operator | None, many: bool) -> Prepared
         calls_host = request.on_failure in ("raise", "warn")
         choice = choose(problem, not (automatic or kind is None), many, calls_host)
         method, fallback, factors, A = choice.method, choice.fallback, choice.factors, choice.matrix
+        log_choice(choice)
         why = choice.explain()
         kind = choice.preconditioner if automatic else kind
     elif automatic:  # as in `linear_solve`, a method that is named gets what it is given
@@ -264,12 +268,20 @@ def _set_up(request: Request, previous: Operator | None, many: bool) -> Prepared
     if previous is not None and isinstance(kind, Preconditioner):
         older = "made for other values of A"
         kind = replace(kind, note=older if kind.note in (None, older) else f"{kind.note}; {older}")
-    M = to_preconditioner(kind, A, problem.bk, problem.layout, problem.like, previous, precision_for(method))
+    if kind is None:
+        M = None
+    else:
+        M = timed_set_up(
+            f"preconditioner of {method.name}",
+            lambda: to_preconditioner(
+                kind, A, problem.bk, problem.layout, problem.like, previous, precision_for(method)
+            ),
+        )
     check_requirements(problem, method, M)
     if automatic and isinstance(M, Preconditioner):
         kind = M.kind  # for `update`: what it was that suited A
     if isinstance(method, Refinement):
-        M = factors or factors_now(problem, method)
+        M = factors or timed_set_up(f"factors of {method.name}", lambda: factors_now(problem, method))
     release(A)
     problem.bk.register(PreparedSolver, _flatten, _restore)
     again = request if factors is not None else replace(request, method=method, preconditioner=kind)
