@@ -3,6 +3,7 @@
 if __name__ != "krylix.backends":  # reached through sys.path (repository root), not through the package
     raise ModuleNotFoundError(f"{__file__} is krylix.backends, not a top-level module", name=__name__)
 
+from .compilers import without_compilers
 from .convert import convert
 from .interface.arrays import nan_of
 from .interface.backend import Array, Backend
@@ -24,7 +25,6 @@ from .registry import (
     of_libraries,
     register_backend,
     use,
-    without_compilers,
 )
 
 __all__ = [

@@ -29,6 +29,13 @@ def convert(x: Any, backend: str | Backend | None = None) -> Array:
         TypeError: the library has no such dtype, or derivatives of x are being recorded: give a constant. Or x is of
             a library that krylix does not compute with, such as xarray.
         ValueError: a batch of sparse matrices, or one whose indices are out of range.
+
+    Examples:
+        >>> import krylix
+        >>> krylix.convert([1.0, 2.0], "numpy")
+        array([1., 2.])
+        >>> type(krylix.convert(krylix.sparse.eye(3), "numpy")).__name__
+        'csr_array'
     """
     target = default_backend() if backend is None else get_backend(backend)
     if target.is_array(x) or target.sparse.accepts(x):

@@ -29,6 +29,10 @@ def tune_malloc() -> bool:
 
     Returns:
         Whether it was done: on Linux with glibc only. Elsewhere nothing happens, and it is False.
+
+    Examples:
+        >>> from krylix.backends import tune_malloc
+        >>> _ = tune_malloc()  # once, where a script begins
     """
     if sys.platform != "linux" or platform.libc_ver()[0] != "glibc":
         return False

@@ -29,15 +29,32 @@ def _checked(bits: int | None) -> int | None:
 
 
 def get_precision() -> int | None:
-    """Bits of a real floating-point number in force here (16, 32, 64), or None: follow the inputs."""
+    """Bits of a real floating-point number in force here (16, 32, 64), or None: follow the inputs.
+
+    Examples:
+        >>> import krylix
+        >>> with krylix.precision(32):
+        ...     print(krylix.get_precision())
+        32
+    """
     return _setting.get()
 
 
 def set_global_precision(bits: int | None) -> None:
     """Set the precision for the whole process; `precision(bits)` overrides it locally.
 
+    Args:
+        bits: 16, 32 or 64 bits for a real number (a complex one takes twice that); None follows the inputs.
+
     Raises:
         ValueError: `bits` is not 16, 32, 64 or None.
+
+    Examples:
+        >>> import krylix
+        >>> krylix.set_global_precision(64)
+        >>> krylix.get_precision()
+        64
+        >>> krylix.set_global_precision(None)  # follow the inputs
     """
     _setting.set_global(_checked(bits))
 
@@ -54,6 +71,13 @@ def precision(bits: int | None) -> Iterator[None]:
 
     Raises:
         ValueError: `bits` is not one of these.
+
+    Examples:
+        >>> import numpy as np, krylix
+        >>> with krylix.precision(32):
+        ...     x = krylix.linear_solve(np.diag([2.0, 4.0]), np.ones(2)).x
+        >>> x.dtype
+        dtype('float32')
     """
     with _setting.local(_checked(bits)):
         yield

@@ -9,7 +9,6 @@ from __future__ import annotations
 import copyreg
 import sys
 from collections.abc import Callable, Sequence
-from functools import wraps
 from importlib import import_module
 from threading import RLock
 from typing import Any
@@ -17,7 +16,6 @@ from typing import Any
 import numpy as np
 
 from . import defaults, others
-from .autocast import without_autocast
 from .foreign import is_foreign, refuse_foreign
 from .interface.backend import Backend
 
@@ -35,11 +33,17 @@ _loaded: dict[str, Backend] = {}
 _loading = RLock()
 when_loaded: list[Callable[[Backend], None]] = []  # told of each backend that is made
 _known_types: dict[type, str | None] = {}
-_without_compilers: dict[tuple[Callable[..., Any], bool, bool, bool, bool], Callable[..., Any]] = {}
 
 
 class NoBackendFound(TypeError):
-    """No single array library fits the given objects."""
+    """No single array library fits the given objects.
+
+    Examples:
+        >>> import krylix
+        >>> krylix.choose_backend("fortran")
+        Traceback (most recent call last):
+        krylix.backends.registry.NoBackendFound: ...
+    """
 
 
 def _load(name: str) -> Backend:
@@ -81,8 +85,16 @@ def get_backend(name: str | Backend) -> Backend:
 
     A library of the array API standard that has been imported has one of its module's name, too.
 
+    Args:
+        name: of the library, upper and lower case alike; a backend is returned as it is.
+
     Raises:
         NoBackendFound: no backend has this name, or its library is not installed.
+
+    Examples:
+        >>> from krylix.backends import get_backend
+        >>> get_backend("numpy").name
+        'numpy'
     """
     if isinstance(name, Backend):
         return name
@@ -114,6 +126,14 @@ def register_backend(backend: Any, name: str | None = None) -> Backend:
     Raises:
         ValueError: another backend has this name.
         TypeError: it is neither, or its arrays have a backend already.
+
+    Examples:
+        >>> import numpy as np, krylix
+        >>> try:  # instead of NumPy another library of the standard, such as `cupy`
+        ...     krylix.register_backend(np, name="my arrays")
+        ... except TypeError:
+        ...     print("its arrays have a backend already")
+        its arrays have a backend already
     """
     ready = isinstance(backend, Backend)
     name = str(getattr(backend, "name" if ready else "__name__", "")) if name is None else name
@@ -168,18 +188,45 @@ def register_container(bk: Backend, cls: type, flatten: Callable[[Any], Any], un
 
 
 def default_backend() -> Backend:
-    """The backend for inputs that are no arrays: innermost `with backend:`, else the one set by `use`, else NumPy."""
+    """The backend for inputs that are no arrays: innermost `with backend:`, else the one set by `use`, else NumPy.
+
+    Examples:
+        >>> import krylix
+        >>> krylix.default_backend().name
+        'numpy'
+    """
     return defaults.innermost() or (_chosen[0] if _chosen else _load("numpy"))
 
 
 def context_backend() -> Backend | None:
-    """The backend of the innermost `with backend:` of this thread; None outside of all."""
+    """The backend of the innermost `with backend:` of this thread; None outside of all.
+
+    Examples:
+        >>> import krylix
+        >>> with krylix.choose_backend("numpy"):
+        ...     print(krylix.context_backend().name)
+        numpy
+        >>> krylix.context_backend() is None
+        True
+    """
     found: Backend | None = defaults.innermost()
     return found
 
 
 def use(backend: str | Backend) -> Backend:
-    """Make `backend` the process-wide default for inputs that are no arrays, and return it."""
+    """Make `backend` the process-wide default for inputs that are no arrays, and return it.
+
+    Args:
+        backend: a backend or its name, such as "torch".
+
+    Raises:
+        NoBackendFound: no backend has this name, or its library is not installed.
+
+    Examples:
+        >>> import krylix
+        >>> krylix.use("numpy").name  # "jax", "torch", "tensorflow"
+        'numpy'
+    """
     _chosen[:] = [get_backend(backend)]
     return _chosen[0]
 
@@ -241,6 +288,11 @@ def choose_backend(*objects: Any, prefer_default: bool = False) -> Backend:
     Raises:
         NoBackendFound: arrays of two frameworks are among them, or a name that no backend has.
         TypeError: an array of a library that krylix does not compute with, such as xarray.
+
+    Examples:
+        >>> import numpy as np, krylix
+        >>> krylix.choose_backend(np.ones(3)).xp.sum(np.ones(3))
+        np.float64(3.0)
     """
     if len(objects) == 1 and isinstance(objects[0], (str, Backend)):
         return get_backend(objects[0])
@@ -295,29 +347,3 @@ def _names(x: Any, in_callables: bool) -> list[str]:
 def of_libraries(args: Sequence[Any]) -> list[Any]:
     """Those of a function's arguments that hold arrays of the libraries; the others are the function's own affair."""
     return [x for x in args if libraries_of(x)]
-
-
-def without_compilers(function: Callable[..., Any]) -> Callable[..., Any]:
-    """`function`, run outside of compilers that read Python source, autocast, and JAX's strict modes.
-
-    `torch.compile` runs it between two graphs, AutoGraph as it is. PyTorch's autocast is off in it.
-    """
-    torch, tensorflow = sys.modules.get("torch"), sys.modules.get("tensorflow")
-    # Where nobody has imported Dynamo, which takes a second, nobody compiles.
-    compiles = "torch._dynamo" in sys.modules and hasattr(torch, "compiler")
-    key = (function, compiles, hasattr(tensorflow, "autograph"), "jax" in sys.modules, hasattr(torch, "_C"))
-    if key not in _without_compilers:
-        wrapped = _leniently(function) if key[3] else function
-        wrapped = tensorflow.autograph.experimental.do_not_convert(wrapped) if key[2] else wrapped  # type: ignore[union-attr]
-        wrapped = without_autocast(wrapped) if key[4] else wrapped
-        _without_compilers[key] = torch.compiler.disable(wrapped) if key[1] else wrapped  # type: ignore[union-attr]
-    return _without_compilers[key]
-
-
-def _leniently(function: Callable[..., Any]) -> Callable[..., Any]:
-    @wraps(function)
-    def called(*args: Any, **kwargs: Any) -> Any:
-        with _load("jax")._leniently():
-            return function(*args, **kwargs)
-
-    return called

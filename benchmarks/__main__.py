@@ -13,11 +13,12 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path[:] = [p for p in sys.path if Path(p or ".").resolve() != ROOT]
 
 from .settings import QUICK, Settings, machine, missing, use_threads  # noqa: E402
-from .table import markdown  # noqa: E402
+from .table import as_json, markdown  # noqa: E402
 
 GROUPS = (
     "iteration",
     "overhead",
+    "scipy_like",
     "operations",
     "compile",
     "imports",
@@ -48,6 +49,8 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--repeats", type=int, help="pairs per row (default 9)")
     parser.add_argument("--threads", type=int, default=1, help="of each library (default 1)")
     parser.add_argument("--backend", choices=BACKENDS, default="jax", help="for tracing: whose functions (default jax)")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="also write what was measured, and on what")
+    parser.add_argument("--note", default="", help="about the machine, for the file: what else ran on it, say")
     given = parser.parse_args(arguments)
     unknown = sorted(set(given.names) - set(GROUPS))
     if unknown:
@@ -64,13 +67,18 @@ def main(arguments: list[str] | None = None) -> None:
     import krylix
 
     krylix.set_global_setup_cache(False)  # what is measured again and again is one solve
-    rows = []
+    rows, groups = [], []
     for name in given.names or GROUPS:
         for row in import_module(f".{name}", __package__).rows(settings):
             print(" ".join(cell for cell in row.cells() if cell), file=sys.stderr, flush=True)
             rows.append(row)
+            groups.append(name)
     print(f"Measured on {machine(given.threads)}\nMedians of {settings.repeats} alternating pairs.\n")
     print(markdown(rows))
+    if given.json:
+        clock = "processor time" if given.threads == 1 else "time that passes"
+        facts = {"machine": machine(given.threads), "clock": clock, "pairs": settings.repeats, "note": given.note}
+        given.json.write_text(as_json(facts, groups, rows))
 
 
 if __name__ == "__main__":

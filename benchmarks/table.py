@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -64,3 +65,21 @@ def markdown(rows: Sequence[Row]) -> str:
         "| " + " | ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)) + " |" for line in lines
     ]
     return "\n".join([text[0], "|" + "|".join("-" * (width + 2) for width in widths) + "|", *text[1:]])
+
+
+def as_json(facts: dict[str, object], groups: Sequence[str], rows: Sequence[Row]) -> str:
+    """What was measured, without budgets, which are a matter of the developers.
+
+    Args:
+        facts: about the machine and the measurement.
+        groups: which benchmark each row is of.
+        rows: what was measured.
+    """
+    lines: list[dict[str, object]] = []
+    for group, row in zip(groups, rows, strict=True):
+        m = row.measured
+        measured: dict[str, object] = {"missing": row.missing}
+        if m is not None:
+            measured = {"seconds": m.krylix, "peer_seconds": m.peer, "ratio": m.ratio}
+        lines.append({"group": group, "what": row.what, "peer": row.peer} | measured)
+    return json.dumps({"format": 1} | facts | {"rows": lines}, indent=1) + "\n"

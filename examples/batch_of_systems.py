@@ -88,13 +88,15 @@ def check_alone(result, conductivity, rain):
 
 def draw(results, conductivity, name):
     fig, axes = plt.subplots(1, 3, figsize=(12, 3.8), layout="constrained", width_ratios=(1, 1.2, 1.2))
-    axes[0].imshow(conductivity[1].T, origin="lower", extent=(0, 1, 0, 1), cmap="Blues")
-    axes[0].set(title="Lenses", xlabel="x", ylabel="y")
+    lenses = conductivity[1] > 1
+    axes[0].imshow(lenses.T, origin="lower", extent=(0, 1, 0, 1), cmap="Blues", vmax=1.4)
+    axes[0].set(title="Lenses (dark) that conduct better", xlabel="x / side", ylabel="y / side")
     for ax, (title, result) in zip(axes[1:], results.items()):
         for label, line in zip(NAMES[:-1], result.history.T):
             ax.semilogy(line / line[0], label=label)
         ax.axhline(RTOL, color="0.5", linestyle=":")
-        ax.set(title=title, xlabel="iteration", ylabel="residual / first residual", xlim=(0, LIMIT), ylim=(1e-9, 1e4))
+        ax.set(title=title, xlabel="iteration", xlim=(0, LIMIT), ylim=(1e-9, 1e4))
+    axes[1].set_ylabel("residual / first residual")
     axes[2].legend(loc="upper right")
     fig.savefig(name, dpi=100)
 

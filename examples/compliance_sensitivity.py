@@ -127,11 +127,15 @@ def both_gradients(modulus):
 
 def draw(rho, costs, name):
     fig, (left, right) = plt.subplots(1, 2, figsize=(11, 3.6), layout="constrained", width_ratios=(2, 1))
-    left.imshow(blurred(rho).T, origin="lower", cmap="Greys", vmin=0, vmax=1, extent=(0, NX, 0, NY))
+    image = left.imshow(blurred(rho).T, origin="lower", cmap="Greys", vmin=0, vmax=1, extent=(0, NX, 0, NY))
+    fig.colorbar(image, ax=left, label="density")
     left.annotate("", (NX, NY / 2 - 8), (NX, NY / 2), arrowprops={"color": "tab:red"})
-    left.set(title=f"Density, {VOLUME:.0%} of the material")
+    left.set(
+        title=f"The design, {VOLUME:.0%} of the material; load in red", xlabel="x (elements)", ylabel="y (elements)"
+    )
     right.plot(costs)
-    right.set(title="Compliance", xlabel="step", yscale="log")
+    right.set(title="Compliance", xlabel="step", ylabel="force · displacement", ylim=(0, None))
+    right.grid(alpha=0.3)
     fig.savefig(name, dpi=100)
 
 

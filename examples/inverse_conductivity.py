@@ -159,11 +159,11 @@ def error_of(kappa, truth):
 def draw(plates, name):
     fig, axes = plt.subplots(1, len(plates), figsize=(4 * len(plates), 3.6), layout="constrained")
     for ax, (title, kappa) in zip(axes, plates.items()):
-        image = ax.imshow(np.log(kappa).T, origin="lower", extent=(0, 1, 0, 1), cmap="RdYlBu_r", vmin=-1.5, vmax=1.5)
-        ax.set(title=title, xlabel="x", ylabel="y")
+        image = ax.imshow(np.log(kappa).T, origin="lower", extent=(0, 1, 0, 1), cmap="RdBu_r", vmin=-1.5, vmax=1.5)
+        ax.set(title=title, xlabel="x / side", ylabel="y / side")
         x, y = np.meshgrid(*2 * [(THERMOMETERS + 0.5) / N])
         ax.plot(x, y, "k.", markersize=2)
-    fig.colorbar(image, label="log conductivity", shrink=0.9)
+    fig.colorbar(image, label="log (conductivity / that of the uniform plate)", shrink=0.9)
     fig.savefig(name, dpi=100)
 
 

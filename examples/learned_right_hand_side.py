@@ -94,14 +94,15 @@ def train(weights, start, snapshots):
 def draw(values, learned, losses, fields, name):
     fig, axes = plt.subplots(1, 4, figsize=(14, 3.4), layout="constrained")
     axes[0].semilogy(losses)
-    axes[0].set(title="Misfit", xlabel="update")
+    axes[0].set(title="Training", xlabel="update", ylabel="mean squared misfit")
     axes[1].plot(values, true_source(values), "0.6", linewidth=4, label="true")
     axes[1].plot(values, learned, "tab:red", label="learned")
-    axes[1].set(title="Source", xlabel="u")
+    axes[1].set(title="Source of the equation", xlabel="u", ylabel="source(u)")
     axes[1].legend()
     for ax, (title, u) in zip(axes[2:], fields.items()):
-        ax.imshow(u.T, origin="lower", cmap="viridis", vmin=0, vmax=1)
-        ax.set(title=title, xticks=(), yticks=())
+        image = ax.imshow(u.T, origin="lower", cmap="viridis", vmin=0, vmax=1)
+        ax.set(title=title, xlabel="x (cells)", ylabel="y (cells)")
+    fig.colorbar(image, ax=axes[2:], label="u")
     fig.savefig(name, dpi=100)
 
 

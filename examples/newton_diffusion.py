@@ -46,10 +46,11 @@ def newton_step(u, source):
 
 def draw(u, residuals, name):
     fig, (left, right) = plt.subplots(1, 2, figsize=(9, 3.6), layout="constrained")
-    fig.colorbar(left.imshow(u.T, origin="lower", extent=(0, 1, 0, 1)), ax=left)
-    left.set(title="u")
+    fig.colorbar(left.imshow(u.T, origin="lower", extent=(0, 1, 0, 1)), ax=left, label="u")
+    left.set(title="Temperature", xlabel="x / side", ylabel="y / side")
     right.semilogy(residuals, "o-")
-    right.set(title="Residual", xlabel="Newton step", ylabel="‖F(u)‖ / ‖f‖")
+    right.grid(alpha=0.3)
+    right.set(title="Newton's method", xlabel="Newton step", ylabel="‖F(u)‖ / ‖f‖")
     fig.savefig(name, dpi=100)
 
 

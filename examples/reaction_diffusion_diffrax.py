@@ -71,8 +71,8 @@ def simulate(feed, n, steps):
 def draw(v, name):
     fig, ax = plt.subplots(figsize=(4.5, 3.8), layout="constrained")
     image = ax.imshow(v.T, origin="lower", cmap="magma")
-    ax.set(title=f"v at t = {STEPS * DT:.0f}", xticks=(), yticks=())
-    fig.colorbar(image)
+    ax.set(title=f"Gray-Scott model at t = {STEPS * DT:.0f}", xlabel="x (cells)", ylabel="y (cells)")
+    fig.colorbar(image, label="concentration v")
     fig.savefig(name, dpi=100)
 
 

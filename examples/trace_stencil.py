@@ -48,9 +48,10 @@ def draw(matrix, gradient, name):
     fig, (left, middle, right) = plt.subplots(1, 3, figsize=(13, 4), layout="constrained")
     matrix.plot(ax=left)
     matrix.plot(kind="stencil", ax=middle)
-    image = right.imshow(gradient, cmap="Blues_r")
-    right.set(title="d(mean temperature) / dk")
-    fig.colorbar(image, ax=right)
+    largest = np.abs(gradient).max()
+    image = right.imshow(gradient, cmap="RdBu_r", vmin=-largest, vmax=largest)
+    right.set(title="Where more conductivity cools (blue) or warms", xlabel="axis 1 (cells)", ylabel="axis 0 (cells)")
+    fig.colorbar(image, ax=right, label="d(mean temperature) / dk")
     fig.savefig(name, dpi=100)
 
 

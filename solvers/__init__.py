@@ -3,6 +3,7 @@
 if __name__ != "krylix.solvers":  # reached through sys.path (repository root), not through the package
     raise ModuleNotFoundError(f"{__file__} is krylix.solvers, not a top-level module", name=__name__)
 
+from ..backends.on_failure import OnFailure
 from . import backend_solves as backend_solves
 from . import profiled as profiled  # what profiles monitor
 from .iteration.method import Method
@@ -26,12 +27,14 @@ from .methods.minres import MINRES
 from .methods.mixed_precision import MixedPrecision
 from .methods.registry import METHODS, find_method
 from .methods.scipy_methods import ScipyMethod
+from .names import MethodName, PreconditionerName
 from .nonlinear.minimize import minimize
 from .nonlinear.minimize_result import MinimizeResult
 from .nonlinear.nonlinear_result import NonlinearResult
 from .nonlinear.solve_nonlinear import solve_nonlinear
 from .preconditioners import PRECONDITIONERS, Preconditioner, preconditioner, rigid_motions
-from .prepare import PreparedSolver, prepare
+from .prepare import prepare
+from .prepared_solver import PreparedSolver
 from .results.failure import ConvergenceError, Diverged, NotConverged, SingularMatrixWarning
 from .results.result import SolveResult
 from .setup_cache import clear_setup_cache, set_global_setup_cache, setup_cache
@@ -56,11 +59,14 @@ __all__ = [
     "FastDirect",
     "IterationState",
     "Method",
+    "MethodName",
     "MinimizeResult",
     "MixedPrecision",
     "NonlinearResult",
     "NotConverged",
+    "OnFailure",
     "Preconditioner",
+    "PreconditionerName",
     "PreparedSolver",
     "ScipyDirect",
     "ScipyMethod",

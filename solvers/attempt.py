@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
+from time import perf_counter
 from typing import Any
 
 import numpy as np
@@ -20,9 +22,41 @@ from .methods.direct.singular import Singularity
 from .on_host import rescued_on_host, run_on_host
 from .preconditioners import Preconditioner
 from .results.diagnosis.look import Look
-from .results.failure import apply_policy
+from .results.failure import ConvergenceError, apply_policy
+from .results.later import with_python_numbers
 from .results.result import SolveResult
 from .setup.problem import Problem, Request
+
+AS_GIVEN = "it was asked for"
+
+
+def told(function: Callable[..., SolveResult], *args: Any) -> SolveResult:
+    """`function(*args)`, a solve, as users get it, with times and Python's numbers; so is the result of an error.
+
+    Raises:
+        NotConverged, Diverged: as the function.
+    """
+    begun = perf_counter()
+    try:
+        result = function(*args)
+    except ConvergenceError as error:
+        if error.result is not None:  # one that a function of the user raised may have none
+            _tell_of(error.result, begun)
+        raise
+    found = result.__dict__
+    if "_later" in found:
+        found["setup_time"] = max(perf_counter() - begun - found["solve_time"], 0.0)
+    else:
+        _tell_of(result, begun)
+    return result
+
+
+def _tell_of(result: SolveResult, begun: float) -> None:
+    found = result.__dict__
+    if not with_python_numbers(result):
+        found["solve_time"] = found["setup_time"] = None  # it was compiled only
+    elif found["solve_time"] is not None:
+        found["setup_time"] = max(perf_counter() - begun - found["solve_time"], 0.0)
 
 
 def after_failure(method: str, first: str) -> str:
@@ -42,6 +76,7 @@ class Attempt:
         history: are residual norms recorded?
         monitor: what is told after each iteration, and what stops the solve.
         fallback: what to try where the method fails, or None.
+        why: this method, in words.
     """
 
     problem: Problem
@@ -51,13 +86,20 @@ class Attempt:
     history: bool = False
     monitor: Monitor | None = None
     fallback: Method | None = None
+    why: str = AS_GIVEN
 
     @classmethod
     def of(
-        cls, request: Request, problem: Problem, method: Method, M: Operator | None, fallback: Method | None = None
+        cls,
+        request: Request,
+        problem: Problem,
+        method: Method,
+        M: Operator | None,
+        fallback: Method | None = None,
+        why: str = AS_GIVEN,
     ) -> Attempt:
         """The attempt with the failure policy, history and monitor that the request asks for."""
-        return cls(problem, method, M, request.on_failure, request.history, request.monitor, fallback)
+        return cls(problem, method, M, request.on_failure, request.history, request.monitor, fallback, why)
 
     @property
     def may_be_stopped(self) -> bool:
@@ -186,6 +228,7 @@ class Attempt:
             least_squares=problem.least_squares,
             checkpoints=problem.several,
             _by=self.method,
+            _why=self.why,
             _time_limit=None if self.monitor is None else self.monitor.time_limit,
             _sensitivity=sensitivity,
         )

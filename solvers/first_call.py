@@ -158,7 +158,7 @@ def _given_back(bk: Backend, result: SolveResult, like: Array) -> SolveResult:
     register_result(bk)
     arrays = bk.results_from_host([np.asarray(a) for a in arrays_of(result)], like)
     given = with_arrays(result, arrays)
-    return replace(given, _look=result._look)
+    return replace(given, _look=result._look, _why=result._why, solve_time=result.solve_time)
 
 
 def forget() -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import MISSING, dataclass, fields, replace
 from functools import cached_property
+from time import perf_counter
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,7 @@ from ..backends import get_precision, precision
 from ..backends.numpy.one_system import OneSystemBackend
 from ..backends.on_failure import POLICIES
 from ..sparse import Matrix, Operator
-from .attempt import Attempt
+from .attempt import AS_GIVEN, Attempt
 from .derivatives.sensitivity import Sensitivity
 from .iteration.method import Method
 from .iteration.outcome import Status
@@ -26,6 +27,7 @@ from .methods.direct.dense import Direct
 from .methods.direct.factorisation import DenseFactors, InverseFactors
 from .methods.direct.fast import FastDirect
 from .methods.direct.superlu import HostFactors, ScipyDirect
+from .results.later import Later
 from .results.result import Gradient, SolveResult
 from .setup.make_problem import make_problem
 from .setup.problem import KnownNull, Request
@@ -34,7 +36,7 @@ from .setup.stopping import default_rtol
 _NEAR, _FAR = 1e-5, 1e5  # sizes of b that need no scaling by powers of two
 _SQUARES = {"f": (1e-20, 1e30), "d": (1e-200, 1e300)}  # as of `Backend.norm`
 _NUMBERS = OneSystemBackend()  # which give the digits that arrays of them do
-_CONVERGED = int(Status.CONVERGED)
+_ONE, _CONVERGED = np.int32(1), np.int32(Status.CONVERGED)
 _DEFAULTS = {field.name: field.default for field in fields(SolveResult) if field.default is not MISSING}
 
 
@@ -49,6 +51,7 @@ class KnownPlan:
         request: settings of the solve; its A and b are not looked at.
         M: the factors, if derivatives may use them.
         source: what the user called A, if that is not A.
+        why: this method, in words.
     """
 
     A: Matrix
@@ -57,10 +60,18 @@ class KnownPlan:
     request: Request
     M: Operator | None = None
     source: Any = None
+    why: str = AS_GIVEN
 
     @classmethod
     def of(
-        cls, A: Operator, method: Method, M: Operator | None, null: KnownNull, request: Request, source: Any = None
+        cls,
+        A: Operator,
+        method: Method,
+        M: Operator | None,
+        null: KnownNull,
+        request: Request,
+        source: Any = None,
+        why: str = AS_GIVEN,
     ) -> KnownPlan | None:
         """Make a plan; None where solves take other steps."""
         if not A.bk.on_host or type(method) not in (Direct, FastDirect, ScipyDirect) or null.projection is not None:
@@ -72,7 +83,7 @@ class KnownPlan:
             return None
         if M.bk is not A.bk or M.dtype != A.dtype or M.systems is not None or not settings_are_plain(request):
             return None
-        return cls(A, method, M.apply, request, M, source)
+        return cls(A, method, M.apply, request, M, source, why)
 
     def solve(self, b: Any) -> SolveResult | None:
         """Solve; None where the general path has to."""
@@ -84,7 +95,7 @@ class KnownPlan:
 
     def solve_quietly(self, b: np.ndarray) -> SolveResult | None:
         """`solve` for a suitable right-hand side, without NumPy warnings."""
-        rows, request = b[None], self.request
+        begun, rows, request = perf_counter(), b[None], self.request
         size = self._norm(rows)
         real = type(size)
         rtol = default_rtol(b.dtype) if request.rtol is None else request.rtol
@@ -94,7 +105,7 @@ class KnownPlan:
         x = self.inverse(rows)
         residual = rows - self.A.apply(x)
         norm = self._norm(residual)
-        return self._result(b, x, residual, norm, bound) if norm <= bound else None
+        return self._result(b, x, residual, norm, bound, begun) if norm <= bound else None
 
     def _norm(self, rows: np.ndarray) -> Any:
         """Norm, NaN where squares may overflow or underflow; 0 for zero."""
@@ -103,27 +114,34 @@ class KnownPlan:
         low, high = _SQUARES[square.dtype.char]
         return np.sqrt(square) if low < square < high else square if not rows.any() else square.dtype.type(np.nan)
 
-    def _result(self, b: np.ndarray, x: np.ndarray, residual: np.ndarray, norm: Any, bound: Any) -> SolveResult:
-        real = norm.dtype
+    def _result(
+        self, b: np.ndarray, x: np.ndarray, residual: np.ndarray, norm: Any, bound: Any, begun: float
+    ) -> SolveResult:
+        zero = norm.dtype.type(0)
+        numbers = {
+            "residual_norm": norm,
+            "tolerance": bound,
+            "attainable": zero,
+            "null_part": zero,
+            "iterations": _ONE,
+            "function_evaluations": np.int32(self.A.products),
+            "converged": np.True_,
+            "diverged": np.False_,
+            "status": _CONVERGED,
+            "singular": np.False_,
+        }
         result = object.__new__(SolveResult)  # a frozen class sets its fields one by one, which takes as long as LAPACK
         result.__dict__.update(
             _DEFAULTS,
             x=x[0],
             residual=residual[0],
-            residual_norm=np.array(norm),
-            tolerance=np.array(bound),
-            attainable=np.zeros((), real),
-            null_part=np.zeros((), real),
-            iterations=np.array(1, np.int32),
-            function_evaluations=np.array(self.A.products, np.int32),
-            converged=np.True_,
-            diverged=np.False_,
-            status=np.array(_CONVERGED, np.int32),
-            singular=np.False_,
             history=None,
             method=self.method.name,
             _by=self.method,
-            _sensitivity=_Later(self, b, x, residual),
+            _why=self.why,
+            solve_time=perf_counter() - begun,
+            _sensitivity=_Solved(self, b, x, residual),
+            _later=Later(self.A.bk, numbers),
         )
         return result
 
@@ -153,7 +171,7 @@ def settings_are_plain(request: Request) -> bool:
 
 
 @dataclass(frozen=True, eq=False)
-class _Later:
+class _Solved:
     """Lazy `Sensitivity` of a solve."""
 
     plan: KnownPlan

@@ -7,10 +7,11 @@ from dataclasses import replace
 from typing import Any
 
 from ..backends import Array, get_on_failure, without_compilers
-from ..backends.on_failure import run_for
+from ..backends.on_failure import OnFailure, run_for
 from ..sparse import Operator, UnsupportedOperation
 from ..sparse.analysis.analysis import forget, release
-from .attempt import Attempt
+from ..sparse.peers.table import NO_PEERS
+from .attempt import Attempt, told
 from .first_call import solve_first_call, solve_on_numpy
 from .iteration.method import Method, precision_for
 from .iteration.monitor import Callback, monitor_of
@@ -18,12 +19,14 @@ from .iteration.progress import Progress
 from .log import DEBUG, log, log_choice, timed_set_up
 from .methods.direct.refinement import Refinement
 from .methods.registry import METHODS, find_method, is_auto
+from .names import MethodName, PreconditionerName
 from .preconditioners import to_preconditioner
-from .results.result import SolveResult
+from .results.result import ArrayT, SolveResult
 from .setup.choose import MethodChoice, choose, first_that_can
 from .setup.factors import entries_for, factors_now, factors_of_known
 from .setup.make_problem import make_problem, with_constants
 from .setup.other_names import with_our_names
+from .setup.peers import with_peers_read
 from .setup.problem import Problem, Request
 from .setup.requirements import (
     check_requirements,
@@ -40,11 +43,11 @@ from .unusual_arrays import has_unknown_size, run_where_spread, solve_one_by_one
 @with_our_names
 def linear_solve(
     A: Any,
-    b: Any,
+    b: ArrayT,
     *,
     x0: Any = None,
-    method: str | Method = "auto",
-    preconditioner: Any = None,
+    method: MethodName | str | Method = "auto",
+    preconditioner: PreconditionerName | str | object | None = None,
     rtol: float | Array | None = None,
     atol: float | Array = 0.0,
     max_iter: int | Sequence[int] | Array | None = None,
@@ -53,12 +56,12 @@ def linear_solve(
     axis: int | None = None,
     nullspace: Any = "auto",
     matrix_offset: complex | None = None,
-    on_failure: str | None = None,
+    on_failure: OnFailure | None = None,
     history: bool = False,
     progress: Progress = False,
     callback: Callback | None = None,
     time_limit: float | None = None,
-) -> SolveResult:
+) -> SolveResult[ArrayT]:
     """Solve `A x = b`; with "LSMR" and "CGLS" also least squares, `min |b - A x|^2 + damp^2 |x|^2`.
 
     Converged means `|b - A x| <= max(rtol |b|, atol)` in the 2-norm, for the true residual of the returned x, whatever
@@ -117,19 +120,37 @@ def linear_solve(
     failure policy.
 
     Returns:
-        SolveResult; `x` has the type, shape, dtype and device of `b` (complex if A is, or one array of a container).
+        SolveResult: `x` has the type, shape, dtype and device of `b` (complex if A is, or one array of a container).
 
     Raises:
-        NotConverged, Diverged: the tolerance was not reached (`.result` has what was); a compiled function raises its
-            library's error with the same text when it runs.
-        ValueError, TypeError, NoBackendFound, NonlinearError, UnsupportedOperation: an input that cannot be used,
-            before any iteration.
+        NotConverged: the tolerance was not reached (`.result` has what was); a compiled function raises its library's
+            error with the same text when it runs.
+        Diverged: likewise, as numbers were not finite.
+        ValueError: an input that cannot be used, as this and the next are found before any iteration: a shape, a
+            setting, a name.
+        TypeError: an input of a kind that cannot be used.
+        NoBackendFound: arrays of two libraries.
+        NonlinearError: the function A is not linear.
+        UnsupportedOperation: the method needs something of A that is not known, such as its transpose.
 
     Cost: see the method. On top: 1 product for the true residual (2 with x0), and where that misses the tolerance 1 to
     see what the precision allows; for a function whose values are known, 1 evaluation to take off a constant part, 3 to
     test linearity and 2 to look for null vectors when it is seen for the first time. With "auto" a function of more
     than 5000 unknowns is traced, see docs/choosing.md, and where its values are known in the solve only, so are the
     sums of its rows. A failed solve is looked at for its cause, in no more products than it has made, or a few.
+
+    Examples:
+        >>> import numpy as np, krylix
+        >>> def A(x):  # of vectors on the last axis
+        ...     y = 3 * x
+        ...     y[..., 1:] -= x[..., :-1]
+        ...     y[..., :-1] -= x[..., 1:]
+        ...     return y
+        >>> result = krylix.linear_solve(A, np.ones(4), method="CG")
+        >>> result.converged, result.iterations
+        (True, 2)
+        >>> result.x.round(3)
+        array([0.545, 0.636, 0.636, 0.545])
     """
     request = Request(
         A=A, b=b, x0=x0, args=args, method=method, preconditioner=preconditioner, rtol=rtol, atol=atol,
@@ -137,13 +158,20 @@ def linear_solve(
         on_failure=get_on_failure() if on_failure is None else on_failure, history=history,
     )  # fmt: skip
     monitored = not (progress is False and callback is None and time_limit is None)
-    return without_compilers(_linear_solve)(request, (progress, callback, time_limit) if monitored else None)
+    asked = (progress, callback, time_limit) if monitored else None
+    return without_compilers(told)(_linear_solve, request, asked)
 
 
 linear_solve._torchdynamo_disable = True  # type: ignore[attr-defined]  # torch.compile: make a graph break of the call
+# What it says where no break is allowed.
+linear_solve._torchdynamo_disable_msg = (  # type: ignore[attr-defined]
+    "krylix.linear_solve runs between two graphs; krylix.torch.solve(A, b) with a matrix A is a node of a graph"
+)
 
 
 def _linear_solve(request: Request, monitored: tuple[Any, Any, Any] | None) -> SolveResult:
+    if not NO_PEERS.issuperset((type(request.A), type(request.preconditioner))):
+        request = with_peers_read(request)
     if monitored is not None:
         request = replace(request, monitor=monitor_of(*monitored))
     found = solve_small_dense(request)
@@ -247,7 +275,7 @@ def _set_up_as_chosen(problem: Problem, choice: MethodChoice, request: Request) 
     M = choice.preconditioner if given is None else given
     attempt = _set_up(request, problem, method, M, choice.matrix, choice.factors, choice.is_last)
     release(choice.matrix)
-    return replace(attempt, fallback=choice.fallback)
+    return replace(attempt, fallback=choice.fallback, why=choice.why)
 
 
 def _set_up(

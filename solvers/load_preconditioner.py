@@ -24,6 +24,15 @@ def load_preconditioner(path: Any, like: Array | None = None) -> Operator:
         OSError, MemoryError: it cannot be read.
 
     Cost: a few passes over the numbers, and a product or two. Factors of `scipy-direct` are made again.
+
+    Examples:
+        >>> import tempfile, numpy as np, scipy.sparse as sp, krylix
+        >>> A = sp.diags_array([2.0, 4.0], format="csr")
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     krylix.preconditioner(A, "jacobi").save(f"{folder}/M.npz")
+        ...     M = krylix.load_preconditioner(f"{folder}/M.npz")
+        >>> M @ np.ones(2)
+        array([0.5 , 0.25])
     """
     return without_compilers(_load)(path, like)
 

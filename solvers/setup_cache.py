@@ -47,6 +47,7 @@ class Setup:
         A: the matrix as an operator, with no offset.
         source: what the user called A, in memory of its own.
         plan: the fast path of solves that only apply factors.
+        why: this method, in words.
     """
 
     A: Operator
@@ -56,6 +57,7 @@ class Setup:
     null: KnownNull
     source: Any
     plan: KnownPlan | None
+    why: str
 
     @classmethod
     def of(cls, attempt: Attempt, request: Request) -> Setup:
@@ -63,8 +65,8 @@ class Setup:
         problem, method, M = attempt.problem, attempt.method, attempt.M
         null, A = KnownNull(problem.null, problem.both), problem.A.without_offset
         settings = replace(request, A=None, b=None, x0=None)
-        plan = KnownPlan.of(A, method, M, null, settings, problem.source)
-        return cls(A, method, M, attempt.fallback, null, problem.source, plan)
+        plan = KnownPlan.of(A, method, M, null, settings, problem.source, attempt.why)
+        return cls(A, method, M, attempt.fallback, null, problem.source, plan, attempt.why)
 
     def solve(self, request: Request) -> SolveResult | None:
         """Solve for another right-hand side; None if that needs another set-up."""
@@ -75,7 +77,7 @@ class Setup:
         if problem.A.dtype != self.A.dtype:
             return None
         problem = replace(problem, source=self.source)
-        return solve(Attempt.of(request, problem, self.method, self.M, self.fallback), request.b)
+        return solve(Attempt.of(request, problem, self.method, self.M, self.fallback, self.why), request.b)
 
 
 @dataclass(frozen=True, eq=False)
@@ -194,20 +196,45 @@ def keep_setup(call: Call, setup: Setup) -> None:
 
 @contextmanager
 def setup_cache(enabled: bool) -> Iterator[None]:
-    """Keep setups of repeated matrices inside the `with` block, or make each anew (per thread and task)."""
+    """Keep setups of repeated matrices inside the `with` block, or make each anew (per thread and task).
+
+    Args:
+        enabled: whether setups are kept.
+
+    Examples:
+        >>> import numpy as np, krylix
+        >>> with krylix.setup_cache(False):  # nothing of this matrix is kept
+        ...     x = krylix.linear_solve(np.diag([1.0, 2.0]), np.ones(2)).x
+        >>> x
+        array([1. , 0.5])
+    """
     with _setting.local(bool(enabled)):
         yield
 
 
 def set_global_setup_cache(enabled: bool) -> None:
-    """Keep setups of repeated matrices in the whole process, or none; `setup_cache(enabled)` overrides it locally."""
+    """Keep setups of repeated matrices in the whole process, or none; `setup_cache(enabled)` overrides it locally.
+
+    Args:
+        enabled: whether setups are kept; False also drops those that are kept now.
+
+    Examples:
+        >>> import krylix
+        >>> krylix.set_global_setup_cache(False)
+        >>> krylix.set_global_setup_cache(True)  # the default
+    """
     _setting.set_global(bool(enabled))
     if not enabled:
         clear_setup_cache()
 
 
 def clear_setup_cache() -> None:
-    """Let go of all setups that are kept, and their memory."""
+    """Let go of all setups that are kept, and their memory.
+
+    Examples:
+        >>> import krylix
+        >>> krylix.clear_setup_cache()
+    """
     global _kept, _seen
     with _lock:
         _kept, _seen = (), ()

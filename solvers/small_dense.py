@@ -17,16 +17,19 @@ from ..backends import Backend, get_backend, get_precision
 from ..backends.lapack import cholesky_or_none
 from ..backends.registry import backend_name
 from ..sparse import DenseOperator
+from .attempt import AS_GIVEN
 from .known_plan import KnownPlan, settings_are_plain
 from .methods.direct.dense import Direct, may_be_definite
 from .methods.direct.dense_singular import probe_vector
 from .methods.direct.singular import suspicious
 from .results.in_library import in_library
 from .results.result import SolveResult
+from .setup.choose import why_auto
 from .setup.problem import Request
 
 MOST = 64  # unknowns; of more, the general way takes no longer than a few times what LAPACK does
 _DIRECT = Direct()
+_WHY = why_auto(0)
 _LEAST_PIVOT = {"d": 1e-10, "D": 1e-10, "f": 1e-4, "F": 1e-4}  # of the largest
 _ALLOWED = {code: suspicious(np.dtype(code)) / float(np.finfo(code).eps) for code in "fdFD"}  # see `suspicious`
 _ASYMMETRIC = 0.05  # of the largest entry, between an entry and the one opposite: Cholesky is out of the question
@@ -61,7 +64,9 @@ def solve_small_dense(request: Request) -> SolveResult | None:
         solve = _regular_factors(matrix)
         if solve is None:
             return None
-        found = KnownPlan(matrix, _DIRECT, lambda rows: solve(rows[0])[None], request).solve_quietly(b)
+        why = AS_GIVEN if request.method == "direct" else _WHY
+        plan = KnownPlan(matrix, _DIRECT, lambda rows: solve(rows[0])[None], request, why=why)
+        found = plan.solve_quietly(b)
     return found if bk is None or found is None else in_library(bk, found, request.b)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from time import perf_counter
 from typing import Any
 
 from ..backends import Backend
@@ -39,17 +40,20 @@ def solve(attempt: Attempt, b: Any) -> SolveResult:
     Raises:
         NotConverged, Diverged, ValueError, TypeError, UnsupportedOperation: see `linear_solve`.
     """
-    bk = attempt.problem.bk
-    if bk.on_host or not is_numpy_elsewhere(attempt.problem, b):
-        return _solve(attempt)
-    if attempt.monitor is not None:
+    bk, begun = attempt.problem.bk, perf_counter()
+    elsewhere = not bk.on_host and is_numpy_elsewhere(attempt.problem, b)
+    if elsewhere and attempt.monitor is not None:
         attempt = replace(attempt, monitor=replace(attempt.monitor, in_numpy=True))
     try:
-        return as_numpy(bk, _solve(attempt))
+        result = _solve(attempt)
     except ConvergenceError as error:
         if error.result is not None:  # one that a function of the user raised may have none
-            error.result = as_numpy(bk, error.result)
+            error.result = as_numpy(bk, error.result) if elsewhere else error.result
+            error.result.__dict__["solve_time"] = perf_counter() - begun
         raise
+    result = as_numpy(bk, result) if elsewhere else result
+    result.__dict__["solve_time"] = perf_counter() - begun
+    return result
 
 
 def _solve(attempt: Attempt) -> SolveResult:

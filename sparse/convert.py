@@ -9,12 +9,15 @@ import numpy as np
 import scipy.sparse as sp
 
 from ..backends import Array, Backend, choose_backend, of_libraries, working_dtype
+from .analysis.analysis import with_declared
 from .formats import Dense, SparseMatrix, from_native, from_scipy, matrix_batch
 from .formats.entries.checked import checked_scipy
 from .layout import Layout
 from .operator import Operator
 from .operators.function import FunctionOperator
 from .operators.host import HostOperator
+from .peers.read import Read, Space
+from .peers.table import TAKEN, read_peer
 
 
 def as_operator(A: Any, like: Any = None, *, batch_ndim: int = 0, args: Sequence[Any] = ()) -> Operator:
@@ -40,9 +43,20 @@ def as_operator(A: Any, like: Any = None, *, batch_ndim: int = 0, args: Sequence
         TypeError: `A` is nothing that can be applied.
 
     Cost: a copy of the entries.
+
+    Examples:
+        >>> import numpy as np, krylix
+        >>> A = krylix.as_operator(lambda u: 2 * u - np.roll(u, 1), np.ones(4))
+        >>> A(np.ones(4))
+        array([1., 1., 1., 1.])
+        >>> A.shape
+        (4, 4)
     """
     if isinstance(A, Operator) and like is None and not args:
         return A
+    read = read_peer(A)
+    if read is not None:
+        return _of_peer(read, like, batch_ndim, args)
     bk = choose_backend(A, like, of_libraries(args))
     if isinstance(A, Operator) and not args:
         return A if A.bk is bk else _in_dtype(A, bk, A.dtype, "A", None)
@@ -50,7 +64,9 @@ def as_operator(A: Any, like: Any = None, *, batch_ndim: int = 0, args: Sequence
         raise ValueError("A function does not tell its shapes: give `like`, an array such as it takes.")
     found = operand_dtype(A, bk)
     if found is not None and found.kind not in "biufc":
-        raise TypeError(f"A must be a function, a matrix or an operator; got {type(A).__name__}, {A!r:.60}.")
+        raise TypeError(
+            f"A must be a function, a matrix or an operator; got {type(A).__name__}, {A!r:.60}. Taken are {TAKEN}."
+        )
     if bk.on_host or not bk.is_array(A):
         A = owned(A, bk)
     if like is None:
@@ -60,6 +76,26 @@ def as_operator(A: Any, like: Any = None, *, batch_ndim: int = 0, args: Sequence
     layout = Layout.of(bk, like if len(arrays) != 1 else arrays[0], batch_ndim, "like")
     dtype = working_dtype(np.result_type(*layout.dtypes), complex_=found is not None and found.kind == "c")
     return to_operator(bk, A, layout, dtype, args, arrays[0])
+
+
+def _of_peer(read: Read, like: Any, batch_ndim: int, args: Sequence[Any]) -> Operator:
+    """An object of another package; one that tells its shapes needs no `like`."""
+    bk, takes, gives = read.bk, read.takes, read.gives
+    if bk is None or takes is None or gives is None:
+        found = as_operator(read.A, like, batch_ndim=batch_ndim, args=args)
+    else:
+        if args:
+            raise TypeError(f"args are passed on to a function; got an operator that takes {takes}.")
+        zeros = takes.zeros(bk)
+        first = bk.leaves(zeros)[0][0]
+        axes = 0 if like is None else max(len(np.shape(bk.leaves(like)[0][0])) - len(first.shape), 0)
+        layout = Layout.of(bk, zeros if like is None else like, axes, "like")
+        if not Space(layout.shapes, layout.dtypes, layout.structure).is_like(takes):
+            raise ValueError(f"like has the shapes {layout.shapes}; expected {takes}, what the operator takes.")
+        image = Layout.of(bk, gives.zeros(bk, layout.batch), axes)
+        dtype = working_dtype(np.result_type(*takes.dtypes, *gives.dtypes))
+        found = FunctionOperator(bk, read.A, layout, dtype, (), "A(x)", first, image=image)
+    return with_declared(found, read.declared) if read.declared else found
 
 
 def owned(A: Any, bk: Backend) -> Any:
@@ -97,8 +133,10 @@ def operand_dtype(A: Any, bk: Backend) -> Any:
         return None
     if is_list_of_matrices(A, bk):
         return np.result_type(*(operand_dtype(one, bk) for one in A))
-    if isinstance(A, Operator) or sp.issparse(A) or _is_linear_operator(A):
-        return np.dtype(A.dtype) if A.dtype is not None else np.dtype(np.float64)
+    if isinstance(A, Operator) or sp.issparse(A):
+        return np.dtype(A.dtype)
+    if _is_linear_operator(A):
+        return _declared_dtype(A)
     if bk.sparse.accepts(A):
         return bk.sparse.dtype(A)
     if bk.is_array(A):
@@ -220,7 +258,8 @@ def _constant(bk: Backend, A: Any, dtype: np.dtype, name: str) -> np.ndarray:
     except (TypeError, ValueError) as error:  # a ragged list, or an object of another library that refuses
         problem = error
     raise TypeError(
-        f"{name} must be a function, a matrix or an operator; got {type(A).__name__}, which is no array of {bk.name}."
+        f"{name} must be a function, a matrix or an operator; got {type(A).__name__}, which is no array of {bk.name}. "
+        f"Taken are {TAKEN}."
     ) from problem
 
 
@@ -237,4 +276,18 @@ def _in_dtype(A: Operator, bk: Backend, dtype: np.dtype, name: str, like: Array 
 
 
 def _is_linear_operator(A: Any) -> bool:
-    return not isinstance(A, type) and hasattr(A, "matvec") and hasattr(A, "rmatvec") and hasattr(A, "shape")
+    """SciPy's LinearOperator, or anything else with `shape` and `matvec`; not ours, which have these too."""
+    return not isinstance(A, type | Operator) and hasattr(A, "matvec") and hasattr(A, "shape")
+
+
+def _declared_dtype(A: Any) -> np.dtype:
+    """That of a LinearOperator; double precision where it has none.
+
+    Raises:
+        TypeError: it is no dtype of NumPy.
+    """
+    found = getattr(A, "dtype", None)
+    try:
+        return np.dtype(np.float64 if found is None else found)
+    except TypeError as error:
+        raise TypeError(f"A {type(A).__name__} with dtype={found!r} was given; expected one of NumPy.") from error

@@ -4,8 +4,26 @@ from __future__ import annotations
 
 
 class NonlinearError(ValueError):
-    """A function that should be linear (or affine) is not."""
+    """A function that should be linear (or affine) is not.
+
+    Examples:
+        >>> import numpy as np, krylix
+        >>> try:
+        ...     krylix.matrix_from_function(lambda u: u * u, np.ones(3))
+        ... except krylix.NonlinearError as error:
+        ...     print("not linear")
+        not linear
+    """
 
 
 class UnsupportedOperation(TypeError):
-    """An operator cannot do what a method or preconditioner needs of it; the message names a way out."""
+    """An operator cannot do what a method or preconditioner needs of it; the message names a way out.
+
+    Examples:
+        >>> import numpy as np, krylix
+        >>> try:
+        ...     krylix.preconditioner(lambda u: 2 * u, "jacobi")
+        ... except (krylix.UnsupportedOperation, ValueError) as error:
+        ...     print("needs `like`")
+        needs `like`
+    """

@@ -11,10 +11,12 @@ import numpy as np
 import scipy.sparse as sp
 
 from ..backends import Array, Backend
+from ..backends.public_names import PublicNames
 from ..backends.rows import rows_times, transposed_times
+from .scipy_products import ScipyProducts
 
 
-class Operator(ABC):
+class Operator(ScipyProducts, PublicNames, ABC):
     """A linear map from arrays of `in_shape` to arrays of `out_shape`, immutable.
 
     Attributes:
@@ -22,6 +24,12 @@ class Operator(ABC):
         shape: `(rows, columns)` of its matrix.
         dtype: NumPy dtype of its entries.
         systems: None when one matrix serves every system, else the number of matrices, one per system.
+
+    Examples:
+        >>> import numpy as np, krylix
+        >>> A = krylix.as_operator(np.array([[1.0, 2.0], [0.0, 3.0]]))
+        >>> A @ np.ones(2), A.T @ np.ones(2)
+        (array([3., 3.]), array([1., 5.]))
     """
 
     bk: Backend
@@ -38,6 +46,7 @@ class Operator(ABC):
     tracked: bool = False  # was a function seen to depend on something whose derivatives are being recorded?
     offset: complex = 0  # a constant that is added to every entry of `without_offset`
     analysis: Any = None  # what was found out about its entries: see `analysis_of`
+    declared: tuple[tuple[str, Any], ...] = ()  # facts that its source declares, for where values are not known
 
     @property
     def without_offset(self) -> Operator:
@@ -177,14 +186,28 @@ class Operator(ABC):
     def __call__(self, x: Array) -> Array:
         """Apply to an array of `in_shape`, with any batch axes in front, which end with those of its own systems.
 
+        An array that can only be one flat vector per column `(columns, k)` is taken as that, as SciPy's `lobpcg` calls
+        operators. An operator of NumPy's arrays takes those of any library, and gives it its images.
+
         Raises:
             ValueError: the array has another shape.
+            TypeError: it is of another library, to which the operator has no way.
         """
+        own = self.in_library_of(x)
+        if own is not self:
+            return own(x)
         bk, size = self.bk, len(self.in_shape)
-        x = bk.asarray(x)
+        given, x = x, bk.asarray(x)
         shape = tuple(x.shape)
         if shape[len(shape) - size :] != self.in_shape:
+            if len(shape) == 2 and shape[0] == self.shape[1] and self.systems is None:
+                return self.matmat(given)
             raise ValueError(f"The operator takes arrays whose last axes are {self.in_shape}; got the shape {shape}.")
+        if self.dtype.kind == "c" and shape == self.shape == self.in_shape * 2 and bk.dtype(x).kind in "iu":
+            raise ValueError(  # SciPy's `lobpcg` gives the unit vectors as columns, where there are few
+                f"Integers of the shape {shape} were given, whose vectors may be rows or columns; expected `A @ X` for "
+                "columns, numbers of floating point for rows. To SciPy's lobpcg give aslinearoperator(A)."
+            )
         batch = shape[: len(shape) - size]
         rows = bk.reshape(x, (math.prod(batch), self.shape[1]))
         return bk.reshape(self._rows(rows), (*batch, *self.out_shape))
@@ -205,6 +228,9 @@ class Operator(ABC):
                 f"{self!r} was multiplied by {what}; expected an array ({self.shape[1]},) or ({self.shape[1]}, k). "
                 f"Give {self.one_after_the_other}."
             )
+        own = self.in_library_of(v)
+        if own is not self:
+            return own @ v
         v = bk.asarray(v)
         if len(v.shape) not in (1, 2) or v.shape[0] != self.shape[1]:
             m = self.shape[1]

@@ -10,14 +10,19 @@ import os
 import re
 import subprocess
 import sys
+import warnings
 from pathlib import Path
 
 import pytest
 
-from frameworks import FRAMEWORKS, missing
+from frameworks import FRAMEWORKS, PEERS, missing
 from library import ROOT, label, library_files, module_name
+from pages import executed_blocks, missing_modules
 
-PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+EXECUTED = sorted(
+    page for folder in ("start", "tutorials", "coming_from", "how_to") for page in (ROOT / "docs" / folder).glob("*.md")
+)
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md")), *EXECUTED]
 CODE = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
 BLOCKS = [
     pytest.param(
@@ -31,18 +36,22 @@ BLOCKS = [
 
 def missing_framework(text: str) -> str | None:
     """A framework that the code imports, and that is not installed."""
-    imported = (f for f in FRAMEWORKS if re.search(rf"^\W*(import|from) {f}\b", text, re.MULTILINE))
+    imported = (f for f in (*FRAMEWORKS, *PEERS) if re.search(rf"^\W*(import|from) {f}\b", text, re.MULTILINE))
     return next((framework for framework in imported if missing(framework)), None)
 
 
-# Reads programs `[{file, code}]`, runs each by itself, and writes what went wrong: `[text or null]`.
+# Reads programs `[{file, code, session}]`, runs each, those of one session with the names of those before, and writes
+# what went wrong: `[text or null]`. No session: by itself.
 RUN_ALL = """
 import contextlib, json, sys, traceback
-errors = []
+errors, sessions = [], {}
 for program in json.load(sys.stdin):
     try:
+        fresh = {"__name__": "block"}
+        session = program.get("session")
+        names = fresh if session is None else sessions.setdefault(session, fresh)
         with contextlib.redirect_stdout(sys.stderr):
-            exec(compile(program["code"], program["file"], "exec"), {"__name__": "block"})
+            exec(compile(program["code"], program["file"], "exec"), names)
         errors.append(None)
     except BaseException:
         errors.append(traceback.format_exc())
@@ -64,13 +73,22 @@ def errors_in_default_precision(
     wanted = [[item.callspec.params[key] for key in ("page", "start", "code")] for item in items]
     blocks = [tuple(block) for block in wanted if not missing_framework(block[2])]
     programs = [{"file": str(page), "code": as_program(page, start, code)} for page, start, code in blocks]
+    errors = run_as_a_reader(programs, tmp_path_factory.mktemp("blocks"))
+    return {block[:2]: error for block, error in zip(blocks, errors, strict=True)}
+
+
+def run_as_a_reader(programs: list[dict[str, str]], folder: Path) -> list[str | None]:
+    """What went wrong in each, in one process in that folder, without the settings of the tests."""
     set_by_tests = ("JAX_ENABLE_X64", "XLA_FLAGS", "OMP_NUM_THREADS", "TF_ENABLE_ONEDNN_OPTS")
+    env = {k: v for k, v in os.environ.items() if k not in set_by_tests}
+    paths = (ROOT / "docs" / "generate", env.get("PYTHONPATH"))  # the first one is for pictures, as in docs/build
+    env["PYTHONPATH"] = os.pathsep.join(str(path) for path in paths if path)
     run = subprocess.run(
         [sys.executable, "-c", RUN_ALL], input=json.dumps(programs), capture_output=True, text=True, check=False,
-        cwd=tmp_path_factory.mktemp("blocks"), env={k: v for k, v in os.environ.items() if k not in set_by_tests},
+        cwd=folder, env=env,
     )  # fmt: skip
     assert run.returncode == 0, run.stderr
-    return {block[:2]: error for block, error in zip(blocks, json.loads(run.stdout), strict=True)}
+    return json.loads(run.stdout)
 
 
 @pytest.mark.parametrize(("page", "start", "code"), BLOCKS)
@@ -95,12 +113,34 @@ def test_code_block_in_double_precision(
     exec(compile(as_program(page, start, code), str(page), "exec"), {"__name__": "block"})
 
 
+@pytest.mark.slow  # docs/build, which runs before a merge, executes them too
+@pytest.mark.parametrize("page", EXECUTED, ids=label)
+def test_page_that_the_site_executes(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    blocks = executed_blocks(page)
+    monkeypatch.syspath_prepend(ROOT / "docs" / "generate")
+    if absent := sorted({module for block in blocks for module in missing_modules(block.code)}):
+        pytest.skip(f"not installed: {', '.join(absent)}")
+    programs = [{"file": str(page), "code": block.code, "session": block.session} for block in blocks]
+    assert programs, "a page of this folder has blocks that the site executes"
+    errors = [error for error in run_as_a_reader(programs, tmp_path) if error is not None]
+    assert not errors, errors[0]
+
+
+def test_sessions_belong_to_one_page() -> None:
+    """markdown-exec shares the names of a session between all pages."""
+    found = [(session, page) for page in EXECUTED for session in {block.session for block in executed_blocks(page)}]
+    assert len({session for session, _ in found}) == len(found)
+
+
 def test_docstrings() -> None:
     flags, failed = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE, []
     for path in library_files():
         if ">>>" not in (text := path.read_text()) or missing_framework(text):
             continue
-        examples = doctest.testmod(importlib.import_module(module_name(path)), optionflags=flags, verbose=False)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # those of the packages that adapters import
+            module = importlib.import_module(module_name(path))
+        examples = doctest.testmod(module, optionflags=flags, verbose=False)
         if examples.failed:
             failed.append(f"{label(path)}: {examples.failed} of {examples.attempted}")
     assert not failed, "examples fail, see the captured output:\n" + "\n".join(failed)

@@ -41,11 +41,12 @@ def profile(
 
     Cost: 5 ms at the beginning, and 10 to 20 us for each call, of which `retime` leaves half.
 
-    >>> import numpy as np, krylix
-    >>> with krylix.profile() as prof:
-    ...     result = krylix.linear_solve(np.diag([1.0, 2.0]), np.ones(2), method="CG")
-    >>> [event.facts["iterations"] for event in prof.events if event.kind == "solve"]
-    [2]
+    Examples:
+        >>> import numpy as np, krylix
+        >>> with krylix.profile() as prof:
+        ...     result = krylix.linear_solve(np.diag([1.0, 2.0]), np.ones(2), method="CG")
+        >>> [event.facts["iterations"] for event in prof.events if event.kind == "solve"]
+        [2]
     """
     install = _module("places").install
     found: Profile = _module("user_profile").Profile(_names(backends), trace, blocking, install)
@@ -72,13 +73,23 @@ def profile_function(
 
     Args:
         function: makes the same calls each time, after its first ones.
-        args, kwargs: its arguments.
-        backends, trace, blocking: as for `profile`.
+        args: its positional arguments.
+        kwargs: its keyword arguments.
+        backends: whose operations count, by name or as backends; None: those of all libraries.
+        trace: look for the lines of the user's files that made the calls, and note shapes.
+        blocking: wait for the result of each call, on accelerators and in JAX.
         retime: call it once more without looking for lines, and take the times of that, as `Profile.retime` does.
             Where it has then made other calls, the first times stay, and `notes` says so.
         warmup: how often to call it before: a first call sets up and compiles, a second one keeps what later ones
             reuse.
         call_count: how often to call it in the profile.
+
+    Examples:
+        >>> import numpy as np, krylix
+        >>> A = np.diag([1.0, 2.0])
+        >>> prof = krylix.profile_function(krylix.linear_solve, (A, np.ones(2)), {"method": "CG"})
+        >>> len([event for event in prof.events if event.kind == "solve"])
+        1
     """
     given: Mapping[str, Any] = {} if kwargs is None else kwargs
     for _ in range(warmup):
@@ -101,7 +112,14 @@ def profile_function(
 
 
 def get_current_profile() -> Profile | None:
-    """The profile that began last and still runs; None where there is none."""
+    """The profile that began last and still runs; None where there is none.
+
+    Examples:
+        >>> import krylix
+        >>> with krylix.profile() as prof:
+        ...     print(krylix.get_current_profile() is prof)
+        True
+    """
     recording = _module("watching").innermost()
     return None if recording is None else recording.owner
 

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any, ClassVar, NamedTuple
 
 from ...backends import Array, Backend
+from ...backends.public_names import PublicNames
 from ...sparse import Operator
 
 
@@ -17,7 +18,7 @@ class Goal(NamedTuple):
     attempt: Array  # (batch, 1) integers, number of rounds that ended in a breakdown or stalled
 
 
-class Method(ABC):
+class Method(PublicNames, ABC):
     """A method for `A d = r` from `d = 0`; frozen and hashable.
 
     `init` gives the first state, `step` the next one. A state is a NamedTuple of arrays, each with the batch as its
@@ -27,6 +28,11 @@ class Method(ABC):
 
     The attributes below are facts; a method declares those that differ from the defaults. Requirements are checked
     before a solve; tests check exactly what the facts promise.
+
+    Examples:
+        >>> from krylix.solvers import CG, METHODS, Method
+        >>> issubclass(CG, Method), METHODS["CG"] == CG()
+        (True, True)
     """
 
     # --- what it needs and takes

@@ -30,6 +30,7 @@ class NullPart(NamedTuple):
     @classmethod
     def of(cls, bk: Backend, b: Array, null: Operator) -> NullPart:
         """Split b by two projections: after one, the rest of a b in the null space still has rounding in it."""
+        b = bk.materialize(b)  # computed twice by XLA, b - rest would have the rounding of b in it
         rest = null.apply(null.apply(b))
         eps = float(np.finfo(real_dtype(bk.dtype(b))).eps)
         nothing = bk.norm(rest) <= _ROUNDING * eps * bk.norm(b)  # this way round: of a NaN it is not known to be

@@ -67,6 +67,15 @@ class BiCGStab(Method):
     each at the start.
 
     Source: Sleijpen and Fokkema, ETNA 1 (1993), Algorithm 3.1; van der Vorst, SIAM J. Sci. Stat. Comput. 13 (1992).
+
+    Examples:
+        >>> import numpy as np
+        >>> from krylix import linear_solve
+        >>> from krylix.solvers import BiCGStab
+        >>> A = np.array([[4.0, 1.0, 0.0], [2.0, 4.0, 1.0], [0.0, 3.0, 4.0]])
+        >>> result = linear_solve(A, np.ones(3), method=BiCGStab(l=2))
+        >>> np.allclose(A @ result.x, 1)
+        True
     """
 
     keeps_grids = True

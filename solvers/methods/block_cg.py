@@ -51,6 +51,16 @@ class BlockCG(Method):
 
     Source: O'Leary, Linear Algebra Appl. 29 (1980); Dubrulle, ETNA 12 (2001), for orthonormal directions; Ji and Li,
     Adv. Comput. Math. 43 (2017), the breakdown-free block method (BFBCG), for leaving out dependent ones.
+
+    Examples:
+        >>> import numpy as np
+        >>> from krylix import linear_solve
+        >>> from krylix.solvers import BlockCG
+        >>> A = np.array([[4.0, 1.0, 0.0], [1.0, 4.0, 1.0], [0.0, 1.0, 4.0]])
+        >>> b = np.array([[1.0, 0.0, 0.0], [0.0, 1.0, 0.0]])  # two right-hand sides, one in each row
+        >>> x = linear_solve(A, b, method=BlockCG()).x
+        >>> np.allclose(x @ A, b)
+        True
     """
 
     needs_hermitian = True

@@ -31,6 +31,15 @@ class CG(Method):
 
     Source: Hestenes and Stiefel, J. Res. NBS 49 (1952); Saad, Iterative Methods for Sparse Linear Systems, 2nd ed.,
     Algorithm 9.1.
+
+    Examples:
+        >>> import numpy as np
+        >>> from krylix import linear_solve
+        >>> from krylix.solvers import CG
+        >>> A = np.array([[4.0, 1.0, 0.0], [1.0, 4.0, 1.0], [0.0, 1.0, 4.0]])
+        >>> result = linear_solve(A, np.ones(3), method=CG())
+        >>> np.allclose(A @ result.x, 1)
+        True
     """
 
     keeps_grids = True

@@ -30,6 +30,15 @@ class CGAdaptive(Method):
     dot product more than CG.
 
     Source: Hestenes and Stiefel, J. Res. NBS 49 (1952), equations 3:2a-b.
+
+    Examples:
+        >>> import numpy as np
+        >>> from krylix import linear_solve
+        >>> from krylix.solvers import CGAdaptive
+        >>> A = np.array([[4.0, 1.0, 0.0], [1.0, 4.0, 1.0], [0.0, 1.0, 4.0]])
+        >>> result = linear_solve(A, np.ones(3), method=CGAdaptive())
+        >>> np.allclose(A @ result.x, 1)
+        True
     """
 
     keeps_grids = True

@@ -66,6 +66,15 @@ class GMRES(Method):
 
     Raises:
         ValueError: `restart` is no integer >= 1.
+
+    Examples:
+        >>> import numpy as np
+        >>> from krylix import linear_solve
+        >>> from krylix.solvers import GMRES
+        >>> A = np.array([[4.0, 1.0, 0.0], [2.0, 4.0, 1.0], [0.0, 3.0, 4.0]])
+        >>> result = linear_solve(A, np.ones(3), method=GMRES(restart=20))
+        >>> np.allclose(A @ result.x, 1)
+        True
     """
 
     keeps_grids = True

@@ -51,6 +51,15 @@ class IDR(Method):
 
     Raises:
         ValueError: `s` is no integer >= 1.
+
+    Examples:
+        >>> import numpy as np
+        >>> from krylix import linear_solve
+        >>> from krylix.solvers import IDR
+        >>> A = np.array([[4.0, 1.0, 0.0], [2.0, 4.0, 1.0], [0.0, 3.0, 4.0]])
+        >>> result = linear_solve(A, np.ones(3), method=IDR(s=4))
+        >>> np.allclose(A @ result.x, 1)
+        True
     """
 
     keeps_grids = True

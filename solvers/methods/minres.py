@@ -57,6 +57,15 @@ class MINRES(Method):
     Source: Paige and Saunders, SIAM J. Numer. Anal. 12 (1975); Choi, Paige and Saunders, SIAM J. Sci. Comput. 33
     (2011), for the recurrence of r and for preconditioning. Beyond these: the length of each direction is followed by
     recurrence, and a direction that A M maps to rounding noise ends the round.
+
+    Examples:
+        >>> import numpy as np
+        >>> from krylix import linear_solve
+        >>> from krylix.solvers import MINRES
+        >>> A = np.array([[1.0, 2.0, 0.0], [2.0, -1.0, 1.0], [0.0, 1.0, 3.0]])
+        >>> result = linear_solve(A, np.ones(3), method=MINRES())
+        >>> np.allclose(A @ result.x, 1)
+        True
     """
 
     keeps_grids = True

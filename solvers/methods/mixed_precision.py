@@ -56,6 +56,15 @@ class MixedPrecision(Method):
 
     Source: Buttari et al., ACM Trans. Math. Softw. 34 (2008), Algorithm 3; Carson and Higham, SIAM J. Sci. Comput. 40
     (2018), Algorithm 1.1.
+
+    Examples:
+        >>> import numpy as np
+        >>> from krylix import linear_solve
+        >>> from krylix.solvers import CG, MixedPrecision
+        >>> A = np.array([[4.0, 1.0, 0.0], [1.0, 4.0, 1.0], [0.0, 1.0, 4.0]])
+        >>> result = linear_solve(A, np.ones(3), method=MixedPrecision(CG()), rtol=1e-12)
+        >>> np.allclose(A @ result.x, 1, rtol=1e-11)
+        True
     """
 
     inner: Method = _CG

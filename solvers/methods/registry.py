@@ -109,6 +109,11 @@ def find_method(method: str | Method, A: Any = None) -> Method:
     Raises:
         ValueError: no method has this name, or that of another package cannot be used.
         TypeError: neither a name nor a method.
+
+    Examples:
+        >>> from krylix.solvers import find_method
+        >>> find_method("bicgstab(2)").name
+        'biCG-stab(2)'
     """
     if type(method) is str and method in METHODS:
         return METHODS[method]

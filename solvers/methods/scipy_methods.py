@@ -192,6 +192,15 @@ class ScipyMethod(Method):
     products with A and M, of which MINRES makes a second one with A to look at its residual; per call 1 product more.
     With a callback, which is called as often as SciPy tells x (for GMRES after each cycle, for LSQR and LSMR at the
     end), a further product for the residual norm that it gets.
+
+    Examples:
+        >>> import numpy as np
+        >>> from krylix import linear_solve
+        >>> from krylix.solvers import ScipyMethod
+        >>> A = np.array([[4.0, 1.0, 0.0], [2.0, 4.0, 1.0], [0.0, 3.0, 4.0]])
+        >>> result = linear_solve(A, np.ones(3), method=ScipyMethod("scipy-GMres"))
+        >>> np.allclose(A @ result.x, 1)
+        True
     """
 
     key: str

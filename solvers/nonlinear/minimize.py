@@ -88,6 +88,12 @@ def minimize(
 
     Cost: an evaluation of f and its gradient for each trial step. NumPy has no derivatives: central differences take
     two calls of f for each unknown of one system, of which there may be 200.
+
+    Examples:
+        >>> import numpy as np, krylix
+        >>> result = krylix.minimize(lambda x: ((x - 3) ** 2).sum(), np.zeros(2), bounds=(None, 2.0))
+        >>> np.round(result.x, 4)
+        array([2., 2.])
     """
     policy = checked_policy(get_on_failure() if on_failure is None else on_failure)
     method = checked_method("minimize", method, (*SCIPY_METHODS, "GD"))

@@ -36,6 +36,14 @@ class MinimizeResult(ArrayResult):
         history: values of f, `(iterations + 1, *batch)`, NaN after a system's last one; None unless asked for.
         trajectory: x likewise, `(iterations + 1, *shape of x)`.
         method: name of the method.
+
+    Examples:
+        >>> import numpy as np, krylix
+        >>> result = krylix.minimize(lambda x: ((x - 3) ** 2).sum(), np.zeros(2), rtol=1e-6)
+        >>> np.round(result.x, 4)
+        array([3., 3.])
+        >>> bool(result.converged), bool(result.value < 1e-8)
+        (True, True)
     """
 
     x: Any

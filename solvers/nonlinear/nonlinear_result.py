@@ -34,6 +34,14 @@ class NonlinearResult(ArrayResult):
         status: numbers of `Status`.
         history: residual norms, `(max_iter + 1, *batch)`, NaN after a system's last one; None unless asked for.
         method: name of the method.
+
+    Examples:
+        >>> import numpy as np, krylix
+        >>> result = krylix.solve_nonlinear(lambda x: x**2 - 4, np.ones(3))
+        >>> np.round(result.x, 6)
+        array([2., 2., 2.])
+        >>> bool(result.converged), bool(result.residual_norm <= result.tolerance)
+        (True, True)
     """
 
     x: Any

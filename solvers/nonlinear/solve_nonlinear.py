@@ -79,6 +79,12 @@ def solve_nonlinear(
 
     Cost: for each step a Jacobian, a linear solve and 1 call of f, and 1 for each halving of the step. NumPy has no
     derivatives: forward differences take a call of f for each unknown of one system, of which there may be 200.
+
+    Examples:
+        >>> import numpy as np, krylix
+        >>> roots = krylix.solve_nonlinear(lambda x, c: x**2 - c, np.ones(2), args=(np.array([4.0, 9.0]),)).x
+        >>> np.round(roots, 6)
+        array([2., 3.])
     """
     policy = checked_policy(get_on_failure() if on_failure is None else on_failure)
     checked_method("solve_nonlinear", method, ("Newton",))

@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 from ...backends import Array, get_backend
 from ...sparse import Composed, Operator, UnsupportedOperation, storable
 from ...sparse.files import tree
+from ...sparse.notebook import html_table
 from ..diagonal import DiagonalOperator
 from .checks import check_grid
 
@@ -29,6 +30,15 @@ class Preconditioner(Composed):
         settings: what it was made with, as pairs of a name and a value.
         note: what was done to make it at all, such as a shift of the diagonal.
         grid: shape of the arrays that A takes and returns, which `M(u)` takes then, too; None: as `inner` has it.
+
+    Examples:
+        >>> import numpy as np, scipy.sparse as sp, krylix
+        >>> A = sp.diags_array([2.0, 4.0, 8.0], format="csr")
+        >>> M = krylix.preconditioner(A, "jacobi")
+        >>> M @ np.ones(3)
+        array([0.5  , 0.25 , 0.125])
+        >>> M.kind, M.shape, M.memory
+        ('jacobi', (3, 3), 3)
     """
 
     __array_ufunc__ = None  # NumPy leaves `number * M` to M
@@ -114,6 +124,15 @@ class Preconditioner(Composed):
         if self.systems is not None:
             facts.append(f"{self.systems} systems")
         return ", ".join([*facts, *self._costs(), *([self.note] if self.note else [])]) + ">"
+
+    def _repr_html_(self) -> str:
+        symmetric = {None: "not known", True: "yes", False: "no"}[self.hermitian]
+        rows = [("unknowns", str(self.shape[0])), ("dtype", str(self.dtype)), ("library", self.bk.name)]
+        rows += [] if self.systems is None else [("systems", str(self.systems))]
+        rows += [("symmetric", symmetric), ("cost", ", ".join(self._costs()) or "not known")]
+        rows += [("settings", ", ".join(f"{name}={value!r}" for name, value in self.settings))] if self.settings else []
+        rows += [("note", self.note)] if self.note else []
+        return html_table(f"{self.kind} preconditioner", rows)
 
     def _costs(self) -> list[str]:
         unknowns = max(self.shape[0] * (self.systems or 1), 1)

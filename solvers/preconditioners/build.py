@@ -75,7 +75,7 @@ def preconditioner(A: Any, kind: str = "auto", *, like: Any = None, **settings: 
             chooses by what is known about A.
         like: an array of the shape and dtype that a function takes; a matrix of NumPy or SciPy gets a preconditioner
             on arrays of its library.
-        settings: further settings of that kind, which docs/preconditioners.md lists.
+        **settings: further settings of that kind, which docs/preconditioners.md lists.
 
     Returns:
         Preconditioner: `M1 + M2` and `c * M` are preconditioners, too.
@@ -83,6 +83,14 @@ def preconditioner(A: Any, kind: str = "auto", *, like: Any = None, **settings: 
     Raises:
         ValueError: no such kind, or a setting or a matrix that it cannot be made with.
         UnsupportedOperation: A does not show what this kind needs.
+
+    Examples:
+        >>> import numpy as np, scipy.sparse as sp, krylix
+        >>> A = sp.diags_array([-1.0, 2.1, -1.0], offsets=[-1, 0, 1], shape=(100, 100), format="csr")
+        >>> M = krylix.preconditioner(A, "ic")
+        >>> result = krylix.linear_solve(A, np.ones(100), method="CG", preconditioner=M)
+        >>> result.preconditioner, bool(result.converged)
+        ('ic', True)
     """
     return without_compilers(_of_user)(A, kind, like, settings)
 

@@ -142,7 +142,17 @@ def with_nan(bk: Backend, x: Array, status: Array, stops: bool = False) -> Array
 
 
 class SingularMatrixWarning(LinAlgWarning):
-    """The matrix is singular, or so ill-conditioned that x may have no correct digit, though its residual is small."""
+    """The matrix is singular, or so ill-conditioned that x may have no correct digit, though its residual is small.
+
+    Examples:
+        >>> import warnings, numpy as np, krylix
+        >>> A = np.array([[1.0, 1.0], [1.0, 1.0]])
+        >>> with warnings.catch_warnings(record=True) as caught:
+        ...     warnings.simplefilter("always")
+        ...     x = krylix.linear_solve(A, np.array([2.0, 2.0]), method="direct").x
+        >>> np.round(x, 6)  # the solution of least norm
+        array([1., 1.])
+    """
 
 
 def warn_of_singular(bk: Backend, method: str, singularity: Array, converged: Array) -> None:

@@ -4,30 +4,45 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 import numpy as np
 
 from ...backends import Array, Backend, choose_backend
+from ...backends.public_names import PublicNames
+from ...sparse.notebook import html_table
 from ..iteration.method import Method
 from ..iteration.outcome import has_failed
 from .advice import Cause, LookForCauses
 from .describe import describe
+from .later import array_of, has_values, known_array_of
+from .plot import plot_convergence
+from .to_dict import in_lines, to_dict
+
+ArrayT = TypeVar("ArrayT")  # what `b` is
 
 
 class Gradient(NamedTuple):
-    """What `SolveResult.vjp` returns: the gradient with respect to `b`, in its shape, and to the entries of `A`."""
+    """What `SolveResult.vjp` returns.
+
+    Attributes:
+        b: the gradient with respect to `b`, in its shape.
+        A: the gradient with respect to the entries of `A`; None for a function.
+    """
 
     b: Array
     A: Any
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class SolveResult:
-    """The outcome of `linear_solve`, one entry per system of the batch (a scalar without batch axes).
+class SolveResult(PublicNames, Generic[ArrayT]):
+    """The outcome of `linear_solve`.
 
+    What is one number per system is an array with an entry for each system of a batch. Of one system, solved eagerly,
+    it is Python's `int`, `float`, `bool` or `Status`; inside compiled, differentiated and vectorised functions, and in
+    what they return, an array without axes. A norm that a `tf.GradientTape` watches stays an array, too.
     With several checkpoints (`max_iter` a sequence), every array has them as a new first axis. Usable as the return
-    value of compiled functions and as a container of arrays.
+    value of compiled functions and as a container of arrays; `ArrayT` is the type of `b`.
 
     Attributes:
         x: the solution, in the type, shape, dtype and device of `b`; with `on_failure="nan"` NaN where a system failed,
@@ -47,20 +62,36 @@ class SolveResult:
         function_evaluations: products with A, those for the true residual included.
         converged: is `residual_norm <= tolerance`?
         diverged: did the iteration leave the finite numbers?
-        status: numbers of `Status`.
+        status: a `Status`; in arrays its numbers.
         singular: is the matrix known to be singular: had its factors a pivot of zero, but for rounding, or were null
             vectors given, or found? Then x has no part in those that are known.
-        history: residual norms, `(iterations + 1, *batch)`, NaN after a system's last one; None unless asked for.
+        history: residual norms, an array `(iterations + 1, *batch)`, NaN after a system's last one; None unless asked
+            for.
         method: name of the method that gave this result.
         preconditioner: kind of the preconditioner that it used, or None.
-        checkpoints: have the arrays a first axis for the numbers in `max_iter`? The last one then decides whether the
-            solve has failed.
         least_squares: is x the solution of a rectangular or damped problem? Then `residual_norm`, `tolerance` and
             `history` are of the normal residual `A^H (b - A x) - damp^2 x`, and relative to `A^H b`.
+        checkpoints: have the arrays a first axis for the numbers in `max_iter`? The last one then decides whether the
+            solve has failed.
+        setup_time: seconds of the call before the solve: checks, tracing, the choice of the method, preconditioner and
+            factors, where they are made ahead. None for a compiled function.
+        solve_time: seconds of the solve, factors that are made in it included. Where a library computes while Python
+            goes on (on a GPU, with `on_failure="status"`), what passed until the call returned. None for a compiled
+            function.
+
+    Examples:
+        >>> import numpy as np, krylix
+        >>> result = krylix.linear_solve(np.diag([1.0, 2.0, 4.0]), np.ones(3), method="CG")
+        >>> result.converged, result.iterations, result.status.name
+        (True, 3, 'CONVERGED')
+        >>> result.x
+        array([1.  , 0.5 , 0.25])
+        >>> if not result.converged:
+        ...     print(result.message)
     """
 
-    x: Any
-    residual: Any
+    x: ArrayT
+    residual: ArrayT
     residual_norm: Array
     tolerance: Array
     attainable: Array
@@ -80,6 +111,9 @@ class SolveResult:
     _by: Method | None = field(default=None, repr=False)  # the method, or the last one that was tried
     _time_limit: float | None = field(default=None, repr=False)  # seconds
     _causes: tuple[Cause, ...] | None = field(default=None, repr=False)  # of a failure that was looked at
+    setup_time: float | None = None
+    solve_time: float | None = None
+    _why: str | None = field(default=None, repr=False)  # "auto" chose the method
     _look: LookForCauses | None = field(
         default=None, repr=False
     )  # where one may be, and nobody has looked; as `_sensitivity`
@@ -100,11 +134,15 @@ class SolveResult:
         Of a failure also its cause, as far as it can be seen: with `on_failure="status"` or "nan" that is looked for
         when this is first read, for which the result keeps A and b; at the cost of a few products, at most those of the
         solve.
+
+        Examples:
+            >>> import numpy as np, krylix
+            >>> krylix.linear_solve(np.eye(2), np.ones(2)).message
+            'direct converged in 1 iterations: residual norm 0.000e+00, tolerance 1.414e-10.'
         """
-        bk = choose_backend(self.status)
-        if bk.compiled(self.status) or not hasattr(self.status, "shape"):
+        if not has_values(self):
             return "The message is known when the compiled function has run."
-        values = [np.asarray(bk.to_numpy(a)) for a in end_state_of(self)]
+        values = known_end_state_of(self)
         self._look_now(*values)
         return describe(*values, **said_of(self))
 
@@ -118,11 +156,70 @@ class SolveResult:
 
     @property
     def at_limit_of_precision(self) -> Array:
-        """Per system: did it converge to what the precision allows, as it does not allow the default tolerance?"""
+        """Per system: did it converge to what the precision allows, as it does not allow the default tolerance?
+
+        Examples:
+            >>> import numpy as np, krylix
+            >>> krylix.linear_solve(np.eye(2), np.ones(2)).at_limit_of_precision
+            False
+        """
         return self.converged & (self.attainable > 0) & (self.tolerance <= self.attainable)
+
+    def to_dict(self, *, include_x: bool = False) -> dict[str, Any]:
+        """The result as a dictionary that `json.dumps` takes, also with `allow_nan=False`.
+
+        Arrays are (nested) lists, complex ones a dictionary of "real" and "imag", statuses their names. NaN and
+        infinity, which JSON does not have, are "NaN", "Infinity" and "-Infinity", which `float` reads.
+
+        Args:
+            include_x: with the solution, too?
+
+        Returns:
+            dict: method, preconditioner, why (the reason for the method), message, the numbers per system, history,
+            least_squares, checkpoints, setup_time, solve_time, and x if it is asked for.
+
+        Raises:
+            TypeError: the result is of a function that is being compiled.
+
+        Examples:
+            >>> import json, numpy as np, krylix
+            >>> result = krylix.linear_solve(np.eye(2), np.ones(2))
+            >>> found = json.loads(json.dumps(result.to_dict(include_x=True)))
+            >>> found["status"], found["iterations"], found["x"]
+            ('CONVERGED', 1, [1.0, 1.0])
+        """
+        return to_dict(self, include_x)
+
+    def plot(self, ax: Any = None) -> Any:
+        """Draw the convergence: residual norms against iterations, one line per system, and the goal.
+
+        Of more than 100 systems, evenly spaced ones are drawn; of several checkpoints the last one.
+
+        Args:
+            ax: axes of matplotlib; a new figure of pyplot if None.
+
+        Returns:
+            The matplotlib axes.
+
+        Raises:
+            ValueError: the result has no history (`history=True`), or is of a function that is being compiled.
+            ModuleNotFoundError: matplotlib is not installed (`pip install krylix[plot]`).
+
+        Examples:
+            >>> import numpy as np, krylix
+            >>> result = krylix.linear_solve(np.diag([1.0, 2.0]), np.ones(2), method="CG", history=True)
+            >>> ax = result.plot()  # doctest: +SKIP
+        """
+        return plot_convergence(self, ax)
 
     def __repr__(self) -> str:
         return f"<SolveResult: {self.message}>"
+
+    def __str__(self) -> str:
+        return "\n".join(f"{title}: {line}" for title, line in in_lines(self))
+
+    def _repr_html_(self) -> str:
+        return html_table("SolveResult", in_lines(self))
 
     def vjp(self, cotangent: Any) -> Gradient:
         """The gradient of a real function of x, given its derivative by x: for solves on NumPy arrays.
@@ -149,6 +246,12 @@ class SolveResult:
         Cost: a solve, and 1 product to see that nothing was changed (1 more for a function and a method for symmetric
         ones, to see that it is). Without a transpose of its own (rmatvec), a function is evaluated once per unknown.
         A and b are kept alive by the result, after the first call also the factors of a direct method.
+
+        Examples:
+            >>> import numpy as np, krylix
+            >>> result = krylix.linear_solve(np.diag([1.0, 2.0]), np.ones(2))
+            >>> result.vjp(np.ones(2)).b
+            array([1. , 0.5])
         """
         gradient: Gradient = self._differentiable().vjp(cotangent)
         return gradient
@@ -167,13 +270,19 @@ class SolveResult:
             As `vjp`; ValueError where both are None.
 
         Cost: a solve, 1 product, and 1 with dA.
+
+        Examples:
+            >>> import numpy as np, krylix
+            >>> result = krylix.linear_solve(np.diag([1.0, 2.0]), np.ones(2))
+            >>> result.jvp(b=np.ones(2))
+            array([1. , 0.5])
         """
         return self._differentiable().jvp(b, A)
 
     def _differentiable(self) -> Any:
         if self._sensitivity is not None:
             return self._sensitivity
-        bk = choose_backend(self.status)
+        bk = choose_backend(self.x)
         if not bk.on_host:
             instead = f"differentiates linear_solve itself: use {bk.derivatives}" if bk.has_derivatives else (
                 "has no derivatives: give NumPy arrays"
@@ -183,8 +292,9 @@ class SolveResult:
 
     def __getstate__(self) -> dict[str, Any]:
         if self._look is not None:
-            self._look_now(*(np.asarray(choose_backend(a).to_numpy(a)) for a in end_state_of(self)))
-        return {**self.__dict__, "_sensitivity": None}  # which holds functions of the user: not to be pickled
+            self._look_now(*known_end_state_of(self))
+        arrays = {name: getattr(self, name) for name in ("x", "residual")}  # they may come later
+        return {**self.__dict__, **arrays, "_sensitivity": None}  # which holds functions of the user: not to be pickled
 
     # TensorFlow asks the class itself how to take it apart.
 
@@ -196,17 +306,23 @@ class SolveResult:
         return _restore(static, arrays)
 
 
-_NO_PART = ("_look", "_sensitivity")  # of the container
+_NO_PART = ("_look", "_sensitivity", "_why", "setup_time", "solve_time")  # of the container
 _KNOWN = ("method", "preconditioner", "least_squares", "checkpoints", "_no_solution", "_by", "_time_limit", "_causes")
 _OTHERS = (*_KNOWN, *_NO_PART)
 _ARRAYS = tuple(f.name for f in fields(SolveResult) if f.name not in _OTHERS)
+_END = ("status", "iterations", "residual_norm", "tolerance", "attainable", "null_part", "singular")
 
 
 def end_state_of(result: SolveResult) -> tuple[Array, ...]:
     """End state for `describe`, of the last checkpoint."""
-    r = result
-    found = r.status, r.iterations, r.residual_norm, r.tolerance, r.attainable, r.null_part, r.singular
+    found = tuple(array_of(result, name) for name in _END)
     return tuple(a[-1] for a in found) if result.checkpoints else found
+
+
+def known_end_state_of(result: SolveResult) -> tuple[np.ndarray, ...]:
+    """`end_state_of` in NumPy."""
+    found = tuple(known_array_of(result, name) for name in _END)
+    return tuple(np.asarray(a[-1]) for a in found) if result.checkpoints else found
 
 
 def said_of(result: SolveResult) -> dict[str, Any]:
@@ -220,7 +336,7 @@ def said_of(result: SolveResult) -> dict[str, Any]:
 
 def arrays_of(result: SolveResult) -> tuple[Any, ...]:
     """Arrays per system (and checkpoint)."""
-    values = tuple(getattr(result, name) for name in _ARRAYS)
+    values = tuple(array_of(result, name) for name in _ARRAYS)
     return values[:-1] if result.history is None else values
 
 

@@ -42,6 +42,11 @@ class MethodChoice(NamedTuple):
         return explain(self.facts, self.row, self.fallback)
 
     @property
+    def why(self) -> str:
+        """The reason, in words."""
+        return why_auto(self.row)
+
+    @property
     def is_last(self) -> bool:
         """Is it the last row of the table?"""
         return self.row == len(ROWS) - 1
@@ -112,12 +117,22 @@ class Explanation:
     why: str
     fallback: str | None
 
+    @property
+    def reason(self) -> str:
+        """As `MethodChoice.why`."""
+        return f'"auto" chose it: {self.why}'
+
     def __str__(self) -> str:
         lines = [self.system, *(f"  no   {known}" for known in self.passed), f"  yes  {self.row}"]
         lines.append(f"-> {self.method}: {self.why}")
         if self.fallback is not None:
             lines.append(f"   if it fails: {self.fallback}")
         return "\n".join(lines)
+
+
+def why_auto(row: int) -> str:
+    """The reason of a row of the table, in words."""
+    return f'"auto" chose it: {ROWS[row].why}'
 
 
 def explain(facts: Facts, number: int, fallback: Method | None) -> Explanation:

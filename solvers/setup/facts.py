@@ -14,7 +14,7 @@ from ...sparse import (
     SparseMatrix,
     UnsupportedOperation,
 )
-from ...sparse.analysis.analysis import Analysis, analyse_anew, analysis_of, on_its_grid
+from ...sparse.analysis.analysis import Analysis, analyse_anew, analysis_of, on_its_grid, with_declared
 from ...sparse.operators.by_record import products_agree
 from ...sparse.operators.concrete import as_matrix, is_known
 from ...sparse.tracing.engine.limits import entries_at_most
@@ -92,6 +92,8 @@ class Facts:
         """What is found out about the entries."""
         matrix = self.matrix
         if matrix is not None and matrix.analysis is None:  # one that was made in order to choose
+            matrix = matrix if not self.A.declared else with_declared(matrix, self.A.declared)
+            self.__dict__["matrix"] = matrix  # which the analysis refers to weakly
             analyse_anew(matrix)
         return None if matrix is None else analysis_of(matrix)
 

@@ -27,7 +27,7 @@ from ...sparse import (
     operand_dtype,
     to_operator,
 )
-from ...sparse.analysis.analysis import analyse_anew
+from ...sparse.analysis.analysis import analyse_anew, with_declared
 from ...sparse.operators.concrete import constant_folded, is_known, without_derivatives
 from ..iteration.method import Method
 from ..null_space.at_run_time import constants_at_run_time
@@ -239,6 +239,8 @@ def _operator(
         operator = _linear_part(operator, layout, unknown, least_squares)
     elif isinstance(operator, HostOperator):
         operator = operator.exactly()
+    if request.declared:
+        operator = with_declared(operator, request.declared)
     if offset is None:
         return operator
     offset = checked_offset(bk, offset, operator.dtype)

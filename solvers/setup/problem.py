@@ -20,7 +20,7 @@ class Request:
     """The arguments as they were given, unchecked; `linear_solve` says what they mean.
 
     For `prepare`, `b` is an array like the right-hand sides to come. `program`: that of the function A, as it is
-    in this solve, if it was traced already.
+    in this solve, if it was traced already. `declared`: facts that the package of A declares, see `Operator.declared`.
     """
 
     A: Any
@@ -40,6 +40,7 @@ class Request:
     history: bool = False
     monitor: Monitor | None = None  # progress, callback and time_limit
     program: tuple[Callable[..., Any], Sequence[Array]] | None = None
+    declared: tuple[tuple[str, Any], ...] | None = None
 
 
 class KnownNull(NamedTuple):

@@ -49,6 +49,12 @@ def solve_triangular(
     Cost: dense, one call of the library's LAPACK. Sparse: on NumPy, SciPy's compiled solve; elsewhere one product with
     the entries, in as many steps as there are levels of rows that wait for others (599 for a grid of 300 x 300 in its
     natural order), and the analysis of the structure, which is kept for the last few structures.
+
+    Examples:
+        >>> import numpy as np, krylix
+        >>> T = np.array([[2.0, 0.0], [1.0, 4.0]])
+        >>> krylix.solve_triangular(T, np.array([2.0, 5.0]), lower=True)
+        array([1., 1.])
     """
     return without_compilers(_solve_triangular)(
         matrix, b, bool(lower), bool(unit_diagonal), bool(transpose), bool(conjugate)

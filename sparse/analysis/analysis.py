@@ -5,6 +5,7 @@ from __future__ import annotations
 import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from copy import copy
 from typing import Any, Generic, TypeVar
 
 import numpy as np
@@ -25,7 +26,8 @@ _TEMPORARY = ("known", "entries", "row_sums")  # arrays as long as the matrix ha
 class fact(Generic[T]):  # used as a decorator
     """Cached attribute of an analysis, computed when it is first read.
 
-    None means that it is not known now, as in a program that gets the values as arguments, and is asked for again.
+    None means that it is not known now, as in a program that gets the values as arguments, and is asked for again; then
+    what the source of the matrix declares counts (`Operator.declared`).
     """
 
     def __init__(self, find: Callable[[Any, Any], T]) -> None:
@@ -40,6 +42,8 @@ class fact(Generic[T]):  # used as a decorator
         if A is None:
             raise ReferenceError("The matrix of this analysis is gone: keep it as long as its facts are asked for.")
         found = self.find(analysis, A)
+        if found is None and A.declared:
+            found = dict(A.declared).get(self.name)  # type: ignore[assignment]
         if found is not None:
             facts[self.name] = found
         return found
@@ -192,6 +196,13 @@ def analysis_of(A: Operator) -> Analysis:
 def analyse_anew(A: Operator) -> None:
     """Start a new analysis that A keeps; older facts are dropped, as A may have been written to."""
     A.analysis = Analysis(A)
+
+
+def with_declared(A: Operator, declared: tuple[tuple[str, Any], ...]) -> Operator:
+    """A copy of A with facts that its source declares."""
+    found = copy(A)
+    found.declared, found.analysis = declared, None
+    return found
 
 
 def forget(A: Operator) -> None:

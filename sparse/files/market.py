@@ -73,7 +73,7 @@ def read_market(stream: BinaryIO, size: int, name: str) -> Any:
         return found
     _skip_header(stream)
     start = f"%%MatrixMarket matrix coordinate {field} general\n{rows} {columns} {entries}\n"
-    return _mirrored(scipy.io.mmread(_Forward(stream, start.encode())), symmetry, name)
+    return mirrored(scipy.io.mmread(_Forward(stream, start.encode())), symmetry, name)
 
 
 def _check_header(header: tuple[Any, ...], size: int, name: str) -> None:
@@ -194,7 +194,7 @@ class _Forward:
         return found
 
 
-def _mirrored(triangle: Any, symmetry: str, name: str) -> Any:
+def mirrored(triangle: Any, symmetry: str, name: str) -> Any:
     """Expand a triangle to the whole matrix."""
     below, above = triangle.row > triangle.col, triangle.row < triangle.col
     if below.any() and above.any():

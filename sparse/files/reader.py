@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import gzip
-import os
+import io
+import re
 import warnings
 import zipfile
 from collections.abc import Callable
@@ -14,33 +14,82 @@ import numpy as np
 import scipy.sparse as sp
 
 from ..formats.entries.checked import checked_scipy
+from . import boeing, collection, matlab, packing, text
 from .archive import HEADER, HEADERS, check_archive
+from .contents import Contents
 from .market import read_market
 
-ENDINGS = {".mtx": "mtx", ".mtx.gz": "mtx.gz", ".npz": "npz", ".npy": "npy"}
-_STARTS = {b"%%MatrixMarket": "mtx", b"\x1f\x8b": "mtx.gz", b"PK": "npz", b"\x93NUMPY": "npy"}
-_MOST_PACKED = 1032  # bytes that deflate makes of one
+ENDINGS = {
+    ".mtx": "mtx", ".npz": "npz", ".npy": "npy", ".mat": "mat", ".rb": "boeing", ".hb": "boeing", ".rua": "boeing",
+    ".rsa": "boeing", ".txt": "text", ".csv": "text", ".tar": "tar", ".tgz": "tar.gz",
+}  # fmt: skip
+"""Of names of files -> their form, which compressed files (.gz, .bz2) have with a dot and the packing."""
+_PACKABLE = ("mtx", "mat", "boeing", "text", "tar")
+_STARTS = {b"%%MatrixMarket": "mtx", b"PK": "npz", b"\x93NUMPY": "npy", **dict.fromkeys(matlab.STARTS, "mat")}
+_PART = re.compile(r"(.+\.(?:mat(?:\.gz|\.bz2)?|tar(?:\.gz|\.bz2)?|tgz)):([^:]+)", re.IGNORECASE)
 _ALWAYS = 2**24  # rows or columns that any file may ask for
 _PER_ENTRY = 16  # and, beyond these, for each of its entries
 
 
 def form_of_name(name: str) -> str | None:
-    """File form by name: "mtx", "mtx.gz", "npz", "npy", or None."""
-    return next((form for ending, form in ENDINGS.items() if name.lower().endswith(ending)), None)
+    """File form by name: "mtx", "mtx.gz", "npz", "npy", "mat", "boeing", "text", "tar.gz" and so on, or None."""
+    path, packed = Path(name.lower()), ""
+    if path.suffix[1:] in packing.PACKINGS:
+        path, packed = path.with_suffix(""), path.suffix
+    base = ENDINGS.get(path.suffix)
+    return None if base is None or (packed and base not in _PACKABLE) else base + packed
 
 
 def form_of_content(content: bytes) -> str | None:
     """File form by the first bytes of a stream that has no name."""
-    return next((form for start, form in _STARTS.items() if content.startswith(start)), None)
+    packed = next((form for start, form in packing.STARTS.items() if content.startswith(start)), None)
+    if packed is None:
+        return _form_of_bytes(content)
+    try:
+        start = packing.opened(io.BytesIO(content), packed).read(2**16)
+    except Exception:  # zlib.error, EOFError, OSError: the reader of this form will say so
+        start = b""
+    return f"{_form_of_bytes(start) or 'mtx'}.{packed}"
+
+
+def _form_of_bytes(content: bytes) -> str | None:
+    known = next((form for start, form in _STARTS.items() if content.startswith(start)), None)
+    if known is not None:
+        return known
+    if collection.is_archive(content):
+        return "tar"
+    return "boeing" if boeing.is_boeing(content) else "text" if text.is_numbers(content) else None
+
+
+def split_part(path: Path) -> tuple[Path, str | None]:
+    """A file, and what is meant in it: `K` of `A.mat:K`, a member of an archive. Files are called as they are called.
+
+    >>> split_part(Path("A.mat:K")), split_part(Path("A.mtx"))
+    ((PosixPath('A.mat'), 'K'), (PosixPath('A.mtx'), None))
+    """
+    found = _PART.fullmatch(str(path))
+    return (Path(found[1]), found[2]) if found is not None and not path.exists() else (path, None)
 
 
 def read_matrix_file(source: Path | BinaryIO, form: str, name: str) -> Any:
     """Read a dense array, or a sparse matrix of SciPy that is not validated yet (see `accepted`).
 
+    Args, Raises: as `read_contents`.
+    """
+    return read_contents(source, form, name).matrix
+
+
+def read_contents(
+    source: Path | BinaryIO, form: str, name: str, part: str | None = None, wants_rhs: bool = False
+) -> Contents:
+    """Read a matrix that is not validated yet (see `accepted`), and the right-hand side that its file has beside it.
+
     Args:
         source: the path, or a stream that can be read twice.
         form: of `form_of_name`.
         name: what to call it in a message.
+        part: the variable or member that is meant, of a form that has several.
+        wants_rhs: a right-hand side is wanted, not a matrix.
 
     Raises:
         ValueError: it is malformed, or holds something else; one line, which names it.
@@ -48,10 +97,20 @@ def read_matrix_file(source: Path | BinaryIO, form: str, name: str) -> Any:
         MemoryError: it does not fit.
     """
     if isinstance(source, Path):
-        source.open("rb").close()
+        with source.open("rb") as stream:
+            return read_contents(stream, form, name, part, wants_rhs)
+    base, _, packed = form.partition(".")
     try:
         with warnings.catch_warnings(action="ignore"):
-            return _READERS[form](source, name)
+            if base in _READERS:
+                return Contents(_READERS[base](source, packed or None, name))
+            content = packing.content_of(source, packed or None, name)
+            if base == "boeing":
+                A, b = boeing.read_boeing(content, name)
+                return Contents(b if wants_rhs and b is not None else A, "", b, "right-hand side")
+            if base == "mat":
+                return matlab.read_matlab(content, part, wants_rhs, name)
+            return collection.read_collection(content, part, wants_rhs, name, _is_member, _read_member)
     except MemoryError as error:
         raise MemoryError(f"{name}: does not fit into memory.") from error
     except Exception as error:  # parsers raise anything, from KeyError to zlib.error; all of it is about this file
@@ -110,43 +169,36 @@ def check_finite(array: Any, name: str) -> None:
         raise ValueError(f"{name}: {bad} of {values.size} entries are not finite: {kind}. Remove them.")
 
 
-def _read_market(source: Path | BinaryIO, name: str) -> Any:
-    if isinstance(source, Path):
-        with source.open("rb") as stream:
-            return read_market(stream, source.stat().st_size, name)
-    return read_market(source, _size(source), name)
+def _read_market(source: BinaryIO, packed: str | None, name: str) -> Any:
+    most = packing.MOST[packed] * packing.size_of(source)
+    return read_market(packing.opened(source, packed), most, name)
 
 
-def _read_packed_market(source: Path | BinaryIO, name: str) -> Any:
-    packed = source.stat().st_size if isinstance(source, Path) else _size(source)
-    with gzip.open(source) as stream:
-        return read_market(stream, _MOST_PACKED * packed, name)  # type: ignore[arg-type]
+def _read_text(source: BinaryIO, packed: str | None, name: str) -> Any:
+    return text.read_text(packing.content_of(source, packed, name), name)
 
 
-def _size(stream: BinaryIO) -> int:
-    size = stream.seek(0, os.SEEK_END)
-    stream.seek(0)
-    return size
+def _is_member(name: str) -> bool:
+    form = form_of_name(name)
+    return form is not None and form.partition(".")[0] != "tar"
 
 
-def _read_npy(source: Path | BinaryIO, name: str) -> Any:
-    if isinstance(source, Path):
-        with source.open("rb") as stream:
-            return _read_npy(stream, name)
-    if form_of_content(source.read(6)) != "npy":  # np.load would take it for a pickle, or for an archive
+def _read_member(content: bytes, member: str, name: str) -> Any:
+    return read_contents(io.BytesIO(content), str(form_of_name(member)), name).matrix
+
+
+def _read_npy(source: BinaryIO, packed: str | None, name: str) -> Any:
+    if _form_of_bytes(source.read(6)) != "npy":  # np.load would take it for a pickle, or for an archive
         raise ValueError(f"{name}: is no .npy file (of numpy.save).")
     source.seek(0)
     return np.load(source, allow_pickle=False)
 
 
-def _read_npz(source: Path | BinaryIO, name: str) -> Any:
+def _read_npz(source: BinaryIO, packed: str | None, name: str) -> Any:
     if not zipfile.is_zipfile(source):
         raise ValueError(f"{name}: is no .npz archive (of numpy.savez or scipy.sparse.save_npz).")
-    if isinstance(source, Path):
-        with source.open("rb") as stream:
-            check_archive(stream, name)
-    else:
-        check_archive(source, name)
+    check_archive(source, name)
+    source.seek(0)
     with np.load(source, allow_pickle=False) as archive:
         names = archive.files
         _check_integers(archive, name)
@@ -157,6 +209,7 @@ def _read_npz(source: Path | BinaryIO, name: str) -> Any:
     if "format" not in names or "shape" not in names:
         found = f"{len(names)} arrays ({', '.join(names[:5])})" if names else "no array"
         raise ValueError(f"{name}: holds {found}; expected one array, or a matrix of scipy.sparse.save_npz.")
+    source.seek(0)
     return sp.load_npz(source)
 
 
@@ -169,9 +222,9 @@ def _check_integers(archive: Any, name: str) -> None:
             raise ValueError(f"{name}: malformed: {key} holds {dtype}; expected integers.")
 
 
-_READERS: dict[str, Callable[[Any, str], Any]] = {
+_READERS: dict[str, Callable[[BinaryIO, str | None, str], Any]] = {
     "mtx": _read_market,
-    "mtx.gz": _read_packed_market,
     "npz": _read_npz,
     "npy": _read_npy,
+    "text": _read_text,
 }

@@ -59,6 +59,13 @@ class COO(SparseMatrix):
     Raises:
         ValueError: lengths, shape, rows or columns do not fit.
         TypeError: rows or columns are no integers.
+
+    Examples:
+        >>> import numpy as np
+        >>> from krylix.sparse import COO
+        >>> COO(np.array([1.0, 2.0, 3.0]), rows=[0, 1, 1], columns=[0, 0, 1], shape=(2, 2)).toarray()
+        array([[1., 0.],
+               [2., 3.]])
     """
 
     structure_class = CooStructure

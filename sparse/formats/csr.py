@@ -21,6 +21,13 @@ class CSR(SparseMatrix):
     Raises:
         ValueError: lengths, shape, starts or columns do not fit.
         TypeError: columns or starts are no integers.
+
+    Examples:
+        >>> import numpy as np
+        >>> from krylix.sparse import CSR
+        >>> CSR(np.array([1.0, 2.0, 3.0]), columns=[0, 0, 1], starts=[0, 1, 3], shape=(2, 2)).toarray()
+        array([[1., 0.],
+               [2., 3.]])
     """
 
     structure_class = CsrStructure
@@ -40,6 +47,13 @@ class CSC(SparseMatrix):
     Raises:
         ValueError: lengths, shape, starts or rows do not fit.
         TypeError: rows or starts are no integers.
+
+    Examples:
+        >>> import numpy as np
+        >>> from krylix.sparse import CSC
+        >>> CSC(np.array([1.0, 2.0, 3.0]), rows=[0, 1, 1], starts=[0, 2, 3], shape=(2, 2)).toarray()
+        array([[1., 0.],
+               [2., 3.]])
     """
 
     structure_class = CscStructure

@@ -197,6 +197,14 @@ class DIA(SparseMatrix):
     Raises:
         ValueError: the number of diagonals, their length or the offsets do not fit.
         TypeError: the offsets are no integers.
+
+    Examples:
+        >>> import numpy as np
+        >>> from krylix.sparse import DIA
+        >>> DIA(np.array([[2.0, 2.0, 2.0], [-1.0, -1.0, 0.0]]), offsets=[0, 1], shape=(3, 3)).toarray()
+        array([[ 2., -1.,  0.],
+               [ 0.,  2., -1.],
+               [ 0.,  0.,  2.]])
     """
 
     structure_class = DiaStructure

@@ -150,6 +150,13 @@ class ELL(SparseMatrix):
     Raises:
         ValueError: shapes or columns do not fit.
         TypeError: the columns are no integers.
+
+    Examples:
+        >>> import numpy as np
+        >>> from krylix.sparse import ELL
+        >>> ELL(np.array([[1.0, 2.0], [0.0, 3.0]]), columns=np.array([[0, 0], [-1, 1]]), shape=(2, 2)).toarray()
+        array([[1., 0.],
+               [2., 3.]])
     """
 
     structure_class = EllStructure

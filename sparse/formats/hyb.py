@@ -173,6 +173,13 @@ class HYB(SparseMatrix):
     Raises:
         ValueError: lengths, shape, starts or columns do not fit.
         TypeError: columns or starts are no integers.
+
+    Examples:
+        >>> import numpy as np
+        >>> from krylix.sparse import HYB
+        >>> HYB(np.array([1.0, 2.0, 3.0]), columns=[0, 0, 1], starts=[0, 1, 3], shape=(2, 2)).toarray()
+        array([[1., 0.],
+               [2., 3.]])
     """
 
     structure_class = HybStructure

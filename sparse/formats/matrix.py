@@ -13,6 +13,7 @@ from ...backends import Array, Backend, choose_backend
 from ..analysis.facts import is_positive_definite
 from ..analysis.symmetry import is_hermitian
 from ..errors import UnsupportedOperation
+from ..notebook import matrix_html
 from ..operator import Operator
 from .reductions import Reductions
 
@@ -173,6 +174,9 @@ class Matrix(Reductions, Operator):
             UnsupportedOperation: its values are not known yet (inside a compiled function).
         """
         return type(self).picture(self, kind, ax, grid=grid)
+
+    def _repr_html_(self) -> str:
+        return matrix_html(self)
 
     def _found(self) -> Any:
         found = self.known()

@@ -32,7 +32,20 @@ _PLAIN = ("csr", "csc", "coo")  # formats that any structure has
 
 
 class SparseMatrix(SparseStorage):
-    """A sparse matrix on arrays of `bk`, immutable; see the formats for constructors."""
+    """A sparse matrix on arrays of `bk`, immutable; see the formats for constructors.
+
+    Examples:
+        >>> import numpy as np
+        >>> from krylix.sparse import COO
+        >>> A = COO(np.array([4.0, 1.0, 3.0]), rows=[0, 0, 1], columns=[0, 1, 1], shape=(2, 2))
+        >>> A @ np.array([1.0, 2.0])
+        array([6., 6.])
+        >>> A.T.toarray()
+        array([[4., 0.],
+               [1., 3.]])
+        >>> A.nnz, type(A.to("csr")).__name__, type(A.native()).__name__
+        (3, 'CSR', 'csr_array')
+    """
 
     def __init_subclass__(cls) -> None:
         FORMATS[cls.structure_class.format] = cls

@@ -146,6 +146,13 @@ class Stencil(SparseMatrix):
 
     Raises:
         ValueError: numbers of shifts and coefficients, axes, or shapes do not fit; a shift is given twice.
+
+    Examples:
+        >>> import numpy as np
+        >>> from krylix.sparse import Stencil
+        >>> A = Stencil([2.0, -1.0, -1.0], shifts=[[0], [1], [-1]], in_shape=(4,))
+        >>> A(np.ones(4))
+        array([1., 0., 0., 1.])
     """
 
     structure_class = StencilStructure

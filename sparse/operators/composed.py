@@ -25,19 +25,20 @@ class Composed(Products):
     too. One that is made of arrays only has a field `bk`, and says in `_settle` what its shape and dtype are. In a
     compiled function an array that is known is NumPy's; `apply` takes it by `self.array(name)`.
 
-    >>> @dataclass(eq=False, repr=False)
-    ... class Twice(Composed):
-    ...     inner: Operator
-    ...
-    ...     def apply(self, x):
-    ...         return 2 * self.inner.apply(x)
-    ...
-    ...     def transpose(self):
-    ...         return self._map(lambda A: A.transpose())
-    >>> from krylix import as_operator
-    >>> Twice(as_operator(np.eye(2))).T.dense()
-    array([[2., 0.],
-           [0., 2.]])
+    Examples:
+        >>> @dataclass(eq=False, repr=False)
+        ... class Twice(Composed):
+        ...     inner: Operator
+        ...
+        ...     def apply(self, x):
+        ...         return 2 * self.inner.apply(x)
+        ...
+        ...     def transpose(self):
+        ...         return self._map(lambda A: A.transpose())
+        >>> from krylix import as_operator
+        >>> Twice(as_operator(np.eye(2))).T.dense()
+        array([[2., 0.],
+               [0., 2.]])
     """
 
     parts: ClassVar[tuple[str, ...]] = ("inner",)

@@ -87,12 +87,11 @@ class Guarded:
         if self.seen.has_adjoint:
             return
         try:
+            if not hasattr(self.linear, "rmatvec"):
+                raise _no_adjoint(type(self.linear).__name__)
             self._image(np.zeros(self.linear.shape[0], self.dtype), "rmatvec")
         except NotImplementedError as error:
-            raise UnsupportedOperation(
-                "This method needs products with the transposed matrix, and the LinearOperator has no rmatvec. "
-                "Define rmatvec (the conjugate transposed product), or choose another method, such as biCG-stab(2)."
-            ) from error
+            raise _no_adjoint("LinearOperator") from error
         self.seen.has_adjoint = True
 
     def _images(self, x: np.ndarray, one: str, block: str | None) -> np.ndarray:
@@ -166,7 +165,8 @@ class Guarded:
 
     def _allowed(self) -> float:
         """Tolerance for two products that should be equal, relative to their size."""
-        declared = self.dtype if self.linear.dtype is None else np.dtype(self.linear.dtype)
+        found = getattr(self.linear, "dtype", None)
+        declared = self.dtype if found is None else np.dtype(found)
         eps = max(np.finfo(dtype).eps for dtype in (declared, self.dtype) if dtype.kind in "fc")
         return float(np.sqrt(eps))
 
@@ -184,6 +184,13 @@ class Guarded:
                 "A.conj().T @ v in rmatvec, or leave it out and choose a method that needs none, such as biCG-stab(2)."
             )
         self.seen.adjoints.add(self.dtype.char)
+
+
+def _no_adjoint(kind: str) -> UnsupportedOperation:
+    return UnsupportedOperation(
+        f"This method needs products with the transposed matrix, and the {kind} has no rmatvec. Define rmatvec (the "
+        "conjugate transposed product), or choose another method, such as biCG-stab(2)."
+    )
 
 
 def first_call(bk: Backend, function: Callable[..., Any], x: Any, args: Any, name: str) -> tuple[Any, bool]:

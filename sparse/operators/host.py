@@ -39,7 +39,7 @@ class HostOperator(Turned):
     ) -> None:
         self.bk, self.linear, self.dtype, self.name, self.exact = bk, linear, dtype, name, exact
         self.transposed, self.conjugated = transposed, conjugated
-        shape = (int(linear.shape[0]), int(linear.shape[1]))
+        shape = _shape(linear, name)
         self.shape = shape[::-1] if transposed else shape
         self._guarded = Guarded(linear, name, dtype, exact)
 
@@ -96,3 +96,18 @@ class HostOperator(Turned):
     def _with(self, **changes: Any) -> HostOperator:
         names = ("bk", "linear", "dtype", "name", "exact", "transposed", "conjugated")
         return HostOperator(**{name: changes.get(name, getattr(self, name)) for name in names})
+
+
+def _shape(linear: Any, name: str) -> tuple[int, int]:
+    """
+    Raises:
+        ValueError: it is not that of a matrix.
+    """
+    try:
+        rows, columns = map(int, linear.shape)
+    except (TypeError, ValueError) as error:
+        raise ValueError(
+            f"{name} is a {type(linear).__name__} with `matvec` and the shape {linear.shape!r}; expected two numbers, "
+            "(rows, columns)."
+        ) from error
+    return rows, columns

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from ...backends.registry import without_compilers
+from ...backends.compilers import without_compilers
 from ..errors import UnsupportedOperation
 from ..formats.matrix import Matrix
 from .front_end import front_end_for
@@ -37,6 +37,13 @@ def jacobian_matrix(
         TypeError: x or `f(x)` is not an array of floating or complex numbers.
 
     Cost: as `matrix_from_function` of a function about twice as long.
+
+    Examples:
+        >>> import jax.numpy as jnp, krylix
+        >>> J = krylix.jacobian_matrix(lambda u: u**2, jnp.array([1.0, 2.0]))
+        >>> J.toarray()
+        array([[2., 0.],
+               [0., 4.]]...
     """
     return without_compilers(_jacobian)(f, x, args, kwargs, format, prune)
 

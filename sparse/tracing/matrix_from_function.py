@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ...backends.registry import without_compilers
+from ...backends.compilers import without_compilers
 from ..errors import NonlinearError, UnsupportedOperation
 from ..formats.matrix import Matrix
 from .engine.to_matrix import to_matrix
@@ -68,6 +68,19 @@ def matrix_from_function(
     Cost: one trace of `f` (a millisecond) and a pass over the entries; nothing is compiled. In PyTorch and NumPy one
         evaluation of `f`, and one for `verify`. A function that cannot be followed: 13 evaluations for a 5-point
         stencil, about 12 for each entry of the fullest row of any other matrix, and never more than 10 000.
+
+    Examples:
+        >>> import numpy as np, krylix
+        >>> def laplace(u):
+        ...     p = np.pad(u, 1)
+        ...     return 2 * u - p[2:] - p[:-2]
+        >>> matrix, bias = krylix.matrix_from_function(laplace, np.ones(3))
+        >>> matrix.toarray()
+        array([[ 2., -1.,  0.],
+               [-1.,  2., -1.],
+               [ 0., -1.,  2.]])
+        >>> bias
+        array([0., 0., 0.])
     """
     options: dict[str, Any] = {"format": format, "prune": prune}
     return without_compilers(_of_any_function)(f, like, args, kwargs, options, verify)

@@ -117,3 +117,7 @@ __all__ = [
     "sparse",
     "use",
 ]
+
+
+def __dir__() -> list[str]:
+    return sorted([*__all__, "__version__"])

@@ -4,6 +4,7 @@ from functools import cache
 from importlib.util import find_spec
 
 FRAMEWORKS = ("jax", "torch", "tensorflow")
+PEERS = ("lineax", "keras", "skfem", "fipy", "pymatsolver", "phiml", "jax_fem")  # that krylix.adapters and layers serve
 
 
 @cache

@@ -4,12 +4,13 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 FOLDERS = ("backends", "sparse", "solvers")
+FACADE = ("command_line", "scipy_like", "adapters", "torch", "keras")  # in src/krylix itself
 
 
 def library_files() -> list[Path]:
     """Every Python file of the library, once each, without the links in src/krylix."""
     inside = [path for folder in FOLDERS for path in (ROOT / folder).rglob("*.py")]
-    facade = [*(ROOT / "src/krylix").glob("*.py"), *(ROOT / "src/krylix/command_line").glob("*.py")]
+    facade = [path for folder in ("", *FACADE) for path in (ROOT / "src/krylix" / folder).glob("*.py")]
     return sorted(inside + facade)
 
 

@@ -74,7 +74,7 @@ def test_calls_of_a_sparse_matrix() -> None:
     assert solve().iterations == STEPS
     calls, files = counted(solve, ("_by_loop", "_matmul_vector"))
     assert calls <= 893
-    assert 0 < files <= 37
+    assert 0 < files <= 38
 
 
 @pytest.mark.usefixtures("alone")
@@ -83,8 +83,8 @@ def test_calls_of_a_prepared_sparse_matrix() -> None:
     b = np.random.default_rng(0).normal(size=N)
     solver = krylix.prepare(tridiagonal(), b, method="CG", rtol=1e-8)
     calls, files = counted(lambda: solver.solve(b), ("product",))
-    assert calls <= 631
-    assert 0 < files <= 37
+    assert calls <= 635
+    assert 0 < files <= 38
 
 
 @pytest.mark.usefixtures("alone")
@@ -99,12 +99,12 @@ def test_calls_of_a_function() -> None:
         return linear_solve(lambda x: image(x), b, method="CG", rtol=1e-8)  # another function each time
 
     calls, files = counted(solve, ("image",))
-    assert calls <= 1212
-    assert 0 < files <= 21
+    assert calls <= 1214
+    assert 0 < files <= 22
 
 
 @pytest.mark.usefixtures("alone")
-@pytest.mark.parametrize(("mode", "most"), [("numpy", 65), ("torch", 112), ("tf", 192), ("jax", 176)])
+@pytest.mark.parametrize(("mode", "most"), [("numpy", 66), ("torch", 112), ("tf", 192), ("jax", 176)])
 def test_calls_of_small_dense_systems(mode: str, most: int) -> None:
     A, b = (array(mode, a) for a in (tridiagonal().toarray()[:16, :16] + np.eye(16), np.ones(16)))
     assert counted(lambda: linear_solve(A, b))[0] <= most

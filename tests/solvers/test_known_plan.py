@@ -41,7 +41,7 @@ def the_short_way() -> Iterator[None]:
 
     with pytest.MonkeyPatch.context() as patch, setup_cache(False):
         patch.setattr(LINEAR_SOLVE, "call_of", general)
-        patch.setattr(sys.modules["krylix.solvers.prepare"], "_solved_again", general)
+        patch.setattr(sys.modules["krylix.solvers.prepared_solver"], "_solved_again", general)
         yield
 
 
@@ -49,7 +49,7 @@ def assert_equal(found: SolveResult, expected: SolveResult) -> None:
     """To the last bit, in shape, type and word."""
     for field in fields(SolveResult):
         a, b = getattr(found, field.name), getattr(expected, field.name)
-        if field.name in ("_sensitivity", "_look"):
+        if field.name in ("_sensitivity", "_look", "setup_time", "solve_time"):
             continue
         assert type(a) is type(b), field.name
         if isinstance(b, np.ndarray | np.generic):
@@ -57,7 +57,7 @@ def assert_equal(found: SolveResult, expected: SolveResult) -> None:
             np.testing.assert_array_equal(a, b, err_msg=field.name)
             assert np.array_equal(np.signbit(a.real), np.signbit(b.real)), field.name
         else:
-            assert a == b, field.name
+            assert a == b or (a != a and b != b), field.name  # NaN
     assert found.message == expected.message and repr(found) == repr(expected)
     assert found.x.flags.writeable
 
@@ -271,9 +271,9 @@ def test_results_are_their_own() -> None:
     before = A.copy(), b.copy()
     first, second = linear_solve(A, b), linear_solve(A, b)
     first.x[:] = 0
-    first.residual_norm[...] = 7
+    first.residual[:] = 7
     np.testing.assert_array_equal(second.x, linear_solve(A, b).x)
-    assert second.residual_norm < 1
+    assert second.residual_norm < 1 and np.abs(second.residual).max() < 1
     np.testing.assert_array_equal(A, before[0])
     np.testing.assert_array_equal(b, before[1])
     copy = pickle.loads(pickle.dumps(second))

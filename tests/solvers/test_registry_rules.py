@@ -54,7 +54,6 @@ def test_method_is_exported(name: str) -> None:
 
 @every_method
 def test_method_is_documented(name: str) -> None:
-    assert is_listed(name, names_in_tables("README.md", 1)), f"{name} is not in README's table of methods"
     assert is_listed(name, names_in_tables("docs/methods.md", 0)), f"{name} has no row in docs/methods.md"
 
 
@@ -88,7 +87,6 @@ def settings_of(method: Method) -> dict[str, object]:
 
 @every_preconditioner
 def test_preconditioner_is_documented(kind: str) -> None:
-    assert is_listed(kind, names_in_tables("README.md", 1)), f"{kind} is not in README's table of methods"
     assert is_listed(kind, names_in_tables("docs/preconditioners.md", 0)), f"{kind} has no row in its page"
     assert kind in (inspect.getdoc(solvers.preconditioner) or ""), f"preconditioner() does not name {kind}"
 

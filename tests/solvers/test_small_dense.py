@@ -107,7 +107,7 @@ def test_arrays_that_are_made_later(mode: str) -> None:
         assert repr(other) == repr(result)
         np.testing.assert_allclose(to_numpy(other.residual), np.ones(N) - GENERAL @ to_numpy(other.x), atol=1e-13)
     assert result.residual is result.residual
-    assert choose_backend(result.iterations).name == choose_backend(result.x).name == library(mode)
+    assert choose_backend(result.residual).name == choose_backend(result.x).name == library(mode)
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):
         result.nothing  # type: ignore[attr-defined]  # noqa: B018
 
@@ -137,7 +137,7 @@ def test_modes_of_jax() -> None:
         assert isinstance(linear_solve(A, b).x, jax.Array)
     with jax.transfer_guard("disallow"):
         result = linear_solve(A, b)
-        assert result.converged.shape == result.tolerance.shape == ()
+        assert result.residual.shape == (N,)
     placed = jax.device_put(b, jax.local_devices(backend="cpu")[0])
     found = linear_solve(A, placed).x
     assert found.committed and not linear_solve(A, b).x.committed
@@ -190,7 +190,7 @@ def test_memory_of_torch() -> None:
     before = A.clone()
     first, second = linear_solve(A, b), linear_solve(A, b)
     first.x.zero_()
-    first.residual_norm.add_(7)
+    first.residual.add_(7)
     assert torch.equal(A, before) and bool((b == 1).all())
     np.testing.assert_allclose(second.x, np.linalg.solve(GENERAL.T, np.ones(N)), rtol=1e-10)
     complex_ = (A + 1j * A.T).conj()  # a view that conjugates when it is read

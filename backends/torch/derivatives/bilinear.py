@@ -9,8 +9,8 @@ from typing import Any
 import torch
 from torch.autograd import forward_ad
 
+from ...compilers import without_compilers
 from ...interface.bilinear import PRODUCT, SAMPLE, TRANSPOSED, Arrays, Bilinear, evaluate_bilinear, transposed_arguments
-from ...registry import without_compilers
 from ..indexing import as_index
 from ..transformed import is_tracked, is_transformed, may_have_derivatives, with_signature
 

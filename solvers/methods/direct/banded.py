@@ -37,6 +37,15 @@ class BandedDirect(Refinement):
     whether it is singular; then per iteration 1 product with A and 10 w operations per unknown; mostly 1 iteration.
 
     Source: Buzbee, Golub, Nielson, SIAM J. Numer. Anal. 7 (1970); Heller, SIAM J. Numer. Anal. 13 (1976).
+
+    Examples:
+        >>> import numpy as np
+        >>> from krylix import linear_solve
+        >>> from krylix.solvers import BandedDirect
+        >>> A = np.array([[4.0, 1.0, 0.0], [2.0, 4.0, 1.0], [0.0, 3.0, 4.0]])
+        >>> result = linear_solve(A, np.ones(3), method=BandedDirect())
+        >>> np.allclose(A @ result.x, 1)
+        True
     """
 
     needs_band: ClassVar[bool] = True

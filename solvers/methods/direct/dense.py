@@ -25,6 +25,15 @@ class Direct(Refinement):
     Cost: n^2 numbers and 2/3 n^3 operations per matrix (half for Cholesky), and 1 solve that shows whether it is
     singular; then per iteration 1 product and 2 triangular solves; mostly 1 iteration. A matrix that seems singular is
     factorised twice or three times.
+
+    Examples:
+        >>> import numpy as np
+        >>> from krylix import linear_solve
+        >>> from krylix.solvers import Direct
+        >>> A = np.array([[4.0, 1.0, 0.0], [2.0, 4.0, 1.0], [0.0, 3.0, 4.0]])
+        >>> result = linear_solve(A, np.ones(3), method=Direct())
+        >>> np.allclose(A @ result.x, 1)
+        True
     """
 
     @property

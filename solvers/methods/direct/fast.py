@@ -33,6 +33,17 @@ class FastDirect(Refinement):
 
     Source: Lynch, Rice, Thomas, Numer. Math. 6 (1964), 185-199; Buzbee, Golub, Nielson, SIAM J. Numer. Anal. 7 (1970);
     Strang, The Discrete Cosine Transform, SIAM Review 41 (1999); Hockney, J. ACM 12 (1965), for the elimination.
+
+    Examples:
+        >>> import numpy as np
+        >>> from krylix import linear_solve
+        >>> from krylix.solvers import FastDirect
+        >>> def laplace(u):
+        ...     p = np.pad(u, 1)
+        ...     return 4 * u - p[2:, 1:-1] - p[:-2, 1:-1] - p[1:-1, 2:] - p[1:-1, :-2]
+        >>> result = linear_solve(laplace, np.ones((32, 32)), method=FastDirect())
+        >>> np.allclose(laplace(result.x), 1)
+        True
     """
 
     needs_grid: ClassVar[bool] = True

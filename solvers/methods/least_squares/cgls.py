@@ -39,6 +39,14 @@ class CGLS(LeastSquares):
 
     Source: Hestenes and Stiefel, J. Res. NBS 49 (1952), section 10; Bjorck, Numerical Methods for Least Squares
     Problems (1996), Algorithm 7.4.1.
+
+    Examples:
+        >>> import numpy as np
+        >>> from krylix import linear_solve
+        >>> from krylix.solvers import CGLS
+        >>> A, b = np.array([[1.0, 0.0], [1.0, 1.0], [1.0, 2.0]]), np.array([1.0, 3.0, 5.0])
+        >>> np.round(linear_solve(A, b, method=CGLS()).x, 6)  # the line 1 + 2 t
+        array([1., 2.])
     """
 
     products_at_start = 1

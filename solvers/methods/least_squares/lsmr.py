@@ -50,6 +50,14 @@ class LSMR(LeastSquares):
     Source: Fong and Saunders, SIAM J. Sci. Comput. 33 (2011), sections 2 and 3. The bidiagonalisation is Bidiag 2 of
     Paige and Saunders, ACM Trans. Math. Softw. 8 (1982), which starts from A^H b and makes the upper bidiagonal R at
     once, so that of LSMR's two factorisations only the second is left.
+
+    Examples:
+        >>> import numpy as np
+        >>> from krylix import linear_solve
+        >>> from krylix.solvers import LSMR
+        >>> A, b = np.array([[1.0, 0.0], [1.0, 1.0], [1.0, 2.0]]), np.array([1.0, 3.0, 5.0])
+        >>> np.round(linear_solve(A, b, method=LSMR()).x, 6)  # the line 1 + 2 t
+        array([1., 2.])
     """
 
     products_at_start = 2

@@ -21,9 +21,11 @@ def rigid_motions(points: Any) -> np.ndarray:
     Raises:
         ValueError: points are not finite numbers `(n, dim)`.
 
-    >>> motions = rigid_motions([[0.0, 0.0], [1.0, 0.0], [0.0, 1.0]])
-    >>> motions.shape
-    (3, 3, 2)
+    Examples:
+        >>> from krylix import rigid_motions
+        >>> motions = rigid_motions([[0.0, 0.0], [1.0, 0.0], [0.0, 1.0]])
+        >>> motions.shape
+        (3, 3, 2)
     """
     found = np.asarray(points)
     if found.ndim != 2 or not found.size or found.dtype.kind not in "fiu" or not np.isfinite(found).all():

@@ -32,6 +32,15 @@ def block(rows: Sequence[Sequence[Given | None]], *, format: str | None = None) 
 
     Raises:
         ValueError: the blocks do not fit together, or a row or column has nothing but None.
+
+    Examples:
+        >>> import scipy.sparse as sp
+        >>> from krylix.sparse import block
+        >>> K, B = sp.eye_array(2), sp.csr_array([[1.0, 2.0]])
+        >>> block([[K, B.T], [B, None]]).toarray()
+        array([[1., 0., 1.],
+               [0., 1., 2.],
+               [1., 2., 0.]])
     """
     width = len(rows[0]) if len(rows) else 0
     if not width or any(len(row) != width for row in rows):
@@ -56,8 +65,19 @@ def block(rows: Sequence[Sequence[Given | None]], *, format: str | None = None) 
 def block_diagonal(blocks: Sequence[Given], *, format: str | None = None) -> SparseMatrix:
     """The blocks along the diagonal; these need not be square.
 
+    Args:
+        blocks: matrices of krylix, or sparse ones of SciPy, of one library.
+        format: of the result; None: what suits.
+
     Raises:
         ValueError: there is no block.
+
+    Examples:
+        >>> import scipy.sparse as sp
+        >>> from krylix.sparse import block_diagonal
+        >>> block_diagonal([sp.eye_array(1), 2 * sp.eye_array(1)]).toarray()
+        array([[1., 0.],
+               [0., 2.]])
     """
     if not len(blocks):
         raise ValueError("No block was given; expected at least one matrix.")
@@ -72,8 +92,17 @@ def block_diagonal(blocks: Sequence[Given], *, format: str | None = None) -> Spa
 def hstack(blocks: Sequence[Given], *, format: str | None = None) -> SparseMatrix:
     """Matrices side by side, with equally many rows.
 
+    Args:
+        blocks: matrices of krylix, or sparse ones of SciPy, of one library.
+        format: of the result; None: what suits.
+
     Raises:
         ValueError: they have not, or there is none.
+
+    Examples:
+        >>> from krylix.sparse import eye, hstack
+        >>> hstack([eye(2), eye(2)]).shape
+        (2, 4)
     """
     return block([list(blocks)], format=format)
 
@@ -81,8 +110,17 @@ def hstack(blocks: Sequence[Given], *, format: str | None = None) -> SparseMatri
 def vstack(blocks: Sequence[Given], *, format: str | None = None) -> SparseMatrix:
     """Matrices below each other, with equally many columns.
 
+    Args:
+        blocks: matrices of krylix, or sparse ones of SciPy, of one library.
+        format: of the result; None: what suits.
+
     Raises:
         ValueError: they have not, or there is none.
+
+    Examples:
+        >>> from krylix.sparse import eye, vstack
+        >>> vstack([eye(2), eye(2)]).shape
+        (4, 2)
     """
     return block([[b] for b in blocks], format=format)
 
@@ -90,8 +128,20 @@ def vstack(blocks: Sequence[Given], *, format: str | None = None) -> SparseMatri
 def kron(A: Given, B: Given, *, format: str | None = None) -> SparseMatrix:
     """The Kronecker product: each entry of A times B.
 
+    Args:
+        A: a matrix of krylix, or a sparse one of SciPy, `(n, m)`.
+        B: likewise, `(k, l)`; the result is `(n k, m l)`.
+        format: of the result; None: what suits.
+
     Raises:
         ValueError: the result is too large for 32-bit indices.
+
+    Examples:
+        >>> import numpy as np, scipy.sparse as sp
+        >>> from krylix.sparse import eye, kron
+        >>> T = sp.diags_array([-1.0, 2.0, -1.0], offsets=[-1, 0, 1], shape=(8, 8))
+        >>> (kron(T, eye(8)) + kron(eye(8), T)).shape  # the 5-point Laplacian of an 8 x 8 grid
+        (64, 64)
     """
     first, second = of_one_library([A, B])
     if first is None or second is None:
@@ -115,11 +165,18 @@ def eye(
     """Ones on diagonal `k` of an `(n, m)` matrix.
 
     Args:
-        n, m: rows and columns; as many of both where `m` is None.
+        n: rows.
+        m: columns; None: as many as rows.
         k: column minus row of the ones.
         dtype: of the values; None: that of `like`, or the library's default.
         like: an array of the library, and on the device, that the matrix is for; None: the default backend's.
         format: of the result; None: DIA.
+
+    Examples:
+        >>> from krylix.sparse import eye
+        >>> eye(2, 3, k=1).toarray()
+        array([[0., 1., 0.],
+               [0., 0., 1.]])
     """
     shape = check_shape((n, n if m is None else m))
     bk = default_backend() if like is None else choose_backend(like)

@@ -27,6 +27,15 @@ def stack(matrices: Sequence[Given], *, format: str | None = None) -> Matrix:
     Raises:
         ValueError: there is none, they are batches, or their shapes or patterns differ.
         TypeError: they are dense and sparse ones, or something else.
+
+    Examples:
+        >>> import numpy as np
+        >>> from krylix import linear_solve
+        >>> from krylix.sparse import eye, stack
+        >>> A = stack([2 * eye(3), 4 * eye(3)])
+        >>> linear_solve(A, np.ones(3)).x
+        array([[0.5 , 0.5 , 0.5 ],
+               [0.25, 0.25, 0.25]])
     """
     given = list(matrices)
     _check_single(given)

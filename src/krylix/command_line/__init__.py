@@ -1,6 +1,7 @@
-"""The commands of `krylix`: what they read, run and report. Printing and exit codes are in `__main__`."""
+"""The commands of `krylix`: what they read, run and report. Exit codes are in `__main__`."""
 
 from .commands import run
 from .errors import SolveFailed, UsageError
+from .streams import Report
 
-__all__ = ["SolveFailed", "UsageError", "run"]
+__all__ = ["Report", "SolveFailed", "UsageError", "run"]

@@ -1,4 +1,4 @@
-"""The commands: solve, inspect, precondition, methods."""
+"""The commands: solve, compare, inspect, precondition, methods."""
 
 from __future__ import annotations
 
@@ -10,27 +10,31 @@ from pathlib import Path
 from typing import Any
 
 from ..backends import profile
-from . import comparison, facts, machine, matrix_facts, methods, preconditioning, report, storage
+from . import compare, comparison, facts, machine, matrix_facts, methods, preconditioning, report, storage
 from .arguments import parse
+from .files import STDIN
 from .inspected import load as load_matrix
-from .output import TRACE_NAME, VECTOR_NAMES, check_output, write, write_profile
-from .picture import check_picture, draw, draw_convergence
-from .solve import set_up, solve, start_library
-from .system import in_precision, load
+from .output import TRACE_NAME, VECTOR_NAMES, as_bytes, check_output, form_of, write, write_profile
+from .picture import check_picture, draw, draw_convergence, draw_histories
+from .solve import SolveOutcome, set_up, solve, start_library
+from .streams import Report
+from .system import System, in_precision, load
 
 Say = Callable[[str], None]
 
 
-def run(argv: Sequence[str], say: Say) -> int:
-    """Run one command line; lines of its report go to `say`. Returns the exit code, 0 or 1.
+def run(argv: Sequence[str], out: Report) -> int:
+    """Run one command line, whose report goes to `out`. Returns the exit code, 0 or 1.
 
     Raises:
         UsageError, SolveFailed: with what to say; exit codes 2 and 1.
         SystemExit: after --help and --version.
     """
     options = parse(argv)
-    commands = {"solve": _solve, "precondition": _precondition, "inspect": _inspect, "methods": _methods}
-    return commands[options.command](options, say)
+    if options.command == "solve":
+        return _solve(options, out)
+    commands = {"compare": _compare, "precondition": _precondition, "inspect": _inspect, "methods": _methods}
+    return commands[options.command](options, out.say)
 
 
 def _methods(options: argparse.Namespace, say: Say) -> int:
@@ -39,9 +43,11 @@ def _methods(options: argparse.Namespace, say: Say) -> int:
     return 0
 
 
-def _solve(options: argparse.Namespace, say: Say) -> int:
-    _check_outputs(options)
-    in_words = _in_words(options, say)
+def _solve(options: argparse.Namespace, out: Report) -> int:
+    form = _check_outputs(options)
+    if options.output == STDIN:
+        out.step_aside()
+    in_words = _in_words(options, out.say)
     started = time.perf_counter()
     system = load(options)
     reading = time.perf_counter() - started
@@ -50,29 +56,70 @@ def _solve(options: argparse.Namespace, say: Say) -> int:
         ready = set_up(options, system)
         in_words(facts.describe(system))
         if options.explain and not options.json and not options.quiet:
-            say(ready.solver.explain())
+            out.say(ready.solver.explain())
         outcome = solve(options, system, ready)
     in_words(report.describe(system, outcome, options.backend, options.preconditioner))
     in_words([("time", f"{outcome.seconds:.3g} s to set up and solve, {reading:.3g} s to read")])
-    if options.output is not None:
-        write(options.output, outcome.x)
-        in_words([("output", f"x, shape {outcome.x.shape}, written to {options.output}")])
+    in_words(_written(options, form, system, outcome, out))
     if prof is not None:
         write_profile(options.profile, prof)
         in_words([("profile", f"{len(prof.events)} calls, written to {options.profile}")])
     if options.json:
-        say(machine.text("solve", machine.of_solve(options, system, outcome, reading)))
+        out.say(machine.text("solve", machine.of_solve(options, system, outcome, reading)))
     return 0 if outcome.converged and outcome.confirmed else 1
 
 
-def _check_outputs(options: argparse.Namespace) -> None:
+def _written(
+    options: argparse.Namespace, form: str, system: System, outcome: SolveOutcome, out: Report
+) -> list[facts.Line]:
+    """Write x and the picture."""
+    lines = []
+    if options.output == STDIN:
+        out.send(as_bytes(form, outcome.x))
+        lines.append(("output", f"x, shape {outcome.x.shape}, written to standard output as {form}"))
+    elif options.output is not None:
+        write(options.output, form, outcome.x)
+        lines.append(("output", f"x, shape {outcome.x.shape}, written to {options.output}"))
+    if options.plot is not None:
+        draw_histories(options.plot, outcome, system.source)
+        lines.append(("plot", f"written to {options.plot}"))
+    return lines
+
+
+def _check_outputs(options: argparse.Namespace) -> str:
+    """Returns the form of x."""
     word = options.preconditioner
     preconditioner = Path(word) if word is not None and preconditioning.is_file(word) else None
     inputs = (options.matrix, options.rhs, preconditioner)
-    if options.output is not None:
-        check_output(options.output, VECTOR_NAMES, inputs)
     if options.profile is not None:
         check_output(options.profile, (TRACE_NAME,), inputs)
+    if options.plot is not None:
+        check_picture(options.plot, inputs)
+    if options.output is None:
+        return ""
+    form = form_of(options.output, options.output_format)
+    if options.output != STDIN:
+        check_output(options.output, VECTOR_NAMES if options.output_format is None else ("",), inputs)
+    return form
+
+
+def _compare(options: argparse.Namespace, say: Say) -> int:
+    if options.plot is not None:
+        check_picture(options.plot, (options.matrix, options.rhs))
+    in_words = _in_words(options, say)
+    system = compare.load(options)
+    in_words(facts.describe(system))
+    rows = compare.compare(options, system)
+    if not options.json and not options.quiet:
+        for line in compare.table(rows):
+            say(line)
+    in_words(compare.advice(options, rows))
+    if options.plot is not None:
+        draw_convergence(options.plot, rows, system.source)
+        in_words([("plot", f"written to {options.plot}")])
+    if options.json:
+        say(machine.text("compare", machine.of_compare(options, system, rows)))
+    return 0 if any(row.converged for row in rows) else 1
 
 
 def _precondition(options: argparse.Namespace, say: Say) -> int:
@@ -95,7 +142,7 @@ def _precondition(options: argparse.Namespace, say: Say) -> int:
 
 def _inspect(options: argparse.Namespace, say: Say) -> int:
     if options.plot is not None:
-        check_picture(options.plot, options.matrix)
+        check_picture(options.plot, (options.matrix,))
     in_words = _in_words(options, say)
     inspected = load_matrix(options)
     if options.preconditioners:

@@ -1,58 +1,77 @@
-"""Comparison of all preconditioners on one matrix: set-up, iterations and time of a solve with each."""
+"""Comparison of preconditioners and methods on one matrix: set-up, iterations and time of a solve with each."""
 
 from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from ..solvers import PRECONDITIONERS, ConvergenceError, SolveResult, prepare
+from ..solvers import PRECONDITIONERS, ConvergenceError, PreparedSolver, SolveResult
+from ..solvers.prepare import prepare_for_one
 from ..sparse.analysis.facts import is_hermitian
 from .activity import Activity
-from .errors import SolveFailed, UsageError
+from .errors import SolveFailed, UsageError, as_options
 from .facts import column_norms, maps_constants_to_zero
-from .preconditioning import Built, build
+from .preconditioning import build
 from .report import status_word
 
-NONE = "none"
+NONE, AUTO = "none", "auto"
+COSTS = ("memory", "work", "entries", "hermitian", "note")
 _MOST_ITERATIONS = 2000
 
 
 @dataclass(frozen=True)
+class Settings:
+    """What all solves of a comparison have in common."""
+
+    rtol: float | None = None
+    atol: float = 0.0
+    max_iter: int | None = None
+
+
+@dataclass(frozen=True)
 class ComparisonRow:
-    """One preconditioner.
+    """A solve with one method and one preconditioner.
 
     Attributes:
-        kind: its name; "none" for a solve without one.
-        problem: why it cannot be built or used, in one line; then the rest is None.
-        built: it, and the time of its set-up; None without one.
+        kind: name of the preconditioner; "none" for a solve without one.
+        problem: why it cannot be built or used, in one line; then most of the rest is None.
         method: what solved with it.
+        set_up: seconds until the first iteration could begin.
+        costs: of the preconditioner, by the names of its attributes; None without one.
         iterations, products: of the solve; products are those with A.
         seconds: of the solve.
+        residual: norm of b - A x relative to b, or of the residual that counts.
         converged: did it?
         status: how it ended, in words.
         history: relative residual norms, from before the first iteration on.
+        peak: bytes of memory that it took at most; None where the system does not tell.
+        wanted: the method and the preconditioner that were asked for, which may be "auto".
     """
 
     kind: str
     problem: str | None = None
-    built: Built | None = None
     method: str | None = None
+    set_up: float | None = None
+    costs: dict[str, Any] | None = None
     iterations: int | None = None
     products: int | None = None
     seconds: float | None = None
+    residual: float | None = None
     converged: bool = False
     status: str | None = None
     history: np.ndarray | None = None
+    peak: int | None = None
+    wanted: tuple[str, str] = (AUTO, AUTO)
 
     @property
-    def set_up(self) -> float:
-        """Seconds of the set-up."""
-        return 0.0 if self.built is None else self.built.seconds
+    def total(self) -> float:
+        """Seconds of set-up and solve."""
+        return (self.set_up or 0.0) + (self.seconds or 0.0)
 
 
 def check_square(A: Any) -> None:
@@ -74,33 +93,66 @@ def compare(A: Any) -> Iterator[ComparisonRow]:
         b = A @ b
     symmetric = bool(is_hermitian(A) and np.all(A.diagonal().real > 0))
     kinds = (NONE, *PRECONDITIONERS)
+    settings = Settings(max_iter=min(10 * len(b), _MOST_ITERATIONS))
     for done, kind in enumerate(kinds):
-        yield _row(A, b.astype(A.dtype), kind, symmetric, (done, len(kinds)))
+
+        def method(M: Any) -> str:
+            return "CG" if symmetric and (M is None or M.hermitian is not False) else "biCG-stab(2)"
+
+        yield measure(A, b.astype(A.dtype), method, kind, settings, (done, len(kinds)))
 
 
-def _row(A: Any, b: np.ndarray, kind: str, symmetric: bool, part: tuple[int, int]) -> ComparisonRow:
+def measure(
+    A: Any,
+    b: np.ndarray,
+    method: str | Callable[[Any], str],
+    kind: str,
+    settings: Settings,
+    part: tuple[int, int] | None = None,
+) -> ComparisonRow:
+    """Set up and solve.
+
+    Args:
+        method: a name, or what chooses one for a preconditioner.
+        kind: of the preconditioner, or "none"; of no account where the method is "auto".
+        part: how many are done, and of how many, for the line on the terminal.
+    """
+    name = method if isinstance(method, str) else None
     try:
-        built = None if kind == NONE else build(A, kind, {}, part)
+        built = None if kind in (NONE, AUTO) else build(A, kind, {}, part)
         M = None if built is None else built.M
-        method = "CG" if symmetric and (M is None or M.hermitian is not False) else "biCG-stab(2)"
-        with Activity(f"{kind}: solving by {method}", part), warnings.catch_warnings(action="ignore"):
+        name = method if isinstance(method, str) else method(M)
+        with Activity(f"{kind}: solving by {name}", part), warnings.catch_warnings(action="ignore"):
             started = time.perf_counter()
-            result = _solved(A, b, M, method)
-            seconds = time.perf_counter() - started
+            given = AUTO if name == AUTO else M
+            solver = prepare_for_one(A, b, method=name, preconditioner=given, **vars(settings))
+            set_up = time.perf_counter() - started
+            result = _solved(solver, b)
+            seconds = time.perf_counter() - started - set_up
     except (UsageError, SolveFailed, ValueError, TypeError, ArithmeticError, RuntimeError, MemoryError) as error:
         text = " ".join(str(error or type(error).__name__).split())
-        return ComparisonRow(kind, problem=text.removeprefix(f"{kind}: "))
-    history = np.asarray(result.history).reshape(-1) / column_norms(b)[0]
+        return ComparisonRow(kind, as_options(text.removeprefix(f"{kind}: ")), name)
+    size = column_norms(A.conj().T @ b if result.least_squares else b)[0] or 1.0
+    history, steps = np.asarray(result.history).reshape(-1), int(result.iterations)
     return ComparisonRow(
-        kind, None, built, method, int(result.iterations), int(result.function_evaluations), seconds,
-        bool(result.converged), status_word(int(result.status)), history[: int(result.iterations) + 1],
-    )  # fmt: skip
+        result.preconditioner or NONE if name == AUTO else kind,
+        method=result.method,
+        set_up=set_up + (0.0 if built is None else built.seconds),
+        costs=None if M is None else {name: getattr(M, name) for name in COSTS},
+        iterations=steps,
+        products=int(result.function_evaluations),
+        seconds=seconds,
+        residual=float(result.residual_norm) / size,
+        converged=bool(result.converged),
+        status=status_word(int(result.status)),
+        history=history[: steps + 1] / size,
+        wanted=(name, kind),
+    )
 
 
-def _solved(A: Any, b: np.ndarray, M: Any, method: str) -> SolveResult:
-    most = min(10 * len(b), _MOST_ITERATIONS)
+def _solved(solver: PreparedSolver, b: np.ndarray) -> SolveResult:
     try:
-        return prepare(A, b, method=method, preconditioner=M, max_iter=most).solve(b, history=True)
+        return solver.solve(b, history=True)
     except ConvergenceError as failure:
         if failure.result is None:
             raise
@@ -118,9 +170,9 @@ def text(row: ComparisonRow) -> str:
     """A row of the table under `HEAD`."""
     if row.problem is not None:
         return f"{row.kind:<15} cannot be used: {row.problem}"
-    M = None if row.built is None else row.built.M
-    memory, work = (_ratio(n, M.entries) if M is not None else "" for n in ((M.memory, M.work) if M else (0, 0)))
-    set_up = "" if row.built is None else f"{row.built.seconds:.3g}"
+    costs = row.costs or {}
+    memory, work = (_ratio(costs.get(name), costs.get("entries")) for name in ("memory", "work"))
+    set_up = "" if row.costs is None else f"{row.set_up:.3g}"
     end = row.status if row.converged else f"NOT CONVERGED: {row.status}"
     return _FORMAT(
         row.kind, set_up, memory, work, row.method, row.iterations, row.products, f"{row.seconds:.3g}", end
@@ -131,13 +183,10 @@ def _ratio(number: int | None, entries: int | None) -> str:
     return "" if number is None or not entries else f"{number / entries:.3g}"
 
 
-_OF_ROW = ("kind", "problem", "method", "iterations", "products", "converged", "status")
-_OF_M = ("memory", "work", "entries", "hermitian", "note")
+_OF_ROW = ("kind", "problem", "method", "iterations", "products", "converged", "status", "residual")
 
 
 def as_object(row: ComparisonRow) -> dict[str, Any]:
     """A row for programs; what is not there is null."""
-    M = None if row.built is None else row.built.M
-    costs = {name: None if M is None else getattr(M, name) for name in _OF_M}
-    seconds = {"set_up": None if row.built is None else row.built.seconds, "solve": row.seconds}
-    return {**{name: getattr(row, name) for name in _OF_ROW}, **costs, "seconds": seconds}
+    costs = row.costs or dict.fromkeys(COSTS)
+    return {**{n: getattr(row, n) for n in _OF_ROW}, **costs, "seconds": {"set_up": row.set_up, "solve": row.seconds}}

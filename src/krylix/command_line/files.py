@@ -5,11 +5,12 @@ from __future__ import annotations
 import io
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
 
+from ..sparse.files.contents import Contents
 from ..sparse.files.reader import (
     ENDINGS,
     accepted,
@@ -17,12 +18,18 @@ from ..sparse.files.reader import (
     check_finite,
     form_of_content,
     form_of_name,
-    read_matrix_file,
+    read_contents,
+    split_part,
 )
 from .errors import UsageError
 
 STDIN = Path("-")
-MATRIX_NAMES = tuple(ENDINGS)
+MATRIX_NAMES = (*ENDINGS, "compressed .gz, .bz2")
+
+
+def file_of(path: Path) -> Path:
+    """The file in which something is meant, as in `A.mat:K`."""
+    return split_part(path)[0]
 
 
 def name_of(path: Path) -> str:
@@ -30,23 +37,43 @@ def name_of(path: Path) -> str:
     return "standard input" if path == STDIN else str(path)
 
 
-def read_matrix(path: Path) -> tuple[Any, Any]:
-    """A matrix of any shape with finite entries as it is in the file, and ready to compute with.
+class MatrixFile(NamedTuple):
+    """What a file with a matrix holds, with finite entries.
 
-    The second is a dense array or a `csr_array` in single or double precision.
+    Attributes:
+        stored: the matrix as it is in the file.
+        A: a dense array or a `csr_array` in single or double precision.
+        source: where it comes from, in words.
+        rhs: the right-hand side beside it, as `read_rhs` returns it, or None.
+        rhs_source: where that comes from.
+    """
+
+    stored: Any
+    A: Any
+    source: str
+    rhs: np.ndarray | None
+    rhs_source: str
+
+
+def read_matrix(path: Path) -> MatrixFile:
+    """A matrix of any shape.
 
     Raises:
         UsageError: no such file, no such format, malformed, not two axes, NaN or infinity.
     """
     name = name_of(path)
-    found = _read(path)
-    if found.ndim != 2:
-        raise UsageError(f"{name}: got an array of shape {found.shape}; expected a matrix, of two axes.")
+    contents = _read(path, wants_rhs=False)
+    if contents.matrix.ndim != 2:
+        raise UsageError(f"{name}: got an array of shape {contents.matrix.shape}; expected a matrix, of two axes.")
     try:
-        stored = accepted(found, name)
-        return stored, _ready(stored, name)
+        stored = accepted(contents.matrix, name)
+        A = _ready(stored, name)
     except (ValueError, MemoryError) as error:
         raise UsageError(_text(error, name)) from error
+    rhs_source = f"{contents.rhs_part} in {name}"
+    rhs = None if contents.rhs is None else _as_rhs(contents.rhs, A.shape[0], rhs_source)
+    chosen = contents.part and split_part(path)[1] is None
+    return MatrixFile(stored, A, f"{contents.part} in {name}" if chosen else name, rhs, rhs_source)
 
 
 def read_rhs(path: Path, n: int) -> np.ndarray:
@@ -55,7 +82,10 @@ def read_rhs(path: Path, n: int) -> np.ndarray:
     Raises:
         UsageError: as for `read_matrix`, or another number of rows than the matrix.
     """
-    name, found = name_of(path), _read(path)
+    return _as_rhs(_read(path, wants_rhs=True).matrix, n, name_of(path))
+
+
+def _as_rhs(found: Any, n: int, name: str) -> np.ndarray:
     if found.ndim not in (1, 2) or found.shape[0] != n or 0 in found.shape:
         hint = " Transpose it: one right-hand side per column." if found.shape[1:] == (n,) else ""
         raise UsageError(f"{name}: got the shape {found.shape}; expected ({n},) or ({n}, k) to fit the matrix.{hint}")
@@ -68,23 +98,24 @@ def read_rhs(path: Path, n: int) -> np.ndarray:
         raise UsageError(_text(error, name)) from error
 
 
-def _read(path: Path) -> Any:
-    name, source = name_of(path), path
+def _read(path: Path, wants_rhs: bool) -> Contents:
+    name, (source, part) = name_of(path), split_part(path)
+    stream: Any = source
     if path == STDIN:
         content = sys.stdin.buffer.read()
-        source, form = io.BytesIO(content), form_of_content(content)  # type: ignore[assignment]
-        expected = "a Matrix Market, .npz or .npy file, or a Matrix Market file compressed by gzip"
+        stream, form = io.BytesIO(content), form_of_content(content)
+        expected = "a Matrix Market, .npz, .npy, MATLAB or Boeing file, rows of numbers, or an archive of these"
     else:
-        form = form_of_name(path.name)
+        form = form_of_name(source.name)
         expected = f"a name that ends in {', '.join(MATRIX_NAMES)}"
     if form is None:
         raise UsageError(f"{name}: cannot read this kind of file; expected {expected}.")
-    if source is path and not path.exists():
-        raise UsageError(f"{path}: there is no such file.")
-    if source is path and path.is_dir():
-        raise UsageError(f"{path}: is a folder; expected a file.")
+    if stream is source and not source.exists():
+        raise UsageError(f"{source}: there is no such file.")
+    if stream is source and source.is_dir():
+        raise UsageError(f"{source}: is a folder; expected a file.")
     try:
-        return read_matrix_file(source, form, name)
+        return read_contents(stream, form, name, part, wants_rhs)
     except OSError as error:
         raise UsageError(f"{name}: cannot be read: {error.strerror or error}.") from error
     except (ValueError, MemoryError) as error:

@@ -46,7 +46,8 @@ def load(options: argparse.Namespace) -> Inspected:
         found = read_example(options.example)
         return _inspected(found, found, f"example {options.example} (pyamg)")
     try:
-        return _inspected(*read_matrix(options.matrix), name_of(options.matrix))
+        file = read_matrix(options.matrix)
+        return _inspected(file.stored, file.A, file.source)
     except MemoryError as error:
         raise UsageError(f"{name_of(options.matrix)}: does not fit into memory.") from error
 

@@ -19,7 +19,7 @@ from ..sparse.analysis.facts import (
     is_positive_definite,
     occupied_diagonals,
 )
-from . import comparison, preconditioning
+from . import compare, comparison, preconditioning
 from .comparison import ComparisonRow
 from .facts import column_norms, maps_constants_to_zero
 from .inspected import Inspected
@@ -104,6 +104,17 @@ def of_inspect(
         "bytes": bytes_of(A),
         "format": {"name": choice.format, "backend": options.backend, "reason": choice.reason},
         "preconditioners": None if rows is None else [comparison.as_object(row) for row in rows],
+        "plot": None if options.plot is None else str(options.plot),
+    }
+
+
+def of_compare(options: argparse.Namespace, system: System, rows: Sequence[ComparisonRow]) -> dict[str, Any]:
+    """What `krylix compare` reports, the fastest first."""
+    return {
+        "matrix": {"source": system.source, **_matrix(system.A)},
+        "right_hand_side": {"source": system.rhs, "shape": system.b.shape, "dtype": system.b.dtype.name},
+        "time_limit": options.time_limit,
+        "rows": [compare.as_object(row) for row in rows],
         "plot": None if options.plot is None else str(options.plot),
     }
 

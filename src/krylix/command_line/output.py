@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 
 from .errors import SolveFailed, UsageError
-from .files import STDIN, name_of
+from .files import STDIN, file_of, name_of
 
 
 def check_output(path: Path, endings: Sequence[str], inputs: Sequence[Path | None]) -> None:
@@ -37,44 +38,84 @@ def check_output(path: Path, endings: Sequence[str], inputs: Sequence[Path | Non
 
 def _is_same(path: Path, source: Path) -> bool:
     try:
-        other = os.fstat(sys.stdin.fileno()) if source == STDIN else source.stat()
+        other = os.fstat(sys.stdin.fileno()) if source == STDIN else file_of(source).stat()
         return os.path.samestat(path.stat(), other)
     except (OSError, ValueError, AttributeError):  # one of them is no file, or not there
         return False
 
 
-def write(path: Path, x: np.ndarray) -> None:
+def form_of(path: Path, form: str | None) -> str:
+    """The form of x in this file: what was asked for, or what its name says; as text on standard output.
+
+    Raises:
+        UsageError: the name says another one than was asked for.
+    """
+    named = next((known for known in FORMS if path.name.lower().endswith(f".{known}")), None)
+    if form is not None and named not in (None, form):
+        raise UsageError(f"{path}: is to be written as {form} (--output-format), and its name says {named}.")
+    return form or named or "txt"
+
+
+def write(path: Path, form: str, x: np.ndarray) -> None:
     """Write a vector, or several as columns.
 
     Raises:
         SolveFailed: the file cannot be written after all.
     """
-    writer = next(write for ending, write in _WRITERS.items() if path.name.lower().endswith(ending))
     try:
-        writer(path, x)
+        with path.open("wb") as stream:
+            _WRITERS[form](stream, x)
     except OSError as error:
         raise SolveFailed(f"{path}: cannot be written: {error.strerror or error}.") from error
 
 
-def _write_npy(path: Path, x: np.ndarray) -> None:
-    with path.open("wb") as stream:
-        np.save(stream, x)
+def as_bytes(form: str, x: np.ndarray) -> bytes:
+    """What `write` would write."""
+    stream = io.BytesIO()
+    _WRITERS[form](stream, x)
+    return stream.getvalue()
 
 
-def _write_npz(path: Path, x: np.ndarray) -> None:
-    with path.open("wb") as stream:
-        np.savez(stream, x=x)
+def _write_npy(stream: BinaryIO, x: np.ndarray) -> None:
+    np.save(stream, x)
 
 
-def _write_matrix_market(path: Path, x: np.ndarray) -> None:
+def _write_npz(stream: BinaryIO, x: np.ndarray) -> None:
+    np.savez(stream, x=x)
+
+
+def _write_matrix_market(stream: BinaryIO, x: np.ndarray) -> None:
     from scipy.io import mmwrite
 
-    with path.open("wb") as stream:
-        mmwrite(stream, x.reshape(len(x), -1), symmetry="general", precision=np.finfo(x.dtype).precision + 2)
+    mmwrite(stream, x.reshape(len(x), -1), symmetry="general", precision=np.finfo(x.dtype).precision + 2)
 
 
-_WRITERS: dict[str, Callable[..., Any]] = {".npy": _write_npy, ".npz": _write_npz, ".mtx": _write_matrix_market}
-VECTOR_NAMES = tuple(_WRITERS)
+def _write_matlab(stream: BinaryIO, x: np.ndarray) -> None:
+    from scipy.io import savemat
+
+    savemat(stream, {"x": x}, oned_as="column")
+
+
+def _write_text(stream: BinaryIO, x: np.ndarray, delimiter: str = " ") -> None:
+    """As few digits as read back the same numbers; complex ones as Python writes them, without brackets."""
+    for row in x.reshape(len(x), -1):
+        stream.write(delimiter.join(str(number).strip("()") for number in row).encode() + b"\n")
+
+
+def _write_csv(stream: BinaryIO, x: np.ndarray) -> None:
+    _write_text(stream, x, ",")
+
+
+_WRITERS: dict[str, Callable[..., Any]] = {
+    "npy": _write_npy,
+    "npz": _write_npz,
+    "mtx": _write_matrix_market,
+    "mat": _write_matlab,
+    "txt": _write_text,
+    "csv": _write_csv,
+}
+FORMS = tuple(_WRITERS)
+VECTOR_NAMES = tuple(f".{form}" for form in FORMS)
 TRACE_NAME = ".json"
 
 

@@ -14,18 +14,21 @@ from ..sparse.plot.picture import plot
 from .comparison import ComparisonRow
 from .errors import SolveFailed, UsageError
 from .output import check_output
+from .solve import SolveOutcome
 
 PICTURE_NAMES = (".png", ".pdf", ".svg")
 DEFAULT_PICTURE = Path("krylix.png")
+_MOST_CURVES = 10  # right-hand sides
+_MOST_ROWS = 20  # of a comparison
 
 
-def check_picture(path: Path, source: Path | None) -> None:
+def check_picture(path: Path, sources: Sequence[Path | None]) -> None:
     """See before the work whether a picture can be drawn and written.
 
     Raises:
         UsageError: as `check_output`, or matplotlib is not installed.
     """
-    check_output(path, PICTURE_NAMES, (source,))
+    check_output(path, PICTURE_NAMES, sources)
     if find_spec("matplotlib") is None:
         raise UsageError("--plot needs matplotlib, which is not installed: pip install matplotlib.")
 
@@ -44,24 +47,57 @@ def draw(path: Path, A: Any, name: str) -> None:
     _write(path, entries, (7, 6))
 
 
+def draw_histories(path: Path, outcome: SolveOutcome, name: str) -> None:
+    """Draw the relative residual of each right-hand side against iterations, and the tolerance.
+
+    Raises:
+        SolveFailed: as `draw`.
+    """
+    result, history = outcome.result, outcome.history
+
+    def curves(figure: Any) -> None:
+        ax = figure.add_subplot()
+        lines = np.full((1, len(outcome.sizes)), np.nan) if history is None else history
+        sizes = np.where(outcome.sizes > 0, outcome.sizes, 1)
+        for i in range(min(lines.shape[1], _MOST_CURVES)):
+            label = f"column {i}" if lines.shape[1] > 1 else None
+            ax.plot(lines[:, i] / sizes[i], ".-" if len(lines) < 40 else "-", label=label)
+        ax.axhline(float((outcome.tolerance / sizes).min()), color="0.4", linestyle="--", label="tolerance")
+        norm = "|A^H (b - A x)| / |A^H b|" if result.least_squares else "|b - A x| / |b|"
+        ax.set(xlabel="iterations", ylabel=norm, yscale="log")
+        ax.xaxis.get_major_locator().set_params(integer=True)
+        used = f", {result.preconditioner}" if result.preconditioner else ""
+        ax.set_title(f"{name}\n{result.method}{used}: {outcome.iterations.max()} iterations", parse_math=False)
+        ax.grid(alpha=0.3)
+        ax.legend()
+
+    _write(path, curves, (7, 5))
+
+
 def draw_convergence(path: Path, rows: Sequence[ComparisonRow], name: str) -> None:
-    """Draw relative residuals against iterations and against time, set-up included.
+    """Draw relative residuals against iterations and against time, set-up included, of the first rows.
 
     Raises:
         SolveFailed: as `draw`.
     """
 
+    from matplotlib import colormaps
+
     def curves(figure: Any) -> None:
         left, right = figure.subplots(1, 2, sharey=True)
-        for row in rows:
-            if row.history is None or row.seconds is None:
-                continue
-            steps = np.arange(len(row.history))
-            left.semilogy(steps, row.history, label=f"{row.kind} ({row.method})")
-            right.semilogy(row.set_up + row.seconds * steps / max(len(steps) - 1, 1), row.history)
-        left.set(xlabel="iterations", ylabel="|b - A x| / |b|")
-        right.set(xlabel="seconds, set-up first")
-        left.legend(fontsize="small")
+        colors = colormaps["tab20"].colors  # type: ignore[attr-defined]
+        shown = [row for row in rows if row.history is not None and row.seconds is not None][:_MOST_ROWS]
+        for i, row in enumerate(shown):
+            history, seconds = np.asarray(row.history), row.seconds or 0.0
+            steps = np.arange(len(history))
+            style = {"marker": "." if len(history) < 20 else None, "color": colors[i % len(colors)]}
+            left.semilogy(steps, history, label=f"{row.kind} ({row.method})", **style)
+            right.semilogy((row.set_up or 0) + seconds * steps / max(len(steps) - 1, 1), history, **style)
+        left.set(xlabel="iterations", ylabel="relative residual")
+        right.set(xlabel="seconds, set-up first", xscale="log")
+        for ax in (left, right):
+            ax.grid(alpha=0.3)
+        figure.legend(*left.get_legend_handles_labels(), fontsize="small", loc="outside right upper")
         figure.suptitle(name, parse_math=False)
 
     _write(path, curves, (11, 5))

@@ -46,16 +46,18 @@ def load(options: argparse.Namespace) -> System:
         UsageError: a file that cannot be used, a shape that the method cannot solve, or numbers that --dtype cannot
             hold.
     """
+    b, b_source = None, ""
     if options.example is not None:
         A, source = read_example(options.example), f"example {options.example} (pyamg)"
     else:
-        A, source = read_matrix(options.matrix)[1], name_of(options.matrix)
+        _, A, source, b, b_source = read_matrix(options.matrix)
     _check_shape(A.shape, source, options.method)
-    b = None if options.rhs is None else read_rhs(options.rhs, A.shape[0])
+    if options.rhs is not None:
+        b, b_source = read_rhs(options.rhs, A.shape[0]), name_of(options.rhs)
     dtype = _common_dtype(options.dtype, A, b)
     A = _cast(A, dtype, source)
     if b is not None:
-        return System(A, _cast(b, dtype, name_of(options.rhs)), source, name_of(options.rhs), None)
+        return System(A, _cast(b, dtype, b_source), source, b_source, None)
     # Not the vector of ones: many real matrices (pure Neumann problems) map it to zero.
     known = np.sin(np.arange(1, A.shape[1] + 1)).astype(dtype)
     if A.shape[0] < A.shape[1]:

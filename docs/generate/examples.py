@@ -1,0 +1,29 @@
+"""A page for each example: what it is about, its picture, its code."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+from places import DOCS, ROOT
+
+
+def write(folder: Path) -> None:
+    """The pages, and an index of them."""
+    folder.mkdir(parents=True, exist_ok=True)
+    lines = ["# Examples", "", "Each is a program by itself: `python examples/NAME.py`.", "", "| example | about |"]
+    lines.append("|---|---|")
+    for path in sorted((ROOT / "examples").glob("*.py")):
+        code = path.read_text()
+        title, _, about = (ast.get_docstring(ast.parse(code)) or path.stem).partition("\n")
+        (folder / f"{path.stem}.md").write_text(_page(path.stem, title.rstrip("."), about, code))
+        lines.append(f"| [{path.stem.replace('_', ' ')}]({path.stem}.md) | {title} |")
+    (folder / "index.md").write_text("\n".join(lines) + "\n")
+
+
+def _page(name: str, title: str, about: str, code: str) -> str:
+    picture = f"![{title}](../pictures/{name}.png)\n\n" if (DOCS / "pictures" / f"{name}.png").exists() else ""
+    return (
+        f"---\ntitle: {name.replace('_', ' ').capitalize()}\n---\n\n# {title}\n\n{about.strip()}\n\n{picture}"
+        f"`python examples/{name}.py`\n\n```python\n{code.rstrip()}\n```\n"
+    )

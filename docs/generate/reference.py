@@ -1,0 +1,45 @@
+"""The reference: every public name on a page, under the name that users write."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from page_files import file_of_title
+from public_names import PAGES, Name, all_names
+
+
+def write(folder: Path) -> None:
+    """A page for each group of names, and an index of all."""
+    folder.mkdir(parents=True, exist_ok=True)
+    names = all_names()
+    for page in dict.fromkeys(name.page for name in names):
+        inside = [name for name in names if name.page == page]
+        if page in PAGES:
+            inside.sort(key=lambda name: PAGES[name.page].index(name.short))
+        (folder / file_of_title(page)).write_text(_page(page, inside))
+    (folder / "index.md").write_text(_index(names))
+
+
+def _page(title: str, names: list[Name]) -> str:
+    heading = f"`{title}`" if title.startswith("krylix.") else title
+    return "\n\n".join([f"---\ntitle: {title}\n---\n\n# {heading}", *map(_entry, names)]) + "\n"
+
+
+def _entry(name: Name) -> str:
+    anchors = "".join(f'<a id="{alias}"></a>' for alias in name.aliases)
+    if name.defined is None:
+        return f"## `{name.full}` {{ #{name.full} }}\n\n{anchors}\n\n{name.summary}"
+    also = f"\n\nAlso `{'`, `'.join(name.aliases)}`." if name.aliases else ""
+    anchors = f'<a id="{name.full}"></a>{anchors}'
+    options = f"    options:\n      heading: {name.short}\n      toc_label: {name.short}\n      heading_level: 2\n"
+    return f"{anchors}\n\n::: {name.defined}\n{options}{also}\n"
+
+
+def _index(names: list[Name]) -> str:
+    lines = ["# Reference", "", "All public names. The rest of the package may change at any time.", ""]
+    for page in dict.fromkeys(name.page for name in names):
+        lines += ["", f"## {page}", "", "| name | what it is |", "|---|---|"]
+        for name in (name for name in names if name.page == page):
+            summary = name.summary.replace("|", "\\|")
+            lines.append(f"| [`{name.short}`]({file_of_title(page)}#{name.full}) | {summary} |")
+    return "\n".join(lines) + "\n"

@@ -1,0 +1,184 @@
+"""What is done once for many solves with one matrix, and what it takes to solve with the transposed one."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ..backends import Array, Backend, choose_backend, of_libraries
+from ..sparse import FunctionOperator, Operator, batch_shape, is_function, operand_dtype
+from ..sparse.analysis.analysis import release
+from ..sparse.convert import owned
+from .iteration.method import Method, precision_for
+from .log import log_choice, timed_set_up
+from .methods.direct.factorisation import DenseFactors
+from .methods.direct.refinement import Refinement
+from .methods.direct.superlu import HostFactors
+from .methods.registry import METHODS, find_method, is_auto
+from .preconditioners import Preconditioner, to_preconditioner
+from .setup.axis import takes_vectors
+from .setup.choose import Explanation, choose
+from .setup.factors import factors_now
+from .setup.make_problem import make_problem, with_constants
+from .setup.problem import KnownNull, Problem, Request
+from .setup.requirements import check_requirements, refuse_infinite_entries, refuse_preconditioner
+
+
+class Parts(NamedTuple):
+    """What a `PreparedSolver` is made of, in its order.
+
+    Attributes:
+        A: the matrix as an operator.
+        method: what solves.
+        M: the preconditioner, or the factors.
+        fallback: what is tried where the method fails.
+        request: the arguments, with the choices made.
+        why: of the method, where it was chosen.
+        null: the null vectors of A.
+    """
+
+    A: Operator
+    method: Method
+    M: Operator | None
+    fallback: Method | None
+    request: Request
+    why: Explanation | None
+    null: KnownNull | None
+
+
+def vector_for(A: Any, args: Any) -> Array:
+    """A zero vector like the right-hand sides of a matrix, in its library and dtype.
+
+    Raises:
+        TypeError: A is a function, which does not tell.
+    """
+    if is_function(A) or isinstance(A, FunctionOperator):
+        raise TypeError("prepare(A, like) needs `like` for a function A: an array of the shape and dtype of b.")
+    bk = choose_backend(A, *of_libraries(args))
+    one = A[0] if isinstance(A, list | tuple) and A and hasattr(A[0], "shape") else A
+    shape = one.shape if hasattr(one, "shape") else np.shape(one)
+    if len(shape) < 2:
+        raise ValueError(f"A has the shape {tuple(shape)}; expected a matrix (n, n).")
+    dtype = operand_dtype(A, bk)
+    return bk.zeros((int(shape[-2]),), dtype if dtype.kind in "fc" else bk.default_float, _array_of(bk, one))
+
+
+def _array_of(bk: Backend, A: Any) -> Array | None:
+    """An array on the device of A."""
+    if bk.is_array(A) or bk.sparse.accepts(A):
+        return A
+    arrays = bk.flatten(A)[0] if isinstance(A, Operator) and A.bk is bk else ()
+    return arrays[0] if arrays else None
+
+
+def set_up(request: Request, previous: Operator | None, many: bool) -> Parts:
+    """Set up what depends on A alone.
+
+    Args:
+        request: its b is like the right-hand sides to come.
+        previous: the preconditioner for other values of A.
+        many: are many solves to come?
+    """
+    request = replace(request, A=owned(request.A, choose_backend(request.b, request.A, *of_libraries(request.args))))
+    method = None if is_auto(request.method) else find_method(request.method, request.A)
+    kind, fallback, factors, why = request.preconditioner, None, None, None
+    # A preconditioner has no say in the library, and vectors in rows or columns are set up alike.
+    axis = -1 if request.axis is None and takes_vectors(request.A) else request.axis
+    problem = make_problem(replace(request, preconditioner=None, axis=axis), method)
+    if problem.is_empty:
+        return _set_up_empty(request, problem, method, many)
+    refuse_infinite_entries(problem, request.on_failure)
+    automatic, A = isinstance(kind, str) and kind.strip().lower() == "auto", problem.A
+    if method is None:
+        calls_host = request.on_failure in ("raise", "warn")
+        choice = choose(problem, not (automatic or kind is None), many, calls_host)
+        method, fallback, factors, A = choice.method, choice.fallback, choice.factors, choice.matrix
+        log_choice(choice)
+        why = choice.explain()
+        kind = choice.preconditioner if automatic else kind
+    elif automatic:  # as in `linear_solve`, a method that is named gets what it is given
+        kind = None
+    problem = with_constants(problem, method, A, request)
+    refuse_preconditioner(method, kind)
+    if previous is not None and isinstance(kind, Preconditioner):
+        older = "made for other values of A"
+        kind = replace(kind, note=older if kind.note in (None, older) else f"{kind.note}; {older}")
+    M = None if kind is None else _made(kind, A, problem, method, previous)
+    check_requirements(problem, method, M)
+    if automatic and isinstance(M, Preconditioner):
+        kind = M.kind  # for `update`: what it was that suited A
+    if isinstance(method, Refinement):
+        M = factors or timed_set_up(f"factors of {method.name}", lambda: factors_now(problem, method))
+    release(A)
+    again = request if factors is not None else replace(request, method=method, preconditioner=kind)
+    resolved = replace(again, A=None, args=())  # what was seen in the values of A is looked for again by `update`
+    null = KnownNull(problem.null, problem.both)
+    return Parts(_prepared(problem), method, M, fallback, resolved, why, null)
+
+
+def _made(kind: Any, A: Operator, problem: Problem, method: Method, previous: Operator | None) -> Operator | None:
+    """The preconditioner."""
+    place, precision = (problem.bk, problem.layout, problem.like), precision_for(method)
+    return timed_set_up(
+        f"preconditioner of {method.name}", lambda: to_preconditioner(kind, A, *place, previous, precision)
+    )
+
+
+def _set_up_empty(request: Request, problem: Problem, method: Method | None, many: bool) -> Parts:
+    """Where `like` has no systems: one matrix is made ready for any number of them, others for none."""
+    bk = problem.bk
+    if takes_vectors(request.A) and not batch_shape(request.A, bk) and problem.layout.size:
+        layout = problem.layout if problem.given is None else problem.given.layout
+        one = bk.zeros((layout.size,), problem.A.dtype, problem.like)
+        found = set_up(replace(request, b=one, axis=-1, batch_ndim=0), None, many)
+        as_given = {name: getattr(request, name) for name in ("b", "axis", "batch_ndim")}
+        return found._replace(request=replace(found.request, **as_given))
+    method = method or METHODS["CG"]
+    resolved = replace(request, A=None, args=(), method=method, preconditioner=None)
+    return Parts(_prepared(problem), method, None, None, resolved, None, KnownNull(None, True))
+
+
+def _prepared(problem: Problem) -> Operator:
+    """The operator that later solves take for A: without the offset, which they add, and as a program in JAX."""
+    A = problem.given.A if problem.given is not None else problem.A
+    A = A.without_offset
+    if not isinstance(A, FunctionOperator):
+        return A
+    return A.as_container() if problem.bk.compiles_solves else A.lasting()
+
+
+def transposed(parts: Parts) -> Parts:
+    """The parts for the transposed matrix, of its factors or preconditioner.
+
+    Raises:
+        UnsupportedOperation: the transpose of A or of M is not known.
+    """
+    request, A = parts.request, parts.A.transpose()
+    M = None if parts.M is None else parts.M.transpose()
+    null = parts.null
+    if A.shape[0] != A.shape[1]:
+        request = replace(request, b=A.bk.zeros((A.shape[0],), A.dtype, request.b), axis=None)
+        null = None
+    symmetric = parts.method.needs_hermitian and A.dtype.kind != "c"
+    if null is not None and null.projection is not None and not (null.both or symmetric):  # the transposed has others
+        request = replace(request, nullspace="auto" if request.nullspace is not None else None)
+        null = None
+    problem = make_problem(replace(request, A=A, preconditioner=None), parts.method, null)
+    check_requirements(problem, parts.method, M)
+    return Parts(A, parts.method, M, parts.fallback, request, parts.why, KnownNull(problem.null, problem.both))
+
+
+def numbers_stored(bk: Backend, M: Operator | None) -> int | None:
+    """Numbers that a preconditioner or factors hold, without indices; None where that is not known."""
+    if M is None:
+        return 0
+    if isinstance(M, Preconditioner):
+        return M.memory
+    if isinstance(M, HostFactors):
+        return M.solver.numbers
+    if isinstance(M, DenseFactors):
+        return int(np.prod(M.factors[0].shape))
+    arrays, _ = bk.flatten(M)
+    return sum(int(np.prod(array.shape)) for array in arrays) if arrays else None

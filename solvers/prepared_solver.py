@@ -1,0 +1,302 @@
+"""The PreparedSolver class: a system whose matrix is known."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from ..backends import without_compilers
+from ..backends.on_failure import run_for
+from ..backends.public_names import PublicNames
+from ..sparse import Operator, to_operator
+from .attempt import AS_GIVEN, Attempt, told
+from .iteration.method import Method
+from .iteration.monitor import Callback, monitor_of
+from .iteration.progress import Progress
+from .known_plan import KnownPlan
+from .log import DEBUG, log
+from .methods.direct.superlu import HostFactors
+from .methods.registry import is_auto
+from .preconditioners import Preconditioner
+from .prepared_parts import Parts, numbers_stored, set_up, transposed
+from .results.result import ArrayT, SolveResult
+from .setup.choose import Explanation
+from .setup.make_problem import make_problem
+from .setup.peers import with_peers_read
+from .setup.problem import KnownNull, Problem, Request
+from .setup.requirements import check_requirements
+from .solve import solve
+from .unusual_arrays import run_where_spread
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class PreparedSolver(PublicNames):
+    """A system whose matrix is known, made by `prepare`; immutable, and in JAX a container of arrays.
+
+    It can be pickled, unless it holds a function that pickle cannot store. What `scipy-direct` has factorised is stored
+    as the matrix, and factorised again by who reads it.
+
+    Attributes:
+        A: the matrix as an operator.
+        method: the method that solves.
+        preconditioner: M, or the factorisation of A, which serves the transposed matrix too; None.
+
+    Examples:
+        >>> import numpy as np, krylix
+        >>> solver = krylix.prepare(np.array([[2.0, 1.0], [0.0, 4.0]]))
+        >>> solver(np.array([4.0, 4.0])), solver.T(np.array([4.0, 4.0]))
+        (array([1.5, 1. ]), array([2. , 0.5]))
+        >>> solver.shape, solver.memory
+        ((2, 2), 4)
+    """
+
+    A: Operator
+    method: Method
+    preconditioner: Operator | None
+    _fallback: Method | None
+    _request: Request  # what `prepare` was told, with the choices made; its b is like the right-hand sides
+    _why: Explanation | None = None  # of the method, where it was chosen here
+    _null: KnownNull | None = None
+
+    def solve(
+        self,
+        b: ArrayT,
+        x0: Any = None,
+        *,
+        axis: int | None = None,
+        history: bool = False,
+        progress: Progress = False,
+        callback: Callback | None = None,
+        time_limit: float | None = None,
+    ) -> SolveResult[ArrayT]:
+        """Solve `A x = b`; also inside compiled functions, differentiated and vectorised.
+
+        Args:
+            b: as `linear_solve` takes it; for a function A of the shape of `like`.
+            x0: initial guess, zero if None.
+            axis: as for `linear_solve`; if None that of `prepare`.
+            history: record residual norms.
+            progress: as for `linear_solve`.
+            callback: as for `linear_solve`.
+            time_limit: as for `linear_solve`.
+
+        Returns:
+            SolveResult: as of `linear_solve`.
+
+        Raises:
+            NotConverged: as `linear_solve`.
+            Diverged: as `linear_solve`.
+            ValueError: b, x0 or axis does not fit.
+            TypeError: b or x0 is of a kind that cannot be used.
+
+        Cost: the method's, without setting it up.
+
+        Examples:
+            >>> import numpy as np, krylix
+            >>> krylix.prepare(np.diag([1.0, 2.0])).solve(np.ones(2)).x
+            array([1. , 0.5])
+        """
+        monitored = not (progress is False and callback is None and time_limit is None)
+        asked = (progress, callback, time_limit) if monitored else None
+        return without_compilers(told)(_solve_prepared, self, b, x0, axis, history, asked)
+
+    solve._torchdynamo_disable = True  # type: ignore[attr-defined]  # as of linear_solve
+
+    def __call__(self, b: ArrayT) -> ArrayT:
+        """`solve(b).x`, as the function that SciPy's `factorized` returns."""
+        return self.solve(b).x
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """`(rows, columns)` of A."""
+        return self.A.shape
+
+    @property
+    def memory(self) -> int | None:
+        """Numbers that the factors or the preconditioner hold, indices not counted.
+
+        0 where there are none, None where it is not known. Of `scipy-direct` the fill-in is counted: all entries of L
+        and U.
+        """
+        return numbers_stored(self.A.bk, self.preconditioner)
+
+    @property
+    def T(self) -> PreparedSolver:
+        """The solver for the transposed (not conjugated) matrix, with the same factors or preconditioner, transposed.
+
+        Its `update` takes the transposed matrix. Null vectors that were named belong to A only, unless it is symmetric;
+        those of the transposed matrix are looked for where `nullspace` is not None.
+
+        Raises:
+            UnsupportedOperation: the transpose of a function, or of a preconditioner, is not known.
+        """
+        return _made(without_compilers(transposed)(_parts_of(self)))
+
+    @cached_property
+    def _plan(self) -> KnownPlan | None:
+        return KnownPlan.of(
+            self.A,
+            self.method,
+            self.preconditioner,
+            self._null or KnownNull(None, False),
+            self._request,
+            why=self._reason,
+        )
+
+    @property
+    def _reason(self) -> str:
+        return AS_GIVEN if self._why is None else self._why.reason
+
+    def explain(self) -> str:
+        """Why this method.
+
+        Returns:
+            str: what is known about A, the lines of the table of docs/choosing.md up to the one that holds, the
+            preconditioner, and what is tried if it fails.
+
+        Examples:
+            >>> import numpy as np, krylix
+            >>> print(krylix.prepare(np.eye(2), method="CG").explain())
+            DenseOperator(2 x 2, float64, numpy)
+            -> CG: the method was given
+        """
+        if self._why is None:
+            return f"{self.A!r}\n-> {self.method.name}: the method was given"
+        with_what = "" if not isinstance(self.preconditioner, Preconditioner) else f"\n   with {self.preconditioner!r}"
+        return f"{self._why}{with_what}"
+
+    def update(self, A: Any, *, args: Sequence[Any] = ()) -> PreparedSolver:
+        """A solver for another matrix of the same kind: the method stays, preconditioner and factors are made anew.
+
+        Kinds that can (`amg`) keep what depends on the pattern of A only. A preconditioner that was handed to `prepare`
+        as an operator or a function stays as it is, which its `note` tells.
+
+        Args:
+            A: as `prepare` takes it.
+            args: further arguments of a function, `A(x, *args)`.
+
+        Returns:
+            PreparedSolver: another one; this one stays as it is.
+
+        Raises:
+            ValueError: as `prepare`.
+            TypeError: as `prepare`.
+
+        Examples:
+            >>> import numpy as np, krylix
+            >>> solver = krylix.prepare(np.diag([1.0, 2.0]))
+            >>> solver.update(np.diag([1.0, 4.0]))(np.ones(2))
+            array([1.  , 0.25])
+        """
+        request = replace(self._request, A=A, args=args)
+        found = without_compilers(prepared)(request, self.preconditioner)
+        return found if is_auto(request.method) else replace(found, _fallback=self._fallback, _why=self._why)
+
+    def __copy__(self) -> PreparedSolver:
+        return self
+
+    def __deepcopy__(self, memo: Any) -> PreparedSolver:
+        return self
+
+    def __reduce__(self) -> tuple[Callable[..., PreparedSolver], tuple[Any, ...]]:
+        again = isinstance(self.preconditioner, HostFactors)
+        found = {field.name: getattr(self, field.name) for field in fields(self)}
+        try:
+            content = pickle.dumps(found | ({"preconditioner": None} if again else {}), pickle.HIGHEST_PROTOCOL)
+        except (pickle.PicklingError, AttributeError, TypeError) as error:  # of functions, each of the three
+            raise pickle.PicklingError(
+                f"This solver cannot be pickled: {error}. A function must be one that pickle finds by its name, at the "
+                "top of a module, and JAX's and TensorFlow's cannot be stored at all: prepare with the matrix of the "
+                "function, matrix_from_function(f, like)[0]."
+            ) from error
+        return _unpickled, (content, again)
+
+    def __repr__(self) -> str:
+        with_what = "" if self.preconditioner is None else f", {self.preconditioner!r}"
+        return f"<PreparedSolver: {self.method.name} for {self.A!r}{with_what}>"
+
+
+def _unpickled(content: bytes, again: bool) -> PreparedSolver:
+    solver = PreparedSolver(**pickle.loads(content))
+    solver.A.bk.register(PreparedSolver, _flatten, _restore)  # in the process that reads it
+    return solver.update(solver.A) if again else solver
+
+
+def _solve_prepared(
+    solver: PreparedSolver, b: Any, x0: Any, axis: int | None, history: bool, monitored: tuple[Any, Any, Any] | None
+) -> SolveResult:
+    """No method of the solver, as what is left alone is remembered for ever."""
+    plain = type(b) is np.ndarray and x0 is None and axis is None and history is False and monitored is None
+    if plain and solver._plan is not None and (found := solver._plan.solve(b)) is not None:
+        if log.isEnabledFor(DEBUG):
+            log.debug("%s", found.message)
+        return found
+    monitor = None if monitored is None else monitor_of(*monitored)
+    request = replace(
+        solver._request, A=solver.A, b=b, x0=x0, axis=solver._request.axis if axis is None else axis,
+        preconditioner=None, history=history, monitor=monitor,
+    )  # fmt: skip
+    return run_for(request.on_failure, run_where_spread, lambda given: _solved_again(solver, given), request)
+
+
+def _solved_again(solver: PreparedSolver, request: Request) -> SolveResult:
+    problem = make_problem(request, solver.method, solver._null)
+    if problem.A.dtype != solver.A.dtype:
+        raise ValueError(
+            f"This solver was prepared for {solver.A.dtype}; got a right-hand side that makes it {problem.A.dtype}. "
+            "Cast it, or prepare with a `like` of that dtype."
+        )
+    if problem.is_empty:
+        return solve(Attempt.of(request, problem, solver.method, None), request.b)
+    M = solver.preconditioner
+    if solver.A.bk is not problem.bk:
+        problem = replace(problem, null=_moved(problem.null, problem, "The null space"))
+        M = M if solver.method.on_host else _moved(M, problem, "The preconditioner or factorisation")
+    check_requirements(problem, solver.method, M)
+    return solve(Attempt.of(request, problem, solver.method, M, solver._fallback, solver._reason), request.b)
+
+
+def _moved(A: Operator | None, problem: Problem, name: str) -> Operator | None:
+    """In the problem's library: what was made of NumPy's arrays is a constant to every other."""
+    if A is None or A.bk is problem.bk:
+        return A
+    return to_operator(problem.bk, A, None, A.dtype, (), problem.like, name)
+
+
+def prepared(request: Request, previous: Operator | None = None, many: bool = True) -> PreparedSolver:
+    """The solver that a request asks for; see `set_up`."""
+    request = with_peers_read(request)
+    return run_for(
+        request.on_failure, run_where_spread, lambda given: _made(set_up(given, previous, many)), request, False
+    )
+
+
+def _made(parts: Parts) -> PreparedSolver:
+    parts.A.bk.register(PreparedSolver, _flatten, _restore)
+    return PreparedSolver(*parts)
+
+
+def _parts_of(solver: PreparedSolver) -> Parts:
+    return Parts(*(getattr(solver, field.name) for field in fields(solver)))
+
+
+def _flatten(solver: PreparedSolver) -> tuple[tuple[Any, ...], Any]:
+    request = solver._request
+    null, both = solver._null or (None, False)
+    M = solver.preconditioner
+    factors = M if isinstance(M, HostFactors) else None  # no arrays of a library: another solver is another program
+    parts = (solver.A, None if factors is not None else M, request.b, request.rtol, request.atol, null)
+    again = replace(request, b=None, rtol=None, atol=None)
+    return parts, (solver.method, solver._fallback, again, solver._why, both, factors)
+
+
+def _restore(static: Any, parts: Sequence[Any]) -> PreparedSolver:
+    method, fallback, request, why, both, factors = static
+    A, M, like, rtol, atol, null = parts
+    request = replace(request, b=like, rtol=rtol, atol=atol)
+    return PreparedSolver(A, method, M if factors is None else factors, fallback, request, why, KnownNull(null, both))

@@ -1,0 +1,126 @@
+"""Numbers of one system: Python's, each fetched when it is first read.
+
+An eager solve without batch axes tells its outcome in Python's int, float, bool and `Status`. To fetch one waits for
+the library (a GPU, say), so nothing is fetched before somebody asks, and the arrays are kept for transformations that
+take a result apart, and for messages, which speak of the precision.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ...backends import Array, Backend, choose_backend, get_backend, without_compilers
+from ..iteration.outcome import Status
+
+PYTHON: dict[str, Callable[[Any], Any]] = {
+    "residual_norm": float,
+    "tolerance": float,
+    "attainable": float,
+    "null_part": float,
+    "iterations": int,
+    "function_evaluations": int,
+    "converged": bool,
+    "diverged": bool,
+    "status": Status,
+    "singular": bool,
+}
+"""Attributes of `SolveResult` that are one number per system, and their types for one system."""
+
+_HOST = get_backend("numpy")
+_NORMS = ("residual_norm", "tolerance", "attainable", "null_part")
+
+
+@dataclass(frozen=True, eq=False)
+class Later:
+    """Attributes of a result that are made when they are read.
+
+    Attributes:
+        bk: the library of the result.
+        numbers: arrays by name: the library's, or NumPy's if `like` is given.
+        like: an array of the library on the device of the result; None where nothing is to be converted to it.
+    """
+
+    bk: Backend
+    numbers: dict[str, Array]
+    like: Array | None = None
+
+    def made_for(self, result: Any, name: str) -> Any:
+        """Make one, and keep it, unless it is an array that was made inside a trace."""
+        of_python = PYTHON.get(name)
+        if of_python is None:
+            made = self.array(name)
+            if self.bk.compiled(made):
+                return made
+        else:
+            made = of_python(without_compilers(self.on_host)(name).item())
+        result.__dict__[name] = made
+        return made
+
+    def array(self, name: str) -> Array:
+        """The array of the library."""
+        array = self.numbers[name]
+        if self.like is None:
+            return array
+        (made,) = without_compilers(self.bk.results_from_host)([np.asarray(array)], self.like)
+        return made
+
+    def on_host(self, name: str) -> np.ndarray:
+        """The array in NumPy."""
+        array = self.numbers[name]
+        return np.asarray(array if self.like is not None else self.bk.to_numpy(array))
+
+    def __reduce__(self) -> tuple[Callable[..., Later], tuple[Any, ...]]:
+        return _on_host, ({name: self.on_host(name) for name in self.numbers},)
+
+
+def _on_host(numbers: dict[str, np.ndarray]) -> Later:
+    return Later(_HOST, numbers)
+
+
+def with_python_numbers(result: Any) -> bool:
+    """Make the numbers of an eager result of one system Python's, in place; False for one of a compiled function.
+
+    A norm whose derivatives are being recorded stays an array: of `tf.GradientTape`, say.
+    """
+    found = result.__dict__
+    status = found["status"]
+    bk = _HOST if isinstance(status, np.ndarray | np.generic) else choose_backend(status)
+    if bk is not _HOST and bk.compiled(status):
+        return False
+    if status.shape == () and not found["checkpoints"]:
+        kept = () if bk.on_host else [name for name in _NORMS if bk.tracks(found[name])]
+        found["_later"] = Later(bk, {name: found.pop(name) for name in PYTHON if name not in kept})
+    return True
+
+
+def array_of(result: Any, name: str) -> Array:
+    """The attribute as an array of the library, also where users see one of Python's numbers."""
+    found = result.__dict__
+    later = found.get("_later")
+    if later is not None and name in later.numbers and (name in PYTHON or name not in found):
+        return later.array(name)
+    value = getattr(result, name)
+    return int(value) if isinstance(value, Status) else value
+
+
+def known_array_of(result: Any, name: str) -> np.ndarray:
+    """The attribute as an array of NumPy in the precision of the solve."""
+    later = result.__dict__.get("_later")
+    if later is not None and name in later.numbers:
+        return later.on_host(name)
+    value = getattr(result, name)
+    return np.asarray(choose_backend(value).to_numpy(value) if hasattr(value, "shape") else value)
+
+
+def has_values(result: Any) -> bool:
+    """Are the numbers of the result known: not those of a function that is being compiled?"""
+    if "_later" in result.__dict__:
+        return True
+    status = result.status
+    if not hasattr(status, "shape"):
+        return isinstance(status, int)
+    return not choose_backend(status).compiled(status)

@@ -1,0 +1,88 @@
+"""A result as a dictionary that `json.dumps` takes, and in lines for people."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from ...backends import choose_backend
+from ..iteration.outcome import Status
+from .later import PYTHON, has_values, known_array_of
+
+_UNKNOWN = "unknown, as it came out of a compiled function"
+
+
+def to_dict(result: Any, include_x: bool) -> dict[str, Any]:
+    """See `SolveResult.to_dict`."""
+    if not has_values(result):
+        raise TypeError("This result is of a function that is being compiled, so its numbers are not known yet.")
+    found: dict[str, Any] = {
+        "method": result.method,
+        "preconditioner": result.preconditioner,
+        "why": result._why,
+        "message": result.message,
+    }
+    for name in PYTHON:
+        found[name] = _plain(known_array_of(result, name).tolist(), Status if name == "status" else None)
+    found["history"] = None if result.history is None else plain(result.history)
+    for name in ("least_squares", "checkpoints", "setup_time", "solve_time"):
+        found[name] = getattr(result, name)
+    if include_x:
+        found["x"] = plain(result.x)
+    return found
+
+
+def plain(value: Any) -> Any:
+    """Arrays, in containers, as lists; numbers that JSON does not have as words that `float` reads.
+
+    >>> plain({"a": np.array([1.0, np.nan]), "b": [np.array(-np.inf)]})
+    {'a': [1.0, 'NaN'], 'b': ['-Infinity']}
+    >>> plain(np.array([1 + 2j]))
+    {'real': [1.0], 'imag': [2.0]}
+    """
+    if isinstance(value, dict):
+        return {str(key): plain(one) for key, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(one) for one in value]
+    if not hasattr(value, "shape"):
+        leaves, _ = choose_backend(value).leaves(value)  # another container that its library knows
+        return [plain(leaf) for leaf in leaves]
+    array = np.asarray(choose_backend(value).to_numpy(value))
+    if np.iscomplexobj(array):
+        return {"real": _plain(array.real.tolist()), "imag": _plain(array.imag.tolist())}
+    return _plain(array.tolist())
+
+
+def _plain(value: Any, names: type[Status] | None = None) -> Any:
+    if isinstance(value, list):
+        return [_plain(one, names) for one in value]
+    if names is not None:
+        return names(value).name
+    if isinstance(value, float) and not math.isfinite(value):
+        return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+    return value
+
+
+def in_lines(result: Any) -> list[tuple[str, str]]:
+    """What was chosen, why, the outcome and the times: a title and a line for each."""
+    kind = result.preconditioner
+    chosen = f"{result.method}, {'no preconditioner' if kind is None else f'preconditioner {kind}'}"
+    times = f"set-up {_seconds(result.setup_time)}, solve {_seconds(result.solve_time)}"
+    if result.solve_time is None:
+        times = _UNKNOWN
+    return [("method", chosen), ("why", result._why or _UNKNOWN), ("outcome", result.message), ("time", times)]
+
+
+def _seconds(seconds: float | None) -> str:
+    """A time with its unit.
+
+    >>> _seconds(0.00123), _seconds(2.5e-5), _seconds(12.3)
+    ('1.23 ms', '25 us', '12.3 s')
+    """
+    if seconds is None:
+        return "unknown"
+    if seconds >= 1:
+        return f"{seconds:.3g} s"
+    return f"{seconds * 1e3:.3g} ms" if seconds >= 1e-3 else f"{seconds * 1e6:.3g} us"

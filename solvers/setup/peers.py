@@ -1,0 +1,60 @@
+"""Objects of other packages among the arguments of a solve, made into what krylix takes."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from ...backends import Backend, choose_backend
+from ...sparse.peers.read import LibraryFunction, Read, Space
+from ...sparse.peers.table import read_peer
+from ..methods.registry import find_method, is_auto
+from .problem import Request
+
+
+def with_peers_read(request: Request) -> Request:
+    """The request with A and M as matrices and functions.
+
+    Raises:
+        TypeError, ValueError: one of them cannot be taken; b has another shape or dtype than a function returns.
+    """
+    A, M = read_peer(request.A), read_peer(request.preconditioner)
+    if M is not None:
+        request = replace(request, preconditioner=M.A)
+    if A is None:
+        return request
+    request = replace(request, A=A.A, declared=A.declared or None)
+    return request if A.bk is None else _for_function(request, A, A.bk)
+
+
+def _for_function(request: Request, A: Read, bk: Backend) -> Request:
+    if A.gives is None or A.takes is None:
+        return request if choose_backend(request.b) is bk else replace(request, A=LibraryFunction(A.A, bk))
+    batch, x0 = _batch_of(bk, request.b, A.gives), request.x0
+    request = replace(request, A=LibraryFunction(A.A, bk))
+    square = A.takes.is_like(A.gives)
+    if not square and (is_auto(request.method) or not find_method(request.method).least_squares):
+        raise ValueError(
+            f"A maps {A.takes} to {A.gives}; a square system has one shape. For the least-squares solution use "
+            "method='LSMR'."
+        )
+    if not square and x0 is None:  # which tells the shape of x
+        request = replace(request, x0=A.takes.zeros(bk, batch))
+    return replace(request, batch_ndim=len(batch))
+
+
+def _batch_of(bk: Backend, b: Any, gives: Space) -> tuple[int, ...]:
+    """The batch axes of b.
+
+    Raises:
+        ValueError: b is nothing that the function returns.
+    """
+    leaves, structure = bk.leaves(b)
+    leaves = [leaf if bk.is_array(leaf) else bk.asarray(leaf) for leaf in leaves]
+    shapes = [tuple(leaf.shape) for leaf in leaves]
+    axes = max(len(shapes[0]) - len(gives.shapes[0]), 0) if shapes else 0
+    got = Space(tuple(shape[axes:] for shape in shapes), tuple(map(bk.dtype, leaves)), structure)
+    if not got.is_like(gives) or got.dtypes != gives.dtypes:
+        got = Space(tuple(shapes), got.dtypes, structure)
+        raise ValueError(f"b is {got}; expected {gives}, what A returns, with any batch axes in front.")
+    return shapes[0][:axes] if shapes else ()

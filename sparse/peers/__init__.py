@@ -1,0 +1,1 @@
+"""Operators and matrices of other packages, read as what krylix takes."""

@@ -1,0 +1,77 @@
+"""krylix as the solver of PhiML and PhiFlow: what their `Solve` says, in words of `krylix.linear_solve`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from .. import ConvergenceError, linear_solve
+
+
+def settings_of(solve: Any) -> dict[str, Any]:
+    """Keyword arguments of `krylix.linear_solve` for a `phiml.math.Solve`, or anything with its attributes.
+
+    Args:
+        solve: its method, rel_tol, abs_tol, max_iterations, preconditioner and rank_deficiency are read. Tolerances
+            that are None are those of krylix: PhiML's own abs_tol of 1e-5 would call small solutions converged at once.
+
+    Returns:
+        method, rtol, atol, max_iter, preconditioner and nullspace: None for a rank deficiency of 0, else "auto".
+
+    Raises:
+        ValueError: it has a gradient solve of its own; derivatives are solved for as the solution is.
+
+    Examples:
+        >>> from types import SimpleNamespace
+        >>> settings_of(SimpleNamespace(method="CG", rel_tol=1e-6, max_iterations=50, rank_deficiency=0))
+        {'method': 'CG', 'rtol': 1e-06, 'atol': 0.0, 'max_iter': 50, 'preconditioner': None, 'nullspace': None}
+    """
+    if getattr(solve, "_gradient_solve", None) is not None:
+        raise ValueError("The Solve has a gradient_solve; krylix solves for derivatives as for x: leave it out.")
+    rtol, atol, limit = (getattr(solve, name, None) for name in ("rel_tol", "abs_tol", "max_iterations"))
+    return {
+        "method": solve.method, "rtol": None if rtol is None else float(rtol), "atol": float(atol or 0),
+        "max_iter": None if limit is None else int(limit), "preconditioner": getattr(solve, "preconditioner", None),
+        "nullspace": None if getattr(solve, "rank_deficiency", None) == 0 else "auto",
+    }  # fmt: skip
+
+
+def solve_linear(f: Callable[..., Any], y: Any, solve: Any, *f_args: Any, **settings: Any) -> Any:
+    """`phiml.math.solve_linear` by krylix: x with `f(x, *f_args) = y`.
+
+    Args:
+        f: linear or affine function of a PhiML tensor with the dimensions of y.
+        y: tensor of PhiML on any of its libraries; its batch dimensions are independent systems.
+        solve: a `phiml.math.Solve`, see `settings_of`; its x0 and preprocess_y are used, and failures of the types in
+            `suppress` return the x that was reached.
+        *f_args: further arguments of f.
+        **settings: further arguments of `krylix.linear_solve`, which win over those of `solve`.
+
+    Returns:
+        x, a tensor with the dimensions of y and derivatives by y and what f closes over.
+
+    Raises:
+        NotConverged, Diverged: of krylix, unless suppressed by name.
+
+    Cost: that of `linear_solve` with a function.
+    """
+    from phiml import math
+
+    y = y if solve.preprocess_y is None else solve.preprocess_y(y, *solve.preprocess_y_args)
+    shape = math.shape(y)
+    dims = [*shape.batch, *shape.non_batch]
+
+    def native(x: Any) -> Any:
+        return math.expand(x, shape).native(shape.only(dims, reorder=True))
+
+    def function(x: Any) -> Any:
+        return native(f(math.reshaped_tensor(x, dims, convert=False), *f_args))
+
+    keywords = {**settings_of(solve), "x0": None if solve.x0 is None else native(solve.x0), **settings}
+    try:
+        x = linear_solve(function, native(y), batch_ndim=shape.batch.rank, **keywords).x
+    except ConvergenceError as error:
+        if type(error).__name__ not in {kind.__name__ for kind in solve.suppress}:
+            raise
+        x = error.result.x
+    return math.reshaped_tensor(x, dims, convert=False)

@@ -1,0 +1,5 @@
+"""What krylix has for Keras: a layer that solves a linear system. `import krylix.keras` imports keras."""
+
+from .layer import Solve
+
+__all__ = ["Solve"]

@@ -1,0 +1,124 @@
+"""A layer of Keras that solves a linear system: `Solve`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import keras
+import numpy as np
+
+from .. import linear_solve
+from ..matrix_entries import entries_of, is_function
+from ..sparse import COO
+
+
+@keras.saving.register_keras_serializable(package="krylix")
+class Solve(keras.layers.Layer):
+    """The layer `b -> x` with `A x = b`, where A is a matrix or a function, trainable or fixed; for TensorFlow.
+
+    Args:
+        A: a dense matrix `(n, n)` or a sparse one, of NumPy, SciPy or krylix, whose values become the weight `values`;
+            or a linear function of a tensor `(batch, *shape)`, `A(x, *args)`.
+        args: of a function, numbers and arrays that it is called with after x; they become weights.
+        trainable: are the weights trained?
+        **settings: of `krylix.linear_solve`: method, preconditioner, rtol, ...; and name and dtype of a Keras layer.
+            The dtype is Keras's default, float32, if none is given.
+
+    The input is `(*batch, n)` for a matrix, `(batch, *shape)` for a function; the output has its shape. Gradients reach
+    b and the weights. `model.save` stores matrices and args; a function has to be registered with
+    `keras.saving.register_keras_serializable`. Models with this layer are not compiled by XLA, as methods that run on
+    the host cannot be.
+
+    Raises:
+        ValueError: A is not square; args were given for a matrix; the input does not fit.
+        NotConverged, Diverged: in a call, forward or backward, as of `linear_solve`; in `fit` and other compiled
+            functions TensorFlow's error with the same text.
+
+    Cost: that of `linear_solve` in each call, as A may have changed; of a sparse matrix its pattern is read once.
+
+    Examples:
+        >>> import numpy as np, krylix.keras
+        >>> layer = krylix.keras.Solve(4 * np.eye(3), method="CG")
+        >>> np.asarray(layer(np.ones((2, 3)))).tolist()
+        [[0.25, 0.25, 0.25], [0.25, 0.25, 0.25]]
+    """
+
+    def __init__(self, A: Any, *, args: Sequence[Any] = (), trainable: bool = True, **settings: Any) -> None:
+        of_keras = {key: settings.pop(key) for key in ("name", "dtype") if key in settings}
+        super().__init__(trainable=trainable, **of_keras)
+        self.supports_jit = False
+        self.settings = settings
+        self.function: Any = None
+        self._pattern: Any = None
+        A = _deserialized(A)
+        if is_function(A):
+            self.function = A
+            self._given = [np.asarray(a) for a in args]
+        else:
+            if len(args):
+                raise ValueError(
+                    f"{len(args)} args were given for a matrix; expected them with a function A(x, *args)."
+                )
+            matrix = entries_of(A)
+            self._given = [matrix.values]
+            self._pattern = None if matrix.rows is None else (matrix.rows, matrix.columns, (matrix.n, matrix.n))
+        self._own = [self._weight_of(i, value) for i, value in enumerate(self._given)]
+        self.built = True
+
+    def _weight_of(self, i: int, value: np.ndarray) -> Any:
+        name = "values" if self.function is None else f"arg{i}"
+        return self.add_weight(name=name, shape=value.shape, initializer=lambda *_, **__: value.astype(self.dtype))
+
+    @property
+    def values(self) -> Any:
+        """The weight with a dense matrix `(n, n)`, or the entries `(nnz,)` of a sparse one in the order of rows."""
+        return self._own[0]
+
+    def call(self, b: Any) -> Any:
+        """x, in the shape of b."""
+        weights = [_tensor(w) for w in self._own]
+        if self.function is not None:
+            return linear_solve(self.function, b, args=weights, batch_ndim=1, **self.settings).x
+        A = weights[0] if self._pattern is None else COO(weights[0], *self._pattern)
+        return linear_solve(A, b, axis=-1, **self.settings).x
+
+    def compute_output_shape(self, input_shape: Any) -> Any:
+        """That of the input."""
+        return input_shape
+
+    def get_config(self) -> dict[str, Any]:
+        """What Keras stores of the layer, beside its weights.
+
+        Raises:
+            TypeError: a setting is no number, name or None; weights can be saved nevertheless.
+        """
+        for key, value in self.settings.items():
+            if not isinstance(value, str | int | float | None):
+                raise TypeError(f"{key}={value!r} cannot be stored by Keras; expected a name, a number or None.")
+        if self.function is not None:
+            A: Any = keras.saving.serialize_keras_object(self.function)
+        elif self._pattern is None:
+            A = {"values": self._given[0].tolist()}
+        else:
+            rows, columns, (n, _) = self._pattern
+            A = {"rows": rows.tolist(), "columns": columns.tolist(), "values": self._given[0].tolist(), "n": int(n)}
+        args = [] if self.function is None else [a.tolist() for a in self._given]
+        return {**super().get_config(), "A": A, "args": args, **self.settings}
+
+
+def _tensor(weight: Any) -> Any:
+    """Its value, of TensorFlow's variables as a tensor: derivatives are by what a variable is read for."""
+    value = weight.value
+    return value.read_value() if hasattr(value, "read_value") else value
+
+
+def _deserialized(A: Any) -> Any:
+    """What `get_config` made of a matrix or a function."""
+    if not isinstance(A, dict):
+        return A
+    if "class_name" in A:
+        return keras.saving.deserialize_keras_object(A)
+    if "rows" in A:
+        return COO(np.asarray(A["values"]), np.asarray(A["rows"]), np.asarray(A["columns"]), (A["n"], A["n"]))
+    return np.asarray(A["values"])

@@ -1,0 +1,42 @@
+"""A known square matrix as what the layers of PyTorch and Keras store of it."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from .sparse import SparseMatrix, as_operator
+
+
+class MatrixEntries(NamedTuple):
+    """Values `(n, n)` of a dense matrix; of a sparse one `(nnz,)` in the order of rows, with rows and columns."""
+
+    values: np.ndarray
+    rows: np.ndarray | None
+    columns: np.ndarray | None
+    n: int
+
+
+def is_function(A: Any) -> bool:
+    """Is A called, not multiplied with?"""
+    return callable(A) and not hasattr(A, "shape")
+
+
+def entries_of(A: Any) -> MatrixEntries:
+    """Of a matrix of NumPy, SciPy or krylix.
+
+    Raises:
+        TypeError: A is no matrix whose entries are known.
+        ValueError: it is not one square matrix.
+    """
+    found: Any = as_operator(A)
+    if not hasattr(found, "toarray"):
+        raise TypeError(f"A is {found!r}; expected a matrix, whose entries are known, or a function.")
+    shape = tuple(found.shape)
+    if len(shape) != 2 or shape[0] != shape[1]:
+        raise ValueError(f"A has the shape {shape}; expected one square matrix (n, n).")
+    if not isinstance(found, SparseMatrix):
+        return MatrixEntries(np.asarray(found.toarray()), None, None, shape[0])
+    coo = found.to_scipy().tocoo()
+    return MatrixEntries(coo.data, coo.row.astype(np.int64), coo.col.astype(np.int64), shape[0])

@@ -1,0 +1,42 @@
+"""`scipy.sparse.linalg` with krylix underneath: `from krylix import scipy_like as sla` replaces its import.
+
+| ours | underneath |
+|---|---|
+| `cg`, `bicgstab`, `gmres`, `minres` | `linear_solve` with that method |
+| `spsolve` | `linear_solve` with "auto" |
+| `splu`, `factorized` | SuperLU, with an ordering of less fill where that is safe |
+| `spsolve_triangular` | `krylix.solve_triangular` |
+| `bicg`, `cgs`, `qmr`, `tfqmr` | SciPy's algorithm; the true residual decides |
+| `lgmres`, `gcrotmk` | SciPy's function, which looks at the true residual itself |
+| `lsqr`, `lsmr` | SciPy's function; norms of the true residual |
+
+Every other name (`LinearOperator`, `eigsh`, `spilu`, `norm`, `expm_multiply`, ...) is SciPy's own.
+"""
+
+from .delegation import THEIRS as _THEIRS
+from .delegation import __dir__ as __dir__
+from .delegation import __getattr__ as __getattr__
+from .direct import factorized, splu, spsolve, spsolve_triangular
+from .krylov import bicgstab, cg, gmres, minres
+from .least_squares import lsmr, lsqr
+from .theirs import bicg, cgs, gcrotmk, lgmres, qmr, tfqmr
+
+__all__ = [
+    "bicg",
+    "bicgstab",
+    "cg",
+    "cgs",
+    "factorized",
+    "gcrotmk",
+    "gmres",
+    "lgmres",
+    "lsmr",
+    "lsqr",
+    "minres",
+    "qmr",
+    "splu",
+    "spsolve",
+    "spsolve_triangular",
+    "tfqmr",
+]
+__all__ += [name for name in _THEIRS if name not in __all__]  # also `from krylix.scipy_like import *` replaces SciPy's

@@ -1,0 +1,130 @@
+"""`krylix.torch.solve` and `solve_sparse`: solves that `torch.compile(fullgraph=True)` and `torch.export` can hold."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from .. import linear_solve
+from ..sparse import COO
+from .custom_op import solve_op
+
+
+def solve(A: Any, b: torch.Tensor, *, x0: torch.Tensor | None = None, axis: int | None = None, **settings: Any) -> Any:
+    """Solve `A x = b` for x, also inside `torch.compile(fullgraph=True)` and `torch.export`.
+
+    Called eagerly it is `krylix.linear_solve(A, b, ...).x`. In a graph, a dense A becomes one node, `krylix::solve`.
+    PyTorch's compiler takes no sparse tensors: `solve_sparse` takes their parts, and `krylix.torch.Solve` does so by
+    itself. A function A is solved with between two graphs, which `fullgraph=True` refuses.
+
+    Args:
+        A: matrix `(*batch, n, n)`; eagerly whatever `linear_solve` takes.
+        b: right-hand sides `(..., n)`.
+        x0: initial guess, shaped as x; zero if None. It has no derivative.
+        axis: the axis of b that the vector lies on, as for `linear_solve`; say it where the number of systems is
+            dynamic, as it might be n.
+        **settings: as for `linear_solve`. In a graph: method, preconditioner (names), rtol, atol, max_iter (numbers),
+            nullspace ("auto" or None) and on_failure, "status" excepted.
+
+    Returns:
+        x, in the shape of b, with its precision, complex if A is.
+
+    Raises:
+        NotConverged, Diverged: the tolerance was not reached, also in compiled code when it runs, and in its backward
+            pass. With `on_failure="nan"`, or where `krylix.on_failure("status")` holds, x is NaN there.
+        ValueError, TypeError: shapes that do not fit; a setting that a graph cannot hold.
+
+    Derivatives are by b and A. Of a graph: reverse ones by autograd, to every order that PyTorch's compiler has; inside
+    of it `torch.func.vmap` works, `torch.func.grad` does not, as PyTorch has none of custom operators. Eagerly: as of
+    `linear_solve`.
+
+    Cost: that of `linear_solve`; in a graph each solve sets the matrix up, and the backward pass its transpose.
+
+    Examples:
+        >>> import torch, krylix.torch
+        >>> f = torch.compile(lambda A, b: krylix.torch.solve(A, b).sum(), fullgraph=True, backend="eager")
+        >>> round(float(f(4 * torch.eye(3), torch.ones(3))), 4)
+        0.75
+    """
+    if not torch.compiler.is_compiling() or not isinstance(A, torch.Tensor):
+        return linear_solve(A, b, x0=x0, axis=axis, **settings).x
+    if axis is None and A.ndim == 2 and b.shape == A.shape:  # in this order: a dynamic number of systems needs no guard
+        raise ValueError(
+            f"b of shape {tuple(b.shape)} can be rows or columns; say axis=-1 for a system in each row, axis=0 for one "
+            "in each column."
+        )
+    return _along(axis, b, x0, lambda b, x0: _in_graph(A, None, b, x0, **settings))
+
+
+def solve_sparse(
+    indices: torch.Tensor, values: torch.Tensor, b: torch.Tensor, *, x0: torch.Tensor | None = None,
+    axis: int | None = None, **settings: Any,
+) -> torch.Tensor:  # fmt: skip
+    """`solve` for the square sparse matrix `torch.sparse_coo_tensor(indices, values)`, given by its parts.
+
+    Args:
+        indices: rows and columns `(2, nnz)`, integers, in any order; duplicates add up.
+        values: entries `(nnz,)`, or `(*batch, nnz)` for a batch of matrices on one pattern.
+        b: right-hand sides `(..., n)`.
+        x0: initial guess, shaped as x; zero if None. It has no derivative.
+        axis: the axis of b that the vector lies on, the last one if None.
+        **settings: as for `solve`.
+
+    Returns:
+        x, in the shape of b, with derivatives by b and values, as `solve` has them.
+
+    Raises:
+        NotConverged, Diverged, ValueError, TypeError: as `solve`.
+
+    Cost: as `solve`; the entries are put in order in each call.
+
+    Examples:
+        >>> import torch, krylix.torch
+        >>> indices = torch.tensor([[0, 1, 1], [0, 0, 1]])
+        >>> krylix.torch.solve_sparse(indices, torch.tensor([2.0, 1.0, 4.0]), torch.tensor([2.0, 5.0]))
+        tensor([1., 1.])
+    """
+    n = b.shape[-1 if axis is None else axis]
+    if torch.compiler.is_compiling() or values.ndim > 2:
+        return _along(axis, b, x0, lambda b, x0: _in_graph(values, indices, b, x0, **settings))
+    A = COO(values, indices[0], indices[1], (n, n))
+    x: torch.Tensor = linear_solve(A, b, x0=x0, axis=-1 if axis is None else axis, **settings).x
+    return x
+
+
+def _along(axis: int | None, b: torch.Tensor, x0: torch.Tensor | None, solution: Any) -> torch.Tensor:
+    if axis is None:
+        found: torch.Tensor = solution(b, x0)
+        return found
+    found = solution(b.movedim(axis, -1), None if x0 is None else x0.movedim(axis, -1))
+    return found.movedim(-1, axis)
+
+
+def _in_graph(
+    values: torch.Tensor, indices: torch.Tensor | None, b: torch.Tensor, x0: torch.Tensor | None, method: Any = "auto",
+    preconditioner: Any = None, rtol: Any = None, atol: Any = 0.0, max_iter: Any = None, nullspace: Any = "auto",
+    on_failure: Any = None, **others: Any,
+) -> torch.Tensor:  # fmt: skip
+    if others or not isinstance(method, str) or not isinstance(preconditioner, str | None):
+        raise TypeError(
+            f"A compiled graph holds the names of a method and a preconditioner, rtol, atol, max_iter, nullspace and "
+            f"on_failure; got {others or (method, preconditioner)}. Use krylix.linear_solve, between two graphs."
+        )
+    if not isinstance(rtol, float | None) or not isinstance(atol, float | int) or not isinstance(max_iter, int | None):
+        raise TypeError(f"A compiled graph holds rtol, atol and max_iter as numbers; got {(rtol, atol, max_iter)}.")
+    if nullspace not in ("auto", None) or on_failure == "status":
+        raise ValueError(
+            f"A compiled graph holds nullspace 'auto' or None, and on_failure 'raise', 'warn' or 'nan'; got "
+            f"{nullspace!r} and {on_failure!r}. Use krylix.linear_solve, between two graphs."
+        )
+    dtype = (
+        b.dtype if b.dtype.is_floating_point or b.dtype.is_complex else torch.promote_types(values.dtype, torch.float32)
+    )
+    dtype = torch.promote_types(dtype, torch.complex32) if values.dtype.is_complex else dtype
+    x0 = None if x0 is None else x0.to(dtype)
+    x, _ = solve_op(
+        values.to(dtype), indices, b.to(dtype), x0, method, preconditioner, rtol, float(atol), max_iter, on_failure,
+        nullspace is not None, False,
+    )  # fmt: skip
+    return x

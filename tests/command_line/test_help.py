@@ -1,0 +1,43 @@
+"""The examples that `--help` shows are run as they stand."""
+
+import shlex
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import scipy.io
+
+from command_runs import N, Run, matrix, rhs
+from krylix.command_line.help import HELP_EXAMPLES
+
+LINES = [(command, line) for command, lines in HELP_EXAMPLES.items() for line, _ in lines]
+
+
+@pytest.mark.parametrize("command", HELP_EXAMPLES)
+def test_help_shows_them(command: str, run: Callable[..., Run]) -> None:
+    result = run(command, "--help")
+    assert result.code == 0 and result.err == ""
+    for line, why in HELP_EXAMPLES[command]:
+        assert f"  {line}\n      {why}\n" in result.out
+    assert "exit codes: 0 done" in result.out and all(len(line) <= 120 for line in result.out.splitlines())
+
+
+def test_every_command_has_some(run: Callable[..., Run]) -> None:
+    listed = run("--help").out.partition("COMMAND\n")[2]
+    assert {line.split()[0] for line in listed.splitlines() if line.startswith("    ") and line[4] != " "} == set(
+        HELP_EXAMPLES
+    )
+
+
+@pytest.mark.needs("matplotlib")
+@pytest.mark.parametrize(("command", "line"), LINES)
+def test_they_run(command: str, line: str, run: Callable[..., Run]) -> None:
+    scipy.io.mmwrite("A.mtx", matrix(symmetric=True), symmetry="general")
+    scipy.io.mmwrite("b.mtx", rhs(N, 1))
+    words = shlex.split(line.partition(" > ")[0])
+    assert words[:2] == ["krylix", command]
+    result = run(*words[1:])
+    assert result.code == 0 and result.err == "" and result.out, result
+    for option in ("--output", "--plot"):
+        if option in words and words[words.index(option) + 1] != "-":
+            assert Path(words[words.index(option) + 1]).stat().st_size > 0

@@ -1,0 +1,117 @@
+"""`krylix.keras.Solve` on TensorFlow: a layer with a matrix or a function, trained, saved and loaded."""
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+tf = pytest.importorskip("tensorflow")
+keras = pytest.importorskip("keras")
+
+import krylix  # noqa: E402
+import krylix.keras  # noqa: E402
+
+pytestmark = [
+    pytest.mark.merge,
+    pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning"),  # of Keras, where it saves
+    pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="Keras runs on another library"),
+]
+N = 8
+SCIPY = sp.diags_array([-1.0, 3.0, -0.5], offsets=[-1, 0, 1], shape=(N, N)).tocsr()
+MATRICES = {"dense": SCIPY.toarray(), "sparse": SCIPY}
+kinds = pytest.mark.parametrize("kind", MATRICES)
+
+
+@keras.saving.register_keras_serializable(package="krylix_tests")
+def stencil(x, k):
+    return k * x - tf.roll(x, 1, -1) - 0.5 * tf.roll(x, -1, -1)
+
+
+def right_hand_sides(*shape, dtype="float32"):
+    return np.random.default_rng(0).normal(size=(*shape, N)).astype(dtype)
+
+
+@kinds
+@pytest.mark.parametrize("shape", [(3,), (N,), (2, 3)])
+def test_solution(kind, shape):
+    b = right_hand_sides(*shape)
+    x = krylix.keras.Solve(MATRICES[kind])(b)
+    assert x.dtype == "float32" and x.shape == b.shape
+    np.testing.assert_allclose(np.asarray(x) @ SCIPY.toarray().T, b, atol=1e-4)
+    double = krylix.keras.Solve(MATRICES[kind], dtype="float64", rtol=1e-11)(b.astype("float64"))
+    assert double.dtype == "float64"
+    np.testing.assert_allclose(np.asarray(double) @ SCIPY.toarray().T, b, atol=1e-9)
+
+
+@pytest.mark.parametrize("A", [*MATRICES.values(), stencil], ids=[*MATRICES, "function"])
+def test_gradients(A):
+    args = (3.0,) if A is stencil else ()
+    layer, b = (
+        krylix.keras.Solve(A, args=args, dtype="float64", rtol=1e-12, method="GMRES"),
+        right_hand_sides(2, dtype="float64"),
+    )
+    (weight,) = layer.trainable_weights
+    direction = np.random.default_rng(1).normal(size=weight.shape)
+    given = tf.constant(b)
+    with tf.GradientTape() as tape:
+        tape.watch(given)
+        loss = tf.reduce_sum(layer(given) ** 2)
+    by_b, by_weight = tape.gradient(loss, [given, weight.value])
+    start, values, eps = weight.numpy(), [], 1e-5
+    for step in (eps, -eps):
+        weight.assign(start + step * direction)
+        values.append(float(tf.reduce_sum(layer(b) ** 2)))
+    weight.assign(start)
+    np.testing.assert_allclose(np.sum(by_weight * direction), (values[0] - values[1]) / (2 * eps), rtol=1e-5)
+    toward = right_hand_sides(2, dtype="float64")[::-1]
+    ahead, behind = (float(tf.reduce_sum(layer(b + s * toward) ** 2)) for s in (eps, -eps))
+    np.testing.assert_allclose(np.sum(by_b * toward), (ahead - behind) / (2 * eps), rtol=1e-5)
+
+
+def model_of(A, **settings):
+    return keras.Sequential([keras.Input((N,)), krylix.keras.Solve(A, **settings)])
+
+
+@pytest.mark.parametrize(
+    "A",
+    [
+        pytest.param(MATRICES["sparse"], id="sparse"),
+        pytest.param(MATRICES["dense"], id="dense", marks=pytest.mark.slow),
+        pytest.param(stencil, id="function", marks=pytest.mark.slow),
+    ],
+)
+def test_training_and_saving(A, tmp_path):
+    b = right_hand_sides(32)
+    x = np.linalg.solve(SCIPY.toarray() + 0.5 * np.eye(N), b.T).T
+    model = model_of(A, args=(2.8,) if A is stencil else (), method="direct" if A is not stencil else "auto")
+    model.compile(keras.optimizers.Adam(0.05), loss="mse")
+    losses = model.fit(b, x, epochs=12, batch_size=32, verbose=0).history["loss"]
+    assert losses[-1] < 0.2 * losses[0]
+    model.save(tmp_path / "model.keras")
+    again = keras.saving.load_model(tmp_path / "model.keras")
+    np.testing.assert_allclose(again(b), model(b), rtol=1e-6, atol=1e-6)
+    assert again.layers[-1].settings == model.layers[-1].settings
+    model.save_weights(tmp_path / "model.weights.h5")
+    other = keras.models.clone_model(model)
+    other.load_weights(tmp_path / "model.weights.h5")
+    np.testing.assert_allclose(other(b), model(b), rtol=1e-6, atol=1e-6)
+
+
+def test_fixed():
+    layer = krylix.keras.Solve(SCIPY, trainable=False)
+    assert not layer.trainable_weights and layer.get_config()["trainable"] is False
+    layer.trainable = True
+    assert [w.name for w in layer.trainable_weights] == ["values"]
+
+
+def test_failures():
+    b = right_hand_sides(2)
+    with pytest.raises(krylix.NotConverged):
+        krylix.keras.Solve(SCIPY, method="GMRES", max_iter=1)(b)
+    with pytest.raises(tf.errors.OpError, match="limit"):
+        model_of(SCIPY, method="GMRES", max_iter=1).predict(b, verbose=0)
+    with pytest.raises(ValueError, match="square"):
+        krylix.keras.Solve(np.ones((2, 3)))
+    with pytest.raises(ValueError, match="args were given for a matrix"):
+        krylix.keras.Solve(SCIPY, args=(1.0,))
+    with pytest.raises(TypeError, match="cannot be stored"):
+        krylix.keras.Solve(SCIPY, preconditioner=lambda r: r).get_config()

@@ -1,0 +1,222 @@
+"""`krylix.torch.solve` and `solve_sparse`: one node in graphs of `torch.compile` and `torch.export`; derivatives."""
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch")
+
+import krylix  # noqa: E402
+import krylix.torch  # noqa: E402
+from krylix.torch.custom_op import solve_op  # noqa: E402
+
+N = 5
+# rows, columns: a diagonal twice, and one beside it, in no order
+INDICES = torch.tensor([[*range(N), *range(N), *range(N)], [*range(N), *(np.arange(N) + 1) % N, *range(N)]])
+ORDER = torch.randperm(3 * N, generator=torch.Generator().manual_seed(0))
+INDICES = INDICES[:, ORDER]
+# matrices' batch, vectors' batch
+BATCHES = [((), ()), ((), (3,)), ((2,), ()), ((2,), (2,)), ((2,), (3, 2)), ((2, 3), (3,))]
+SETTINGS = ("GMRES", None, 1e-13, 0.0, None, None, True, False)
+kinds = pytest.mark.parametrize("kind", ["dense", "sparse"])
+dtypes = pytest.mark.parametrize("dtype", [torch.float64, torch.complex128], ids=["real", "complex"])
+
+
+@pytest.fixture(autouse=True)
+def compiled_for_one_test():
+    yield
+    torch._dynamo.reset()
+
+
+def numbers(*shape, dtype=torch.float64):
+    rng = np.random.default_rng(0)
+    values = rng.normal(size=shape) + (1j * rng.normal(size=shape) if dtype.is_complex else 0)
+    return torch.tensor(values, dtype=dtype)
+
+
+def system(kind, batches=((), ()), dtype=torch.float64):
+    """Values, indices, b."""
+    of_matrices, of_vectors = batches
+    if kind == "dense":
+        values = numbers(*of_matrices, N, N, dtype=dtype) + 2 * N * torch.eye(N, dtype=dtype)
+        return values, None, numbers(*of_vectors, N, dtype=dtype)
+    values = numbers(*of_matrices, 3 * N, dtype=dtype) / 3 + 2 * (ORDER < N)
+    return values, INDICES, numbers(*of_vectors, N, dtype=dtype)
+
+
+def _each(values):
+    if values.ndim == 1:
+        return torch.zeros(N, N, dtype=values.dtype).index_put(tuple(INDICES), values, accumulate=True)
+    return torch.stack([_each(v) for v in values])
+
+
+def solution(values, indices, b):
+    return torch.linalg.solve(_each(values) if indices is not None else values, b[..., None])[..., 0]
+
+
+def call(values, indices, b, **settings):
+    if indices is None:
+        return krylix.torch.solve(values, b, **settings)
+    return krylix.torch.solve_sparse(indices, values, b, **settings)
+
+
+@kinds
+@pytest.mark.parametrize("batches", BATCHES, ids=str)
+@dtypes
+def test_operator(kind, batches, dtype):
+    values, indices, b = system(kind, batches, dtype)
+    x, converged = solve_op(values, indices, b, None, *SETTINGS)
+    torch.testing.assert_close(x, solution(values, indices, b))
+    assert converged.shape == x.shape[:-1] and converged.all()
+    values.requires_grad_(), b.requires_grad_()
+    assert torch.autograd.gradcheck(
+        lambda v, r: solve_op(v, indices, r, None, *SETTINGS)[0], (values, b), fast_mode=True
+    )
+    cotangent = numbers(*x.shape, dtype=dtype)
+    ours = torch.autograd.grad(solve_op(values, indices, b, None, *SETTINGS)[0], (values, b), cotangent)
+    theirs = torch.autograd.grad(solution(values, indices, b), (values, b), cotangent)
+    torch.testing.assert_close(ours, theirs)
+
+
+@kinds
+@dtypes
+def test_second_order(kind, dtype):
+    values, indices, b = system(kind, ((2,), (2,)), dtype)
+    values.requires_grad_(), b.requires_grad_()
+    assert torch.autograd.gradgradcheck(
+        lambda v, r: solve_op(v, indices, r, None, *SETTINGS)[0], (values, b), fast_mode=True
+    )
+
+
+@kinds
+def test_registration(kind):
+    """PyTorch's own checks: schema, no change of inputs, fake tensors as real ones, derivatives in graphs."""
+    values, indices, b = system(kind, ((), (3,)))
+    torch.library.opcheck(solve_op, (values.requires_grad_(), indices, b.requires_grad_(), None, *SETTINGS))
+
+
+@kinds
+@pytest.mark.parametrize("batches", BATCHES, ids=str)
+@pytest.mark.parametrize("mapped", ["matrix", "vector", "both"])
+def test_vmap(kind, batches, mapped):
+    values, indices, b = system(kind, batches)
+    scale = torch.arange(1.0, 5.0, dtype=torch.float64)
+    axes = (None if mapped == "vector" else values.ndim, None if mapped == "matrix" else 0)
+    many = (
+        values if mapped == "vector" else values[..., None] * scale,
+        b if mapped == "matrix" else scale.reshape(-1, *(1,) * b.ndim) * b,
+    )
+    x = torch.vmap(lambda v, r: solve_op(v, indices, r, None, *SETTINGS)[0], in_dims=axes)(*many)
+    factor = {"matrix": 1 / scale, "vector": scale, "both": torch.ones(4)}[mapped]
+    one = solution(values, indices, b)
+    torch.testing.assert_close(x, one * factor.reshape(-1, *(1,) * one.ndim))
+
+
+@kinds
+@pytest.mark.parametrize("backend", ["aot_eager", pytest.param("inductor", marks=pytest.mark.slow)])
+def test_one_graph(kind, backend):
+    """The same program as eagerly, around the solve too."""
+
+    def loss(values, b):
+        return (call(2 * values, indices, b.sin(), rtol=1e-12, method="biCG-stab") ** 2).sum()
+
+    values, indices, b = system(kind, ((), (3,)))
+    gradients = []
+    for function in (loss, torch.compile(loss, fullgraph=True, backend=backend)):
+        given = values.clone().requires_grad_(), b.clone().requires_grad_()
+        value = function(*given)
+        gradients.append((value.detach(), *torch.autograd.grad(value, given)))
+    torch.testing.assert_close(gradients[0], gradients[1])
+
+
+def test_dtypes_in_a_graph():
+    """As eagerly: the precision of b, complex if A is."""
+    A, graph = 4 * torch.eye(3), torch.compile(krylix.torch.solve, fullgraph=True, backend="eager", dynamic=False)
+    for a in (torch.float32, torch.complex64):
+        for b in (torch.float64, torch.complex64, torch.int64):
+            given = A.to(a), torch.ones(2, 3, dtype=b)
+            assert graph(*given).dtype == krylix.torch.solve(*given).dtype, (a, b)
+
+
+def test_start_and_axis():
+    A, _, b = system("dense", ((), (3,)))
+    graph = torch.compile(
+        lambda A, b, x0: krylix.torch.solve(A, b, x0=x0, axis=0, max_iter=0), fullgraph=True, backend="eager"
+    )
+    x = solution(A, None, b)
+    torch.testing.assert_close(graph(A, b.T.clone(), x.T.clone()), x.T)  # exact: it stays, in no iteration
+    with pytest.raises(Exception, match="limit"):
+        graph(A, b.T.clone(), torch.zeros(N, 3, dtype=torch.float64))
+
+
+def test_failures():
+    values, _, b = system("dense", ((), (3,)))
+
+    def graph(**settings):
+        return torch.compile(
+            lambda A, b: krylix.torch.solve(A, b, method="GMRES", max_iter=1, **settings),
+            fullgraph=True,
+            backend="aot_eager",
+        )
+
+    with pytest.raises(krylix.NotConverged, match="limit"):
+        graph()(values, b)
+    assert graph(on_failure="nan")(values, b).isnan().all()
+    with krylix.on_failure("status"):
+        assert graph()(values, b).isnan().all()
+    with pytest.warns(Warning, match="limit"):
+        assert graph(on_failure="warn")(values, b).isfinite().all()
+
+
+def test_a_failed_system_has_no_derivative():
+    values, _, b = system("dense", ((), (3,)))
+    b[1] = torch.nan
+    values.requires_grad_(), b.requires_grad_()
+    x, converged = solve_op(values, None, b, None, "direct", None, None, 0.0, None, "nan", True, False)
+    assert converged.tolist() == [True, False, True]
+    by_values, by_b = torch.autograd.grad(x.sum(), (values, b))
+    assert by_b.isnan().all(-1).tolist() == [False, True, False] and by_values.isnan().all()
+
+
+def test_failure_of_the_backward_solve():
+    A = torch.tensor([[1.0, 0.0], [0.0, 0.0]], dtype=torch.float64)
+    b = torch.tensor([1.0, 0.0], dtype=torch.float64, requires_grad=True)
+    x = torch.compile(lambda b: krylix.torch.solve(A, b, method="GMRES"), fullgraph=True, backend="aot_eager")(b)
+    with pytest.raises(krylix.ConvergenceError) as error:
+        x[1].backward()
+    assert "backward solve" in error.value.__notes__[0]
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [{"method": krylix.solvers.GMRES()}, {"preconditioner": lambda r: r}, {"history": True}, {"max_iter": [1, 2]},
+     {"nullspace": "constant"}, {"on_failure": "status"}],
+    ids=lambda s: next(iter(s)),
+)  # fmt: skip
+def test_what_a_graph_cannot_hold(settings):
+    values, _, b = system("dense")
+    graph = torch.compile(lambda: krylix.torch.solve(values, b, **settings), fullgraph=True, backend="eager")
+    with pytest.raises(Exception, match="A compiled graph holds"):
+        graph()
+    assert torch.is_tensor(krylix.torch.solve(values, b, **(settings | {"max_iter": None, "nullspace": None})))
+
+
+def test_shapes_are_checked_when_the_graph_is_made():
+    for A, b in ((4, 3), ((2, 3), (3,)), ((2, 3, 3), (3, 3))):
+        given = torch.ones(A), torch.ones(b)
+        with pytest.raises(Exception, match="expected"):
+            torch.compile(krylix.torch.solve, fullgraph=True, backend="eager", dynamic=False)(*given)
+    with pytest.raises(Exception, match="rows or columns"):
+        torch.compile(krylix.torch.solve, fullgraph=True, backend="eager")(torch.eye(3), torch.eye(3))
+
+
+def test_linear_solve_says_what_to_do():
+    graph = torch.compile(lambda A, b: krylix.linear_solve(A, b).x, fullgraph=True, backend="eager")
+    with pytest.raises(Exception, match=r"krylix\.torch\.solve"):
+        graph(torch.eye(3), torch.ones(3))
+
+
+def test_eagerly_as_linear_solve():
+    A, _, b = system("dense")
+    x = krylix.torch.solve(lambda v: v @ A.T, b, method="GMRES", rtol=1e-12)
+    torch.testing.assert_close(x, solution(A, None, b))
+    torch.testing.assert_close(torch.func.jvp(lambda b: krylix.torch.solve(A, b), (b,), (b,))[1], x)

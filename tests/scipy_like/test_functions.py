@@ -1,0 +1,360 @@
+"""`krylix.scipy_like` beside `scipy.sparse.linalg`: signatures, honest info, arrays of other libraries, one import."""
+
+from __future__ import annotations
+
+import inspect
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy
+import scipy.sparse as sp
+import scipy.sparse.linalg as spl
+
+import krylix
+from krylix import scipy_like as sla
+from krylix.solvers.methods.direct import superlu
+from scipy_shipped import OURS
+
+ITERATIVE = ("bicg", "bicgstab", "cg", "cgs", "gcrotmk", "gmres", "lgmres", "minres", "qmr", "tfqmr")
+SYMMETRIC = ("cg", "minres")
+NEW = {"spsolve": {"method", "rtol"}}  # arguments that SciPy's function has not
+N = 30
+
+
+def tridiagonal(n: int = N, skew: float = 0.0) -> sp.csr_array:
+    return sp.diags_array([-1.0 - skew, 2.5, -1.0 + skew], offsets=[-1, 0, 1], shape=(n, n), format="csr")
+
+
+def right_side(n: int = N) -> np.ndarray:
+    return np.random.default_rng(3).standard_normal(n)
+
+
+def residual(A: Any, x: Any, b: Any) -> float:
+    return float(np.linalg.norm(np.asarray(b).ravel() - A @ x))
+
+
+@pytest.mark.skipif(tuple(map(int, scipy.__version__.split(".")[:2])) < (1, 17), reason="signatures of SciPy 1.17")
+@pytest.mark.parametrize("name", OURS)
+def test_signature(name: str) -> None:
+    ours, theirs = (dict(inspect.signature(getattr(m, name)).parameters) for m in (sla, spl))
+    new = NEW.get(name, {"method"} if name in ITERATIVE else set())
+    assert set(ours) - set(theirs) == new
+    assert all(ours.pop(extra).kind is inspect.Parameter.KEYWORD_ONLY for extra in new)
+    assert [(p.name, p.kind, p.default) for p in ours.values()] == [
+        (p.name, p.kind, p.default) for p in theirs.values()
+    ]
+
+
+def test_every_name_of_scipy_is_there() -> None:
+    names = [name for name in spl.__all__ if name != "test"]
+    assert set(names) <= set(dir(sla))
+    assert all(getattr(sla, name) is getattr(spl, name) for name in names if name not in OURS)
+    everything: dict[str, Any] = {}
+    exec("from krylix.scipy_like import *", everything)
+    assert everything["cg"] is sla.cg and everything["eigsh"] is spl.eigsh
+    with pytest.raises(AttributeError, match=r"krylix.scipy_like.*'no_such_name', nor has scipy.sparse.linalg"):
+        sla.no_such_name  # noqa: B018
+
+
+@pytest.mark.parametrize("name", ITERATIVE)
+@pytest.mark.parametrize("kind", ["column", "int b", "list b", "float32 A", "complex b", "int A", "matrix", "operator"])
+def test_types_are_those_of_scipy(name: str, kind: str) -> None:
+    A: Any = tridiagonal()
+    b: Any = right_side()
+    if kind == "column":
+        b = b[:, None]
+    elif kind == "int b":
+        b = np.arange(N)
+    elif kind == "list b":
+        b = b.tolist()
+        if name == "tfqmr":
+            pytest.skip("SciPy's function takes no lists")
+    elif kind == "float32 A":
+        A = A.astype(np.float32)
+    elif kind == "complex b":
+        b = b + 1j
+        if name == "minres":
+            pytest.skip("SciPy refuses complex numbers")
+    elif kind == "int A":
+        A = (2 * A).astype(int)
+    elif kind == "matrix":
+        A = sp.csr_matrix(A).todense()
+    elif kind == "operator":
+        A = spl.aslinearoperator(A)
+    x, info = getattr(sla, name)(A, b)
+    expected, _ = getattr(spl, name)(A, b)
+    assert info == 0 and type(x) is np.ndarray
+    assert (x.shape, x.dtype) == (expected.shape, expected.dtype)
+    assert residual(A, x, b) <= 1e-5 * np.linalg.norm(b)
+
+
+@pytest.mark.parametrize("name", ITERATIVE)
+@pytest.mark.parametrize("rtol", [1e-8, 1e-12, 1e-14])
+def test_info_0_means_the_true_residual(name: str, rtol: float) -> None:
+    """Badly scaled matrices, on which the recurrences of some of SciPy's functions drift."""
+    for seed in range(4):
+        rng = np.random.default_rng(seed)
+        A = rng.standard_normal((24, 24)) * np.logspace(0, 5, 24)
+        A = A @ A.T if name in SYMMETRIC else A
+        b = rng.standard_normal(24)
+        with np.errstate(all="ignore"), warnings.catch_warnings():
+            warnings.simplefilter("ignore", RuntimeWarning)
+            x, info = getattr(sla, name)(A, b, rtol=rtol)
+        assert info != 0 or residual(A, x, b) <= rtol * np.linalg.norm(b)
+
+
+@pytest.mark.parametrize("name", ITERATIVE)
+def test_no_success_without_iterations(name: str) -> None:
+    A, b = tridiagonal(), right_side()
+    try:
+        x, info = getattr(sla, name)(A, b, maxiter=0)
+    except (ValueError, UnboundLocalError):  # of SciPy's GMRES
+        return
+    assert info != 0 and not np.any(x)
+
+
+@pytest.mark.parametrize("name", ITERATIVE)
+def test_limit_and_start(name: str) -> None:
+    A, b = tridiagonal(100), right_side(100)
+    settings = {"restart": 3} if name == "gmres" else {"inner_m": 2} if name == "lgmres" else {}
+    settings |= {"m": 2, "k": 1} if name == "gcrotmk" else {}
+    x0 = np.zeros(100)
+    x, info = getattr(sla, name)(A, b, x0, rtol=1e-14, maxiter=2, **settings)
+    assert info == 2 and not x0.any()
+    exact = spl.spsolve(A, b)
+    before = exact.copy()
+    x, info = getattr(sla, name)(A, b, exact, rtol=1e-6)
+    assert info == 0 and np.array_equal(exact, before) and np.allclose(x, exact, atol=1e-6)
+
+
+@pytest.mark.parametrize("name", [n for n in ITERATIVE if n not in ("bicgstab", "qmr")])
+def test_products_with_a_perfect_preconditioner(name: str) -> None:
+    """As SciPy's own test counts, which stops at biCG-stab."""
+    A, b, count = tridiagonal(), right_side(), [0]
+
+    def product(v: np.ndarray) -> np.ndarray:
+        count[0] += 1
+        return A @ v
+
+    operator = spl.LinearOperator(A.shape, product, rmatvec=product, dtype=A.dtype)
+    inverse = spl.aslinearoperator(np.linalg.inv(A.toarray()))
+    x, info = getattr(sla, name)(operator, b, 0 * b, rtol=1e-8, M=inverse)
+    assert info == 0 and count[0] <= 3
+    assert residual(A, x, b) <= 1e-8 * np.linalg.norm(b)
+
+
+@pytest.mark.parametrize("name", [n for n in ITERATIVE if n != "qmr"])
+@pytest.mark.parametrize("M", ["jacobi", krylix.preconditioner(tridiagonal(), "jacobi"), lambda r: r / 2.5])
+def test_preconditioners_of_krylix(name: str, M: Any) -> None:
+    A, b = tridiagonal(), right_side()
+    if name == "bicg" and callable(M):
+        M = spl.LinearOperator(A.shape, M, rmatvec=M)
+    x, info = getattr(sla, name)(A, b, M=M, rtol=1e-9)
+    assert info == 0 and residual(A, x, b) <= 1e-9 * np.linalg.norm(b)
+
+
+@pytest.mark.parametrize("name", ITERATIVE)
+def test_method_of_krylix(name: str) -> None:
+    A, b = tridiagonal(), right_side()
+    x, info = getattr(sla, name)(A, b, rtol=1e-9, method="direct")
+    assert info == 0 and np.allclose(x, spl.spsolve(A, b), atol=1e-12)
+    with pytest.raises(ValueError, match="No method is called 'nonsense'"):
+        getattr(sla, name)(A, b, method="nonsense")
+
+
+@pytest.mark.parametrize("name", [n for n in ITERATIVE if n not in ("gmres", "gcrotmk", "lgmres")])
+def test_callback(name: str) -> None:
+    A, b, seen = tridiagonal(), right_side(), []
+    _, info = getattr(sla, name)(A, b, rtol=1e-9, callback=lambda xk: seen.append(residual(A, xk, b)))
+    assert info == 0 and len(seen) > 3 and seen[-1] < 1e-6 * seen[0]
+    with pytest.raises(ValueError, match="of the user"):  # and no second try by SciPy's function
+
+        def raises(xk: np.ndarray) -> None:
+            seen.append(0)
+            raise ValueError("of the user")
+
+        seen.clear()
+        getattr(sla, name)(A, b, callback=raises)
+    assert len(seen) == 1
+
+
+def test_a_matrix_that_is_not_symmetric_is_left_to_scipy() -> None:
+    A, b = tridiagonal(skew=0.05), right_side()
+    for name in SYMMETRIC:
+        with pytest.raises(ValueError, match="symmetric"):
+            getattr(sla, name)(A, b, method=name)
+        x, info = getattr(sla, name)(A, b, rtol=1e-3)
+        assert info != 0 or residual(A, x, b) <= 1e-3 * np.linalg.norm(b)
+
+
+def test_minres_shift_and_check() -> None:
+    A, b = tridiagonal(), right_side()
+    shifted = A - 1.3 * sp.eye_array(N)
+    for matrix in (A, A.toarray(), spl.aslinearoperator(A)):
+        x, info = sla.minres(matrix, b, shift=1.3, rtol=1e-9)
+        assert info == 0 and residual(shifted, x, b) <= 1e-9 * np.linalg.norm(b)
+    with pytest.raises(ValueError, match="non-symmetric matrix"):
+        sla.minres(tridiagonal(skew=0.5), b, check=True)
+    with pytest.raises(ValueError, match="SciPy's own function"):
+        sla.minres(A, b, check=True, method="CG")
+
+
+@pytest.mark.parametrize("name", ["lsqr", "lsmr"])
+@pytest.mark.parametrize("damp", [0.0, 0.3])
+def test_least_squares_norms_are_true(name: str, damp: float) -> None:
+    rng = np.random.default_rng(5)
+    A, b, x0 = rng.standard_normal((20, 7)), rng.standard_normal(20), rng.standard_normal(7)
+    for start in (None, x0):
+        found = getattr(sla, name)(A, b, damp, 1e-12, 1e-12, x0=start)
+        theirs = getattr(spl, name)(A, b, damp, 1e-12, 1e-12, x0=start)
+        assert [type(f) for f in found[1:3]] == [type(t) for t in theirs[1:3]] and found[1] == theirs[1]
+        assert np.allclose(found[0], theirs[0])
+        norms = slice(3, 5) if name == "lsqr" else slice(3, 4)
+        assert np.allclose(found[norms], theirs[norms], rtol=1e-6)
+        normal = A.T @ (b - A @ found[0]) - damp**2 * (found[0] - (0 if start is None else start))
+        assert np.isclose(found[7 if name == "lsqr" else 4], np.linalg.norm(normal))
+
+
+@pytest.mark.parametrize(
+    "kind", ["csr", "csc", "float32", "complex b", "int", "columns", "square", "one column", "sparse"]
+)
+@pytest.mark.parametrize("name", ["spsolve", "spsolve_triangular"])
+def test_direct_is_that_of_scipy(name: str, kind: str) -> None:
+    A: Any = tridiagonal(skew=0.3)
+    A = sp.csr_array(sp.tril(A)) if name == "spsolve_triangular" else A
+    b: Any = right_side()
+    if kind == "csc":
+        A = A.tocsc()
+    elif kind == "float32":
+        A, b = A.astype(np.float32), b.astype(np.float32)
+    elif kind == "complex b":
+        b = b + 1j
+    elif kind == "int":
+        A, b = (2 * A).astype(int), np.arange(N)
+    elif kind in ("columns", "square", "one column"):
+        b = np.random.default_rng(1).standard_normal((N, {"columns": 4, "square": N, "one column": 1}[kind]))
+    elif kind == "sparse":
+        if name == "spsolve_triangular":
+            pytest.skip("SciPy takes none")
+        A, b = A.tocsc(), sp.csc_array(np.random.default_rng(1).standard_normal((N, 3)))
+    before = A.copy()
+    x, expected = (getattr(m, name)(A, b) for m in (sla, spl))
+    assert (type(x), x.shape, x.dtype) == (type(expected), expected.shape, expected.dtype)
+    x, expected = (v.toarray() if sp.issparse(v) else v for v in (x, expected))
+    assert np.allclose(x, expected, rtol=1e-4 if kind == "float32" else 1e-9)
+    assert (before != A).nnz == 0
+
+
+def test_spsolve_keeps_the_factors_of_a_matrix(monkeypatch: pytest.MonkeyPatch) -> None:
+    A = sp.csr_array(tridiagonal(60) + sp.random_array((60, 60), density=0.05, rng=np.random.default_rng(0)))
+    made = []
+    factors: Callable[[Any], Any] = superlu.lu_of
+    monkeypatch.setattr(superlu, "lu_of", lambda matrix: made.append(matrix) or factors(matrix))
+    krylix.clear_setup_cache()
+    for seed in range(6):
+        b = np.random.default_rng(seed).standard_normal(60)
+        assert residual(A, sla.spsolve(A, b, method="scipy-direct"), b) < 1e-10
+    assert len(made) == 2  # a matrix seen for the second time is kept
+    A.data[0] += 1
+    assert residual(A, sla.spsolve(A, b, method="scipy-direct"), b) < 1e-10
+    assert len(made) == 3
+
+
+def test_spsolve_of_singular_matrices() -> None:
+    singular = sp.csr_array(np.diag([1.0, 2.0, 0.0]))
+    with pytest.warns(spl.MatrixRankWarning, match="exactly singular"):
+        assert np.isnan(sla.spsolve(singular, np.ones(3))).all()
+    x = sla.spsolve(singular, np.array([1.0, 2.0, 0.0]))  # it has solutions
+    assert np.allclose(x, [1, 1, 0])
+    with pytest.raises(RuntimeError, match="Factor is exactly singular"):
+        sla.splu(sp.csc_array((3, 3)))
+
+
+def test_splu_has_less_fill_where_that_is_safe() -> None:
+    line = sp.diags_array([-1.0, 2.0, -1.0], offsets=[-1, 0, 1], shape=(40, 40))
+    A = sp.kronsum(line, line, format="csc")
+    ours, theirs = sla.splu(A), spl.splu(A)
+    assert type(ours) is type(theirs) and ours.nnz < 0.8 * theirs.nnz
+    b = np.random.default_rng(0).standard_normal((A.shape[0], 2))
+    for trans in "NTH":
+        assert np.allclose(ours.solve(b, trans), theirs.solve(b, trans))
+    rows = sp.csc_array((np.ones(A.shape[0]), (ours.perm_r, np.arange(A.shape[0]))))
+    columns = sp.csc_array((np.ones(A.shape[0]), (np.arange(A.shape[0]), ours.perm_c)))
+    assert abs(rows @ A @ columns - ours.L @ ours.U).max() < 1e-12
+    assert sla.splu(A, permc_spec="COLAMD").nnz == theirs.nnz
+    assert np.allclose(sla.factorized(A)(b), ours.solve(b))
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda m: m.spsolve(tridiagonal().toarray(), right_side()),
+        lambda m: m.splu(tridiagonal()),
+        lambda m: m.factorized(tridiagonal()),
+        lambda m: m.spsolve_triangular(np.tril(tridiagonal().toarray()), right_side()),
+    ],
+)
+def test_warnings_name_the_line_of_the_user(call: Callable[[Any], Any]) -> None:
+    found = []
+    for module in (sla, spl):
+        with pytest.warns(sp.SparseEfficiencyWarning) as record:
+            call(module)
+        found.append([str(warning.message) for warning in record])
+        assert module is spl or {warning.filename for warning in record} == {__file__}
+    assert found[0] == found[1]
+
+
+@pytest.mark.parametrize("bad", ["shape", "not square", "x0", "M", "atol", "old tol"])
+@pytest.mark.parametrize("name", ITERATIVE)
+def test_errors_are_those_of_scipy(name: str, bad: str) -> None:
+    A, b, settings = tridiagonal(), right_side(), {}
+    if bad == "shape":
+        b = b[:-1]
+    elif bad == "not square":
+        A = A[:, :4]
+    elif bad == "x0":
+        settings = {"x0": np.ones(3)}
+    elif bad == "M":
+        settings = {"M": sp.eye_array(3)}
+    elif bad == "atol":
+        settings = {"atol": -1.0}
+        if name == "minres":
+            pytest.skip("MINRES has no atol")
+    else:
+        settings = {"tol": 1e-5}
+    for module in (spl, sla):
+        with pytest.raises((ValueError, TypeError)) as error:
+            getattr(module, name)(A, b, **settings)
+        kind = error.type if module is spl else kind  # noqa: F821
+    assert error.type is kind
+
+
+@pytest.mark.parametrize("library", [pytest.param(name, marks=pytest.mark.needs(name)) for name in ("torch", "jax")])
+@pytest.mark.parametrize("name", ["cg", "gmres", "spsolve", "lgmres"])
+def test_arrays_of_other_libraries(library: str, name: str) -> None:
+    A, b = tridiagonal(), right_side().astype(np.float32)
+    found = getattr(sla, name)(A.astype(np.float32), krylix.convert(b, library))
+    x = found if name == "spsolve" else found[0]
+    assert krylix.choose_backend(x).name == library
+    assert residual(A, np.asarray(x), b) < 1e-4
+    assert name == "spsolve" or found[1] == 0
+
+
+@pytest.mark.needs("jax")
+def test_inside_jit() -> None:
+    import jax
+
+    A, b = tridiagonal().astype(np.float32), right_side().astype(np.float32)
+    x, info = jax.jit(lambda b: sla.cg(A, b, maxiter=200))(b)
+    assert int(info) == 0 and residual(A, np.asarray(x), b) < 1e-4
+    assert int(jax.jit(lambda b: sla.cg(A, b, maxiter=2))(b)[1]) == 2
+
+
+def test_a_python_function_is_a_matrix() -> None:
+    b = right_side()
+    for name in ("cg", "gmres", "cgs"):
+        x, info = getattr(sla, name)(lambda v: 2.0 * v, b)
+        assert info == 0 and np.allclose(x, b / 2, atol=1e-4)
