@@ -11,7 +11,7 @@ import numpy as np
 from ..backends import Array, get_backend, real_dtype
 from ..sparse import Matrix, Operator
 from ..sparse.fingerprint import fingerprint
-from .iteration.monitor import Monitor, Report
+from .iteration.monitor import Monitor, StepReport
 from .iteration.outcome import Outcome, Status
 from .iteration.run import LoopSettings, run
 from .log import log
@@ -20,7 +20,7 @@ from .setup.fill import have_room
 from .setup.problem import Problem
 
 
-def run_on_host(problem: Problem, settings: LoopSettings, M: Operator | None, report: Report | None) -> Outcome:
+def run_on_host(problem: Problem, settings: LoopSettings, M: Operator | None, report: StepReport | None) -> Outcome:
     """Run the whole solve as one host call."""
     function, arrays = _solve_on_host(problem, settings, M, report)
     found = Outcome(*problem.bk.host_call(function, _shapes(problem, settings.history), *arrays))
@@ -88,7 +88,7 @@ def _solve_on_host(
     problem: Problem,
     settings: LoopSettings,
     M: Operator | None,
-    report: Report | None,
+    report: StepReport | None,
     bounded: bool = False,
 ) -> tuple[Callable[..., Outcome], Sequence[Array]]:
     """The solve as a function of NumPy arrays, and the arrays of the library to call it with.

@@ -25,7 +25,7 @@ from .checkpoints import Checkpoints
 from .lean import has_lean_steps, lean_steps
 from .lean_rounds import has_lean_rounds, lean_rounds
 from .method import Goal, Method
-from .monitor import Report
+from .monitor import StepReport
 from .outcome import Outcome, Status
 from .restart import End, later_goal, restart_decision
 from .stages import Between, Round, Tally
@@ -47,7 +47,7 @@ class Iteration:
     b: Array
     null: Operator | None = None  # projects known null vectors out of x ...
     both: bool = False  # ... and out of residuals, where the transpose has them too: outside the range of A
-    report: Report | None = None
+    report: StepReport | None = None
     by_default: bool = False  # default tolerance? Then the attainable accuracy counts as converged
     checkpoints: Checkpoints | None = None
     take_off: Callable[[Array], Array] | None = None  # projects the null vectors that factors know out of x

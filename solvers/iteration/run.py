@@ -19,7 +19,7 @@ from ..methods.direct.singular import Singularity, told_by
 from ..null_space.projections import Projected, WithoutConstants, WithoutConstantsInside, WithoutVectors
 from .driver import Iteration
 from .method import Method
-from .monitor import Report
+from .monitor import StepReport
 from .null_part import NullPart
 from .outcome import Outcome
 from .stopping import Limits
@@ -48,7 +48,7 @@ def run(
     atol: Array,
     null: Operator | None,
     settings: LoopSettings,
-    report: Report | None = None,
+    report: StepReport | None = None,
 ) -> Outcome:
     """Run a method; the outcome has a leading axis for several limits. Its vectors may be kept as grids.
 
