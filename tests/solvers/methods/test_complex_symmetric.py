@@ -63,7 +63,7 @@ def test_of_real_matrices_it_is_one_for_symmetric_ones(method: str) -> None:
 @BOTH
 def test_what_is_not_symmetric_is_refused(method: str) -> None:
     b = SYSTEM.right_hand_side(seed=1)
-    with pytest.raises(ValueError, match="without conjugation.*Use CG or MINRES, as it is Hermitian"):
+    with pytest.raises(ValueError, match=r"without conjugation.*Use CG or MINRES, as it is Hermitian"):
         linear_solve(SYSTEMS["complex Hermitian"].matrix, b, method=method)
     with pytest.raises(ValueError, match=r"without conjugation.*biCG-stab\(2\)"):
         linear_solve(sp.csr_array(SYSTEMS["complex"].matrix), b, method=method)
