@@ -34,9 +34,9 @@ def spsolve(
     """Solve `A x = b` for a sparse A, called as `scipy.sparse.linalg.spsolve`.
 
     "auto" factorises, or iterates where that is known to be quicker; set-up and factors are kept for the next call with
-    the same matrix. Up to 64 unknowns A is solved with as a dense matrix. What krylix could not solve is left to SciPy's
-    function: of an exactly singular matrix x is NaN, with a MatrixRankWarning. A singular system that has solutions is
-    solved; x has no part in the null vectors that were found.
+    the same matrix. Up to 64 unknowns A is solved with as a dense matrix. What krylix could not solve is left to
+    SciPy's function: of an exactly singular matrix x is NaN, with a MatrixRankWarning. A singular system that has
+    solutions is solved; x has no part in the null vectors that were found.
 
     Args:
         A: sparse matrix `(n, n)`, csc and csr without a copy.
