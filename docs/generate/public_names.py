@@ -30,8 +30,14 @@ MODULES = (
     "krylix.backends",
     "krylix.solvers.lineax_solver",
     "krylix.scipy_like",
-    "krylix.adapters",
+    "krylix.adapters.skfem",
+    "krylix.adapters.fipy",
+    "krylix.adapters.pymatsolver",
+    "krylix.adapters.jax_fem",
+    "krylix.adapters.phiflow",
+    "krylix.adapters.lineax",
     "krylix.torch",
+    "krylix.keras",
 )
 """Modules whose `__all__` is public, those first under which a name is known best."""
 
@@ -72,13 +78,20 @@ class Name:
     def page(self) -> str:
         """Title of its page."""
         if self.module != "krylix":
-            return self.module
+            return "krylix.adapters" if self.module.startswith("krylix.adapters.") else self.module
         return next((page for page, names in PAGES.items() if self.short in names), "Settings and backends")
 
 
 def modules() -> list[ModuleType]:
-    """The public modules that there are."""
-    return [importlib.import_module(name) for name in MODULES if importlib.util.find_spec(name) is not None]
+    """The public modules that there are, without those whose package is not installed."""
+    found = []
+    for name in MODULES:
+        try:
+            found.append(importlib.import_module(name))
+        except ModuleNotFoundError as error:
+            if (error.name or "").partition(".")[0] == "krylix":
+                raise
+    return found
 
 
 def all_names() -> list[Name]:
