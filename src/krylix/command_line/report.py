@@ -1,4 +1,4 @@
-"""Report of a solve for people: residual, iterations, time, and the cause of a failure."""
+"""Streams of a solve for people: residual, iterations, time, and the cause of a failure."""
 
 from __future__ import annotations
 
