@@ -9,7 +9,7 @@ import sys
 from collections.abc import Sequence
 from contextlib import suppress
 
-from .command_line import Streams, SolveFailed, UsageError, run
+from .command_line import SolveFailed, Streams, UsageError, run
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -4,4 +4,4 @@ from .commands import run
 from .errors import SolveFailed, UsageError
 from .streams import Streams
 
-__all__ = ["Streams", "SolveFailed", "UsageError", "run"]
+__all__ = ["SolveFailed", "Streams", "UsageError", "run"]

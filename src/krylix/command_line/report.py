@@ -1,4 +1,4 @@
-"""Streams of a solve for people: residual, iterations, time, and the cause of a failure."""
+"""Report of a solve for people: residual, iterations, time, and the cause of a failure."""
 
 from __future__ import annotations
 
