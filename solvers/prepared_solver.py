@@ -19,6 +19,7 @@ from .iteration.method import Method
 from .iteration.monitor import Callback, monitor_of
 from .iteration.progress import Progress
 from .known_plan import KnownPlan
+from .log import DEBUG, log
 from .methods.direct.superlu import HostFactors
 from .methods.registry import is_auto
 from .preconditioners import Preconditioner
@@ -232,6 +233,8 @@ def _solve_prepared(
     """No method of the solver, as what is left alone is remembered for ever."""
     plain = type(b) is np.ndarray and x0 is None and axis is None and history is False and monitored is None
     if plain and solver._plan is not None and (found := solver._plan.solve(b)) is not None:
+        if log.isEnabledFor(DEBUG):
+            log.debug("%s", found.message)
         return found
     monitor = None if monitored is None else monitor_of(*monitored)
     request = replace(

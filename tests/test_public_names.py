@@ -32,7 +32,9 @@ def public_objects() -> dict[str, Any]:
     for module, prefix, exported in names:
         for name in exported:
             thing = getattr(module, name)
-            if (inspect.isclass(thing) or inspect.isroutine(thing)) and not any(thing is other for other in found.values()):
+            if (inspect.isclass(thing) or inspect.isroutine(thing)) and not any(
+                thing is other for other in found.values()
+            ):
                 found[f"{prefix}.{name}"] = thing
     return found
 

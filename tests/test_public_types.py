@@ -33,6 +33,15 @@ def test_solves() -> None:
     assert krylix.solve_triangular(A, b, lower=True).shape == (4,)
 
 
+def test_callbacks() -> None:
+    def stop(state: krylix.IterationState) -> bool:
+        assert_type(state, krylix.IterationState)
+        return bool(state.iterations >= 2)
+
+    result = krylix.linear_solve(A, b * np.arange(4), method="CG", callback=stop, time_limit=60)
+    assert result.status == krylix.Status.STOPPED
+
+
 def test_nonlinear() -> None:
     root = assert_type(krylix.solve_nonlinear(lambda x: x * x - 2.0, b), krylix.NonlinearResult)
     lowest = assert_type(krylix.minimize(lambda x: np.sum((x - 1.0) ** 2), b), krylix.MinimizeResult)

@@ -15,6 +15,7 @@ from ...backends import Array, Backend, Kept, nan_of
 from ...backends.on_failure import QUIET
 from ...sparse.fingerprint import fingerprint
 from ..iteration.outcome import Status, has_failed
+from ..log import INFO, log, log_failure
 from ..methods.direct.singular import Singularity
 from .advice import LookForCauses
 from .describe import describe
@@ -57,9 +58,11 @@ def apply_policy(
             library, whose text contains this message.
     """
     known = not bk.compiled(result.status)
-    if on_failure in QUIET:
-        return replace(result, _look=look) if known else result
     numbers = end_state_of(result)
+    if on_failure in QUIET:
+        if known and log.isEnabledFor(INFO) and bk.any(has_failed(numbers[0])):
+            log_failure(describe(*map(bk.to_numpy, numbers), **said_of(result)))
+        return replace(result, _look=look) if known else result
     if known and look is not None and bk.any(has_failed(numbers[0])):
         result, look = replace(result, _causes=look(*map(bk.to_numpy, numbers))), None
     said = said_of(result)
@@ -106,6 +109,7 @@ def raise_or_warn(
 
     def handle(status: np.ndarray, *others: np.ndarray) -> None:
         message = say(status, *others)
+        log_failure(message)
         if on_failure == "warn":
             warnings.warn(message, RuntimeWarning, stacklevel=2)
             return

@@ -13,6 +13,7 @@ from scipy.linalg import LinAlgError
 
 from ..solvers import Method, linear_solve, solve_triangular
 from ..solvers.methods.direct.pivot_order import factors_of
+from ..sparse import Operator
 from .systems import is_function, is_of_another_library
 
 ArrayT = TypeVar("ArrayT")
@@ -60,13 +61,18 @@ def spsolve(
         >>> sla.spsolve(A, np.array([5.0, 0.0, 6.0])).round(12).tolist()
         [1.0, 1.0, 1.0]
     """
-    if is_of_another_library(b) or is_function(A):
+    if is_of_another_library(b) or is_of_another_library(A) or is_function(A) or isinstance(A, Operator):
         return linear_solve(A, b, method=method, rtol=rtol).x
     if not (sp.issparse(A) and A.format in _FORMATS):
         A = sp.csc_array(A)
         warnings.warn("spsolve requires A be CSC or CSR matrix format", sp.SparseEfficiencyWarning, stacklevel=2)
     if permc_spec is None and A.shape[0] == A.shape[1] and A.shape[0] > 0:
-        x = _spsolve(A, b, method, rtol)
+        try:
+            x = _spsolve(A, b, method, rtol)
+        except (ValueError, TypeError):
+            if method != "auto":
+                raise
+            x = None
         if x is not None:
             return x
     return spl.spsolve(A, b, permc_spec, use_umfpack)
