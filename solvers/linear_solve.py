@@ -75,9 +75,9 @@ def linear_solve(
             one, A x + c, is solved for A x = b - c); a dense matrix `(n, n)` or `(*batch, n, n)`; a sparse matrix of
             SciPy, JAX, PyTorch or TensorFlow; a SciPy LinearOperator; a krylix operator, or a batch of matrices
             (values `(batch, ...)`); an operator of lineax or `tf.linalg`, a sparse array of pydata/sparse, a PETSc
-            `Mat`, or anything with `shape` and `matvec` (docs/matrices.md has the table). NumPy and SciPy matrices go with arrays of any library. A list of k matrices of one
-            shape, all dense or all sparse, is a batch `(k,)`; sparse ones of different patterns are stored and
-            multiplied on the union of these.
+            `Mat`, or anything with `shape` and `matvec` (docs/matrices.md has the table). NumPy and SciPy matrices go
+            with arrays of any library. A list of k matrices of one shape, all dense or all sparse, is a batch `(k,)`;
+            sparse ones of different patterns are stored and multiplied on the union of these.
         b: right-hand side. For a function: any shape, or a container of arrays (dictionary, list, tuple, pytree).
             For a matrix: `(..., n)`, the vector on the last axis (see `axis`), all others batch axes, which end with
             those of a batch of matrices; where b has fewer, it serves all of these. A list of vectors is one array with
