@@ -87,8 +87,8 @@ def linear_solve(
             "scipy-GMres", ...; `krylix.solvers.METHODS` has all), upper and lower case alike, what other libraries call
             it ("bicgstab", "pcg", "lu", "spsolve", ...), or a method object.
         preconditioner: M, an approximation of the inverse of A: a name ("jacobi", "ilu", ...), a `Preconditioner`, a
-            function `r -> M r` on arrays shaped as `b`, a matrix, factors of SciPy's `splu` or `spilu`, a hierarchy of
-            pyamg, or None.
+            function `r -> M r` on arrays shaped as `b`, a matrix or operator as for A, factors of SciPy's `splu` or
+            `spilu`, a hierarchy of pyamg, or None.
         rtol: relative tolerance below 1, one number or one per system, which is kept; if None 1e-5 in single and 1e-10
             in double precision, or what the precision can reach.
         atol: absolute tolerance, one number or one per system.

@@ -24,7 +24,7 @@ INVERSE = np.linalg.inv(SKEWED)
 
 
 def matrix_for(method: str) -> np.ndarray:
-    return SYMMETRIC if METHODS[method].needs_hermitian or METHODS[method].least_squares else SKEWED
+    return SYMMETRIC if METHODS[method].needs_symmetry or METHODS[method].least_squares else SKEWED
 
 
 @pytest.mark.compiled_by_default("CG", modes=("jax-jit", "tf"))
