@@ -4,25 +4,23 @@ Pages run as a reader would run them, in the default precision of each library, 
 """
 
 import doctest
-import importlib
 import json
 import os
 import re
 import subprocess
 import sys
-import warnings
 from pathlib import Path
 
 import pytest
 
-from frameworks import FRAMEWORKS, PEERS, missing
+from frameworks import import_quietly, imported_in, missing
 from library import ROOT, label, library_files, module_name
 from pages import executed_blocks, missing_modules
 
-EXECUTED = sorted(
-    page for folder in ("start", "tutorials", "coming_from", "how_to") for page in (ROOT / "docs" / folder).glob("*.md")
-)
-PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md")), *EXECUTED]
+FOLDERS = ("start", "tutorials", "coming_from", "how_to")
+IN_DOCS = sorted(page for folder in ("", *FOLDERS) for page in (ROOT / "docs" / folder).glob("*.md"))
+EXECUTED = [page for page in IN_DOCS if executed_blocks(page)]
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *IN_DOCS]
 CODE = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
 BLOCKS = [
     pytest.param(
@@ -36,8 +34,7 @@ BLOCKS = [
 
 def missing_framework(text: str) -> str | None:
     """A framework that the code imports, and that is not installed."""
-    imported = (f for f in (*FRAMEWORKS, *PEERS) if re.search(rf"^\W*(import|from) {f}\b", text, re.MULTILINE))
-    return next((framework for framework in imported if missing(framework)), None)
+    return next((framework for framework in imported_in(text) if missing(framework)), None)
 
 
 # Reads programs `[{file, code, session}]`, runs each, those of one session with the names of those before, and writes
@@ -121,7 +118,6 @@ def test_page_that_the_site_executes(page: Path, tmp_path: Path, monkeypatch: py
     if absent := sorted({module for block in blocks for module in missing_modules(block.code)}):
         pytest.skip(f"not installed: {', '.join(absent)}")
     programs = [{"file": str(page), "code": block.code, "session": block.session} for block in blocks]
-    assert programs, "a page of this folder has blocks that the site executes"
     errors = [error for error in run_as_a_reader(programs, tmp_path) if error is not None]
     assert not errors, errors[0]
 
@@ -137,9 +133,7 @@ def test_docstrings() -> None:
     for path in library_files():
         if ">>>" not in (text := path.read_text()) or missing_framework(text):
             continue
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # those of the packages that adapters import
-            module = importlib.import_module(module_name(path))
+        (module, *_) = import_quietly(module_name(path), *imported_in(text))
         examples = doctest.testmod(module, optionflags=flags, verbose=False)
         if examples.failed:
             failed.append(f"{label(path)}: {examples.failed} of {examples.attempted}")

@@ -2,7 +2,8 @@
 
 The fences are those of markdown-exec: `exec="true"`, `source="above"` (or `below`, nothing: no source),
 `session="NAME"`, `result="LANGUAGE"` for what is printed as code, `html="true"` for what is printed as HTML; else it is
-Markdown. Lines that end in `# markdown-exec: hide` run, and are not shown. Each page runs in a process of its own, as settings such as JAX's double precision are those of a process.
+Markdown. Lines that end in `# markdown-exec: hide` run, and are not shown. Each page runs in a process of its own, as
+settings such as JAX's double precision are those of a process.
 """
 
 from __future__ import annotations
@@ -62,8 +63,9 @@ def _page(page: Path, library: str) -> str | None:
 
 def _library() -> str:
     """A digest of the library: what was executed with another one is executed again."""
-    folders = (ROOT / name for name in ("backends", "sparse", "solvers", "src/krylix", "docs/generate"))
+    folders = (ROOT / name for name in ("backends", "sparse", "solvers", "src/krylix"))
     files = sorted(file for folder in folders for file in folder.rglob("*.py"))
+    files += [Path(__file__), Path(__file__).with_name("pictures.py")]
     return hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()
 
 

@@ -203,7 +203,7 @@ def analyse_anew(A: Operator) -> None:
     A.analysis = Analysis(A)
 
 
-def with_declared(A: Operator, declared: tuple[tuple[str, Any], ...]) -> Operator:
+def with_declared(A: Any, declared: tuple[tuple[str, Any], ...]) -> Any:
     """A copy of A with facts that its source declares."""
     found = copy(A)
     found.declared, found.analysis = declared, None
