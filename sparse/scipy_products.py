@@ -83,7 +83,7 @@ class ScipyProducts:
             >>> import numpy as np
             >>> from krylix import as_operator
             >>> as_operator(np.array([[1, 1j], [0, 2]])).rmatvec([1, 0])
-            array([1.-0.j, 0.-1.j])
+            array([1.+0.j, 0.-1.j])
         """
         return _product(self, x, self.shape[0], columns=False, adjoint=True)
 
