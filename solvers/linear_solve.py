@@ -151,7 +151,7 @@ def linear_solve(
         >>> result.converged, result.iterations
         (True, 2)
         >>> result.x.round(3)
-        array([0.545, 0.636, 0.636, 0.545])
+        array([0.6, 0.8, 0.8, 0.6])
     """
     request = Request(
         A=A, b=b, x0=x0, args=args, method=method, preconditioner=preconditioner, rtol=rtol, atol=atol,

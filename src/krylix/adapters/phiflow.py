@@ -7,6 +7,8 @@ from typing import Any
 
 from .. import ConvergenceError, linear_solve
 
+__all__ = ["settings_of", "solve_linear"]
+
 
 def settings_of(solve: Any) -> dict[str, Any]:
     """Keyword arguments of `krylix.linear_solve` for a `phiml.math.Solve`, or anything with its attributes.
@@ -23,6 +25,7 @@ def settings_of(solve: Any) -> dict[str, Any]:
 
     Examples:
         >>> from types import SimpleNamespace
+        >>> from krylix.adapters.phiflow import settings_of
         >>> settings_of(SimpleNamespace(method="CG", rel_tol=1e-6, max_iterations=50, rank_deficiency=0))
         {'method': 'CG', 'rtol': 1e-06, 'atol': 0.0, 'max_iter': 50, 'preconditioner': None, 'nullspace': None}
     """
@@ -55,6 +58,14 @@ def solve_linear(f: Callable[..., Any], y: Any, solve: Any, *f_args: Any, **sett
         NotConverged, Diverged: of krylix, unless suppressed by name.
 
     Cost: that of `linear_solve` with a function.
+
+    Examples:
+        >>> from phiml import math
+        >>> from krylix.adapters.phiflow import solve_linear
+        >>> y = math.wrap([6.0, 9.0, 3.0], math.spatial("x"))
+        >>> x = solve_linear(lambda x: 3 * x, y, math.Solve("CG"))
+        >>> x.numpy("x").round(3).tolist()
+        [2.0, 3.0, 1.0]
     """
     from phiml import math
 
