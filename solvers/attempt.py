@@ -153,7 +153,8 @@ class Attempt:
         problem = self.problem
         limits = problem.limits.of_systems(problem.layout.systems)
         # given null vectors are those of the transpose too, where the method was chosen as A is symmetric
-        both = problem.both or (problem.given is None and self.method.needs_hermitian)
+        same = self.method.needs_hermitian or (self.method.needs_symmetric and problem.A.dtype.kind != "c")
+        both = problem.both or (problem.given is None and same)
         return LoopSettings(problem.bk, method, limits, self.history, problem.by_default, both, problem.derived)
 
     def guarded(self, outcome: Outcome, purpose: str = "") -> Outcome:

@@ -75,9 +75,9 @@ def linear_solve(
             one, A x + c, is solved for A x = b - c); a dense matrix `(n, n)` or `(*batch, n, n)`; a sparse matrix of
             SciPy, JAX, PyTorch or TensorFlow; a SciPy LinearOperator; a krylix operator, or a batch of matrices
             (values `(batch, ...)`); an operator of lineax or `tf.linalg`, a sparse array of pydata/sparse, a PETSc
-            `Mat`, or anything with `shape` and `matvec` (docs/matrices.md has the table). NumPy and SciPy matrices go with arrays of any library. A list of k matrices of one
-            shape, all dense or all sparse, is a batch `(k,)`; sparse ones of different patterns are stored and
-            multiplied on the union of these.
+            `Mat`, or anything with `shape` and `matvec` (docs/matrices.md has the table). NumPy and SciPy matrices go
+            with arrays of any library. A list of k matrices of one shape, all dense or all sparse, is a batch `(k,)`;
+            sparse ones of different patterns are stored and multiplied on the union of these.
         b: right-hand side. For a function: any shape, or a container of arrays (dictionary, list, tuple, pytree).
             For a matrix: `(..., n)`, the vector on the last axis (see `axis`), all others batch axes, which end with
             those of a batch of matrices; where b has fewer, it serves all of these. A list of vectors is one array with
@@ -87,8 +87,8 @@ def linear_solve(
             "scipy-GMres", ...; `krylix.solvers.METHODS` has all), upper and lower case alike, what other libraries call
             it ("bicgstab", "pcg", "lu", "spsolve", ...), or a method object.
         preconditioner: M, an approximation of the inverse of A: a name ("jacobi", "ilu", ...), a `Preconditioner`, a
-            function `r -> M r` on arrays shaped as `b`, a matrix, factors of SciPy's `splu` or `spilu`, a hierarchy of
-            pyamg, or None.
+            function `r -> M r` on arrays shaped as `b`, a matrix or operator as for A, factors of SciPy's `splu` or
+            `spilu`, a hierarchy of pyamg, or None.
         rtol: relative tolerance below 1, one number or one per system, which is kept; if None 1e-5 in single and 1e-10
             in double precision, or what the precision can reach.
         atol: absolute tolerance, one number or one per system.
@@ -151,7 +151,7 @@ def linear_solve(
         >>> result.converged, result.iterations
         (True, 2)
         >>> result.x.round(3)
-        array([0.545, 0.636, 0.636, 0.545])
+        array([0.6, 0.8, 0.8, 0.6])
     """
     request = Request(
         A=A, b=b, x0=x0, args=args, method=method, preconditioner=preconditioner, rtol=rtol, atol=atol,

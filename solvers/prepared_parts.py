@@ -26,7 +26,7 @@ from .setup.problem import KnownNull, Problem, Request
 from .setup.requirements import check_requirements, refuse_infinite_entries, refuse_preconditioner
 
 
-class Parts(NamedTuple):
+class PreparedParts(NamedTuple):
     """What a `PreparedSolver` is made of, in its order.
 
     Attributes:
@@ -73,7 +73,7 @@ def _array_of(bk: Backend, A: Any) -> Array | None:
     return arrays[0] if arrays else None
 
 
-def set_up(request: Request, previous: Operator | None, many: bool) -> Parts:
+def set_up(request: Request, previous: Operator | None, many: bool) -> PreparedParts:
     """Set up what depends on A alone.
 
     Args:
@@ -115,7 +115,7 @@ def set_up(request: Request, previous: Operator | None, many: bool) -> Parts:
     again = request if factors is not None else replace(request, method=method, preconditioner=kind)
     resolved = replace(again, A=None, args=())  # what was seen in the values of A is looked for again by `update`
     null = KnownNull(problem.null, problem.both)
-    return Parts(_prepared(problem), method, M, fallback, resolved, why, null)
+    return PreparedParts(_prepared(problem), method, M, fallback, resolved, why, null)
 
 
 def _made(kind: Any, A: Operator, problem: Problem, method: Method, previous: Operator | None) -> Operator | None:
@@ -126,7 +126,7 @@ def _made(kind: Any, A: Operator, problem: Problem, method: Method, previous: Op
     )
 
 
-def _set_up_empty(request: Request, problem: Problem, method: Method | None, many: bool) -> Parts:
+def _set_up_empty(request: Request, problem: Problem, method: Method | None, many: bool) -> PreparedParts:
     """Where `like` has no systems: one matrix is made ready for any number of them, others for none."""
     bk = problem.bk
     if takes_vectors(request.A) and not batch_shape(request.A, bk) and problem.layout.size:
@@ -137,7 +137,7 @@ def _set_up_empty(request: Request, problem: Problem, method: Method | None, man
         return found._replace(request=replace(found.request, **as_given))
     method = method or METHODS["CG"]
     resolved = replace(request, A=None, args=(), method=method, preconditioner=None)
-    return Parts(_prepared(problem), method, None, None, resolved, None, KnownNull(None, True))
+    return PreparedParts(_prepared(problem), method, None, None, resolved, None, KnownNull(None, True))
 
 
 def _prepared(problem: Problem) -> Operator:
@@ -149,7 +149,7 @@ def _prepared(problem: Problem) -> Operator:
     return A.as_container() if problem.bk.compiles_solves else A.lasting()
 
 
-def transposed(parts: Parts) -> Parts:
+def transposed(parts: PreparedParts) -> PreparedParts:
     """The parts for the transposed matrix, of its factors or preconditioner.
 
     Raises:
@@ -167,7 +167,7 @@ def transposed(parts: Parts) -> Parts:
         null = None
     problem = make_problem(replace(request, A=A, preconditioner=None), parts.method, null)
     check_requirements(problem, parts.method, M)
-    return Parts(A, parts.method, M, parts.fallback, request, parts.why, KnownNull(problem.null, problem.both))
+    return PreparedParts(A, parts.method, M, parts.fallback, request, parts.why, KnownNull(problem.null, problem.both))
 
 
 def numbers_stored(bk: Backend, M: Operator | None) -> int | None:

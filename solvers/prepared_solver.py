@@ -23,7 +23,7 @@ from .log import DEBUG, log
 from .methods.direct.superlu import HostFactors
 from .methods.registry import is_auto
 from .preconditioners import Preconditioner
-from .prepared_parts import Parts, numbers_stored, set_up, transposed
+from .prepared_parts import PreparedParts, numbers_stored, set_up, transposed
 from .results.result import ArrayT, SolveResult
 from .setup.choose import Explanation
 from .setup.make_problem import make_problem
@@ -162,7 +162,7 @@ class PreparedSolver(PublicNames):
         Examples:
             >>> import numpy as np, krylix
             >>> print(krylix.prepare(np.eye(2), method="CG").explain())
-            DenseOperator(2 x 2, float64, numpy)
+            <2x2 dense operator, float64, numpy>
             -> CG: the method was given
         """
         if self._why is None:
@@ -276,13 +276,13 @@ def prepared(request: Request, previous: Operator | None = None, many: bool = Tr
     )
 
 
-def _made(parts: Parts) -> PreparedSolver:
+def _made(parts: PreparedParts) -> PreparedSolver:
     parts.A.bk.register(PreparedSolver, _flatten, _restore)
     return PreparedSolver(*parts)
 
 
-def _parts_of(solver: PreparedSolver) -> Parts:
-    return Parts(*(getattr(solver, field.name) for field in fields(solver)))
+def _parts_of(solver: PreparedSolver) -> PreparedParts:
+    return PreparedParts(*(getattr(solver, field.name) for field in fields(solver)))
 
 
 def _flatten(solver: PreparedSolver) -> tuple[tuple[Any, ...], Any]:

@@ -19,6 +19,8 @@ from .bicgstab import BiCGStab
 from .block_cg import BlockCG
 from .cg import CG
 from .cg_adaptive import CGAdaptive
+from .cocg import COCG
+from .cocr import COCR
 from .direct.banded import BandedDirect
 from .direct.dense import Direct
 from .direct.fast import FastDirect
@@ -37,6 +39,8 @@ METHODS: dict[str, Method] = {
         CG(),
         CGAdaptive(),
         BlockCG(),
+        COCG(),
+        COCR(),
         BiCGStab(1),
         BiCGStab(2),
         BiCGStab(4),

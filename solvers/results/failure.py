@@ -19,7 +19,8 @@ from ..log import INFO, log, log_failure
 from ..methods.direct.singular import Singularity
 from .advice import LookForCauses
 from .describe import describe
-from .result import SolveResult, end_state_of, said_of
+from .end_state import end_state_of, said_of
+from .result import SolveResult
 
 R = TypeVar("R", bound=Any)
 
@@ -27,7 +28,19 @@ _LIBRARIES = (__name__.partition(".")[0], "tensorflow", "torch", "jax")  # some 
 
 
 class ConvergenceError(RuntimeError):
-    """A solve did not reach its tolerance. `result` holds all that it found, per system."""
+    """A solve did not reach its tolerance: the base class of `NotConverged` and `Diverged`.
+
+    Attributes:
+        result: all that the solve found, as without the error; None where it is not known.
+
+    Examples:
+        >>> import numpy as np, krylix
+        >>> try:
+        ...     krylix.linear_solve(np.diag([1.0, 2.0]), np.ones(2), method="CG", max_iter=1)
+        ... except krylix.ConvergenceError as error:
+        ...     print(type(error).__name__, error.result.status.name, error.result.iterations)
+        NotConverged MAX_ITER 1
+    """
 
     result: SolveResult
 
@@ -37,11 +50,37 @@ class ConvergenceError(RuntimeError):
 
 
 class NotConverged(ConvergenceError):
-    """The tolerance was not reached: limit of iterations or of time, no more progress, or breakdown."""
+    """The tolerance was not reached: limit of iterations or of time, no more progress, or breakdown.
+
+    Attributes:
+        result: all that the solve found.
+
+    Examples:
+        >>> import numpy as np, krylix
+        >>> A = np.diag([1.0, 2.0, 4.0])
+        >>> try:
+        ...     x = krylix.linear_solve(A, np.ones(3), method="CG", max_iter=2).x
+        ... except krylix.NotConverged as error:
+        ...     x = krylix.linear_solve(A, np.ones(3), x0=error.result.x).x
+        >>> x
+        array([1.  , 0.5 , 0.25])
+    """
 
 
 class Diverged(ConvergenceError):
-    """The iteration left the finite numbers, or its input already had."""
+    """The iteration left the finite numbers, or its input already had.
+
+    Attributes:
+        result: all that the solve found.
+
+    Examples:
+        >>> import numpy as np, krylix
+        >>> try:
+        ...     krylix.linear_solve(np.eye(3), np.array([1.0, np.nan, 1.0]), method="CG")
+        ... except krylix.Diverged as error:
+        ...     print(error.result.converged, error.result.iterations)
+        False 0
+    """
 
 
 def apply_policy(

@@ -99,6 +99,11 @@ for a random v; nothing where it is exactly Hermitian | 2 products |
         return 0.0 if self.is_exactly_hermitian else asymmetry_of_products(A)
 
     @fact
+    def asymmetry_without_conjugation(self, A: Operator) -> float | None:
+        """As `asymmetry`, of A - Aᵀ."""
+        return self.asymmetry if A.dtype.kind != "c" else asymmetry_of_products(A, conjugate=False)
+
+    @fact
     def has_equal_triangles(self, A: Operator) -> bool | None:
         """Is it Hermitian to working precision?"""
         relative = self.asymmetry

@@ -240,6 +240,8 @@ def test_lineax_containers() -> None:
     np.testing.assert_allclose(as_operator(A).rmatvec(B), GENERAL.T @ B)
     with pytest.raises(ValueError, match=r"b is float64\[9\]; expected a container"):
         linear_solve(A, B)
+    with pytest.raises(TypeError, match="A is a FunctionLinearOperator with its own numbers"):
+        linear_solve(A, {"u": B[:3], "v": B[3:].reshape(2, 3)}, args=(1.0,))
     tall = lx.FunctionLinearOperator(lambda u: matrix[:, :4] @ u, jax.ShapeDtypeStruct((4,), float))
     with pytest.raises(ValueError, match=r"A maps float64\[4\] to float64\[9\]; .*LSMR"):
         linear_solve(tall, B)
@@ -286,6 +288,45 @@ def test_lineax_complex_symmetric_is_not_hermitian() -> None:
     b = B + 0j
     np.testing.assert_allclose(linear_solve(A, b).x, np.linalg.solve(matrix, b), rtol=1e-7)
     np.testing.assert_allclose(as_operator(A).rmatvec(b), matrix.conj().T @ b)
+
+
+@pytest.mark.merge
+@pytest.mark.needs("jax")
+def test_lineax_complex_functions() -> None:
+    """A real b is a complex one to them; a real function is not asked for complex images."""
+    import jax
+    import jax.numpy as jnp
+    import lineax as lx
+
+    matrix = GENERAL + 1j * BANDED
+    A = lx.FunctionLinearOperator(lambda v: jnp.asarray(matrix) @ v, jax.ShapeDtypeStruct((N,), complex))
+    np.testing.assert_allclose(linear_solve(A, B).x, np.linalg.solve(matrix, B), rtol=1e-8)
+    np.testing.assert_allclose(as_operator(A).rmatvec(B), matrix.conj().T @ B)
+    real = lx.FunctionLinearOperator(lambda v: 2 * v, jax.ShapeDtypeStruct((N,), float))
+    with pytest.raises(ValueError, match=r"b is complex128\[9\]; expected float64\[9\]"):
+        linear_solve(real, B + 1j)
+
+
+@pytest.mark.merge
+@pytest.mark.needs("tensorflow")
+def test_tensorflow_variables_in_a_graph() -> None:
+    """Derivatives by a variable that an operator reads, while a graph is made."""
+    import tensorflow as tf
+
+    v = tf.Variable(SYMMETRIC)
+
+    @tf.function
+    def gradient(b: Any) -> Any:
+        with tf.GradientTape() as tape:
+            A = tf.linalg.LinearOperatorComposition(
+                [tf.linalg.LinearOperatorFullMatrix(v), tf.linalg.LinearOperatorDiag(np.full(N, 2.0))]
+            )
+            loss = tf.reduce_sum(linear_solve(A, b, method="CG").x)
+        return tape.gradient(loss, v)
+
+    x = np.linalg.solve(2 * SYMMETRIC, B)
+    expected = -2 * np.outer(np.linalg.solve(2 * SYMMETRIC, np.ones(N)), x)
+    np.testing.assert_allclose(np.asarray(gradient(tf.constant(B))), expected, rtol=1e-6, atol=1e-9)
 
 
 @pytest.mark.merge

@@ -48,8 +48,8 @@ def all_kinds() -> list[str]:
 
 def _needs(method: Method) -> Needs:
     special = "grid" if method.needs_grid else "band" if method.needs_band else None
-    matrix = special or ("symmetric" if method.needs_hermitian else "any" if method.least_squares else "square")
-    kind = "none" if not method.takes_preconditioner else "symmetric" if method.needs_hermitian else "any"
+    matrix = special or ("symmetric" if method.needs_symmetry else "any" if method.least_squares else "square")
+    kind = "none" if not method.takes_preconditioner else "symmetric" if method.needs_symmetry else "any"
     numbers = "any" if method.takes_complex else "real"
     return Needs(method.name, matrix, numbers, kind, method.needs_transpose, method.summary)
 
