@@ -106,6 +106,7 @@ def test_code_block_in_double_precision(
     """Each block stands by itself; it may write files."""
     if framework := missing_framework(code):
         pytest.skip(f"not installed: {framework}")
+    import_quietly(*imported_in(code))
     monkeypatch.chdir(tmp_path)
     exec(compile(as_program(page, start, code), str(page), "exec"), {"__name__": "block"})
 
