@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 
 class PublicNames:
@@ -16,3 +16,9 @@ class PublicNames:
             *getattr(self, "__dataclass_fields__", ()),
         }  # fields may be made when they are read
         return sorted(name for name in names if not name.startswith("_"))
+
+
+def shown(names: Iterable[str]) -> Callable[[], list[str]]:
+    """The `__dir__` of a module with these names."""
+    found = sorted(names)
+    return lambda: list(found)

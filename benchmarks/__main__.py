@@ -67,18 +67,18 @@ def main(arguments: list[str] | None = None) -> None:
     import krylix
 
     krylix.set_global_setup_cache(False)  # what is measured again and again is one solve
+    clock = "processor time" if given.threads == 1 else "time that passes"
+    facts = {"machine": machine(given.threads), "clock": clock, "pairs": settings.repeats, "note": given.note}
     rows, groups = [], []
     for name in given.names or GROUPS:
         for row in import_module(f".{name}", __package__).rows(settings):
             print(" ".join(cell for cell in row.cells() if cell), file=sys.stderr, flush=True)
             rows.append(row)
             groups.append(name)
+            if given.json:  # after each row, so that one that is interrupted is not for nothing
+                given.json.write_text(as_json(facts, groups, rows))
     print(f"Measured on {machine(given.threads)}\nMedians of {settings.repeats} alternating pairs.\n")
     print(markdown(rows))
-    if given.json:
-        clock = "processor time" if given.threads == 1 else "time that passes"
-        facts = {"machine": machine(given.threads), "clock": clock, "pairs": settings.repeats, "note": given.note}
-        given.json.write_text(as_json(facts, groups, rows))
 
 
 if __name__ == "__main__":

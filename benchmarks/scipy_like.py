@@ -7,6 +7,7 @@ in those of a solve.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from unittest import mock
 
 import numpy as np
@@ -35,18 +36,24 @@ def rows(settings: Settings) -> Iterator[Row]:
     for name in FUNCTIONS:
         ours = getattr(scipy_like, name)
         with mock.patch.object(iterate, "linear_solve", at_once), mock.patch.object(direct, "linear_solve", at_once):
-            pair = (per_call(lambda f=ours: f(A, b), settings.calls), per_call(at_once, settings.calls))
+            pair = (per_call(partial(ours, A, b), settings.calls), per_call(at_once, settings.calls))
             yield Row(f"scipy_like.{name} without its solve, n = {N}", "a call", compare(*pair, settings.repeats),
                       budget_seconds=ADDED)  # fmt: skip
-    grid = sp.csr_array(sp.kronsum(line(settings.grid // 4)[0], line(settings.grid // 4)[0]))
-    for what, (A, b) in {f"n = {N}": (A, b), f"n = {grid.shape[0]}": (grid, np.ones(grid.shape[0]))}.items():
+    grid, ones = plane(settings.grid // 4)
+    for matrix, right, calls in ((A, b, settings.calls), (grid, ones, 1)):
         for name in FUNCTIONS:
-            calls = [lambda m=m, A=A, b=b: getattr(m, name)(A, b) for m in (scipy_like, spl)]
-            pair = tuple(per_call(call, max(1, settings.calls // (1 if A.shape[0] == N else 100))) for call in calls)
-            yield Row(f"scipy_like.{name}, {what}", f"scipy {name}", compare(*pair, settings.repeats))
+            ours, theirs = (partial(getattr(module, name), matrix, right) for module in (scipy_like, spl))
+            pair = (per_call(ours, calls), per_call(theirs, calls))
+            yield Row(f"scipy_like.{name}, n = {len(right)}", f"scipy {name}", compare(*pair, settings.repeats))
 
 
 def line(n: int) -> tuple[sp.csr_array, np.ndarray]:
     """A tridiagonal matrix and a right-hand side."""
     A = sp.diags_array([-1.0, 2.1, -1.0], offsets=[-1, 0, 1], shape=(n, n), format="csr")
     return A, np.arange(1.0, n + 1)
+
+
+def plane(n: int) -> tuple[sp.csr_array, np.ndarray]:
+    """The same on both axes of a grid of n x n."""
+    A = sp.csr_array(sp.kronsum(line(n)[0], line(n)[0]))
+    return A, np.ones(A.shape[0])

@@ -82,4 +82,4 @@ def as_json(facts: dict[str, object], groups: Sequence[str], rows: Sequence[Row]
         if m is not None:
             measured = {"seconds": m.krylix, "peer_seconds": m.peer, "ratio": m.ratio}
         lines.append({"group": group, "what": row.what, "peer": row.peer} | measured)
-    return json.dumps({"format": 1} | facts | {"rows": lines}, indent=1) + "\n"
+    return json.dumps({"format": 1} | facts | {"rows": lines}, indent=1, ensure_ascii=False) + "\n"

@@ -163,7 +163,7 @@ def draw(plates, name):
         ax.set(title=title, xlabel="x / side", ylabel="y / side")
         x, y = np.meshgrid(*2 * [(THERMOMETERS + 0.5) / N])
         ax.plot(x, y, "k.", markersize=2)
-    fig.colorbar(image, label="log (conductivity / that of the uniform plate)", shrink=0.9)
+    fig.colorbar(image, label="log conductivity", shrink=0.9)
     fig.savefig(name, dpi=100)
 
 

@@ -108,16 +108,16 @@ def simulate():
 def draw(u, v, name):
     vorticity = jnp.diff(v, axis=0)[:, 1:-1] / H - jnp.diff(u, axis=1)[1:-1] / H  # at the corners inside the domain
     length, width = CELLS[0] * H, CELLS[1] * H
-    fig, ax = plt.subplots(figsize=(11, 1.6 + 8.6 * width / length), layout="constrained")
+    fig, ax = plt.subplots(figsize=(11, 0.9 + 9.4 * 6 / length), layout="constrained")
     image = ax.imshow(
         vorticity.T, origin="lower", extent=(H, length - H, H, width - H), cmap="RdBu_r", vmin=-2, vmax=2,
         interpolation="bicubic",
     )  # fmt: skip
     ax.add_patch(plt.Circle(CENTRE, 0.5, facecolor="0.35", edgecolor="k"))
-    ax.set(xlim=(0, length), ylim=(0, width), xlabel="x / D", ylabel="y / D")
+    ax.set(xlim=(0, length), ylim=(CENTRE[1] - 3, CENTRE[1] + 3), xlabel="x / D", ylabel="y / D")
     ax.set_title(f"Vortex street behind a cylinder, Re = {REYNOLDS}, t = {STEPS * DT:.0f} D / U")
-    fig.colorbar(image, label="vorticity (U / D)", extend="both", ticks=range(-2, 3))
-    fig.savefig(name, dpi=120)
+    fig.colorbar(image, label="vorticity (U / D)", extend="both", ticks=range(-2, 3), fraction=0.03, pad=0.015)
+    fig.savefig(name, dpi=110)
 
 
 def main():

@@ -15,6 +15,8 @@ from .methods.bicgstab import BiCGStab
 from .methods.block_cg import BlockCG
 from .methods.cg import CG
 from .methods.cg_adaptive import CGAdaptive
+from .methods.cocg import COCG
+from .methods.cocr import COCR
 from .methods.direct.banded import BandedDirect
 from .methods.direct.dense import Direct
 from .methods.direct.fast import FastDirect
@@ -43,6 +45,8 @@ from .triangular.solve_triangular import solve_triangular
 __all__ = [
     "CG",
     "CGLS",
+    "COCG",
+    "COCR",
     "GMRES",
     "IDR",
     "LSMR",

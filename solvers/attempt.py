@@ -14,7 +14,7 @@ from ..backends import Array, get_backend
 from ..backends.on_failure import QUIET
 from ..sparse import Layout, NonlinearError, Operator, UnsupportedOperation
 from .iteration.method import Method
-from .iteration.monitor import Monitor, Report
+from .iteration.monitor import Monitor, StepReport
 from .iteration.outcome import Outcome, Status
 from .iteration.run import LoopSettings, run
 from .methods.cg import CG
@@ -118,7 +118,7 @@ class Attempt:
             report.raise_errors()
         return found
 
-    def _run(self, report: Report | None) -> Outcome:
+    def _run(self, report: StepReport | None) -> Outcome:
         problem, A, M = self.problem, self.problem.A, self.M
         bk, method = problem.bk, CG() if problem.is_empty else self.method  # CG has nothing to factorise
         settings = self._settings(method)
@@ -132,7 +132,7 @@ class Attempt:
                 return bk.compile_if_faster(run, ("settings",))(A, M, *arrays, null, settings=settings)
         return run(problem.A, self.M, *arrays, problem.null, settings=settings, report=report)
 
-    def _report(self) -> Report | None:
+    def _report(self) -> StepReport | None:
         """What the loop calls after each step.
 
         Raises:
@@ -147,13 +147,14 @@ class Attempt:
                 "processes or inside shard_map cannot. Leave them out, or solve outside of it."
             )
         present = partial(_presented, problem, monitor.in_numpy)
-        return Report.of(monitor, self.method.name, present, problem.layout.batch, problem.compiled)
+        return StepReport.of(monitor, self.method.name, present, problem.layout.batch, problem.compiled)
 
     def _settings(self, method: Method) -> LoopSettings:
         problem = self.problem
         limits = problem.limits.of_systems(problem.layout.systems)
         # given null vectors are those of the transpose too, where the method was chosen as A is symmetric
-        both = problem.both or (problem.given is None and self.method.needs_hermitian)
+        same = self.method.needs_hermitian or (self.method.needs_symmetric and problem.A.dtype.kind != "c")
+        both = problem.both or (problem.given is None and same)
         return LoopSettings(problem.bk, method, limits, self.history, problem.by_default, both, problem.derived)
 
     def guarded(self, outcome: Outcome, purpose: str = "") -> Outcome:

@@ -78,7 +78,7 @@ PRECONDITIONER_HINTS = _table(
 NO_PRECONDITIONER = frozenset(_table(("none no identity eye false off", "")))
 
 METHODS_BY_WORD = re.compile(
-    r"(scipy|mixed).+|(cg|cgadaptive|blockcg|cgls|lsmr|minres|direct|fastdirect|bandeddirect)"
+    r"(scipy|mixed).+|(cg|cgadaptive|blockcg|cocg|cocr|cgls|lsmr|minres|direct|fastdirect|bandeddirect)"
     r"|(bicgstab|f?gmres|idr)(\(\w+\))?"
 )
 """Squeezed names of all methods: a preconditioner by such a name is a method in the wrong place."""

@@ -16,6 +16,7 @@ from .first_call import solve_first_call, solve_on_numpy
 from .iteration.method import Method, precision_for
 from .iteration.monitor import Callback, monitor_of
 from .iteration.progress import Progress
+from .log import DEBUG, log, log_choice, timed_set_up
 from .methods.direct.refinement import Refinement
 from .methods.registry import METHODS, find_method, is_auto
 from .names import MethodName, PreconditionerName
@@ -73,9 +74,10 @@ def linear_solve(
         A: a linear function of arrays shaped like `b`, called with all systems at once, batch axes in front (an affine
             one, A x + c, is solved for A x = b - c); a dense matrix `(n, n)` or `(*batch, n, n)`; a sparse matrix of
             SciPy, JAX, PyTorch or TensorFlow; a SciPy LinearOperator; a krylix operator, or a batch of matrices
-            (values `(batch, ...)`). NumPy and SciPy matrices go with arrays of any library. A list of k matrices of one
-            shape, all dense or all sparse, is a batch `(k,)`; sparse ones of different patterns are stored and
-            multiplied on the union of these.
+            (values `(batch, ...)`); an operator of lineax or `tf.linalg`, a sparse array of pydata/sparse, a PETSc
+            `Mat`, or anything with `shape` and `matvec` (docs/matrices.md has the table). NumPy and SciPy matrices go
+            with arrays of any library. A list of k matrices of one shape, all dense or all sparse, is a batch `(k,)`;
+            sparse ones of different patterns are stored and multiplied on the union of these.
         b: right-hand side. For a function: any shape, or a container of arrays (dictionary, list, tuple, pytree).
             For a matrix: `(..., n)`, the vector on the last axis (see `axis`), all others batch axes, which end with
             those of a batch of matrices; where b has fewer, it serves all of these. A list of vectors is one array with
@@ -85,8 +87,8 @@ def linear_solve(
             "scipy-GMres", ...; `krylix.solvers.METHODS` has all), upper and lower case alike, what other libraries call
             it ("bicgstab", "pcg", "lu", "spsolve", ...), or a method object.
         preconditioner: M, an approximation of the inverse of A: a name ("jacobi", "ilu", ...), a `Preconditioner`, a
-            function `r -> M r` on arrays shaped as `b`, a matrix, factors of SciPy's `splu` or `spilu`, a hierarchy of
-            pyamg, or None.
+            function `r -> M r` on arrays shaped as `b`, a matrix or operator as for A, factors of SciPy's `splu` or
+            `spilu`, a hierarchy of pyamg, or None.
         rtol: relative tolerance below 1, one number or one per system, which is kept; if None 1e-5 in single and 1e-10
             in double precision, or what the precision can reach.
         atol: absolute tolerance, one number or one per system.
@@ -149,7 +151,7 @@ def linear_solve(
         >>> result.converged, result.iterations
         (True, 2)
         >>> result.x.round(3)
-        array([0.545, 0.636, 0.636, 0.545])
+        array([0.6, 0.8, 0.8, 0.6])
     """
     request = Request(
         A=A, b=b, x0=x0, args=args, method=method, preconditioner=preconditioner, rtol=rtol, atol=atol,
@@ -174,6 +176,8 @@ def _linear_solve(request: Request, monitored: tuple[Any, Any, Any] | None) -> S
     if monitored is not None:
         request = replace(request, monitor=monitor_of(*monitored))
     found = solve_small_dense(request)
+    if found is not None and log.isEnabledFor(DEBUG):
+        log.debug("%s", found.message)
     return run_for(request.on_failure, run_where_spread, _solved, request) if found is None else found
 
 
@@ -205,6 +209,8 @@ def _solved_by_library(request: Request) -> SolveResult:
         return _solved_anew(request)[0]
     kept = find_setup(call)
     if kept is not None and (found := kept.solve(request)) is not None:
+        if log.isEnabledFor(DEBUG):
+            log.debug("with the set-up of an earlier solve: %s", found.message)
         return found
     if not seen_before(call):
         return _solved_anew(request)[0]
@@ -239,6 +245,7 @@ def _set_up_and_solved(
     else:
         chosen = choose(problem, request.preconditioner is not None, calls_host=request.on_failure in ("raise", "warn"))
         choice, attempt = first_that_can(chosen, lambda choice: _set_up_as_chosen(problem, choice, request))
+        log_choice(choice)
     while True:
         try:
             attempt = _with_factors(attempt) if many else attempt
@@ -246,6 +253,7 @@ def _set_up_and_solved(
         except UnsupportedOperation:  # known only now, as of a program of which some values are arguments
             if method is not None or choice.is_last:
                 raise
+            log.info("%s cannot be used for this system; the next choice is tried", choice.method.name)
         choice, attempt = first_that_can(choice.next(), lambda choice: _set_up_as_chosen(problem, choice, request))
 
 
@@ -287,7 +295,13 @@ def _set_up(
     """
     if M is not None:
         refuse_preconditioner(method, M)
-        M = to_preconditioner(M, matrix, problem.bk, problem.layout, problem.like, precision=precision_for(method))
+        given = M
+        M = timed_set_up(
+            f"preconditioner of {method.name}",
+            lambda: to_preconditioner(
+                given, matrix, problem.bk, problem.layout, problem.like, precision=precision_for(method)
+            ),
+        )
     if last:
         check_requirements(problem, method, M)
     else:

@@ -13,6 +13,8 @@ MethodName: TypeAlias = Literal[
     "CG",
     "CG-adaptive",
     "block-CG",
+    "COCG",
+    "COCR",
     "biCG-stab",
     "biCG-stab(2)",
     "biCG-stab(4)",

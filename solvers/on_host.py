@@ -11,15 +11,16 @@ import numpy as np
 from ..backends import Array, get_backend, real_dtype
 from ..sparse import Matrix, Operator
 from ..sparse.fingerprint import fingerprint
-from .iteration.monitor import Monitor, Report
+from .iteration.monitor import Monitor, StepReport
 from .iteration.outcome import Outcome, Status
 from .iteration.run import LoopSettings, run
+from .log import log
 from .results.no_solution import without_refuted
 from .setup.fill import have_room
 from .setup.problem import Problem
 
 
-def run_on_host(problem: Problem, settings: LoopSettings, M: Operator | None, report: Report | None) -> Outcome:
+def run_on_host(problem: Problem, settings: LoopSettings, M: Operator | None, report: StepReport | None) -> Outcome:
     """Run the whole solve as one host call."""
     function, arrays = _solve_on_host(problem, settings, M, report)
     found = Outcome(*problem.bk.host_call(function, _shapes(problem, settings.history), *arrays))
@@ -35,6 +36,7 @@ def rescued_on_host(problem: Problem, settings: LoopSettings, found: Outcome, mo
 
     def on_host(failed: np.ndarray, *values: np.ndarray) -> list[np.ndarray]:
         before = values[:count]
+        log.info("a solve in a compiled function failed; trying %s", settings.method.name)
         try:
             after = function(*values[count:])
         except MemoryError:  # the first failure stands
@@ -86,7 +88,7 @@ def _solve_on_host(
     problem: Problem,
     settings: LoopSettings,
     M: Operator | None,
-    report: Report | None,
+    report: StepReport | None,
     bounded: bool = False,
 ) -> tuple[Callable[..., Outcome], Sequence[Array]]:
     """The solve as a function of NumPy arrays, and the arrays of the library to call it with.

@@ -78,7 +78,7 @@ def prepare(
         >>> solver.method.name
         'scipy-direct'
         >>> solver.solve(np.ones(4)).x.round(3)
-        array([0.545, 0.636, 0.636, 0.545])
+        array([0.6, 0.8, 0.8, 0.6])
     """
     if like is None:
         like = without_compilers(vector_for)(A, args)

@@ -12,6 +12,7 @@ from ..sparse import FunctionOperator, Operator, batch_shape, is_function, opera
 from ..sparse.analysis.analysis import release
 from ..sparse.convert import owned
 from .iteration.method import Method, precision_for
+from .log import log_choice, timed_set_up
 from .methods.direct.factorisation import DenseFactors
 from .methods.direct.refinement import Refinement
 from .methods.direct.superlu import HostFactors
@@ -25,7 +26,7 @@ from .setup.problem import KnownNull, Problem, Request
 from .setup.requirements import check_requirements, refuse_infinite_entries, refuse_preconditioner
 
 
-class Parts(NamedTuple):
+class PreparedParts(NamedTuple):
     """What a `PreparedSolver` is made of, in its order.
 
     Attributes:
@@ -72,7 +73,7 @@ def _array_of(bk: Backend, A: Any) -> Array | None:
     return arrays[0] if arrays else None
 
 
-def set_up(request: Request, previous: Operator | None, many: bool) -> Parts:
+def set_up(request: Request, previous: Operator | None, many: bool) -> PreparedParts:
     """Set up what depends on A alone.
 
     Args:
@@ -94,6 +95,7 @@ def set_up(request: Request, previous: Operator | None, many: bool) -> Parts:
         calls_host = request.on_failure in ("raise", "warn")
         choice = choose(problem, not (automatic or kind is None), many, calls_host)
         method, fallback, factors, A = choice.method, choice.fallback, choice.factors, choice.matrix
+        log_choice(choice)
         why = choice.explain()
         kind = choice.preconditioner if automatic else kind
     elif automatic:  # as in `linear_solve`, a method that is named gets what it is given
@@ -103,20 +105,28 @@ def set_up(request: Request, previous: Operator | None, many: bool) -> Parts:
     if previous is not None and isinstance(kind, Preconditioner):
         older = "made for other values of A"
         kind = replace(kind, note=older if kind.note in (None, older) else f"{kind.note}; {older}")
-    M = to_preconditioner(kind, A, problem.bk, problem.layout, problem.like, previous, precision_for(method))
+    M = None if kind is None else _made(kind, A, problem, method, previous)
     check_requirements(problem, method, M)
     if automatic and isinstance(M, Preconditioner):
         kind = M.kind  # for `update`: what it was that suited A
     if isinstance(method, Refinement):
-        M = factors or factors_now(problem, method)
+        M = factors or timed_set_up(f"factors of {method.name}", lambda: factors_now(problem, method))
     release(A)
     again = request if factors is not None else replace(request, method=method, preconditioner=kind)
     resolved = replace(again, A=None, args=())  # what was seen in the values of A is looked for again by `update`
     null = KnownNull(problem.null, problem.both)
-    return Parts(_prepared(problem), method, M, fallback, resolved, why, null)
+    return PreparedParts(_prepared(problem), method, M, fallback, resolved, why, null)
 
 
-def _set_up_empty(request: Request, problem: Problem, method: Method | None, many: bool) -> Parts:
+def _made(kind: Any, A: Operator, problem: Problem, method: Method, previous: Operator | None) -> Operator | None:
+    """The preconditioner."""
+    place, precision = (problem.bk, problem.layout, problem.like), precision_for(method)
+    return timed_set_up(
+        f"preconditioner of {method.name}", lambda: to_preconditioner(kind, A, *place, previous, precision)
+    )
+
+
+def _set_up_empty(request: Request, problem: Problem, method: Method | None, many: bool) -> PreparedParts:
     """Where `like` has no systems: one matrix is made ready for any number of them, others for none."""
     bk = problem.bk
     if takes_vectors(request.A) and not batch_shape(request.A, bk) and problem.layout.size:
@@ -127,7 +137,7 @@ def _set_up_empty(request: Request, problem: Problem, method: Method | None, man
         return found._replace(request=replace(found.request, **as_given))
     method = method or METHODS["CG"]
     resolved = replace(request, A=None, args=(), method=method, preconditioner=None)
-    return Parts(_prepared(problem), method, None, None, resolved, None, KnownNull(None, True))
+    return PreparedParts(_prepared(problem), method, None, None, resolved, None, KnownNull(None, True))
 
 
 def _prepared(problem: Problem) -> Operator:
@@ -139,7 +149,7 @@ def _prepared(problem: Problem) -> Operator:
     return A.as_container() if problem.bk.compiles_solves else A.lasting()
 
 
-def transposed(parts: Parts) -> Parts:
+def transposed(parts: PreparedParts) -> PreparedParts:
     """The parts for the transposed matrix, of its factors or preconditioner.
 
     Raises:
@@ -157,7 +167,7 @@ def transposed(parts: Parts) -> Parts:
         null = None
     problem = make_problem(replace(request, A=A, preconditioner=None), parts.method, null)
     check_requirements(problem, parts.method, M)
-    return Parts(A, parts.method, M, parts.fallback, request, parts.why, KnownNull(problem.null, problem.both))
+    return PreparedParts(A, parts.method, M, parts.fallback, request, parts.why, KnownNull(problem.null, problem.both))
 
 
 def numbers_stored(bk: Backend, M: Operator | None) -> int | None:

@@ -19,10 +19,11 @@ from .iteration.method import Method
 from .iteration.monitor import Callback, monitor_of
 from .iteration.progress import Progress
 from .known_plan import KnownPlan
+from .log import DEBUG, log
 from .methods.direct.superlu import HostFactors
 from .methods.registry import is_auto
 from .preconditioners import Preconditioner
-from .prepared_parts import Parts, numbers_stored, set_up, transposed
+from .prepared_parts import PreparedParts, numbers_stored, set_up, transposed
 from .results.result import ArrayT, SolveResult
 from .setup.choose import Explanation
 from .setup.make_problem import make_problem
@@ -161,7 +162,7 @@ class PreparedSolver(PublicNames):
         Examples:
             >>> import numpy as np, krylix
             >>> print(krylix.prepare(np.eye(2), method="CG").explain())
-            DenseOperator(2 x 2, float64, numpy)
+            <2x2 dense operator, float64, numpy>
             -> CG: the method was given
         """
         if self._why is None:
@@ -232,6 +233,8 @@ def _solve_prepared(
     """No method of the solver, as what is left alone is remembered for ever."""
     plain = type(b) is np.ndarray and x0 is None and axis is None and history is False and monitored is None
     if plain and solver._plan is not None and (found := solver._plan.solve(b)) is not None:
+        if log.isEnabledFor(DEBUG):
+            log.debug("%s", found.message)
         return found
     monitor = None if monitored is None else monitor_of(*monitored)
     request = replace(
@@ -273,13 +276,13 @@ def prepared(request: Request, previous: Operator | None = None, many: bool = Tr
     )
 
 
-def _made(parts: Parts) -> PreparedSolver:
+def _made(parts: PreparedParts) -> PreparedSolver:
     parts.A.bk.register(PreparedSolver, _flatten, _restore)
     return PreparedSolver(*parts)
 
 
-def _parts_of(solver: PreparedSolver) -> Parts:
-    return Parts(*(getattr(solver, field.name) for field in fields(solver)))
+def _parts_of(solver: PreparedSolver) -> PreparedParts:
+    return PreparedParts(*(getattr(solver, field.name) for field in fields(solver)))
 
 
 def _flatten(solver: PreparedSolver) -> tuple[tuple[Any, ...], Any]:

@@ -18,6 +18,7 @@ from .nonlinear.minimize_result import MinimizeResult
 from .nonlinear.nonlinear_result import NonlinearResult
 from .preconditioners import Preconditioner
 from .results.failure import ConvergenceError
+from .results.later import has_values, known_array_of
 from .results.result import SolveResult
 
 _SOLVERS, _SPARSE = __package__, f"{__package__.rpartition('.')[0]}.sparse"
@@ -118,13 +119,10 @@ def _outcome(found: Any) -> dict[str, Any]:
     if not isinstance(result, SolveResult | NonlinearResult | MinimizeResult):
         return {}
     facts: dict[str, Any] = {"method": result.method, "preconditioner": getattr(result, "preconditioner", None)}
-    bk = choose_backend(result.status)
-    if bk.compiled(result.status):  # the numbers have no values yet
-        return facts | {"traced": is_traced(bk)}
-    # by way of the class, whose functions are never watched
+    if not has_values(result):
+        return facts | {"traced": is_traced(choose_backend(result.status))}
     name = "gradient_norm" if isinstance(result, MinimizeResult) else "residual_norm"
-    arrays = (result.iterations, getattr(result, name), result.converged)
-    steps, norm, converged = (type(bk).to_numpy(bk, array) for array in arrays)
+    steps, norm, converged = (known_array_of(result, one) for one in ("iterations", name, "converged"))
     facts |= {"systems": steps.size} if steps.size != 1 else {}
     facts |= {"iterations": int(np.max(steps, initial=0)), name: float(np.max(norm, initial=0))}
     return facts | {"converged": bool(np.all(converged))}

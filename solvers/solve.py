@@ -15,6 +15,7 @@ from .derivatives.one_program import differentiated
 from .derivatives.sensitivity import Sensitivity
 from .iteration.method import Method
 from .iteration.outcome import Outcome, Status
+from .log import DEBUG, log
 from .on_host import may_be_helped
 from .results.failure import ConvergenceError, apply_policy, warn_of_singular, with_nan
 from .results.in_library import as_numpy, is_numpy_elsewhere
@@ -62,7 +63,7 @@ def _solve(attempt: Attempt) -> SolveResult:
     outcome, name = _outcome(attempt), attempt.method.name
     # With "status" or "nan", no fallback and no derivatives nobody has to wait for the outcome here.
     known = not (problem.compiled or bk.compiled(outcome.status))
-    outcome = _checked(problem, outcome) if known else outcome
+    outcome = _checked(problem, outcome) if known and problem.by_default else outcome
     asks = policy not in QUIET or (policy == "nan" and bk.is_concrete(problem.b))
     waits = known and (asks or fallback is not None or problem.is_implicit)
     converged = waits and _has_converged(bk, outcome)
@@ -77,6 +78,8 @@ def _solve(attempt: Attempt) -> SolveResult:
         warn_of_singular(bk, name, outcome.singular, outcome.status == int(Status.CONVERGED))
     if not converged:
         result = _after_failure(attempt, outcome, result)
+    if log.isEnabledFor(DEBUG):
+        log.debug("%s", result.message)
     if problem.is_tracked and not problem.is_implicit:
         sources = (problem.b, *bk.flatten(problem.A.as_container())[0])
         return replace(result, x=bk.refuse_derivatives(result.x, _SEVERAL_LIMITS, RuntimeError, sources))
@@ -85,7 +88,7 @@ def _solve(attempt: Attempt) -> SolveResult:
 
 def _checked(problem: Problem, outcome: Outcome) -> Outcome:
     """Withdraw the default tolerance's allowance where it accepted an inconsistent system."""
-    if not problem.by_default or problem.given is not None:
+    if problem.given is not None:
         return outcome
     return without_refuted(problem.bk, problem.A, problem.b, problem.rtol, problem.atol, outcome)
 
@@ -98,8 +101,10 @@ def _climbed(attempt: Attempt, first: Outcome, fallback: Method) -> tuple[Attemp
         return None
     try:
         check_requirements(problem, fallback, None)
+        log.info("%s failed; trying %s", attempt.method.name, fallback.name)
         second = replace(attempt, method=fallback, M=None, fallback=None)
-        found = _checked(problem, _outcome(second))
+        found = _outcome(second)
+        found = _checked(problem, found) if problem.by_default else found
     except (UnsupportedOperation, NonlinearError, MemoryError):
         return None
     if not bk.any(~failed):

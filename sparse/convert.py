@@ -30,9 +30,10 @@ def as_operator(A: Any, like: Any = None, *, batch_ndim: int = 0, args: Sequence
 
     Args:
         A: a dense array `(n, m)` or `(k, n, m)`; a sparse matrix of SciPy, JAX, PyTorch or TensorFlow, or a batch of
-            them in a type of the library; a SciPy LinearOperator; a function of arrays; an operator; a list of k
-            matrices of one shape, dense or sparse, as a batch. Sparse ones of different patterns are stored on the
-            union of these, so that each costs as much as a matrix of that.
+            them in a type of the library; a SciPy LinearOperator, or anything with `shape` and `matvec`; an operator of
+            lineax or `tf.linalg`, a sparse array of pydata/sparse, a PETSc `Mat`; a function of arrays; an operator; a
+            list of k matrices of one shape, dense or sparse, as a batch. Sparse ones of different patterns are stored
+            on the union of these, so that each costs as much as a matrix of that.
         like: an array of the shape and dtype that a function takes; matrices of NumPy and SciPy become operators of
             its library.
         batch_ndim: how many axes of `like` are batch axes, in front.
@@ -95,7 +96,10 @@ def _of_peer(read: Read, like: Any, batch_ndim: int, args: Sequence[Any]) -> Ope
         image = Layout.of(bk, gives.zeros(bk, layout.batch), axes)
         dtype = working_dtype(np.result_type(*takes.dtypes, *gives.dtypes))
         found = FunctionOperator(bk, read.A, layout, dtype, (), "A(x)", first, image=image)
-    return with_declared(found, read.declared) if read.declared else found
+    if not read.declared:
+        return found
+    declared: Operator = with_declared(found, read.declared)
+    return declared
 
 
 def owned(A: Any, bk: Backend) -> Any:

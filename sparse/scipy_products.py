@@ -167,7 +167,9 @@ def _product(A: ScipyProducts, x: Any, size: int, *, columns: bool, adjoint: boo
         raise ValueError(f"{name} of {A!r} takes {expected}; got the shape {shape}.")
     from_host = isinstance(x, np.ndarray) and not bk.on_host
     image = (A.H if adjoint else A) @ (bk.asarray(x, like=_anchor(bk, A)) if from_host else x)
-    return bk.to_numpy(image) if from_host and not bk.compiled(image) else image
+    if not isinstance(x, np.ndarray) or bk.compiled(image):
+        return image
+    return np.array(bk.to_numpy(image))  # a copy: SciPy's methods write to what they get, which may be x
 
 
 def _anchor(bk: Backend, A: Any) -> Array | None:

@@ -4,18 +4,16 @@ Pages run as a reader would run them, in the default precision of each library, 
 """
 
 import doctest
-import importlib
 import json
 import os
 import re
 import subprocess
 import sys
-import warnings
 from pathlib import Path
 
 import pytest
 
-from frameworks import FRAMEWORKS, PEERS, missing
+from frameworks import import_quietly, imported_in, missing
 from library import ROOT, label, library_files, module_name
 from pages import executed_blocks, missing_modules
 
@@ -36,8 +34,7 @@ BLOCKS = [
 
 def missing_framework(text: str) -> str | None:
     """A framework that the code imports, and that is not installed."""
-    imported = (f for f in (*FRAMEWORKS, *PEERS) if re.search(rf"^\W*(import|from) {f}\b", text, re.MULTILINE))
-    return next((framework for framework in imported if missing(framework)), None)
+    return next((framework for framework in imported_in(text) if missing(framework)), None)
 
 
 # Reads programs `[{file, code, session}]`, runs each, those of one session with the names of those before, and writes
@@ -136,9 +133,7 @@ def test_docstrings() -> None:
     for path in library_files():
         if ">>>" not in (text := path.read_text()) or missing_framework(text):
             continue
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # those of the packages that adapters import
-            module = importlib.import_module(module_name(path))
+        (module, *_) = import_quietly(module_name(path), *imported_in(text))
         examples = doctest.testmod(module, optionflags=flags, verbose=False)
         if examples.failed:
             failed.append(f"{label(path)}: {examples.failed} of {examples.attempted}")

@@ -6,12 +6,11 @@ import os
 import shutil
 import subprocess
 import sys
-import warnings
 from pathlib import Path
 
 import pytest
 
-from frameworks import FRAMEWORKS, PEERS, missing
+from frameworks import FRAMEWORKS, PEERS, import_quietly, missing
 from library import FOLDERS, ROOT, label, library_files, module_name
 
 HEAVY = (*FRAMEWORKS, *PEERS, "equinox", "pyamg", "matplotlib", "pandas", "tqdm")
@@ -86,9 +85,7 @@ def test_every_module_imports() -> None:
     broken = []
     for path in library_files():
         try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # those of the packages that adapters import
-                module = importlib.import_module(module_name(path))
+            (module,) = import_quietly(module_name(path))
         except Exception as error:
             name = getattr(error, "name", None)
             if not (name in (*FRAMEWORKS, *PEERS, "equinox") and missing(name)):

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import krylix
-from frameworks import FRAMEWORKS, missing
+from frameworks import import_quietly, imported_in, missing
 from krylix import backends, scipy_like, solvers, sparse
 from scipy_shipped import OURS
 
@@ -23,11 +23,21 @@ OF_SPARSE = [
 ]  # fmt: skip
 
 
+def serving_others() -> list[Any]:
+    """The adapters and layers whose packages are installed."""
+    packages = {"adapters.skfem": "", "adapters.jax_fem": "", "adapters.phiflow": "", "torch": "torch"}
+    packages |= {f"adapters.{name}": name for name in ("fipy", "pymatsolver", "lineax")} | {"keras": "tensorflow"}
+    return import_quietly(
+        *(f"krylix.{name}" for name, package in packages.items() if not package or not missing(package))
+    )
+
+
 def public_objects() -> dict[str, Any]:
     """Every public function and class by its dotted name."""
     names = [(krylix, "krylix", krylix.__all__), (solvers, "krylix.solvers", solvers.__all__)]
     names += [(sparse, "krylix.sparse", OF_SPARSE), (backends, "krylix.backends", OF_BACKENDS)]
     names.append((scipy_like, "krylix.scipy_like", OURS))
+    names += [(module, module.__name__, module.__all__) for module in serving_others()]
     found: dict[str, Any] = {}
     for module, prefix, exported in names:
         for name in exported:
@@ -47,9 +57,10 @@ FLAGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 def test_example_runs(name: str) -> None:
     text = inspect.getdoc(PUBLIC[name]) or ""
     assert "Examples:\n" in text, "an `Examples:` section with `>>>` lines is missing"
-    for framework in FRAMEWORKS:
-        if re.search(rf"^\W*(import|from) {framework}\b", text, re.MULTILINE) and missing(framework):
-            pytest.skip(f"not installed: {framework}")
+    wanted = imported_in(text)
+    if absent := [name for name in wanted if missing(name)]:
+        pytest.skip(f"not installed: {', '.join(absent)}")
+    import_quietly(*wanted)
     example = doctest.DocTestParser().get_doctest(text, {}, name, None, 0)
     assert example.examples, "the section has no `>>>` line"
     said: list[str] = []

@@ -3,18 +3,21 @@
 import pickle
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, assert_type
+from typing import Any, TypeAlias, assert_type, get_args
 
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from numpy.typing import NDArray
 
 import krylix
 from krylix.backends.profile.event import ProfileEvent
 from krylix.backends.profile.user_profile import Profile
+from krylix.solvers import METHODS, PRECONDITIONERS, MethodName, OnFailure, PreconditionerName
 
+Vector: TypeAlias = NDArray[np.float64]
 A = sp.csr_array(2.5 * np.eye(4) - np.eye(4, k=1) - np.eye(4, k=-1))
-b = np.ones(4)
+b: Vector = np.ones(4)
 
 
 def f(x: np.ndarray) -> np.ndarray:
@@ -22,15 +25,31 @@ def f(x: np.ndarray) -> np.ndarray:
 
 
 def test_solves() -> None:
-    result = assert_type(krylix.linear_solve(A, b, method="CG", rtol=1e-9), krylix.SolveResult)
+    result = assert_type(krylix.linear_solve(A, b, method="CG", rtol=1e-9), krylix.SolveResult[Vector])
+    assert_type(result.x, Vector)
+    assert_type(result.residual, Vector)
+    assert_type(result.to_dict(include_x=True), dict[str, Any])
+    assert_type(result.setup_time, float | None)
     assert_type(result.message, str)
     assert_type(result.method, str)
     assert_type(result.preconditioner, str | None)
     assert bool(result.converged)
     solver = assert_type(krylix.prepare(f, b), krylix.PreparedSolver)
-    assert_type(solver.solve(b), krylix.SolveResult)
+    assert_type(solver.solve(b), krylix.SolveResult[Vector])
+    assert_type(solver(b), Vector)
+    assert_type(krylix.prepare(A).T, krylix.PreparedSolver)
+    assert_type(solver.memory, int | None)
     assert_type(solver.explain(), str)
     assert krylix.solve_triangular(A, b, lower=True).shape == (4,)
+
+
+def test_callbacks() -> None:
+    def stop(state: krylix.IterationState) -> bool:
+        assert_type(state, krylix.IterationState)
+        return bool(state.iterations >= 2)
+
+    result = krylix.linear_solve(A, b * np.arange(4), method="CG", callback=stop, time_limit=60)
+    assert result.status == krylix.Status.STOPPED
 
 
 def test_nonlinear() -> None:
@@ -87,7 +106,7 @@ def test_profiles() -> None:
 
 def test_settings() -> None:
     with krylix.precision(64), krylix.on_failure("raise"), krylix.setup_cache(False):
-        assert_type(krylix.get_on_failure(), str)
+        assert_type(krylix.get_on_failure(), OnFailure)
         bits = assert_type(krylix.get_precision(), int | None)
     krylix.set_global_precision(krylix.get_precision())
     krylix.set_global_on_failure(krylix.get_on_failure())
@@ -106,8 +125,19 @@ def test_failures() -> None:
         krylix.linear_solve(f, b, method="CG", max_iter=1, rtol=1e-12)
     failure = caught.value
     assert isinstance(failure, krylix.NotConverged)
-    assert assert_type(failure.result, krylix.SolveResult).status == krylix.Status.MAX_ITER
+    assert assert_type(failure.result, krylix.SolveResult[Any]).status == krylix.Status.MAX_ITER
     assert pickle.loads(pickle.dumps(failure)).result.iterations == 1
+
+
+def test_names_of_methods_and_preconditioners() -> None:
+    """What editors complete is what there is; any other string is taken, too."""
+    assert get_args(MethodName) == ("auto", *METHODS)
+    assert get_args(PreconditionerName) == ("auto", *PRECONDITIONERS)
+    method: MethodName = "biCG-stab(2)"
+    assert_type(krylix.linear_solve(A, b, method=method, preconditioner="jacobi"), krylix.SolveResult[Vector])
+    assert krylix.linear_solve(A, b, method="GMRES(3)", preconditioner="ilu").converged
+    with pytest.raises(ValueError, match="on_failure must be one of"):
+        krylix.linear_solve(A, b, on_failure="never")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
 
 
 def test_every_public_name_is_here() -> None:

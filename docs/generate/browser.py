@@ -26,7 +26,7 @@ PROBE = r"""(async () => {
   const prose = article.cloneNode(true);
   for (const part of prose.querySelectorAll("pre, code, .katex, script, style")) part.remove();
   if (/\\\[|\\\(|\$\$/.test(prose.textContent)) wrong.push("a formula that nothing renders");
-  if (/Traceback \(most recent/.test(article.textContent)) wrong.push("a traceback");
+  if (/Traceback \(most recent/.test(prose.textContent)) wrong.push("a traceback");
   if (article.querySelector(".error")) wrong.push('class="error"');
   if (document.documentElement.scrollWidth > wide + 1) wrong.push("wider than the screen: " + document.documentElement.scrollWidth);
   const scrolls = e => { for (; e && e !== article; e = e.parentElement)

@@ -22,7 +22,8 @@ def write(folder: Path) -> None:
 
 
 def _page(name: str, title: str, about: str, code: str) -> str:
-    picture = f"![{title}](../pictures/{name}.png)\n\n" if (DOCS / "pictures" / f"{name}.png").exists() else ""
+    found = sorted((DOCS / "pictures").glob(f"{name}.*"))
+    picture = f"![{title}](../pictures/{found[0].name})\n\n" if found else ""
     return (
         f"---\ntitle: {name.replace('_', ' ').capitalize()}\n---\n\n# {title}\n\n{about.strip()}\n\n{picture}"
         f"`python examples/{name}.py`\n\n```python\n{code.rstrip()}\n```\n"

@@ -19,6 +19,7 @@ ELSEWHERE = {
 ALIASES = {"README.md": "index.md", "SECURITY.md": "contributing.md"}
 """Files that links lead to, and the page of the site that stands for them."""
 _LINK = re.compile(r"(\]\()(?!\w+:|#)([^)#\s]+)(#[^)\s]*)?(\))")
+_PICTURES = {".png", ".svg", ".webp"}
 _LEFT_OUT = {"generate", "assets", "benchmarks"}
 _FENCE = re.compile(r"^ *(```|~~~).*?^ *\1", re.MULTILINE | re.DOTALL)
 
@@ -38,7 +39,7 @@ def gather() -> None:
         (SOURCE / place).parent.mkdir(parents=True, exist_ok=True)
         (SOURCE / place).write_text(with_links(page, place))
     shutil.copytree(DOCS / "assets", SOURCE / "assets")
-    for picture in sorted(DOCS.rglob("*.png")) + sorted(DOCS.rglob("*.svg")):
+    for picture in (path for path in DOCS.rglob("*") if path.suffix in _PICTURES):
         (SOURCE / picture.relative_to(DOCS)).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(picture, SOURCE / picture.relative_to(DOCS))
 

@@ -15,6 +15,7 @@ _LOADED = re.compile(
 _IN_STYLE = re.compile(r"(?:url\(|@import\s+)[\"']?https?://[^)\"']+")
 _LINK = re.compile(r"<(?:a|img|script|link)\b[^>]*?\s(?:href|src)=[\"']?([^\"'> ]+)", re.I)
 _ID = re.compile(r"\s(?:id|name)=[\"']?([^\"'> ]+)")
+_CODE = re.compile(r"<code\b.*?</code>", re.DOTALL)
 _WRONG = ('class="error"', "Traceback (most recent call last)", "::: krylix", 'exec="true"')
 
 
@@ -28,7 +29,8 @@ def errors(site: Path) -> list[str]:
 
 
 def _of_page(page: Path, text: str) -> list[str]:
-    found = [f"shows {wrong}" for wrong in _WRONG if wrong in text]
+    prose = _CODE.sub("", text)
+    found = [f"shows {wrong}" for wrong in _WRONG if wrong in prose]
     found += [f"loads {m[0]}" for m in _LOADED.finditer(text) if 'rel="canonical"' not in m[0]]
     if page.name != "404.html":
         found += [f"links to {link}" for link in dict.fromkeys(_LINK.findall(text)) if not _leads_somewhere(page, link)]

@@ -49,7 +49,7 @@ def page() -> str:
         "---\ntitle: Benchmarks\n---\n\n# Benchmarks",
         "A bar is krylix's time divided by that of the peer: shorter than 1 is faster than the peer, longer is slower. "
         "Both are measured in turns, in one process, and the bar is the median of the ratios of the pairs. "
-        "No row was left out.",
+        "No row that was measured is left out.",
         "Measure on your machine: `pip install -r requirements/benchmarks.txt && python -m benchmarks --json FILE`.",
     ]
     for content in files():
@@ -58,7 +58,7 @@ def page() -> str:
 
 
 def _of_file(content: dict[str, Any]) -> list[str]:
-    name, note = content["file"], f" {content['note'].capitalize()}." if content["note"] else ""
+    name, note = content["file"], f" {content['note'][0].upper() + content['note'][1:]}." if content["note"] else ""
     about = (
         f"Measured on {content['machine']} Medians of {content['pairs']} pairs, {content['clock']}.{note} "
         f"Raw numbers: [{name}](benchmarks/{name})."

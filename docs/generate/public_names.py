@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import ast
 import importlib
 import importlib.util
 import inspect
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import krylix
+
 PAGES: dict[str, tuple[str, ...]] = {
     "Solving": (
-        "linear_solve", "prepare", "PreparedSolver", "SolveResult", "Status", "solve_triangular",
+        "linear_solve", "prepare", "PreparedSolver", "SolveResult", "Status", "IterationState", "solve_triangular",
         "ConvergenceError", "NotConverged", "Diverged", "SingularMatrixWarning",
     ),
     "Preconditioners": ("preconditioner", "Preconditioner", "load_preconditioner", "rigid_motions"),
@@ -28,12 +33,11 @@ MODULES = (
     "krylix.solvers.preconditioners",
     "krylix.sparse",
     "krylix.backends",
-    "krylix.solvers.lineax_solver",
     "krylix.scipy_like",
-    "krylix.adapters",
-    "krylix.torch",
 )
 """Modules whose `__all__` is public, those first under which a name is known best."""
+ON_DEMAND = ("krylix.torch", "krylix.keras", "krylix.adapters", "krylix.solvers.lineax_solver")
+"""Modules that import a framework: they are read and not imported. A folder without names stands for its files."""
 
 
 @dataclass(frozen=True)
@@ -42,15 +46,16 @@ class Name:
 
     Attributes:
         full: as users write it, such as `krylix.linear_solve`.
-        defined: where its source is, such as `krylix.solvers.linear_solve.linear_solve`; None for data.
-        value: the object.
+        defined: where its source is, such as `krylix.solvers.linear_solve.linear_solve`; None for data and for names
+            of other packages.
+        summary: the first paragraph of its documentation.
         aliases: other public names of the same object.
     """
 
     full: str
     defined: str | None
-    value: Any
-    aliases: tuple[str, ...]
+    summary: str
+    aliases: tuple[str, ...] = ()
 
     @property
     def short(self) -> str:
@@ -61,40 +66,44 @@ class Name:
         return self.full.rpartition(".")[0]
 
     @property
-    def summary(self) -> str:
-        """First sentence of its documentation."""
-        if self.defined is None:
-            return f"A {type(self.value).__name__}."
-        text = inspect.getdoc(self.value) or ""
-        return " ".join(text.partition("\n\n")[0].split())
-
-    @property
     def page(self) -> str:
         """Title of its page."""
+        if self.module.startswith("krylix.adapters"):
+            return "krylix.adapters"
         if self.module != "krylix":
             return self.module
         return next((page for page, names in PAGES.items() if self.short in names), "Settings and backends")
 
 
-def modules() -> list[ModuleType]:
-    """The public modules that there are."""
-    return [importlib.import_module(name) for name in MODULES if importlib.util.find_spec(name) is not None]
-
-
 def all_names() -> list[Name]:
     """Every public name once, under its best known module."""
-    found: dict[int, tuple[str, Any, list[str]]] = {}
+    found: dict[str, Name] = {}
+    for name in [*_imported(), *(name for module in ON_DEMAND for name in _read(module))]:
+        first = found.setdefault(name.defined or name.full, name)
+        if first is not name:
+            found[name.defined or name.full] = replace(first, aliases=(*first.aliases, name.full))
+    return list(found.values())
+
+
+def _imported() -> Iterator[Name]:
+    found: dict[object, tuple[str, Any, list[str]]] = {}
     for module in modules():
         for short in module.__all__:
             value = getattr(module, short)
             if isinstance(value, ModuleType):
                 continue
             full = f"{module.__name__}.{short}"
-            key = id(value) if _has_source(value) else id(full)
+            key = id(value) if _has_source(value) else full
             first, _, aliases = found.setdefault(key, (full, value, []))
             if first != full:
                 aliases.append(full)
-    return [Name(full, _defined(value), value, tuple(aliases)) for full, value, aliases in found.values()]
+    for full, value, aliases in found.values():
+        yield Name(full, _defined(value), _summary(value), tuple(aliases))
+
+
+def modules() -> list[ModuleType]:
+    """The modules whose names are found by importing them."""
+    return [importlib.import_module(name) for name in MODULES]
 
 
 def _has_source(value: Any) -> bool:
@@ -102,4 +111,67 @@ def _has_source(value: Any) -> bool:
 
 
 def _defined(value: Any) -> str | None:
-    return f"{value.__module__}.{value.__qualname__}" if _has_source(value) else None
+    ours = _has_source(value) and value.__module__.startswith("krylix.")
+    return f"{value.__module__}.{value.__qualname__}" if ours else None
+
+
+def _summary(value: Any) -> str:
+    if not _has_source(value):
+        return f"A {type(value).__name__}."
+    if _defined(value) is None:
+        return f"That of {value.__module__.partition('.')[0].replace('scipy', 'SciPy')}."
+    return _first_paragraph(inspect.getdoc(value) or "")
+
+
+def _first_paragraph(text: str) -> str:
+    return " ".join(text.partition("\n\n")[0].split())
+
+
+def _read(module: str) -> Iterator[Name]:
+    """The public functions and classes of a module, from its source. A folder without names stands for its files."""
+    file = _file(module)
+    names = _own_all(file)
+    if file.name == "__init__.py" and not names:
+        for inside in sorted(file.parent.glob("[!_]*.py")):
+            yield from _read(f"{module}.{inside.stem}")
+        return
+    for short in names or [name for name in _definitions(file) if not name.startswith("_")]:
+        defined, text = _definition(module, short)
+        yield Name(f"{module}.{short}", defined, _first_paragraph(text))
+
+
+def _file(module: str) -> Path:
+    place = Path(krylix.__file__).parent.joinpath(*module.split(".")[1:])
+    return place / "__init__.py" if place.is_dir() else place.with_suffix(".py")
+
+
+def _own_all(file: Path) -> list[str]:
+    """`__all__` of a file, in its source."""
+    for node in ast.parse(file.read_text()).body:
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__":
+            return list(ast.literal_eval(node.value))
+    return []
+
+
+def _definitions(file: Path) -> dict[str, str]:
+    """Functions and classes of a file, and their documentation."""
+    nodes = ast.parse(file.read_text()).body
+    return {n.name: ast.get_docstring(n) or "" for n in nodes if isinstance(n, ast.FunctionDef | ast.ClassDef)}
+
+
+def _definition(module: str, short: str) -> tuple[str, str]:
+    """Where a name is defined that a module defines or imports, and its documentation.
+
+    Raises:
+        LookupError: the module does neither.
+    """
+    file = _file(module)
+    definitions = _definitions(file)
+    if short in definitions:
+        return f"{module}.{short}", definitions[short]
+    package = module.split(".") + ["__init__"] * (file.name == "__init__.py")
+    for node in ast.walk(ast.parse(file.read_text())):
+        if isinstance(node, ast.ImportFrom) and short in [alias.asname or alias.name for alias in node.names]:
+            start = package[: len(package) - node.level] if node.level else []
+            return _definition(".".join([*start, *(node.module or "").split(".")]).rstrip("."), short)
+    raise LookupError(f"{module} does not define {short}")

@@ -11,19 +11,21 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import count
 from typing import Any
 
 import numpy as np
 
 from ...backends import Array, Backend, select
 from ...sparse import Operator, as_symmetric_dia
+from ..log import DEBUG, log
 from .at_once import solved_at_once
 from .attainable import attainable
 from .checkpoints import Checkpoints
 from .lean import has_lean_steps, lean_steps
 from .lean_rounds import has_lean_rounds, lean_rounds
 from .method import Goal, Method
-from .monitor import Report
+from .monitor import StepReport
 from .outcome import Outcome, Status
 from .restart import End, later_goal, restart_decision
 from .stages import Between, Round, Tally
@@ -45,7 +47,7 @@ class Iteration:
     b: Array
     null: Operator | None = None  # projects known null vectors out of x ...
     both: bool = False  # ... and out of residuals, where the transpose has them too: outside the range of A
-    report: Report | None = None
+    report: StepReport | None = None
     by_default: bool = False  # default tolerance? Then the attainable accuracy counts as converged
     checkpoints: Checkpoints | None = None
     take_off: Callable[[Array], Array] | None = None  # projects the null vectors that factors know out of x
@@ -142,7 +144,12 @@ class Iteration:
         if unwatched and has_lean_rounds(self.bk, first, limit):
             return lean_rounds(self, first, limit)
 
+        rounds = count()
+
         def one_round(between: Between) -> Between:
+            if next(rounds) and log.isEnabledFor(DEBUG) and self.bk.is_concrete(between.norm):
+                most = self.bk.to_numpy(between.norm).max(initial=0)
+                log.debug("%s: another round from the residual norm %.3e", self.method.name, most)
             return self._finish(self._iterate(self._start(between), limit), limit)
 
         return self.bk.while_loop(self._is_running, one_round, first)

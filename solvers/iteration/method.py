@@ -38,6 +38,8 @@ class Method(PublicNames, ABC):
     # --- what it needs and takes
     needs_hermitian: ClassVar[bool] = False
     """A is symmetric, or Hermitian where complex; so is the preconditioner."""
+    needs_symmetric: ClassVar[bool] = False
+    """A^T = A, without conjugation where complex; so is the preconditioner."""
     needs_definite: ClassVar[bool] = False
     """A is definite of either sign, or semi-definite with a solution; others may end in a breakdown."""
     needs_transpose: ClassVar[bool] = False
@@ -93,6 +95,11 @@ class Method(PublicNames, ABC):
     @abstractmethod
     def name(self) -> str:
         """Name for `linear_solve(method=...)`."""
+
+    @property
+    def needs_symmetry(self) -> bool:
+        """Is a real A symmetric, by one of the two facts?"""
+        return self.needs_hermitian or self.needs_symmetric
 
     @property
     def summary(self) -> str:

@@ -104,7 +104,7 @@ def monitor_of(progress: Progress | None, callback: Any, time_limit: Any) -> Mon
 
 
 @dataclass(frozen=True, eq=False)
-class Report:
+class StepReport:
     """What the loop of one attempt calls after each step.
 
     Attributes:
@@ -126,7 +126,7 @@ class Report:
     @classmethod
     def of(
         cls, monitor: Monitor, name: str, present: Callable[[np.ndarray], Any], batch: tuple[int, ...], compiled: bool
-    ) -> Report:
+    ) -> StepReport:
         """For a method of this name, in a compiled function or not."""
         return cls(monitor, show_progress(monitor.progress, name), present, batch, None if compiled else [])
 
@@ -140,7 +140,7 @@ class Report:
         """Does somebody want to see x?"""
         return self.monitor.callback is not None
 
-    def begun(self, bk: Backend, norm: Array) -> Report:
+    def begun(self, bk: Backend, norm: Array) -> StepReport:
         """The report of a solve that begins here: a program runs later, and more than once.
 
         Args:

@@ -9,9 +9,24 @@ from ...backends import Array
 
 
 class Status(IntEnum):
-    """How the solve of one system ended; `SolveResult.status` holds these numbers.
+    """How the solve of one system ended: `SolveResult.status` of one system, and the numbers in its arrays.
 
-    STOPPED, by the callback, is no failure: nothing is raised, and x is what the callback has seen. TIME_LIMIT is one.
+    Attributes:
+        CONVERGED: the true residual is within the tolerance.
+        MAX_ITER: the limit of iterations was reached.
+        STAGNATED: no more progress was made before the tolerance.
+        BREAKDOWN: a step divided by (nearly) zero or made nothing better, and a restart did not help.
+        DIVERGED: the numbers were not finite, or grew beyond what the precision can take back.
+        STOPPED: the callback asked for it. No failure: nothing is raised, and x is what the callback has seen.
+        TIME_LIMIT: the time was over, which is a failure.
+        RUNNING: inside the loop only.
+        CANDIDATE: inside the loop only: it seems to have converged, and the true residual is still to be seen.
+
+    Examples:
+        >>> import numpy as np, krylix
+        >>> result = krylix.linear_solve(np.diag([1.0, 2.0]), np.ones(2), method="CG", max_iter=1, on_failure="status")
+        >>> result.status is krylix.Status.MAX_ITER, result.status.name, int(result.status)
+        (True, 'MAX_ITER', 2)
     """
 
     RUNNING = 0
@@ -26,7 +41,13 @@ class Status(IntEnum):
 
     @property
     def diverged(self) -> bool:
-        """Did the iteration overflow or produce NaN, or start from such numbers?"""
+        """Did the iteration overflow or produce NaN, or start from such numbers?
+
+        Examples:
+            >>> import krylix
+            >>> krylix.Status.MAX_ITER.diverged
+            False
+        """
         return self is Status.DIVERGED
 
 

@@ -14,11 +14,12 @@ import numpy as np
 
 from ...backends import Array, Backend, get_backend
 from ...sparse import OnHost, Operator, on_grid
+from ..log import timed_set_up
 from ..methods.direct.singular import Singularity, told_by
 from ..null_space.projections import Projected, WithoutConstants, WithoutConstantsInside, WithoutVectors
 from .driver import Iteration
 from .method import Method
-from .monitor import Report
+from .monitor import StepReport
 from .null_part import NullPart
 from .outcome import Outcome
 from .stopping import Limits
@@ -47,7 +48,7 @@ def run(
     atol: Array,
     null: Operator | None,
     settings: LoopSettings,
-    report: Report | None = None,
+    report: StepReport | None = None,
 ) -> Outcome:
     """Run a method; the outcome has a leading axis for several limits. Its vectors may be kept as grids.
 
@@ -65,7 +66,10 @@ def run(
             x0 = bk.flat(x0)
         if around and null is not None and M is not None and not method.factorises:
             M = Projected(null, M)
-        inverse = method.setup(bk, A, M)
+        if method.factorises and M is None:
+            inverse = timed_set_up(f"factors of {method.name}", lambda: method.setup(bk, A, M))
+        else:
+            inverse = method.setup(bk, A, M)
         apart = NullPart.of(bk, b, null) if both and null is not None else None
         if apart is None and method.factorises:
             apart = NullPart.by_factors(b, inverse)

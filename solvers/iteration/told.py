@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ...backends import Array, Backend
-from .monitor import Report
+from .monitor import StepReport
 from .outcome import Status
 from .stages import Round, Solve
 
@@ -27,14 +27,14 @@ class InnerSteps:
     """
 
     solve: Solve
-    report: Report
+    report: StepReport
     round: Round
     steps: Array
     told: np.ndarray | None = None
     reason: int = 0
 
     @classmethod
-    def of(cls, solve: Solve, report: Report, this: Round) -> InnerSteps | None:
+    def of(cls, solve: Solve, report: StepReport, this: Round) -> InnerSteps | None:
         """For a method of the host; None for others, whose steps are told by the loop."""
         return cls(solve, report, this, this.tally.steps) if solve.method.on_host and report.monitor.may_stop else None
 
@@ -63,7 +63,7 @@ class InnerSteps:
 
 def after_step(
     solve: Solve,
-    report: Report,
+    report: StepReport,
     this: Round,
     state: Any,
     status: Array,

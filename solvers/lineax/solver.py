@@ -108,6 +108,13 @@ class LineaxSolver(lx.AbstractLinearSolver):
 
     Cost: that of the method. An operator whose entries are taken is evaluated once per unknown, once for all solves
     that share a `state`, such as the steps of a chord method.
+
+    Examples:
+        >>> import jax.numpy as jnp, lineax
+        >>> from krylix.adapters.lineax import LineaxSolver
+        >>> operator = lineax.MatrixLinearOperator(jnp.diag(jnp.array([2.0, 4.0])))
+        >>> lineax.linear_solve(operator, jnp.ones(2), LineaxSolver("GMRES")).value.round(4).tolist()
+        [0.5, 0.25]
     """
 
     method: str | Method = eqx.field(default="auto", static=True)

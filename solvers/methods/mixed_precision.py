@@ -14,8 +14,10 @@ from ..iteration.method import Goal, Method, declare
 from .cg import CG
 
 _CG = CG()
-_INHERITED = ("needs_hermitian", "needs_definite", "needs_transpose", "keeps_grids", "takes_preconditioner",
-              "takes_complex", "may_break_down", "amplifies_rounding", "steps_per_iteration")  # fmt: skip
+_INHERITED = (
+    "needs_hermitian", "needs_symmetric", "needs_definite", "needs_transpose", "keeps_grids", "takes_preconditioner",
+    "takes_complex", "may_break_down", "amplifies_rounding", "steps_per_iteration",
+)  # fmt: skip
 _SINGLE = {"f": np.dtype(np.float32), "c": np.dtype(np.complex64)}
 
 

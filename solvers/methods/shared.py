@@ -14,6 +14,11 @@ import numpy as np
 from ...backends import Array, Backend, real_dtype
 
 
+def bilinear(bk: Backend, a: Array, b: Array) -> Array:
+    """`a^T b` `(batch, 1)`, without conjugation."""
+    return bk.dot(bk.conj(a) if bk.dtype(a).kind == "c" else a, b)
+
+
 def components(bk: Backend, stack: Array, v: Array) -> Array:
     """`(batch, k)`: the dot product of each vector of the stack with v."""
     return bk.conj(bk.product(stack, bk.conj(v)))

@@ -16,6 +16,7 @@ from ...sparse.analysis.analysis import analyse_anew, analysed
 from ...sparse.formats import Matrix
 from ..iteration.method import Method
 from ..known_as import NO_PRECONDITIONER, is_method, preconditioner_meant, squeezed
+from ..plugins import Plugins
 from .amg.amg import amg, updated
 from .automatic import AUTOMATIC
 from .base import Preconditioner
@@ -44,6 +45,21 @@ PRECONDITIONERS: dict[str, Callable[..., Preconditioner]] = {
     "cluster": cluster,
 }
 """Name -> function that builds it from an operator; tests and the command line run over this table."""
+
+
+def _kind_of_plugin(name: str, found: Any) -> Callable[..., Preconditioner]:
+    if not callable(found):
+        raise TypeError(f"expected a function of an operator; got {type(found).__name__}")
+    return found
+
+
+PRECONDITIONER_PLUGINS = Plugins(
+    "krylix.preconditioners",
+    "preconditioner",
+    _kind_of_plugin,
+    lambda key: key in {squeezed(name) for name in ("auto", *PRECONDITIONERS)} or key in NO_PRECONDITIONER,
+)
+"""Kinds of other packages, found by their names; `PRECONDITIONERS` holds none of them."""
 
 UPDATES: dict[str, Callable[[Preconditioner, Operator], Preconditioner | None]] = {"amg": updated}
 """Name -> function that gives M the numbers of another matrix, for kinds that keep some work; None where it cannot."""
@@ -190,7 +206,12 @@ def _of_kind(A: Operator, kind: str, settings: dict[str, Any], precision: str | 
     _check_settings(key, settings)
     if not A.shape[0] or A.systems == 0:  # as good as any
         return replace(jacobi(A), kind=key)
-    return PRECONDITIONERS[key](A, **settings)
+    return _maker(key)(A, **settings)
+
+
+def _maker(kind: str) -> Callable[..., Preconditioner]:
+    own = PRECONDITIONERS.get(kind)
+    return PRECONDITIONER_PLUGINS.loaded[squeezed(kind)] if own is None else own
 
 
 def _chosen(A: Operator, precision: str | None) -> Preconditioner:
@@ -214,12 +235,14 @@ def check_kind(kind: str) -> str:
     """Our name of a kind, or "auto": upper and lower case alike, `_` and spaces for hyphens.
 
     Raises:
-        ValueError: there is none of this name.
+        ValueError: there is none of this name, or that of another package cannot be used.
     """
     kinds = {squeezed(name): name for name in ("auto", *PRECONDITIONERS)}
     key = squeezed(kind)
     if key in kinds:
         return kinds[key]
+    if PRECONDITIONER_PLUGINS.find(kind) is not None:
+        return key
     meant, close = preconditioner_meant(kind, kinds), get_close_matches(key, kinds, 1)
     if key in NO_PRECONDITIONER:
         hint = "; for none give preconditioner=None."
@@ -228,11 +251,12 @@ def check_kind(kind: str) -> str:
     else:
         meant = meant or (kinds[close[0]] if close else None)
         hint = f". Did you mean {meant!r}?" if meant else "."
-    raise ValueError(f"No preconditioner is called {kind!r}{hint} There are auto, {', '.join(PRECONDITIONERS)}.")
+    names = ", ".join([*PRECONDITIONERS, *PRECONDITIONER_PLUGINS.names()])
+    raise ValueError(f"No preconditioner is called {kind!r}{hint} There are auto, {names}.")
 
 
 def _check_settings(kind: str, given: dict[str, Any]) -> None:
-    _, *known = signature(PRECONDITIONERS[kind]).parameters.values()
+    _, *known = signature(_maker(kind)).parameters.values()
     if any(p.kind is p.VAR_KEYWORD for p in known):
         return
     names = [p.name for p in known]

@@ -94,7 +94,7 @@ def _of_krylov(kind: Status, method: Method, name: str, preconditioner: str | No
     found = list(first)
     if kind in (Status.STAGNATED, Status.BREAKDOWN):
         found.append(_SINGULAR)
-    if method.needs_hermitian and not looked:
+    if method.needs_symmetry and not looked:
         sign = " and definite" if method.needs_definite else ""
         found.append(f"check that A is symmetric{sign}")
     if preconditioner is not None and not looked:

@@ -15,10 +15,12 @@ from ...backends import Array, Backend, Kept, nan_of
 from ...backends.on_failure import QUIET
 from ...sparse.fingerprint import fingerprint
 from ..iteration.outcome import Status, has_failed
+from ..log import INFO, log, log_failure
 from ..methods.direct.singular import Singularity
 from .advice import LookForCauses
 from .describe import describe
-from .result import SolveResult, end_state_of, said_of
+from .end_state import end_state_of, said_of
+from .result import SolveResult
 
 R = TypeVar("R", bound=Any)
 
@@ -26,7 +28,19 @@ _LIBRARIES = (__name__.partition(".")[0], "tensorflow", "torch", "jax")  # some 
 
 
 class ConvergenceError(RuntimeError):
-    """A solve did not reach its tolerance. `result` holds all that it found, per system."""
+    """A solve did not reach its tolerance: the base class of `NotConverged` and `Diverged`.
+
+    Attributes:
+        result: all that the solve found, as without the error; None where it is not known.
+
+    Examples:
+        >>> import numpy as np, krylix
+        >>> try:
+        ...     krylix.linear_solve(np.diag([1.0, 2.0]), np.ones(2), method="CG", max_iter=1)
+        ... except krylix.ConvergenceError as error:
+        ...     print(type(error).__name__, error.result.status.name, error.result.iterations)
+        NotConverged MAX_ITER 1
+    """
 
     result: SolveResult
 
@@ -36,11 +50,37 @@ class ConvergenceError(RuntimeError):
 
 
 class NotConverged(ConvergenceError):
-    """The tolerance was not reached: limit of iterations or of time, no more progress, or breakdown."""
+    """The tolerance was not reached: limit of iterations or of time, no more progress, or breakdown.
+
+    Attributes:
+        result: all that the solve found.
+
+    Examples:
+        >>> import numpy as np, krylix
+        >>> A = np.diag([1.0, 2.0, 4.0])
+        >>> try:
+        ...     x = krylix.linear_solve(A, np.ones(3), method="CG", max_iter=2).x
+        ... except krylix.NotConverged as error:
+        ...     x = krylix.linear_solve(A, np.ones(3), x0=error.result.x).x
+        >>> x
+        array([1.  , 0.5 , 0.25])
+    """
 
 
 class Diverged(ConvergenceError):
-    """The iteration left the finite numbers, or its input already had."""
+    """The iteration left the finite numbers, or its input already had.
+
+    Attributes:
+        result: all that the solve found.
+
+    Examples:
+        >>> import numpy as np, krylix
+        >>> try:
+        ...     krylix.linear_solve(np.eye(3), np.array([1.0, np.nan, 1.0]), method="CG")
+        ... except krylix.Diverged as error:
+        ...     print(error.result.converged, error.result.iterations)
+        False 0
+    """
 
 
 def apply_policy(
@@ -57,9 +97,11 @@ def apply_policy(
             library, whose text contains this message.
     """
     known = not bk.compiled(result.status)
-    if on_failure in QUIET:
-        return replace(result, _look=look) if known else result
     numbers = end_state_of(result)
+    if on_failure in QUIET:
+        if known and log.isEnabledFor(INFO) and bk.any(has_failed(numbers[0])):
+            log_failure(describe(*map(bk.to_numpy, numbers), **said_of(result)))
+        return replace(result, _look=look) if known else result
     if known and look is not None and bk.any(has_failed(numbers[0])):
         result, look = replace(result, _causes=look(*map(bk.to_numpy, numbers))), None
     said = said_of(result)
@@ -106,6 +148,7 @@ def raise_or_warn(
 
     def handle(status: np.ndarray, *others: np.ndarray) -> None:
         message = say(status, *others)
+        log_failure(message)
         if on_failure == "warn":
             warnings.warn(message, RuntimeWarning, stacklevel=2)
             return

@@ -15,7 +15,8 @@ from ..iteration.method import Method
 from ..iteration.outcome import has_failed
 from .advice import Cause, LookForCauses
 from .describe import describe
-from .later import array_of, has_values, known_array_of
+from .end_state import known_end_state_of, said_of
+from .later import array_of, has_values
 from .plot import plot_convergence
 from .to_dict import in_lines, to_dict
 
@@ -310,28 +311,6 @@ _NO_PART = ("_look", "_sensitivity", "_why", "setup_time", "solve_time")  # of t
 _KNOWN = ("method", "preconditioner", "least_squares", "checkpoints", "_no_solution", "_by", "_time_limit", "_causes")
 _OTHERS = (*_KNOWN, *_NO_PART)
 _ARRAYS = tuple(f.name for f in fields(SolveResult) if f.name not in _OTHERS)
-_END = ("status", "iterations", "residual_norm", "tolerance", "attainable", "null_part", "singular")
-
-
-def end_state_of(result: SolveResult) -> tuple[Array, ...]:
-    """End state for `describe`, of the last checkpoint."""
-    found = tuple(array_of(result, name) for name in _END)
-    return tuple(a[-1] for a in found) if result.checkpoints else found
-
-
-def known_end_state_of(result: SolveResult) -> tuple[np.ndarray, ...]:
-    """`end_state_of` in NumPy."""
-    found = tuple(known_array_of(result, name) for name in _END)
-    return tuple(np.asarray(a[-1]) for a in found) if result.checkpoints else found
-
-
-def said_of(result: SolveResult) -> dict[str, Any]:
-    """Keyword arguments of `describe` besides numbers."""
-    return {
-        "name": result.method, "method": result._by, "preconditioner": result.preconditioner,
-        "least_squares": result.least_squares, "no_solution": result._no_solution, "causes": result._causes,
-        "time_limit": result._time_limit,
-    }  # fmt: skip
 
 
 def arrays_of(result: SolveResult) -> tuple[Any, ...]:

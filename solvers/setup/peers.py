@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
+
 from ...backends import Backend, choose_backend
 from ...sparse.peers.read import LibraryFunction, Read, Space
 from ...sparse.peers.table import read_peer
@@ -23,15 +25,24 @@ def with_peers_read(request: Request) -> Request:
         request = replace(request, preconditioner=M.A)
     if A is None:
         return request
-    request = replace(request, A=A.A, declared=A.declared or None)
-    return request if A.bk is None else _for_function(request, A, A.bk)
+    if A.bk is not None:
+        request = _for_function(request, A, A.bk)
+    else:
+        request = replace(request, A=A.A)
+    return replace(request, declared=A.declared) if A.declared else request
 
 
 def _for_function(request: Request, A: Read, bk: Backend) -> Request:
+    function = LibraryFunction(A.A, bk)
     if A.gives is None or A.takes is None:
-        return request if choose_backend(request.b) is bk else replace(request, A=LibraryFunction(A.A, bk))
-    batch, x0 = _batch_of(bk, request.b, A.gives), request.x0
-    request = replace(request, A=LibraryFunction(A.A, bk))
+        return replace(request, A=A.A if choose_backend(request.b) is bk else function)
+    choose_backend(request.b, function)  # refuses arrays of another library
+    if request.args:
+        raise TypeError(
+            f"args are passed on to a function, but A is a {type(request.A).__name__} with its own numbers."
+        )
+    b, batch = _matched(bk, request.b, A.gives)
+    request, x0 = replace(request, A=function, b=b), request.x0
     square = A.takes.is_like(A.gives)
     if not square and (is_auto(request.method) or not find_method(request.method).least_squares):
         raise ValueError(
@@ -43,18 +54,26 @@ def _for_function(request: Request, A: Read, bk: Backend) -> Request:
     return replace(request, batch_ndim=len(batch))
 
 
-def _batch_of(bk: Backend, b: Any, gives: Space) -> tuple[int, ...]:
-    """The batch axes of b.
+def _matched(bk: Backend, b: Any, gives: Space) -> tuple[Any, tuple[int, ...]]:
+    """b, made complex where the function returns complex numbers, and its batch axes.
 
     Raises:
         ValueError: b is nothing that the function returns.
     """
     leaves, structure = bk.leaves(b)
-    leaves = [leaf if bk.is_array(leaf) else bk.asarray(leaf) for leaf in leaves]
-    shapes = [tuple(leaf.shape) for leaf in leaves]
+    arrays = [leaf if bk.is_array(leaf) else bk.asarray(leaf) for leaf in leaves]
+    shapes = [tuple(leaf.shape) for leaf in arrays]
     axes = max(len(shapes[0]) - len(gives.shapes[0]), 0) if shapes else 0
-    got = Space(tuple(shape[axes:] for shape in shapes), tuple(map(bk.dtype, leaves)), structure)
-    if not got.is_like(gives) or got.dtypes != gives.dtypes:
+    got = Space(tuple(shape[axes:] for shape in shapes), tuple(map(bk.dtype, arrays)), structure)
+    alike = got.is_like(gives)
+    if alike and got.dtypes != gives.dtypes and got.dtypes == tuple(_real(dtype) for dtype in gives.dtypes):
+        arrays = [bk.astype(leaf, dtype) for leaf, dtype in zip(arrays, gives.dtypes, strict=True)]
+        return bk.unleaves(structure, arrays), shapes[0][:axes]
+    if not alike or got.dtypes != gives.dtypes:
         got = Space(tuple(shapes), got.dtypes, structure)
         raise ValueError(f"b is {got}; expected {gives}, what A returns, with any batch axes in front.")
-    return shapes[0][:axes] if shapes else ()
+    return b, shapes[0][:axes] if shapes else ()
+
+
+def _real(dtype: np.dtype) -> np.dtype:
+    return np.zeros((), dtype).real.dtype

@@ -10,7 +10,7 @@ from ...sparse.analysis.finite import not_finite
 from ...sparse.analysis.symmetry import REFUSED
 from ..iteration.method import Method
 from ..preconditioners import Preconditioner
-from ..preconditioners.symmetry import far_from_hermitian
+from ..preconditioners.symmetry import far_from_hermitian, far_from_symmetric
 from .problem import Problem
 
 
@@ -41,6 +41,8 @@ def check_requirements(problem: Problem, method: Method, M: Operator | None) -> 
         _check_transpose(problem.A, method)
         if M is not None:
             _check_transpose(M, method)
+    if method.needs_symmetric:
+        _check_symmetric(problem.A, method, M)
     if not method.needs_hermitian:
         return
     relative = analysis_of(problem.A).asymmetry
@@ -54,6 +56,29 @@ def check_requirements(problem: Problem, method: Method, M: Operator | None) -> 
         )
     if M is not None and isinstance(M, Preconditioner):
         refuse_asymmetric(method, M)
+
+
+def _check_symmetric(A: Operator, method: Method, M: Operator | None) -> None:
+    """Refuse what is not A^T = A, without conjugation."""
+    relative = analysis_of(A).asymmetry_without_conjugation
+    if relative is not None and relative > REFUSED:
+        hermitian = A.dtype.kind == "c" and (analysis_of(A).asymmetry or 0) <= REFUSED
+        instead = "CG or MINRES, as it is Hermitian" if hermitian else "biCG-stab(2), scipy-GMres or scipy-direct"
+        raise ValueError(
+            f"{method.name} needs a symmetric matrix (A^T = A, without conjugation); this one differs from its "
+            f"transpose by a relative {relative:.1e}. Use {instead}."
+        )
+    if not isinstance(M, Preconditioner):
+        return
+    if M.dtype.kind != "c":
+        refuse_asymmetric(method, M)
+        return
+    relative = far_from_symmetric(M)
+    if relative is not None:
+        raise ValueError(
+            f"{method.name} needs a symmetric preconditioner (M^T = M, without conjugation); {M!r} differs from its "
+            f"transpose by a relative {relative:.1e}. Use biCG-stab(2) or GMRES with it, or 'jacobi' or 'ssor'."
+        )
 
 
 def refuse_asymmetric(method: Method, M: Preconditioner) -> None:

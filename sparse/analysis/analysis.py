@@ -99,6 +99,11 @@ for a random v; nothing where it is exactly Hermitian | 2 products |
         return 0.0 if self.is_exactly_hermitian else asymmetry_of_products(A)
 
     @fact
+    def asymmetry_without_conjugation(self, A: Operator) -> float | None:
+        """As `asymmetry`, of A - Aᵀ."""
+        return self.asymmetry if A.dtype.kind != "c" else asymmetry_of_products(A, conjugate=False)
+
+    @fact
     def has_equal_triangles(self, A: Operator) -> bool | None:
         """Is it Hermitian to working precision?"""
         relative = self.asymmetry
@@ -198,7 +203,7 @@ def analyse_anew(A: Operator) -> None:
     A.analysis = Analysis(A)
 
 
-def with_declared(A: Operator, declared: tuple[tuple[str, Any], ...]) -> Operator:
+def with_declared(A: Any, declared: tuple[tuple[str, Any], ...]) -> Any:
     """A copy of A with facts that its source declares."""
     found = copy(A)
     found.declared, found.analysis = declared, None

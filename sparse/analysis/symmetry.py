@@ -72,8 +72,10 @@ def _equals(A: Any, adjoint: Callable[[Any], Any]) -> bool:
         return bool(np.all(np.abs(difference.data) <= limit) and np.isfinite(largest).all())
 
 
-def asymmetry_of_products(operator: Operator) -> float | None:
+def asymmetry_of_products(operator: Operator, conjugate: bool = True) -> float | None:
     """Relative size of A - Aᴴ, estimated by one random vector; None where the entries are not known now.
+
+    Without `conjugate` that of A - Aᵀ.
 
     Cost: two products.
     """
@@ -81,7 +83,10 @@ def asymmetry_of_products(operator: Operator) -> float | None:
         return None if operator.known() is None else float("inf")
     with np.errstate(all="ignore"):
         images = operator.known_images(_random(operator.shape[1]))
-        return None if images is None else _difference(*images)
+        if images is None:
+            return None
+        forward, backward = images
+        return _difference(forward, backward if conjugate else np.conj(backward))
 
 
 def _asymmetry(matrix: Any) -> float:

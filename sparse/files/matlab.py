@@ -11,17 +11,10 @@ import scipy.io
 import scipy.sparse as sp
 
 from .contents import Contents, chosen
+from .matlab5 import Variable, is_level_5, variables
 
 STARTS = (b"MATLAB 5.0 MAT-file", b"MATLAB 7.3 MAT-file", b"\x89HDF\r\n\x1a\n")
-_NUMBERS = {
-    "double",
-    "single",
-    "sparse",
-    "logical",
-    *(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)),
-}
 _PROBLEM = "Problem"  # the record of a matrix of the SuiteSparse collection
-_MOST_PACKED = 1032  # bytes that deflate makes of one
 
 
 def read_matlab(content: bytes, part: str | None, wants_rhs: bool, name: str) -> Contents:
@@ -38,18 +31,15 @@ def read_matlab(content: bytes, part: str | None, wants_rhs: bool, name: str) ->
             f"{name}: is a MATLAB 7.3 file (HDF5); expected version 7 or older. "
             "In MATLAB: save('A.mat', 'A', 'b', '-v7')."
         )
-    there = scipy.io.whosmat(io.BytesIO(content))
-    shapes = {key: shape for key, shape, kind in there if kind in _NUMBERS and len(shape) == 2}
-    _check_sizes(there, len(content), name)
-    record = _problem(content) if any(key == _PROBLEM and kind == "struct" for key, _, kind in there) else {}
-    shapes |= {key: value.shape for key, value in record.items()}
+    found = variables(content, _PROBLEM) if is_level_5(content) else _of_level_4(content, name)
+    shapes = {key: variable.shape for key, variable in found.items()}
     usual = ("b", f"{_PROBLEM}.b") if wants_rhs else ("A", f"{_PROBLEM}.A")
-    key = chosen(
-        part, list(shapes), _unasked(shapes, usual, wants_rhs), "right-hand side" if wants_rhs else "matrix", name
-    )
-    rhs = None if wants_rhs else next((b for b in _beside(key) if b != key and _fits(shapes, b, key)), None)
-    read = record | _variables(content, [k for k in (key, rhs) if k is not None and k not in record])
-    return Contents(read[key], key, None if rhs is None else read[rhs], rhs or "")
+    what = "right-hand side" if wants_rhs else "matrix"
+    key = chosen(part, list(shapes), _unasked(shapes, usual, wants_rhs), what, name)
+    rhs = f"{_PROBLEM}.b" if key.startswith(f"{_PROBLEM}.") else "b"
+    if wants_rhs or rhs == key or not _fits(shapes, rhs, key):
+        return Contents(found[key].read(), key)
+    return Contents(found[key].read(), key, found[rhs].read(), rhs)
 
 
 def _unasked(shapes: dict[str, Any], usual: Sequence[str], wants_rhs: bool) -> list[str]:
@@ -59,34 +49,22 @@ def _unasked(shapes: dict[str, Any], usual: Sequence[str], wants_rhs: bool) -> l
     return [key for key, shape in shapes.items() if wants_rhs or min(shape) > 1] or list(shapes)
 
 
-def _beside(key: str) -> tuple[str, ...]:
-    return (f"{_PROBLEM}.b",) if key.startswith(f"{_PROBLEM}.") else ("b",)
-
-
 def _fits(shapes: dict[str, Any], b: str, A: str) -> bool:
     return b in shapes and shapes[b][0] == shapes[A][0] and shapes[b][1] > 0
 
 
-def _check_sizes(there: Any, size: int, name: str) -> None:
-    for key, shape, kind in there:
-        if kind in _NUMBERS - {"sparse"} and np.prod(shape, dtype=float) > _MOST_PACKED * size:
-            raise ValueError(
-                f"{name}: promises an array {key} of {' x '.join(map(str, shape))}; it holds {size} bytes."
-            )
+def _of_level_4(content: bytes, name: str) -> dict[str, Variable]:
+    """SciPy's reader of these is Python, and reads nothing but matrices."""
+    try:
+        shapes = [shape for _, shape, _ in scipy.io.whosmat(io.BytesIO(content))]
+        if any(np.prod(shape, dtype=float) > len(content) for shape in shapes):
+            raise ValueError(f"{name}: promises more numbers than it has bytes, {len(content)}.")
+        read = scipy.io.loadmat(io.BytesIO(content))
+    except Exception as error:  # which may quote what was taken for a name
+        raise ValueError(f"{name}: is no MATLAB file, or is cut off.") from error
+    arrays = {key: value for key, value in read.items() if sp.issparse(value) or isinstance(value, np.ndarray)}
+    return {key: _known(value) for key, value in arrays.items() if value.ndim == 2 and value.dtype.kind in "biufc"}
 
 
-def _problem(content: bytes) -> dict[str, Any]:
-    """Matrices of the record, by their full names."""
-    record = scipy.io.loadmat(io.BytesIO(content), variable_names=[_PROBLEM])[_PROBLEM]
-    if record.size != 1 or record.dtype.names is None:
-        return {}
-    fields = {f"{_PROBLEM}.{key}": record.reshape(-1)[0][key] for key in record.dtype.names}
-    return {key: value for key, value in fields.items() if sp.issparse(value) or _is_array(value)}
-
-
-def _is_array(value: Any) -> bool:
-    return isinstance(value, np.ndarray) and value.ndim == 2 and value.dtype.kind in "biufc"
-
-
-def _variables(content: bytes, keys: list[str]) -> dict[str, Any]:
-    return scipy.io.loadmat(io.BytesIO(content), variable_names=keys) if keys else {}
+def _known(value: Any) -> Variable:
+    return Variable(value.shape, lambda: value)

@@ -75,8 +75,8 @@ def declared_facts(symmetric: bool, definite: bool) -> Declared:
 class LibraryFunction:
     """A function that takes arrays of one library only: NumPy's are converted for it, and its images back."""
 
-    def __init__(self, function: Callable[[Any], Any], bk: Backend) -> None:
+    def __init__(self, function: Callable[..., Any], bk: Backend) -> None:
         self.function, self.bk = function, bk
 
-    def __call__(self, x: Any) -> Any:
-        return self.function(x)
+    def __call__(self, x: Any, *args: Any) -> Any:
+        return self.function(x, *args)

@@ -56,7 +56,8 @@ def peer_of(cls: type) -> Peer | None:
 
 
 def _is_of(cls: type, peer: Peer) -> bool:
-    return any(base.__name__ == peer.cls and base.__module__.partition(".")[0] == peer.package for base in cls.__mro__)
+    named = (base for base in cls.__mro__ if base.__name__ == peer.cls)
+    return any(str(base.__module__).partition(".")[0] == peer.package for base in named)
 
 
 def read_peer(x: Any) -> Read | None:

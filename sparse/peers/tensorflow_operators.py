@@ -19,7 +19,8 @@ def read(A: Any) -> Read:
     Raises:
         ValueError: its shape is not known yet.
     """
-    shape, name = A.shape.as_list() if A.shape.rank is not None else [None], type(A).__name__
+    shape: list[Any] = A.shape.as_list() if A.shape.rank is not None else [None]
+    name = type(A).__name__
     if None in shape:
         raise ValueError(f"A {name} of shape {A.shape} was given; expected one that is known while a graph is made.")
     hermitian = A.is_self_adjoint is True

@@ -35,6 +35,7 @@ from .backends import (
     set_global_precision,
     use,
 )
+from .backends.public_names import shown as _shown
 from .solvers import (
     ConvergenceError,
     Diverged,
@@ -118,6 +119,4 @@ __all__ = [
     "use",
 ]
 
-
-def __dir__() -> list[str]:
-    return sorted([*__all__, "__version__"])
+__dir__ = _shown([*__all__, "__version__"])

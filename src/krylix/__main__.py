@@ -9,12 +9,12 @@ import sys
 from collections.abc import Sequence
 from contextlib import suppress
 
-from .command_line import Report, SolveFailed, UsageError, run
+from .command_line import SolveFailed, Streams, UsageError, run
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line (that of this process if `argv` is None) and return its exit code."""
-    report = Report()
+    report = Streams()
     try:
         code = run(sys.argv[1:] if argv is None else list(argv), report)
     except UsageError as error:

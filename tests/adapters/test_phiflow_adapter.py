@@ -92,6 +92,20 @@ def test_failures():
     assert np.isfinite(largest(solve_linear(helmholtz, y, suppressed, 0.1)))
 
 
+@pytest.mark.needs("phi")
+def test_fields():
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        from phi.field import CenteredGrid, laplace
+
+    y = CenteredGrid(values(batch(b=2), spatial(x=6, y=5)), extrapolation.ZERO)
+    solve = Solve("CG", rel_tol=1e-5, x0=0 * y)
+    u = solve_linear(lambda u: u - 0.1 * laplace(u), y, solve)
+    assert isinstance(u, type(y)) and u.extrapolation == y.extrapolation
+    assert largest((u - 0.1 * laplace(u) - y).values) < 1e-4
+    assert largest((u - math.solve_linear(lambda u: u - 0.1 * laplace(u), y, solve)).values) < 1e-4
+
+
 @pytest.mark.needs("jax")
 def test_gradient_in_jit():
     import jax

@@ -96,6 +96,14 @@ def test_a_variable_by_name(run: Callable[..., Run]) -> None:
     assert Path("A.mat").read_bytes() == before
 
 
+def test_a_right_hand_side_that_cannot_be_used(run: Callable[..., Run]) -> None:
+    """It is refused where it is needed."""
+    scipy.io.savemat("A.mat", {"A": matrix(), "b": np.full((N, 1), np.nan)})
+    refused(run("solve", "A.mat"), "b in A.mat: 40 of 40 entries are not finite")
+    np.save("b.npy", B)
+    assert run("solve", "A.mat", "b.npy").code == 0 and run("inspect", "A.mat").code == 0
+
+
 def test_files_are_called_as_they_are_called(run: Callable[..., Run]) -> None:
     scipy.io.savemat("A.mat", {"A": matrix()})
     Path("A.mat").rename("B.mat:A.mat")

@@ -10,7 +10,7 @@ import pytest
 
 from krylix.solvers import METHODS
 from modes import MODES
-from problems import System
+from problems import SYSTEMS, System
 from tiers import REPRESENTATIVE
 
 METHOD_NAMES = tuple(name for name, method in METHODS.items() if not (method.needs_grid or method.needs_band))
@@ -126,9 +126,14 @@ def suits(method: str, system: System, dtype: str) -> bool:
     is_complex = dtype.startswith("complex")
     if system.complex != is_complex or (is_complex and not settings.takes_complex):
         return False
-    if settings.needs_hermitian and not system.hermitian:
+    if (settings.needs_hermitian and not system.hermitian) or (settings.needs_symmetric and not system.symmetric):
         return False
     return system.definite or not settings.needs_definite
+
+
+def complex_system_of(method: str) -> System:
+    """A complex system with the symmetry that the method asks for; a Hermitian one where it asks for none."""
+    return SYSTEMS["complex symmetric" if METHODS[method].needs_symmetric else "complex Hermitian"]
 
 
 def check_true_residual(result: Any, matrix: np.ndarray, b: np.ndarray) -> None:

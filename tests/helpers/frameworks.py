@@ -1,10 +1,26 @@
 """Which frameworks there are, and which of them are installed here. Importing this imports none of them."""
 
+import re
+import warnings
 from functools import cache
+from importlib import import_module
 from importlib.util import find_spec
+from types import ModuleType
 
 FRAMEWORKS = ("jax", "torch", "tensorflow")
 PEERS = ("lineax", "keras", "skfem", "fipy", "pymatsolver", "phiml", "jax_fem")  # that krylix.adapters and layers serve
+
+
+def imported_in(text: str) -> list[str]:
+    """The frameworks and peers that lines of this code import."""
+    return [name for name in (*FRAMEWORKS, *PEERS) if re.search(rf"^\W*(import|from) {name}\b", text, re.MULTILINE)]
+
+
+def import_quietly(*names: str) -> list[ModuleType]:
+    """Import modules without the warnings that other packages give when they are imported."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return [import_module(name) for name in names]
 
 
 @cache

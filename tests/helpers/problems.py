@@ -26,6 +26,11 @@ class System:
     singular: bool = False
 
     @property
+    def symmetric(self) -> bool:
+        """Without conjugation."""
+        return bool(np.array_equal(self.matrix, self.matrix.T))
+
+    @property
     def complex(self) -> bool:
         return self.matrix.dtype.kind == "c"
 
@@ -83,6 +88,7 @@ SYSTEMS = {
         System("indefinite", _saddle(), hermitian=True),
         System("complex Hermitian", _hermitian(), hermitian=True, definite=True),
         System("complex", _advection() + 1j * np.diag(np.linspace(-1, 1, N)) + 0.3j * np.eye(N, k=2)),
+        System("complex symmetric", _poisson() + 1j * np.diag(np.linspace(-1, 1, N)) + 0.5j * np.eye(N)[::-1]),
         System("constant null vector", _neumann(), hermitian=True, definite=True, singular=True),
         System("constant per region", _two_regions(), hermitian=True, definite=True, singular=True),
         System("zero rows", _zero_rows(), hermitian=True, definite=True, singular=True),

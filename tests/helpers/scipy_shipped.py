@@ -9,6 +9,7 @@ from types import ModuleType
 from typing import Any
 from unittest import mock
 
+import numpy as np
 import pytest
 import scipy.sparse.linalg
 import scipy.sparse.linalg._dsolve
@@ -39,7 +40,8 @@ def _rebound(name: str) -> ModuleType:
     spec = importlib.util.find_spec(full)
     if spec is None or spec.loader is None:
         pytest.skip("this build of SciPy comes without its tests", allow_module_level=True)
-    before = sys.modules.pop(full, None)
+    before, random = sys.modules.pop(full, None), np.random.get_state()  # noqa: NPY002
+    np.random.seed(1234)  # noqa: NPY002  # some draw their matrices when they are imported
     try:
         with ExitStack() as stack:
             for package in PACKAGES:
@@ -47,6 +49,7 @@ def _rebound(name: str) -> ModuleType:
             module = importlib.util.module_from_spec(spec)
             spec.loader.exec_module(module)
     finally:
+        np.random.set_state(random)  # noqa: NPY002
         if before is not None:
             sys.modules[full] = before
     return module

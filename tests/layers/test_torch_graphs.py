@@ -17,6 +17,7 @@ INDICES = INDICES[:, ORDER]
 # matrices' batch, vectors' batch
 BATCHES = [((), ()), ((), (3,)), ((2,), ()), ((2,), (2,)), ((2,), (3, 2)), ((2, 3), (3,))]
 SETTINGS = ("GMRES", None, 1e-13, 0.0, None, None, True, False)
+INDUCTOR = (pytest.mark.slow, pytest.mark.filterwarnings("ignore"))  # importing it warns; it needs a C++ compiler
 kinds = pytest.mark.parametrize("kind", ["dense", "sparse"])
 dtypes = pytest.mark.parametrize("dtype", [torch.float64, torch.complex128], ids=["real", "complex"])
 
@@ -112,7 +113,7 @@ def test_vmap(kind, batches, mapped):
 
 
 @kinds
-@pytest.mark.parametrize("backend", ["aot_eager", pytest.param("inductor", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("backend", ["aot_eager", pytest.param("inductor", marks=INDUCTOR)])
 def test_one_graph(kind, backend):
     """The same program as eagerly, around the solve too."""
 
@@ -135,6 +136,15 @@ def test_dtypes_in_a_graph():
         for b in (torch.float64, torch.complex64, torch.int64):
             given = A.to(a), torch.ones(2, 3, dtype=b)
             assert graph(*given).dtype == krylix.torch.solve(*given).dtype, (a, b)
+
+
+def test_numbers_that_change():
+    values, _, b = system("dense")
+    graph = torch.compile(
+        lambda A, b, n: krylix.torch.solve(A, b, max_iter=n, rtol=n * 1e-12, atol=0), fullgraph=True, backend="eager"
+    )
+    for n in (50, 60, 70):
+        torch.testing.assert_close(graph(values, b, n), solution(values, None, b))
 
 
 def test_start_and_axis():
@@ -165,6 +175,18 @@ def test_failures():
         assert graph()(values, b).isnan().all()
     with pytest.warns(Warning, match="limit"):
         assert graph(on_failure="warn")(values, b).isfinite().all()
+
+
+@kinds
+def test_zeros_and_no_systems(kind):
+    values, indices, b = system(kind, ((), (3,)))
+    values.requires_grad_()
+    for zeros in (torch.zeros_like(b), b[:0]):
+        zeros.requires_grad_()
+        x, converged = solve_op(values, indices, zeros, None, *SETTINGS)
+        assert x.shape == zeros.shape and not x.any() and converged.all()
+        by_values, by_b = torch.autograd.grad(x.sum(), (values, zeros))
+        assert by_values.shape == values.shape and not by_values.any() and by_b.isfinite().all()
 
 
 def test_a_failed_system_has_no_derivative():

@@ -178,6 +178,29 @@ def test_export(kind, strict):
         torch.testing.assert_close(loaded(right_hand_sides(count)), layer(right_hand_sides(count)))
 
 
+@pytest.mark.parametrize("kind", ["dense", "csr"])
+def test_ensemble(kind):
+    """torch.func over the values: one solve for each matrix."""
+    layer, b = krylix.torch.Solve(KINDS[kind], rtol=1e-11), right_hand_sides()
+
+    def loss(values):
+        return torch.func.functional_call(layer, {"values": values}, (b,)).sum()
+
+    scales = torch.tensor([1.0, 2.0, 4.0], dtype=torch.float64)
+    values = torch.stack([s * layer.values.detach() for s in scales])
+    torch.testing.assert_close(torch.vmap(loss)(values), layer(b).sum().detach() / scales)
+    gradients = torch.vmap(torch.func.grad(loss))(values)
+    torch.testing.assert_close(gradients[1], torch.func.grad(loss)(2 * layer.values.detach()))
+
+
+def test_inference_mode():
+    b = right_hand_sides(dtype=torch.float32)
+    with torch.inference_mode():
+        layer = krylix.torch.Solve(SCIPY)
+        assert not layer(b).requires_grad
+        assert not torch.compile(layer, fullgraph=True, backend="aot_eager")(b).requires_grad
+
+
 def test_in_a_model():
     model = torch.nn.Sequential(
         torch.nn.Linear(5, N), krylix.torch.Solve(SCIPY, method="CG-adaptive", on_failure="nan")

@@ -74,7 +74,7 @@ def right_hand_side(kind: str, n: int) -> np.ndarray:
 
 def check_to_the_limit(result: Any, A: sp.csr_array, b: np.ndarray, condition: float) -> None:
     """Converged, with the true residual below the tolerance, which is small, and an error of rounding's size."""
-    assert result.converged.all(), result.message
+    assert np.all(result.converged), result.message
     x = result.x.astype(np.float64)
     norm = np.linalg.norm(b - A @ x)
     assert norm <= result.tolerance * (1 + 1e-3) + 4 * SINGLE * np.linalg.norm(abs(A) @ np.abs(x))

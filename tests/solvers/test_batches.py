@@ -6,7 +6,7 @@ Of a method that couples the systems: no more steps, and x within the tolerance.
 import numpy as np
 import pytest
 
-from cells import ONE_SYSTEM, cast, cells, check_true_residual
+from cells import ONE_SYSTEM, cast, cells, check_true_residual, complex_system_of
 from krylix.solvers import METHODS, MixedPrecision
 from modes import MODES, solve
 from problems import SYSTEMS, make_operator
@@ -14,14 +14,14 @@ from problems import SYSTEMS, make_operator
 SCALES = (1.0, 1e6, 1e-3, 0.0)
 
 
-def system_for(dtype: str) -> np.ndarray:
-    return SYSTEMS["complex Hermitian" if dtype.startswith("complex") else "definite"].matrix
+def system_for(method: str, dtype: str) -> np.ndarray:
+    return (complex_system_of(method) if dtype.startswith("complex") else SYSTEMS["definite"]).matrix
 
 
 @pytest.mark.every_method
 @pytest.mark.parametrize(("method", "dtype", "mode"), cells())
 def test_scaled_zero_and_nan_systems(method: str, mode: str, dtype: str) -> None:
-    matrix = cast(system_for(dtype), dtype)
+    matrix = cast(system_for(method, dtype), dtype)
     rng = np.random.default_rng(5)
     rows = cast(rng.standard_normal((1, len(matrix))), dtype)
     b = np.concatenate([rows * np.asarray(SCALES, rows.dtype)[:, None], np.full_like(rows, np.nan), 3 * rows[:, ::-1]])

@@ -73,8 +73,8 @@ def test_calls_of_a_sparse_matrix() -> None:
 
     assert solve().iterations == STEPS
     calls, files = counted(solve, ("_by_loop", "_matmul_vector"))
-    assert calls <= 893
-    assert 0 < files <= 38
+    assert calls <= 895
+    assert 0 < files <= 39
 
 
 @pytest.mark.usefixtures("alone")
@@ -83,8 +83,8 @@ def test_calls_of_a_prepared_sparse_matrix() -> None:
     b = np.random.default_rng(0).normal(size=N)
     solver = krylix.prepare(tridiagonal(), b, method="CG", rtol=1e-8)
     calls, files = counted(lambda: solver.solve(b), ("product",))
-    assert calls <= 635
-    assert 0 < files <= 38
+    assert calls <= 637
+    assert 0 < files <= 39
 
 
 @pytest.mark.usefixtures("alone")
@@ -99,12 +99,12 @@ def test_calls_of_a_function() -> None:
         return linear_solve(lambda x: image(x), b, method="CG", rtol=1e-8)  # another function each time
 
     calls, files = counted(solve, ("image",))
-    assert calls <= 1214
-    assert 0 < files <= 22
+    assert calls <= 1221
+    assert 0 < files <= 23
 
 
 @pytest.mark.usefixtures("alone")
-@pytest.mark.parametrize(("mode", "most"), [("numpy", 66), ("torch", 112), ("tf", 192), ("jax", 176)])
+@pytest.mark.parametrize(("mode", "most"), [("numpy", 67), ("torch", 112), ("tf", 192), ("jax", 176)])
 def test_calls_of_small_dense_systems(mode: str, most: int) -> None:
     A, b = (array(mode, a) for a in (tridiagonal().toarray()[:16, :16] + np.eye(16), np.ones(16)))
     assert counted(lambda: linear_solve(A, b))[0] <= most
@@ -138,4 +138,4 @@ def test_calls_of_a_training_step() -> None:
     with setup_cache(False):
         calls, _ = counted(run)
     assert products[0] == 4 * 3 + 4  # and the test of linearity, and of the size of images, once
-    assert calls <= 2800  # 50 more where other tests have run in the process
+    assert calls <= 2816  # 50 more where other tests have run in the process

@@ -44,7 +44,7 @@ def singular(kind: str, seed: int, n: int = N, dtype: str = "float32") -> tuple[
 
 
 def needs_symmetry(method: str) -> bool:
-    return METHODS[method]().needs_hermitian if callable(METHODS[method]) else METHODS[method].needs_hermitian
+    return METHODS[method]().needs_symmetry if callable(METHODS[method]) else METHODS[method].needs_symmetry
 
 
 SEEDED = [

@@ -25,7 +25,7 @@ B = np.random.default_rng(20).standard_normal((2, 12))
 
 
 def matrix_for(method: str) -> np.ndarray:
-    return SYSTEMS["definite" if METHODS[method].needs_hermitian else "nonsymmetric"].matrix
+    return SYSTEMS["definite" if METHODS[method].needs_symmetry else "nonsymmetric"].matrix
 
 
 # Every method where nothing has to be compiled; elsewhere those that are prepared differently, the rest on demand.

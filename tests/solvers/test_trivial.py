@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import krylix
-from cells import METHOD_NAMES, cast, cells, methods_and_modes, methods_and_two_dtypes
+from cells import METHOD_NAMES, cast, cells, complex_system_of, methods_and_modes, methods_and_two_dtypes
 from krylix.solvers import METHODS, MixedPrecision
 from modes import MODES, array, library, product, solve
 from problems import SYSTEMS, make_operator
@@ -12,14 +12,14 @@ from problems import SYSTEMS, make_operator
 PRECONDITIONED = tuple(m for m in METHOD_NAMES if METHODS[m].takes_preconditioner)
 
 
-def matrix_for(dtype: str) -> np.ndarray:
-    return cast(SYSTEMS["complex Hermitian" if dtype.startswith("complex") else "definite"].matrix, dtype)
+def matrix_for(method: str, dtype: str) -> np.ndarray:
+    return cast((complex_system_of(method) if dtype.startswith("complex") else SYSTEMS["definite"]).matrix, dtype)
 
 
 @pytest.mark.every_method
 @pytest.mark.parametrize(("method", "dtype", "mode"), cells())
 def test_zero_and_exact_start(method: str, mode: str, dtype: str) -> None:
-    matrix = matrix_for(dtype)
+    matrix = matrix_for(method, dtype)
     exact = np.arange(1.0, len(matrix) + 1).astype(dtype)
     b = np.stack([matrix @ exact, np.zeros_like(exact)])
     x0 = np.stack([exact, np.zeros_like(exact)])
@@ -36,7 +36,7 @@ def test_zero_and_exact_start(method: str, mode: str, dtype: str) -> None:
 def test_perfect_preconditioner(method: str, mode: str, dtype: str) -> None:
     if dtype.startswith("complex") and not METHODS[method].takes_complex:
         dtype = "float64"
-    matrix = matrix_for(dtype)
+    matrix = matrix_for(method, dtype)
     b = cast(SYSTEMS["complex" if dtype.startswith("complex") else "definite"].right_hand_side((3,), seed=8), dtype)
     b[1] = 0
     inverse = np.linalg.inv(matrix)

@@ -418,7 +418,7 @@ def test_wrong_vectors(mode: str) -> None:
         for bad in (np.ones(2), np.ones((2, 3)), np.ones((3, 3, 3)), np.array(1.0)):
             with pytest.raises(ValueError, match=r"\(2, 3\) multiplies \(3,\) or \(3, k\)"):
                 operator @ array(mode, bad)
-        for bad in (np.ones(2), np.ones((3, 2)), np.array(1.0)):
+        for bad in (np.ones(2), np.ones((3, 2, 1)), np.array(1.0)):
             with pytest.raises(ValueError, match=r"last axes are \(3,\)"):
                 operator(array(mode, bad))
 

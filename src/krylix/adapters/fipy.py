@@ -8,6 +8,8 @@ from fipy.solvers.scipy.scipySolver import ScipySolver
 
 from .. import Status, linear_solve
 
+__all__ = ["LinearKrylixSolver"]
+
 
 class LinearKrylixSolver(ScipySolver):
     """A solver for `eq.solve(var, solver=...)` and `eq.sweep(var, solver=...)`, on one process.
@@ -28,6 +30,16 @@ class LinearKrylixSolver(ScipySolver):
         NotConverged, Diverged: the tolerance was not reached.
 
     Cost: that of `linear_solve`; it starts from the variable's values.
+
+    Examples:
+        >>> import fipy
+        >>> from krylix.adapters.fipy import LinearKrylixSolver
+        >>> mesh = fipy.Grid1D(nx=4)
+        >>> u = fipy.CellVariable(mesh=mesh)
+        >>> u.constrain(1.0, mesh.facesRight)
+        >>> fipy.DiffusionTerm().solve(u, solver=LinearKrylixSolver("CG", precon="amg", tolerance=1e-9))
+        >>> u.value.round(6).tolist()
+        [1.0, 1.0, 1.0, 1.0]
     """
 
     def __init__(

@@ -10,6 +10,8 @@ from scipy.sparse import csr_array
 
 from .. import linear_solve
 
+__all__ = ["solver_krylix"]
+
 
 def solver_krylix(**settings: Any) -> Callable[..., Any]:
     """A solver for JAX-FEM: `solver(problem, solver_options={"custom_solver": solver_krylix(method="GMRES")})`.
@@ -31,6 +33,7 @@ def solver_krylix(**settings: Any) -> Callable[..., Any]:
 
     Examples:
         >>> import numpy as np, scipy.sparse as sp
+        >>> from krylix.adapters.jax_fem import solver_krylix
         >>> A = sp.diags_array([-1.0, 2.5, -1.0], offsets=[-1, 0, 1], shape=(9, 9)).tocsr()
         >>> x = solver_krylix(method="CG", preconditioner="jacobi")(A, np.ones(9), None, {})
         >>> bool(np.allclose(A @ x, 1))

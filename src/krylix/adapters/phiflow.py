@@ -7,6 +7,8 @@ from typing import Any
 
 from .. import ConvergenceError, linear_solve
 
+__all__ = ["settings_of", "solve_linear"]
+
 
 def settings_of(solve: Any) -> dict[str, Any]:
     """Keyword arguments of `krylix.linear_solve` for a `phiml.math.Solve`, or anything with its attributes.
@@ -23,6 +25,7 @@ def settings_of(solve: Any) -> dict[str, Any]:
 
     Examples:
         >>> from types import SimpleNamespace
+        >>> from krylix.adapters.phiflow import settings_of
         >>> settings_of(SimpleNamespace(method="CG", rel_tol=1e-6, max_iterations=50, rank_deficiency=0))
         {'method': 'CG', 'rtol': 1e-06, 'atol': 0.0, 'max_iter': 50, 'preconditioner': None, 'nullspace': None}
     """
@@ -40,32 +43,47 @@ def solve_linear(f: Callable[..., Any], y: Any, solve: Any, *f_args: Any, **sett
     """`phiml.math.solve_linear` by krylix: x with `f(x, *f_args) = y`.
 
     Args:
-        f: linear or affine function of a PhiML tensor with the dimensions of y.
-        y: tensor of PhiML on any of its libraries; its batch dimensions are independent systems.
+        f: linear or affine function of what y is.
+        y: tensor of PhiML on any of its libraries, or a field of PhiFlow with values in one tensor (a centred grid);
+            its batch dimensions are independent systems.
         solve: a `phiml.math.Solve`, see `settings_of`; its x0 and preprocess_y are used, and failures of the types in
             `suppress` return the x that was reached.
         *f_args: further arguments of f.
         **settings: further arguments of `krylix.linear_solve`, which win over those of `solve`.
 
     Returns:
-        x, a tensor with the dimensions of y and derivatives by y and what f closes over.
+        x, a tensor or field as y, with derivatives by y and what f closes over.
 
     Raises:
         NotConverged, Diverged: of krylix, unless suppressed by name.
 
     Cost: that of `linear_solve` with a function.
+
+    Examples:
+        >>> from phiml import math
+        >>> from krylix.adapters.phiflow import solve_linear
+        >>> y = math.wrap([6.0, 9.0, 3.0], math.spatial("x"))
+        >>> x = solve_linear(lambda x: 3 * x, y, math.Solve("CG"))
+        >>> x.numpy("x").round(3).tolist()
+        [2.0, 3.0, 1.0]
     """
     from phiml import math
 
     y = y if solve.preprocess_y is None else solve.preprocess_y(y, *solve.preprocess_y_args)
-    shape = math.shape(y)
+    is_field = not isinstance(y, math.Tensor)
+    shape = math.shape(y.values if is_field else y)
     dims = [*shape.batch, *shape.non_batch]
 
     def native(x: Any) -> Any:
+        x = x if isinstance(x, math.Tensor) else x.values
         return math.expand(x, shape).native(shape.only(dims, reorder=True))
 
+    def like_y(x: Any) -> Any:
+        x = math.reshaped_tensor(x, dims, convert=False)
+        return y.with_values(x) if is_field else x
+
     def function(x: Any) -> Any:
-        return native(f(math.reshaped_tensor(x, dims, convert=False), *f_args))
+        return native(f(like_y(x), *f_args))
 
     keywords = {**settings_of(solve), "x0": None if solve.x0 is None else native(solve.x0), **settings}
     try:
@@ -74,4 +92,4 @@ def solve_linear(f: Callable[..., Any], y: Any, solve: Any, *f_args: Any, **sett
         if type(error).__name__ not in {kind.__name__ for kind in solve.suppress}:
             raise
         x = error.result.x
-    return math.reshaped_tensor(x, dims, convert=False)
+    return like_y(x)

@@ -9,6 +9,8 @@ from pymatsolver.solvers import Base
 
 from .. import prepare
 
+__all__ = ["KrylixSolver"]
+
 _OF_BASE = ("is_symmetric", "is_positive_definite", "is_hermitian", "check_accuracy", "check_rtol", "check_atol")
 
 
@@ -30,6 +32,7 @@ class KrylixSolver(Base):
 
     Examples:
         >>> import numpy as np, scipy.sparse as sp
+        >>> from krylix.adapters.pymatsolver import KrylixSolver
         >>> A = sp.diags_array([-1.0, 2.5, -0.5], offsets=[-1, 0, 1], shape=(9, 9)).tocsr()
         >>> Ainv = KrylixSolver(A, method="GMRES", rtol=1e-12)
         >>> B = np.ones((9, 2))

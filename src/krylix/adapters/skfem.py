@@ -10,6 +10,8 @@ from scipy.sparse.linalg import LinearOperator
 
 from .. import linear_solve, preconditioner
 
+__all__ = ["build_pc_krylix", "solver_krylix"]
+
 
 def solver_krylix(**settings: Any) -> Callable[..., Any]:
     """A solver for `skfem.solve(A, b, solver=...)`.
@@ -29,6 +31,7 @@ def solver_krylix(**settings: Any) -> Callable[..., Any]:
 
     Examples:
         >>> import numpy as np, scipy.sparse as sp
+        >>> from krylix.adapters.skfem import solver_krylix
         >>> solver = solver_krylix(method="CG", preconditioner="amg", rtol=1e-8)
         >>> A = sp.diags_array([-1.0, 2.5, -1.0], offsets=[-1, 0, 1], shape=(9, 9)).tocsr()
         >>> x = solver(A, np.ones(9))  # skfem.solve(*skfem.condense(A, b, D=basis), solver=solver)
@@ -60,6 +63,7 @@ def build_pc_krylix(A: Any, kind: str = "auto", **settings: Any) -> LinearOperat
 
     Examples:
         >>> import numpy as np, scipy.sparse as sp
+        >>> from krylix.adapters.skfem import build_pc_krylix
         >>> A = sp.diags_array([4.0, 2.0]).tocsr()
         >>> (build_pc_krylix(A, "jacobi") @ np.ones(2)).tolist()
         [0.25, 0.5]

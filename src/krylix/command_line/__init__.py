@@ -2,6 +2,6 @@
 
 from .commands import run
 from .errors import SolveFailed, UsageError
-from .streams import Report
+from .streams import Streams
 
-__all__ = ["Report", "SolveFailed", "UsageError", "run"]
+__all__ = ["SolveFailed", "Streams", "UsageError", "run"]

@@ -17,13 +17,13 @@ from .inspected import load as load_matrix
 from .output import TRACE_NAME, VECTOR_NAMES, as_bytes, check_output, form_of, write, write_profile
 from .picture import check_picture, draw, draw_convergence, draw_histories
 from .solve import SolveOutcome, set_up, solve, start_library
-from .streams import Report
+from .streams import Streams
 from .system import System, in_precision, load
 
 Say = Callable[[str], None]
 
 
-def run(argv: Sequence[str], out: Report) -> int:
+def run(argv: Sequence[str], out: Streams) -> int:
     """Run one command line, whose report goes to `out`. Returns the exit code, 0 or 1.
 
     Raises:
@@ -43,7 +43,7 @@ def _methods(options: argparse.Namespace, say: Say) -> int:
     return 0
 
 
-def _solve(options: argparse.Namespace, out: Report) -> int:
+def _solve(options: argparse.Namespace, out: Streams) -> int:
     form = _check_outputs(options)
     if options.output == STDIN:
         out.step_aside()
@@ -70,7 +70,7 @@ def _solve(options: argparse.Namespace, out: Report) -> int:
 
 
 def _written(
-    options: argparse.Namespace, form: str, system: System, outcome: SolveOutcome, out: Report
+    options: argparse.Namespace, form: str, system: System, outcome: SolveOutcome, out: Streams
 ) -> list[facts.Line]:
     """Write x and the picture."""
     lines = []
@@ -81,7 +81,7 @@ def _written(
         write(options.output, form, outcome.x)
         lines.append(("output", f"x, shape {outcome.x.shape}, written to {options.output}"))
     if options.plot is not None:
-        draw_histories(options.plot, outcome, system.source)
+        draw_histories(options.plot, outcome.result, system.source)
         lines.append(("plot", f"written to {options.plot}"))
     return lines
 

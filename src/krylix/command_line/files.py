@@ -38,20 +38,20 @@ def name_of(path: Path) -> str:
 
 
 class MatrixFile(NamedTuple):
-    """What a file with a matrix holds, with finite entries.
+    """What a file with a matrix holds; the entries of the matrix are finite.
 
     Attributes:
         stored: the matrix as it is in the file.
         A: a dense array or a `csr_array` in single or double precision.
         source: where it comes from, in words.
-        rhs: the right-hand side beside it, as `read_rhs` returns it, or None.
+        rhs: the right-hand side beside it, for `accepted_rhs`, or None.
         rhs_source: where that comes from.
     """
 
     stored: Any
     A: Any
     source: str
-    rhs: np.ndarray | None
+    rhs: Any
     rhs_source: str
 
 
@@ -71,9 +71,8 @@ def read_matrix(path: Path) -> MatrixFile:
     except (ValueError, MemoryError) as error:
         raise UsageError(_text(error, name)) from error
     rhs_source = f"{contents.rhs_part} in {name}"
-    rhs = None if contents.rhs is None else _as_rhs(contents.rhs, A.shape[0], rhs_source)
     chosen = contents.part and split_part(path)[1] is None
-    return MatrixFile(stored, A, f"{contents.part} in {name}" if chosen else name, rhs, rhs_source)
+    return MatrixFile(stored, A, f"{contents.part} in {name}" if chosen else name, contents.rhs, rhs_source)
 
 
 def read_rhs(path: Path, n: int) -> np.ndarray:
@@ -82,10 +81,15 @@ def read_rhs(path: Path, n: int) -> np.ndarray:
     Raises:
         UsageError: as for `read_matrix`, or another number of rows than the matrix.
     """
-    return _as_rhs(_read(path, wants_rhs=True).matrix, n, name_of(path))
+    return accepted_rhs(_read(path, wants_rhs=True).matrix, n, name_of(path))
 
 
-def _as_rhs(found: Any, n: int, name: str) -> np.ndarray:
+def accepted_rhs(found: Any, n: int, name: str) -> np.ndarray:
+    """What a file holds as a right-hand side.
+
+    Raises:
+        UsageError: as for `read_rhs`.
+    """
     if found.ndim not in (1, 2) or found.shape[0] != n or 0 in found.shape:
         hint = " Transpose it: one right-hand side per column." if found.shape[1:] == (n,) else ""
         raise UsageError(f"{name}: got the shape {found.shape}; expected ({n},) or ({n}, k) to fit the matrix.{hint}")

@@ -7,6 +7,8 @@ from dataclasses import asdict, dataclass
 
 from ..solvers import METHODS, PRECONDITIONERS
 from ..solvers.iteration.method import Method
+from ..solvers.methods.registry import METHOD_PLUGINS
+from ..solvers.preconditioners.build import PRECONDITIONER_PLUGINS
 
 _FAMILIES = "biCG-stab(l), GMRES(m), FGMRES(m) and IDR(s) exist for every number >= 1, mixed-... for most methods"
 
@@ -36,13 +38,18 @@ class Needs:
 def all_needs() -> list[Needs]:
     """Of every method with its default settings, auto first."""
     auto = Needs("auto", "square", "any", "any", False, "Looks at the matrix and takes one of these")
-    return [auto, *map(_needs, METHODS.values())]
+    return [auto, *map(_needs, (*METHODS.values(), *METHOD_PLUGINS.all().values()))]
+
+
+def all_kinds() -> list[str]:
+    """Of preconditioners, auto first, those of other packages last."""
+    return ["auto", *PRECONDITIONERS, *PRECONDITIONER_PLUGINS.all()]
 
 
 def _needs(method: Method) -> Needs:
     special = "grid" if method.needs_grid else "band" if method.needs_band else None
-    matrix = special or ("symmetric" if method.needs_hermitian else "any" if method.least_squares else "square")
-    kind = "none" if not method.takes_preconditioner else "symmetric" if method.needs_hermitian else "any"
+    matrix = special or ("symmetric" if method.needs_symmetry else "any" if method.least_squares else "square")
+    kind = "none" if not method.takes_preconditioner else "symmetric" if method.needs_symmetry else "any"
     numbers = "any" if method.takes_complex else "real"
     return Needs(method.name, matrix, numbers, kind, method.needs_transpose, method.summary)
 
@@ -56,9 +63,9 @@ def table() -> Iterator[str]:
     yield f"{_FAMILIES}."
     yield 'matrix: "symmetric" means Hermitian where complex, "any" also rectangular (least squares);'
     yield '"grid" is a sum of matrices along its axes, as a Laplacian is, "band" has few diagonals in some order.'
-    yield f"preconditioners: auto, {', '.join(PRECONDITIONERS)}"
+    yield f"preconditioners: {', '.join(all_kinds())}"
 
 
 def as_object() -> dict[str, object]:
     """The same as a JSON object."""
-    return {"methods": [asdict(m) for m in all_needs()], "preconditioners": ["auto", *PRECONDITIONERS]}
+    return {"methods": [asdict(m) for m in all_needs()], "preconditioners": all_kinds()}

@@ -10,15 +10,14 @@ from typing import Any
 
 import numpy as np
 
+from ..solvers import SolveResult
 from ..sparse.plot.picture import plot
 from .comparison import ComparisonRow
 from .errors import SolveFailed, UsageError
 from .output import check_output
-from .solve import SolveOutcome
 
 PICTURE_NAMES = (".png", ".pdf", ".svg")
 DEFAULT_PICTURE = Path("krylix.png")
-_MOST_CURVES = 10  # right-hand sides
 _MOST_ROWS = 20  # of a comparison
 
 
@@ -47,29 +46,18 @@ def draw(path: Path, A: Any, name: str) -> None:
     _write(path, entries, (7, 6))
 
 
-def draw_histories(path: Path, outcome: SolveOutcome, name: str) -> None:
-    """Draw the relative residual of each right-hand side against iterations, and the tolerance.
+def draw_histories(path: Path, result: SolveResult, name: str) -> None:
+    """Draw the residual of each right-hand side against iterations, and its tolerance.
 
     Raises:
         SolveFailed: as `draw`.
     """
-    result, history = outcome.result, outcome.history
 
     def curves(figure: Any) -> None:
-        ax = figure.add_subplot()
-        lines = np.full((1, len(outcome.sizes)), np.nan) if history is None else history
-        sizes = np.where(outcome.sizes > 0, outcome.sizes, 1)
-        for i in range(min(lines.shape[1], _MOST_CURVES)):
-            label = f"column {i}" if lines.shape[1] > 1 else None
-            ax.plot(lines[:, i] / sizes[i], ".-" if len(lines) < 40 else "-", label=label)
-        ax.axhline(float((outcome.tolerance / sizes).min()), color="0.4", linestyle="--", label="tolerance")
-        norm = "|A^H (b - A x)| / |A^H b|" if result.least_squares else "|b - A x| / |b|"
-        ax.set(xlabel="iterations", ylabel=norm, yscale="log")
-        ax.xaxis.get_major_locator().set_params(integer=True)
-        used = f", {result.preconditioner}" if result.preconditioner else ""
-        ax.set_title(f"{name}\n{result.method}{used}: {outcome.iterations.max()} iterations", parse_math=False)
+        ax = result.plot(figure.add_subplot())
+        ax.set_title(f"{name}\n{ax.get_title()}", parse_math=False)
         ax.grid(alpha=0.3)
-        ax.legend()
+        ax.xaxis.get_major_locator().set_params(integer=True)
 
     _write(path, curves, (7, 5))
 

@@ -55,8 +55,6 @@ class SolveOutcome:
         fit: the norms of b - A x, computed here.
         rounding: by how much `check` may differ from norms computed in the precision of the solve.
         seconds: for set-up and solve.
-        history: norms of the residual, `(iterations + 1, systems)`, where a picture is wanted.
-        sizes: norms that these are relative to, one per system.
         notes: warnings that came up.
     """
 
@@ -72,8 +70,6 @@ class SolveOutcome:
     fit: np.ndarray
     rounding: np.ndarray
     seconds: float
-    history: np.ndarray | None
-    sizes: np.ndarray
     notes: list[str]
 
     @property
@@ -130,7 +126,6 @@ def solve(options: argparse.Namespace, system: System, ready: Ready) -> SolveOut
     seconds = time.perf_counter() - started + ready.seconds
     x = x if system.b.ndim == 1 else np.ascontiguousarray(x.T)
     check, rounding, fit = _residual(system, x, result.least_squares)
-    lines = None if result.history is None else _on_host(options, result.history)
     return SolveOutcome(
         x=x,
         result=result,
@@ -144,8 +139,6 @@ def solve(options: argparse.Namespace, system: System, ready: Ready) -> SolveOut
         fit=fit,
         rounding=rounding,
         seconds=seconds,
-        history=None if lines is None else lines.reshape(len(lines), -1),
-        sizes=_sizes(system, result.least_squares),
         notes=list(dict.fromkeys([*ready.notes, *notes])),
     )
 
@@ -188,11 +181,6 @@ def _residual(system: System, x: np.ndarray, least_squares: bool) -> tuple[np.nd
         if least_squares:
             norms, sizes = column_norms(A.conj().T @ residual), np.abs(A).T @ sizes
         return norms, 10 * np.finfo(x.dtype).eps * column_norms(sizes), fit
-
-
-def _sizes(system: System, least_squares: bool) -> np.ndarray:
-    b = _double(system.b)
-    return column_norms(_double(system.A).conj().T @ b if least_squares else b)
 
 
 def _double(array: Any) -> Any:

@@ -8,7 +8,7 @@ from contextlib import suppress
 from typing import Any
 
 
-class Report:
+class Streams:
     """Lines on stdout, or on stderr where stdout carries the result.
 
     Where nobody reads on (`krylix ... | head`), the work is done all the same, and its outcome decides about the exit

@@ -12,7 +12,7 @@ import scipy.sparse as sp
 from ..solvers import find_method
 from ..solvers.methods.registry import is_auto
 from .errors import UsageError
-from .files import name_of, read_matrix, read_rhs
+from .files import accepted_rhs, name_of, read_matrix, read_rhs
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,8 @@ def load(options: argparse.Namespace) -> System:
         UsageError: a file that cannot be used, a shape that the method cannot solve, or numbers that --dtype cannot
             hold.
     """
-    b, b_source = None, ""
+    b: Any = None
+    b_source = ""
     if options.example is not None:
         A, source = read_example(options.example), f"example {options.example} (pyamg)"
     else:
@@ -54,6 +55,8 @@ def load(options: argparse.Namespace) -> System:
     _check_shape(A.shape, source, options.method)
     if options.rhs is not None:
         b, b_source = read_rhs(options.rhs, A.shape[0]), name_of(options.rhs)
+    elif b is not None:
+        b = accepted_rhs(b, A.shape[0], b_source)
     dtype = _common_dtype(options.dtype, A, b)
     A = _cast(A, dtype, source)
     if b is not None:

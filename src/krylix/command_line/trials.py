@@ -8,7 +8,9 @@ import multiprocessing
 import os
 import signal
 import sys
-from contextlib import suppress
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -66,7 +68,8 @@ class Trials:
         context = multiprocessing.get_context("spawn")
         self._pipe, there = context.Pipe()
         self._process = context.Process(target=_serve, args=(there,), daemon=True)
-        self._process.start()
+        with _without_interrupts():  # Ctrl-C is this process's, which stops that one
+            self._process.start()
         there.close()
         self._pipe.send(self.system)
         self._pipe.recv()  # it has imported what it needs
@@ -82,11 +85,23 @@ class Trials:
         return code
 
 
+@contextmanager
+def _without_interrupts() -> Iterator[None]:
+    """What is started here does not see Ctrl-C. Elsewhere than in the main thread signals are left as they are."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
 def _serve(pipe: Connection) -> None:
     """What the other process does."""
     import pyamg  # noqa: F401  # takes a second, which is not that of a set-up
 
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the first process stops this one
     sys.stderr = open(os.devnull, "w")  # noqa: SIM115
     A, b, settings = pipe.recv()
     for method in ("CG", "scipy-direct"):  # imports what these need

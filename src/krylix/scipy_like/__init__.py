@@ -13,7 +13,6 @@
 Every other name (`LinearOperator`, `eigsh`, `spilu`, `norm`, `expm_multiply`, ...) is SciPy's own.
 """
 
-from .delegation import THEIRS as _THEIRS
 from .delegation import __dir__ as __dir__
 from .delegation import __getattr__ as __getattr__
 from .direct import factorized, splu, spsolve, spsolve_triangular
@@ -39,4 +38,3 @@ __all__ = [
     "spsolve_triangular",
     "tfqmr",
 ]
-__all__ += [name for name in _THEIRS if name not in __all__]  # also `from krylix.scipy_like import *` replaces SciPy's

@@ -13,6 +13,8 @@ from scipy.linalg import LinAlgError
 
 from ..solvers import Method, linear_solve, solve_triangular
 from ..solvers.methods.direct.pivot_order import factors_of
+from ..solvers.small_dense import MOST
+from ..sparse import Operator
 from .systems import is_function, is_of_another_library
 
 ArrayT = TypeVar("ArrayT")
@@ -32,8 +34,9 @@ def spsolve(
     """Solve `A x = b` for a sparse A, called as `scipy.sparse.linalg.spsolve`.
 
     "auto" factorises, or iterates where that is known to be quicker; set-up and factors are kept for the next call with
-    the same matrix. What it could not solve is left to SciPy's function: of an exactly singular matrix x is NaN, with a
-    MatrixRankWarning. A singular system that has solutions is solved, with a `krylix.SingularMatrixWarning`.
+    the same matrix. Up to 64 unknowns A is solved with as a dense matrix. What krylix could not solve is left to
+    SciPy's function: of an exactly singular matrix x is NaN, with a MatrixRankWarning. A singular system that has
+    solutions is solved; x has no part in the null vectors that were found.
 
     Args:
         A: sparse matrix `(n, n)`, csc and csr without a copy.
@@ -60,13 +63,18 @@ def spsolve(
         >>> sla.spsolve(A, np.array([5.0, 0.0, 6.0])).round(12).tolist()
         [1.0, 1.0, 1.0]
     """
-    if is_of_another_library(b) or is_function(A):
+    if is_of_another_library(b) or is_of_another_library(A) or is_function(A) or isinstance(A, Operator):
         return linear_solve(A, b, method=method, rtol=rtol).x
     if not (sp.issparse(A) and A.format in _FORMATS):
         A = sp.csc_array(A)
         warnings.warn("spsolve requires A be CSC or CSR matrix format", sp.SparseEfficiencyWarning, stacklevel=2)
     if permc_spec is None and A.shape[0] == A.shape[1] and A.shape[0] > 0:
-        x = _spsolve(A, b, method, rtol)
+        try:
+            x = _spsolve(A, b, method, rtol)
+        except (ValueError, TypeError):
+            if method != "auto":
+                raise
+            x = None
         if x is not None:
             return x
     return spl.spsolve(A, b, permc_spec, use_umfpack)
@@ -81,6 +89,8 @@ def _spsolve(A: Any, b: Any, method: str | Method, rtol: float | None) -> Any:
             return None
     if b.shape[0] != n:
         return None
+    if n <= MOST and method == "auto":
+        A = A.toarray()  # LAPACK takes less time for it than the sparse path to start
     result = linear_solve(A, b, method=method, rtol=rtol, on_failure="status", axis=None if b.ndim == 1 else 0)
     solved = result.converged & (result.iterations > 0)  # of b = 0 SciPy's function sees whether A is singular
     return result.x if np.all(solved) else None

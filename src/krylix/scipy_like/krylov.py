@@ -14,6 +14,7 @@ import scipy.sparse.linalg as spl
 from ..solvers import CG, GMRES, MINRES, BiCGStab, Method
 from .checked import for_scipy
 from .iterate import by_scipy, iterate
+from .systems import is_of_another_library
 
 ArrayT = TypeVar("ArrayT")
 
@@ -166,6 +167,11 @@ def gmres(
         raise ValueError(f"Unknown callback_type: {callback_type!r}")
     if callback is not None:  # SciPy's function looks at the true residual, too
         _refuse_method("gmres with a callback", method)
+        if is_of_another_library(b):
+            raise TypeError(
+                f"gmres with a callback runs SciPy's own function, which takes arrays of NumPy; got {type(b).__name__} "
+                "for b. Use linear_solve(..., method='GMRES', callback=...)."
+            )
         if callback_type is None:
             warnings.warn(_CALLBACK_TYPE, DeprecationWarning, stacklevel=2)
             callback_type = "legacy"

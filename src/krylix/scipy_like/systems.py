@@ -65,7 +65,7 @@ def system_of(A: Any, b: Any, x0: Any, M: Any, rtol: Any, atol: Any) -> ScipySys
     Raises:
         ValueError, TypeError: SciPy refuses these, too, in its own words.
     """
-    if is_of_another_library(b) or is_function(A):
+    if is_of_another_library(b) or is_of_another_library(A) or is_function(A):
         return ScipySystem(A, b, x0, M, rtol, atol)
     A, M = _without_hidden_preconditioner(A, M)
     n = _size(A)

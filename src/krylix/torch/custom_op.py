@@ -70,7 +70,7 @@ def solve_op(
         if backward:
             error.add_note("This was the backward solve of krylix.torch.solve, with the conjugate transpose of A.")
         raise
-    x = torch.empty(*lead, b.shape[-1], dtype=b.dtype, device=b.device).copy_(result.x.reshape(*lead, -1))
+    x = torch.empty(*lead, b.shape[-1], dtype=b.dtype, device=b.device).copy_(result.x.reshape(*lead, b.shape[-1]))
     return x, torch.as_tensor(result.converged, device=b.device).reshape(lead).clone()
 
 
@@ -107,7 +107,6 @@ def _backward(ctx: Any, cotangent: torch.Tensor, _: Any) -> tuple[Any, ...]:
 solve_op.register_autograd(_backward, setup_context=_setup_context)
 
 
-@solve_op.register_vmap
 def _vmap(info: Any, in_dims: Sequence[Any], values: Any, indices: Any, b: Any, x0: Any, *settings: Any) -> Any:
     """The mapped axis goes in front of the vectors, or between the batch and the matrix where the matrix is mapped."""
     if in_dims[1] is not None:
@@ -125,3 +124,7 @@ def _vmap(info: Any, in_dims: Sequence[Any], values: Any, indices: Any, b: Any, 
 
     x0 = None if x0 is None else spread(x0, in_dims[3])
     return solve_op(values, indices, spread(b, in_dims[2]), x0, *settings), (place, place)
+
+
+if hasattr(solve_op, "register_vmap"):  # of PyTorch 2.5
+    solve_op.register_vmap(_vmap)

@@ -43,9 +43,9 @@ def solve(A: Any, b: torch.Tensor, *, x0: torch.Tensor | None = None, axis: int 
 
     Examples:
         >>> import torch, krylix.torch
-        >>> f = torch.compile(lambda A, b: krylix.torch.solve(A, b).sum(), fullgraph=True, backend="eager")
-        >>> round(float(f(4 * torch.eye(3), torch.ones(3))), 4)
-        0.75
+        >>> in_one_graph = torch.compile(krylix.torch.solve, fullgraph=True, backend="eager")
+        >>> in_one_graph(4 * torch.eye(3), torch.ones(3))
+        tensor([0.2500, 0.2500, 0.2500])
     """
     if not torch.compiler.is_compiling() or not isinstance(A, torch.Tensor):
         return linear_solve(A, b, x0=x0, axis=axis, **settings).x
@@ -111,7 +111,11 @@ def _in_graph(
             f"A compiled graph holds the names of a method and a preconditioner, rtol, atol, max_iter, nullspace and "
             f"on_failure; got {others or (method, preconditioner)}. Use krylix.linear_solve, between two graphs."
         )
-    if not isinstance(rtol, float | None) or not isinstance(atol, float | int) or not isinstance(max_iter, int | None):
+    if (
+        not isinstance(rtol, float | int | None)
+        or not isinstance(atol, float | int)
+        or not isinstance(max_iter, int | None)
+    ):
         raise TypeError(f"A compiled graph holds rtol, atol and max_iter as numbers; got {(rtol, atol, max_iter)}.")
     if nullspace not in ("auto", None) or on_failure == "status":
         raise ValueError(
@@ -124,7 +128,7 @@ def _in_graph(
     dtype = torch.promote_types(dtype, torch.complex32) if values.dtype.is_complex else dtype
     x0 = None if x0 is None else x0.to(dtype)
     x, _ = solve_op(
-        values.to(dtype), indices, b.to(dtype), x0, method, preconditioner, rtol, float(atol), max_iter, on_failure,
-        nullspace is not None, False,
+        values.to(dtype), indices, b.to(dtype), x0, method, preconditioner, None if rtol is None else float(rtol),
+        float(atol), max_iter, on_failure, nullspace is not None, False,
     )  # fmt: skip
     return x

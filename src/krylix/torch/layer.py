@@ -99,7 +99,8 @@ class Solve(torch.nn.Module):
 
     def _matrix(self) -> Any:
         """The matrix; its pattern is kept for as long as the indices are the same tensor, unchanged."""
-        indices, key = self.indices, (self.indices._version, self.values.dtype)
+        indices = self.indices
+        key = (0 if indices.is_inference() else indices._version, self.values.dtype)
         if self._pattern is None or self._pattern[0] is not indices or self._pattern[1] != key:
             if not bool((torch.diff(indices[0] * self.n + indices[1]) > 0).all()):  # loaded: values are in this order
                 return COO(self.values, indices[0], indices[1], (self.n, self.n))

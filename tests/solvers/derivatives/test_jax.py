@@ -109,7 +109,7 @@ MAKERS = (as_function, as_matrix, as_sparse)
 
 def check(method: str, transform: str, make: Callable[..., Any], mode: str = "jax-jit") -> None:
     settings = METHODS[method]
-    point = (1.3, jnp.asarray(SYMMETRIC if settings.needs_hermitian else MATRIX), jnp.asarray(B))
+    point = (1.3, jnp.asarray(SYMMETRIC if settings.needs_symmetry else MATRIX), jnp.asarray(B))
     found = compiled(mode, TRANSFORMS[transform](make(method, settings.takes_preconditioner)))(*point)
     wanted = exactly(transform)(*point)
     leaves = jax.tree.leaves(found)

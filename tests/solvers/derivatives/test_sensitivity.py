@@ -12,7 +12,7 @@ import pytest
 import scipy.sparse as sp
 import scipy.sparse.linalg as spl
 
-from cells import METHOD_NAMES
+from cells import METHOD_NAMES, complex_system_of
 from krylix import Diverged, NotConverged, UnsupportedOperation, linear_solve, prepare
 from krylix.solvers import METHODS
 from krylix.solvers.methods.direct import dense, superlu
@@ -38,9 +38,9 @@ def expected(A: np.ndarray, b: np.ndarray, c: np.ndarray) -> tuple[np.ndarray, n
 
 
 def matrix_for(method: str, is_complex: bool = False) -> np.ndarray:
-    hermitian = METHODS[method].needs_hermitian
+    hermitian = METHODS[method].needs_symmetry
     if is_complex:
-        return SYSTEMS["complex Hermitian"].matrix if hermitian else COMPLEX
+        return complex_system_of(method).matrix if hermitian else COMPLEX
     return SYSTEMS["definite"].matrix if hermitian else REAL
 
 

@@ -45,7 +45,7 @@ def dense_inverse(skew: float) -> Solve:
 
 
 def skew_of(method: str) -> float:
-    return 0.0 if METHODS[method].needs_hermitian else 0.4
+    return 0.0 if METHODS[method].needs_symmetry else 0.4
 
 
 def solver(method: str, kind: str) -> Solve:

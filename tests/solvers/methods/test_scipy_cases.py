@@ -105,7 +105,7 @@ EXCLUSIONS = (
         "the method needs a symmetric matrix and says so",
         (),
         lambda c: (
-            c.method.needs_hermitian
+            c.method.needs_symmetry
             and (c.method.takes_complex or not (is_complex(c) or c.test in COMPLEX))
             and (not is_hermitian(c) or c.test in NOT_HERMITIAN)
         ),

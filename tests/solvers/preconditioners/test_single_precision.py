@@ -302,7 +302,7 @@ def test_chosen_for_methods_that_let_m_round(name: str) -> None:
 def test_methods_that_let_m_round(mode: str, method: str) -> None:
     """One round of iterations, though M returns numbers of single precision: x is made of what A was applied to."""
     wind = sp.kron(sp.diags_array([1.0, -1.0], offsets=[0, -1], shape=(SHAPE[0],) * 2), sp.eye_array(SHAPE[1]))
-    A = SMOOTH if METHODS[method].needs_hermitian else sp.csr_array(SMOOTH + 0.2 * wind)
+    A = SMOOTH if METHODS[method].needs_symmetry else sp.csr_array(SMOOTH + 0.2 * wind)
     inverse = np.linalg.inv(A.toarray() + 0.02 * np.eye(N) * np.abs(A).max())
     own = array(mode, inverse)
 

@@ -15,7 +15,7 @@ import scipy.sparse as sp
 
 from boeing_files import boeing
 from krylix.sparse import load, save
-from krylix.sparse.files.reader import form_of_content, form_of_name, read_contents
+from krylix.sparse.files.reader import accepted, form_of_content, form_of_name, read_contents
 
 N = 23
 
@@ -335,3 +335,37 @@ def test_what_unpacks_to_far_too_much(tmp_path: Path, monkeypatch: pytest.Monkey
         packing = bz2 if name.endswith("bz2") else gzip
         (tmp_path / name).write_bytes(packing.compress(b"1 " * 1_000_000))
         refused(tmp_path / name, "unpacks to more than", "expected at most 10000, or 20 times")
+
+
+@pytest.mark.parametrize("compressed", [False, True])
+def test_damaged_matlab_files(compressed: bool) -> None:
+    """One byte differs: what is read is finite and has a shape, or is refused. SciPy's reader ends the process."""
+    stream, rng = io.BytesIO(), np.random.default_rng(0)
+    A = matrix("csa")[:6, :6]
+    scipy.io.savemat(stream, {"Problem": {"A": A, "b": np.ones((6, 1))}, "K": A.toarray()}, do_compression=compressed)
+    good, refusals = stream.getvalue(), 0
+    for at in rng.choice(len(good), 400, replace=False):
+        content = bytearray(good)
+        content[at] ^= 1 << int(rng.integers(8))
+        try:
+            found = read_contents(io.BytesIO(content), "mat", "A.mat")
+            accepted(found.matrix, "A.mat")
+        except ValueError as error:
+            assert str(error).startswith("A.mat: ")
+            refusals += 1
+    assert refusals > 50
+
+
+def test_matlab_of_the_other_byte_order(tmp_path: Path) -> None:
+    """As written on a big-endian machine: 2 x 1 numbers, stored in the shortest type that holds them."""
+    head = b"MATLAB 5.0 MAT-file".ljust(124) + b"\1\0MI"
+    parts = [
+        (6, b"\0\0\0\6\0\0\0\0"), (5, b"\0\0\0\2\0\0\0\1"), (1, b"K"), (3, b"\xff\xfe\1\0"),
+    ]  # fmt: skip
+    body = b"".join(
+        kind.to_bytes(4, "big") + len(data).to_bytes(4, "big") + data + bytes(-len(data) % 8) for kind, data in parts
+    )
+    content = head + (14).to_bytes(4, "big") + len(body).to_bytes(4, "big") + body
+    np.testing.assert_array_equal(scipy.io.loadmat(io.BytesIO(content))["K"], [[-2], [256]])
+    (tmp_path / "A.mat").write_bytes(content)
+    np.testing.assert_array_equal(dense(tmp_path / "A.mat"), [[-2], [256]])
