@@ -21,7 +21,7 @@ from pictures import show
 
 COLUMNS = ("symmetric", "definite", "rectangular", "complex", "preconditioner", "`jit`", "batch", "derivative", "host")
 _AFTER = {
-    "symmetric": "A must be symmetric (Hermitian)",
+    "symmetric": "A must be symmetric (Hermitian), or symmetric without conjugation, `A^T = A`",
     "definite": "A must be definite, of either sign",
     "rectangular": "takes least-squares problems",
     "complex": "takes complex systems",
@@ -46,7 +46,7 @@ def facts(method: Method) -> dict[str, str]:
     """A row of the table."""
     compiled = "callback" if method.on_host else "known values" if method.needs_known else "yes"
     return {
-        "symmetric": "must be" if method.needs_hermitian else "",
+        "symmetric": "must be" if method.needs_hermitian else "A^T = A" if method.needs_symmetric else "",
         "definite": "must be" if method.needs_definite else "",
         "rectangular": "yes" if method.least_squares else "",
         "complex": "yes" if method.takes_complex else "no",
@@ -97,6 +97,7 @@ def _reference(method: Method) -> str:
 def _in_short(method: Method, cost: str, source: str) -> str:
     """What it needs, costs and comes from, as a table."""
     needs = ["square" if not method.least_squares else "any shape"]
+    needs += ["symmetric without conjugation"] * method.needs_symmetric
     needs += ["symmetric (Hermitian)"] * method.needs_hermitian + ["definite"] * method.needs_definite
     needs += ["with products with its transpose"] * method.needs_transpose
     needs += ["a sum of matrices along the axes of a grid"] * method.needs_grid
@@ -107,7 +108,7 @@ def _in_short(method: Method, cost: str, source: str) -> str:
     lines = {
         "A": ", ".join(needs),
         "Complex systems": row["complex"],
-        "Preconditioner": row["preconditioner"] + (", symmetric as A is" if method.needs_hermitian else "")
+        "Preconditioner": row["preconditioner"] + (", symmetric as A is" if method.needs_symmetry else "")
         if method.takes_preconditioner
         else "no",
         "Inside of a compiled function": {"yes": "yes", "callback": "by a callback to the host"}.get(
@@ -155,8 +156,9 @@ def _code(name: str, method: Method) -> str:
             'print(result.converged, int(result.iterations), f"{float(result.residual_norm):.1e}")\n'
         )
     else:
-        first, main, last = (-1.2, 2.5, -1.0) if not method.needs_hermitian else (-1.0, 2.5, -1.0)
+        first, main, last = (-1.0 if method.needs_symmetry else -1.2), 2.5, -1.0
         main = 0.5 if method.needs_hermitian and not method.needs_definite else main
+        main = "2.0 + 0.5j" if method.needs_symmetric else main
         made = (
             f"diagonals = [{first}, {main}, {last}]\n"
             "A = sp.diags_array(diagonals, offsets=[-1, 0, 1], shape=(1000, 1000)).tocsr()\n"

@@ -42,6 +42,11 @@ def indefinite() -> ModelProblem:
     return _of("Helmholtz's equation (symmetric, indefinite) on 20 × 20 points", A)
 
 
+def absorbing() -> ModelProblem:
+    A = sp.csr_array(_square(_line(20)) - (0.3 - 0.1j) * sp.eye_array(400))
+    return _of("Helmholtz's equation with absorption (complex symmetric) on 20 × 20 points", A)
+
+
 def convection() -> ModelProblem:
     upwind = sp.diags_array([-1.0, 1.0], offsets=[-1, 0], shape=(N, N)).tocsr()
     A = sp.csr_array(_square(_line() + 0.5 * upwind, _line() + 0.2 * upwind))
@@ -93,4 +98,6 @@ def for_method(method: Method) -> ModelProblem:
         return least_squares()
     if method.needs_definite or method.needs_grid or method.needs_band:
         return poisson()
+    if method.needs_symmetric:
+        return absorbing()
     return indefinite() if method.needs_hermitian else convection()
