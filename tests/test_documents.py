@@ -142,7 +142,8 @@ def test_docstrings() -> None:
 
 def test_links_between_pages() -> None:
     for page in [*PAGES, ROOT / "CHANGELOG.md"]:
-        for target in re.findall(r"\]\((?!\w+:|#)([^)#]+)", page.read_text()):
+        prose = re.sub(r"^```.*?^```", "", page.read_text(), flags=re.MULTILINE | re.DOTALL)
+        for target in re.findall(r"\]\((?!\w+:|#)([^)#]+)", prose):
             assert (page.parent / target).exists(), f"{label(page)} links to {target}, which is not there"
 
 

@@ -114,7 +114,7 @@ def test_calls_of_small_dense_systems(mode: str, most: int) -> None:
 def test_calls_of_prepared_factors() -> None:
     A, b = tridiagonal(), np.ones(N)
     solver = krylix.prepare(A, b, method="scipy-direct")
-    assert counted(lambda: solver.solve(b))[0] <= 36
+    assert counted(lambda: solver.solve(b))[0] <= 37  # one asks whether the outcome is logged
 
 
 @pytest.mark.needs("torch")
