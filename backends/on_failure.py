@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Any, Literal, TypeAlias, TypeVar, cast, get_args
+from typing import Any, Literal, TypeAlias, TypeVar, get_args
 
 from .setting import Setting
 
@@ -17,7 +17,7 @@ OnFailure: TypeAlias = Literal["raise", "warn", "status", "nan"]
 POLICIES: tuple[OnFailure, ...] = get_args(OnFailure)
 QUIET = ("status", "nan")  # the caller looks at what the solve returns
 
-_setting = Setting("on_failure", "raise", compiled=True)
+_setting: Setting[OnFailure] = Setting("on_failure", "raise", compiled=True)
 _pure: ContextVar[bool | None] = ContextVar("krylix_pure_programs", default=None)
 
 
@@ -40,7 +40,7 @@ def get_on_failure() -> OnFailure:
         ...     krylix.get_on_failure()
         'warn'
     """
-    return cast(OnFailure, _setting.get())
+    return _setting.get()
 
 
 def set_global_on_failure(policy: OnFailure) -> None:

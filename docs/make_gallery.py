@@ -68,7 +68,8 @@ def page() -> str:
         if not example.picture.exists():
             others.append(f"| {link} | {example.title} |")
             continue
-        picture = f"![{example.title}](pictures/{example.picture.name})"
+        alt = example.title.replace("`", "")
+        picture = f"![{alt}](pictures/{example.picture.name})"
         lines.append(f"## {example.title}\n\n{picture}\n\n{example.text}\n\n{link}\n")
     return "\n".join([*lines, *others, ""])
 

@@ -11,6 +11,7 @@ from ..backends import Array, Backend, choose_backend, of_libraries
 from ..sparse import FunctionOperator, Operator, batch_shape, is_function, operand_dtype
 from ..sparse.analysis.analysis import release
 from ..sparse.convert import owned
+from ..sparse.peers.table import read_peer
 from .iteration.method import Method, precision_for
 from .log import log_choice, timed_set_up
 from .methods.direct.factorisation import DenseFactors
@@ -54,6 +55,11 @@ def vector_for(A: Any, args: Any) -> Array:
     Raises:
         TypeError: A is a function, which does not tell.
     """
+    read = read_peer(A)
+    if read is not None and read.gives is not None and read.bk is not None:
+        zeros: Array = read.gives.zeros(read.bk)
+        return zeros
+    A = A if read is None else read.A
     if is_function(A) or isinstance(A, FunctionOperator):
         raise TypeError("prepare(A, like) needs `like` for a function A: an array of the shape and dtype of b.")
     bk = choose_backend(A, *of_libraries(args))

@@ -82,8 +82,8 @@ class ScipyProducts:
         Examples:
             >>> import numpy as np
             >>> from krylix import as_operator
-            >>> as_operator(np.array([[1, 1j], [0, 2]])).rmatvec([1, 0])
-            array([1.-0.j, 0.-1.j])
+            >>> as_operator(np.array([[1, 1j], [1, 2]])).rmatvec([1, 1])
+            array([2.+0.j, 2.-1.j])
         """
         return _product(self, x, self.shape[0], columns=False, adjoint=True)
 

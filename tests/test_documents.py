@@ -106,6 +106,7 @@ def test_code_block_in_double_precision(
     """Each block stands by itself; it may write files."""
     if framework := missing_framework(code):
         pytest.skip(f"not installed: {framework}")
+    import_quietly(*imported_in(code))
     monkeypatch.chdir(tmp_path)
     exec(compile(as_program(page, start, code), str(page), "exec"), {"__name__": "block"})
 
@@ -142,7 +143,8 @@ def test_docstrings() -> None:
 
 def test_links_between_pages() -> None:
     for page in [*PAGES, ROOT / "CHANGELOG.md"]:
-        for target in re.findall(r"\]\((?!\w+:|#)([^)#]+)", page.read_text()):
+        prose = re.sub(r"^ *```.*?^ *```", "", page.read_text(), flags=re.MULTILINE | re.DOTALL)
+        for target in re.findall(r"\]\((?!\w+:|#)([^)#]+)", prose):
             assert (page.parent / target).exists(), f"{label(page)} links to {target}, which is not there"
 
 

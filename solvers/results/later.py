@@ -128,4 +128,5 @@ def has_values(result: Any) -> bool:
     status = result.status
     if not hasattr(status, "shape"):
         return isinstance(status, int)
-    return not choose_backend(status).compiled(status)
+    bk = choose_backend(status)
+    return bk.is_array(status) and not bk.compiled(status)  # of `jax.eval_shape` it is none

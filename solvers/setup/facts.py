@@ -15,6 +15,7 @@ from ...sparse import (
     UnsupportedOperation,
 )
 from ...sparse.analysis.analysis import Analysis, analyse_anew, analysis_of, on_its_grid, with_declared
+from ...sparse.analysis.symmetry import CHOSEN
 from ...sparse.operators.by_record import products_agree
 from ...sparse.operators.concrete import as_matrix, is_known
 from ...sparse.tracing.engine.limits import entries_at_most
@@ -166,6 +167,14 @@ class Facts:
             return self.analysis.seems_hermitian
         problem = self.problem
         return isinstance(self.A, FunctionOperator) and products_agree(self.A, problem.layout.systems, problem.like)
+
+    @property
+    def complex_symmetric(self) -> bool:
+        """Is it complex, and as good as its transpose for an iteration, as far as is known now?"""
+        if self.analysis is None or self.problem.A.dtype.kind != "c":
+            return False
+        relative = self.analysis.asymmetry_without_conjugation
+        return relative is not None and relative < CHOSEN
 
     @cached_property
     def is_easy(self) -> bool:

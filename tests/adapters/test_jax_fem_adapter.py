@@ -4,7 +4,6 @@ Where petsc4py is missing, a class over SciPy with the methods that JAX-FEM call
 """
 
 import sys
-import warnings
 from types import ModuleType, SimpleNamespace
 
 import numpy as np
@@ -12,7 +11,7 @@ import pytest
 import scipy.sparse as sp
 
 import krylix
-from frameworks import missing
+from frameworks import import_quietly, missing
 from krylix.adapters.jax_fem import solver_krylix
 
 N = 20
@@ -62,15 +61,15 @@ def jax_fem():
     wanted = ("jax_fem", "jax", "basix", "gmsh", "meshio", "pyfiglet")
     if absent := [name for name in wanted if missing(name)]:
         pytest.skip(f"not installed: {', '.join(absent)}")
-    if missing("petsc4py"):
+    stands_in = missing("petsc4py")
+    if stands_in:
         sys.modules["petsc4py"] = ModuleType("petsc4py")
         sys.modules["petsc4py"].PETSc = SimpleNamespace(Mat=Aij, IntType=np.int32)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        import jax_fem.generate_mesh
-        import jax_fem.problem
-        import jax_fem.solver
-    return jax_fem
+    try:
+        return import_quietly("jax_fem", "jax_fem.generate_mesh", "jax_fem.problem", "jax_fem.solver")[0]
+    finally:
+        if stands_in:  # others ask whether it is installed
+            del sys.modules["petsc4py"]
 
 
 @pytest.mark.merge

@@ -116,6 +116,23 @@ def test_without_factors(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     assert np.linalg.norm(f(result.x) - b) <= 1e-10 * np.linalg.norm(b)
 
 
+def test_complex_symmetric_matrices(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Too large for factors; those that are not symmetric, and preconditioners of the user, are for other methods."""
+    from krylix.solvers.setup import table
+
+    A = pyamg.gallery.poisson((40, 40), format="csr") - (0.1 + 0.05j) * sp.diags_array(1 + rng.random(1600))
+    b = rng.standard_normal(1600) + 0j
+    assert linear_solve(A, b).method == "scipy-direct"
+    for limit in ("ONE_SOLVE", "AFFORDED"):
+        monkeypatch.setattr(table, limit, 0)
+    result = linear_solve(A, b)
+    assert (result.method, result.preconditioner) == ("COCR", "ilu")
+    assert np.linalg.norm(A @ result.x - b) <= 1e-9 * np.linalg.norm(b)
+    assert linear_solve(A, b, preconditioner="jacobi").method == "biCG-stab(2)"
+    assert linear_solve(A + sp.eye_array(1600, k=1), b).method == "biCG-stab(2)"
+    assert "symmetric without conjugation" in str(table.ROWS[11].known)
+
+
 @pytest.mark.compiled_by_default(modes=("jax-jit",))
 @pytest.mark.parametrize("mode", ["jax-jit", "tf-function"])
 def test_in_compiled_functions(mode: str) -> None:

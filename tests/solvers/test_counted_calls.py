@@ -104,7 +104,7 @@ def test_calls_of_a_function() -> None:
 
 
 @pytest.mark.usefixtures("alone")
-@pytest.mark.parametrize(("mode", "most"), [("numpy", 67), ("torch", 112), ("tf", 192), ("jax", 176)])
+@pytest.mark.parametrize(("mode", "most"), [("numpy", 68), ("torch", 112), ("tf", 192), ("jax", 176)])
 def test_calls_of_small_dense_systems(mode: str, most: int) -> None:
     A, b = (array(mode, a) for a in (tridiagonal().toarray()[:16, :16] + np.eye(16), np.ones(16)))
     assert counted(lambda: linear_solve(A, b))[0] <= most
@@ -114,7 +114,7 @@ def test_calls_of_small_dense_systems(mode: str, most: int) -> None:
 def test_calls_of_prepared_factors() -> None:
     A, b = tridiagonal(), np.ones(N)
     solver = krylix.prepare(A, b, method="scipy-direct")
-    assert counted(lambda: solver.solve(b))[0] <= 36
+    assert counted(lambda: solver.solve(b))[0] <= 37  # one asks whether the outcome is logged
 
 
 @pytest.mark.needs("torch")

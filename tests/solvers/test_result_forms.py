@@ -103,6 +103,8 @@ def test_a_result_is_a_container_of_arrays() -> None:
         assert jax.tree.structure(returned) == jax.tree.structure(eager)
         assert len(str(returned).split("\n")) == 4 and "unknown" in str(returned)
         assert json.loads(json.dumps(returned.to_dict()))["iterations"] == eager.iterations
+        shapes = jax.eval_shape(lambda b, method=method: linear_solve(A, b, method=method), b)
+        assert "known when" in repr(shapes) and "known when" in str(shapes) and "known when" in shapes._repr_html_()
         doubled = jax.tree.map(lambda a: a + a, eager)
         assert doubled.iterations == 2 * eager.iterations
         inside = jax.jit(lambda r: (r.iterations + 1, r.x))(eager)
