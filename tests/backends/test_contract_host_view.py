@@ -72,3 +72,33 @@ def test_tensors_that_a_tape_watches() -> None:
     found: list[Any] = []
     tf.function(lambda x: (found.append(bk.host_view(x)), x)[1], autograph=False)(x)
     assert found == [None]
+
+
+@covers("in_host_call")
+@pytest.mark.parametrize("mode", EAGER)
+def test_arrays_for_a_function_that_is_called_on_the_host(mode: str) -> None:
+    bk = get_backend(library(mode))
+    made = bk.in_host_call(X.copy(), array(mode, X))
+    assert bk.is_array(made) and bk.dtype(made) == X.dtype
+    np.testing.assert_array_equal(bk.to_numpy(made), X)
+
+
+@covers("can_ask_host")
+@pytest.mark.parametrize("mode", EAGER)
+def test_loops_that_run_now_can_ask_the_host(mode: str) -> None:
+    assert get_backend(library(mode)).can_ask_host()
+
+
+@pytest.mark.needs("tensorflow")
+def test_a_program_of_xla_cannot_ask_the_host() -> None:
+    import tensorflow as tf
+
+    bk, said = get_backend("tensorflow"), []
+
+    def function(x: Any) -> Any:
+        said.append(bk.can_ask_host())
+        return x
+
+    tf.function(function)(tf.ones(2))
+    tf.function(function, jit_compile=True)(tf.ones(2))
+    assert said == [True, False]

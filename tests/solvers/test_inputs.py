@@ -30,7 +30,7 @@ REFUSED: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
     "SciPy's tol": (lambda: linear_solve(MATRIX, ONES, tol=1e-3), TypeError, "no argument 'tol'; here that is rtol"),
     "SciPy's maxiter": (lambda: krylix.prepare(MATRIX, ONES, maxiter=3), TypeError, "max_iter"),
     "SciPy's M": (lambda: linear_solve(MATRIX, ONES, M=MATRIX), TypeError, "preconditioner"),
-    "SciPy's callback": (lambda: linear_solve(MATRIX, ONES, callback=print), TypeError, "progress.*history"),
+    "callback is no function": (lambda: linear_solve(MATRIX, ONES, callback="print"), TypeError, "callback must be"),
     "unknown argument": (lambda: linear_solve(MATRIX, ONES, metod="CG"), TypeError, "'metod'; here that is method"),
     "b is None": (lambda: linear_solve(MATRIX, None), TypeError, "b must be an array; got NoneType"),
     "sparse b": (lambda: linear_solve(MATRIX, sp.csr_array(ONES[None])), TypeError, "toarray"),
