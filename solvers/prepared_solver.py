@@ -23,7 +23,7 @@ from .log import DEBUG, log
 from .methods.direct.superlu import HostFactors
 from .methods.registry import is_auto
 from .preconditioners import Preconditioner
-from .prepared_parts import PreparedParts, numbers_stored, set_up, transposed
+from .prepared_parts import OtherSide, PreparedParts, numbers_stored, set_up, transposed
 from .results.result import ArrayT, SolveResult
 from .setup.choose import Explanation
 from .setup.make_problem import make_problem
@@ -62,6 +62,7 @@ class PreparedSolver(PublicNames):
     _request: Request  # what `prepare` was told, with the choices made; its b is like the right-hand sides
     _why: Explanation | None = None  # of the method, where it was chosen here
     _null: KnownNull | None = None
+    _other: OtherSide | None = None  # of the solver that this is the transpose of
 
     def solve(
         self,
@@ -130,7 +131,9 @@ class PreparedSolver(PublicNames):
         """The solver for the transposed (not conjugated) matrix, with the same factors or preconditioner, transposed.
 
         Its `update` takes the transposed matrix. Null vectors that were named belong to A only, unless it is symmetric;
-        those of the transposed matrix are looked for where `nullspace` is not None.
+        those of the transposed matrix are looked for where `nullspace` is not None. `.T.T` solves with A again, as it
+        was prepared. The transpose of a function takes and returns arrays in the shapes of `like`; where the library
+        has no derivatives it is that of the entries, which are found once.
 
         Raises:
             UnsupportedOperation: the transpose of a function, or of a preconditioner, is not known.
@@ -195,6 +198,8 @@ class PreparedSolver(PublicNames):
         """
         request = replace(self._request, A=A, args=args)
         found = without_compilers(prepared)(request, self.preconditioner)
+        if self._other is not None:  # null vectors that were named belong to that side of every matrix
+            found = replace(found, _other=self._other._replace(null=None))
         return found if is_auto(request.method) else replace(found, _fallback=self._fallback, _why=self._why)
 
     def __copy__(self) -> PreparedSolver:
@@ -290,13 +295,30 @@ def _flatten(solver: PreparedSolver) -> tuple[tuple[Any, ...], Any]:
     null, both = solver._null or (None, False)
     M = solver.preconditioner
     factors = M if isinstance(M, HostFactors) else None  # no arrays of a library: another solver is another program
-    parts = (solver.A, None if factors is not None else M, request.b, request.rtol, request.atol, null)
+    other, other_static = _flatten_other(solver._other)
+    parts = (solver.A, None if factors is not None else M, request.b, request.rtol, request.atol, null, *other)
     again = replace(request, b=None, rtol=None, atol=None)
-    return parts, (solver.method, solver._fallback, again, solver._why, both, factors)
+    return parts, (solver.method, solver._fallback, again, solver._why, both, factors, other_static)
 
 
 def _restore(static: Any, parts: Sequence[Any]) -> PreparedSolver:
-    method, fallback, request, why, both, factors = static
-    A, M, like, rtol, atol, null = parts
+    method, fallback, request, why, both, factors, other_static = static
+    A, M, like, rtol, atol, null, *more = parts
     request = replace(request, b=like, rtol=rtol, atol=atol)
-    return PreparedSolver(A, method, M if factors is None else factors, fallback, request, why, KnownNull(null, both))
+    M, other = M if factors is None else factors, _restore_other(other_static, more)
+    return PreparedSolver(A, method, M, fallback, request, why, KnownNull(null, both), other)
+
+
+def _flatten_other(other: OtherSide | None) -> tuple[tuple[Any, ...], Any]:
+    if other is None:
+        return (), None
+    projection, both = other.null or (None, None)
+    return (other.like, projection), (both, other.nullspace, other.axis)
+
+
+def _restore_other(static: Any, parts: Sequence[Any]) -> OtherSide | None:
+    if static is None:
+        return None
+    both, nullspace, axis = static
+    like, projection = parts
+    return OtherSide(like, None if both is None else KnownNull(projection, both), nullspace, axis)
