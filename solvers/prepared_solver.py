@@ -23,6 +23,7 @@ from .log import DEBUG, log
 from .methods.direct.superlu import HostFactors
 from .methods.registry import is_auto
 from .preconditioners import Preconditioner
+from .prepared_container import flatten, restore
 from .prepared_parts import OtherSide, PreparedParts, numbers_stored, set_up, transposed
 from .results.result import ArrayT, SolveResult
 from .setup.choose import Explanation
@@ -291,34 +292,8 @@ def _parts_of(solver: PreparedSolver) -> PreparedParts:
 
 
 def _flatten(solver: PreparedSolver) -> tuple[tuple[Any, ...], Any]:
-    request = solver._request
-    null, both = solver._null or (None, False)
-    M = solver.preconditioner
-    factors = M if isinstance(M, HostFactors) else None  # no arrays of a library: another solver is another program
-    other, other_static = _flatten_other(solver._other)
-    parts = (solver.A, None if factors is not None else M, request.b, request.rtol, request.atol, null, *other)
-    again = replace(request, b=None, rtol=None, atol=None)
-    return parts, (solver.method, solver._fallback, again, solver._why, both, factors, other_static)
+    return flatten(_parts_of(solver))
 
 
-def _restore(static: Any, parts: Sequence[Any]) -> PreparedSolver:
-    method, fallback, request, why, both, factors, other_static = static
-    A, M, like, rtol, atol, null, *more = parts
-    request = replace(request, b=like, rtol=rtol, atol=atol)
-    M, other = M if factors is None else factors, _restore_other(other_static, more)
-    return PreparedSolver(A, method, M, fallback, request, why, KnownNull(null, both), other)
-
-
-def _flatten_other(other: OtherSide | None) -> tuple[tuple[Any, ...], Any]:
-    if other is None:
-        return (), None
-    projection, both = other.null or (None, None)
-    return (other.like, projection), (both, other.nullspace, other.axis)
-
-
-def _restore_other(static: Any, parts: Sequence[Any]) -> OtherSide | None:
-    if static is None:
-        return None
-    both, nullspace, axis = static
-    like, projection = parts
-    return OtherSide(like, None if both is None else KnownNull(projection, both), nullspace, axis)
+def _restore(static: Any, arrays: Sequence[Any]) -> PreparedSolver:
+    return PreparedSolver(*restore(static, arrays))
