@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..backends import Array, Backend, choose_backend, of_libraries
-from ..sparse import FunctionOperator, Operator, batch_shape, is_function, operand_dtype, transposed_in_shape
+from ..sparse import FunctionOperator, Matrix, Operator, batch_shape, is_function, operand_dtype, transposed_in_shape
 from ..sparse.analysis.analysis import release
 from ..sparse.convert import owned
 from ..sparse.peers.table import read_peer
@@ -217,10 +217,14 @@ def numbers_stored(bk: Backend, M: Operator | None) -> int | None:
     if M is None:
         return 0
     if isinstance(M, Preconditioner):
-        return M.memory
+        return _numbers_of_matrix(M.inner) if M.memory is None else M.memory
     if isinstance(M, HostFactors):
         return M.solver.numbers
     if isinstance(M, DenseFactors):
         return int(np.prod(M.factors[0].shape))
     arrays, _ = bk.flatten(M)
     return sum(int(np.prod(array.shape)) for array in arrays) if arrays else None
+
+
+def _numbers_of_matrix(A: Operator) -> int | None:
+    return A.nnz if isinstance(A, Matrix) else None

@@ -122,8 +122,9 @@ class PreparedSolver(PublicNames):
     def memory(self) -> int | None:
         """Numbers that the factors or the preconditioner hold, indices not counted.
 
-        0 where there are none, None where it is not known. Of `scipy-direct` the fill-in is counted: all entries of L
-        and U.
+        0 where there are none, None where it is not known: of a function. Of `scipy-direct` the fill-in is counted:
+        all entries of L and U; where it takes LAPACK's LU for bands, their storage, `2 l + u + 1` numbers per unknown
+        for l diagonals below and u above the main one, which leave room for row exchanges.
         """
         return numbers_stored(self.A.bk, self.preconditioner)
 
