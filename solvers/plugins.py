@@ -8,8 +8,8 @@
                                                # a `Preconditioner` of the shape of the operator
 
 They are looked for when a name is asked for that krylix does not have, or when all are listed, and loaded then: no
-import of krylix reads them. Names of krylix itself, and other names that it takes for them, stay its own. Whatever goes wrong in
-one of them, the error names it and its package.
+import of krylix reads them. Names of krylix itself, and other names that it takes for them, stay its own. Whatever goes
+wrong while one of them is loaded, or a preconditioner is made, the error names it and its package.
 """
 
 from __future__ import annotations

@@ -109,9 +109,9 @@ class PreparedSolver(PublicNames):
 
     solve._torchdynamo_disable = True  # type: ignore[attr-defined]  # as of linear_solve
 
-    def __call__(self, b: ArrayT) -> ArrayT:
-        """`solve(b).x`, as the function that SciPy's `factorized` returns."""
-        return self.solve(b).x
+    def __call__(self, b: ArrayT, *, axis: int | None = None) -> ArrayT:
+        """`solve(b, axis=axis).x`, as the function that SciPy's `factorized` returns."""
+        return self.solve(b, axis=axis).x
 
     @property
     def shape(self) -> tuple[int, int]:
