@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 from ..errors import NonlinearError, UnsupportedOperation
@@ -47,25 +45,28 @@ def _restore(static: Any, parts: Sequence[Any]) -> TransposedFunction:
     return TransposedFunction(parts[0])
 
 
-@dataclass(eq=False)
 class _Product:
     """`x -> transpose of base x`, on arrays of users."""
 
-    base: FunctionOperator
-
-    @cached_property
-    def _turned(self) -> Operator:
-        if not self.base.bk.has_derivatives:
-            try:
-                return self.base.matrix().transpose()
-            except (UnsupportedOperation, NonlinearError):  # by all its entries, then
-                pass
-        return self.base.transpose()
+    def __init__(self, base: FunctionOperator) -> None:
+        self.base = base
+        # made now, not in a loop of a graph, whose arrays may not leave it
+        self._turned = base.transpose() if base.bk.has_derivatives else None
 
     def __call__(self, x: Any) -> Any:
         base = self.base
+        if self._turned is None:
+            self._turned = _by_entries(base)
         rows = base.image.flatten(base.bk, x, base.dtype, "the argument of a transposed function")
         return base.layout.unflatten(base.bk, self._turned.apply(rows))
+
+
+def _by_entries(base: FunctionOperator) -> Operator:
+    """The transpose of the sparse matrix of a function, if that is found, else of all its entries."""
+    try:
+        return base.matrix().transpose()
+    except (UnsupportedOperation, NonlinearError):
+        return base.transpose()
 
 
 def transposed_in_shape(A: Operator) -> Operator:

@@ -22,6 +22,8 @@ LEFT = np.linalg.svd(SINGULAR)[0][:, -1]
 B_RANGE = SINGULAR @ RANDOM.normal(size=N)
 GRID = (6, 5)
 INPUT = RANDOM.normal(size=GRID)
+ROWS = 4.5 * np.eye(GRID[0]) - 1.4 * np.eye(GRID[0], k=-1) - 0.6 * np.eye(GRID[0], k=1)
+COLS = 1.2 * np.eye(GRID[1], k=1) + 0.8 * np.eye(GRID[1], k=-1)
 
 
 @pytest.mark.parametrize("nullspace", ["constant", ONES[None]], ids=["named", "given"])
@@ -75,9 +77,7 @@ def stencil(u: Any) -> Any:
 
 def traced(u: Any) -> Any:
     """The same for every library, by matrices."""
-    rows = 4.5 * np.eye(GRID[0]) - 1.4 * np.eye(GRID[0], k=-1) - 0.6 * np.eye(GRID[0], k=1)
-    cols = 1.2 * np.eye(GRID[1], k=1) + 0.8 * np.eye(GRID[1], k=-1)
-    return _const(rows, u) @ u - u @ _const(cols, u)
+    return _const(ROWS, u) @ u - u @ _const(COLS, u)
 
 
 def _const(matrix: np.ndarray, like: Any) -> Any:
@@ -200,3 +200,28 @@ def test_a_matrix_keeps_its_axis() -> None:
         warnings.simplefilter("error")
         np.testing.assert_allclose(prepare(A, axis=0).T(B), np.linalg.solve(A.T, B))
         np.testing.assert_allclose(krylix.prepare(A, axis=0).T.T(B), np.linalg.solve(A, B))
+
+
+def test_tensorflow() -> None:
+    """In a graph, too, with loops of its own."""
+    tf = pytest.importorskip("tensorflow")
+    rows, cols = (tf.constant(m) for m in (ROWS, COLS))
+    b = tf.constant(INPUT)
+    solver = prepare(lambda u: rows @ u - u @ cols, b, method="GMRES", rtol=1e-10)
+    want = np.linalg.solve(_dense().T, INPUT.ravel())
+    for found in (tf.function(lambda b: solver.T(b))(b), solver.T(b)):
+        np.testing.assert_allclose(np.ravel(found), want, rtol=1e-7)
+
+
+def test_jax_transformations() -> None:
+    jax = pytest.importorskip("jax")
+    with jax.enable_x64(True):
+        b = jax.numpy.asarray(INPUT)
+        solver = prepare(lambda u, scale: scale * traced(u), b, method="GMRES", rtol=1e-12, args=(2.0,)).T
+        inverse = np.linalg.inv(2 * _dense().T)
+        slope = jax.jit(jax.grad(lambda b: solver(b)[1, 2]))(b)
+        np.testing.assert_allclose(np.ravel(slope), inverse[GRID[1] + 2], rtol=1e-7, atol=1e-10)
+        many = jax.vmap(solver)(jax.numpy.stack([b, 3 * b]))
+        np.testing.assert_allclose(
+            np.reshape(many, (2, -1)), np.stack([INPUT, 3 * INPUT]).reshape(2, -1) @ inverse.T, rtol=1e-7
+        )
