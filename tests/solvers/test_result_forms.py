@@ -244,6 +244,19 @@ def test_plot_of_what_is_unusual() -> None:
         linear_solve(MATRIX, np.ones(N)).plot()
 
 
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("shape", [(0, N), (2, 0, N)])
+@pytest.mark.parametrize("limits", [None, [2, 50]])
+def test_plot_of_no_systems(shape: tuple[int, ...], limits: Any) -> None:
+    pytest.importorskip("matplotlib").use("Agg")
+    from matplotlib import pyplot
+
+    result = linear_solve(MATRIX, np.zeros(shape), method="CG", history=True, axis=-1, max_iter=limits)
+    axes = result.plot(pyplot.figure().subplots())
+    assert len(axes.lines) == 0 and axes.get_xlabel() == "iteration"
+    pyplot.close("all")
+
+
 def test_notebooks() -> None:
     """HTML that is escaped, small, in the colours of the page, and never an error."""
     result = linear_solve(MATRIX, np.ones(N), method="CG", preconditioner=lambda r: r / 3)
