@@ -137,8 +137,16 @@ def test_what_the_inspection_finds(tmp_path: Path) -> None:
 
     (tmp_path / "a.html").write_text(
         '<a href="b.html">b</a> <a href="#there">t</a> <b id="there"></b> <a href="a.html#no">n</a>'
-        '<script src="https://cdn.org/x.js"></script> <p class="error">'
+        '<script src="https://cdn.org/x.js"></script> <p class="error"> <code>\\|f\\|</code> <pre><code>\\|</code></pre>'
     )
     found = "\n".join(inspect_site._of_page(tmp_path / "a.html", (tmp_path / "a.html").read_text()))
     assert "links to b.html" in found and "links to a.html#no" in found and "#there" not in found
     assert "cdn.org" in found and 'class="error"' in found
+    assert found.count("shows a backslash") == 1 and r"<code>\|f\|</code>" in found
+
+
+def test_bars_in_cells() -> None:
+    from table_cells import cell
+
+    assert cell("min |x| and `a`") == r"min \|x\| and `a`"
+    assert cell("`|a| < 1`, `b`") == "<code>&#124;a&#124; &lt; 1</code>, `b`"

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from page_files import file_of_title
 from public_names import PAGES, Name, all_names
+from table_cells import cell
 
 
 def write(folder: Path) -> None:
@@ -40,6 +41,5 @@ def _index(names: list[Name]) -> str:
     for page in dict.fromkeys(name.page for name in names):
         lines += ["", f"## {page}", "", "| name | what it is |", "|---|---|"]
         for name in (name for name in names if name.page == page):
-            summary = name.summary.replace("|", "\\|")
-            lines.append(f"| [`{name.short}`]({file_of_title(page)}#{name.full}) | {summary} |")
+            lines.append(f"| [`{name.short}`]({file_of_title(page)}#{name.full}) | {cell(name.summary)} |")
     return "\n".join(lines) + "\n"
