@@ -46,6 +46,16 @@ def test_the_navigation_leads_to_pages() -> None:
         assert page in there or page.endswith("/*"), f"mkdocs.yml names {page}, which is not there"
 
 
+def test_folders_add_the_pages_that_are_named_nowhere(tmp_path: Path) -> None:
+    import navigation
+
+    (tmp_path / "methods").mkdir()
+    for name, order in (("index", 0), ("b", 1), ("a", 2)):
+        (tmp_path / "methods" / f"{name}.md").write_text(f"---\ntitle: {name}\norder: {order}\n---\n")
+    entries = ["methods/index.md", {"Each": ["methods/*"]}]
+    assert navigation.filled(entries, tmp_path) == ["methods/index.md", {"Each": ["methods/b.md", "methods/a.md"]}]
+
+
 def test_links_between_pages() -> None:
     """Of all pages, those in folders too, outside of code."""
     import gather
