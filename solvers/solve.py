@@ -88,7 +88,7 @@ def _solve(attempt: Attempt) -> SolveResult:
 
 def _checked(problem: Problem, outcome: Outcome) -> Outcome:
     """Withdraw the default tolerance's allowance where it accepted an inconsistent system."""
-    if problem.given is not None:
+    if problem.given is not None or problem.derived:
         return outcome
     return without_refuted(problem.bk, problem.A, problem.b, problem.rtol, problem.atol, outcome)
 

@@ -196,7 +196,8 @@ def test_four_lines() -> None:
         for _ in range(4):  # the last ones reuse the set-up
             why = str(linear_solve(A, np.ones(N))).split("\n")[1]
             assert why.startswith('why: "auto" chose it: ')
-    assert str(prepare(A).solve(np.ones(N))).split("\n")[1] == 'why: "auto" chose it: made once, they serve many solves'
+    why = 'why: "auto" chose it: sparse factors are made once and serve many solves'
+    assert str(prepare(A).solve(np.ones(N))).split("\n")[1] == why
     result = linear_solve(A, np.ones(N))
     assert "\n" not in repr(result) and result.message in repr(result)
     failed = linear_solve(A, np.ones(N), method="CG", max_iter=1, on_failure="status")
