@@ -22,7 +22,7 @@ def solve(
     itself. A function A is solved with between two graphs, which `fullgraph=True` refuses.
 
     Args:
-        A: matrix `(*batch, n, n)`; eagerly whatever `linear_solve` takes.
+        A: matrix `(*batch, n, n)`, repeated along batch axes of b that it lacks; eagerly whatever `linear_solve` takes.
         b: right-hand sides `(..., n)`.
         x0: initial guess, shaped as x; zero if None. It has no derivative.
         axis: the axis of b that the vector lies on, as for `linear_solve`; say it where the number of systems is
