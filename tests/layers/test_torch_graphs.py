@@ -265,6 +265,42 @@ def test_shapes_are_checked_when_the_graph_is_made():
         torch.compile(krylix.torch.solve, fullgraph=True, backend="eager")(torch.eye(3), torch.eye(3))
 
 
+@kinds
+@pytest.mark.parametrize(
+    "batches",
+    [((1,), (3,)), ((1,), ()), ((1, 3), (2, 3)), ((2, 1), (2, 3)), ((3, 1), (3,)), ((6,), (2, 3)), ((1, 1), (3,)),
+     pytest.param(((1,), (2, 3)), marks=pytest.mark.slow), pytest.param(((2,), (2, 1)), marks=pytest.mark.slow)],
+    ids=str,
+)  # fmt: skip
+def test_batches_as_eagerly(kind, batches):
+    """The same axes, x and derivatives; matrices are repeated along axes of one."""
+    values, indices, b = system(kind, batches)
+
+    def x_by(values, b, x0=None):
+        return call(values, indices, b, rtol=1e-13, axis=-1, x0=x0)
+
+    graph = torch.compile(x_by, fullgraph=True, backend="aot_eager", dynamic=False)
+    found = []
+    for function in (x_by if kind == "dense" or values.ndim == 2 else graph, graph):
+        given = values.clone().requires_grad_(), b.clone().requires_grad_()
+        x = function(*given)
+        found.append((x.detach(), *torch.autograd.grad((x**2).sum(), given)))
+    torch.testing.assert_close(found[0], found[1])
+    x = found[1][0]
+    matrices = values if indices is None else _each(values)
+    matrices = matrices if matrices.numel() == x.numel() * N else matrices.expand(*x.shape, N)
+    torch.testing.assert_close((matrices.reshape(-1, N, N) @ x.reshape(-1, N, 1)).reshape(x.shape), b.expand_as(x))
+
+
+@kinds
+def test_a_start_is_shaped_as_x(kind):
+    values, indices, b = system(kind, ((), (3,)))
+    for x0 in (torch.zeros(N), torch.zeros(1, N), torch.zeros(3, 1)):
+        for function in (call, torch.compile(call, fullgraph=True, backend="eager", dynamic=False)):
+            with pytest.raises(Exception, match="x0 has the shape"):
+                function(values, indices, b, x0=x0.to(b.dtype), axis=-1)
+
+
 def test_linear_solve_says_what_to_do():
     graph = torch.compile(lambda A, b: krylix.linear_solve(A, b).x, fullgraph=True, backend="eager")
     with pytest.raises(Exception, match=r"krylix\.torch\.solve"):

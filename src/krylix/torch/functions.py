@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import torch
@@ -21,7 +22,7 @@ def solve(
     itself. A function A is solved with between two graphs, which `fullgraph=True` refuses.
 
     Args:
-        A: matrix `(*batch, n, n)`; eagerly whatever `linear_solve` takes.
+        A: matrix `(*batch, n, n)`, repeated along batch axes of b that it lacks; eagerly whatever `linear_solve` takes.
         b: right-hand sides `(..., n)`.
         x0: initial guess, shaped as x; zero if None. It has no derivative.
         axis: the axis of b that the vector lies on, as for `linear_solve`; say it where the number of systems is
@@ -129,9 +130,36 @@ def _in_graph(
         b.dtype if b.dtype.is_floating_point or b.dtype.is_complex else torch.promote_types(values.dtype, torch.float32)
     )
     dtype = torch.promote_types(dtype, torch.complex32) if values.dtype.is_complex else dtype
-    x0 = None if x0 is None else x0.to(dtype)
+    values, b = _with_one_batch(values, b, 2 if indices is None else 1)
+    if x0 is not None:
+        if x0.shape != b.shape:
+            raise ValueError(f"x0 has the shape {tuple(x0.shape)}; expected {tuple(b.shape)}, that of x.")
+        x0 = x0.to(dtype)
     x, _ = solve_op(
         values.to(dtype), indices, b.to(dtype), x0, method, preconditioner, None if rtol is None else float(rtol),
         float(atol), max_iter, on_failure, nullspace is not None, False,
     )  # fmt: skip
     return x
+
+
+def _with_one_batch(values: torch.Tensor, b: torch.Tensor, own: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """Matrices and vectors with the batch axes that `linear_solve` finds for them: those of b, repeated for matrices.
+
+    Args:
+        values: of matrices, with axes in front of their own.
+        b: right-hand sides.
+        own: the axes of one matrix.
+    """
+    axes, shape = values.shape[:-own], values.shape[-own:]
+    if not axes or not b.ndim:
+        return values, b
+    lead = (*axes[: max(len(axes) - b.ndim + 1, 0)], *b.shape[:-1])
+    b = b.expand(*lead, b.shape[-1])
+    if axes != lead and axes == (math.prod(lead),):  # in the order of b's
+        return values.reshape(*lead, *shape), b
+    while axes and axes[0] == 1:
+        axes = axes[1:]
+    values, there = values.reshape(*axes, *shape), lead[len(lead) - len(axes) :]
+    if axes != there and all(a in (1, c) for a, c in zip(axes, there, strict=True)):
+        values = values.expand(*there, *shape)
+    return values, b  # of other axes the operator says what does not fit
