@@ -41,5 +41,9 @@ def test_an_example_draws_what_has_its_name(path: Path) -> None:
     assert docstring is not None and docstring.count("\n\n") >= 1
 
 
+def test_texts_are_whole_sentences() -> None:
+    assert not [one.name for one in gallery.examples() if one.text.rstrip().endswith((",", ":"))]
+
+
 def test_the_first_picture_is_small() -> None:
     assert gallery.VORTEX_STREET.stat().st_size <= gallery.MOST_BYTES_IN_FRONT
