@@ -69,11 +69,11 @@ def wrong_dtype(module: Any, dtype: np.dtype) -> str | None:
     if len(found) != 1 or dtype in found:
         return None
     own = found.pop()
-    b, other = (_CASTS.get(name, "{}.to(...)") for name in (own.name, dtype.name))
-    return (
-        f"the parameters of the module {type(module).__name__} are {own}, b is {dtype}: give b as {own} "
-        f"({b.format('b')}), or call {other.format('module')}"
-    )
+    what = f"the parameters of the module {type(module).__name__} are {own}, b is taken as {dtype}"
+    if dtype.kind == "c" and own.kind != "c":
+        return f"{what}: call module.to(torch.{dtype}), or solve for the real and the imaginary part of b"
+    b, other = (_CASTS.get(name, f"{{}}.to(torch.{name})") for name in (own.name, dtype.name))
+    return f"{what}: give {b.format('b')}, or call {other.format('module')}"
 
 
 def _unsteady(part: Any) -> str | None:

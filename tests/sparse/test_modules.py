@@ -162,14 +162,19 @@ def test_dtypes(of_b: str, as_M: bool) -> None:
     own = "float64" if of_b == "float32" else "float32"
     b = B if of_b == "numpy" else _b(of_b)
     message = {
-        "float32": r"are float32, b is float64: .*\(b\.float\(\)\), or call module\.double\(\)",
-        "float64": r"are float64, b is float32: .*\(b\.double\(\)\), or call module\.float\(\)",
+        "float32": r"are float32, b is taken as float64: give b\.float\(\), or call module\.double\(\)",
+        "float64": r"are float64, b is taken as float32: give b\.double\(\), or call module\.float\(\)",
     }
     with pytest.raises(TypeError, match=message[own]):
         if as_M:
             linear_solve(lambda x: 2 * x, b, preconditioner=linear(own), method="GMRES")
         else:
             linear_solve(linear(own), b)
+
+
+def test_complex_vectors() -> None:
+    with pytest.raises(TypeError, match=r"call module\.to\(torch\.complex128\), or solve for the real and the imag"):
+        linear_solve(linear(), _b() + 1j)
 
 
 def test_as_operator() -> None:
