@@ -38,7 +38,7 @@ class Example(NamedTuple):
     """Attributes:
     name: of the file, without ending.
     title: first sentence of the docstring.
-    text: its second paragraph.
+    text: its second paragraph, and what goes on with its last sentence.
     """
 
     name: str
@@ -57,7 +57,13 @@ def examples() -> list[Example]:
 
 def _example(path: Path) -> Example:
     title, *paragraphs = (ast.get_docstring(ast.parse(path.read_text())) or path.stem).split("\n\n")
-    return Example(path.stem, title.replace("\n", " ").rstrip("."), paragraphs[0] if paragraphs else "")
+    return Example(path.stem, title.replace("\n", " ").rstrip("."), _whole(paragraphs))
+
+
+def _whole(paragraphs: list[str]) -> str:
+    """The first paragraph, and those after it until a sentence ends: formulas stand in paragraphs of their own."""
+    last = next((i for i, text in enumerate(paragraphs) if not text.rstrip().endswith((",", ":"))), len(paragraphs) - 1)
+    return "\n\n".join(paragraphs[: last + 1])
 
 
 def page() -> str:

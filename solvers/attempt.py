@@ -22,7 +22,7 @@ from .methods.direct.singular import Singularity
 from .on_host import rescued_on_host, run_on_host
 from .preconditioners import Preconditioner
 from .results.diagnosis.look import Look
-from .results.failure import ConvergenceError, apply_policy
+from .results.failure import ConvergenceError, apply_policy, result_of_this_solve
 from .results.later import with_python_numbers
 from .results.result import SolveResult
 from .setup.problem import Problem, Request
@@ -40,8 +40,8 @@ def told(function: Callable[..., SolveResult], *args: Any) -> SolveResult:
     try:
         result = function(*args)
     except ConvergenceError as error:
-        if error.result is not None:  # one that a function of the user raised may have none
-            _tell_of(error.result, begun)
+        if (failed := result_of_this_solve(error)) is not None:
+            _tell_of(failed, begun)
         raise
     found = result.__dict__
     if "_later" in found:

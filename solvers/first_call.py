@@ -20,7 +20,7 @@ from ..sparse.tracing.engine.limits import entries_at_most, operations_at_most
 from .iteration.method import Method
 from .methods.registry import find_method, is_auto
 from .preconditioners import PRECONDITIONERS
-from .results.failure import ConvergenceError
+from .results.failure import ConvergenceError, result_of_this_solve
 from .results.result import SolveResult, arrays_of, register_result, with_arrays
 from .setup.facts import MOST_ENTRIES
 from .setup.problem import Request
@@ -86,8 +86,8 @@ def solve_on_numpy(request: Request, solve: Callable[[Request], SolveResult]) ->
         there = {name: _on_host(bk, getattr(request, name)) for name in _WITH_ARRAYS}
         return _given_back(bk, solve(replace(request, A=A, args=(), program=None, **there)), request.b)
     except ConvergenceError as error:
-        if error.result is not None:  # one that a function of the user raised may have none
-            error.result = _given_back(bk, error.result, request.b)
+        if (failed := result_of_this_solve(error)) is not None:
+            error.result = _given_back(bk, failed, request.b)
         raise
     except _REFUSALS:  # which the library words as it does
         return None

@@ -170,6 +170,13 @@ linear_solve._torchdynamo_disable_msg = (  # type: ignore[attr-defined]
 )
 
 
+def solve_for_derivative(A: Any, b: Any, *, on_failure: str, **settings: Any) -> SolveResult:
+    """`linear_solve` with the adjoint A and a cotangent b, of which only the part in the range of A counts."""
+    return without_compilers(told)(
+        _linear_solve, Request(A=A, b=b, on_failure=on_failure, derived=True, **settings), None
+    )
+
+
 def _linear_solve(request: Request, monitored: tuple[Any, Any, Any] | None) -> SolveResult:
     if not NO_PEERS.issuperset((type(request.A), type(request.preconditioner))):
         request = with_peers_read(request)

@@ -4,10 +4,12 @@
     my-method = "my_package:MyMethod"          # a Method, or what returns one when it is called without arguments
 
     [project.entry-points."krylix.preconditioners"]
-    my-kind = "my_package:my_kind"             # a function of an operator, as those of `PRECONDITIONERS`
+    my-kind = "my_package:my_kind"             # a function of an operator, as those of `PRECONDITIONERS`: it returns
+                                               # a `Preconditioner` of the shape of the operator
 
 They are looked for when a name is asked for that krylix does not have, or when all are listed, and loaded then: no
-import of krylix reads them. Names of krylix itself, and other names that it takes for them, stay its own.
+import of krylix reads them. Names of krylix itself, and other names that it takes for them, stay its own. Whatever goes
+wrong while one of them is loaded, or a preconditioner is made, the error names it and its package.
 """
 
 from __future__ import annotations
@@ -37,6 +39,7 @@ class Plugins(Generic[T]):
         made: what is loaded -> what it stands for.
         is_own: is a squeezed name taken?
         loaded: what was loaded, by squeezed names.
+        origins: the same in words, with their packages.
     """
 
     group: str
@@ -44,6 +47,7 @@ class Plugins(Generic[T]):
     made: Callable[[str, Any], T]
     is_own: Callable[[str], bool]
     loaded: dict[str, T] = field(default_factory=dict)
+    origins: dict[str, str] = field(default_factory=dict)
 
     def find(self, name: str) -> T | None:
         """The one of this name; None if no package has it.
@@ -87,15 +91,19 @@ class Plugins(Generic[T]):
             )
 
     def _load(self, entry: EntryPoint) -> T:
+        origin = f"The {self.what} {entry.name!r} of {_package(entry)} ({entry.value})"
         try:
             found = self.made(entry.name, entry.load())
         except Exception as error:  # whatever another package does while it is imported
-            raise ValueError(
-                f"The {self.what} {entry.name!r} of {_package(entry)} ({entry.value}) cannot be used: "
-                f"{type(error).__name__}: {error}"
-            ) from error
+            raise ValueError(f"{origin} cannot be used: {in_one_line(error)}") from error
+        self.origins[squeezed(entry.name)] = origin
         self.loaded[squeezed(entry.name)] = found
         return found
+
+
+def in_one_line(error: Exception) -> str:
+    """The error of another package, in a message of ours."""
+    return " ".join(f"{type(error).__name__}: {error}".split())
 
 
 def _package(entry: EntryPoint) -> str:

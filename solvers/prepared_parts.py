@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..backends import Array, Backend, choose_backend, of_libraries
-from ..sparse import FunctionOperator, Operator, batch_shape, is_function, operand_dtype
+from ..sparse import FunctionOperator, Matrix, Operator, batch_shape, is_function, operand_dtype, transposed_in_shape
 from ..sparse.analysis.analysis import release
 from ..sparse.convert import owned
 from ..sparse.peers.table import read_peer
@@ -27,6 +27,22 @@ from .setup.problem import KnownNull, Problem, Request
 from .setup.requirements import check_requirements, refuse_infinite_entries, refuse_preconditioner
 
 
+class OtherSide(NamedTuple):
+    """What a transposed solver keeps of the one that it was made of, for the second transposition.
+
+    Attributes:
+        like: an array like its right-hand sides.
+        null: the null vectors of its matrix; None where they are to be looked for.
+        nullspace: as `prepare` was told, and ...
+        axis: ... so this.
+    """
+
+    like: Any
+    null: KnownNull | None
+    nullspace: Any
+    axis: int | None
+
+
 class PreparedParts(NamedTuple):
     """What a `PreparedSolver` is made of, in its order.
 
@@ -38,6 +54,7 @@ class PreparedParts(NamedTuple):
         request: the arguments, with the choices made.
         why: of the method, where it was chosen.
         null: the null vectors of A.
+        other: of the transposed matrix, if this is the transpose of a solver.
     """
 
     A: Operator
@@ -47,6 +64,7 @@ class PreparedParts(NamedTuple):
     request: Request
     why: Explanation | None
     null: KnownNull | None
+    other: OtherSide | None = None
 
 
 def vector_for(A: Any, args: Any) -> Array:
@@ -161,19 +179,37 @@ def transposed(parts: PreparedParts) -> PreparedParts:
     Raises:
         UnsupportedOperation: the transpose of A or of M is not known.
     """
-    request, A = parts.request, parts.A.transpose()
+    request, A = parts.request, transposed_in_shape(parts.A)
     M = None if parts.M is None else parts.M.transpose()
-    null = parts.null
-    if A.shape[0] != A.shape[1]:
-        request = replace(request, b=A.bk.zeros((A.shape[0],), A.dtype, request.b), axis=None)
-        null = None
-    symmetric = parts.method.needs_hermitian and A.dtype.kind != "c"
-    if null is not None and null.projection is not None and not (null.both or symmetric):  # the transposed has others
-        request = replace(request, nullspace="auto" if request.nullspace is not None else None)
-        null = None
-    problem = make_problem(replace(request, A=A, preconditioner=None), parts.method, null)
+    side = parts.other or _other_side(parts, A)
+    request = replace(request, b=side.like, nullspace=side.nullspace, axis=side.axis)
+    problem = make_problem(replace(request, A=A, preconditioner=None), parts.method, side.null)
     check_requirements(problem, parts.method, M)
-    return PreparedParts(A, parts.method, M, parts.fallback, request, parts.why, KnownNull(problem.null, problem.both))
+    null = KnownNull(problem.null, problem.both)
+    back = OtherSide(parts.request.b, parts.null, parts.request.nullspace, parts.request.axis)
+    return PreparedParts(A, parts.method, M, parts.fallback, request, parts.why, null, back)
+
+
+def _other_side(parts: PreparedParts, A: Operator) -> OtherSide:
+    """What is known of the transposed matrix A from the matrix itself."""
+    request, null = parts.request, parts.null
+    side = OtherSide(request.b, null, request.nullspace, request.axis)
+    if A.shape[0] != A.shape[1]:
+        return side._replace(like=_like_for_rows(A, request), null=None)
+    symmetric = parts.method.needs_hermitian and A.dtype.kind != "c"
+    if null is None or null.projection is None or null.both or symmetric:
+        return side
+    return side._replace(null=None, nullspace="auto" if request.nullspace is not None else None)  # it has others
+
+
+def _like_for_rows(A: Operator, request: Request) -> Array:
+    """Zeros like `b`, for the rows of a rectangular matrix A, the vector on the same axis."""
+    given, axis = request.b, request.axis
+    shape = [A.shape[0]]
+    if axis is not None and hasattr(given, "shape"):
+        shape = [int(length) for length in given.shape]
+        shape[axis] = A.shape[0]
+    return A.bk.zeros(tuple(shape), A.dtype, given if hasattr(given, "shape") else None)
 
 
 def numbers_stored(bk: Backend, M: Operator | None) -> int | None:
@@ -181,10 +217,14 @@ def numbers_stored(bk: Backend, M: Operator | None) -> int | None:
     if M is None:
         return 0
     if isinstance(M, Preconditioner):
-        return M.memory
+        return _numbers_of_matrix(M.inner) if M.memory is None else M.memory
     if isinstance(M, HostFactors):
         return M.solver.numbers
     if isinstance(M, DenseFactors):
         return int(np.prod(M.factors[0].shape))
     arrays, _ = bk.flatten(M)
     return sum(int(np.prod(array.shape)) for array in arrays) if arrays else None
+
+
+def _numbers_of_matrix(A: Operator) -> int | None:
+    return A.nnz if isinstance(A, Matrix) else None

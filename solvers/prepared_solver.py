@@ -23,7 +23,8 @@ from .log import DEBUG, log
 from .methods.direct.superlu import HostFactors
 from .methods.registry import is_auto
 from .preconditioners import Preconditioner
-from .prepared_parts import PreparedParts, numbers_stored, set_up, transposed
+from .prepared_container import flatten, restore
+from .prepared_parts import OtherSide, PreparedParts, numbers_stored, set_up, transposed
 from .results.result import ArrayT, SolveResult
 from .setup.choose import Explanation
 from .setup.make_problem import make_problem
@@ -62,6 +63,7 @@ class PreparedSolver(PublicNames):
     _request: Request  # what `prepare` was told, with the choices made; its b is like the right-hand sides
     _why: Explanation | None = None  # of the method, where it was chosen here
     _null: KnownNull | None = None
+    _other: OtherSide | None = None  # of the solver that this is the transpose of
 
     def solve(
         self,
@@ -107,9 +109,9 @@ class PreparedSolver(PublicNames):
 
     solve._torchdynamo_disable = True  # type: ignore[attr-defined]  # as of linear_solve
 
-    def __call__(self, b: ArrayT) -> ArrayT:
-        """`solve(b).x`, as the function that SciPy's `factorized` returns."""
-        return self.solve(b).x
+    def __call__(self, b: ArrayT, *, axis: int | None = None) -> ArrayT:
+        """`solve(b, axis=axis).x`, as the function that SciPy's `factorized` returns."""
+        return self.solve(b, axis=axis).x
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -120,8 +122,9 @@ class PreparedSolver(PublicNames):
     def memory(self) -> int | None:
         """Numbers that the factors or the preconditioner hold, indices not counted.
 
-        0 where there are none, None where it is not known. Of `scipy-direct` the fill-in is counted: all entries of L
-        and U.
+        0 where there are none, None where it is not known: of a function. Of `scipy-direct` the fill-in is counted:
+        all entries of L and U; where it takes LAPACK's LU for bands, their storage, `2 l + u + 1` numbers per unknown
+        for l diagonals below and u above the main one, which leave room for row exchanges.
         """
         return numbers_stored(self.A.bk, self.preconditioner)
 
@@ -130,7 +133,9 @@ class PreparedSolver(PublicNames):
         """The solver for the transposed (not conjugated) matrix, with the same factors or preconditioner, transposed.
 
         Its `update` takes the transposed matrix. Null vectors that were named belong to A only, unless it is symmetric;
-        those of the transposed matrix are looked for where `nullspace` is not None.
+        those of the transposed matrix are looked for where `nullspace` is not None. `.T.T` solves with A again, as it
+        was prepared. The transpose of a function takes and returns arrays in the shapes of `like`; where the library
+        has no derivatives it is that of the entries, which are found once.
 
         Raises:
             UnsupportedOperation: the transpose of a function, or of a preconditioner, is not known.
@@ -195,6 +200,8 @@ class PreparedSolver(PublicNames):
         """
         request = replace(self._request, A=A, args=args)
         found = without_compilers(prepared)(request, self.preconditioner)
+        if self._other is not None:  # null vectors that were named belong to that side of every matrix
+            found = replace(found, _other=self._other._replace(null=None))
         return found if is_auto(request.method) else replace(found, _fallback=self._fallback, _why=self._why)
 
     def __copy__(self) -> PreparedSolver:
@@ -286,17 +293,8 @@ def _parts_of(solver: PreparedSolver) -> PreparedParts:
 
 
 def _flatten(solver: PreparedSolver) -> tuple[tuple[Any, ...], Any]:
-    request = solver._request
-    null, both = solver._null or (None, False)
-    M = solver.preconditioner
-    factors = M if isinstance(M, HostFactors) else None  # no arrays of a library: another solver is another program
-    parts = (solver.A, None if factors is not None else M, request.b, request.rtol, request.atol, null)
-    again = replace(request, b=None, rtol=None, atol=None)
-    return parts, (solver.method, solver._fallback, again, solver._why, both, factors)
+    return flatten(_parts_of(solver))
 
 
-def _restore(static: Any, parts: Sequence[Any]) -> PreparedSolver:
-    method, fallback, request, why, both, factors = static
-    A, M, like, rtol, atol, null = parts
-    request = replace(request, b=like, rtol=rtol, atol=atol)
-    return PreparedSolver(A, method, M if factors is None else factors, fallback, request, why, KnownNull(null, both))
+def _restore(static: Any, arrays: Sequence[Any]) -> PreparedSolver:
+    return PreparedSolver(*restore(static, arrays))

@@ -17,7 +17,7 @@ from .iteration.method import Method
 from .iteration.outcome import Outcome, Status
 from .log import DEBUG, log
 from .on_host import may_be_helped
-from .results.failure import ConvergenceError, apply_policy, warn_of_singular, with_nan
+from .results.failure import ConvergenceError, apply_policy, result_of_this_solve, warn_of_singular, with_nan
 from .results.in_library import as_numpy, is_numpy_elsewhere
 from .results.no_solution import why_no_solution, without_refuted
 from .results.result import SolveResult, register_result
@@ -47,8 +47,8 @@ def solve(attempt: Attempt, b: Any) -> SolveResult:
     try:
         result = _solve(attempt)
     except ConvergenceError as error:
-        if error.result is not None:  # one that a function of the user raised may have none
-            error.result = as_numpy(bk, error.result) if elsewhere else error.result
+        if (failed := result_of_this_solve(error)) is not None:
+            error.result = as_numpy(bk, failed) if elsewhere else failed
             error.result.__dict__["solve_time"] = perf_counter() - begun
         raise
     result = as_numpy(bk, result) if elsewhere else result
@@ -88,7 +88,7 @@ def _solve(attempt: Attempt) -> SolveResult:
 
 def _checked(problem: Problem, outcome: Outcome) -> Outcome:
     """Withdraw the default tolerance's allowance where it accepted an inconsistent system."""
-    if problem.given is not None:
+    if problem.given is not None or problem.derived:
         return outcome
     return without_refuted(problem.bk, problem.A, problem.b, problem.rtol, problem.atol, outcome)
 

@@ -41,6 +41,7 @@ from .operators.normal import NormalOperator
 from .operators.on_grid import on_grid
 from .operators.products import Turned
 from .operators.symmetric_dia import as_symmetric_dia
+from .operators.transposed_function import transposed_in_shape
 from .plot import picture as picture
 from .tracing.jacobian_matrix import jacobian_matrix
 from .tracing.matrix_from_function import matrix_from_function
@@ -95,5 +96,6 @@ __all__ = [
     "stack",
     "storable",
     "to_operator",
+    "transposed_in_shape",
     "vstack",
 ]

@@ -22,8 +22,8 @@ class UnsupportedOperation(TypeError):
     Examples:
         >>> import numpy as np, krylix
         >>> try:
-        ...     krylix.preconditioner(lambda u: 2 * u, "jacobi")
-        ... except (krylix.UnsupportedOperation, ValueError) as error:
-        ...     print("needs `like`")
-        needs `like`
+        ...     krylix.jacobian_matrix(lambda x: x**2, np.ones(5))
+        ... except krylix.UnsupportedOperation:
+        ...     print("NumPy has no derivatives")
+        NumPy has no derivatives
     """

@@ -40,7 +40,8 @@ def test_solves() -> None:
     assert_type(krylix.prepare(A).T, krylix.PreparedSolver)
     assert_type(solver.memory, int | None)
     assert_type(solver.explain(), str)
-    assert krylix.solve_triangular(A, b, lower=True).shape == (4,)
+    assert_type(krylix.prepare(A)(b, axis=0), Vector)
+    assert_type(krylix.solve_triangular(A, b, lower=True, axis=0), Vector)
 
 
 def test_callbacks() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from pathlib import Path
 from types import ModuleType
@@ -46,6 +47,16 @@ def test_the_navigation_leads_to_pages() -> None:
         assert page in there or page.endswith("/*"), f"mkdocs.yml names {page}, which is not there"
 
 
+def test_folders_add_the_pages_that_are_named_nowhere(tmp_path: Path) -> None:
+    import navigation
+
+    (tmp_path / "methods").mkdir()
+    for name, order in (("index", 0), ("b", 1), ("a", 2)):
+        (tmp_path / "methods" / f"{name}.md").write_text(f"---\ntitle: {name}\norder: {order}\n---\n")
+    entries = ["methods/index.md", {"Each": ["methods/*"]}]
+    assert navigation.filled(entries, tmp_path) == ["methods/index.md", {"Each": ["methods/b.md", "methods/a.md"]}]
+
+
 def test_links_between_pages() -> None:
     """Of all pages, those in folders too, outside of code."""
     import gather
@@ -81,11 +92,24 @@ def test_every_public_name_is_in_the_reference(tmp_path: Path) -> None:
             assert f'id="{full}"' in text or f"#{full} }}" in text, full
     known = {full for name in names for full in (name.full, *name.aliases)}
     for module in public_names.modules():
-        public = {f"{module.__name__}.{short}" for short in module.__all__}
+        public = {f"{module.__name__}.{short}" for short in public_names.exported(module)}
         modules = {full for full in public if isinstance(getattr(module, full.rpartition(".")[2]), ModuleType)}
         assert public - modules <= known
     for on_demand in ("krylix.torch.Solve", "krylix.keras.Solve", "krylix.adapters.lineax.LineaxSolver"):
         assert on_demand in known
+
+
+def test_what_serves_other_folders_is_not_in_the_reference() -> None:
+    import public_names
+
+    tested: dict[str, list[str]] = {}
+    for node in ast.parse((ROOT / "tests/test_public_names.py").read_text()).body:
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]).startswith("OF_"):
+            tested[ast.unparse(node.targets[0])] = ast.literal_eval(node.value)
+    assert [*public_names.SERVES_USERS["krylix.sparse"]] == tested["OF_SPARSE"]
+    assert [*public_names.SERVES_USERS["krylix.backends"]] == tested["OF_BACKENDS"]
+    known = {full for name in public_names.all_names() for full in (name.full, *name.aliases)}
+    assert "krylix.sparse.CSR" in known and "krylix.sparse.asymmetry" not in known
 
 
 def test_grouped_names_are_public() -> None:
@@ -138,7 +162,16 @@ def test_what_the_inspection_finds(tmp_path: Path) -> None:
     (tmp_path / "a.html").write_text(
         '<a href="b.html">b</a> <a href="#there">t</a> <b id="there"></b> <a href="a.html#no">n</a>'
         '<script src="https://cdn.org/x.js"></script> <p class="error">'
+        r"<code>\|f\|</code> <pre><code>\|</code></pre>"
     )
     found = "\n".join(inspect_site._of_page(tmp_path / "a.html", (tmp_path / "a.html").read_text()))
     assert "links to b.html" in found and "links to a.html#no" in found and "#there" not in found
     assert "cdn.org" in found and 'class="error"' in found
+    assert found.count("shows a backslash") == 1 and r"<code>\|f\|</code>" in found
+
+
+def test_bars_in_cells() -> None:
+    from table_cells import cell
+
+    assert cell("min |x| and `a`") == r"min \|x\| and `a`"
+    assert cell("`|a| < 1`, `b`") == "<code>&#124;a&#124; &lt; 1</code>, `b`"

@@ -16,6 +16,7 @@ _IN_STYLE = re.compile(r"(?:url\(|@import\s+)[\"']?https?://[^)\"']+")
 _LINK = re.compile(r"<(?:a|img|script|link)\b[^>]*?\s(?:href|src)=[\"']?([^\"'> ]+)", re.I)
 _ID = re.compile(r"\s(?:id|name)=[\"']?([^\"'> ]+)")
 _CODE = re.compile(r"<code\b.*?</code>", re.DOTALL)
+_LISTING = re.compile(r"<pre\b.*?</pre>", re.DOTALL)
 _WRONG = ('class="error"', "Traceback (most recent call last)", "::: krylix", 'exec="true"')
 
 
@@ -31,6 +32,7 @@ def errors(site: Path) -> list[str]:
 def _of_page(page: Path, text: str) -> list[str]:
     prose = _CODE.sub("", text)
     found = [f"shows {wrong}" for wrong in _WRONG if wrong in prose]
+    found += [f"shows a backslash: {code}" for code in _CODE.findall(_LISTING.sub("", text)) if r"\|" in code]
     found += [f"loads {m[0]}" for m in _LOADED.finditer(text) if 'rel="canonical"' not in m[0]]
     if page.name != "404.html":
         found += [f"links to {link}" for link in dict.fromkeys(_LINK.findall(text)) if not _leads_somewhere(page, link)]

@@ -18,6 +18,7 @@ from krylix.solvers import METHODS, Method
 from krylix.solvers.known_as import SAME_METHODS
 from page_files import file_of
 from pictures import show
+from table_cells import cell
 
 COLUMNS = ("symmetric", "definite", "rectangular", "complex", "preconditioner", "`jit`", "batch", "derivative", "host")
 _AFTER = {
@@ -125,12 +126,8 @@ def _in_short(method: Method, cost: str, source: str) -> str:
         "Other names": aliases,
         "Source": source,
     }
-    rows = [f"| {key} | {_cell(value)} |" for key, value in lines.items() if value]
+    rows = [f"| {key} | {cell(value)} |" for key, value in lines.items() if value]
     return "\n".join(["| | |", "|---|---|", *rows])
-
-
-def _cell(text: str) -> str:
-    return text.replace("|", "\\|")
 
 
 def _example(name: str, method: Method) -> str:

@@ -28,17 +28,22 @@ def write() -> None:
     CONFIGURATION.write_text(yaml.safe_dump(settings, sort_keys=False, allow_unicode=True))
 
 
-def filled(entries: list[Any], source: Path) -> list[Any]:
-    """`folder/*` replaced by the pages of this folder that are not named beside it, in the order of their numbers.
+def filled(entries: list[Any], source: Path, named: frozenset[str] | None = None) -> list[Any]:
+    """`folder/*` replaced by the pages of this folder that are named nowhere, in the order of their numbers.
 
     A page has its number in its header (`order: 3`); the others follow in the order of their titles.
+
+    Args:
+        entries: of mkdocs.yml, or of a list in it.
+        source: the folder of all pages.
+        named: pages of the whole navigation; None where `entries` are the whole.
     """
-    named = set(pages(entries))
+    named = frozenset(pages(entries)) if named is None else named
     result: list[Any] = []
     for entry in entries:
         if isinstance(entry, dict):
             ((title, inside),) = entry.items()
-            result.append({title: filled(inside, source) if isinstance(inside, list) else inside})
+            result.append({title: filled(inside, source, named) if isinstance(inside, list) else inside})
         elif entry.endswith("/*"):
             found = [path.relative_to(source).as_posix() for path in (source / entry[:-2]).glob("*.md")]
             result += sorted(set(found) - named, key=lambda page: _order(source / page))

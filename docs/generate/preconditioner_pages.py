@@ -19,6 +19,7 @@ from krylix.solvers import METHODS, PRECONDITIONERS, Preconditioner
 from krylix.solvers.known_as import PRECONDITIONER_HINTS
 from method_pages import svg
 from page_files import file_of
+from table_cells import cell
 
 PROBLEMS: dict[str, tuple[Callable[[], model_problems.ModelProblem], str]] = {
     "jacobi": (model_problems.jumps, "CG"),
@@ -79,7 +80,7 @@ def _page(kind: str, about: Read, make: Callable[..., Preconditioner], order: in
     table = [
         "| | |",
         "|---|---|",
-        *(f"| {key} | {value.replace('|', chr(92) + '|')} |" for key, value in rows.items() if value),
+        *(f"| {key} | {cell(value)} |" for key, value in rows.items() if value),
     ]
     parts = [
         f"---\ntitle: {kind}\norder: {order}\n---\n\n# {kind}", about.summary + ".",

@@ -27,6 +27,14 @@ PAGES: dict[str, tuple[str, ...]] = {
     "Non-linear equations and minima": ("solve_nonlinear", "NonlinearResult", "minimize", "MinimizeResult"),
 }  # fmt: skip
 """Pages for names of `krylix`, in this order; those that are not named here are on the page "Settings and backends"."""
+SERVES_USERS: dict[str, tuple[str, ...]] = {
+    "krylix.sparse": (
+        "COO", "CSC", "CSR", "DIA", "ELL", "HYB", "Operator", "Stencil", "block", "block_diagonal", "eye", "hstack",
+        "kron", "load", "save", "stack", "vstack",
+    ),
+    "krylix.backends": ("get_backend", "tune_malloc"),
+}  # fmt: skip
+"""What is public of modules whose `__all__` also serves the folders above them, as in tests/test_public_names.py."""
 MODULES = (
     "krylix",
     "krylix.solvers",
@@ -35,7 +43,7 @@ MODULES = (
     "krylix.backends",
     "krylix.scipy_like",
 )
-"""Modules whose `__all__` is public, those first under which a name is known best."""
+"""Modules whose `__all__` is public, or a part of it (`SERVES_USERS`), those first under which a name is known best."""
 ON_DEMAND = ("krylix.torch", "krylix.keras", "krylix.adapters", "krylix.solvers.lineax_solver")
 """Modules that import a framework: they are read and not imported. A folder without names stands for its files."""
 
@@ -88,7 +96,7 @@ def all_names() -> list[Name]:
 def _imported() -> Iterator[Name]:
     found: dict[object, tuple[str, Any, list[str]]] = {}
     for module in modules():
-        for short in module.__all__:
+        for short in exported(module):
             value = getattr(module, short)
             if isinstance(value, ModuleType):
                 continue
@@ -104,6 +112,11 @@ def _imported() -> Iterator[Name]:
 def modules() -> list[ModuleType]:
     """The modules whose names are found by importing them."""
     return [importlib.import_module(name) for name in MODULES]
+
+
+def exported(module: ModuleType) -> list[str]:
+    """The public names of a module."""
+    return list(SERVES_USERS.get(module.__name__, module.__all__))
 
 
 def _has_source(value: Any) -> bool:

@@ -6,23 +6,33 @@ from pathlib import Path
 
 from page_files import file_of_title
 from public_names import PAGES, Name, all_names
+from table_cells import cell
 
 
 def write(folder: Path) -> None:
     """A page for each group of names, and an index of all."""
     folder.mkdir(parents=True, exist_ok=True)
+    found = _by_page()
+    for order, (page, names) in enumerate(found.items()):
+        (folder / file_of_title(page)).write_text(_page(page, names, order))
+    (folder / "index.md").write_text(_index(found))
+
+
+def _by_page() -> dict[str, list[Name]]:
+    """The names of each page: first the pages of `krylix`, from the most used one on, then those of other modules."""
     names = all_names()
-    for page in dict.fromkeys(name.page for name in names):
-        inside = [name for name in names if name.page == page]
-        if page in PAGES:
-            inside.sort(key=lambda name: PAGES[name.page].index(name.short))
-        (folder / file_of_title(page)).write_text(_page(page, inside))
-    (folder / "index.md").write_text(_index(names))
+    found = {page: [name for name in names if name.page == page] for page in PAGES}
+    for page, inside in found.items():
+        inside.sort(key=lambda name: PAGES[page].index(name.short))
+    for name in names:
+        if name.page not in PAGES:
+            found.setdefault(name.page, []).append(name)
+    return found
 
 
-def _page(title: str, names: list[Name]) -> str:
+def _page(title: str, names: list[Name], order: int) -> str:
     heading = f"`{title}`" if title.startswith("krylix.") else title
-    return "\n\n".join([f"---\ntitle: {title}\n---\n\n# {heading}", *map(_entry, names)]) + "\n"
+    return "\n\n".join([f"---\ntitle: {title}\norder: {order}\n---\n\n# {heading}", *map(_entry, names)]) + "\n"
 
 
 def _entry(name: Name) -> str:
@@ -35,11 +45,10 @@ def _entry(name: Name) -> str:
     return f"{anchors}\n\n::: {name.defined}\n{options}{also}\n"
 
 
-def _index(names: list[Name]) -> str:
+def _index(found: dict[str, list[Name]]) -> str:
     lines = ["# Reference", "", "All public names. The rest of the package may change at any time.", ""]
-    for page in dict.fromkeys(name.page for name in names):
+    for page, names in found.items():
         lines += ["", f"## {page}", "", "| name | what it is |", "|---|---|"]
-        for name in (name for name in names if name.page == page):
-            summary = name.summary.replace("|", "\\|")
-            lines.append(f"| [`{name.short}`]({file_of_title(page)}#{name.full}) | {summary} |")
+        for name in names:
+            lines.append(f"| [`{name.short}`]({file_of_title(page)}#{name.full}) | {cell(name.summary)} |")
     return "\n".join(lines) + "\n"

@@ -93,14 +93,28 @@ def monitor_of(progress: Progress | None, callback: Any, time_limit: Any) -> Mon
     if callback is not None and not callable(callback):
         raise TypeError(f"callback must be a function of one argument, the state after an iteration; got {callback!r}.")
     if time_limit is not None:
-        if isinstance(time_limit, bool) or not isinstance(time_limit, int | float | np.number):
-            raise TypeError(f"time_limit must be a number of seconds, or None; got {time_limit!r}.")
-        if not time_limit > 0:
-            raise ValueError(f"time_limit must be more than 0 seconds; got {time_limit!r}.")
-        time_limit = None if math.isinf(time_limit) else float(time_limit)
+        time_limit = _seconds(time_limit)
     if progress in (False, None) and callback is None and time_limit is None:
         return None
     return Monitor(progress or False, callback, time_limit, time.monotonic())
+
+
+def _seconds(time_limit: Any) -> float | None:
+    """The checked limit; None for more than a float holds, which no solve reaches.
+
+    Raises:
+        TypeError, ValueError: it is none.
+    """
+    real = isinstance(time_limit, int | float | np.integer | np.floating)
+    if isinstance(time_limit, bool) or not real:
+        raise TypeError(f"time_limit must be a number of seconds, or None; got {time_limit!r}.")
+    if not time_limit > 0:
+        raise ValueError(f"time_limit must be more than 0 seconds; got {time_limit!r}.")
+    try:
+        seconds = float(time_limit)
+    except OverflowError:
+        return None
+    return None if math.isinf(seconds) else seconds
 
 
 @dataclass(frozen=True, eq=False)

@@ -8,6 +8,8 @@ from collections.abc import Callable
 
 import numpy as np
 
+from .in_words import iterations_in_words
+
 Progress = bool | Callable[[int, float, float], None]
 
 
@@ -41,6 +43,6 @@ class _Line:
         bar = "#" * int(24 * part)
         end = "\n" if done else ""
         sys.stderr.write(
-            f"\r{self.method} [{bar:<24}] {iteration} iterations, residual {norm:.2e}, goal {goal:.2e}{end}"
+            f"\r{self.method} [{bar:<24}] {iterations_in_words(iteration)}, residual {norm:.2e}, goal {goal:.2e}{end}"
         )
         sys.stderr.flush()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from ..iteration.in_words import iterations_in_words
 from ..iteration.outcome import Status
 
 _NEWTON = "Newton's method"
@@ -72,12 +73,11 @@ def _described(
         return f"{method}: no systems to solve."
     failed = status != Status.CONVERGED
     if not failed.any():
-        low, high = int(steps.min()), int(steps.max())
-        taken = f"{high}" if low == high else f"{low} to {high}"
+        taken = iterations_in_words(int(steps.min()), int(steps.max()))
         systems = "" if steps.size == 1 else f" for all {steps.size} systems"
         worst = norm.argmax()
         return (
-            f"{method} converged in {taken} iterations{systems}: {measure} {norm.flat[worst]:.3e}, tolerance "
+            f"{method} converged in {taken}{systems}: {measure} {norm.flat[worst]:.3e}, tolerance "
             f"{bound.flat[worst]:.3e}."
         )
     with np.errstate(all="ignore"):
@@ -89,6 +89,6 @@ def _described(
         where = f" in {int(failed.sum())} of {status.size} systems; the worst, system {index},"
     reason, to_do = reasons[Status(int(status[place]))]
     return (
-        f"{method}{where} {reason} after {int(steps[place])} iterations: {measure} {norm[place]:.3e}, tolerance "
-        f"{bound[place]:.3e}. To do: {to_do}."
+        f"{method}{where} {reason} after {iterations_in_words(int(steps[place]))}: {measure} {norm[place]:.3e}, "
+        f"tolerance {bound[place]:.3e}. To do: {to_do}."
     )

@@ -16,7 +16,7 @@ from ...sparse.analysis.analysis import analyse_anew, analysed
 from ...sparse.formats import Matrix
 from ..iteration.method import Method
 from ..known_as import NO_PRECONDITIONER, is_method, preconditioner_meant, squeezed
-from ..plugins import Plugins
+from ..plugins import Plugins, in_one_line
 from .amg.amg import amg, updated
 from .automatic import AUTOMATIC
 from .base import Preconditioner
@@ -50,6 +50,8 @@ PRECONDITIONERS: dict[str, Callable[..., Preconditioner]] = {
 def _kind_of_plugin(name: str, found: Any) -> Callable[..., Preconditioner]:
     if not callable(found):
         raise TypeError(f"expected a function of an operator; got {type(found).__name__}")
+    if not signature(found).parameters:
+        raise TypeError("expected a function of an operator; got one without arguments")
     return found
 
 
@@ -206,7 +208,29 @@ def _of_kind(A: Operator, kind: str, settings: dict[str, Any], precision: str | 
     _check_settings(key, settings)
     if not A.shape[0] or A.systems == 0:  # as good as any
         return replace(jacobi(A), kind=key)
-    return _maker(key)(A, **settings)
+    return _maker(key)(A, **settings) if key in PRECONDITIONERS else _of_plugin(A, key, settings)
+
+
+def _of_plugin(A: Operator, key: str, settings: dict[str, Any]) -> Preconditioner:
+    """That of another package, whatever it does.
+
+    Raises:
+        ValueError, TypeError, UnsupportedOperation: it raised one, with a message that names it; or what it returned is
+            none, or of another shape.
+        RuntimeError: it raised something else.
+    """
+    origin = PRECONDITIONER_PLUGINS.origins[squeezed(key)]
+    try:
+        made: Any = _maker(key)(A, **settings)
+    except Exception as error:
+        kinds = (UnsupportedOperation, TypeError, ValueError)
+        kind = next((kind for kind in kinds if isinstance(error, kind)), RuntimeError)
+        raise kind(f"{origin} cannot be made: {in_one_line(error)}") from error
+    if not isinstance(made, Preconditioner):
+        raise TypeError(f"{origin} returned {type(made).__name__}; expected a krylix.solvers.Preconditioner.")
+    if made.shape != A.shape:
+        raise ValueError(f"{origin} returned one of the shape {made.shape}; expected {A.shape}, that of A.")
+    return made
 
 
 def _maker(kind: str) -> Callable[..., Preconditioner]:

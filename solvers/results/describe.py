@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ..iteration.in_words import iterations_in_words
 from ..iteration.method import Method
 from ..iteration.outcome import Status, has_failed
 from .advice import EXPLANATION, SINGULAR, Cause, advice, from_the_start, in_a_row, untried
@@ -100,7 +101,7 @@ def describe(
     found = _to_do(seen, no_solution, _larger_rtol(precision, name) if worst.out_of_reach else [], general)
     to_do = in_a_row(untried(found, method, name))
     return (
-        f"{name}{where} {why} after {worst.steps} iterations: {kind_of_norm} {worst.norm:.3e}, "
+        f"{name}{where} {why} after {iterations_in_words(worst.steps)}: {kind_of_norm} {worst.norm:.3e}, "
         f"tolerance {worst.bound:.3e}.{''.join(reasons)}{clause} To do: {to_do}."
     )
 
@@ -151,8 +152,8 @@ def _stopped(
         worst = int(np.argmax(np.where(stopped, np.nan_to_num(norm / bound, nan=np.inf), -1)))
     which = "" if stopped.size == 1 else f" in {int(stopped.sum())} of {stopped.size} systems"
     return (
-        f"{name} was stopped by the callback{which} after {int(steps.flat[worst])} iterations: {kind_of_norm} "
-        f"{norm.flat[worst]:.3e}, tolerance {bound.flat[worst]:.3e}."
+        f"{name} was stopped by the callback{which} after {iterations_in_words(int(steps.flat[worst]))}: "
+        f"{kind_of_norm} {norm.flat[worst]:.3e}, tolerance {bound.flat[worst]:.3e}."
     )
 
 
@@ -161,11 +162,10 @@ def _success(
 ) -> str:
     if steps.size == 0:
         return f"{name}: no systems to solve."
-    low, high = int(steps.min()), int(steps.max())
-    taken = f"{high}" if low == high else f"{low} to {high}"
+    taken = iterations_in_words(int(steps.min()), int(steps.max()))
     systems = "" if steps.size == 1 else f" for all {steps.size} systems"
     how = "" if limit is None else f" to the limit of {limit}"
     return (
-        f"{name} converged{how} in {taken} iterations{systems}: {kind_of_norm} {norm.max():.3e}, tolerance "
+        f"{name} converged{how} in {taken}{systems}: {kind_of_norm} {norm.max():.3e}, tolerance "
         f"{bound.flat[int(norm.argmax())]:.3e}."
     )

@@ -83,6 +83,17 @@ class Diverged(ConvergenceError):
     """
 
 
+def result_of_this_solve(error: ConvergenceError) -> SolveResult | None:
+    """The result that the solve which catches its own error has yet to complete; None where there is none.
+
+    The error of a solve that has ended (one inside this solve, or an older one) may come through here, with a result
+    that was told already; one that a user's function raises may have none.
+    """
+    result: Any = error.result
+    ended = not isinstance(result, SolveResult) or "_later" in result.__dict__ or result.setup_time is not None
+    return None if ended else result
+
+
 def apply_policy(
     bk: Backend, result: SolveResult, on_failure: str, look: LookForCauses | None = None, stops: bool = True
 ) -> SolveResult:

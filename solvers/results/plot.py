@@ -36,7 +36,7 @@ def plot_convergence(result: Any, ax: Any = None) -> Any:
         xlabel="iteration",
         ylabel="normal residual norm" if result.least_squares else "residual norm",
     )
-    if few:
+    if few and systems:  # of no systems there is nothing to name
         ax.legend()
     return ax
 

@@ -139,7 +139,7 @@ class SolveResult(PublicNames, Generic[ArrayT]):
         Examples:
             >>> import numpy as np, krylix
             >>> krylix.linear_solve(np.eye(2), np.ones(2)).message
-            'direct converged in 1 iterations: residual norm 0.000e+00, tolerance 1.414e-10.'
+            'direct converged in 1 iteration: residual norm 0.000e+00, tolerance 1.414e-10.'
         """
         if not has_values(self):
             return "The message is known when the compiled function has run."

@@ -94,6 +94,8 @@ def make_problem(request: Request, method: Method | None, null: KnownNull | None
     if unknown is not layout or damp:
         given = Given(operator, rows, layout, damp)
         operator, rows = given.equations()
+    if request.derived and null.both and null.projection is not None:
+        rows = null.projection.apply(rows)
     real = real_dtype(bk.dtype(rows))
     return Problem(
         bk=bk, A=operator, b=rows, x0=start, layout=unknown, like=like,
@@ -101,6 +103,7 @@ def make_problem(request: Request, method: Method | None, null: KnownNull | None
         atol=tolerance(bk, request.atol, 0.0, "atol", layout, rows, real),
         by_default=request.rtol is None, has_atol=not isinstance(request.atol, int | float) or request.atol > 0,
         limits=limits, several=several, null=null.projection, both=null.both, compiled=compiled,
+        derived=request.derived,
         least_squares=given is not None, given=given, source=A,
     )  # fmt: skip
 

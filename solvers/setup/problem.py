@@ -21,6 +21,7 @@ class Request:
 
     For `prepare`, `b` is an array like the right-hand sides to come. `program`: that of the function A, as it is
     in this solve, if it was traced already. `declared`: facts that the package of A declares, see `Operator.declared`.
+    `derived`: is it the solve for a derivative, of which only the part of b in the range of A counts?
     """
 
     A: Any
@@ -41,6 +42,7 @@ class Request:
     monitor: Monitor | None = None  # progress, callback and time_limit
     program: tuple[Callable[..., Any], Sequence[Array]] | None = None
     declared: tuple[tuple[str, Any], ...] | None = None
+    derived: bool = False
 
 
 class KnownNull(NamedTuple):

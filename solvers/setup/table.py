@@ -48,7 +48,7 @@ ROWS = (
     Row(
         f"a dense matrix of at most {SMALL} unknowns",
         lambda f: f.is_dense and f.unknowns <= SMALL and not f.preconditioned,
-        "direct", None, "factors of LAPACK take no longer than an iteration, and always work",
+        "direct", None, "factors of LAPACK cost no more than an iteration, and always work",
     ),
     Row(
         "values known, on a grid, and a sum of matrices along its axes",
@@ -58,12 +58,12 @@ ROWS = (
     Row(
         f"`prepare`, on the host: factors take at most {MANY_SOLVES:.0e} operations",
         lambda f: f.many and _factors_at_most(f, MANY_SOLVES),
-        "scipy-direct", None, "made once, they serve many solves",
+        "scipy-direct", None, "sparse factors are made once and serve many solves",
     ),
     Row(
         "symmetric, its diagonal of one sign and at least 1.02 times the rest of its row everywhere",
         lambda f: f.is_easy,
-        "CG", "auto", "scaled by the diagonal, it takes few iterations",
+        "CG", "auto", "scaled by its dominant diagonal, A needs few iterations",
     ),
     Row(
         f"not on the host: a matrix of at most {BAND} diagonals beside the main one in a narrow order, of "
@@ -72,14 +72,14 @@ ROWS = (
         "banded-direct", None, "cyclic reduction solves it at once",
     ),
     Row(
-        f"in a compiled function: a sparse matrix of at most {SMALL} unknowns, known, but for those of multigrid",
+        f"in a compiled function: a known sparse matrix of at most {SMALL} unknowns that multigrid does not suit",
         lambda f: f.while_compiling and f.unknowns <= SMALL and not f.preconditioned,
-        "direct", None, "factors of LAPACK are made once, while it is compiled, and always work",
+        "direct", None, "factors of LAPACK are made once, while the function is compiled, and always work",
     ),
     Row(
         f"on the host: factors take at most {ONE_SOLVE} operations per stored entry",
         _cheap,
-        "scipy-direct", None, "they take no longer than an iteration, and always work",
+        "scipy-direct", None, "sparse factors cost no more than an iteration, and always work",
     ),
     Row(
         "a matrix, symmetric, its diagonal of one sign, and not seen to be indefinite",
@@ -89,28 +89,28 @@ ROWS = (
     Row(
         f"on the host: any other matrix whose factors take at most {AFFORDED:.0e} operations",
         lambda f: _factors_at_most(f, AFFORDED),
-        "scipy-direct", None, "no iteration is known to be safe for it",
+        "scipy-direct", None, "no iteration is known to be safe for A",
     ),
     Row(
         "a matrix, symmetric",
         lambda f: f.matrix is not None and f.symmetric and not f.preconditioned,
-        "MINRES", None, "indefinite matrices need it",
+        "MINRES", None, "MINRES takes indefinite matrices",
     ),
     Row(
         "a function without a matrix that is symmetric for random vectors",
         lambda f: f.matrix is None and f.symmetric,
-        "CG", None, "it shows its products only",
+        "CG", None, "the function shows its products only",
     ),
     Row(
         "a matrix, complex, and symmetric without conjugation",
         lambda f: f.complex_symmetric and not f.preconditioned,
-        "COCR", "auto", "of one product in each step, it takes half the time of methods for general matrices",
+        "COCR", "auto", "with one product in each step, COCR takes half the time of methods for general matrices",
     ),
     Row(
         "a matrix",
         lambda f: f.matrix is not None,
-        "biCG-stab(2)", "auto", "it takes any matrix, but needs a preconditioner",
+        "biCG-stab(2)", "auto", "biCG-stab(2) takes any matrix, but needs a preconditioner",
     ),
-    Row("nothing of that", lambda f: True, "biCG-stab(2)", None, "it shows its products only"),
+    Row("nothing of that", lambda f: True, "biCG-stab(2)", None, "A shows its products only"),
 )  # fmt: skip
 """In the order in which they are asked."""

@@ -15,6 +15,7 @@ from ...sparse import Dense, MappedOperator, Matrix, Operator, SparseMatrix, Uns
 from ...sparse.formats import from_entries
 from ...sparse.formats.traced_coo import places_unknown
 from ...sparse.operators.linear_function import LinearFunction
+from ..results.result import ArrayT
 from ..setup.make_problem import make_problem
 from ..setup.problem import Problem, Request
 from .by_levels import LevelSolve
@@ -23,18 +24,27 @@ Make = Callable[[Sequence[Array]], Operator]
 
 
 def solve_triangular(
-    matrix: Any, b: Any, *, lower: bool, unit_diagonal: bool = False, transpose: bool = False, conjugate: bool = False
-) -> Any:
+    matrix: Any,
+    b: ArrayT,
+    *,
+    lower: bool,
+    unit_diagonal: bool = False,
+    transpose: bool = False,
+    conjugate: bool = False,
+    axis: int | None = None,
+) -> ArrayT:
     """Solve `T x = b`, where T is one triangle of a matrix, its transpose, its conjugate, or both.
 
     Args:
         matrix: dense or sparse, one or a batch, of any kind that `linear_solve` takes; also a linear function that can
             be traced. Only the named triangle is read.
-        b: `(..., n)`, the vector on the last axis, all others batch axes, as for `linear_solve`.
+        b: `(..., n)`, the vector on the last axis, or on `axis`; all others are batch axes, as for `linear_solve`.
         lower: is it the lower triangle of `matrix` (as it is given, before it is transposed), or the upper one?
         unit_diagonal: take ones for the diagonal, which is not read.
         transpose: solve with the transpose of that triangle.
         conjugate: solve with its conjugate; with `transpose` that is the conjugate transpose.
+        axis: the axis of b, and of x, that the vector lies on, as for `linear_solve`: 0 for vectors in columns; a
+            square b for one matrix has to say it.
 
     Returns:
         x, of the shape and library of b, with exact derivatives to every order, where the library has any, with respect
@@ -56,16 +66,19 @@ def solve_triangular(
         >>> krylix.solve_triangular(T, np.array([2.0, 5.0]), lower=True)
         array([1., 1.])
     """
-    return without_compilers(_solve_triangular)(
-        matrix, b, bool(lower), bool(unit_diagonal), bool(transpose), bool(conjugate)
+    x: ArrayT = without_compilers(_solve_triangular)(
+        matrix, b, axis, bool(lower), bool(unit_diagonal), bool(transpose), bool(conjugate)
     )
+    return x
 
 
 solve_triangular._torchdynamo_disable = True  # type: ignore[attr-defined]  # as of linear_solve
 
 
-def _solve_triangular(matrix: Any, b: Any, lower: bool, unit: bool, transpose: bool, conjugate: bool) -> Any:
-    problem = make_problem(Request(A=matrix, b=b), None)
+def _solve_triangular(
+    matrix: Any, b: Any, axis: int | None, lower: bool, unit: bool, transpose: bool, conjugate: bool
+) -> Any:
+    problem = make_problem(Request(A=matrix, b=b, axis=axis), None)
     A = _as_matrix(problem)
     if not A.shape[0] or not problem.layout.systems:
         x = problem.b

@@ -1,7 +1,7 @@
 """Matrix Market files: lines are validated first, then SciPy parses the numbers.
 
 SciPy's parser drops surplus columns, digits after a comma, decimals of integers and the exponent of 1.5D2, and adds up
-both triangles of a symmetric matrix.
+both triangles of a symmetric matrix. It is given what Fortran writes, 1.5D2, as 1.5E2.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _LONGEST = 2**12  # bytes of a line
 _LONGEST_HEADER = 2**20  # bytes of comments
 _EMPTY = 1000  # empty lines, beyond as many as there are entries
 
-_REAL = rb"(?:[+-]?(?:[0-9]++\.?[0-9]*+|\.[0-9]++)(?:[eE][+-]?[0-9]++)?|[+-]?(?:nan|inf|infinity)(?![^ \t\r\n]))"
+_REAL = rb"(?:[+-]?(?:[0-9]++\.?[0-9]*+|\.[0-9]++)(?:[eEdD][+-]?[0-9]++)?|[+-]?(?:nan|inf|infinity)(?![^ \t\r\n]))"
 _VALUES: dict[str, list[bytes]] = {
     "real": [_REAL], "complex": [_REAL, _REAL], "integer": [rb"[+-]?[0-9]++"], "unsigned-integer": [rb"[0-9]++"],
     "pattern": [],
@@ -32,6 +32,7 @@ _CHARACTERS = {"real": b"0123456789+-.eE \t\r\n", "integer": b"0123456789+- \t\r
 # Classes of characters, and which never follows which in columns of numbers.
 _SPACE, _DIGIT, _SIGN, _POINT, _POWER = range(5)
 _CLASSES = bytes.maketrans(b" \t\r\n0123456789+-.eE", bytes([_SPACE] * 4 + [_DIGIT] * 10 + [_SIGN] * 2 + [3, 4, 4]))
+_FORTRAN = bytes.maketrans(b"dD", b"eE")  # exponents of double precision
 _DIGITS = bytes([_DIGIT])
 _NEVER = bytes(8 * a + b for a, b in (
     (_DIGIT, _SIGN), (_POINT, _SIGN), (_SIGN, _SIGN), (_SIGN, _POWER), (_SIGN, _SPACE), (_POWER, _POINT),
@@ -62,18 +63,21 @@ def read_market(stream: BinaryIO, size: int, name: str) -> Any:
     stream.seek(0)
     _skip_header(stream)
     expected = _lines(rows, columns, entries, layout, symmetry)
-    found = _check_lines(stream, layout, field, first, expected)
+    found, fortran = _check_lines(stream, layout, field, first, expected)
     if found < expected:
         raise ValueError(f"{name}: truncated: it has {found} of the {expected} entries that its header announces.")
     stream.seek(0)
-    if layout == "array" or symmetry == "general":
-        found = scipy.io.mmread(_Forward(stream))
-        if layout == "array" and symmetry == "hermitian":
+    start = ""  # SciPy then counts the lines of the header too
+    read_as, sizes = (symmetry, "") if layout == "array" else ("general", f" {entries}")
+    if fortran or read_as != symmetry:
+        _skip_header(stream)
+        start = f"%%MatrixMarket matrix {layout} {field} {read_as}\n{rows} {columns}{sizes}\n"
+    found = scipy.io.mmread(_Forward(stream, start.encode(), fortran))
+    if layout == "array":
+        if symmetry == "hermitian":
             _check_diagonal(np.diagonal(found), symmetry, name)
         return found
-    _skip_header(stream)
-    start = f"%%MatrixMarket matrix coordinate {field} general\n{rows} {columns} {entries}\n"
-    return mirrored(scipy.io.mmread(_Forward(stream, start.encode())), symmetry, name)
+    return found if symmetry == "general" else mirrored(found, symmetry, name)
 
 
 def _check_header(header: tuple[Any, ...], size: int, name: str) -> None:
@@ -115,17 +119,24 @@ def _skip_header(stream: BinaryIO) -> int:
     return number + 1
 
 
-def _check_lines(stream: BinaryIO, layout: str, field: str, first: int, expected: int) -> int:
-    """Count the lines with entries; raise ValueError, without reading on, where there are more than expected."""
+def _check_lines(stream: BinaryIO, layout: str, field: str, first: int, expected: int) -> tuple[int, bool]:
+    """Count the lines with entries, and see whether numbers have Fortran's exponents.
+
+    Raises:
+        ValueError: there are more than expected, which is seen without reading on; a line is malformed.
+    """
     values = _VALUES.get(field, _VALUES["real"])
     indices = [rb"[0-9]++"] * (2 if layout == "coordinate" else 0)
     line = re.compile(rb"[ \t]*+(?:" + rb"[ \t]++".join(indices + values) + rb"[ \t]*+)?\r?\n", re.IGNORECASE)
-    columns, rest, number, empty = len(indices + values), b"", first, 0
+    columns, rest, number, empty, fortran = len(indices + values), b"", first, 0, False
+    may_have_powers = field in ("real", "complex")
 
     def check(text: bytes) -> None:
-        nonlocal number, empty
-        lines = text.count(b"\n")
-        if not _is_plain(text, columns, field, lines):
+        nonlocal number, empty, fortran
+        lines, same = text.count(b"\n"), text
+        if may_have_powers and (b"D" in text or b"d" in text):
+            same, fortran = text.translate(_FORTRAN), True
+        if not _is_plain(same, columns, field, lines):
             empty += _look(text, number, field, line, layout)
         number += lines
         if number - first - empty > expected or empty > expected + _EMPTY:
@@ -140,7 +151,7 @@ def _check_lines(stream: BinaryIO, layout: str, field: str, first: int, expected
             check(whole + end)
     if rest.strip():
         check(rest + b"\n")
-    return number - first - empty
+    return number - first - empty, fortran
 
 
 def _look(text: bytes, number: int, field: str, line: re.Pattern[bytes], layout: str) -> int:
@@ -178,20 +189,22 @@ def _is_plain(text: bytes, columns: int, field: str, lines: int) -> bool:
 
 
 class _Forward:
-    """Read-only stream with a prefix and a newline at the end.
+    """Read-only stream with a prefix and a newline at the end, and Fortran's exponents as C writes them.
 
     Where SciPy fails to set a stream back, or meets spaces at the end of the last line, the process ends.
     """
 
-    def __init__(self, stream: BinaryIO, start: bytes = b"") -> None:
-        self.start, self.stream, self.end = start, stream, b"\n"
+    def __init__(self, stream: BinaryIO, start: bytes = b"", fortran: bool = False) -> None:
+        self.start, self.stream, self.end, self.fortran = start, stream, b"\n", fortran
 
     def read(self, count: int = -1) -> bytes:
         first, self.start = self.start, b""
-        found = first or self.stream.read(count)
+        if first:
+            return first
+        found = self.stream.read(count)
         if not found:
             found, self.end = self.end, b""
-        return found
+        return found.translate(_FORTRAN) if self.fortran else found
 
 
 def mirrored(triangle: Any, symmetry: str, name: str) -> Any:

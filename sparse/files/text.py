@@ -10,7 +10,9 @@ from typing import Any
 import numpy as np
 
 _COMMENTS = ("#", "%")
-_NUMBERS = re.compile(rb"[ \t]*[(]?[+-]?(?:\d|\.\d)[\d.eEjJ+\-,; \t()]*")
+_NUMBERS = re.compile(rb"[ \t]*[(]?[+-]?(?:\d|\.\d)[\d.dDeEijIJ+\-,; \t()]*")
+_FORTRAN = re.compile(r"(?<=[\d.])[dD](?=[+-]?\d)")  # an exponent of double precision
+_MATLAB = re.compile(r"(?<=[\d.])[iI](?![A-Za-z])")  # an imaginary unit, j for Python
 
 
 def is_numbers(content: bytes) -> bool:
@@ -23,7 +25,7 @@ def is_numbers(content: bytes) -> bool:
 
 
 def read_text(content: bytes, name: str) -> Any:
-    """A dense array `(rows, columns)` of double precision; complex numbers are written as Python does, `1+2j`.
+    """A dense array `(rows, columns)` of double precision; complex numbers are `1+2j` or `1+2i`, exponents `e` or `D`.
 
     Raises:
         ValueError: no numbers, rows of different lengths, or words, such as a line of titles.
@@ -33,14 +35,16 @@ def read_text(content: bytes, name: str) -> Any:
     text = content.decode("utf-8-sig")
     if not any(line.strip() and not line.lstrip().startswith(_COMMENTS) for line in text.splitlines()):
         raise ValueError(f"{name}: holds no numbers.")
+    text = _MATLAB.sub("j", _FORTRAN.sub("e", text))
+    delimiter = _delimiter(text, name)
     dtype = complex if re.search("[jJ]", text) else float
     try:
         with warnings.catch_warnings(action="error"):
-            return np.loadtxt(io.StringIO(text), dtype, _COMMENTS, _delimiter(text, name), ndmin=2, encoding=None)
+            return np.loadtxt(io.StringIO(text), dtype, _COMMENTS, delimiter, ndmin=2, encoding=None)
     except ValueError as error:
         problem = str(error).split("; use `usecols`")[0].rstrip(".")
         raise ValueError(
-            f"{name}: {problem} (counted from 0); expected rows of as many numbers, without titles."
+            f"{name}: {problem} (counted from 0); expected rows of as many numbers, 1.5 or 1+2j, without titles."
         ) from error
 
 

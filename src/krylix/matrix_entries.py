@@ -33,7 +33,7 @@ def entries_of(A: Any) -> MatrixEntries:
     found: Any = as_operator(A)
     if not hasattr(found, "toarray"):
         raise TypeError(f"A is {found!r}; expected a matrix, whose entries are known, or a function.")
-    shape = tuple(found.shape)
+    shape = (*(() if found.systems is None else (found.systems,)), *found.shape)  # of a batch: that of one of them
     if len(shape) != 2 or shape[0] != shape[1]:
         raise ValueError(f"A has the shape {shape}; expected one square matrix (n, n).")
     if not isinstance(found, SparseMatrix):

@@ -121,15 +121,21 @@ def test_arrays_that_are_no_matrix(case: str, run: Callable[..., Run]) -> None:
     refused(run("solve", "A.npy"), "A.npy")
 
 
-@pytest.mark.parametrize(
-    "b", [np.ones(5), np.ones((1, N)), np.ones((3, N)), np.ones((N, 2, 2)), np.ones((N, 0)), np.array(1.0)]
-)
+@pytest.mark.parametrize("b", [np.ones(5), np.ones((3, N)), np.ones((N, 2, 2)), np.ones((N, 0)), np.array(1.0)])
 def test_right_hand_side_of_wrong_shape(b: np.ndarray, run: Callable[..., Run]) -> None:
     sp.save_npz("A.npz", matrix())
     np.save("b.npy", b)
     result = run("solve", "A.npz", "b.npy")
     refused(result, f"b.npy: got the shape {b.shape}", f"expected ({N},)")
     assert ("Transpose it" in result.err) == (b.shape[1:] == (N,))
+
+
+def test_right_hand_side_as_one_row(run: Callable[..., Run]) -> None:
+    sp.save_npz("A.npz", matrix())
+    for name, b in (("b.npy", np.arange(N)), ("row.npy", np.arange(N)[None])):
+        np.save(name, b)
+        assert run("solve", "A.npz", name, "--output", f"x_{name}").code == 0
+    np.testing.assert_array_equal(np.load("x_b.npy").reshape(-1), np.load("x_row.npy").reshape(-1))
 
 
 def test_nan_in_right_hand_side(run: Callable[..., Run]) -> None:

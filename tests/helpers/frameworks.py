@@ -12,8 +12,9 @@ PEERS = ("lineax", "keras", "skfem", "fipy", "pymatsolver", "phiml", "jax_fem") 
 
 
 def imported_in(text: str) -> list[str]:
-    """The frameworks and peers that lines of this code import."""
-    return [name for name in (*FRAMEWORKS, *PEERS) if re.search(rf"^\W*(import|from) {name}\b", text, re.MULTILINE)]
+    """The frameworks and peers that lines of this code import, also by krylix's adapters."""
+    line = r"^\W*(import|from) (krylix\.adapters\.)?{}\b"
+    return [name for name in (*FRAMEWORKS, *PEERS) if re.search(line.format(name), text, re.MULTILINE)]
 
 
 def import_quietly(*names: str) -> list[ModuleType]:

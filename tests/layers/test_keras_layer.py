@@ -96,6 +96,16 @@ def test_training_and_saving(A, tmp_path):
     np.testing.assert_allclose(other(b), model(b), rtol=1e-6, atol=1e-6)
 
 
+@kinds
+def test_complex(kind, tmp_path):
+    A, b = MATRICES[kind] * (1 + 2j), right_hand_sides(3).astype("complex64")
+    model = keras.Sequential([krylix.keras.Solve(A, dtype="complex64")])
+    x = np.asarray(model(b))
+    np.testing.assert_allclose(x @ (SCIPY.toarray() * (1 + 2j)).T, b, atol=1e-5)
+    model.save(tmp_path / "model.keras")
+    np.testing.assert_array_equal(keras.saving.load_model(tmp_path / "model.keras")(b), x)
+
+
 def test_fixed():
     layer = krylix.keras.Solve(SCIPY, trainable=False)
     assert not layer.trainable_weights and layer.get_config()["trainable"] is False
@@ -111,6 +121,12 @@ def test_failures():
         model_of(SCIPY, method="GMRES", max_iter=1).predict(b, verbose=0)
     with pytest.raises(ValueError, match="square"):
         krylix.keras.Solve(np.ones((2, 3)))
+    with pytest.raises(ValueError, match="square"):
+        krylix.keras.Solve(np.stack([np.eye(3)] * 2))
+    with pytest.raises(ValueError, match="complex64"):
+        krylix.keras.Solve(SCIPY * (1 + 1j))
+    with pytest.raises(ValueError, match=r"b\[None\]"):
+        krylix.keras.Solve(stencil, args=(3.0,))(b[0])
     with pytest.raises(ValueError, match="args were given for a matrix"):
         krylix.keras.Solve(SCIPY, args=(1.0,))
     with pytest.raises(TypeError, match="cannot be stored"):

@@ -189,6 +189,38 @@ def test_zeros_and_no_systems(kind):
         assert by_values.shape == values.shape and not by_values.any() and by_b.isfinite().all()
 
 
+@kinds
+@pytest.mark.parametrize("method", ["auto", "CG", "GMRES"])
+@pytest.mark.parametrize("batch", [(), (2,)], ids=str)
+def test_of_a_singular_system(kind, method, batch):
+    """Neumann: A maps constants to zero, x has no part of them, and derivatives are as of the pseudo-inverse."""
+    edges = torch.tensor([[*range(N - 1)], [*range(1, N)]])
+    weights = torch.arange(1.0, N, dtype=torch.float64)
+    dense = torch.zeros(N, N, dtype=torch.float64).index_put((edges[0], edges[1]), -weights)
+    dense = dense + dense.T
+    dense = dense - torch.diag(dense.sum(1))
+    b, cotangent = numbers(*batch, N), torch.arange(1.0, N + 1, dtype=torch.float64) ** 2
+    b = b - b.mean(-1, keepdim=True)
+    sparse = dense.to_sparse().coalesce()
+    indices = None if kind == "dense" else sparse.indices()
+    values = dense if kind == "dense" else sparse.values()
+
+    def x_by(values, b):
+        return call(values, indices, b, method=method, rtol=1e-12)
+
+    found = []
+    for function in (x_by, torch.compile(x_by, fullgraph=True, backend="aot_eager")):
+        given = values.clone().requires_grad_(), b.clone().requires_grad_()
+        x = function(*given)
+        found.append((x.detach(), *torch.autograd.grad((x * cotangent).sum(), given)))
+    torch.testing.assert_close(found[0], found[1])
+    inverse = torch.linalg.pinv(dense)
+    x, y = b @ inverse, (cotangent @ inverse).expand_as(b)
+    by_values = -(y[..., :, None] * x[..., None, :]).sum_to_size(N, N)
+    by_values = by_values if indices is None else by_values[tuple(indices)]
+    torch.testing.assert_close(found[1], (x, by_values, y))
+
+
 def test_a_failed_system_has_no_derivative():
     values, _, b = system("dense", ((), (3,)))
     b[1] = torch.nan
@@ -200,11 +232,13 @@ def test_a_failed_system_has_no_derivative():
 
 
 def test_failure_of_the_backward_solve():
-    A = torch.tensor([[1.0, 0.0], [0.0, 0.0]], dtype=torch.float64)
-    b = torch.tensor([1.0, 0.0], dtype=torch.float64, requires_grad=True)
-    x = torch.compile(lambda b: krylix.torch.solve(A, b, method="GMRES"), fullgraph=True, backend="aot_eager")(b)
+    A = torch.diag(torch.tensor([1.0, 2.0, 3.0, 4.0], dtype=torch.float64))
+    b = torch.tensor([1.0, 0.0, 0.0, 0.0], dtype=torch.float64, requires_grad=True)  # one step for x, four for dx/db
+    x = torch.compile(
+        lambda b: krylix.torch.solve(A, b, method="GMRES", max_iter=2), fullgraph=True, backend="aot_eager"
+    )(b)
     with pytest.raises(krylix.ConvergenceError) as error:
-        x[1].backward()
+        x.sum().backward()
     assert "backward solve" in error.value.__notes__[0]
 
 

@@ -216,6 +216,11 @@ def test_refusals():
         krylix.torch.Solve(torch.ones(2, 3))
     with pytest.raises(ValueError, match="square"):
         krylix.torch.Solve(np.ones((2, 3)))
+    with pytest.raises(ValueError, match="square"):
+        krylix.torch.Solve(np.stack([DENSE, DENSE]))
+    for shape, batch_ndim in (((), 1), ((2,), 2)):
+        with pytest.raises(ValueError, match=r"b\[None\]"):
+            krylix.torch.Solve(Stencil(), batch_ndim=batch_ndim)(right_hand_sides(*shape))
     with pytest.raises(ValueError, match="args were given for a matrix"):
         krylix.torch.Solve(SCIPY, args=(1.0,))
     with pytest.raises(ValueError, match=r"expected \(\*batch, 12\)"):

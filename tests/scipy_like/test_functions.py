@@ -12,6 +12,7 @@ import pytest
 import scipy
 import scipy.sparse as sp
 import scipy.sparse.linalg as spl
+from scipy.linalg import hilbert
 
 import krylix
 from krylix import scipy_like as sla
@@ -246,6 +247,18 @@ def test_direct_is_that_of_scipy(name: str, kind: str) -> None:
     assert (before != A).nnz == 0
 
 
+@pytest.mark.parametrize("unit", [False, True])
+def test_triangular_precision_and_order_are_those_of_scipy(unit: bool) -> None:
+    for dtype in ("bool", "u1", "i4", "f4", "f8", "F"):
+        A = sp.csr_array(np.array([[3, 0], [1, 2]]).astype(dtype))
+        for of_b in ("f4", "i4", "F"):
+            b = np.ones((2, 3), of_b)
+            x, expected = (m.spsolve_triangular(A, b, unit_diagonal=unit) for m in (sla, spl))
+            assert x.dtype == expected.dtype and x.flags.f_contiguous == expected.flags.f_contiguous, (dtype, of_b)
+            assert np.allclose(x, expected, rtol=1e-6)
+            x[0, 0] = 5  # it is the caller's
+
+
 def test_spsolve_keeps_the_factors_of_a_matrix(monkeypatch: pytest.MonkeyPatch) -> None:
     A = sp.csr_array(tridiagonal(60) + sp.random_array((60, 60), density=0.05, rng=np.random.default_rng(0)))
     made = []
@@ -267,6 +280,14 @@ def test_spsolve_of_singular_matrices() -> None:
         assert np.isnan(sla.spsolve(singular, np.ones(3))).all()
     x = sla.spsolve(singular, np.array([1.0, 2.0, 0.0]))  # it has solutions
     assert np.allclose(x, [1, 1, 0])
+    with warnings.catch_warnings(action="error"):  # regular, by its factors
+        assert not sla.spsolve(sp.csc_array(hilbert(12)), np.zeros(12)).any()
+    for size in (3, 80):  # dense and sparse
+        with warnings.catch_warnings(record=True, action="always") as seen:
+            assert np.isnan(sla.spsolve(sp.csc_array(np.ones((size, size))), np.zeros(size))).all()
+        assert [w.category for w in seen] == [spl.MatrixRankWarning]
+    with pytest.raises(ValueError, match="no method"):
+        sla.spsolve(singular, np.zeros(3), method="no method")
     with pytest.raises(RuntimeError, match="Factor is exactly singular"):
         sla.splu(sp.csc_array((3, 3)))
 

@@ -47,7 +47,7 @@ def test_outcomes_and_kept_set_ups(lines: Callable[..., list[str]]) -> None:
         linear_solve(MATRIX, B, method="scipy-direct")
     assert lines("with the set-up of an earlier solve: scipy-direct converged", level=logging.DEBUG)
     linear_solve(np.eye(4), np.ones(4))
-    assert lines("direct converged in 1 iterations")
+    assert lines("direct converged in 1 iteration:")
     before = len(lines())
     prepare(MATRIX, B, method="scipy-direct").solve(B)
     assert len(lines()) == before + 2

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import krylix
-from krylix import linear_solve, prepare
+from krylix import UnsupportedOperation, linear_solve, prepare
 from krylix.command_line.methods import as_object, table
 from krylix.solvers import METHODS, PRECONDITIONERS, find_method
 from krylix.solvers.methods.registry import METHOD_PLUGINS
@@ -41,6 +41,32 @@ def their_kind(own, target, factor=1.0):
     return Preconditioner(DiagonalOperator(own.bk, values), "their-kind", hermitian=True, memory=own.shape[0])
 
 
+def not_one(own):
+    return own.diagonal()
+
+
+def too_small(own):
+    return Preconditioner(DiagonalOperator(own.bk, own.bk.asarray([[1.0, 1.0]])), "small")
+
+
+def refusing(own):
+    raise ValueError("only for matrices\\nof five rows")
+
+
+def broken_one(own):
+    return {}["absent"]
+
+
+def unsupported(own):
+    from krylix import UnsupportedOperation
+
+    raise UnsupportedOperation("no entries are known")
+
+
+def without_operator():
+    return None
+
+
 number = 3
 """
 ENTRIES = """[krylix.methods]
@@ -56,7 +82,14 @@ number = their_package:number
 their-kind = their_package:their_kind
 jacobi = their_package:their_kind
 number = their_package:number
+not-one = their_package:not_one
+too-small = their_package:too_small
+refusing = their_package:refusing
+broken-one = their_package:broken_one
+unsupported = their_package:unsupported
+without-operator = their_package:without_operator
 """
+THEIRS = ["broken-one", "not-one", "refusing", "their-kind", "too-small", "unsupported"]  # those that can be loaded
 
 
 @pytest.fixture
@@ -120,15 +153,40 @@ def test_a_broken_one_is_named_in_one_line(name: str, error: str) -> None:
 
 @OWN
 @pytest.mark.usefixtures("package")
+@pytest.mark.parametrize(
+    ("kind", "error", "text"),
+    [
+        ("not-one", TypeError, r"returned ndarray; expected a krylix\.solvers\.Preconditioner"),
+        ("too-small", ValueError, r"returned one of the shape \(2, 2\); expected \(10, 10\), that of A"),
+        ("refusing", ValueError, "cannot be made: ValueError: only for matrices of five rows"),
+        ("broken-one", RuntimeError, "cannot be made: KeyError: 'absent'"),
+        ("unsupported", UnsupportedOperation, "cannot be made: UnsupportedOperation: no entries are known"),
+        ("without-operator", ValueError, "cannot be used: TypeError: expected a function of an operator"),
+    ],
+)
+def test_a_kind_that_fails_is_named_with_its_package(kind: str, error: type[Exception], text: str) -> None:
+    said = rf"^The preconditioner '{kind}' of the package their-package .*{text}"
+    for call in (
+        lambda: linear_solve(A, B, method="CG", preconditioner=kind),
+        lambda: krylix.preconditioner(A, kind),
+        lambda: prepare(A, B, method="CG", preconditioner=kind),
+    ):
+        with pytest.raises(error, match=said) as found:
+            call()
+        assert "\n" not in str(found.value) and type(found.value) is error
+
+
+@OWN
+@pytest.mark.usefixtures("package")
 def test_lists_show_those_that_work() -> None:
     with pytest.warns(BrokenPluginWarning, match="cannot be used") as told:
         lines = list(table())
-    assert len([one for one in told if "cannot be used" in str(one.message)]) == 5  # 4 methods, and what is no kind
+    assert len([one for one in told if "cannot be used" in str(one.message)]) == 6  # 4 methods, and 2 that are no kind
     assert any(line.startswith("their-method ") and line.endswith("Their own") for line in lines)
     assert "their-kind" in lines[-1] and not any("absent" in line for line in lines)
     with pytest.warns(BrokenPluginWarning):
         listed = as_object()
-    assert listed["preconditioners"] == ["auto", *PRECONDITIONERS, "their-kind"]
+    assert listed["preconditioners"] == ["auto", *PRECONDITIONERS, *THEIRS]
     with pytest.raises(ValueError, match=r"cluster, .*their-kind"):
         krylix.preconditioner(A, "unheard-of")
 

@@ -184,3 +184,23 @@ def test_memory() -> None:
     grid = as_operator(sp.kronsum(line[:30, :30], line[:40, :40]).tocsr())
     found = linear_solve(grid, np.ones(1200))
     assert found.converged and prepare(grid).memory > 0
+
+
+def test_memory_of_band_storage() -> None:
+    """LAPACK's, with the rows for exchanges, even where the band is the whole matrix."""
+    tridiagonal = sp.diags_array([-1.0, 2.5, -1.0], offsets=[-1, 0, 1], shape=(1000, 1000)).tocsr()
+    assert prepare(tridiagonal, method="scipy-direct").memory == 4 * 1000
+    full = sp.csr_array(np.ones((N, N)) + N * np.eye(N))
+    assert prepare(full, method="scipy-direct").memory == (3 * N - 2) * N
+
+
+def test_memory_of_a_matrix_that_is_the_preconditioner() -> None:
+    A, inverse = sp.csr_array(GENERAL), np.diag(np.arange(1.0, N + 1))
+    of_function = prepare(A, method="GMRES", preconditioner=spl.aslinearoperator(inverse))
+    assert of_function.memory is None
+    for M, numbers in ((inverse, N * N), (sp.csr_array(inverse), N), (as_operator(sp.dia_array(inverse)), N)):
+        assert prepare(A, method="GMRES", preconditioner=M).memory == numbers
+    many = prepare(np.stack([GENERAL] * 3), method="GMRES", preconditioner=np.stack([inverse] * 3))
+    assert many.memory == 3 * N * N
+    many = prepare([A, 2 * A, 3 * A], method="GMRES", preconditioner=[sp.csr_array(inverse)] * 3)
+    assert many.memory == 3 * N

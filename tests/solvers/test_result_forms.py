@@ -196,7 +196,8 @@ def test_four_lines() -> None:
         for _ in range(4):  # the last ones reuse the set-up
             why = str(linear_solve(A, np.ones(N))).split("\n")[1]
             assert why.startswith('why: "auto" chose it: ')
-    assert str(prepare(A).solve(np.ones(N))).split("\n")[1] == 'why: "auto" chose it: made once, they serve many solves'
+    why = 'why: "auto" chose it: sparse factors are made once and serve many solves'
+    assert str(prepare(A).solve(np.ones(N))).split("\n")[1] == why
     result = linear_solve(A, np.ones(N))
     assert "\n" not in repr(result) and result.message in repr(result)
     failed = linear_solve(A, np.ones(N), method="CG", max_iter=1, on_failure="status")
@@ -242,6 +243,19 @@ def test_plot_of_what_is_unusual() -> None:
         pyplot.close("all")
     with pytest.raises(ValueError, match="history=True"):
         linear_solve(MATRIX, np.ones(N)).plot()
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("shape", [(0, N), (2, 0, N)])
+@pytest.mark.parametrize("limits", [None, [2, 50]])
+def test_plot_of_no_systems(shape: tuple[int, ...], limits: Any) -> None:
+    pytest.importorskip("matplotlib").use("Agg")
+    from matplotlib import pyplot
+
+    result = linear_solve(MATRIX, np.zeros(shape), method="CG", history=True, axis=-1, max_iter=limits)
+    axes = result.plot(pyplot.figure().subplots())
+    assert len(axes.lines) == 0 and axes.get_xlabel() == "iteration"
+    pyplot.close("all")
 
 
 def test_notebooks() -> None:

@@ -76,7 +76,7 @@ def read_matrix(path: Path) -> MatrixFile:
 
 
 def read_rhs(path: Path, n: int) -> np.ndarray:
-    """A right-hand side `(n,)` or several as columns `(n, k)`, dense.
+    """A right-hand side `(n,)`, `(n, 1)` or `(1, n)`, or several as columns `(n, k)`, dense.
 
     Raises:
         UsageError: as for `read_matrix`, or another number of rows than the matrix.
@@ -90,6 +90,8 @@ def accepted_rhs(found: Any, n: int, name: str) -> np.ndarray:
     Raises:
         UsageError: as for `read_rhs`.
     """
+    if found.shape == (1, n) and n > 1:
+        found = found.T  # one row can be nothing else
     if found.ndim not in (1, 2) or found.shape[0] != n or 0 in found.shape:
         hint = " Transpose it: one right-hand side per column." if found.shape[1:] == (n,) else ""
         raise UsageError(f"{name}: got the shape {found.shape}; expected ({n},) or ({n}, k) to fit the matrix.{hint}")

@@ -83,11 +83,15 @@ def _worst(norms: np.ndarray, tolerances: np.ndarray) -> int:
     return int(np.argmax(np.nan_to_num(excess, nan=np.inf, posinf=np.inf)))
 
 
+def _plural(number: int) -> str:
+    return "" if number == 1 else "s"
+
+
 def _columns(outcome: SolveOutcome) -> list[Line]:
     shown = [
         (
             f"  column {i}",
-            f"{status_word(outcome.status[i])}, {outcome.iterations[i]} iterations, "
+            f"{status_word(outcome.status[i])}, {outcome.iterations[i]} iteration{_plural(outcome.iterations[i])}, "
             f"{_symbol(outcome)} = {outcome.check[i]:.3e}, tolerance {outcome.tolerance[i]:.3e}",
         )
         for i in range(min(len(outcome.status), _MAX_COLUMNS))

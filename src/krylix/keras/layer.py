@@ -23,7 +23,7 @@ class Solve(keras.layers.Layer):
         args: of a function, numbers and arrays that it is called with after x; they become weights.
         trainable: are the weights trained?
         **settings: of `krylix.linear_solve`: method, preconditioner, rtol, ...; and name and dtype of a Keras layer.
-            The dtype is Keras's default, float32, if none is given.
+            The dtype is Keras's default, float32, if none is given; give "complex64" or "complex128" for a complex A.
 
     The input is `(*batch, n)` for a matrix, `(batch, *shape)` for a function; the output has its shape. Gradients reach
     b and the weights. `model.save` stores matrices and args; a function has to be registered with
@@ -31,7 +31,8 @@ class Solve(keras.layers.Layer):
     the host cannot be.
 
     Raises:
-        ValueError: A is not square; args were given for a matrix; the input does not fit.
+        ValueError: A is not one square matrix; args were given for a matrix; A is complex and the dtype real; the input
+            does not fit.
         NotConverged, Diverged: in a call, forward or backward, as of `linear_solve`; in `fit` and other compiled
             functions TensorFlow's error with the same text.
 
@@ -54,7 +55,7 @@ class Solve(keras.layers.Layer):
         A = _deserialized(A)
         if is_function(A):
             self.function = A
-            self._given = [np.asarray(a) for a in args]
+            self._given = [_array(a) for a in args]
         else:
             if len(args):
                 raise ValueError(
@@ -67,6 +68,11 @@ class Solve(keras.layers.Layer):
         self.built = True
 
     def _weight_of(self, i: int, value: np.ndarray) -> Any:
+        if np.any(np.imag(value)) and np.dtype(self.dtype).kind != "c":
+            raise ValueError(
+                f"A or an arg is complex, and the layer has the dtype {self.dtype}, which would drop imaginary parts; "
+                "expected dtype='complex64' or 'complex128'."
+            )
         name = "values" if self.function is None else f"arg{i}"
         return self.add_weight(name=name, shape=value.shape, initializer=lambda *_, **__: value.astype(self.dtype))
 
@@ -79,6 +85,10 @@ class Solve(keras.layers.Layer):
         """x, in the shape of b."""
         weights = [_tensor(w) for w in self._own]
         if self.function is not None:
+            if len(b.shape) < 2:
+                raise ValueError(
+                    f"b has the shape {tuple(b.shape)}; expected (batch, *shape). For one system give b[None]."
+                )
             return linear_solve(self.function, b, args=weights, batch_ndim=1, **self.settings).x
         A = weights[0] if self._pattern is None else COO(weights[0], *self._pattern)
         return linear_solve(A, b, axis=-1, **self.settings).x
@@ -99,11 +109,11 @@ class Solve(keras.layers.Layer):
         if self.function is not None:
             A: Any = keras.saving.serialize_keras_object(self.function)
         elif self._pattern is None:
-            A = {"values": self._given[0].tolist()}
+            A = {"values": _numbers(self._given[0])}
         else:
             rows, columns, (n, _) = self._pattern
-            A = {"rows": rows.tolist(), "columns": columns.tolist(), "values": self._given[0].tolist(), "n": int(n)}
-        args = [] if self.function is None else [a.tolist() for a in self._given]
+            A = {"rows": rows.tolist(), "columns": columns.tolist(), "values": _numbers(self._given[0]), "n": int(n)}
+        args = [] if self.function is None else [_numbers(a) for a in self._given]
         return {**super().get_config(), "A": A, "args": args, **self.settings}
 
 
@@ -120,5 +130,17 @@ def _deserialized(A: Any) -> Any:
     if "class_name" in A:
         return keras.saving.deserialize_keras_object(A)
     if "rows" in A:
-        return COO(np.asarray(A["values"]), np.asarray(A["rows"]), np.asarray(A["columns"]), (A["n"], A["n"]))
-    return np.asarray(A["values"])
+        return COO(_array(A["values"]), np.asarray(A["rows"]), np.asarray(A["columns"]), (A["n"], A["n"]))
+    return _array(A["values"])
+
+
+def _numbers(value: np.ndarray) -> Any:
+    """Lists, which Keras can store; it has no complex numbers."""
+    return {"real": value.real.tolist(), "imag": value.imag.tolist()} if value.dtype.kind == "c" else value.tolist()
+
+
+def _array(stored: Any) -> np.ndarray:
+    """What `_numbers` made lists of."""
+    return (
+        np.asarray(stored["real"]) + 1j * np.asarray(stored["imag"]) if isinstance(stored, dict) else np.asarray(stored)
+    )

@@ -13,6 +13,7 @@ from scipy.linalg import LinAlgError
 
 from ..solvers import Method, linear_solve, solve_triangular
 from ..solvers.methods.direct.pivot_order import factors_of
+from ..solvers.methods.registry import find_method, is_auto
 from ..solvers.small_dense import MOST
 from ..sparse import Operator
 from .systems import is_function, is_of_another_library
@@ -89,11 +90,14 @@ def _spsolve(A: Any, b: Any, method: str | Method, rtol: float | None) -> Any:
             return None
     if b.shape[0] != n:
         return None
+    if not b.any(axis=0).all():  # of a b = 0 SciPy's function sees whether A is singular
+        if not is_auto(method):
+            find_method(method, A)
+        return None
     if n <= MOST and method == "auto":
         A = A.toarray()  # LAPACK takes less time for it than the sparse path to start
     result = linear_solve(A, b, method=method, rtol=rtol, on_failure="status", axis=None if b.ndim == 1 else 0)
-    solved = result.converged & (result.iterations > 0)  # of b = 0 SciPy's function sees whether A is singular
-    return result.x if np.all(solved) else None
+    return result.x if np.all(result.converged & (result.iterations > 0)) else None
 
 
 def _as_scipy_reads(A: Any, b: Any) -> tuple[Any, Any]:
@@ -244,7 +248,8 @@ def spsolve_triangular(
         )
     if not unit_diagonal and not np.all(A.diagonal()):
         raise LinAlgError("A is singular: zero entry on diagonal.")
-    dtype = np.promote_types(np.promote_types(A.dtype, np.float32), b.dtype)
+    own = A.dtype if unit_diagonal or A.dtype.kind in "fc" else np.dtype(np.float64)  # SciPy divides by the diagonal
+    dtype = np.promote_types(np.promote_types(own, np.float32), b.dtype)
     rows = np.ascontiguousarray(b.T, dtype)[None]  # a batch for sure, also where b is square
     x = solve_triangular(A.astype(dtype, copy=False), rows, lower=lower, unit_diagonal=unit_diagonal)
-    return np.ascontiguousarray(x[0].T)
+    return np.asfortranarray(x[0].T)  # the order of SciPy's, and no copy

@@ -15,6 +15,7 @@ from typing import Any
 import torch
 
 from .. import ConvergenceError, get_on_failure, linear_solve
+from ..solvers.linear_solve import solve_for_derivative
 from ..sparse import COO
 
 _SCHEMA = (
@@ -60,7 +61,7 @@ def solve_op(
         rhs = rhs.reshape(*lead[: len(lead) - count], *([-1] if count else []), b.shape[-1])
         A = COO(A.reshape(-1, A.shape[-1]) if count else A, indices[0], indices[1], (b.shape[-1],) * 2)
     try:
-        result = linear_solve(
+        result = (solve_for_derivative if backward else linear_solve)(
             A, rhs, x0=None if x0 is None else x0.detach().expand(*lead, b.shape[-1]).reshape(rhs.shape), axis=-1,
             method=method, preconditioner=preconditioner, rtol=rtol, atol=atol, max_iter=max_iter,
             nullspace="auto" if nullspace else None,

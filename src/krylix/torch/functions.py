@@ -11,7 +11,9 @@ from ..sparse import COO
 from .custom_op import solve_op
 
 
-def solve(A: Any, b: torch.Tensor, *, x0: torch.Tensor | None = None, axis: int | None = None, **settings: Any) -> Any:
+def solve(
+    A: Any, b: torch.Tensor, *, x0: torch.Tensor | None = None, axis: int | None = None, **settings: Any
+) -> torch.Tensor:
     """Solve `A x = b` for x, also inside `torch.compile(fullgraph=True)` and `torch.export`.
 
     Called eagerly it is `krylix.linear_solve(A, b, ...).x`. In a graph, a dense A becomes one node, `krylix::solve`.
@@ -48,7 +50,8 @@ def solve(A: Any, b: torch.Tensor, *, x0: torch.Tensor | None = None, axis: int 
         tensor([0.2500, 0.2500, 0.2500])
     """
     if not torch.compiler.is_compiling() or not isinstance(A, torch.Tensor):
-        return linear_solve(A, b, x0=x0, axis=axis, **settings).x
+        x: torch.Tensor = linear_solve(A, b, x0=x0, axis=axis, **settings).x
+        return x
     if axis is None and A.ndim == 2 and b.shape == A.shape:  # in this order: a dynamic number of systems needs no guard
         raise ValueError(
             f"b of shape {tuple(b.shape)} can be rows or columns; say axis=-1 for a system in each row, axis=0 for one "

@@ -37,7 +37,7 @@ class Solve(torch.nn.Module):
 
     Raises:
         TypeError: A is none of these.
-        ValueError: A is not square; args were given for a matrix.
+        ValueError: A is not one square matrix; args were given for a matrix; in a call, b does not fit.
         NotConverged, Diverged: in a call, forward or backward, as of `linear_solve`.
 
     Cost: that of `linear_solve` in each call, as A may have changed; of a sparse matrix its pattern is read once.
@@ -85,6 +85,11 @@ class Solve(torch.nn.Module):
     def forward(self, b: torch.Tensor) -> torch.Tensor:
         """x, in the shape of b."""
         if self.function is not None:
+            if b.ndim <= self.batch_ndim:
+                raise ValueError(
+                    f"b has the shape {tuple(b.shape)}; expected (*batch, *shape), {self.batch_ndim} batch axes before "
+                    "those of one system. For one system give b[None], or make the layer with batch_ndim=0."
+                )
             args = tuple(getattr(self, name) for name in self._names)
             x: torch.Tensor = linear_solve(self.function, b, args=args, batch_ndim=self.batch_ndim, **self.settings).x
             return x

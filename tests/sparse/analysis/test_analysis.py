@@ -54,6 +54,7 @@ class Counted(Analysis):
 
 class Asked:
     answer: Any = None
+    declared: tuple[Any, ...] = ()
 
 
 def test_only_what_is_known_is_kept() -> None:

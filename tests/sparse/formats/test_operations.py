@@ -163,10 +163,10 @@ def test_files(mode: str, dtype: str, tmp_path: Path) -> None:
         assert A.bk.name == library(mode) and A.dtype == np.dtype(dtype)
         np.testing.assert_array_equal(A.toarray(), exact.toarray())
         assert load(tmp_path / name, format="hyb").format == "hyb"
-    with pytest.raises(ValueError, match=r"ends with .npz"):
+    with pytest.raises(ValueError, match=r"ends with"):
         save(tmp_path / "A.txt", exact)
-    with pytest.raises(ValueError, match=r"ends with .npz"):
-        load(tmp_path / "A.txt")
+    with pytest.raises(ValueError, match=r"ends with"):
+        load(tmp_path / "A.dat")
 
 
 def test_files_of_others(tmp_path: Path) -> None:

@@ -215,6 +215,21 @@ def test_text(delimiter: str, dtype: str, tmp_path: Path) -> None:
         np.testing.assert_array_equal(dense(tmp_path / name), A)
 
 
+def test_text_of_fortran_and_matlab(tmp_path: Path) -> None:
+    (tmp_path / "A.txt").write_text("1.5D+01 2d0\n-3.D-1 4e0\n")
+    np.testing.assert_array_equal(dense(tmp_path / "A.txt"), [[15, 2], [-0.3, 4]])
+    (tmp_path / "A.csv").write_text("1+2i,3.5i\n0,-1.5e1-2i\n")
+    np.testing.assert_array_equal(dense(tmp_path / "A.csv"), [[1 + 2j, 3.5j], [0, -15 - 2j]])
+    assert form_of_content(b"1+2i,3.5D0\n") == "text"
+
+
+def test_a_file_is_named_once(tmp_path: Path) -> None:
+    (tmp_path / "A.csv").write_text("1,5;2,5\n")
+    with pytest.raises(ValueError, match="commas and semicolons") as error:
+        dense(tmp_path / "A.csv")
+    assert str(error.value).count("A.csv") == 1
+
+
 BROKEN_TEXT: dict[str, tuple[bytes, str]] = {
     "empty": (b"", "holds no numbers"),
     "comments": (b"# 1 2\n% 3 4\n", "holds no numbers"),
@@ -226,7 +241,7 @@ BROKEN_TEXT: dict[str, tuple[bytes, str]] = {
     "two delimiters": (b"1,\t2\n", "tabulators"),
     "quotes": (b'"1","2"\n', "without titles"),
     "underscores": (b"1_0 2\n3 4\n", "'1_0'"),
-    "Fortran": (b"1.5D2 2\n3 4\n", "'1.5D2'"),
+    "half an exponent": (b"1.5D 2\n3 4\n", "'1.5D'"),
     "empty field": (b"1,,2\n", "''"),
     "NaN": (b"1 nan\n2 3\n", "1 of 4 entries are not finite"),
     "infinity": (b"1 1e999\n2 3\n", "infinity"),

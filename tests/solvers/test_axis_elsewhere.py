@@ -1,0 +1,97 @@
+"""`axis` of `solve_triangular` and of a prepared solver that is called: as that of `linear_solve`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+from krylix import prepare, solve_triangular
+from modes import EAGER, array, native_sparse, to_numpy
+
+N = 5
+RNG = np.random.default_rng(3)
+MATRIX = RNG.standard_normal((N, N)) + 5 * np.eye(N)
+LOWER = np.tril(MATRIX)
+COLUMNS = RNG.standard_normal((N, 3))
+SQUARE = RNG.standard_normal((N, N))
+
+
+@pytest.mark.parametrize("form", ["dense", "sparse"])
+@pytest.mark.parametrize("mode", EAGER)
+def test_triangular(mode: str, form: str) -> None:
+    T = array(mode, MATRIX) if form == "dense" else native_sparse(mode, MATRIX)
+    for b in (COLUMNS, SQUARE, COLUMNS[:, :1]):
+        x = solve_triangular(T, array(mode, b), lower=True, axis=0)
+        assert tuple(x.shape) == b.shape
+        np.testing.assert_allclose(to_numpy(x), np.linalg.solve(LOWER, b), rtol=1e-8)
+    b = RNG.standard_normal((2, N, 3))
+    for axis in (1, -2):
+        x = solve_triangular(T, array(mode, b), lower=True, transpose=True, axis=axis)
+        np.testing.assert_allclose(to_numpy(x), np.linalg.solve(LOWER.T, b), rtol=1e-8)
+    x = solve_triangular(T, array(mode, SQUARE), lower=True, axis=-1)
+    np.testing.assert_allclose(to_numpy(x), np.linalg.solve(LOWER, SQUARE.T).T, rtol=1e-8)
+    x = solve_triangular(T, array(mode, SQUARE[0]), lower=True, axis=0)
+    np.testing.assert_allclose(to_numpy(x), np.linalg.solve(LOWER, SQUARE[0]), rtol=1e-8)
+
+
+@pytest.mark.parametrize("mode", EAGER)
+def test_triangular_batches(mode: str) -> None:
+    """The systems of a batch of matrices are the other axes of b."""
+    many = np.stack([MATRIX, 2 * MATRIX.T, 3 * MATRIX])
+    x = solve_triangular(array(mode, many), array(mode, COLUMNS), lower=True, axis=0)
+    want = np.stack([np.linalg.solve(np.tril(A), b) for A, b in zip(many, COLUMNS.T, strict=True)], 1)
+    np.testing.assert_allclose(to_numpy(x), want, rtol=1e-8)
+
+
+def test_a_square_b_must_be_told() -> None:
+    for T in (MATRIX, sp.csr_array(MATRIX)):
+        with pytest.raises(ValueError, match="axis=0 for columns"):
+            solve_triangular(T, SQUARE, lower=True)
+        with pytest.raises(ValueError, match="axis=0 for columns"):
+            prepare(T)(SQUARE)
+        with pytest.raises(ValueError, match="give axis=0"):
+            solve_triangular(T, COLUMNS, lower=True)
+        with pytest.raises(ValueError, match="expected one of its axes"):
+            solve_triangular(T, COLUMNS, lower=True, axis=2)
+        with pytest.raises(TypeError, match="axis must be an integer"):
+            solve_triangular(T, COLUMNS, lower=True, axis=0.0)  # type: ignore[arg-type]
+    many = np.stack([MATRIX] * N)
+    np.testing.assert_allclose(solve_triangular(many, SQUARE, lower=True), np.linalg.solve(LOWER, SQUARE.T).T)
+
+
+@pytest.mark.parametrize("form", ["dense", "sparse"])
+def test_derivatives_in_jax(form: str) -> None:
+    jax = pytest.importorskip("jax")
+    with jax.enable_x64(True):
+        T = array("jax", MATRIX) if form == "dense" else native_sparse("jax", MATRIX)
+        w, b = RNG.standard_normal((N, 3)), jax.numpy.asarray(COLUMNS)
+
+        def loss(b: Any) -> Any:
+            return (solve_triangular(T, b, lower=True, axis=0) * w).sum()
+
+        np.testing.assert_allclose(jax.jit(jax.grad(loss))(b), np.linalg.solve(LOWER.T, w), rtol=1e-7)
+
+
+def test_derivatives_in_torch() -> None:
+    torch = pytest.importorskip("torch")
+    T, b = (torch.asarray(a, dtype=torch.float64).clone().requires_grad_() for a in (MATRIX, COLUMNS))
+    w = RNG.standard_normal((N, 3))
+    (solve_triangular(T, b, lower=True, axis=0) * torch.asarray(w)).sum().backward()
+    y = np.linalg.solve(LOWER.T, w)
+    np.testing.assert_allclose(b.grad, y, rtol=1e-8)
+    np.testing.assert_allclose(T.grad, np.tril(-y @ np.linalg.solve(LOWER, COLUMNS).T), rtol=1e-8)
+
+
+@pytest.mark.parametrize("mode", EAGER)
+@pytest.mark.parametrize("method", ["auto", "GMRES"])
+def test_prepared(mode: str, method: str) -> None:
+    solver = prepare(array(mode, MATRIX), method=method, rtol=1e-10)
+    for b in (COLUMNS, SQUARE):
+        np.testing.assert_allclose(to_numpy(solver(array(mode, b), axis=0)), np.linalg.solve(MATRIX, b), rtol=1e-7)
+    rows = solver(array(mode, SQUARE), axis=-1)
+    np.testing.assert_allclose(to_numpy(rows), np.linalg.solve(MATRIX, SQUARE.T).T, rtol=1e-7)
+    as_columns = prepare(array(mode, MATRIX), method=method, rtol=1e-10, axis=0)
+    np.testing.assert_allclose(to_numpy(as_columns(array(mode, SQUARE), axis=-1)), to_numpy(rows), rtol=1e-7)
