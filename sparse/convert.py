@@ -16,7 +16,7 @@ from .layout import Layout
 from .operator import Operator
 from .operators.function import FunctionOperator
 from .operators.host import HostOperator
-from .peers.read import Read, Space
+from .peers.read import LibraryFunction, Read, Space
 from .peers.table import TAKEN, read_peer
 
 
@@ -83,7 +83,8 @@ def _of_peer(read: Read, like: Any, batch_ndim: int, args: Sequence[Any]) -> Ope
     """An object of another package; one that tells its shapes needs no `like`."""
     bk, takes, gives = read.bk, read.takes, read.gives
     if bk is None or takes is None or gives is None:
-        found = as_operator(read.A, like, batch_ndim=batch_ndim, args=args)
+        A = read.A if bk is None else LibraryFunction(read.A, bk)  # a module is read once
+        found = as_operator(A, like, batch_ndim=batch_ndim, args=args)
     else:
         if args:
             raise TypeError(f"args are passed on to a function; got an operator that takes {takes}.")

@@ -160,14 +160,19 @@ class Layout:
 
 
 def is_coarser(found: np.dtype, dtype: np.dtype) -> bool:
-    """Has `found` a larger rounding unit than `dtype`? Integers have none."""
+    """Has `found` a larger rounding unit than `dtype`? That of integers, in which fractions are lost, is 1."""
     if found.kind not in "fcV":  # V: bfloat16
-        return False
+        return found.kind in "biu" and dtype.kind in "fc"
     return found.itemsize // (2 if found.kind == "c" else 1) < dtype.itemsize // (2 if dtype.kind == "c" else 1)
 
 
 def coarse(what: str, found: np.dtype) -> str:
     """The message about an image of less precision."""
+    if found.kind in "biu":
+        return (
+            f"{what}, in which fractions are lost. Let it compute in the dtype of its argument (look for astype, a "
+            "cast, or an array that was made for integers)."
+        )
     return (
         f"{what}, whose rounding would be taken for a part of the matrix. Let it compute in the dtype of its argument "
         f"(look for astype, a cast, or autocast), or solve in {found}: give b in that dtype."

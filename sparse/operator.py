@@ -186,11 +186,13 @@ class Operator(ScipyProducts, PublicNames, ABC):
     def __call__(self, x: Array) -> Array:
         """Apply to an array of `in_shape`, with any batch axes in front, which end with those of its own systems.
 
-        An array that can only be one flat vector per column `(columns, k)` is taken as that, as SciPy's `lobpcg` calls
-        operators. An operator of NumPy's arrays takes those of any library, and gives it its images.
+        An array `(columns, k)` that can only hold one flat vector per column is taken as that, as SciPy's `lobpcg`
+        calls operators. A square one is refused, as its vectors may be rows or columns; but the unit matrix of integers
+        of NumPy, by which `lobpcg` asks for the entries, gives the matrix. An operator of NumPy's arrays takes those of
+        any library, and gives it its images.
 
         Raises:
-            ValueError: the array has another shape.
+            ValueError: the array has another shape, or is square, with the vectors of one matrix in rows or columns.
             TypeError: it is of another library, to which the operator has no way.
         """
         own = self.in_library_of(x)
@@ -199,18 +201,27 @@ class Operator(ScipyProducts, PublicNames, ABC):
         bk, size = self.bk, len(self.in_shape)
         given, x = x, bk.asarray(x)
         shape = tuple(x.shape)
-        if shape[len(shape) - size :] != self.in_shape:
-            if len(shape) == 2 and shape[0] == self.shape[1] and self.systems is None:
+        fits = shape[len(shape) - size :] == self.in_shape
+        if len(shape) == 2 and shape[0] == self.shape[1] and self.systems is None and shape != self.in_shape:
+            self._refuse_square(given, shape)
+            if not fits or (shape[1] == shape[0] and self.shape != (1, 1)):
                 return self.matmat(given)
+        elif not fits:
             raise ValueError(f"The operator takes arrays whose last axes are {self.in_shape}; got the shape {shape}.")
-        if self.dtype.kind == "c" and shape == self.shape == self.in_shape * 2 and bk.dtype(x).kind in "iu":
-            raise ValueError(  # SciPy's `lobpcg` gives the unit vectors as columns, where there are few
-                f"Integers of the shape {shape} were given, whose vectors may be rows or columns; expected `A @ X` for "
-                "columns, numbers of floating point for rows. To SciPy's lobpcg give aslinearoperator(A)."
-            )
         batch = shape[: len(shape) - size]
         rows = bk.reshape(x, (math.prod(batch), self.shape[1]))
         return bk.reshape(self._rows(rows), (*batch, *self.out_shape))
+
+    def _refuse_square(self, x: Any, shape: tuple[int, ...]) -> None:
+        """Refuse a square array but the unit matrix of integers, whose vectors are columns as in `lobpcg`."""
+        n, k = shape
+        if k != n or self.shape == (1, 1):
+            return
+        if not (type(x) is np.ndarray and x.dtype.kind in "iu" and np.array_equal(x, np.eye(n, dtype=x.dtype))):
+            raise ValueError(
+                f"An array of the shape {shape} was given, whose vectors may be its rows or its columns. Say which: "
+                "A @ X for columns, as NumPy and SciPy read them, or (A @ X.T).T for rows."
+            )
 
     def __matmul__(self, v: Array) -> Array:
         """SciPy's product: a vector `(columns,)`, or one vector per column `(columns, k)`.

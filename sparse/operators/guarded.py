@@ -18,6 +18,7 @@ import numpy as np
 from ...backends import Array, Backend, get_backend
 from ..errors import UnsupportedOperation
 from ..layout import coarse, is_coarser
+from ..peers.modes import WITH_MODES, wrong_dtype
 
 _HOST = get_backend("numpy")
 
@@ -198,13 +199,20 @@ def first_call(bk: Backend, function: Callable[..., Any], x: Any, args: Any, nam
 
     Raises:
         ValueError: it writes to x where its library does not see it.
+        TypeError: it is a module whose parameters have another dtype than x.
     """
     seen = _seen(function)
     seen.reads |= bk.has_pure_arrays
-    if seen.reads:
-        return bk.call_user(function, x, args), True
-    leaves, _ = bk.leaves(x)
-    return _watched(bk, seen, lambda: bk.call_user(function, x, args), leaves, name), seen.reads
+    try:
+        if seen.reads:
+            return bk.call_user(function, x, args), True
+        leaves, _ = bk.leaves(x)
+        return _watched(bk, seen, lambda: bk.call_user(function, x, args), leaves, name), seen.reads
+    except RuntimeError as error:  # which PyTorch raises for tensors of different dtypes
+        why = wrong_dtype(function, bk.dtype(bk.leaves(x)[0][0])) if bk.name in WITH_MODES else None
+        if why is None:
+            raise
+        raise TypeError(f"{name} failed: {why}.") from error
 
 
 def _watched(bk: Backend, seen: _Seen, call: Callable[[], Any], arrays: list[Array], name: str) -> Any:

@@ -20,18 +20,20 @@ class Peer(NamedTuple):
         package: the root of its class's module, or of that of one of its bases.
         cls: the name of that class.
         module: of this folder, with a function `read`.
+        has_modes: does it change from one solve to the next? Then the module has what `modes` asks for.
     """
 
     name: str
     package: str
     cls: str
     module: str
+    has_modes: bool = False
 
 
 PEERS = (
     Peer("lineax.AbstractLinearOperator", "lineax", "AbstractLinearOperator", "lineax_operators"),
     Peer("tf.linalg.LinearOperator", "tensorflow", "LinearOperator", "tensorflow_operators"),
-    Peer("torch.nn.Module", "torch", "Module", "torch_modules"),
+    Peer("torch.nn.Module", "torch", "Module", "torch_modules", has_modes=True),
     Peer("sparse.SparseArray", "sparse", "SparseArray", "pydata_arrays"),
     Peer("petsc4py.PETSc.Mat", "petsc4py", "Mat", "petsc_matrices"),
 )

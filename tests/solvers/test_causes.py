@@ -199,6 +199,36 @@ def test_a_failure_names_its_cause_in_other_libraries(name: str, mode: str) -> N
     test_a_failure_names_its_cause(name, mode)
 
 
+AFFINE: dict[str, Callable[[str], Any]] = {
+    "function": lambda mode: lambda r: 0.1 * r + 1,
+    "LinearOperator": lambda mode: spl.LinearOperator((N, N), matvec=lambda r: 0.1 * r + 1, dtype=float),
+    "module": lambda mode: _layer(),
+}
+
+
+def _layer() -> Any:
+    import torch
+
+    layer = torch.nn.Linear(N, N, dtype=torch.float64)
+    with torch.no_grad():
+        layer.weight.copy_(0.1 * torch.eye(N))
+        layer.bias.fill_(1)
+    return layer
+
+
+@pytest.mark.parametrize("method", ["CG", "GMRES", "biCG-stab(2)"])
+@pytest.mark.parametrize(("mode", "kind"), [(m, k) for m in EAGERLY for k in AFFINE if m == "torch" or k != "module"])
+def test_affine_preconditioners(mode: str, kind: str, method: str) -> None:
+    """A constant that M adds: one evaluation tells, of the system that failed; and none of a linear one."""
+    M, b = AFFINE[kind](mode), array(mode, B)
+    with pytest.raises(ConvergenceError, match=r"Cause: M is not linear: M\(0\) != 0, but of norm 5\.5e\+00") as caught:
+        linear_solve(array(mode, DEFINITE), b, method=method, preconditioner=M, max_iter=20)
+    assert "bias=False" in str(caught.value)
+    with pytest.raises(ConvergenceError) as caught:
+        linear_solve(array(mode, DEFINITE), b, method=method, preconditioner=lambda r: 0.1 * r, max_iter=5)
+    assert "M is not linear" not in str(caught.value)
+
+
 @pytest.mark.parametrize("policy", ["warn", "status"])
 @pytest.mark.parametrize("name", ["CG, not symmetric", "NaN in b", "an empty row", "singular to working precision"])
 def test_every_policy_names_the_cause(name: str, policy: str) -> None:

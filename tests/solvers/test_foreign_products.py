@@ -341,3 +341,39 @@ def test_an_operator_without_adjoint_is_still_named() -> None:
     for method in ("scipy-biCG", "LSMR"):
         with pytest.raises(UnsupportedOperation, match="no rmatvec"):
             linear_solve(spl.LinearOperator((N, N), lambda v: GENERAL @ v, dtype=float), B, method=method)
+
+
+class Rounding:
+    """`shape` and `matvec`, as a user's class has them."""
+
+    shape, dtype = (4, 4), np.dtype(float)
+
+    def matvec(self, x: np.ndarray) -> np.ndarray:
+        return np.round(3 * x.real).astype(np.int32)
+
+
+INTEGERS: dict[str, tuple[Any, str]] = {
+    "function": (lambda x: np.round(3 * x.real).astype(np.int64), "int64"),
+    "booleans": (lambda x: x.real > 0, "bool"),
+    "matvec": (
+        spl.LinearOperator((4, 4), lambda x: np.round(3 * x.real).astype(np.int64), dtype=float), "int64",
+    ),
+    "object": (Rounding(), "int32"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("b", [np.array([3.0, 6.0, 9.0, 12.0]), np.array([3, 6, 9, 12]), np.array([1 + 2j, 1, 1, 1])])
+@pytest.mark.parametrize("kind", INTEGERS)
+def test_integers_for_a_vector_of_numbers_are_refused(kind: str, b: np.ndarray) -> None:
+    """As single precision is, though some x would be right: fractions are lost in the others."""
+    A, dtype = INTEGERS[kind]
+    with pytest.raises(
+        TypeError, match=rf"returned {dtype} for .* of (float64|complex128), in which fractions are lost"
+    ):
+        linear_solve(A, b)
+
+
+def test_preconditioners_may_round_to_integers() -> None:
+    A = np.diag([1.0, 2.0, 3.0, 4.0])
+    result = linear_solve(A, np.ones(4), method="FGMRES", preconditioner=lambda r: np.round(1e6 * r).astype(np.int64))
+    np.testing.assert_allclose(result.x, 1 / np.diag(A), rtol=1e-8)

@@ -124,14 +124,55 @@ def test_eigenvalues(matrix: Any) -> None:
     np.testing.assert_allclose(matrix @ vectors, vectors * values, atol=1e-5)
 
 
-def test_lobpcg_of_small_matrices() -> None:
+@pytest.mark.parametrize("n", range(2, 9))
+@pytest.mark.parametrize("mode", ["numpy", "torch"])
+def test_lobpcg_of_small_matrices(mode: str, n: int) -> None:
     """It evaluates these on the unit vectors as columns: rows of a complex matrix would be another one."""
-    small = HERMITIAN[:8, :8]
-    with pytest.raises(Exception, match="rows or columns"), pytest.warns(UserWarning, match="dense eigensolver"):
-        sla.lobpcg(as_operator(small), X[:8].astype(complex))
+    small = HERMITIAN[:n, :n].toarray()
     with pytest.warns(UserWarning, match="dense eigensolver"):
-        values, vectors = sla.lobpcg(sla.aslinearoperator(as_operator(small)), X[:8].astype(complex))
+        values, vectors = sla.lobpcg(as_operator(array(mode, small)), X[:n, :2].astype(complex))
     np.testing.assert_allclose(small @ vectors, vectors * values, atol=1e-9)
+    np.testing.assert_allclose(np.sort(values), np.linalg.eigvalsh(small)[-2:])
+
+
+SQUARES: dict[str, Callable[[], Any]] = {
+    "CSR": lambda: as_operator(GENERAL[:6, :6]),
+    "dense": lambda: as_operator(GENERAL[:6, :6].toarray()),
+    "rectangular": lambda: as_operator(GENERAL[:8, :6].toarray()),
+    "LinearOperator": lambda: as_operator(sla.aslinearoperator(GENERAL[:6, :6])),
+    "function": lambda: as_operator(lambda x: 2 * x, np.ones(6)),
+    "function of a grid": lambda: as_operator(lambda x: 2 * x, np.ones((2, 3))),
+    "preconditioner": lambda: preconditioner(GENERAL[:6, :6], "ilu"),
+}
+
+
+@pytest.mark.parametrize("name", SQUARES)
+def test_square_arrays(name: str) -> None:
+    """Rows or columns? Refused, and what the message says gives both."""
+    A = SQUARES[name]()
+    D = A @ np.eye(6)
+    Y = np.random.default_rng(0).standard_normal((6, 6))
+    for square in (Y, np.eye(6), 2 * np.eye(6, dtype=int), Y.tolist(), np.tri(6, dtype=int)):
+        with pytest.raises(
+            ValueError, match=r"rows or its columns.*A @ X for columns.*\(A @ X\.T\)\.T for rows"
+        ) as error:
+            A(square)
+        assert "\n" not in str(error.value)
+    np.testing.assert_allclose(A @ Y, D @ Y, rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose((A @ Y.T).T, Y @ D.T, rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(A(np.eye(6, dtype=int)), D, rtol=1e-12)
+    np.testing.assert_allclose(A(Y[:, :2]), D @ Y[:, :2], rtol=1e-9, atol=1e-12)
+    if len(A.in_shape) == 1:
+        np.testing.assert_allclose(A(Y[:2]), Y[:2] @ D.T, rtol=1e-9, atol=1e-12)
+
+
+def test_square_arrays_that_are_no_batch() -> None:
+    """One number, a grid itself, and a batch of matrices, each of which has one row."""
+    assert as_operator(np.array([[3.0]]))(np.ones((1, 1))).tolist() == [[3]]
+    np.testing.assert_allclose(as_operator(lambda x: 2 * x, np.ones((3, 3)))(np.eye(3)), 2 * np.eye(3))
+    np.testing.assert_allclose(as_operator(np.stack([np.eye(2), 3 * np.eye(2)]))(np.ones((2, 2))), [[1, 1], [3, 3]])
+    with pytest.raises(ValueError, match="rows or its columns"):
+        as_operator(np.ones((3, 1)))(np.ones((1, 1)))
 
 
 @pytest.mark.parametrize("mode", ["numpy", "jax", "torch", "tf"])
@@ -179,13 +220,11 @@ def test_cg_of_jax() -> None:
 
 
 def test_columns_in_calls() -> None:
-    """Where an array can only be columns, it is taken as these; else its last axis is the vector, as ever."""
+    """Where an array can only be columns, it is taken as these; else its last axis is the vector."""
     A, grid = as_operator(GENERAL), as_operator(on_grid, np.zeros((6, 5)))
     np.testing.assert_allclose(A(X), GENERAL @ X)
     np.testing.assert_allclose(A(X.T), (GENERAL @ X).T)
     np.testing.assert_allclose(grid(X), LAPLACE @ X)
-    square = np.random.default_rng(5).standard_normal((N, N))
-    np.testing.assert_allclose(A(square), (GENERAL @ square.T).T)
     with pytest.raises(ValueError, match="whose last axes are"):
         A(np.ones((N, 2, 3)))
     np.testing.assert_allclose(linear_solve(A, B).x, np.linalg.solve(GENERAL.toarray(), B))

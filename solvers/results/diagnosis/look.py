@@ -18,12 +18,15 @@ from ...preconditioners import Preconditioner
 from ...setup.problem import Problem
 from ..advice import Cause
 from .case import Case, EndState, Image, norms
+from .constant_part import affine_preconditioner
 from .inputs import not_finite_cause
 from .progress import too_few_iterations
 from .singular import singular
 from .symmetry import wrong_symmetry
 
-_QUESTIONS: tuple[Callable[[Case], list[Cause]], ...] = (not_finite_cause, wrong_symmetry, singular, too_few_iterations)
+_QUESTIONS: tuple[Callable[[Case], list[Cause]], ...] = (
+    not_finite_cause, affine_preconditioner, wrong_symmetry, singular, too_few_iterations,
+)  # fmt: skip
 """In this order; the first that has an answer which settles the matter is the last that is asked."""
 
 
