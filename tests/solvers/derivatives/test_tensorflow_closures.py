@@ -282,7 +282,7 @@ def test_a_function_whose_trace_differs_is_refused(kind: str) -> None:
 
     with (
         tf.GradientTape() as tape,
-        pytest.raises((RuntimeError, ValueError), match=r"when TensorFlow traces it|linear"),
+        pytest.raises((RuntimeError, ValueError), match=r"TensorFlow traces it|linear|different values for"),
     ):
         tape.watch(M)
         linear_solve(lambda v: tf.cast(factor(), REAL) * tf.linalg.matvec(M, v), b, method="GMRES")
