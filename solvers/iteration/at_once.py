@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from ...backends import Array
 from .method import apply
-from .stages import Solve
+from .stages import StageSolve
 
 _SMALL = 1e-6  # scales between this and its inverse are not needed: powers of two change no digit
 
@@ -19,7 +19,7 @@ class Solved(NamedTuple):
     norm: Array
 
 
-def solved_at_once(this: Solve, x0: Array | None, r: Array) -> Solved:
+def solved_at_once(this: StageSolve, x0: Array | None, r: Array) -> Solved:
     """`x0 + M r` and its residual, bitwise as from a round of iterative refinement.
 
     Args:

@@ -16,7 +16,7 @@ from .attainable import attainable
 from .method import Goal
 from .outcome import Status
 from .restart import End, later_goal, restart_decision
-from .stages import Between, Solve
+from .stages import Between, StageSolve
 from .stopping import StoppingRule
 
 _RUNNING, _DIVERGED, _CANDIDATE = int(Status.RUNNING), int(Status.DIVERGED), int(Status.CANDIDATE)
@@ -66,7 +66,7 @@ def has_lean_rounds(bk: Backend, first: Between, limit: Any) -> bool:
     return alone and isinstance(limit, int) and limit > 0 and bk.compiles_numbers(first.norm)
 
 
-def lean_rounds(this: Solve, first: Between, limit: int) -> Between:
+def lean_rounds(this: StageSolve, first: Between, limit: int) -> Between:
     """Iterate from `first` to the end of the solve."""
     bk, tally = this.bk, first.tally
     floats = bk.concat([getattr(first, name) for name in _FLOATS], 1)
@@ -82,7 +82,7 @@ def lean_rounds(this: Solve, first: Between, limit: int) -> Between:
 class _Rounds:
     """The constants of the loop, and its two functions."""
 
-    solve: Solve
+    solve: StageSolve
     size: Array  # norm of b
     limit: int
 

@@ -9,7 +9,7 @@ from ...sparse import Operator
 from .method import Goal, Method
 
 
-class Solve(Protocol):
+class StageSolve(Protocol):
     """Constants of a solve; see `Iteration`."""
 
     @property

@@ -10,7 +10,7 @@ import numpy as np
 from ...backends import Array, Backend
 from .monitor import StepReport
 from .outcome import Status
-from .stages import Round, Solve
+from .stages import Round, StageSolve
 
 _RUNNING, _CANDIDATE, _BREAKDOWN = int(Status.RUNNING), int(Status.CANDIDATE), int(Status.BREAKDOWN)
 _ENDED = int(Status.STOPPED), int(Status.TIME_LIMIT)
@@ -26,7 +26,7 @@ class InnerSteps:
         reason: the status that ends the solve, or 0.
     """
 
-    solve: Solve
+    solve: StageSolve
     report: StepReport
     round: Round
     steps: Array
@@ -34,7 +34,7 @@ class InnerSteps:
     reason: int = 0
 
     @classmethod
-    def of(cls, solve: Solve, report: StepReport, this: Round) -> InnerSteps | None:
+    def of(cls, solve: StageSolve, report: StepReport, this: Round) -> InnerSteps | None:
         """For a method of the host; None for others, whose steps are told by the loop."""
         return cls(solve, report, this, this.tally.steps) if solve.method.on_host and report.monitor.may_stop else None
 
@@ -62,7 +62,7 @@ class InnerSteps:
 
 
 def after_step(
-    solve: Solve,
+    solve: StageSolve,
     report: StepReport,
     this: Round,
     state: Any,
@@ -87,7 +87,7 @@ def unusable(bk: Backend, status: Array, norm: Array) -> Array:
     return ((status == _ENDED[0]) | (status == _ENDED[1])) & ~bk.isfinite(norm)
 
 
-def _shown(solve: Solve, this: Round, d: Array) -> Array:
+def _shown(solve: StageSolve, this: Round, d: Array) -> Array:
     """x after `d` in this round, as it would be returned; in rows."""
     bk, start = solve.bk, this.start
     x = solve.without_null(start.x + bk.times(this.scale, d))

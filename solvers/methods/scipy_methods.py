@@ -100,7 +100,7 @@ class _Reached(Exception):
     """Raised in a callback to end a SciPy method."""
 
 
-class _Stopped(Exception):
+class _LoopStopped(Exception):
     """Raised in a callback to end a solve."""
 
 
@@ -298,7 +298,7 @@ class ScipyMethod(Method):
         task = _Task(matrix, b, preconditioner, goal, limit, count, latest, None if see is None else shown)
         try:
             found = _TABLE[self.key].run(task)
-        except _Stopped:
+        except _LoopStopped:
             return latest[0], steps[0], products[0]
         except _OF_SCIPY:
             if theirs:
@@ -314,7 +314,7 @@ def _see(
     """Tell an iteration of system `i`, at x + own.
 
     Raises:
-        _Stopped: it was the last one.
+        _LoopStopped: it was the last one.
     """
     active, count, rows = np.zeros(taken.shape, bool), taken.copy(), x
     active[i, 0], count[i, 0] = True, steps
@@ -323,7 +323,7 @@ def _see(
         rows[i] += own.astype(x.dtype)
         rr[i, 0] = np.linalg.norm(residual()) ** 2
     if inner.after(count, active, rows, rr):
-        raise _Stopped
+        raise _LoopStopped
 
 
 @dataclass(frozen=True)

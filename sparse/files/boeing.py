@@ -26,7 +26,7 @@ _SYMMETRIES = {"S": "symmetric", "H": "hermitian", "Z": "skew-symmetric"}
 _EXPONENT = re.compile(r"(?<=[\d.])(?=[+-])")  # Fortran leaves out the letter of 1.5-101
 
 
-class _Line(NamedTuple):
+class _TextLine(NamedTuple):
     text: str
     ended: bool  # by a line feed
 
@@ -39,7 +39,7 @@ class _Header(NamedTuple):
     right_hand_sides: tuple[str, int]  # their kind, and how many
 
 
-class _Format(NamedTuple):
+class _FortranFormat(NamedTuple):
     per_line: int
     width: int
     letter: str
@@ -58,7 +58,7 @@ def read_boeing(content: bytes, name: str) -> tuple[Any, Any]:
         ValueError: malformed, of finite elements that are not assembled, or in columns of a format that is not known.
     """
     texts = content.decode("latin-1").replace("\r\n", "\n").split("\n")
-    lines = iter([_Line(text, True) for text in texts[:-1]] + [_Line(texts[-1], False)])
+    lines = iter([_TextLine(text, True) for text in texts[:-1]] + [_TextLine(texts[-1], False)])
     header = _header(lines, name)
     (m, n), count = header.shape, header.entries
     starts = _integers(lines, n + 1, header.formats[0], name, "column starts")
@@ -77,8 +77,8 @@ def read_boeing(content: bytes, name: str) -> tuple[Any, Any]:
     return A, _right_hand_sides(lines, header, name)
 
 
-def _header(lines: Iterator[_Line], name: str) -> _Header:
-    head = [next(lines, _Line("", True)).text for _ in range(4)]
+def _header(lines: Iterator[_TextLine], name: str) -> _Header:
+    head = [next(lines, _TextLine("", True)).text for _ in range(4)]
     counts = head[1].split()
     kind, numbers = head[2][:3].upper(), head[2][3:].split()
     if kind[2:] == "E":
@@ -92,7 +92,7 @@ def _header(lines: Iterator[_Line], name: str) -> _Header:
     formats = text[:16], text[16:32], text[32:52], text[52:72]
     if len(counts) < 5 or not _counted(counts[4:5], name)[0]:
         return _Header(kind, (m, n), entries, formats, ("", 0))
-    sides = next(lines, _Line("", True)).text
+    sides = next(lines, _TextLine("", True)).text
     return _Header(
         kind, (m, n), entries, formats, (sides[:3].upper(), _counted(sides[3:].split()[:1] or ["0"], name)[0])
     )
@@ -104,7 +104,7 @@ def _counted(words: list[str], name: str) -> list[int]:
     return [int(word) for word in words]
 
 
-def _format(text: str, name: str) -> _Format:
+def _format(text: str, name: str) -> _FortranFormat:
     found = _FORMAT.fullmatch("".join(text.split()))
     if found is None or not int(found["width"]):
         raise ValueError(
@@ -113,14 +113,14 @@ def _format(text: str, name: str) -> _Format:
     if found["letter"] == "F" and int(found["scale"] or found["inner"] or 0):
         raise ValueError(f"{name}: has numbers in the Fortran format {text.strip()!r}, scaled by a power of ten.")
     per_line = int(found["count"] or 1) * int(found["times"] or 1)
-    return _Format(per_line, int(found["width"]), found["letter"])
+    return _FortranFormat(per_line, int(found["width"]), found["letter"])
 
 
-def _fields(lines: Iterator[_Line], count: int, text: str, name: str, what: str) -> Iterator[str]:
+def _fields(lines: Iterator[_TextLine], count: int, text: str, name: str, what: str) -> Iterator[str]:
     """The next `count` fields, line by line; what is missing is an error before memory is taken for it."""
     form, left = _format(text, name), count
     while left > 0:
-        line, ended = next(lines, _Line("", False))
+        line, ended = next(lines, _TextLine("", False))
         here = min(form.per_line, left)
         needed = (here - 1) * form.width + 1 if ended else here * form.width  # a number that was cut may be another one
         if len(line.rstrip()) < needed:
@@ -134,16 +134,16 @@ def _fields(lines: Iterator[_Line], count: int, text: str, name: str, what: str)
         left -= here
 
 
-def _integers(lines: Iterator[_Line], count: int, text: str, name: str, what: str) -> np.ndarray:
+def _integers(lines: Iterator[_TextLine], count: int, text: str, name: str, what: str) -> np.ndarray:
     return np.array([_number(int, field, name, what) for field in _fields(lines, count, text, name, what)], np.int64)
 
 
-def _reals(lines: Iterator[_Line], count: int, text: str, name: str) -> np.ndarray:
+def _reals(lines: Iterator[_TextLine], count: int, text: str, name: str) -> np.ndarray:
     fields = _fields(lines, count, text, name, "values")
     return np.array([_number(_real, field, name, "values") for field in fields], np.float64)
 
 
-def _values(lines: Iterator[_Line], count: int, text: str, name: str, kind: str) -> np.ndarray:
+def _values(lines: Iterator[_TextLine], count: int, text: str, name: str, kind: str) -> np.ndarray:
     if kind == "I":
         return _integers(lines, count, text, name, "values")
     found = _reals(lines, count * (2 if kind == "C" else 1), text, name)
@@ -169,7 +169,7 @@ def _real(field: str) -> float:
     return value
 
 
-def _right_hand_sides(lines: Iterator[_Line], header: _Header, name: str) -> Any:
+def _right_hand_sides(lines: Iterator[_TextLine], header: _Header, name: str) -> Any:
     """Full vectors; those that are stored as sparse ones are left alone."""
     kind, count = header.right_hand_sides
     if kind[:1] != "F" or not count or header.kind[0] == "P":
