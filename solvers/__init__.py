@@ -36,7 +36,7 @@ from .nonlinear.nonlinear_result import NonlinearResult
 from .nonlinear.solve_nonlinear import solve_nonlinear
 from .preconditioners import PRECONDITIONERS, Preconditioner, preconditioner, rigid_motions
 from .prepare import prepare
-from .prepared_solver import PreparedSolver
+from .prepared.solver import PreparedSolver
 from .results.failure import ConvergenceError, Diverged, NotConverged, SingularMatrixWarning
 from .results.result import SolveResult
 from .setup_cache import clear_setup_cache, set_global_setup_cache, setup_cache

@@ -7,11 +7,11 @@ from typing import Any
 
 from ..backends import Array, get_on_failure, without_compilers
 from ..backends.on_failure import OnFailure
-from . import prepared_solver
 from .iteration.method import Method
 from .names import MethodName, PreconditionerName
-from .prepared_parts import vector_for
-from .prepared_solver import PreparedSolver
+from .prepared import solver as prepared_solver
+from .prepared.parts import vector_for
+from .prepared.solver import PreparedSolver
 from .setup.other_names import with_our_names
 from .setup.problem import Request
 

@@ -25,13 +25,13 @@ _SOLVERS, _SPARSE = __package__, f"{__package__.rpartition('.')[0]}.sparse"
 _PRODUCTS = ("apply", "apply_on_host", "add_to")
 _SOLVES = {
     f"{_SOLVERS}.linear_solve": {"_linear_solve": "linear_solve"},
-    f"{_SOLVERS}.prepared_solver": {"_solve_prepared": "PreparedSolver.solve"},
+    f"{_SOLVERS}.prepared.solver": {"_solve_prepared": "PreparedSolver.solve"},
 }
 _NONLINEAR = {"solve_nonlinear": "_NewtonCall", "minimize": "_MinimizeCall"}
 _SETUP = {
     f"{_SOLVERS}.linear_solve": ("make_problem", "choose", "factors_now"),
-    f"{_SOLVERS}.prepared_solver": ("make_problem",),
-    f"{_SOLVERS}.prepared_parts": ("make_problem", "choose", "factors_now"),
+    f"{_SOLVERS}.prepared.solver": ("make_problem",),
+    f"{_SOLVERS}.prepared.parts": ("make_problem", "choose", "factors_now"),
 }
 _TRACES = (
     f"{_SPARSE}.tracing.matrix_from_function",
@@ -52,7 +52,7 @@ def places() -> Iterator[WatchedPlace]:
     for module, names in _SETUP.items():
         for name in names:
             yield WatchedPlace(import_module(module), name, CallDescription("set-up", name))
-    prepare, build = import_module(f"{_SOLVERS}.prepared_solver"), import_module(f"{_SOLVERS}.preconditioners.build")
+    prepare, build = import_module(f"{_SOLVERS}.prepared.solver"), import_module(f"{_SOLVERS}.preconditioners.build")
     yield WatchedPlace(prepare, "prepared", CallDescription("set-up", "prepare", None, _method))
     yield WatchedPlace(build, "_of_kind", CallDescription("set-up", _kind_asked, _backend_of, _made))
     for module in _TRACES:

@@ -41,7 +41,7 @@ def the_short_way() -> Iterator[None]:
 
     with pytest.MonkeyPatch.context() as patch, setup_cache(False):
         patch.setattr(LINEAR_SOLVE, "call_of", general)
-        patch.setattr(sys.modules["krylix.solvers.prepared_solver"], "_solved_again", general)
+        patch.setattr(sys.modules["krylix.solvers.prepared.solver"], "_solved_again", general)
         yield
 
 

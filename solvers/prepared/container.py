@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from .methods.direct.superlu import HostFactors
-from .prepared_parts import OtherSide, PreparedParts
-from .setup.problem import KnownNull
+from ..methods.direct.superlu import HostFactors
+from ..setup.problem import KnownNull
+from .parts import OtherSide, PreparedParts
 
 
 def flatten(parts: PreparedParts) -> tuple[tuple[Any, ...], Any]:

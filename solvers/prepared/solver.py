@@ -10,29 +10,29 @@ from typing import Any
 
 import numpy as np
 
-from ..backends import without_compilers
-from ..backends.on_failure import run_for
-from ..backends.public_names import PublicNames
-from ..sparse import Operator, to_operator
-from .attempt import AS_GIVEN, Attempt, told
-from .iteration.method import Method
-from .iteration.monitor import Callback, monitor_of
-from .iteration.progress import Progress
-from .known_plan import KnownPlan
-from .log import DEBUG, log
-from .methods.direct.superlu import HostFactors
-from .methods.registry import is_auto
-from .preconditioners import Preconditioner
-from .prepared_container import flatten, restore
-from .prepared_parts import OtherSide, PreparedParts, numbers_stored, set_up, transposed
-from .results.result import ArrayT, SolveResult
-from .setup.choose import Explanation
-from .setup.make_problem import make_problem
-from .setup.peers import with_peers_read
-from .setup.problem import KnownNull, Problem, Request
-from .setup.requirements import check_requirements
-from .solve import solve
-from .unusual_arrays import run_where_spread
+from ...backends import without_compilers
+from ...backends.on_failure import run_for
+from ...backends.public_names import PublicNames
+from ...sparse import Operator, to_operator
+from ..attempt import AS_GIVEN, Attempt, told
+from ..iteration.method import Method
+from ..iteration.monitor import Callback, monitor_of
+from ..iteration.progress import Progress
+from ..known_plan import KnownPlan
+from ..log import DEBUG, log
+from ..methods.direct.superlu import HostFactors
+from ..methods.registry import is_auto
+from ..preconditioners import Preconditioner
+from ..results.result import ArrayT, SolveResult
+from ..setup.choose import Explanation
+from ..setup.make_problem import make_problem
+from ..setup.peers import with_peers_read
+from ..setup.problem import KnownNull, Problem, Request
+from ..setup.requirements import check_requirements
+from ..solve import solve
+from ..unusual_arrays import run_where_spread
+from .container import flatten, restore
+from .parts import OtherSide, PreparedParts, numbers_stored, set_up, transposed
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -7,24 +7,24 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..backends import Array, Backend, choose_backend, of_libraries
-from ..sparse import FunctionOperator, Matrix, Operator, batch_shape, is_function, operand_dtype, transposed_in_shape
-from ..sparse.analysis.analysis import release
-from ..sparse.convert import owned
-from ..sparse.peers.table import read_peer
-from .iteration.method import Method, precision_for
-from .log import log_choice, timed_set_up
-from .methods.direct.factorisation import DenseFactors
-from .methods.direct.refinement import Refinement
-from .methods.direct.superlu import HostFactors
-from .methods.registry import METHODS, find_method, is_auto
-from .preconditioners import Preconditioner, to_preconditioner
-from .setup.axis import takes_vectors
-from .setup.choose import Explanation, choose
-from .setup.factors import factors_now
-from .setup.make_problem import make_problem, with_constants
-from .setup.problem import KnownNull, Problem, Request
-from .setup.requirements import check_requirements, refuse_infinite_entries, refuse_preconditioner
+from ...backends import Array, Backend, choose_backend, of_libraries
+from ...sparse import FunctionOperator, Matrix, Operator, batch_shape, is_function, operand_dtype, transposed_in_shape
+from ...sparse.analysis.analysis import release
+from ...sparse.convert import owned
+from ...sparse.peers.table import read_peer
+from ..iteration.method import Method, precision_for
+from ..log import log_choice, timed_set_up
+from ..methods.direct.factorisation import DenseFactors
+from ..methods.direct.refinement import Refinement
+from ..methods.direct.superlu import HostFactors
+from ..methods.registry import METHODS, find_method, is_auto
+from ..preconditioners import Preconditioner, to_preconditioner
+from ..setup.axis import takes_vectors
+from ..setup.choose import Explanation, choose
+from ..setup.factors import factors_now
+from ..setup.make_problem import make_problem, with_constants
+from ..setup.problem import KnownNull, Problem, Request
+from ..setup.requirements import check_requirements, refuse_infinite_entries, refuse_preconditioner
 
 
 class OtherSide(NamedTuple):
