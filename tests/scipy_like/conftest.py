@@ -9,6 +9,11 @@ EXPECTED_FAILURES = {
     "begin with and 1 for the true residual; the test allows 3 (test_functions.py counts those of the others)",
     "test_shipped_iterative.py::test_precond_inverse[poisson2d]": "as above",
 }
+# Rounding decides, which is another one with each processor's BLAS.
+EXPECTED_SOMEWHERE = {
+    "test_shipped_iterative.py::TestGMRES::test_defective_precond_breakdown": "compares an entry that is zero but for "
+    "rounding (5e-17) with atol=0; test_functions.py::test_gmres_with_a_singular_preconditioner allows rounding",
+}
 # SciPy expects these to fail; some pass with our functions, which is another thing on each processor.
 EXPECTED_BY_SCIPY = "test_shipped_iterative.py::test_maxiter_worsening"
 
@@ -18,6 +23,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         name = item.nodeid.rpartition("/")[2]
         if name in EXPECTED_FAILURES:
             item.add_marker(pytest.mark.xfail(reason=EXPECTED_FAILURES[name], strict=True))
+        if name in EXPECTED_SOMEWHERE:
+            item.add_marker(pytest.mark.xfail(reason=EXPECTED_SOMEWHERE[name], strict=False))
         if name.startswith(EXPECTED_BY_SCIPY):
             item.own_markers = [mark for mark in item.own_markers if mark.name != "xfail"]
             item.add_marker(pytest.mark.xfail(reason="SciPy's own, gh-18697", strict=False))

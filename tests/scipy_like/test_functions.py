@@ -406,3 +406,11 @@ def test_gmres_calls_back_with_numpy_only() -> None:
 
     with pytest.raises(TypeError, match="takes arrays of NumPy; got Tensor"):
         sla.gmres(tridiagonal(), torch.ones(N), callback=print, callback_type="x")
+
+
+def test_gmres_with_a_singular_preconditioner() -> None:
+    """As SciPy's test of a defective one, but for rounding: the solution is right outside of the null space of M."""
+    A, M, b = np.diag([2.0, 3.0, 4.0]), np.diag([1.0, 1.0, 0.0]), np.array([0.0, 1.0, 1.0])
+    x, info = sla.gmres(A, b, x0=np.array([1.0, 0.0, 0.0]), M=M, rtol=1e-15, atol=0)
+    assert np.isfinite(x).all() and (info != 0 or np.linalg.norm(A @ x - b) <= 1e-15 * np.linalg.norm(b))
+    np.testing.assert_allclose(M @ (A @ x), M @ b, atol=1e-15)
