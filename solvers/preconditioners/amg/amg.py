@@ -11,7 +11,6 @@ import scipy.sparse as sp
 
 from ....sparse import Matrix, Operator, SparseMatrix, as_operator
 from ....sparse.analysis.symmetry import is_hermitian
-from ....sparse.formats.making.build import from_csr
 from ....sparse.operators.concrete import in_scipy
 from ..base import Preconditioner
 from ..cycle.checked import hermitian_and_double
@@ -24,9 +23,9 @@ from ..pipeline import built, entries_of, of_operator
 from .coarsen import coarsened
 from .frozen import tentative_of
 from .galerkin import galerkin_levels
-from .hierarchy import HostLevel, levels_of_pyamg
+from .hierarchy import HostLevel, Tentative, levels_of_pyamg
 from .known import known_cycle
-from .level import covers, tentative_matrices
+from .level import covers, known_tentative, placed, tentative_matrices
 from .order import nearer_order, reordered_matrix, rows_in
 from .renewed import renewed
 from .settings import COARSENINGS, GIVEN, AmgSettings, in_dtype, near_nullspace_columns
@@ -175,13 +174,13 @@ def updated(M: Preconditioner, A: Operator) -> Preconditioner | None:
 def _on_pattern(
     own: SparseMatrix,
     target: Target,
-    tentative: Sequence[SparseMatrix],
+    tentative: Sequence[Operator],
     settings: AmgSettings,
     order: np.ndarray | None = None,
 ) -> Preconditioner:
     """Set up on a pattern: by SciPy for known values, else in the library."""
-    known, prolongations = in_scipy(own), [T.known() for T in tentative]
-    if known is None or any(T is None for T in prolongations):
+    known, prolongations = in_scipy(own), [found for T in tentative if (found := known_tentative(T)) is not None]
+    if known is None or len(prolongations) < len(tentative):
         given: Any = target.A
         cycle = renewed(reordered_matrix(_sparse(given), order), tentative, settings, None)
         return _described(cycle, own, target, settings, None, order)
@@ -231,10 +230,10 @@ def _known_pattern(pattern: Any, A: Matrix) -> sp.csr_array:
     return found
 
 
-def _placed(tentative: Sequence[sp.csr_array], A: SparseMatrix) -> list[SparseMatrix]:
+def _placed(tentative: Sequence[Tentative], A: SparseMatrix) -> list[Operator]:
     """Convert to the library and device of A."""
     like = A.anchor()
-    return [from_csr(A.bk, T.astype(A.dtype), prune=False, format="csr", like=like) for T in tentative]
+    return [placed(T, A.bk, A.dtype, like) for T in tentative]
 
 
 def _refuse_beside(**given: Any) -> None:

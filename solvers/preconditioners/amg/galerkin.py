@@ -11,12 +11,13 @@ from ....backends import get_backend
 from ....sparse.analysis.spectrum import bounded_eigenvalue
 from ....sparse.formats.making.build import from_csr
 from ..cycle.scales import scales_of, times_diagonals
-from .hierarchy import HostLevel
-from .settings import OMEGA, AmgSettings
+from .classical.rule import Neighbours
+from .hierarchy import HostLevel, Tentative
+from .settings import BOUND, OMEGA, AmgSettings
 
 
 def galerkin_levels(
-    A: sp.csr_array, tentative: Sequence[sp.csr_array], settings: AmgSettings, hermitian: bool
+    A: sp.csr_array, tentative: Sequence[Tentative], settings: AmgSettings, hermitian: bool
 ) -> list[HostLevel]:
     """Galerkin levels, finest first.
 
@@ -24,13 +25,24 @@ def galerkin_levels(
     """
     found = []
     for T in tentative:
-        rho = eigenvalue_bound(A)
-        P = smoothed_prolongation(A, T, rho) if settings.smooths else T
-        R = adjoint(P if hermitian or not settings.smooths else smoothed_prolongation(adjoint(A), T, rho))
-        found.append(HostLevel(A, P, R, T, rho))
-        A = sp.csr_array(R @ sp.csr_array(A @ P))
+        found.append(
+            _interpolated(A, T, hermitian) if isinstance(T, Neighbours) else _smoothed(A, T, settings, hermitian)
+        )
+        A = sp.csr_array(found[-1].R @ sp.csr_array(A @ found[-1].P))
         A.sum_duplicates()
     return [*found, HostLevel(A)]
+
+
+def _interpolated(A: sp.csr_array, rule: Neighbours, hermitian: bool) -> HostLevel:
+    P = rule.prolongation(A)
+    return HostLevel(A, P, adjoint(P), rule, BOUND[hermitian])
+
+
+def _smoothed(A: sp.csr_array, T: sp.csr_array, settings: AmgSettings, hermitian: bool) -> HostLevel:
+    rho = eigenvalue_bound(A)
+    P = smoothed_prolongation(A, T, rho) if settings.smooths else T
+    R = adjoint(P if hermitian or not settings.smooths else smoothed_prolongation(adjoint(A), T, rho))
+    return HostLevel(A, P, R, T, rho)
 
 
 def smoothed_prolongation(A: sp.csr_array, T: sp.csr_array, rho: float) -> sp.csr_array:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 
@@ -19,12 +20,17 @@ from ..cycle.smoother import steps_for
 from .current import Current, scaled_values
 from .level import AlgebraicLevel, rule_of
 from .pattern import LevelPattern, pattern_of
-from .settings import AmgSettings
+from .settings import BOUND, AmgSettings
 
 
-def renewed(
-    A: SparseMatrix, tentative: Sequence[Operator], settings: AmgSettings, hermitian: bool | None
-) -> Operator:
+class Below(NamedTuple):
+    """The next coarser level: its structure, and whether it is scaled by its rows."""
+
+    structure: CsrStructure
+    by_rows: bool
+
+
+def renewed(A: SparseMatrix, tentative: Sequence[Operator], settings: AmgSettings, hermitian: bool | None) -> Operator:
     """Cycle for A from what levels keep for updates, finest first: numeric set-up.
 
     Cost: two products of sparse matrices and 15 with vectors on each level, and an eigenvalue decomposition on the
@@ -41,16 +47,17 @@ def renewed(
     rows = bk.take_in_bounds(phase, structures[0].entries().rows, len(phase.shape) - 1)
     current, outer = current._replace(values=rows * current.values), _as_rows(current.scale)
     made = []
-    for level, T in zip(pattern.levels, tentative):
-        parts, current = _level(bk, level, current, T, settings, hermitian, like)
+    for k, (level, T) in enumerate(zip(pattern.levels, tentative), 1):
+        below = Below(structures[k], by_rows and k < len(tentative))
+        parts, current = _level(bk, level, below, current, T, settings, hermitian, like)
         made.append((parts, T))
     found = _coarsest(bk, pattern.coarsest, current, like)
     dtype = np.dtype(bk.dtype(outer))
     within = inner_dtype(settings.precision, dtype) if made else dtype
     for (A_, P, R, steps), T in reversed(made):
         matrices, steps = (A_.astype(within), P.astype(within), R.astype(within)), bk.astype(steps, within)
-        below = recast(found, within)
-        found = AlgebraicLevel(*matrices, below, steps, VISITS[settings.cycle], bool(hermitian), tentative=T)
+        coarse = recast(found, within)
+        found = AlgebraicLevel(*matrices, coarse, steps, VISITS[settings.cycle], bool(hermitian), tentative=T)
     return DiagonallyScaled(recast(found, dtype), outer, _as_rows(phase) * outer)
 
 
@@ -109,7 +116,7 @@ def _level(
     p = plan.values(bk, current, T, rho)
     r = bk.conj(bk.take_in_bounds(p, level.turned, last))
     values = level.coarse.values(bk, r, level.image.values(bk, a, p))
-    coarse = scaled_values(bk, *below, values)
+    coarse = scaled_values(bk, below.structure, values, below.by_rows)
     p = p * (bk.take_in_bounds(coarse.scale, plan.prolongation.cols, last) * float(np.sqrt(settings.factor)))
     P = level.P.matrix(bk, p, like)
     R = level.R.matrix(bk, bk.conj(bk.take_in_bounds(p, level.turned, last)), like)

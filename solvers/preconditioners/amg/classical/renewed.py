@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from .....backends import Array, Backend
 from .....sparse.formats.entries.regather import take_or_zero
+from .interpolation import LARGEST_SUM
 from .plan import Places
-
-_LARGEST_SUM = 2.0  # of the weights of a row
 
 
 def interpolation_values(bk: Backend, places: Places, a: Array) -> Array:
@@ -34,9 +33,11 @@ def interpolation_values(bk: Backend, places: Places, a: Array) -> Array:
         _quotient(bk, _coupled(bk, f), below) * beside, places.to_fine_rows, fine, sorted=True
     )
     F = _quotient(bk, f, bk.astype(below, bk.dtype(a)))
-    N = bk.sum_entries(take(_with_one(bk, F), places.left) * take(c, places.right), places.into, len(places.rows), sorted=True)
+    N = bk.sum_entries(
+        take(_with_one(bk, F), places.left) * take(c, places.right), places.into, len(places.rows), sorted=True
+    )
     kept = bk.sum_entries(bk.abs(N), places.rows, fine, sorted=True)
-    least = -total / _LARGEST_SUM
+    least = -total / LARGEST_SUM
     scale = _quotient(bk, _quotient(bk, total, kept), bk.maximum(take(sums, places.fine) - total, least))
     W = N * bk.astype(take(scale, places.rows), bk.dtype(a))
     return take(_with_one(bk, W), places.source)
