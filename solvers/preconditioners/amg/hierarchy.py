@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import scipy.sparse as sp
@@ -12,7 +12,7 @@ import scipy.sparse as sp
 from .classical.rule import Neighbours
 from .settings import AmgSettings
 
-Tentative = sp.csr_array | Neighbours  # a prolongation before smoothing, or the rule of one by interpolation
+Tentative: TypeAlias = sp.csr_array | Neighbours  # a prolongation before smoothing, or the rule of one by interpolation
 _SEED = 5
 
 
@@ -20,8 +20,8 @@ class HostLevel(NamedTuple):
     """SciPy matrices of a level: A, and P from and R to the next coarser one; both None on the coarsest.
 
     `tentative` is the prolongation before smoothing, or P; of classical coarsening the rule of its interpolation. `rho`
-    bounds the eigenvalues of D⁻¹ A, if computed. Of classical coarsening `splitting` is the mask of the coarse unknowns,
-    and `strong` that of the strong entries of A.
+    bounds the eigenvalues of D⁻¹ A, if computed. Of classical coarsening `splitting` is the mask of the coarse
+    unknowns, and `strong` that of the strong entries of A.
     """
 
     A: sp.csr_array

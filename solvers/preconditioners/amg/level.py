@@ -50,7 +50,7 @@ def known_tentative(kept: Operator) -> Tentative | None:
     """What `placed` was given; None where numbers of it are traced."""
     if isinstance(kept, Interpolation):
         return kept.rule
-    found: Any = kept.known()  # type: ignore[attr-defined]
+    found: Any = kept.known()
     return found
 
 
