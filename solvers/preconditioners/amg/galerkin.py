@@ -11,7 +11,7 @@ from ....backends import get_backend
 from ....sparse.analysis.spectrum import bounded_eigenvalue
 from ....sparse.formats.making.build import from_csr
 from ..cycle.scales import scales_of, times_diagonals
-from .classical.rule import Neighbours
+from .classical.rule import ClassicalRule
 from .hierarchy import HostLevel, Tentative
 from .settings import BOUND, OMEGA, AmgSettings
 
@@ -26,14 +26,14 @@ def galerkin_levels(
     found = []
     for T in tentative:
         found.append(
-            _interpolated(A, T, hermitian) if isinstance(T, Neighbours) else _smoothed(A, T, settings, hermitian)
+            _interpolated(A, T, hermitian) if isinstance(T, ClassicalRule) else _smoothed(A, T, settings, hermitian)
         )
         A = sp.csr_array(found[-1].R @ sp.csr_array(A @ found[-1].P))
         A.sum_duplicates()
     return [*found, HostLevel(A)]
 
 
-def _interpolated(A: sp.csr_array, rule: Neighbours, hermitian: bool) -> HostLevel:
+def _interpolated(A: sp.csr_array, rule: ClassicalRule, hermitian: bool) -> HostLevel:
     P = rule.prolongation(A)
     return HostLevel(A, P, adjoint(P), rule, BOUND[hermitian])
 

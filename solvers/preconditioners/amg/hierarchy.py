@@ -9,10 +9,12 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 import scipy.sparse as sp
 
-from .classical.rule import Neighbours
+from .classical.rule import ClassicalRule
 from .settings import AmgSettings
 
-Tentative: TypeAlias = sp.csr_array | Neighbours  # a prolongation before smoothing, or the rule of one by interpolation
+Tentative: TypeAlias = (
+    sp.csr_array | ClassicalRule
+)  # a prolongation before smoothing, or the rule of one by interpolation
 _SEED = 5
 
 

@@ -13,7 +13,7 @@ from ....sparse.formats.making.build import from_csr
 from ..cycle.level import Level
 from ..cycle.recast import Recast
 from ..cycle.scaled import DiagonallyScaled
-from .classical.rule import Interpolation, Neighbours
+from .classical.rule import ClassicalRule, Injection
 from .hierarchy import Tentative
 from .pattern import ProlongationRule
 from .smoothing import Smoothed
@@ -26,7 +26,7 @@ class AlgebraicLevel(Level):
 
     Attributes:
         tentative: the unsmoothed, unscaled prolongation, from which an update makes a new P; of classical levels an
-            `Interpolation`.
+            `Injection`.
     """
 
     parts = (*Level.parts, "tentative")
@@ -41,14 +41,14 @@ class AlgebraicLevel(Level):
 
 def placed(tentative: Tentative, bk: Backend, dtype: np.dtype, like: Array | None) -> Operator:
     """What a level keeps for updates, beside an array of a library."""
-    if isinstance(tentative, Neighbours):
-        return Interpolation.of(tentative, bk, dtype, like)
+    if isinstance(tentative, ClassicalRule):
+        return Injection.of(tentative, bk, dtype, like)
     return from_csr(bk, tentative.astype(dtype), prune=False, format="csr", like=like)
 
 
 def known_tentative(kept: Operator) -> Tentative | None:
     """What `placed` was given; None where numbers of it are traced."""
-    if isinstance(kept, Interpolation):
+    if isinstance(kept, Injection):
         return kept.rule
     found: Any = kept.known()
     return found
@@ -60,7 +60,7 @@ def rule_of(kept: Operator, smooths: bool) -> ProlongationRule:
     Args:
         smooths: are tentative prolongations of aggregates smoothed?
     """
-    if isinstance(kept, Interpolation):
+    if isinstance(kept, Injection):
         return kept.rule
     tentative: Any = kept
     return Smoothed(tentative.structure, smooths)

@@ -15,7 +15,7 @@ from krylix.backends import get_backend
 from krylix.solvers.preconditioners import UPDATES
 from krylix.solvers.preconditioners.amg.classical.levels import classical_levels
 from krylix.solvers.preconditioners.amg.classical.renewed import interpolation_values
-from krylix.solvers.preconditioners.amg.classical.rule import Neighbours
+from krylix.solvers.preconditioners.amg.classical.rule import ClassicalRule
 from krylix.solvers.preconditioners.amg.galerkin import galerkin_levels
 from krylix.solvers.preconditioners.amg.settings import AmgSettings
 from krylix.sparse.formats.compressed import CsrStructure
@@ -148,7 +148,7 @@ def test_interpolation_is_that_of_the_textbook(name: str) -> None:
     A = -A if name == "negative" else A
     A.sort_indices()
     strong = sp.csr_array((level.strong, level.A.indices, level.A.indptr), A.shape).toarray()
-    rule = Neighbours.of(level.A, level.P, level.splitting, level.strong)
+    rule = ClassicalRule.of(level.A, level.P, level.splitting, level.strong)
     found = rule.prolongation(A).toarray()
     np.testing.assert_allclose(
         found, by_loops(A.toarray(), strong, level.splitting, level.P.toarray() != 0), atol=1e-13
@@ -317,7 +317,7 @@ def test_values_of_no_unknowns_are_empty() -> None:
     """A level on which every unknown is coarse, or has nobody to take from."""
     A = sp.csr_array(np.diag([1.0, 2.0, 3.0]))
     P = sp.csr_array(([1.0, 1.0], [0, 1], [0, 1, 2, 2]), shape=(3, 2))
-    rule = Neighbours.of(A, P, np.array([True, True, False]), np.zeros(3, bool))
+    rule = ClassicalRule.of(A, P, np.array([True, True, False]), np.zeros(3, bool))
     assert rule.prolongation(A).toarray().tolist() == [[1, 0], [0, 1], [0, 0]]
     places = rule.plan(CsrStructure.of(A)).places
     assert interpolation_values(get_backend("numpy"), places, np.ones((2, 3))).tolist() == [[1, 1], [1, 1]]

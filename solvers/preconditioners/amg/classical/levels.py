@@ -10,7 +10,7 @@ from ..hierarchy import HostLevel
 from ..settings import BOUND, AmgSettings
 from .interpolation import Rows, prolongation
 from .rows import reduced, repeated, selected
-from .rule import Neighbours
+from .rule import ClassicalRule
 from .splitting import pmis
 from .strength import couplings, strong_entries, turned_rows
 
@@ -34,7 +34,7 @@ def classical_levels(
         if not 0 < P.shape[1] <= _MOST_COARSE * P.shape[0]:
             break
         P.sort_indices()
-        R, rule = adjoint(P), Neighbours.of(A, P, coarse, strong, components)
+        R, rule = adjoint(P), ClassicalRule.of(A, P, coarse, strong, components)
         found.append(HostLevel(A, P, R, rule, BOUND[hermitian], coarse, strong))
         A = _canonical(sp.csr_array(R @ sp.csr_array(A @ P)))
         components = None if components is None else components[coarse]

@@ -12,7 +12,7 @@ from .....sparse.formats.entries.integers import check_size, places_in_rows, rep
 from .....sparse.formats.entries.order import rows_first
 
 
-class Places(NamedTuple):
+class InterpolationPlaces(NamedTuple):
     """Places of the numbers of extended+i interpolation; int32. Fine unknowns are numbered 0, 1, ...
 
     `F` stands for the couplings between fine unknowns with weights, and `W` for the kept weights of fine unknowns.
@@ -37,8 +37,8 @@ class Places(NamedTuple):
 
 def places_of(
     A: CsrStructure, injection: Structure, kept: Structure, strong: Structure, components: Structure | None
-) -> Places:
-    """The places for a level, see `Neighbours`; strong couplings without an entry of A are left out.
+) -> InterpolationPlaces:
+    """The places for a level, see `ClassicalRule`; strong couplings without an entry of A are left out.
 
     Cost: searches of all single products among the kept entries.
     """
@@ -63,7 +63,7 @@ def places_of(
     left, right, into = _products((f_rows, f_cols), (c_rows, c_cols), (w_rows, kept_cols[in_weights]), len(fine), m)
     source = np.full(len(kept_rows), len(in_weights), np.int32)
     source[in_weights] = np.arange(len(in_weights), dtype=np.int32)
-    return Places(
+    return InterpolationPlaces(
         A=A,
         prolongation=CsrStructure(starts_of(kept_rows, n), kept_cols, (n, m)),
         fine=fine,

@@ -5,10 +5,10 @@ from __future__ import annotations
 from .....backends import Array, Backend
 from .....sparse.formats.entries.regather import take_or_zero
 from .interpolation import LARGEST_SUM
-from .plan import Places
+from .plan import InterpolationPlaces
 
 
-def interpolation_values(bk: Backend, places: Places, a: Array) -> Array:
+def interpolation_values(bk: Backend, places: InterpolationPlaces, a: Array) -> Array:
     """Entries of the prolongation in row order from those of A, `(nnz,)` or `(systems, nnz)`.
 
     The formulas are those of `interpolation`; of N only the kept entries are computed, as its sums of rows are
@@ -43,7 +43,7 @@ def interpolation_values(bk: Backend, places: Places, a: Array) -> Array:
     return take(_with_one(bk, W), places.source)
 
 
-def _units_and_sums(bk: Backend, places: Places, a: Array) -> tuple[Array, Array]:
+def _units_and_sums(bk: Backend, places: InterpolationPlaces, a: Array) -> tuple[Array, Array]:
     """Unit numbers `(n,)` that turn the diagonal positive, and real sums of the rows that are turned by them."""
     last = len(a.shape) - 1
     diagonal = places.A.diagonal(bk, (a,), None if last == 0 else int(a.shape[0]))

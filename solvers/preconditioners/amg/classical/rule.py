@@ -16,14 +16,14 @@ from .....sparse.formats.compressed import CsrStructure
 from .....sparse.formats.entries.integers import starts_from
 from .....sparse.formats.making.build import from_csr
 from ..current import Current
-from .plan import Places, places_of
+from .plan import InterpolationPlaces, places_of
 from .renewed import interpolation_values
 
 
 class InterpolationPlan(NamedTuple):
     """Extended+i interpolation for matrices of one structure."""
 
-    places: Places
+    places: InterpolationPlaces
 
     @property
     def prolongation(self) -> CsrStructure:
@@ -37,7 +37,7 @@ class InterpolationPlan(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Neighbours:
+class ClassicalRule:
     """Rule of extended+i interpolation: what classical coarsening has chosen on a level.
 
     Attributes:
@@ -60,7 +60,7 @@ class Neighbours:
         coarse: np.ndarray,
         strong: np.ndarray,
         components: np.ndarray | None = None,
-    ) -> Neighbours:
+    ) -> ClassicalRule:
         """Of a level on the host with sorted rows: masks of its coarse unknowns and of the strong entries of A."""
         (n, m), places = P.shape, np.flatnonzero(strong)
         starts = np.searchsorted(places, A.indptr)
@@ -98,7 +98,7 @@ class Neighbours:
         return places.prolongation.to_scipy((values,))
 
 
-def _fields(kept: Interpolation) -> dict[str, Any]:
+def _fields(kept: Injection) -> dict[str, Any]:
     """Fields in files: an operator and arrays."""
     rule = kept.rule
     arrays = {name: tuple(fields_of(getattr(rule, name)).items()) for name in ("kept", "strong")}
@@ -106,7 +106,7 @@ def _fields(kept: Interpolation) -> dict[str, Any]:
     return {"injection": kept.injection, **arrays, "components": components}
 
 
-def _from_fields(given: dict[str, Any]) -> Interpolation:
+def _from_fields(given: dict[str, Any]) -> Injection:
     injection: SparseMatrix = given["injection"]
     (n, m), labels = injection.shape, given["components"]
     kept, strong = (
@@ -116,12 +116,12 @@ def _from_fields(given: dict[str, Any]) -> Interpolation:
     if labels is not None:
         width = int(labels.max(initial=0)) + 1
         components = structure_of("csr", (n, width), {"starts": np.arange(n + 1, dtype=np.int32), "cols": labels})
-    return Interpolation(injection, Neighbours(injection.structure, kept, strong, components))
+    return Injection(injection, ClassicalRule(injection.structure, kept, strong, components))
 
 
 @storable("interpolation of classical AMG", _fields, _from_fields)
 @dataclass(eq=False, repr=False)
-class Interpolation(Composed):
+class Injection(Composed):
     """Injection of coarse unknowns, with the rule by which numbers of A make a prolongation of it.
 
     Attributes:
@@ -132,7 +132,7 @@ class Interpolation(Composed):
     parts = ("injection",)
 
     injection: Operator
-    rule: Neighbours
+    rule: ClassicalRule
 
     def __post_init__(self) -> None:
         if self.injection.shape != self.rule.shape:
@@ -140,7 +140,7 @@ class Interpolation(Composed):
         super().__post_init__()
 
     @classmethod
-    def of(cls, rule: Neighbours, bk: Backend, dtype: np.dtype, like: Array | None) -> Interpolation:
+    def of(cls, rule: ClassicalRule, bk: Backend, dtype: np.dtype, like: Array | None) -> Injection:
         """Beside an array of a library."""
         ones = rule.injection.to_scipy((np.ones(rule.shape[1], dtype),))
         return cls(from_csr(bk, ones, prune=False, format="csr", like=like), rule)
