@@ -12,22 +12,29 @@ from ....sparse.analysis.spectrum import bounded_eigenvalue
 from ....sparse.formats.making.build import from_csr
 from ..cycle.scales import scales_of, times_diagonals
 from .classical.rule import ClassicalRule
+from .classical.serves import LEVELS, still_serves
 from .hierarchy import HostLevel, Tentative
 from .settings import BOUND, OMEGA, AmgSettings
 
 
 def galerkin_levels(
-    A: sp.csr_array, tentative: Sequence[Tentative], settings: AmgSettings, hermitian: bool
-) -> list[HostLevel]:
+    A: sp.csr_array, tentative: Sequence[Tentative], settings: AmgSettings, hermitian: bool, checked: bool = False
+) -> list[HostLevel] | None:
     """Galerkin levels, finest first.
+
+    Args:
+        checked: None where the splittings of classical levels no longer serve A, see `still_serves`.
 
     Cost: two products of sparse matrices on each level, one more and 15 with vectors for smoothing.
     """
-    found = []
+    found: list[HostLevel] = []
     for T in tentative:
-        found.append(
-            _interpolated(A, T, hermitian) if isinstance(T, ClassicalRule) else _smoothed(A, T, settings, hermitian)
-        )
+        if isinstance(T, ClassicalRule):
+            if checked and len(found) < LEVELS and not still_serves(T, A, settings.threshold):
+                return None
+            found.append(_interpolated(A, T, hermitian))
+        else:
+            found.append(_smoothed(A, T, settings, hermitian))
         A = sp.csr_array(found[-1].R @ sp.csr_array(A @ found[-1].P))
         A.sum_duplicates()
     return [*found, HostLevel(A)]

@@ -241,7 +241,8 @@ def test_coefficients_that_drift() -> None:
         B = sp.csr_array(D.T @ sp.diags_array(k) @ D)
         M = again(M, B)
         assert iterations(B, M) <= fresh + 2
-    assert iterations(A, again(made(medium(0.0, grid=(64, 64))), A)) > 2 * fresh
+    unit = made(medium(0.0, grid=(64, 64)))
+    assert iterations(A, krylix.preconditioner(A, "amg", pattern=unit)) > 2 * fresh
 
 
 def test_numbers_that_make_no_interpolation() -> None:
@@ -321,3 +322,16 @@ def test_values_of_no_unknowns_are_empty() -> None:
     assert rule.prolongation(A).toarray().tolist() == [[1, 0], [0, 1], [0, 0]]
     places = rule.plan(CsrStructure.of(A)).places
     assert interpolation_values(get_backend("numpy"), places, np.ones((2, 3))).tolist() == [[1, 1], [1, 1]]
+
+
+@pytest.mark.parametrize("first", [0.0, 3.0])
+def test_splittings_that_no_longer_serve_are_made_anew(first: float) -> None:
+    """By an update of known values; `pattern=M` keeps them, whatever they cost."""
+    grid = (64, 64)
+    A, other = medium(first, grid=grid), medium(3.0, 1, grid)
+    M, fresh = made(A), made(other)
+    assert iterations(other, again(M, other)) == iterations(other, fresh)
+    assert iterations(other, krylix.preconditioner(other, "amg", pattern=M)) > 2 * iterations(other, fresh)
+    solver = krylix.prepare(A, method="CG", preconditioner="amg", rtol=1e-8).update(other)
+    assert dict(again(M, other).settings) == dict(M.settings)
+    assert solver.solve(right_hand_side(A)).converged
