@@ -50,7 +50,13 @@ class GridLevels(NamedTuple):
 
 
 def levels_of(
-    A: Couplings, direct: Coarsest, hermitian: bool, directional: bool, dust: float, dtype: np.dtype
+    A: Couplings,
+    direct: Coarsest,
+    hermitian: bool,
+    directional: bool,
+    dust: float,
+    dtype: np.dtype,
+    looks: bool = False,
 ) -> GridLevels:
     """Levels until the grid is as small as asked for, no axis can be coarsened, or a coarser one would lose too much.
 
@@ -58,6 +64,7 @@ def levels_of(
         A: with a diagonal that is positive where it is not zero.
         dust: what may be rounding, see `without_dust`.
         dtype: in which matrices and interpolations are to be used; they may have that of A, but for the coarsest.
+        looks: is there a `rest` where too much is lost, of a single matrix in NumPy? Else the levels go on.
 
     Raises:
         ValueError: the coarsest grid is too large.
@@ -69,7 +76,8 @@ def levels_of(
         if factors is None or max(factors) == 1:
             break
         make = partial(made, factors=factors, hermitian=hermitian, dust=dust)
-        level, own = _looked_at(make, A, factors, dtype, not levels) if bk.on_host else (make(A), LostPoints())
+        gives_up = _limit(A, factors, not levels) if looks or small else _never
+        level, own = blockwise_setup(make, A, factors, dtype, gives_up) if bk.on_host else (make(A), LostPoints())
         lost.append(own)
         if level is None and small:
             break
@@ -84,16 +92,14 @@ def levels_of(
     return GridLevels([GridLevel(diagonally_scaled(A, scale), scale, None)], tuple(lost), None)
 
 
-def _looked_at(
-    make: Callable[[Couplings], LevelArrays], A: Couplings, factors: tuple[int, ...], dtype: np.dtype, finest: bool
-) -> tuple[LevelArrays | None, LostPoints]:
-    """The next level of NumPy's arrays, or None where it would lose too many points of a single matrix."""
+def _limit(A: Couplings, factors: tuple[int, ...], finest: bool) -> Callable[[LostPoints], bool]:
+    """Are the points too many that are lost from the grid of A to the next?"""
     points = sum(f > 1 for f in factors) * _points(coarse_grid(A.grid, factors))
+    return lambda lost: lost.too_many(finest, points)
 
-    def gives_up(lost: LostPoints) -> bool:
-        return A.systems is None and lost.too_many(finest, points)
 
-    return blockwise_setup(make, A, factors, dtype, gives_up)
+def _never(lost: LostPoints) -> bool:
+    return False
 
 
 def made(A: Couplings, factors: tuple[int, ...], hermitian: bool, dust: float) -> LevelArrays:

@@ -37,13 +37,17 @@ class LostPoints(NamedTuple):
 
     @classmethod
     def of(cls, shares: list[np.ndarray], rows: slice) -> LostPoints:
-        """Of the shares of a single matrix along each axis, see `weights_and_shares`, in some rows of the coarser grid."""
+        """Of the shares along each axis, see `weights_and_shares`, in some rows of the coarser grid."""
         found = [share[:, rows] for share in shares]
         return cls(
             sum(share.size for share in found),
             sum(int(np.count_nonzero(share < _FAINT)) for share in found),
             sum(int(np.count_nonzero(share < _WEAK)) for share in found),
         )
+
+    def __str__(self) -> str:
+        """As a share of all points."""
+        return f"{100 * self.weak / max(self.points, 1):.2g} % of the points"
 
     def plus(self, other: LostPoints) -> LostPoints:
         """Counts of both together."""
