@@ -62,13 +62,14 @@ def amg(
             point)`, such as `rigid_motions(points)` for elasticity; default: constants.
         block_size: unknowns per point, which stay together; default: as `near_nullspace` says, else 1.
         coarsening: "smoothed-aggregation", the default; "aggregation", which stores less and takes more steps, with
-            corrections times 1.6; "ruge-stuben"; "root-node"; "energy-minimising"; "adaptive", which finds
+            corrections times 1.6; "classical", PMIS with extended+i interpolation, for scalar equations whose
+            coefficients may jump anywhere; "ruge-stuben"; "root-node"; "energy-minimising"; "adaptive", which finds
             `near_nullspace`.
         cycle: "V" or "W". There is no K-cycle: it is not linear, as it solves with Krylov's methods in between.
         smoother: "chebyshev", or "jacobi", which is the default where A is known not to be Hermitian.
         degree: of the smoother's polynomial; so many products with A before and after the coarser levels.
         strength: how strong a coupling is at least by which unknowns are put together, of 1; default 0, and 0.25 for
-            "ruge-stuben".
+            "classical" and "ruge-stuben".
         over_correction: factor of corrections by coarser levels; default 1, for "aggregation" 1.6.
         max_levels, max_coarse: at most so many levels (20), and unknowns on the coarsest one (300), unless it cannot be
             made smaller. It is solved with a dense (pseudo-)inverse.

@@ -17,7 +17,8 @@ _SEED = 5
 class HostLevel(NamedTuple):
     """SciPy matrices of a level: A, and P from and R to the next coarser one; both None on the coarsest.
 
-    `tentative` is the prolongation before smoothing, or P. `rho` bounds the eigenvalues of D⁻¹ A, if computed.
+    `tentative` is the prolongation before smoothing, or P. `rho` bounds the eigenvalues of D⁻¹ A, if computed. Of
+    classical coarsening `splitting` is the mask of the coarse unknowns, and `strong` that of the strong entries of A.
     """
 
     A: sp.csr_array
@@ -25,6 +26,8 @@ class HostLevel(NamedTuple):
     R: sp.csr_array | None = None
     tentative: sp.csr_array | None = None
     rho: float | None = None
+    splitting: np.ndarray | None = None
+    strong: np.ndarray | None = None
 
 
 def levels_of_pyamg(solver: Any) -> list[HostLevel]:
