@@ -21,6 +21,7 @@ from ..sparse.content import Content, content_of, copy_of
 from .attempt import Attempt
 from .iteration.method import Method
 from .known_plan import KnownPlan
+from .methods.direct.sparse_factors.analyses import clear_analyses
 from .methods.registry import find_method, is_auto
 from .preconditioners import PRECONDITIONERS
 from .results.result import SolveResult
@@ -229,7 +230,7 @@ def set_global_setup_cache(enabled: bool) -> None:
 
 
 def clear_setup_cache() -> None:
-    """Let go of all setups that are kept, and their memory.
+    """Let go of all setups that are kept, of the analyses of sparse factors, and of their memory.
 
     Examples:
         >>> import krylix
@@ -238,3 +239,4 @@ def clear_setup_cache() -> None:
     global _kept, _seen
     with _lock:
         _kept, _seen = (), ()
+    clear_analyses()
