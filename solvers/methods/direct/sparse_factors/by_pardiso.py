@@ -141,7 +141,7 @@ class PardisoAnalysis(SymbolicAnalysis):
 
     @property
     def places(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """EntryPattern in rows, of what Pardiso takes of the matrix."""
+        """The pattern in rows, of what Pardiso takes of the matrix."""
         return self.pattern.rows if self.kind is Kind.GENERAL else self.pattern.upper
 
     def numbers(self, data: np.ndarray) -> np.ndarray:

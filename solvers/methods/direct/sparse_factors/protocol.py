@@ -92,7 +92,7 @@ class Provider(ABC):
 
     @abstractmethod
     def analyse(self, pattern: EntryPattern, A: Any) -> SymbolicAnalysis:
-        """SymbolicAnalysis of the canonical `csc_array` A, of this pattern.
+        """Analysis of the canonical `csc_array` A, of this pattern.
 
         Raises:
             FactorsRefused: the library does not suit such matrices.
