@@ -15,7 +15,6 @@ from typing import Any
 import numpy as np
 
 from ..backends import Backend, NoBackendFound, choose_backend, get_precision
-from ..backends.setting import Setting
 from ..sparse import Operator
 from ..sparse.content import Content, content_of, copy_of
 from .attempt import Attempt
@@ -27,6 +26,7 @@ from .preconditioners import PRECONDITIONERS
 from .results.result import SolveResult
 from .setup.make_problem import make_problem
 from .setup.problem import KnownNull, Request
+from .setup_cache_setting import SETUP_CACHE
 from .solve import solve
 
 MOST = 4  # matrices
@@ -34,7 +34,7 @@ MOST_BYTES = 1 << 25  # of the numbers of each
 MOST_FACTORS = 1 << 27  # bytes of the factors of each: those of a grid of three axes take hundreds of times the matrix
 _MOST_SEEN = MOST  # matrices of the last calls that were seen once: of more in turn, each would push out the next
 
-_setting = Setting("setup_cache", True, compiled=False)
+_setting = SETUP_CACHE
 _OF_EACH_SOLVE = ("A", "b", "x0", "args", "history", "monitor")  # no setup depends on them
 _PLAIN = frozenset((type(None), str, int, float, complex, bool))  # in one test; `_is_plain_setting` has the others
 _COMPARED = tuple(f.name for f in fields(Request) if f.name not in (*_OF_EACH_SOLVE, "method"))

@@ -243,7 +243,7 @@ def test_one_analysis_serves(spy: Spy) -> None:
     solver = prepare(GRID, method=SparseDirect("spy"))
     assert spy.calls == ["analyse", "factor"]
     for k in range(3):
-        solver = solver.update(GRID + k * ONE)
+        solver = solver.update(GRID + (k + 1) * ONE)
     assert spy.calls == ["analyse", "factor", *3 * ["refactor"]]
     solver.T.solve(np.ones(N))
     assert len(spy.calls) == 5
@@ -259,16 +259,16 @@ def test_wrong_factors_are_seen(spy: Spy) -> None:
     first = prepare(GRID, method=SparseDirect("spy"))
     spy.wrong = lambda x: x * (1 + 1e-7)
     b = np.ones(N)
-    for solver in (first.update(GRID + ONE), prepare(sp.csr_array(GRID @ GRID), method=SparseDirect("spy"))):
+    for solver in (first.update(GRID + ONE), prepare(2.0 * GRID, method=SparseDirect("spy"))):
         result = solver.solve(b)
         assert result.converged and "SuperLU, after spy: a solve left more" in result.to_dict()["why"]
         assert "SuperLU, after spy" in solver.explain()
     spy.wrong = lambda x: x * np.nan
-    assert prepare(GRID, method=SparseDirect("spy")).solve(b).converged
+    assert prepare(3.0 * GRID, method=SparseDirect("spy")).solve(b).converged
     spy.wrong, spy.refuses = None, True
-    assert "it was told so" in prepare(GRID, method=SparseDirect("spy")).explain()
+    assert "it was told so" in prepare(4.0 * GRID, method=SparseDirect("spy")).explain()
     spy.refuses = False
-    assert prepare(GRID, method=SparseDirect("spy")).explain().endswith("factors by spy")
+    assert prepare(5.0 * GRID, method=SparseDirect("spy")).explain().endswith("factors by spy")
 
 
 def test_numbers_that_move_far_are_analysed_anew(library: str) -> None:
@@ -281,6 +281,47 @@ def test_numbers_that_move_far_are_analysed_anew(library: str) -> None:
         solver = solver.update(A)
         b = A @ np.ones(N)
         assert residual(A, solver.solve(b).x, b) < 1e-8
+
+
+def test_the_same_numbers_again(spy: Spy) -> None:
+    """Without `prepare`, and transposed or conjugated, as backward solves need it; none where nothing is to be kept."""
+    rng = np.random.default_rng(2)
+    for A in (GRID + SKEW, GRID + 0.2j * SKEW + 0.1j * ONE, GRID + sp.csr_array(ONE)[:, ::-1]):
+        A, count = sp.csr_array(A), len(spy.calls)
+        for same in (A, A.T, A.conj(), A.conj().T, A.copy()):
+            b = rng.normal(size=N)
+            assert residual(same, linear_solve(same, b, method=SparseDirect("spy")).x, b) < 1e-10
+        assert len(spy.calls) == count + 2
+        with krylix.setup_cache(False):
+            linear_solve(A, np.ones(N), method=SparseDirect("spy"))
+        assert len(spy.calls) > count + 2
+
+
+@pytest.mark.needs("jax")
+def test_in_compiled_functions(spy: Spy) -> None:
+    """Of values that change: one analysis for all runs, and the backward solve has the factors of the solve."""
+    import jax
+    from jax import numpy as jnp
+    from jax.experimental import sparse
+
+    A = sp.coo_array(GRID + 0.5 * SKEW)
+    places = jnp.asarray(np.stack(A.coords, axis=1))
+    method = SparseDirect("spy")
+
+    def solve(factor: Any, b: Any) -> Any:
+        return linear_solve(sparse.BCOO((factor * A.data, places), shape=(N, N)), b, method=method).x
+
+    def last(factors: Any, b: Any) -> Any:
+        return jax.lax.scan(lambda u, factor: (solve(factor, u), None), b, factors)[0].sum()
+
+    run = jax.jit(jax.value_and_grad(last))
+    for factors in (np.array([1.0, 1.5]), np.array([1.2, 0.9])):
+        spy.calls.clear()
+        value, slope = run(jnp.asarray(factors), jnp.ones(N))
+        inverse = np.linalg.inv(A.toarray())
+        expected = (inverse @ inverse @ np.ones(N)).sum() / factors.prod()
+        np.testing.assert_allclose([value, *slope], [expected, *(-expected / factors)], rtol=1e-9)
+        assert "analyse" not in spy.calls[1:] and len(spy.calls) <= 4
 
 
 def test_threads(library: str) -> None:
@@ -324,12 +365,12 @@ def test_superlu_orders_once(monkeypatch: pytest.MonkeyPatch) -> None:
         krylix.clear_setup_cache()
         orders.clear()
         solver = prepare(A, method="scipy-direct")
-        again = solver.update(A)
+        again = solver.update(2 * A)
         assert orders == [first, "NATURAL"]
         assert again.memory == solver.memory
         b = np.random.default_rng(0).normal(size=N)
         for one in (again, again.T):
-            assert residual(A, one.solve(b).x, b) < 1e-12
+            assert residual(2 * A, one.solve(b).x, b) < 1e-11
         del solver, again, one
 
 

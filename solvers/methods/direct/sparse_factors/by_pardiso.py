@@ -105,6 +105,7 @@ class PardisoAnalysis(SymbolicAnalysis):
     def __init__(self, pattern: EntryPattern, kind: Kind, definite: bool) -> None:
         self.pattern, self.kind, self.definite = pattern, kind, definite
         self.handle: Handle | None = None
+        self.turned: PardisoAnalysis | None = None  # of the transpose
         self._first = Lock()
 
     @property
@@ -113,7 +114,8 @@ class PardisoAnalysis(SymbolicAnalysis):
 
     @property
     def nbytes(self) -> int:
-        return 0 if self.handle is None else 16 * self.handle.numbers
+        own = 0 if self.handle is None else 16 * self.handle.numbers
+        return own if self.turned is None else own + self.turned.nbytes
 
     def factor(self, A: Any) -> Factors:
         try:
@@ -133,6 +135,15 @@ class PardisoAnalysis(SymbolicAnalysis):
         if self.pattern.kind(A) is not self.kind:
             raise FactorsRefused("the numbers are symmetric in another way than those that were analysed")
         return self.factor(A)
+
+    def factors_of_transpose(self, A: Any) -> PardisoFactors:
+        """Factors of the transpose of A, with an analysis of its own, which is kept in this one."""
+        turned = A.T.tocsc()
+        turned.sort_indices()
+        with self._first:
+            if self.turned is None:
+                self.turned = PardisoAnalysis(EntryPattern(turned), Kind.GENERAL, False)
+        return self.turned._factors(turned)
 
     def new_handle(self, data: np.ndarray) -> Handle:
         """Analyse for numbers of A."""
@@ -197,11 +208,7 @@ class PardisoFactors(Factors):
         """Factors of the transpose: the package drops its factors where the parameter for transposed solves is set."""
         with self._making:
             if self.transposed is None:
-                turned = self.A.T.tocsc()
-                turned.sort_indices()
-                pattern = EntryPattern(turned)
-                other = PardisoAnalysis(pattern, Kind.GENERAL, False)
-                self.transposed = PardisoFactors(other, other.new_handle(turned.data), turned)
+                self.transposed = self.analysis.factors_of_transpose(self.A)
         return self.transposed
 
 

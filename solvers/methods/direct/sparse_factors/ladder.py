@@ -6,7 +6,7 @@ import logging
 from typing import Any
 
 from ..pivot_order import LEAST, factors_of, is_stable
-from .analyses import KnownPattern, keep, known_pattern
+from .analyses import KnownPattern, LastFactors, keep, known_pattern, last_factors
 from .by_pardiso import Pardiso
 from .by_rslab import Rslab
 from .by_superlu import SuperLU
@@ -36,7 +36,7 @@ def providers_of(name: str | None) -> tuple[Provider, ...]:
 
 
 def sparse_factors(A: Any, providers: tuple[Provider, ...] = (SUPERLU,)) -> tuple[Any, str]:
-    """Factors of a canonical square `csc_array`, and what made them, in words.
+    """Factors of a square `csc_array`, and what made them, in words.
 
     Raises:
         RuntimeError: a pivot is zero whatever row is taken, as SuperLU says.
@@ -44,18 +44,24 @@ def sparse_factors(A: Any, providers: tuple[Provider, ...] = (SUPERLU,)) -> tupl
     alone = len(providers) == 1
     if A.shape[0] < LEAST and (not alone or providers[0] is SUPERLU):  # analyses take longer than they save
         return factors_of(A), SUPERLU.name
-    known, refusals = known_pattern(A), []
+    if not A.has_canonical_format:
+        A = A.copy()
+        A.sum_duplicates()
+    known, refusals, asked = known_pattern(A), [], tuple(one.name for one in providers)
+    if (again := last_factors(known, A, asked)) is not None:
+        return again
     for provider in (one for one in providers if one is not SUPERLU):
         try:
-            return _kept(known, _checked(known, provider, A)), provider.name
+            return _kept(known, A, asked, _checked(known, provider, A), provider.name)
         except FactorsRefused as error:
             refusals.append(f"{provider.name}: {error}")
             log.info("%s does not factorise %d x %d: %s", provider.name, *A.shape, error)
     try:
-        found = _kept(known, _made(known, SUPERLU, A))
+        found = _made(known, SUPERLU, A)
     except FactorsRefused as error:
         raise RuntimeError(str(error)) from error
-    return found, SUPERLU.name if not refusals else f"{SUPERLU.name}, after {'; '.join(refusals)}"
+    by = SUPERLU.name if not refusals else f"{SUPERLU.name}, after {'; '.join(refusals)}"
+    return _kept(known, A, asked, found, by)
 
 
 def _checked(known: KnownPattern, provider: Provider, A: Any) -> Factors:
@@ -94,7 +100,7 @@ def _key(provider: Provider, A: Any) -> tuple[str, str]:
     return provider.name, A.dtype.kind
 
 
-def _kept(known: KnownPattern, factors: Factors) -> Factors:
+def _kept(known: KnownPattern, A: Any, asked: tuple[str, ...], factors: Factors, by: str) -> tuple[Factors, str]:
     factors.known = known  # as long as they live, so do the analyses
-    keep(known)
-    return factors
+    keep(known, LastFactors(asked, A.data.copy(), factors, by))
+    return factors, by
