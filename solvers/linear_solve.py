@@ -327,8 +327,9 @@ def _set_up(
         check_requirements(problem, method, M)
     else:
         refuse_unsuited(problem, method, M)
-    if isinstance(method, Refinement) and (problem.compiled or method.needs_known):
-        M = factors or (factors_now if method.needs_known else factors_of_known)(problem, method)
+    early = method.needs_known or (method.tells_factors and not problem.compiled)
+    if isinstance(method, Refinement) and (problem.compiled or early):
+        M = factors or (factors_now if early else factors_of_known)(problem, method)
         if M is None:
             M = entries_for(problem, method, matrix)
     return Attempt.of(request, problem, method, M)

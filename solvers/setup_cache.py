@@ -15,18 +15,19 @@ from typing import Any
 import numpy as np
 
 from ..backends import Backend, NoBackendFound, choose_backend, get_precision
-from ..backends.setting import Setting
 from ..sparse import Operator
 from ..sparse.content import Content, content_of, copy_of
 from .attempt import Attempt
 from .iteration.method import Method
 from .known_plan import KnownPlan
+from .methods.direct.sparse_factors.analyses import clear_analyses
 from .methods.registry import find_method, is_auto
 from .pattern_memory import LEAST, PatternKey, clear_patterns
 from .preconditioners import PRECONDITIONERS
 from .results.result import SolveResult
 from .setup.make_problem import make_problem
 from .setup.problem import KnownNull, Request
+from .setup_cache_setting import SETUP_CACHE
 from .solve import solve
 
 MOST = 4  # matrices
@@ -35,7 +36,7 @@ MOST_COMPARED = 1 << 28  # bytes of a matrix whose pattern may be known, see `pa
 MOST_FACTORS = 1 << 27  # bytes of the factors of each: those of a grid of three axes take hundreds of times the matrix
 _MOST_SEEN = MOST  # matrices of the last calls that were seen once: of more in turn, each would push out the next
 
-_setting = Setting("setup_cache", True, compiled=False)
+_setting = SETUP_CACHE
 _OF_EACH_SOLVE = ("A", "b", "x0", "args", "history", "monitor")  # no setup depends on them
 _PLAIN = frozenset((type(None), str, int, float, complex, bool))  # in one test; `_is_plain_setting` has the others
 _COMPARED = tuple(f.name for f in fields(Request) if f.name not in (*_OF_EACH_SOLVE, "method"))
@@ -248,7 +249,7 @@ def set_global_setup_cache(enabled: bool) -> None:
 
 
 def clear_setup_cache() -> None:
-    """Let go of all setups that are kept, for one matrix or for one pattern, and their memory.
+    """Let go of all setups that are kept, for one matrix or for one pattern, of analyses of sparse factors, and memory.
 
     Examples:
         >>> import krylix
@@ -257,4 +258,5 @@ def clear_setup_cache() -> None:
     global _kept, _seen
     with _lock:
         _kept, _seen = (), ()
+    clear_analyses()
     clear_patterns()
