@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
@@ -21,6 +22,7 @@ from ..cycle.recast import note_on_precision
 from ..cycle.small import exact_inverse
 from ..cycle.target import Target
 from ..pipeline import built, entries_of, of_operator
+from .choose import SMOOTHED, Facts, choose_coarsening
 from .coarsen import coarsened
 from .frozen import tentative_of
 from .galerkin import galerkin_levels
@@ -93,7 +95,7 @@ def amg(
     """
     _refuse_two(coarsening, hierarchy)
     settings = AmgSettings(
-        coarsening=coarsening or (GIVEN if hierarchy is not None else "smoothed-aggregation"),
+        coarsening=coarsening or (GIVEN if hierarchy is not None else AmgSettings.coarsening),
         cycle=cycle,
         smoother=smoother,
         degree=degree,
@@ -116,12 +118,13 @@ def amg(
         return _of_hierarchy(own, target, known, hierarchy, settings)
     order = nearer_order(own, block_size)
     columns = columns if columns is None or order is None else columns[order]
+    choice = None if coarsening is not None else Facts(False, False, columns is not None, block_size > 1)
     if isinstance(known, sp.csr_array):
         if pattern is not None:
             _known_pattern(pattern, own)  # which says nothing more
-        hermitian, wide = hermitian_and_double(known, "amg")
-        levels = coarsened(rows_in(wide, order), settings, hermitian, columns, block_size)
-        return _of_levels(own, target, levels, settings, hermitian, order)
+        return _of_known(own, target, known, settings, choice, order, columns, block_size)
+    if choice is not None:
+        settings = replace(settings, coarsening=choose_coarsening(choice).coarsening)
     if own.shape[0] <= settings.max_coarse or settings.max_levels == 1 or own.systems == 0:
         return _small(own, target, settings)
     sparse = _sparse(own)
@@ -132,6 +135,34 @@ def amg(
     else:
         found = list(tentative_of(reordered_matrix(sparse, order).structure, settings, columns, block_size))
     return _on_pattern(sparse, target, _placed(found, sparse), settings, order)
+
+
+def _of_known(
+    own: Matrix,
+    target: Target,
+    known: sp.csr_array,
+    settings: AmgSettings,
+    choice: Facts | None,
+    order: np.ndarray | None,
+    columns: np.ndarray | None,
+    block_size: int,
+) -> Preconditioner:
+    """Set up from known values; `choice`: by the table, and by smoothed aggregation where that coarsening fails."""
+    hermitian, wide = hermitian_and_double(known, "amg")
+    wide = rows_in(wide, order)
+    if choice is not None:
+        chosen = choose_coarsening(choice._replace(known=True, hermitian=hermitian)).coarsening
+        settings = replace(settings, coarsening=chosen)
+    try:
+        levels = coarsened(wide, settings, hermitian, columns, block_size)
+        return _of_levels(own, target, levels, settings, hermitian, order)
+    except ValueError:
+        if choice is None or settings.coarsening == SMOOTHED:
+            raise
+    settings = replace(settings, coarsening=SMOOTHED)
+    levels = coarsened(wide, settings, hermitian, columns, block_size)
+    found = _of_levels(own, target, levels, settings, hermitian, order)
+    return replace(found, note="; ".join(filter(None, [found.note, "classical coarsening failed"])))
 
 
 def _refuse_two(coarsening: str | None, hierarchy: Any) -> None:
@@ -187,7 +218,11 @@ def _on_pattern(
         return _described(cycle, own, target, settings, None, order)
     if isinstance(known, sp.csr_array):
         hermitian, wide = hermitian_and_double(known, "amg")
-        levels = galerkin_levels(rows_in(wide, order), prolongations, settings, hermitian)
+        wide = rows_in(wide, order)
+        if settings.is_classical:  # whose interpolation depends on values
+            levels = coarsened(wide, settings, hermitian, None, 1)
+        else:
+            levels = galerkin_levels(wide, prolongations, settings, hermitian)
         return _of_levels(own, target, levels, settings, hermitian, order)
     hermitian = all(hermitian_and_double(one, "amg")[0] for one in known)
     cycle = renewed(reordered_matrix(own, order), _placed(prolongations, own), settings, hermitian)
