@@ -11,8 +11,10 @@ from ....backends import get_backend
 from ....sparse.analysis.spectrum import bounded_eigenvalue
 from ....sparse.formats.making.build import from_csr
 from ..cycle.scales import scales_of, times_diagonals
+from .classical.products import product, sorted_rows
 from .classical.rule import ClassicalRule
 from .classical.serves import LEVELS, still_serves
+from .classical.strength import threshold_of
 from .hierarchy import HostLevel, Tentative
 from .settings import BOUND, OMEGA, AmgSettings
 
@@ -28,15 +30,15 @@ def galerkin_levels(
     Cost: two products of sparse matrices on each level, one more and 15 with vectors for smoothing.
     """
     found: list[HostLevel] = []
+    theta = threshold_of(A, settings)
     for T in tentative:
         if isinstance(T, ClassicalRule):
-            if checked and len(found) < LEVELS and not still_serves(T, A, settings.threshold):
+            if checked and len(found) < LEVELS and not still_serves(T, A, theta):
                 return None
             found.append(_interpolated(A, T, hermitian))
         else:
             found.append(_smoothed(A, T, settings, hermitian))
-        A = sp.csr_array(found[-1].R @ sp.csr_array(A @ found[-1].P))
-        A.sum_duplicates()
+        A = sorted_rows(product(found[-1].R, product(A, found[-1].P)), hermitian)
     return [*found, HostLevel(A)]
 
 
