@@ -230,7 +230,7 @@ class Attempt:
             least_squares=problem.least_squares,
             checkpoints=problem.several,
             _by=self.method,
-            _why=self.why if reason is None or self.why is None else f"{self.why}; {M.kind}: {reason}",
+            _why=self.why if reason is None or self.why is None else f"{self.why}; {kind}: {reason}",
             _time_limit=None if self.monitor is None else self.monitor.time_limit,
             _sensitivity=sensitivity,
         )
