@@ -9,12 +9,14 @@ import numpy as np
 import scipy.sparse as sp
 from scipy.sparse.linalg import splu
 
+from ...sparse.analysis.equilibrate import equilibrated, scales
 from ...sparse.analysis.symmetry import is_hermitian
 from .selected_inverse import SelectedInverse
 from .sparse_factors import SparseFactors, definite_factors, sign_and_log, sparse_factors
 
 _FEW = 32  # columns up to which solves take less time than the recursion
 _NUMBERS = 2**22  # of the right-hand sides of one solve
+_UNITS = 1e4  # ratio of the largest entries of rows and columns from which these are scaled
 _MORE = 6  # times the entries of L and U make a pattern that is too large for the recursion
 
 SINGULAR = (
@@ -52,15 +54,31 @@ class FactorisedMatrix:
         return definite_factors(A)
 
     @cached_property
-    def factors(self) -> SparseFactors | None:
-        """Factors; None of a singular matrix."""
-        return self.definite or sparse_factors(self.A)
+    def _scales(self) -> tuple[np.ndarray, np.ndarray] | None:
+        """Of rows and columns, where their units differ so much that pivots would be chosen by these."""
+        if self.definite is not None:
+            return None
+        sizes = abs(self.A)
+        largest = np.concatenate([sizes.max(axis=axis).toarray() for axis in (0, 1)])
+        if not largest.all() or largest.max() <= _UNITS * largest.min():
+            return None
+        return scales(self.A)
 
-    def slogdet(self) -> tuple[complex, float]:
+    @cached_property
+    def factors(self) -> SparseFactors | None:
+        """Factors, of the scaled matrix where there are scales; None of a singular matrix."""
+        if self.definite is not None:
+            return self.definite
+        return sparse_factors(self.A if self._scales is None else equilibrated(self.A, *self._scales))
+
+    def slogdet(self) -> tuple[Any, float]:
         """Sign and log of the modulus of the determinant: 0 and -inf of a singular matrix."""
         if not self.A.shape[0]:
             return 1.0, 0.0
-        return sign_and_log(self.factors) if self.is_finite else (np.nan, np.nan)
+        if not self.is_finite:
+            return np.nan, np.nan
+        sign, log = sign_and_log(self.factors)
+        return sign, log if self._scales is None else log - sum(float(np.log(s).sum()) for s in self._scales)
 
     @cached_property
     def _selected(self) -> SelectedInverse | None:
@@ -82,12 +100,15 @@ class FactorisedMatrix:
             return np.full(len(rows), np.nan, self.A.dtype)
         if self.factors is None:
             raise ZeroDivisionError(SINGULAR)
-        if len(np.unique(columns)) <= _FEW or self._selected is None:
-            return self._by_solves(rows, columns)
-        found, missing = self._selected.entries(rows, columns)
+        found, missing = np.zeros(len(rows), self.A.dtype), np.ones(len(rows), bool)
+        if len(np.unique(columns)) > _FEW and self._selected is not None:
+            found, missing = self._selected.entries(rows, columns)
         if missing.any():
             found[missing] = self._by_solves(rows[missing], columns[missing])
-        return found
+        if self._scales is None:
+            return found
+        by_row, by_column = self._scales
+        return found * by_column[rows] * by_row[columns]
 
     def _by_solves(self, rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
         """The entries in columns of the inverse, one solve each."""

@@ -76,12 +76,11 @@ def tridiagonal(A: Operator, start: Array, steps: int, keep: bool) -> Tridiagona
     v = bk.times(bk.safe_divide(0 * norm + 1, norm), start)
     zero = bk.zeros((batch, steps), bk.dtype(norm), start)
     columns = bk.asarray(np.arange(steps, dtype=np.int32), like=start)
+    rows = bk.asarray(np.zeros((batch, 1), np.int32), like=start)
 
     def one(s: _Steps) -> _Steps:
         here = columns == s.step
-        basis = s.basis
-        if keep:
-            basis = bk.where(here[None, :, None], s.v[:, None, :], basis)
+        basis = bk.put_row(s.basis, rows + s.step, s.v) if keep else ()
         w = product(A, s.v)
         first = bk.where(s.alphas[:, :1] > 0, s.alphas[:, :1], 1)
         alpha = bk.where(bk.max_abs(s.v) > 0, bk.real(bk.dot(s.v, w)), first)  # none is left: of no weight

@@ -48,7 +48,7 @@ def times_root(A: Operator, z: Array, inverse: bool, steps: int, entries: Entrie
     try:
         matrix, host = entries or entries_of(A)
     except UnsupportedOperation:
-        return _by_lanczos(A, z, inverse, steps)
+        return by_lanczos(A, z, inverse, steps)
     if host is None:
         return _by_cholesky(matrix, z, inverse)
     return _on_host(host, z, inverse)
@@ -92,7 +92,7 @@ def _by_cholesky(A: Matrix, z: Array, inverse: bool) -> Array:
     return checked(A, x, failed | bk.any(~bk.isfinite(x)), NOT_DEFINITE)
 
 
-def _by_lanczos(A: Operator, z: Array, inverse: bool, steps: int) -> Array:
+def by_lanczos(A: Operator, z: Array, inverse: bool, steps: int) -> Array:
     """`A^(1/2) z` or `A^(-1/2) z`, by products only."""
     if A.systems is not None:
         raise UnsupportedOperation(f"sample of a function takes one system; got {A.systems}. Prepare one at a time.")

@@ -72,7 +72,7 @@ def _opened(factorise: Any) -> SparseFactors | None:
     return SparseFactors(L, U, np.asarray(lu.perm_r), np.asarray(lu.perm_c), lu.solve)
 
 
-def sign_and_log(factors: SparseFactors | None) -> tuple[complex, float]:
+def sign_and_log(factors: SparseFactors | None) -> tuple[Any, float]:
     """Sign (of modulus 1, or 0) and log of the modulus of the determinant."""
     pivots = np.zeros(1) if factors is None else factors.U.diagonal()
     size = np.abs(pivots)

@@ -94,7 +94,7 @@ def postorder(pattern: Any) -> np.ndarray | None:
     if all(j - first[j] + 1 == size[j] for j in range(len(parents))):
         return None
     children: list[list[int]] = [[] for _ in parents]
-    stack = []
+    stack: list[int] = []
     for j, parent in enumerate(parents):
         (stack if parent < 0 else children[parent]).append(j)
     order = []
