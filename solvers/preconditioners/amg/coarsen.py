@@ -8,6 +8,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from .aggregation import aggregated_levels
+from .classical.levels import classical_levels
 from .hierarchy import HostLevel, is_diagonal, levels_by_pyamg
 from .settings import AmgSettings
 
@@ -27,6 +28,8 @@ def coarsened(
             f"coarsening='ruge-stuben' is for real matrices; this one is {A.dtype}. Use "
             "coarsening='smoothed-aggregation', or another kind of preconditioner."
         )
+    if settings.is_classical:
+        return classical_levels(A, settings, hermitian)
     make = aggregated_levels if settings.aggregates else levels_by_pyamg
     try:
         with warnings.catch_warnings(), np.errstate(all="ignore"):

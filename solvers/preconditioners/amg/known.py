@@ -19,7 +19,7 @@ from ..cycle.smoother import steps_for
 from ..cycle.target import Target
 from .galerkin import eigenvalue_bound
 from .hierarchy import HostLevel, is_diagonal
-from .level import AlgebraicLevel
+from .level import AlgebraicLevel, placed
 from .settings import AmgSettings
 
 
@@ -29,7 +29,8 @@ def known_cycle(levels: list[HostLevel], settings: AmgSettings, hermitian: bool,
     Raises:
         ValueError: the coarsest level is too large.
     """
-    scales = [scales_of(level.A, hermitian) for level in levels]
+    by_rows = settings.is_classical and hermitian
+    scales = [*(scales_of(level.A, hermitian, by_rows) for level in levels[:-1]), scales_of(levels[-1].A, hermitian)]
     left, right = scales[0]
     coarsest = levels[-1].A
     if is_diagonal(coarsest):
@@ -58,7 +59,7 @@ def _level(
     A = times_diagonals(own.left, level.A, own.right)
     P = times_diagonals(factor / own.right, level.P, below.right)
     R = sp.csr_array(P.conj().T) if hermitian else times_diagonals(factor * below.left, level.R, 1 / own.left)
-    rho = np.array([level.rho or eigenvalue_bound(level.A)])
+    rho = np.array([level.rho or eigenvalue_bound(level.A)])  # of A as it is smoothed
     steps = steps_for(host, settings.smoother_of(hermitian), rho, settings.degree)
     return AlgebraicLevel(
         target.matrix(A),
@@ -66,7 +67,7 @@ def _level(
         target.matrix(R),
         coarse,
         target.array(steps),
-        tentative=target.matrix(level.tentative, "csr"),
+        tentative=placed(level.tentative, target.bk, target.dtype, target.like),
         visits=VISITS[settings.cycle],
         hermitian=hermitian,
     )

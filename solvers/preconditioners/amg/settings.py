@@ -12,10 +12,21 @@ from ..cycle.level import VISITS
 from ..cycle.recast import check_precision
 from ..cycle.smoother import SMOOTHERS
 
-COARSENINGS = ("smoothed-aggregation", "aggregation", "ruge-stuben", "root-node", "energy-minimising", "adaptive")
+COARSENINGS = (
+    "classical",
+    "smoothed-aggregation",
+    "aggregation",
+    "ruge-stuben",
+    "root-node",
+    "energy-minimising",
+    "adaptive",
+)
 GIVEN = "given"  # prolongations of a user's hierarchy
 OMEGA = 4 / 3  # of smoothed prolongations, over the largest eigenvalue
-_STRENGTH = {"ruge-stuben": 0.25}  # all others: 0, every coupling is strong
+BOUND = {True: 1 / 1.05, False: 4 / (3 * 0.7)}
+"""By whether A is Hermitian: eigenvalues of classical levels, as smoothers are given them. Hermitian ones, relative to
+sums of rows, end at 1, and the polynomials 5 % above the bound; others, relative to the diagonal, are damped by 0.7."""
+_STRENGTH = {"classical": 0.25, "ruge-stuben": 0.25}  # all others: 0, every coupling is strong
 
 
 @dataclass(frozen=True)
@@ -72,6 +83,11 @@ class AmgSettings:
     def smooths(self) -> bool:
         """Are prolongations smoothed in the numeric set-up?"""
         return self.coarsening == "smoothed-aggregation"
+
+    @property
+    def is_classical(self) -> bool:
+        """Are the levels those of `classical_levels`, smoothed with the sums of rows?"""
+        return self.coarsening == "classical"
 
     def smoother_of(self, hermitian: bool | None) -> str:
         """Default smoother: Chebyshev requires real eigenvalues; `hermitian` None: not known."""

@@ -21,10 +21,15 @@ def times_diagonals(left: np.ndarray, A: Any, right: np.ndarray) -> sp.csr_array
     return sp.csr_array((data, A.indices, A.indptr), A.shape)
 
 
-def scales_of(A: sp.csr_array, hermitian: bool) -> Scales:
-    """Scales to a unit diagonal; for a Hermitian matrix equal up to sign, so that the product is Hermitian."""
+def scales_of(A: sp.csr_array, hermitian: bool, by_rows: bool = False) -> Scales:
+    """Scales to a unit diagonal; for a Hermitian matrix equal up to sign, so that the product is Hermitian.
+
+    Args:
+        by_rows: scale by the sums of the absolute values in rows instead of the diagonal, so that no eigenvalue of a
+            Hermitian matrix is above 1.
+    """
     diagonal = A.diagonal()
-    size = np.abs(diagonal)
+    size = np.abs(A) @ np.ones(A.shape[1]) if by_rows else np.abs(diagonal)
     positive = size > 0
     right = 1 / np.sqrt(np.where(positive, size, 1))
     if hermitian:

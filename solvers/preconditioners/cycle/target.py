@@ -20,6 +20,7 @@ class Target:
 
     A: Operator
     dtype: np.dtype
+    formats_of: Backend | None = None  # library whose formats suit, where arrays of NumPy are to be moved to it
 
     @property
     def bk(self) -> Backend:
@@ -56,6 +57,5 @@ class Target:
 
     def matrix(self, A: Any, format: str | None = None) -> SparseMatrix:
         """Convert SciPy's CSR to a format, by default the one that suits it in the library."""
-        return from_csr(
-            self.bk, A.astype(self.dtype), prune=False, like=self.like, format=format or suitable_format(self.bk, A)
-        )
+        format = format or suitable_format(self.formats_of or self.bk, A)
+        return from_csr(self.bk, A.astype(self.dtype), prune=False, like=self.like, format=format)

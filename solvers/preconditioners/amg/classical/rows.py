@@ -1,0 +1,73 @@
+"""Reductions over the rows of CSR matrices, and selections of their entries, without loops over rows."""
+
+from __future__ import annotations
+
+import numpy as np
+import scipy.sparse as sp
+
+_CLASSES = (2, 8, 20, 60)  # rows longer than `most` by up to so many are sorted together, in a padded table
+
+
+def reduced(ufunc: np.ufunc, x: np.ndarray, starts: np.ndarray, empty: float) -> np.ndarray:
+    """`ufunc` over the entries x of each row; `empty` where a row has none.
+
+    No differences of prefix sums, which would cancel.
+    """
+    first, some = starts[:-1], starts[1:] > starts[:-1]
+    if some.all():
+        return ufunc.reduceat(x, first) if len(first) else np.zeros(0, x.dtype)
+    found = np.full(len(first), empty, x.dtype)
+    if some.any():  # reduceat gives the first entry of a later row for an empty one
+        found[some] = ufunc.reduceat(x, first[some])
+    return found
+
+
+def row_sums(A: sp.csr_array) -> np.ndarray:
+    """`(n,)`: A times ones."""
+    return np.asarray(A @ np.ones(A.shape[1], A.dtype))
+
+
+def repeated(per_row: np.ndarray, A: sp.csr_array) -> np.ndarray:
+    """For each entry of A what its row has."""
+    return np.repeat(per_row, np.diff(A.indptr))
+
+
+def selected(A: sp.csr_array, places: np.ndarray, data: np.ndarray | None = None) -> sp.csr_array:
+    """The entries of A at ascending places, with other numbers if given."""
+    starts = np.searchsorted(places, A.indptr).astype(A.indptr.dtype)
+    values = A.data if data is None else data
+    return sp.csr_array((values.take(places), A.indices.take(places), starts), A.shape)
+
+
+def largest_in_rows(sizes: np.ndarray, starts: np.ndarray, most: int) -> np.ndarray:
+    """Mask of the `most` largest entries of each row; all of shorter rows."""
+    lengths, kept = np.diff(starts), np.ones(len(sizes), bool)
+    longest = int(lengths.max(initial=0))
+    below = most
+    for above in sorted({*(min(most + more, longest) for more in _CLASSES), *_doubled(most + _CLASSES[-1], longest)}):
+        rows = np.flatnonzero((lengths > below) & (lengths <= above))
+        below = above
+        if len(rows):
+            kept[_smallest(sizes, starts, lengths, rows, most)] = False
+    return kept
+
+
+def _doubled(first: int, last: int) -> list[int]:
+    """Ends of classes of longer rows, whose tables stay at most twice as large as what is in them."""
+    found = []
+    while first < last:
+        first = min(2 * first, last)
+        found.append(first)
+    return found
+
+
+def _smallest(sizes: np.ndarray, starts: np.ndarray, lengths: np.ndarray, rows: np.ndarray, most: int) -> np.ndarray:
+    """Places of all but the `most` largest entries of rows that have more."""
+    width = int(lengths[rows].max())
+    places = starts[rows][:, None] + np.arange(width, dtype=starts.dtype)
+    beyond = np.arange(width) >= lengths[rows][:, None]
+    table = sizes.take(places, mode="clip")
+    table[beyond] = -1  # less than any, so that what is cut away includes it
+    cut = np.argpartition(table, width - most - 1, axis=1)[:, : width - most]
+    found = np.take_along_axis(places, cut, 1)
+    return np.asarray(found[~np.take_along_axis(beyond, cut, 1)])

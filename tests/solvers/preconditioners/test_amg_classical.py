@@ -1,0 +1,221 @@
+"""Classical AMG: interpolation as in the textbook, splittings, and iterations on media that jump from cell to cell."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from scipy.spatial import Delaunay
+
+import krylix
+from krylix.solvers.preconditioners.amg.classical.interpolation import Rows, prolongation
+from krylix.solvers.preconditioners.amg.classical.rows import largest_in_rows, reduced, selected
+from krylix.solvers.preconditioners.amg.classical.splitting import pmis
+from krylix.solvers.preconditioners.amg.classical.strength import couplings, strong_entries, turned_rows
+
+THETA = 0.25
+
+
+def medium(k: np.ndarray, closed: bool = False) -> sp.csr_array:
+    """Finite volumes on a grid of cells with conductivities k, harmonic means between them; fixed values around it
+    unless `closed`."""
+    n, numbers = k.size, np.arange(k.size).reshape(k.shape)
+    diagonal, rows, cols, values = np.zeros(k.shape), [], [], []
+    for axis in range(k.ndim):
+        low, high = (
+            tuple(slice(*part) if a == axis else slice(None) for a in range(k.ndim)) for part in ((0, -1), (1, None))
+        )
+        between = 2 * k[low] * k[high] / (k[low] + k[high])
+        rows.append(numbers[low].ravel()), cols.append(numbers[high].ravel()), values.append(-between.ravel())
+        diagonal[low] += between
+        diagonal[high] += between
+        if not closed:
+            for end in (0, -1):
+                edge = tuple(end if a == axis else slice(None) for a in range(k.ndim))
+                diagonal[edge] += k[edge]
+    upper = sp.coo_array((np.concatenate(values), (np.concatenate(rows), np.concatenate(cols))), (n, n))
+    return sp.csr_array(upper + upper.T + sp.diags_array(diagonal.ravel()))
+
+
+def lognormal(sigma: float, *shape: int) -> np.ndarray:
+    return np.exp(sigma * np.random.default_rng(0).standard_normal(shape))
+
+
+def channels(n: int, contrast: float = 1e6) -> np.ndarray:
+    """Meandering lines, a cell to four wide, that conduct much better than the ground."""
+    rng, x = np.random.default_rng(1), np.arange(n)
+    k = np.exp(rng.standard_normal((n, n)))
+    for _ in range(n // 12):
+        line = (
+            rng.uniform(0, n)
+            + rng.uniform(2, 20) * np.sin(2 * np.pi * x / rng.uniform(20, 100))
+            + rng.uniform(-0.5, 0.5) * x
+        )
+        for offset in range(rng.integers(1, 5)):
+            k[x, (line.astype(int) + offset) % n] = contrast
+    return k
+
+
+def mesh(points: int, seed: int = 0) -> sp.csr_array:
+    """Linear finite elements on a random triangulation, fixed near the edge; obtuse angles make positive couplings."""
+    rng = np.random.default_rng(seed)
+    at = rng.random((points, 2))
+    triangles = Delaunay(at).simplices
+    first, second = (at[triangles[:, k]] - at[triangles[:, 0]] for k in (1, 2))
+    area = first[:, 0] * second[:, 1] - first[:, 1] * second[:, 0]
+    turned = [np.stack([e[:, 1], -e[:, 0]], 1) for e in (second, first)]
+    one, other = turned[0], -turned[1]
+    gradients = np.stack([-one - other, one, other], 1) / area[:, None, None]
+    k = np.exp(rng.standard_normal(len(triangles))) * np.abs(area) / 2
+    local = np.einsum("eia,eja->eij", gradients, gradients) * k[:, None, None]
+    where = triangles.repeat(3, 1).ravel(), np.tile(triangles, (1, 3)).ravel()
+    A = sp.csr_array(sp.coo_array((local.ravel(), where), (points, points)))
+    inner = np.flatnonzero((at.min(1) > 0.02) & (at.max(1) < 0.98))
+    return sp.csr_array(A[inner][:, inner])
+
+
+def convection(n: int) -> sp.csr_array:
+    """Upwind differences with a wind along both axes: an M-matrix that is not symmetric."""
+    second, one, first = (
+        sp.diags_array(entries, offsets=offsets, shape=(n, n))
+        for entries, offsets in (([-1.0, 2.0, -1.0], (-1, 0, 1)), ([1.0], (0,)), ([-1.0, 1.0], (-1, 0)))
+    )
+    wind = 500 / n
+    return sp.csr_array(sp.kron(one, second + wind * first) + sp.kron(second + wind / 2 * first, one))
+
+
+SMALL: dict[str, sp.csr_array] = {
+    "lognormal": medium(lognormal(3, 9, 8)),
+    "closed": medium(lognormal(2, 7, 7), closed=True),
+    "channels": medium(channels(12) * lognormal(0.1, 12, 12)),
+    "three dimensions": medium(lognormal(2, 4, 4, 5)),
+    "mesh": mesh(100),
+    "convection": sp.csr_array(sp.diags_array(lognormal(1, 81)) @ convection(9) @ sp.diags_array(lognormal(0.1, 81))),
+}
+"""Matrices small enough for loops, without ties of weights."""
+
+
+def made(name: str) -> tuple[sp.csr_array, Rows, np.ndarray]:
+    A = SMALL[name].copy()
+    A.sum_duplicates()
+    coupled = couplings(turned_rows(A))
+    sums = reduced(np.add, coupled, A.indptr, 0.0)
+    strong = strong_entries(A, coupled, sums, THETA)
+    return A, Rows(A, coupled, sums, strong), pmis(selected(A, np.flatnonzero(strong)))
+
+
+def places(A: sp.csr_array, mask: np.ndarray) -> np.ndarray:
+    """Dense mask of the entries of A."""
+    return sp.csr_array((mask.astype(float), A.indices, A.indptr), A.shape).toarray() > 0
+
+
+def strong_by_loops(a: np.ndarray) -> np.ndarray:
+    found = np.zeros(a.shape, bool)
+    for i, row in enumerate(a):
+        couplings = -np.delete(row, i)
+        if row.sum() <= 0.9 * row[i]:
+            found[i] = (-row >= THETA * couplings.max()) & (row < 0)
+    return found
+
+
+def by_loops(a: np.ndarray, strong: np.ndarray, coarse: np.ndarray) -> np.ndarray:
+    """Extended+i of De Sterck, Falgout, Nolting and Yang 2008, with all weak couplings on the diagonal."""
+    n, number = len(a), np.cumsum(coarse) - 1
+    P = np.zeros((n, coarse.sum()))
+    for i in range(n):
+        if coarse[i]:
+            P[i, number[i]] = 1
+            continue
+        mine = [j for j in range(n) if strong[i, j] and coarse[j]]
+        fine = [k for k in range(n) if strong[i, k] and not coarse[k]]
+        theirs = {k: [l for l in range(n) if strong[k, l] and coarse[l]] for k in fine}
+        near = sorted({*mine, *(l for some in theirs.values() for l in some)})
+        diagonal = sum(a[i, j] for j in range(n) if not strong[i, j])
+        weights = {j: a[i, j] if strong[i, j] else 0.0 for j in near}
+        for k in fine:
+            back = min(a[k, i], 0.0)
+            below = sum(a[k, l] for l in theirs[k]) + back
+            if below == 0:
+                diagonal += a[i, k]
+                continue
+            diagonal += a[i, k] * back / below
+            for l in theirs[k]:
+                weights[l] += a[i, k] * a[k, l] / below
+        for j in near:
+            P[i, number[j]] = -weights[j] / diagonal
+    return P
+
+
+def truncated_by_loops(P: np.ndarray, coarse: np.ndarray, most: int) -> np.ndarray:
+    found = P.copy()
+    for i in np.flatnonzero(~coarse):
+        left_out = np.argsort(-np.abs(P[i]))[most:]
+        found[i, left_out] = 0
+        if found[i].any():
+            found[i] *= P[i].sum() / found[i].sum()
+    return found
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_strong_couplings_as_by_loops(name: str) -> None:
+    A, rows, _ = made(name)
+    found = places(A, rows.strong)
+    np.testing.assert_array_equal(found, strong_by_loops(A.toarray()))
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_the_splitting_is_a_maximal_independent_set(name: str) -> None:
+    A, rows, coarse = made(name)
+    strong = places(A, rows.strong)
+    assert not (strong & strong.T)[np.ix_(coarse, coarse)].any()  # no two that depend on each other
+    needed = strong.any(axis=0)  # others depend on them
+    near = (strong | strong.T)[:, coarse].any(axis=1)
+    assert (coarse | near | ~needed).all()
+    assert not coarse[~needed].any()
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_interpolation_is_that_of_the_textbook(name: str) -> None:
+    A, rows, coarse = made(name)
+    a = A.toarray()
+    expected = by_loops(a, strong_by_loops(a), coarse)
+    symmetric = bool(np.abs(a - a.T).max() == 0)
+    for most in (100, 4, 2):
+        found = prolongation(rows, coarse, symmetric, most)
+        np.testing.assert_allclose(found.toarray(), truncated_by_loops(expected, coarse, most), atol=1e-11)
+        assert np.diff(found.indptr).max() <= most
+
+
+def test_largest_entries_of_rows_of_all_lengths() -> None:
+    rng = np.random.default_rng(0)
+    lengths = np.concatenate([rng.permutation(np.arange(90)), [700, 0, 3]])
+    starts = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)
+    sizes = rng.random(starts[-1])
+    found = largest_in_rows(sizes, starts, 4)
+    for first, last in itertools.pairwise(starts):
+        expected = np.zeros(last - first, bool)
+        expected[np.argsort(-sizes[first:last])[:4]] = True
+        np.testing.assert_array_equal(found[first:last], expected)
+
+
+MEDIA: dict[str, Any] = {
+    "lognormal 1": lambda: medium(lognormal(1, 100, 100)),
+    "lognormal 3": lambda: medium(lognormal(3, 100, 100)),
+    "lognormal 3 in three dimensions": lambda: medium(lognormal(3, 22, 22, 22)),
+    "channels": lambda: medium(channels(120)),
+    "random cells": lambda: medium(np.where(np.random.default_rng(0).random((100, 100)) < 0.5, 1.0, 1e5)),
+    "mesh": lambda: mesh(10_000),
+}
+
+
+@pytest.mark.parametrize("name", MEDIA)
+def test_few_iterations_whatever_jumps(name: str) -> None:
+    A = MEDIA[name]()
+    M = krylix.preconditioner(A, "amg", coarsening="classical")
+    x = np.random.default_rng(0).standard_normal(A.shape[0])
+    solution = krylix.linear_solve(A, A @ x, method="CG", preconditioner=M, rtol=1e-8)
+    assert solution.converged and solution.iterations <= 15
+    assert M.memory is not None and M.memory < 7 * A.nnz
