@@ -74,7 +74,7 @@ class OfMatrix:
 
         Examples:
             >>> import numpy as np, krylix
-            >>> krylix.prepare(np.diag([2.0, 4.0])).logdet().logabsdet.round(6)
+            >>> float(krylix.prepare(np.diag([2.0, 4.0])).logdet().logabsdet.round(6))
             2.079442
         """
         settings = LogdetSettings(method, probes, steps, key)
