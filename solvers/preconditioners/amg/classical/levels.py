@@ -8,6 +8,7 @@ import scipy.sparse as sp
 from ..galerkin import adjoint
 from ..hierarchy import HostLevel
 from ..settings import AmgSettings
+from .dust import without_dust
 from .interpolation import Rows, prolongation
 from .rows import reduced, repeated, selected
 from .splitting import pmis
@@ -37,7 +38,7 @@ def classical_levels(
             break
         R = adjoint(P)
         found.append(HostLevel(A, P, R, P, _BOUND[hermitian], coarse, strong))
-        A = _canonical(sp.csr_array(R @ sp.csr_array(A @ P)))
+        A = without_dust(_canonical(sp.csr_array(R @ sp.csr_array(A @ P))), P, A)
         components = None if components is None else components[coarse]
     return [*found, HostLevel(A)]
 
