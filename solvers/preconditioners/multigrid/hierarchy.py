@@ -69,7 +69,7 @@ def levels_of(
     Raises:
         ValueError: the coarsest grid is too large.
     """
-    bk, levels, lost = A.bk, [], []
+    bk, levels, lost = A.bk, list[GridLevel](), list[LostPoints]()
     while _points(A.grid) > direct.most:
         small = _points(A.grid) <= direct.fine
         factors = None if small and not bk.on_host else coarsening_factors(A, directional)
