@@ -36,6 +36,7 @@ GROUPS = (
     "pressure",
     "auto",
     "cores",
+    "meshes",
 )
 BACKENDS = ("jax", "numpy", "torch", "tensorflow")
 

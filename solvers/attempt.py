@@ -19,6 +19,7 @@ from .iteration.outcome import Outcome, Status
 from .iteration.run import LoopSettings, run
 from .methods.cg import CG
 from .methods.direct.singular import Singularity
+from .methods.direct.superlu import told_of
 from .on_host import rescued_on_host, run_on_host
 from .preconditioners import Preconditioner
 from .results.diagnosis.look import Look
@@ -229,7 +230,7 @@ class Attempt:
             least_squares=problem.least_squares,
             checkpoints=problem.several,
             _by=self.method,
-            _why=self.why,
+            _why=self.why + told_of(M) if self.method.tells_factors else self.why,
             _time_limit=None if self.monitor is None else self.monitor.time_limit,
             _sensitivity=sensitivity,
         )

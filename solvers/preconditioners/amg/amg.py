@@ -11,7 +11,6 @@ import scipy.sparse as sp
 
 from ....sparse import Matrix, Operator, SparseMatrix, as_operator
 from ....sparse.analysis.symmetry import is_hermitian
-from ....sparse.formats.making.build import from_csr
 from ....sparse.operators.concrete import in_scipy
 from ..base import Preconditioner
 from ..cycle.checked import hermitian_and_double
@@ -24,9 +23,9 @@ from ..pipeline import built, entries_of, of_operator
 from .coarsen import coarsened
 from .frozen import tentative_of
 from .galerkin import galerkin_levels
-from .hierarchy import HostLevel, levels_of_pyamg
+from .hierarchy import HostLevel, Tentative, levels_of_pyamg
 from .known import known_cycle
-from .level import covers, tentative_matrices
+from .level import covers, known_tentative, placed, tentative_matrices
 from .order import nearer_order, reordered_matrix, rows_in
 from .renewed import renewed
 from .settings import COARSENINGS, GIVEN, AmgSettings, in_dtype, near_nullspace_columns
@@ -144,20 +143,25 @@ def _refuse_two(coarsening: str | None, hierarchy: Any) -> None:
 
 
 def _renewal(M: Preconditioner, A: Operator) -> Preconditioner:
-    found = updated(M, A)
+    found = _updated(M, A, checked=False)
     if found is None:
         raise ValueError(f"pattern={M!r} was given for {A!r}, which has other entries, or is not complex.")
     return found
 
 
 def updated(M: Preconditioner, A: Operator) -> Preconditioner | None:
-    """M for the values of another matrix, with the same aggregates.
+    """M for the values of another matrix, with the same aggregates or the same splittings.
 
-    None if the pattern has new entries, or the matrix is real and the first one was complex.
+    Known values for which the splittings no longer serve get new ones. None if the pattern has new entries, or the
+    matrix is real and the first one was complex.
 
     Raises:
         ValueError: M is of another kind or size.
     """
+    return _updated(M, A, checked=True)
+
+
+def _updated(M: Preconditioner, A: Operator, checked: bool) -> Preconditioner | None:
     if M.kind != "amg" or M.shape != A.shape:
         raise ValueError(f"New numbers of {A!r} were given for {M!r}; expected an amg preconditioner of that size.")
     if M.dtype.kind == "c" and A.dtype.kind != "c":
@@ -169,25 +173,33 @@ def updated(M: Preconditioner, A: Operator) -> Preconditioner | None:
         return built(A, entries, lambda own, target: _small(own, target, settings))
     if not covers(cycle, reordered_matrix(_sparse(entries), order)):
         return None
-    return built(A, entries, lambda own, target: _on_pattern(_sparse(own), target, tentative, settings, order))
+    return built(A, entries, lambda own, target: _on_pattern(_sparse(own), target, tentative, settings, order, checked))
 
 
 def _on_pattern(
     own: SparseMatrix,
     target: Target,
-    tentative: Sequence[SparseMatrix],
+    tentative: Sequence[Operator],
     settings: AmgSettings,
     order: np.ndarray | None = None,
+    checked: bool = False,
 ) -> Preconditioner:
-    """Set up on a pattern: by SciPy for known values, else in the library."""
-    known, prolongations = in_scipy(own), [T.known() for T in tentative]
-    if known is None or any(T is None for T in prolongations):
+    """Set up on a pattern: by SciPy for known values, else in the library.
+
+    Args:
+        checked: are splittings made anew where they do not serve known values?
+    """
+    known, prolongations = in_scipy(own), [found for T in tentative if (found := known_tentative(T)) is not None]
+    if known is None or len(prolongations) < len(tentative):
         given: Any = target.A
         cycle = renewed(reordered_matrix(_sparse(given), order), tentative, settings, None)
         return _described(cycle, own, target, settings, None, order)
     if isinstance(known, sp.csr_array):
         hermitian, wide = hermitian_and_double(known, "amg")
-        levels = galerkin_levels(rows_in(wide, order), prolongations, settings, hermitian)
+        wide = rows_in(wide, order)
+        levels = galerkin_levels(wide, prolongations, settings, hermitian, checked) or coarsened(
+            wide, settings, hermitian, None, settings.block_size or 1
+        )
         return _of_levels(own, target, levels, settings, hermitian, order)
     hermitian = all(hermitian_and_double(one, "amg")[0] for one in known)
     cycle = renewed(reordered_matrix(own, order), _placed(prolongations, own), settings, hermitian)
@@ -231,10 +243,10 @@ def _known_pattern(pattern: Any, A: Matrix) -> sp.csr_array:
     return found
 
 
-def _placed(tentative: Sequence[sp.csr_array], A: SparseMatrix) -> list[SparseMatrix]:
+def _placed(tentative: Sequence[Tentative], A: SparseMatrix) -> list[Operator]:
     """Convert to the library and device of A."""
     like = A.anchor()
-    return [from_csr(A.bk, T.astype(A.dtype), prune=False, format="csr", like=like) for T in tentative]
+    return [placed(T, A.bk, A.dtype, like) for T in tentative]
 
 
 def _refuse_beside(**given: Any) -> None:

@@ -4,27 +4,32 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import scipy.sparse as sp
 
+from .classical.rule import ClassicalRule
 from .settings import AmgSettings
 
+Tentative: TypeAlias = (
+    sp.csr_array | ClassicalRule
+)  # a prolongation before smoothing, or the rule of one by interpolation
 _SEED = 5
 
 
 class HostLevel(NamedTuple):
     """SciPy matrices of a level: A, and P from and R to the next coarser one; both None on the coarsest.
 
-    `tentative` is the prolongation before smoothing, or P. `rho` bounds the eigenvalues of D⁻¹ A, if computed. Of
-    classical coarsening `splitting` is the mask of the coarse unknowns, and `strong` that of the strong entries of A.
+    `tentative` is the prolongation before smoothing, or P; of classical coarsening the rule of its interpolation. `rho`
+    bounds the eigenvalues of D⁻¹ A, if computed. Of classical coarsening `splitting` is the mask of the coarse
+    unknowns, and `strong` that of the strong entries of A.
     """
 
     A: sp.csr_array
     P: sp.csr_array | None = None
     R: sp.csr_array | None = None
-    tentative: sp.csr_array | None = None
+    tentative: Tentative | None = None
     rho: float | None = None
     splitting: np.ndarray | None = None
     strong: np.ndarray | None = None

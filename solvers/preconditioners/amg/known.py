@@ -19,7 +19,7 @@ from ..cycle.smoother import steps_for
 from ..cycle.target import Target
 from .galerkin import eigenvalue_bound
 from .hierarchy import HostLevel, is_diagonal
-from .level import AlgebraicLevel
+from .level import AlgebraicLevel, placed
 from .settings import AmgSettings
 
 
@@ -67,7 +67,7 @@ def _level(
         target.matrix(R),
         coarse,
         target.array(steps),
-        tentative=target.matrix(level.tentative, "csr"),
+        tentative=placed(level.tentative, target.bk, target.dtype, target.like),
         visits=VISITS[settings.cycle],
         hermitian=hermitian,
     )

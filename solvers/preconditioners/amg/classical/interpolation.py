@@ -22,7 +22,7 @@ import scipy.sparse as sp
 from .rows import largest_in_rows, reduced, repeated, selected
 
 MOST = 4  # entries of a row of the prolongation
-_LARGEST_SUM = 10.0  # of the weights of a row
+LARGEST_SUM = 10.0  # of the weights of a row
 
 
 class Rows(NamedTuple):
@@ -91,9 +91,9 @@ def _weights(N: sp.csr_array, total: np.ndarray, sums: np.ndarray, most: int) ->
     sizes = np.abs(N.data)
     places = np.flatnonzero(largest_in_rows(sizes, N.indptr, most))
     W = selected(N, places)
-    whole, kept = (reduced(np.add, x, starts, 0.0) for x, starts in ((sizes, N.indptr), (sizes.take(places), W.indptr)))
-    below = kept * np.maximum(sums - total, -total / _LARGEST_SUM)
-    factor = np.divide(-whole, below, out=np.zeros_like(below), where=below > 0)
+    kept, below = reduced(np.add, sizes.take(places), W.indptr, 0.0), np.maximum(sums - total, -total / LARGEST_SUM)
+    factor = np.divide(total, kept, out=np.zeros_like(below), where=kept > 0)  # kept * below may underflow
+    np.divide(factor, below, out=factor, where=below > 0)
     W.data *= repeated(factor, W)
     return W
 

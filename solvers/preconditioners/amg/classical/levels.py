@@ -7,17 +7,15 @@ import scipy.sparse as sp
 
 from ..galerkin import adjoint
 from ..hierarchy import HostLevel
-from ..settings import AmgSettings
+from ..settings import BOUND, AmgSettings
 from .dust import without_dust
 from .interpolation import Rows, prolongation
 from .rows import reduced, repeated, selected
+from .rule import ClassicalRule
 from .splitting import pmis
 from .strength import couplings, strong_entries, turned_rows
 
 _MOST_COARSE = 0.9  # of the unknowns: where more are coarse, another level does not pay
-_BOUND = {True: 1 / 1.05, False: 4 / (3 * 0.7)}
-"""Eigenvalues as smoothers are given them: Hermitian ones, relative to sums of rows, end at 1, and the polynomials 5 %
-above the bound; others, relative to the diagonal, are damped by 0.7."""
 
 
 def classical_levels(
@@ -36,8 +34,9 @@ def classical_levels(
         strong, coarse, P = _coarsened(A, settings, hermitian, components, len(found))
         if not 0 < P.shape[1] <= _MOST_COARSE * P.shape[0]:
             break
-        R = adjoint(P)
-        found.append(HostLevel(A, P, R, P, _BOUND[hermitian], coarse, strong))
+        P.sort_indices()
+        R, rule = adjoint(P), ClassicalRule.of(A, P, coarse, strong, components)
+        found.append(HostLevel(A, P, R, rule, BOUND[hermitian], coarse, strong))
         A = without_dust(_canonical(sp.csr_array(R @ sp.csr_array(A @ P))), P, A)
         components = None if components is None else components[coarse]
     return [*found, HostLevel(A)]
