@@ -11,6 +11,7 @@ from ....backends import get_backend
 from ....sparse.analysis.spectrum import bounded_eigenvalue
 from ....sparse.formats.making.build import from_csr
 from ..cycle.scales import scales_of, times_diagonals
+from .classical.dust import without_dust
 from .classical.products import product, sorted_rows
 from .classical.rule import ClassicalRule
 from .classical.serves import LEVELS, still_serves
@@ -38,7 +39,8 @@ def galerkin_levels(
             found.append(_interpolated(A, T, hermitian))
         else:
             found.append(_smoothed(A, T, settings, hermitian))
-        A = sorted_rows(product(found[-1].R, product(A, found[-1].P)), hermitian)
+        coarse = sorted_rows(product(found[-1].R, product(A, found[-1].P)), hermitian)
+        A = without_dust(coarse, found[-1].P, A) if settings.is_classical else coarse
     return [*found, HostLevel(A)]
 
 

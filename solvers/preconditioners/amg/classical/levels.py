@@ -8,6 +8,7 @@ import scipy.sparse as sp
 from ..galerkin import adjoint
 from ..hierarchy import HostLevel
 from ..settings import BOUND, AmgSettings
+from .dust import without_dust
 from .interpolation import Rows, prolongation, without_explosion
 from .products import product, sorted_rows
 from .rows import gathered, reduced, repeated, selected
@@ -45,7 +46,7 @@ def classical_levels(
         R, rule = adjoint(P), ClassicalRule.of(A, P, coarse, strong, components)
         found.append(HostLevel(A, P, R, rule, BOUND[hermitian], coarse, strong))
         most -= A.nnz
-        A = sorted_rows(_galerkin(A, P, R, most), hermitian)
+        A = without_dust(sorted_rows(_galerkin(A, P, R, most), hermitian), P, A)
         components = None if components is None else components[coarse]
     return [*found, HostLevel(A)]
 
