@@ -28,6 +28,7 @@ from .galerkin import galerkin_levels
 from .hierarchy import HostLevel, Tentative, levels_of_pyamg
 from .known import known_cycle
 from .level import covers, known_tentative, placed, tentative_matrices
+from .on_host import HostCycle
 from .order import nearer_order, reordered_matrix, rows_in
 from .renewed import renewed
 from .settings import COARSENINGS, GIVEN, AmgSettings, in_dtype, near_nullspace_columns
@@ -56,7 +57,8 @@ def amg(
 
     Hermitian for a Hermitian A, and positive definite with it. Where the values of A are known, pyamg looks at them
     when the hierarchy is made; where they are traced, or differ among the systems of a batch, unknowns are put together
-    as for unit coefficients on the same pattern, and all numbers are computed in the library.
+    as for unit coefficients on the same pattern, and all numbers are computed in the library; for "classical" in JAX's
+    programs on a CPU the host sets up the hierarchy in each run, and applies it.
 
     Args:
         near_nullspace: vectors that A nearly maps to zero, on the first axis: `(k, n)`, or `(k, points, unknowns per
@@ -132,9 +134,25 @@ def amg(
     if fixed is not None:
         levels = coarsened(rows_in(fixed[1], order), settings, fixed[0], columns, block_size)
         found = [level.tentative for level in levels if level.tentative is not None]
+    elif settings.is_classical and sparse.systems is None and sparse.bk.sets_up_by_host() and sparse.bk.compiled():
+        return _by_host(sparse, settings)
     else:
         found = list(tentative_of(reordered_matrix(sparse, order).structure, settings, columns, block_size))
     return _on_pattern(sparse, target, _placed(found, sparse), settings, order)
+
+
+def _by_host(own: SparseMatrix, settings: AmgSettings) -> Preconditioner:
+    cycle = HostCycle.of(own, settings, _cycle_now)
+    costs = numbers_stored(cycle), 10 * own.nnz, own.nnz
+    return Preconditioner(cycle, "amg", None, *costs, settings.pairs(), "set up by the host in each run")
+
+
+def _cycle_now(A: SparseMatrix, settings: AmgSettings) -> Operator:
+    """The cycle of known values on NumPy's arrays."""
+    given: Any = dict(settings.pairs())
+    made: Any = amg
+    inner: Operator = made(A, **given).inner
+    return inner
 
 
 def _of_known(
