@@ -26,6 +26,7 @@ from .setup.choose import MethodChoice, choose, first_that_can
 from .setup.factors import entries_for, factors_now, factors_of_known
 from .setup.make_problem import make_problem, with_constants
 from .setup.other_names import with_our_names
+from .setup.patience import with_patience
 from .setup.peers import with_peers_read
 from .setup.problem import Problem, Request
 from .setup.requirements import (
@@ -251,7 +252,7 @@ def _set_up_and_solved(
         attempt = _set_up(request, problem, method, request.preconditioner, problem.A)
     else:
         chosen = choose(problem, request.preconditioner is not None, calls_host=request.on_failure in ("raise", "warn"))
-        choice, attempt = first_that_can(chosen, lambda choice: _set_up_as_chosen(problem, choice, request))
+        choice, attempt = first_that_can(chosen, lambda choice: _set_up_as_chosen(problem, choice, request, many))
         log_choice(choice)
     while True:
         try:
@@ -261,7 +262,9 @@ def _set_up_and_solved(
             if method is not None or choice.is_last:
                 raise
             log.info("%s cannot be used for this system; the next choice is tried", choice.method.name)
-        choice, attempt = first_that_can(choice.next(), lambda choice: _set_up_as_chosen(problem, choice, request))
+        choice, attempt = first_that_can(
+            choice.next(), lambda choice: _set_up_as_chosen(problem, choice, request, many)
+        )
 
 
 def _with_factors(attempt: Attempt) -> Attempt:
@@ -273,7 +276,7 @@ def _with_factors(attempt: Attempt) -> Attempt:
     return replace(attempt, M=factors_now(problem, method))
 
 
-def _set_up_as_chosen(problem: Problem, choice: MethodChoice, request: Request) -> Attempt:
+def _set_up_as_chosen(problem: Problem, choice: MethodChoice, request: Request, many: bool) -> Attempt:
     """
     Raises:
         UnsupportedOperation: this choice cannot be used here, and there are others.
@@ -282,8 +285,9 @@ def _set_up_as_chosen(problem: Problem, choice: MethodChoice, request: Request) 
     problem = with_constants(problem, method, choice.matrix, request)
     M = choice.preconditioner if given is None else given
     attempt = _set_up(request, problem, method, M, choice.matrix, choice.factors, choice.is_last)
+    fallback = with_patience(choice.fallback, problem, method, attempt.M, choice.matrix, many)
     release(choice.matrix)
-    return replace(attempt, fallback=choice.fallback, why=choice.why)
+    return replace(attempt, fallback=fallback, why=choice.why)
 
 
 def _set_up(

@@ -25,6 +25,7 @@ from .methods.registry import find_method, is_auto
 from .preconditioners import PRECONDITIONERS
 from .results.result import SolveResult
 from .setup.make_problem import make_problem
+from .setup.patience import Fallback
 from .setup.problem import KnownNull, Request
 from .solve import solve
 
@@ -53,7 +54,7 @@ class Setup:
     A: Operator
     method: Method
     M: Operator | None
-    fallback: Method | None
+    fallback: Fallback | None
     null: KnownNull
     source: Any
     plan: KnownPlan | None
