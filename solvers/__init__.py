@@ -6,6 +6,7 @@ if __name__ != "krylix.solvers":  # reached through sys.path (repository root), 
 from ..backends.on_failure import OnFailure
 from . import backend_solves as backend_solves
 from . import profiled as profiled  # what profiles monitor
+from .gaussian.logdet import LogDeterminant, logdet
 from .iteration.method import Method
 from .iteration.monitor import IterationState
 from .iteration.outcome import Status
@@ -20,6 +21,7 @@ from .methods.cocr import COCR
 from .methods.direct.banded import BandedDirect
 from .methods.direct.dense import Direct
 from .methods.direct.fast import FastDirect
+from .methods.direct.sparse_direct import SparseDirect
 from .methods.direct.superlu import ScipyDirect
 from .methods.gmres import GMRES
 from .methods.idr import IDR
@@ -62,6 +64,7 @@ __all__ = [
     "Diverged",
     "FastDirect",
     "IterationState",
+    "LogDeterminant",
     "Method",
     "MethodName",
     "MinimizeResult",
@@ -76,11 +79,13 @@ __all__ = [
     "ScipyMethod",
     "SingularMatrixWarning",
     "SolveResult",
+    "SparseDirect",
     "Status",
     "clear_setup_cache",
     "find_method",
     "linear_solve",
     "load_preconditioner",
+    "logdet",
     "minimize",
     "preconditioner",
     "prepare",

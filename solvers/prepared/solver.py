@@ -15,12 +15,13 @@ from ...backends.on_failure import run_for
 from ...backends.public_names import PublicNames
 from ...sparse import Operator, to_operator
 from ..attempt import AS_GIVEN, Attempt, told
+from ..gaussian.of_matrix import OfMatrix
 from ..iteration.method import Method
 from ..iteration.monitor import Callback, monitor_of
 from ..iteration.progress import Progress
 from ..known_plan import KnownPlan
 from ..log import DEBUG, log
-from ..methods.direct.superlu import HostFactors
+from ..methods.direct.superlu import HostFactors, told_of
 from ..methods.registry import is_auto
 from ..preconditioners import Preconditioner
 from ..results.result import ArrayT, SolveResult
@@ -37,7 +38,7 @@ from .parts import OtherSide, PreparedParts, numbers_stored, set_up, transposed
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class PreparedSolver(PublicNames):
+class PreparedSolver(OfMatrix, PublicNames):
     """A system whose matrix is known, made by `prepare`; immutable, and in JAX a container of arrays.
 
     It can be pickled, unless it holds a function that pickle cannot store. What `scipy-direct` has factorised is stored
@@ -172,11 +173,11 @@ class PreparedSolver(PublicNames):
             -> CG: the method was given
         """
         if self._why is None:
-            return f"{self.A!r}\n-> {self.method.name}: the method was given"
+            return f"{self.A!r}\n-> {self.method.name}: the method was given{told_of(self.preconditioner)}"
         with_what = "" if not isinstance(self.preconditioner, Preconditioner) else f"\n   with {self.preconditioner!r}"
         after = None if self._fallback is None else self._fallback.after
         late = "" if after is None else f"\n   after {after} iterations, which take as long: {self._why.fallback}"
-        return f"{self._why}{late}{with_what}"
+        return f"{self._why}{late}{with_what}{told_of(self.preconditioner)}"
 
     def update(self, A: Any, *, args: Sequence[Any] = ()) -> PreparedSolver:
         """A solver for another matrix of the same kind: the method stays, preconditioner and factors are made anew.

@@ -68,7 +68,7 @@ def with_patience(
     if fallback is None:
         return None
     one = work_of_iteration(problem, method, M, matrix)
-    if one is None or not isinstance(matrix, SparseMatrix) or problem.several or problem.is_empty:
+    if one is None or method.factorises or not isinstance(matrix, SparseMatrix) or problem.several or problem.is_empty:
         return Fallback(fallback)
     if not (problem.is_implicit or many):
         return Fallback(fallback, _rounded(max(ANALYSIS * matrix.nnz / one, LEAST)), is_bound=False)

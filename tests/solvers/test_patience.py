@@ -16,7 +16,7 @@ from krylix.solvers.iteration.stopping import Limits
 from krylix.solvers.setup import fill, patience, table
 from krylix.solvers.setup.patience import Fallback, with_patience
 from matrices import in_random_order
-from modes import array, compiled, to_numpy
+from modes import array, to_numpy
 
 N = 1600
 LATE = re.compile(r"scipy-direct \(after (\S+) had taken (\d+) iterations\)")
