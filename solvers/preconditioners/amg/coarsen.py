@@ -9,6 +9,7 @@ import scipy.sparse as sp
 
 from .aggregation import aggregated_levels
 from .classical.levels import classical_levels
+from .components import components_of
 from .hierarchy import HostLevel, is_diagonal, levels_by_pyamg
 from .settings import AmgSettings
 
@@ -29,7 +30,7 @@ def coarsened(
             "coarsening='smoothed-aggregation', or another kind of preconditioner."
         )
     if settings.is_classical:
-        return classical_levels(A, settings, hermitian)
+        return classical_levels(A, settings, hermitian, components_of(A.shape[0], block_size))
     make = aggregated_levels if settings.aggregates else levels_by_pyamg
     try:
         with warnings.catch_warnings(), np.errstate(all="ignore"):
