@@ -77,6 +77,9 @@ def _fine_rows(A: sp.csr_array, places: np.ndarray, fine: np.ndarray, number: np
 
 def _of_transpose(A: sp.csr_array, coupled: np.ndarray, places: np.ndarray) -> np.ndarray:
     """`a_ki` for the entries (i, k) at these places; 0 where there is none."""
+    turned = sp.csr_array(sp.csr_array((coupled, A.indices, A.indptr), A.shape).T)
+    if np.array_equal(turned.indptr, A.indptr) and np.array_equal(turned.indices, A.indices):
+        return np.asarray(turned.data.take(places))
     n, rows = np.int64(A.shape[0]), repeated(np.arange(A.shape[0], dtype=np.int64), A)
     keys, wanted = rows * n + A.indices, A.indices.take(places) * n + rows.take(places)
     found = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)

@@ -14,7 +14,7 @@ from ...cycle.scales import times_diagonals
 from ...cycle.split import SplitLevel
 from ...cycle.target import Target
 from ..hierarchy import HostLevel
-from .rows import reduced, repeated
+from .rows import reduced, repeated, selected
 
 
 def split_cycle(levels: list[HostLevel], target: Target, dtype: np.dtype) -> Operator:
@@ -29,12 +29,14 @@ def split_cycle(levels: list[HostLevel], target: Target, dtype: np.dtype) -> Ope
     check_dense(A.shape[0])
     scaled = times_diagonals(last, A, np.ones(len(last))).toarray()
     found: Operator = target.dense(known_inverse(scaled, False, rounding_of(target.A.dtype, len(levels))))
-    orders.append(np.arange(A.shape[0]))
+    orders.append(np.arange(A.shape[0], dtype=np.int32))
     for k, level in reversed(list(enumerate(levels[:-1]))):
         found = _level(level, orders[k : k + 2], inverses[k : k + 2], recast(found, target.stored), target)
     outside = Target(target.A, dtype)
     one = np.ones((1, len(inverses[0])))
-    whole = DiagonallyScaled(recast(found, outside.stored), outside.array(one), outside.array(inverses[0][None, orders[0]]))
+    whole = DiagonallyScaled(
+        recast(found, outside.stored), outside.array(one), outside.array(inverses[0][None, orders[0]])
+    )
     return permuted(whole, orders[0], outside)
 
 
@@ -43,29 +45,29 @@ def _level(
 ) -> SplitLevel:
     (order, below), (inverse, inverse_below) = orders, inverses
     k = int(level.splitting.sum())
-    N = _iteration(level.A, inverse)[order]
+    N = _renumbered(_iteration(level.A, inverse), order)
+    P = _renumbered(level.P[order], below)
+    fine, rows = N[order[k:]], "csr" if target.bk.has_compiled_rows else None
+    to_coarse = fine.indices < k
+    FC, FF = selected(fine, np.flatnonzero(to_coarse)), selected(fine, np.flatnonzero(~to_coarse))
+    FF = sp.csr_array((FF.data, FF.indices - k, FF.indptr), (len(order) - k,) * 2)
+    FC = sp.csr_array((FC.data, FC.indices, FC.indptr), (len(order) - k, k))
+    R = times_diagonals(inverse_below[below], sp.csr_array(P.conj().T), 1 / inverse[order])
+    return SplitLevel(*(target.matrix(M, rows) for M in (N[order[:k]], FC, FF, P, R)), coarse)
+
+
+def _renumbered(A: sp.csr_array, order: np.ndarray) -> sp.csr_array:
+    """A with columns in an order."""
     places = np.empty_like(order)
     places[order] = np.arange(len(order), dtype=order.dtype)
-    N = sp.csr_array((N.data, places.take(N.indices), N.indptr), N.shape)
-    fine = N[k:]
-    R = times_diagonals(inverse_below, level.R, 1 / inverse)
-    return SplitLevel(
-        target.matrix(N[:k]),
-        target.matrix(fine[:, :k]),
-        target.matrix(fine[:, k:]),
-        target.matrix(sp.csr_array(level.P)[order][:, below]),
-        target.matrix(sp.csr_array(R)[below][:, order]),
-        coarse,
-    )
+    return sp.csr_array((A.data, places.take(A.indices, mode="clip"), A.indptr), A.shape)
 
 
 def _iteration(A: sp.csr_array, inverse: np.ndarray) -> sp.csr_array:
     """`I - D^-1 A`, without zeros."""
-    data = -A.data * repeated(inverse, A)
+    data = A.data * repeated(-inverse, A)
     data[A.indices == repeated(np.arange(A.shape[0], dtype=A.indices.dtype), A)] += 1
-    found = sp.csr_array((data, A.indices.copy(), A.indptr.copy()), A.shape)
-    found.eliminate_zeros()
-    return found
+    return selected(A, np.flatnonzero(data), data)
 
 
 def _coarse_first(splitting: np.ndarray) -> np.ndarray:
