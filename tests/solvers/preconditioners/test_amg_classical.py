@@ -104,7 +104,7 @@ def made(name: str) -> tuple[sp.csr_array, Rows, np.ndarray]:
     coupled = couplings(turned_rows(A))
     sums = reduced(np.add, coupled, A.indptr, 0.0)
     strong = strong_entries(A, coupled, sums, THETA)
-    return A, Rows(A, coupled, sums, strong), pmis(selected(A, np.flatnonzero(strong)))
+    return A, Rows(A, coupled, sums, strong), pmis(selected(A, strong))
 
 
 def places(A: sp.csr_array, mask: np.ndarray) -> np.ndarray:
