@@ -15,7 +15,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from ....sparse.formats.entries.some_rows import evenly_spread
-from .classical.rows import reduced, repeated, selected
+from .classical.rows import gathered, reduced, repeated, selected
 
 _DIMENSIONS = (3, 2)  # of the space in which points are: as many displacements each
 _SAMPLE = 1000  # rows
@@ -69,7 +69,7 @@ def _cancel(sample: sp.csr_array, own: np.ndarray, labels: np.ndarray, count: in
 
 def within_components(A: sp.csr_array, labels: np.ndarray) -> sp.csr_array:
     """A without entries between different components."""
-    return selected(A, np.flatnonzero(repeated(labels, A) == labels.take(A.indices)))
+    return selected(A, repeated(labels, A) == gathered(labels, A.indices))
 
 
 def compact_rigid_motions(columns: np.ndarray, block_size: int) -> bool:

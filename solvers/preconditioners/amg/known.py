@@ -18,6 +18,7 @@ from ..cycle.scales import Scales, scales_of, times_diagonals
 from ..cycle.smoother import steps_for
 from ..cycle.target import Target
 from .classical.cycle import eigenvalues, is_in_range, weighted_cycle
+from .classical.split import split_cycle
 from .hierarchy import HostLevel, is_diagonal, is_solved_by_scaling
 from .level import AlgebraicLevel
 from .settings import AmgSettings
@@ -30,6 +31,8 @@ def known_cycle(levels: list[HostLevel], settings: AmgSettings, hermitian: bool,
         ValueError: the coarsest level is too large.
     """
     within = replace(target, dtype=inner_dtype(settings.precision, target.dtype)) if len(levels) > 1 else target
+    if settings.is_classical and len(levels) > 1 and not hermitian and settings.smooths_in_turns:
+        return split_cycle(levels, settings.max_coarse, within, target.dtype)
     if settings.is_classical and len(levels) > 1 and is_in_range(levels, within.dtype):
         return recast(weighted_cycle(levels, settings, hermitian, within), target.stored)
     by_rows = settings.is_classical and hermitian

@@ -11,7 +11,7 @@ from ..settings import AmgSettings
 from .interpolation import Rows, prolongation
 from .products import product
 from .rows import gathered, reduced, repeated, selected
-from .splitting import pmis
+from .splitting import first_pass, pmis
 from .strength import couplings, strong_entries, turned_rows
 
 _MOST_COARSE = 0.9  # of the unknowns: where more are coarse, another level does not pay
@@ -83,7 +83,8 @@ def _coarsened(
     coupled = couplings(B)
     sums = reduced(np.add, coupled, B.indptr, 0.0)
     strong = strong_entries(B, coupled, sums, theta)
-    coarse = pmis(selected(B, strong, np.ones(len(strong), np.float32)), level)
+    S = selected(B, strong, np.ones(len(strong), np.float32))
+    coarse = pmis(S, level) if hermitian else first_pass(S)
     P = prolongation(Rows(B, coupled, sums, strong), coarse, hermitian)
     if own is not None:
         own[own] = strong
