@@ -8,6 +8,7 @@ from ...sparse import Operator
 from ...sparse.operators.concrete import as_matrix, is_known
 from .base import Preconditioner
 from .fast import fast_where_near
+from .ilu import serving_ilu
 from .multigrid.multigrid import multigrid
 from .multigrid.runtime_choice import multigrid_or_jacobi
 
@@ -23,5 +24,5 @@ def fast_or_multigrid(A: Operator, precision: str | None = None) -> Precondition
     return multigrid(A, precision=precision) if near is None else near
 
 
-AUTOMATIC: dict[str, Callable[..., Preconditioner]] = {"multigrid": fast_or_multigrid}
+AUTOMATIC: dict[str, Callable[..., Preconditioner]] = {"multigrid": fast_or_multigrid, "ilu": serving_ilu}
 """Name of the kind that was chosen -> what builds it, if that is not the kind itself."""

@@ -29,13 +29,13 @@ def choose_kind(A: Operator, kinds: Container[str]) -> str:
     | symmetric (Hermitian), diagonal of one sign, couples neighbours on a grid | multigrid, or fast |
     | symmetric (Hermitian), diagonal of one sign, no row of zeros | amg |
     | not symmetric, at least 5000 unknowns, an M-matrix by its rows, not dominated by its diagonal as above | amg |
-    | not symmetric, sparse, no zero on the diagonal | ilu |
+    | not symmetric, sparse, some order of its rows has no zero on the diagonal | ilu |
     | products only | chebyshev |
     | not known before it runs, couples neighbours on a large grid | multigrid |
     | anything else: dense, or values that are not known | jacobi |
 
     "multigrid" then stands for `automatic.fast_or_multigrid`, which takes "fast" outside of compiled functions where
-    coefficients are so smooth that it is quicker.
+    coefficients are so smooth that it is quicker, and "ilu" for `serving_ilu`, which finds out about the order of rows.
     """
     A = entries_or_products(A)
     if not isinstance(A, Matrix) and "chebyshev" in kinds:
@@ -55,7 +55,7 @@ def choose_kind(A: Operator, kinds: Container[str]) -> str:
         return "amg" if large and "amg" in kinds and _has_whole_diagonal(A) else "jacobi"
     if "amg" in kinds and _is_elliptic(A):
         return "amg"
-    return "ilu" if "ilu" in kinds and _has_whole_diagonal(A) else "jacobi"
+    return "ilu" if "ilu" in kinds else "jacobi"
 
 
 def _is_elliptic(A: Matrix) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
@@ -11,7 +12,6 @@ import scipy.sparse as sp
 
 from ....sparse import Matrix, Operator, SparseMatrix, as_operator
 from ....sparse.analysis.symmetry import is_hermitian
-from ....sparse.formats.making.build import from_csr
 from ....sparse.operators.concrete import in_scipy
 from ..base import Preconditioner
 from ..cycle.checked import hermitian_and_double
@@ -21,12 +21,13 @@ from ..cycle.recast import note_on_precision
 from ..cycle.small import exact_inverse
 from ..cycle.target import Target
 from ..pipeline import built, entries_of, of_operator
+from .choose import SMOOTHED, Facts, choose_coarsening
 from .coarsen import coarsened
 from .frozen import tentative_of
 from .galerkin import galerkin_levels
-from .hierarchy import HostLevel, levels_of_pyamg
+from .hierarchy import HostLevel, Tentative, levels_of_pyamg
 from .known import known_cycle
-from .level import covers, tentative_matrices
+from .level import covers, known_tentative, placed, tentative_matrices
 from .order import nearer_order, reordered_matrix, rows_in
 from .renewed import renewed
 from .settings import COARSENINGS, GIVEN, AmgSettings, in_dtype, near_nullspace_columns
@@ -93,7 +94,7 @@ def amg(
     """
     _refuse_two(coarsening, hierarchy)
     settings = AmgSettings(
-        coarsening=coarsening or (GIVEN if hierarchy is not None else "smoothed-aggregation"),
+        coarsening=coarsening or (GIVEN if hierarchy is not None else AmgSettings.coarsening),
         cycle=cycle,
         smoother=smoother,
         degree=degree,
@@ -116,12 +117,13 @@ def amg(
         return _of_hierarchy(own, target, known, hierarchy, settings)
     order = nearer_order(own, block_size)
     columns = columns if columns is None or order is None else columns[order]
+    choice = None if coarsening is not None else Facts(False, False, columns is not None, block_size > 1)
     if isinstance(known, sp.csr_array):
         if pattern is not None:
             _known_pattern(pattern, own)  # which says nothing more
-        hermitian, wide = hermitian_and_double(known, "amg")
-        levels = coarsened(rows_in(wide, order), settings, hermitian, columns, block_size)
-        return _of_levels(own, target, levels, settings, hermitian, order)
+        return _of_known(own, target, known, settings, choice, order, columns, block_size)
+    if choice is not None:
+        settings = replace(settings, coarsening=choose_coarsening(choice).coarsening)
     if own.shape[0] <= settings.max_coarse or settings.max_levels == 1 or own.systems == 0:
         return _small(own, target, settings)
     sparse = _sparse(own)
@@ -134,6 +136,34 @@ def amg(
     return _on_pattern(sparse, target, _placed(found, sparse), settings, order)
 
 
+def _of_known(
+    own: Matrix,
+    target: Target,
+    known: sp.csr_array,
+    settings: AmgSettings,
+    choice: Facts | None,
+    order: np.ndarray | None,
+    columns: np.ndarray | None,
+    block_size: int,
+) -> Preconditioner:
+    """Set up from known values; `choice`: by the table, and by smoothed aggregation where that coarsening fails."""
+    hermitian, wide = hermitian_and_double(known, "amg")
+    wide = rows_in(wide, order)
+    if choice is not None:
+        chosen = choose_coarsening(choice._replace(known=True, hermitian=hermitian)).coarsening
+        settings = replace(settings, coarsening=chosen)
+    try:
+        levels = coarsened(wide, settings, hermitian, columns, block_size)
+        return _of_levels(own, target, levels, settings, hermitian, order)
+    except ValueError:
+        if choice is None or settings.coarsening == SMOOTHED:
+            raise
+    settings = replace(settings, coarsening=SMOOTHED)
+    levels = coarsened(wide, settings, hermitian, columns, block_size)
+    found = _of_levels(own, target, levels, settings, hermitian, order)
+    return replace(found, note="; ".join(filter(None, [found.note, "classical coarsening failed"])))
+
+
 def _refuse_two(coarsening: str | None, hierarchy: Any) -> None:
     if coarsening == GIVEN or (coarsening is not None and hierarchy is not None):
         beside = " with a hierarchy" if hierarchy is not None else ""
@@ -144,20 +174,25 @@ def _refuse_two(coarsening: str | None, hierarchy: Any) -> None:
 
 
 def _renewal(M: Preconditioner, A: Operator) -> Preconditioner:
-    found = updated(M, A)
+    found = _updated(M, A, checked=False)
     if found is None:
         raise ValueError(f"pattern={M!r} was given for {A!r}, which has other entries, or is not complex.")
     return found
 
 
 def updated(M: Preconditioner, A: Operator) -> Preconditioner | None:
-    """M for the values of another matrix, with the same aggregates.
+    """M for the values of another matrix, with the same aggregates or the same splittings.
 
-    None if the pattern has new entries, or the matrix is real and the first one was complex.
+    Known values for which the splittings no longer serve get new ones. None if the pattern has new entries, or the
+    matrix is real and the first one was complex.
 
     Raises:
         ValueError: M is of another kind or size.
     """
+    return _updated(M, A, checked=True)
+
+
+def _updated(M: Preconditioner, A: Operator, checked: bool) -> Preconditioner | None:
     if M.kind != "amg" or M.shape != A.shape:
         raise ValueError(f"New numbers of {A!r} were given for {M!r}; expected an amg preconditioner of that size.")
     if M.dtype.kind == "c" and A.dtype.kind != "c":
@@ -169,25 +204,33 @@ def updated(M: Preconditioner, A: Operator) -> Preconditioner | None:
         return built(A, entries, lambda own, target: _small(own, target, settings))
     if not covers(cycle, reordered_matrix(_sparse(entries), order)):
         return None
-    return built(A, entries, lambda own, target: _on_pattern(_sparse(own), target, tentative, settings, order))
+    return built(A, entries, lambda own, target: _on_pattern(_sparse(own), target, tentative, settings, order, checked))
 
 
 def _on_pattern(
     own: SparseMatrix,
     target: Target,
-    tentative: Sequence[SparseMatrix],
+    tentative: Sequence[Operator],
     settings: AmgSettings,
     order: np.ndarray | None = None,
+    checked: bool = False,
 ) -> Preconditioner:
-    """Set up on a pattern: by SciPy for known values, else in the library."""
-    known, prolongations = in_scipy(own), [T.known() for T in tentative]
-    if known is None or any(T is None for T in prolongations):
+    """Set up on a pattern: by SciPy for known values, else in the library.
+
+    Args:
+        checked: are splittings made anew where they do not serve known values?
+    """
+    known, prolongations = in_scipy(own), [found for T in tentative if (found := known_tentative(T)) is not None]
+    if known is None or len(prolongations) < len(tentative):
         given: Any = target.A
         cycle = renewed(reordered_matrix(_sparse(given), order), tentative, settings, None)
         return _described(cycle, own, target, settings, None, order)
     if isinstance(known, sp.csr_array):
         hermitian, wide = hermitian_and_double(known, "amg")
-        levels = galerkin_levels(rows_in(wide, order), prolongations, settings, hermitian)
+        wide = rows_in(wide, order)
+        levels = galerkin_levels(wide, prolongations, settings, hermitian, checked) or coarsened(
+            wide, settings, hermitian, None, settings.block_size or 1
+        )
         return _of_levels(own, target, levels, settings, hermitian, order)
     hermitian = all(hermitian_and_double(one, "amg")[0] for one in known)
     cycle = renewed(reordered_matrix(own, order), _placed(prolongations, own), settings, hermitian)
@@ -231,10 +274,10 @@ def _known_pattern(pattern: Any, A: Matrix) -> sp.csr_array:
     return found
 
 
-def _placed(tentative: Sequence[sp.csr_array], A: SparseMatrix) -> list[SparseMatrix]:
+def _placed(tentative: Sequence[Tentative], A: SparseMatrix) -> list[Operator]:
     """Convert to the library and device of A."""
     like = A.anchor()
-    return [from_csr(A.bk, T.astype(A.dtype), prune=False, format="csr", like=like) for T in tentative]
+    return [placed(T, A.bk, A.dtype, like) for T in tentative]
 
 
 def _refuse_beside(**given: Any) -> None:

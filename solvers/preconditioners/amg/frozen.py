@@ -11,12 +11,13 @@ import scipy.sparse as sp
 from ....sparse import UnsupportedOperation
 from ....sparse.formats import Structure
 from .coarsen import coarsened
+from .hierarchy import Tentative
 from .settings import AmgSettings
 
 
 def tentative_of(
     structure: Structure, settings: AmgSettings, near_nullspace: np.ndarray | None, block_size: int
-) -> tuple[sp.csr_array, ...]:
+) -> tuple[Tentative, ...]:
     """Tentative prolongations, finest first; cached by structure.
 
     Unit coefficients suit any values; those of one matrix with jumps only similar matrices.
@@ -24,11 +25,11 @@ def tentative_of(
     Raises:
         UnsupportedOperation: prolongations of this coarsening depend on values.
     """
-    if not settings.aggregates:
+    if not (settings.aggregates or settings.is_classical):
         raise UnsupportedOperation(
             f"coarsening={settings.coarsening!r} needs the values of the matrix, which are not known before the "
-            "compiled function runs, or differ among the systems of a batch. Use 'smoothed-aggregation' or "
-            "'aggregation', or pattern=M with an M that was made outside of it."
+            "compiled function runs, or differ among the systems of a batch. Use 'classical', 'smoothed-aggregation' "
+            "or 'aggregation', or pattern=M with an M that was made outside of it."
         )
     vectors = None if near_nullspace is None else _Columns(near_nullspace)
     return _tentative_of(structure, settings, vectors, block_size)
@@ -50,7 +51,7 @@ class _Columns:
 @lru_cache(maxsize=8)
 def _tentative_of(
     structure: Structure, settings: AmgSettings, near_nullspace: _Columns | None, block_size: int
-) -> tuple[sp.csr_array, ...]:
+) -> tuple[Tentative, ...]:
     vectors = None if near_nullspace is None else near_nullspace.array
     levels = coarsened(unit_coefficients(structure), settings, True, vectors, block_size)
     return tuple(level.tentative for level in levels if level.tentative is not None)

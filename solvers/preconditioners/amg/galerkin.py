@@ -11,26 +11,45 @@ from ....backends import get_backend
 from ....sparse.analysis.spectrum import bounded_eigenvalue
 from ....sparse.formats.making.build import from_csr
 from ..cycle.scales import scales_of, times_diagonals
-from .hierarchy import HostLevel
-from .settings import OMEGA, AmgSettings
+from .classical.rule import ClassicalRule
+from .classical.serves import LEVELS, still_serves
+from .hierarchy import HostLevel, Tentative
+from .settings import BOUND, OMEGA, AmgSettings
 
 
 def galerkin_levels(
-    A: sp.csr_array, tentative: Sequence[sp.csr_array], settings: AmgSettings, hermitian: bool
-) -> list[HostLevel]:
+    A: sp.csr_array, tentative: Sequence[Tentative], settings: AmgSettings, hermitian: bool, checked: bool = False
+) -> list[HostLevel] | None:
     """Galerkin levels, finest first.
+
+    Args:
+        checked: None where the splittings of classical levels no longer serve A, see `still_serves`.
 
     Cost: two products of sparse matrices on each level, one more and 15 with vectors for smoothing.
     """
-    found = []
+    found: list[HostLevel] = []
     for T in tentative:
-        rho = eigenvalue_bound(A)
-        P = smoothed_prolongation(A, T, rho) if settings.smooths else T
-        R = adjoint(P if hermitian or not settings.smooths else smoothed_prolongation(adjoint(A), T, rho))
-        found.append(HostLevel(A, P, R, T, rho))
-        A = sp.csr_array(R @ sp.csr_array(A @ P))
+        if isinstance(T, ClassicalRule):
+            if checked and len(found) < LEVELS and not still_serves(T, A, settings.threshold):
+                return None
+            found.append(_interpolated(A, T, hermitian))
+        else:
+            found.append(_smoothed(A, T, settings, hermitian))
+        A = sp.csr_array(found[-1].R @ sp.csr_array(A @ found[-1].P))
         A.sum_duplicates()
     return [*found, HostLevel(A)]
+
+
+def _interpolated(A: sp.csr_array, rule: ClassicalRule, hermitian: bool) -> HostLevel:
+    P = rule.prolongation(A)
+    return HostLevel(A, P, adjoint(P), rule, BOUND[hermitian])
+
+
+def _smoothed(A: sp.csr_array, T: sp.csr_array, settings: AmgSettings, hermitian: bool) -> HostLevel:
+    rho = eigenvalue_bound(A)
+    P = smoothed_prolongation(A, T, rho) if settings.smooths else T
+    R = adjoint(P if hermitian or not settings.smooths else smoothed_prolongation(adjoint(A), T, rho))
+    return HostLevel(A, P, R, T, rho)
 
 
 def smoothed_prolongation(A: sp.csr_array, T: sp.csr_array, rho: float) -> sp.csr_array:

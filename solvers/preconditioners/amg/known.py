@@ -20,7 +20,7 @@ from ..cycle.target import Target
 from .classical.cycle import eigenvalues, is_in_range, weighted_cycle
 from .classical.split import split_cycle
 from .hierarchy import HostLevel, is_diagonal, is_solved_by_scaling
-from .level import AlgebraicLevel
+from .level import AlgebraicLevel, placed
 from .settings import AmgSettings
 
 
@@ -72,7 +72,7 @@ def _level(
         target.matrix(R),
         coarse,
         target.array(steps),
-        tentative=target.matrix(level.tentative, "csr"),
+        tentative=placed(level.tentative, target.bk, target.dtype, target.like),
         visits=VISITS[settings.cycle],
         hermitian=hermitian,
     )

@@ -1,4 +1,4 @@
-"""AMG level that keeps the tentative prolongation."""
+"""AMG level that keeps what an update makes its prolongation of."""
 
 from __future__ import annotations
 
@@ -7,11 +7,16 @@ from typing import Any
 
 import numpy as np
 
-from ....backends import Array
+from ....backends import Array, Backend
 from ....sparse import Operator, SparseMatrix, storable
+from ....sparse.formats.making.build import from_csr
 from ..cycle.level import Level
 from ..cycle.recast import Recast
 from ..cycle.scaled import DiagonallyScaled
+from .classical.rule import ClassicalRule, Injection
+from .hierarchy import Tentative
+from .pattern import ProlongationRule
+from .smoothing import Smoothed
 
 
 @storable("level of an algebraic cycle")
@@ -20,7 +25,8 @@ class AlgebraicLevel(Level):
     """A level whose matrix values can be updated.
 
     Attributes:
-        tentative: the unsmoothed, unscaled prolongation, from which an update makes a new P.
+        tentative: the unsmoothed, unscaled prolongation, from which an update makes a new P; of classical levels an
+            `Injection`.
     """
 
     parts = (*Level.parts, "tentative")
@@ -57,8 +63,35 @@ class WeightedLevel(AlgebraicLevel):
         return self.array("divided")
 
 
-def tentative_matrices(cycle: Operator) -> list[SparseMatrix] | None:
-    """Tentative prolongations of all levels, finest first; None for a single level."""
+def placed(tentative: Tentative, bk: Backend, dtype: np.dtype, like: Array | None) -> Operator:
+    """What a level keeps for updates, beside an array of a library."""
+    if isinstance(tentative, ClassicalRule):
+        return Injection.of(tentative, bk, dtype, like)
+    return from_csr(bk, tentative.astype(dtype), prune=False, format="csr", like=like)
+
+
+def known_tentative(kept: Operator) -> Tentative | None:
+    """What `placed` was given; None where numbers of it are traced."""
+    if isinstance(kept, Injection):
+        return kept.rule
+    found: Any = kept.known()
+    return found
+
+
+def rule_of(kept: Operator, smooths: bool) -> ProlongationRule:
+    """How the prolongation of a level is made of its matrix.
+
+    Args:
+        smooths: are tentative prolongations of aggregates smoothed?
+    """
+    if isinstance(kept, Injection):
+        return kept.rule
+    tentative: Any = kept
+    return Smoothed(tentative.structure, smooths)
+
+
+def tentative_matrices(cycle: Operator) -> list[Operator] | None:
+    """What all levels keep for updates, finest first; None for a single level."""
     found: list[Any] = []
     while isinstance(cycle, AlgebraicLevel | DiagonallyScaled | Recast):
         if isinstance(cycle, AlgebraicLevel):

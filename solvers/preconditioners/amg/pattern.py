@@ -6,7 +6,7 @@ With it new numbers of A give a new hierarchy by gathers, products and sums of s
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -15,10 +15,11 @@ from ....sparse import SparseMatrix
 from ....sparse.formats import FORMATS, Structure
 from ....sparse.formats.compressed import CsrStructure
 from ....sparse.formats.entries.integers import starts_of
-from ....sparse.formats.entries.order import Order, sorted_entries
+from ....sparse.formats.entries.order import sorted_entries
 from ....sparse.formats.entries.regather import Regather
 from ....sparse.formats.operations.arithmetic import Meeting, products_of_entries
 from ..cycle.formats import suitable_format
+from .current import Current
 
 
 class ValueLayout(NamedTuple):
@@ -40,17 +41,38 @@ class ValueLayout(NamedTuple):
         return SparseMatrix.build(bk, self.structure, self.regather(bk, (values,), systems), like=like)
 
 
+class ProlongationPlan(Protocol):
+    """Places of the numbers of a prolongation, for matrices of one structure."""
+
+    @property
+    def prolongation(self) -> CsrStructure: ...
+
+    def values(self, bk: Backend, level: Current, kept: Any, rho: Array) -> Array:
+        """Entries of P in row order, for the scaled matrix of a level.
+
+        Args:
+            kept: the operator that the level keeps for updates.
+            rho: bounds of the eigenvalues of the scaled matrix, one per system.
+        """
+
+
+class ProlongationRule(Protocol):
+    """How the prolongation of a level is made of its matrix; compared by content."""
+
+    @property
+    def shape(self) -> tuple[int, int]: ...
+
+    def plan(self, A: CsrStructure) -> ProlongationPlan: ...
+
+
 class LevelPattern(NamedTuple):
-    """Of one level: the products A T, A P and Pᴴ (A P), and where their entries go."""
+    """Of one level: the prolongation, the products A P and Pᴴ (A P), and where their entries go."""
 
     rows: CsrStructure  # of A
     A: ValueLayout
     P: ValueLayout
     R: ValueLayout
-    smoothing: Meeting | None  # of A T; None where P = T
-    tentative: np.ndarray  # of each entry of P: the number of T's, or -1
-    smoothed: np.ndarray | None  # of each entry of P: the number of A T's, or -1
-    prolongation: CsrStructure
+    plan: ProlongationPlan
     turned: np.ndarray  # of each entry of Pᴴ: the number of P's
     image: Meeting  # of A P
     coarse: Meeting  # of Pᴴ (A P)
@@ -64,27 +86,23 @@ class HierarchyPattern(NamedTuple):
 
 
 @lru_cache(maxsize=8)
-def pattern_of(bk: Backend, A: Structure, tentative: tuple[Structure, ...], smoothed: bool) -> HierarchyPattern:
+def pattern_of(bk: Backend, A: Structure, rules: tuple[ProlongationRule, ...]) -> HierarchyPattern:
     """The pattern of the hierarchy of all matrices with the structure of A. Cost: sorts of all single products."""
     entries = A.entries()
     rows, levels = CsrStructure(starts_of(entries.rows, A.shape[0]), entries.cols, A.shape), []
-    for T in tentative:
-        levels.append(_level(bk, rows, T, smoothed))
-        coarse, n = levels[-1].coarse, T.shape[1]
+    for rule in rules:
+        levels.append(_level(bk, rows, rule))
+        coarse, n = levels[-1].coarse, rule.shape[1]
         rows = CsrStructure(starts_of(coarse.rows, n), coarse.cols, (n, n))
     return HierarchyPattern(tuple(levels), rows)
 
 
-def _level(bk: Backend, A: CsrStructure, T: Structure, smoothed: bool) -> LevelPattern:
-    smoothing = products_of_entries(A, T) if smoothed else None
-    first, shape = T.entries(), T.shape
-    images = (smoothing.rows, smoothing.cols) if smoothing else (first.rows[:0], first.cols[:0])
-    both = sorted_entries(np.concatenate([first.rows, images[0]]), np.concatenate([first.cols, images[1]]), shape)
-    where = _sources(both, len(first.rows))
-    P = CsrStructure(starts_of(both.rows, shape[0]), both.cols, shape)
-    turned = sorted_entries(both.cols, both.rows, shape[::-1], sum_duplicates=False)
+def _level(bk: Backend, A: CsrStructure, rule: ProlongationRule) -> LevelPattern:
+    plan, shape = rule.plan(A), rule.shape
+    P = plan.prolongation
+    turned = sorted_entries(P.cols, P.rows, shape[::-1], sum_duplicates=False)
     R = CsrStructure(starts_of(turned.rows, shape[1]), turned.cols, shape[::-1])
-    order = turned.order if turned.order is not None else np.arange(len(both.rows), dtype=np.int32)
+    order = turned.order if turned.order is not None else np.arange(P.nnz, dtype=np.int32)
     image = products_of_entries(A, P)
     AP = CsrStructure(starts_of(image.rows, shape[0]), image.cols, shape)
     coarse = products_of_entries(R, AP)
@@ -93,23 +111,8 @@ def _level(bk: Backend, A: CsrStructure, T: Structure, smoothed: bool) -> LevelP
         A=ValueLayout.of(bk, A),
         P=ValueLayout.of(bk, P),
         R=ValueLayout.of(bk, R),
-        smoothing=smoothing,
-        tentative=where[0],
-        smoothed=where[1] if smoothed else None,
-        prolongation=P,
+        plan=plan,
         turned=order,
         image=image,
         coarse=coarse,
     )
-
-
-def _sources(both: Order, count: int) -> tuple[np.ndarray, np.ndarray]:
-    """Sources of each entry of a union: index in the first list (of `count`) and in the second, or -1."""
-    total = len(both.order) if both.order is not None else len(both.rows)
-    order = both.order if both.order is not None else np.arange(total, dtype=np.int32)
-    ids = both.ids if both.ids is not None else np.arange(total, dtype=np.int32)
-    found = np.full((2, len(both.rows)), -1, np.int32)
-    second = order >= count
-    found[0, ids[~second]] = order[~second]
-    found[1, ids[second]] = order[second] - np.int32(count)
-    return found[0], found[1]

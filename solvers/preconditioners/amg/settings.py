@@ -23,6 +23,9 @@ COARSENINGS = (
 )
 GIVEN = "given"  # prolongations of a user's hierarchy
 OMEGA = 4 / 3  # of smoothed prolongations, over the largest eigenvalue
+BOUND = {True: 1 / 1.05, False: 4 / (3 * 0.7)}
+"""By whether A is Hermitian: eigenvalues of classical levels, as smoothers are given them. Hermitian ones, relative to
+sums of rows, end at 1, and the polynomials 5 % above the bound; others, relative to the diagonal, are damped by 0.7."""
 _STRENGTH = {"classical": 0.25, "ruge-stuben": 0.25}  # all others: 0, every coupling is strong
 
 

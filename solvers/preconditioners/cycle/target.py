@@ -20,6 +20,7 @@ class Target:
 
     A: Operator
     dtype: np.dtype
+    formats_of: Backend | None = None  # library whose formats suit, where arrays of NumPy are to be moved to it
 
     @property
     def bk(self) -> Backend:
@@ -60,5 +61,5 @@ class Target:
         Args:
             copy: False: A is owned by the caller, and may be put in order and kept.
         """
-        known, format = A.astype(self.dtype, copy=copy), format or suitable_format(self.bk, A)
+        known, format = A.astype(self.dtype, copy=copy), format or suitable_format(self.formats_of or self.bk, A)
         return from_csr(self.bk, known, prune=False, like=self.like, format=format)

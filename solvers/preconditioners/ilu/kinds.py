@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -14,11 +16,13 @@ from ..pipeline import of_operator
 from .dropped import dropped
 from .factored import Factored, factored
 from .in_graph import by_sweeps
+from .matched import Ordered, has_small_diagonal, is_poor
 from .on_host import incomplete_factors
 from .scaled import UnitDiagonalMatrix
 
 _FILL = 10.0  # numbers of the factors per entry of A, at most
 
+_SWEEPS = 2
 _BUILD_SWEEPS = 3
 _BUILD_SWEEPS_CAPPED = 5
 
@@ -29,12 +33,13 @@ def ilu(
     target: Target,
     *,
     apply: str | None = None,
-    sweeps: int = 2,
+    sweeps: int = _SWEEPS,
     levels: int | None = None,
     build_sweeps: int | None = None,
     shift: float | str = "auto",
     drop_tolerance: float | None = None,
     fill_factor: float = _FILL,
+    matching: bool | None = None,
 ) -> Preconditioner:
     """Incomplete LU factors in the pattern of A, ILU(0): for non-symmetric matrices and implicit time steps.
 
@@ -58,23 +63,65 @@ def ilu(
         drop_tolerance: drop entries of the factors below this part of their column, instead of those outside of the
             pattern: by SciPy's `spilu` on the host, for one matrix whose values are known.
         fill_factor: of the number of A's entries, how many the factors may then have.
+        matching: factorise A with its rows in an order, and scaled, so that the diagonal has its largest product, in a
+            narrow order of the unknowns; `apply` is then "exact" by default. None: where the diagonal has zeros or
+            small entries, and the factors of A as it is make random vectors larger (`note` tells). For matrices whose
+            values are known.
 
     Raises:
-        ValueError: a setting that does not fit, or no shift makes good pivots.
+        ValueError: a setting that does not fit, or no shift makes good pivots, or there is no matching.
         UnsupportedOperation: A does not show its entries, or its rows are too full.
 
     Cost: as many numbers as A has entries (the pattern is made symmetric). An application by sweeps costs as many
     products with A as there are sweeps, an exact one a product in as many steps as there are levels.
 
-    Source: Saad, Iterative Methods for Sparse Linear Systems, 2nd ed., section 10.3; Chow and Patel, SISC 37 (2015).
+    Source: Saad, Iterative Methods for Sparse Linear Systems, 2nd ed., section 10.3; Chow and Patel, SISC 37 (2015);
+    Duff and Koster, SIMAX 22 (2001), for the matching.
     """
     apply = _checked(apply, sweeps, levels, build_sweeps, shift)
+    if matching not in (None, True, False):
+        raise ValueError(f"matching={matching!r} was given; expected True, False, or None to have it found.")
     if drop_tolerance is not None:
-        _refuse_with_tolerance(levels=levels, build_sweeps=build_sweeps, shift=None if shift == "auto" else shift)
+        given = None if shift == "auto" else shift
+        _refuse_with_tolerance(levels=levels, build_sweeps=build_sweeps, shift=given, matching=matching)
         return dropped(own, target, apply, sweeps, drop_tolerance, fill_factor)
     if fill_factor != _FILL:
         raise ValueError(f"fill_factor={fill_factor!r} was given; it takes a drop_tolerance, too.")
-    return _factors("ilu", UnitDiagonalMatrix.of(own, target), apply, sweeps, levels, build_sweeps, shift)
+    make = partial(_factors, "ilu", sweeps=sweeps, levels=levels, build=build_sweeps, shift=shift)
+    if matching:
+        return _in_order(Ordered.of(own), target, apply, make)
+    as_given = UnitDiagonalMatrix.of(own, target)
+    if matching is None and has_small_diagonal(own) and is_poor(as_given, 0.0 if shift == "auto" else float(shift)):
+        try:
+            return _in_order(Ordered.of(own), target, apply, make)
+        except ValueError:  # no order is better
+            pass
+    return make(as_given, apply)
+
+
+@of_operator()
+def serving_ilu(own: Matrix, target: Target) -> Preconditioner:
+    """`ilu` where its factors serve, as they are or with matched rows.
+
+    Raises:
+        ValueError: with small or no entries on the diagonal they are poor, and there is no matching.
+    """
+    make = partial(_factors, "ilu", sweeps=_SWEEPS, levels=None, build=None, shift="auto")
+    as_given = UnitDiagonalMatrix.of(own, target)
+    if has_small_diagonal(own) and is_poor(as_given, 0.0):
+        return _in_order(Ordered.of(own), target, None, make)
+    return make(as_given, None)
+
+
+def _in_order(
+    ordered: Ordered,
+    target: Target,
+    apply: str | None,
+    make: Callable[[UnitDiagonalMatrix, str | None], Preconditioner],
+) -> Preconditioner:
+    """In an order of the rows with a large diagonal; exactly, as sweeps need a dominant one, too."""
+    M = make(UnitDiagonalMatrix.of(ordered.matrix, target), apply or "exact")
+    return ordered.restored(M, target)
 
 
 @of_operator()
@@ -83,7 +130,7 @@ def ic(
     target: Target,
     *,
     apply: str | None = None,
-    sweeps: int = 2,
+    sweeps: int = _SWEEPS,
     levels: int | None = None,
     build_sweeps: int | None = None,
     shift: float | str = "auto",
@@ -106,7 +153,7 @@ def ic(
     apply = _checked(apply, sweeps, levels, build_sweeps, shift)
     scaled = UnitDiagonalMatrix.of(own, target, lower_only=True)
     _check_definite(scaled)
-    return _factors("ic", scaled, apply, sweeps, levels, build_sweeps, shift)
+    return _factors("ic", scaled, apply, sweeps=sweeps, levels=levels, build=build_sweeps, shift=shift)
 
 
 def _refuse_with_tolerance(**given: Any) -> None:
@@ -122,6 +169,7 @@ def _factors(
     kind: str,
     scaled: UnitDiagonalMatrix,
     apply: str | None,
+    *,
     sweeps: int,
     levels: int | None,
     build: int | None,

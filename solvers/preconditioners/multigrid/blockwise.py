@@ -15,6 +15,7 @@ import numpy as np
 
 from ....backends import Array
 from ....sparse.operators.couplings import Couplings, Shift, Stacked
+from .lost import LostPoints
 from .weights import coarse_grid
 
 _AROUND = 2  # rows of the coarser grid that a number of a level may come from, to either side
@@ -30,30 +31,46 @@ class LevelArrays(NamedTuple):
         own: its couplings, scaled.
         weights: of the interpolation, `(places, systems or 1, *coarse grid)`.
         coarse: couplings of the next coarser grid.
+        shares: see `weights_and_shares`.
     """
 
     scale: Array
     own: Couplings
     weights: Array
     coarse: Couplings
+    shares: list[Array]
 
 
 def blockwise_setup(
-    make: Callable[[Couplings], LevelArrays], A: Couplings, factors: Shift, dtype: np.dtype
-) -> LevelArrays:
-    """`make(A)` for NumPy arrays, block by block; coefficients and weights are returned in `dtype`."""
+    make: Callable[[Couplings], LevelArrays],
+    A: Couplings,
+    factors: Shift,
+    dtype: np.dtype,
+    gives_up: Callable[[LostPoints], bool],
+) -> tuple[LevelArrays | None, LostPoints]:
+    """`make(A)` for NumPy arrays, block by block, and the lost points; coefficients and weights are in `dtype`.
+
+    Args:
+        gives_up: asked after each block whether what was lost so far is too much; then there are no arrays.
+    """
     grid, factor = coarse_grid(A.grid, factors), factors[0]
     if A.grid[0] * int(np.prod(A.grid[1:])) < _LEAST or grid[0] < 2 * _ROWS:
         made = make(A)
-        return made._replace(own=made.own.astype(dtype), weights=made.weights.astype(dtype, copy=False))
-    whole = None
+        lost = LostPoints.of(made.shares, slice(None))
+        if gives_up(lost):
+            return None, lost
+        return made._replace(own=made.own.astype(dtype), weights=made.weights.astype(dtype, copy=False)), lost
+    whole, lost = None, LostPoints()
     for start in range(0, grid[0], _ROWS):
         end = min(start + _ROWS, grid[0])
         before, after = _around(start, end, grid[0], A.periodic[0])
         part = make(_rows(A, factor * (start - before), factor * (end + after)))
         whole = whole or _Whole(A, grid, part, dtype)
         whole.put(part, slice(start, end), before, factor)
-    return whole.made(A, grid)  # type: ignore[union-attr]
+        lost = lost.plus(LostPoints.of(part.shares, slice(before, before + end - start)))
+        if gives_up(lost):
+            return None, lost
+    return whole.made(A, grid), lost  # type: ignore[union-attr]
 
 
 def _around(start: int, end: int, n: int, ring: bool) -> tuple[int, int]:
@@ -99,4 +116,4 @@ class _Whole:
     def made(self, A: Couplings, grid: Shift) -> LevelArrays:
         own = replace(A, values=Stacked(self.shifts, self.own))
         coarse = replace(A, grid=grid, values=Stacked(self.coarse_shifts, self.coarse))
-        return LevelArrays(self.scale, own, self.weights, coarse)
+        return LevelArrays(self.scale, own, self.weights, coarse, [])

@@ -13,7 +13,6 @@ from ...block_tridiagonal.planes import numbers_of_blocks
 _WEAK = 0.25  # of the strongest axis: couplings along an axis that need no coarsening yet
 _LEAST_RING = 6  # points of a periodic axis that can be halved: there must be three at least
 _LEAST = 3
-_JUMP, _OFTEN = 4.0, 0.3
 _SAMPLE = 50_000  # points that tell how strong couplings are
 _MOST_NUMBERS = 4 * 10**7  # of the inverse on the coarsest grid
 
@@ -23,7 +22,7 @@ class Coarsest(NamedTuple):
 
     Attributes:
         most: points at most.
-        fine: grids of so many points are made coarser only as far as details allow, see `has_details`.
+        fine: grids of so many points are solved on where a coarser one would lose too much, see `LostPoints`.
     """
 
     most: int
@@ -35,23 +34,6 @@ def coarsest(grid: tuple[int, ...]) -> Coarsest:
     axes = sum(n > 1 for n in grid)
     most = {0: 64, 1: 64, 2: 64**2}.get(axes, 16**3)
     return Coarsest(most, 128**2 if axes == 2 else most)
-
-
-def has_details(A: Couplings) -> bool:
-    """Do coefficients jump so often that a coarser grid cannot resolve them? For known values of the first system.
-
-    Independent random coefficients on blocks of three points do.
-    """
-    return max((_jumps(A, axis) for axis in range(len(A.grid))), default=0.0) > _OFTEN
-
-
-def _jumps(A: Couplings, axis: int) -> float:
-    """The share of points where couplings along an axis are those of the point before, times or by `_JUMP` and more."""
-    sizes = sum((np.abs(a[0]) for s, a in A.values.items() if s[axis] == 1), np.zeros(A.grid))
-    lines = np.moveaxis(sizes, axis, 0)[:-1]
-    low, high = np.minimum(lines[:-1], lines[1:]), np.maximum(lines[:-1], lines[1:])
-    both = low > 0
-    return int(np.count_nonzero(both & (high > _JUMP * low))) / max(int(np.count_nonzero(both)), 1)
 
 
 def coarsening_factors(A: Couplings, directional: bool) -> tuple[int, ...] | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import NamedTuple
 
@@ -11,12 +11,13 @@ import numpy as np
 from ....backends import Array, Backend
 from ....sparse.operators.couplings import Couplings
 from .blockwise import LevelArrays, blockwise_setup
-from .coarsening import Coarsest, check_coarsest, coarsening_factors, has_details
+from .coarsening import Coarsest, check_coarsest, coarsening_factors
 from .galerkin import coarse_couplings
+from .lost import LostPoints
 from .on_grid import MatrixOnGrid
 from .probes import probed_couplings
 from .transfer import Interpolation, stacked_weights
-from .weights import Weights, every, weights
+from .weights import Weights, coarse_grid, every, weights_and_shares
 
 
 class GridLevel(NamedTuple):
@@ -33,49 +34,86 @@ class GridLevel(NamedTuple):
     P: Interpolation | None
 
 
+class GridLevels(NamedTuple):
+    """Levels, finest first, and what was lost from each grid to the next.
+
+    Attributes:
+        levels: the last one is solved with exactly; with a `rest` all have an interpolation, and there may be none.
+        lost: of each grid that was looked at.
+        rest: the matrix on the grid below them that no coarser one suits, for which coarse points have to be chosen by
+            its couplings; or None.
+    """
+
+    levels: list[GridLevel]
+    lost: tuple[LostPoints, ...]
+    rest: Couplings | None
+
+
 def levels_of(
-    A: Couplings, direct: Coarsest, hermitian: bool, directional: bool, dust: float, dtype: np.dtype
-) -> list[GridLevel]:
-    """Levels, finest first, until the grid is as small as asked for, or no axis can be coarsened.
+    A: Couplings,
+    direct: Coarsest,
+    hermitian: bool,
+    directional: bool,
+    dust: float,
+    dtype: np.dtype,
+    looks: bool = False,
+) -> GridLevels:
+    """Levels until the grid is as small as asked for, no axis can be coarsened, or a coarser one would lose too much.
 
     Args:
         A: with a diagonal that is positive where it is not zero.
         dust: what may be rounding, see `without_dust`.
         dtype: in which matrices and interpolations are to be used; they may have that of A, but for the coarsest.
+        looks: is there a `rest` where too much is lost, of a single matrix in NumPy? Else the levels go on.
 
     Raises:
         ValueError: the coarsest grid is too large.
     """
-    bk, levels = A.bk, []
+    bk, levels, lost = A.bk, [], []
     while _points(A.grid) > direct.most:
-        if _points(A.grid) <= direct.fine and (not bk.on_host or has_details(A)):
-            break
-        factors = coarsening_factors(A, directional)
+        small = _points(A.grid) <= direct.fine
+        factors = None if small and not bk.on_host else coarsening_factors(A, directional)
         if factors is None or max(factors) == 1:
             break
         make = partial(made, factors=factors, hermitian=hermitian, dust=dust)
-        level = blockwise_setup(make, A, factors, dtype) if bk.on_host else make(A)
+        gives_up = _limit(A, factors, not levels) if looks or small else _never
+        level, own = blockwise_setup(make, A, factors, dtype, gives_up) if bk.on_host else (make(A), LostPoints())
+        lost.append(own)
+        if level is None and small:
+            break
+        if level is None:
+            return GridLevels(levels, tuple(lost), A)
         levels.append(GridLevel(level.own, level.scale, _interpolation(A, level.weights, factors)))
         A = level.coarse
     check_coarsest(A.grid, A.periodic)
     if levels:
-        return [*levels, GridLevel(A, None, None)]
+        return GridLevels([*levels, GridLevel(A, None, None)], tuple(lost), None)
     scale = _scale(A)
-    return [GridLevel(diagonally_scaled(A, scale), scale, None)]
+    return GridLevels([GridLevel(diagonally_scaled(A, scale), scale, None)], tuple(lost), None)
+
+
+def _limit(A: Couplings, factors: tuple[int, ...], finest: bool) -> Callable[[LostPoints], bool]:
+    """Are the points too many that are lost from the grid of A to the next?"""
+    points = sum(f > 1 for f in factors) * _points(coarse_grid(A.grid, factors))
+    return lambda lost: lost.too_many(finest, points)
+
+
+def _never(lost: LostPoints) -> bool:
+    return False
 
 
 def made(A: Couplings, factors: tuple[int, ...], hermitian: bool, dust: float) -> LevelArrays:
     """Set up one level: scaling, weights and Galerkin product."""
     bk, scale = A.bk, _scale(A)
     own = diagonally_scaled(A, scale)
-    W = _as(bk, weights(_symmetric_part(A, hermitian), factors), bk.dtype(A.diagonal))
-    W = _divided(bk, W, scale, factors)
+    found, shares = weights_and_shares(_symmetric_part(A, hermitian), factors)
+    W = _divided(bk, _as(bk, found, bk.dtype(A.diagonal)), scale, factors)
     array = stacked_weights(bk, W, factors)
     if bk.is_eager:
         coarse = coarse_couplings(own, W, factors, hermitian, dust)
     else:
         coarse = probed_couplings(MatrixOnGrid.of(own), _interpolation(A, array, factors), dust)
-    return LevelArrays(scale, own, array, coarse)
+    return LevelArrays(scale, own, array, coarse, shares)
 
 
 def _interpolation(A: Couplings, W: Array, factors: tuple[int, ...]) -> Interpolation:

@@ -23,10 +23,13 @@ from ..cycle.small import exact_inverse
 from ..cycle.smoother import SMOOTHERS, steps_for
 from ..cycle.target import Target
 from ..pipeline import grid_of, of_operator
+from .algebraic import algebraic_cycle
 from .coarsening import Coarsest, coarsest
 from .from_matrix import couplings_of
 from .hierarchy import GridLevel, levels_of
+from .lost import LostPoints
 from .matrix import couplings_matrix
+from .smoothing import Smoothing
 
 _SMALL = 64  # unknowns up to which there is one grid
 _DUST = 0.75  # power of the rounding unit: sums of that size, of terms of one, are of rounding only
@@ -47,10 +50,13 @@ def multigrid(
 ) -> Preconditioner:
     """One cycle of multigrid for a matrix on a grid, whose points are coupled to their neighbours.
 
-    The interpolation follows the coefficients (box multigrid), so that jumps of any size, obstacles and boundaries of
-    all kinds need no care; periodic axes are recognised. On the coarsest grid the matrix is solved with exactly, by
-    elimination of one line or plane after the other. Hermitian for a Hermitian A, and positive definite with it. Where
-    the values of A are traced, all of it is computed in the library.
+    The interpolation follows the coefficients (box multigrid), so that jumps of any size between blocks, obstacles and
+    boundaries of all kinds need no care; periodic axes are recognised. On the coarsest grid the matrix is solved with
+    exactly, by elimination of one line or plane after the other. Where the values of a single matrix are known, points
+    are counted that a coarser grid would lose: of thin lines and walls, channels, coefficients that jump from cell to
+    cell. A grid that loses too many, and what is below it, is left to classical AMG ("amg"); the note of the
+    preconditioner says so. Hermitian for a Hermitian A, and positive definite with it. Where the values of A are
+    traced, all of it is computed in the library.
 
     Args:
         grid: shape of the grid that the unknowns lie on, last axis fastest, if A neither knows nor shows it.
@@ -58,7 +64,7 @@ def multigrid(
         smoother: "chebyshev", or "jacobi", which is the default where A is known not to be Hermitian.
         degree: of the smoother's polynomial; so many products with A before and after the coarser grids.
         direct: the coarsest grid has at most so many points; by default 64 along one axis, 16^3, and 64^2, or 128^2
-            where values are traced or jump too often. It should still show what the coefficients do.
+            where values are traced or a coarser grid would lose too many points.
         directional: halve only axes along which couplings are strong, where values are known.
         precision: "single" computes on all grids but the coarsest in single precision where A is in double: three
             quarters of the memory, half to two thirds of the time, and as many iterations.
@@ -88,19 +94,24 @@ def multigrid(
         smoother or ("jacobi" if hermitian is False else "chebyshev"), degree, VISITS[cycle], precision,
         as_grids=are_flat(target.bk, couplings.periodic),
     )  # fmt: skip
-    inner, points = cycle_of(couplings, own.dtype, size, smoothing, hermitian, directional)
-    settings = (("direct", points), ("degree", degree), ("cycle", cycle), *precision_as_setting(precision))
-    return with_cost(inner, hermitian, settings)
+    host = Target(own, own.dtype, target.bk) if own.bk.on_host else None
+    found = cycle_of(couplings, own.dtype, size, smoothing, hermitian, directional, host)
+    settings = (("direct", found.points), ("degree", degree), ("cycle", cycle), *precision_as_setting(precision))
+    return with_cost(found.inner, hermitian, settings, found.note)
 
 
-class Smoothing(NamedTuple):
-    """Smoother and cycle type of all levels but the coarsest."""
+class GridCycle(NamedTuple):
+    """A cycle.
 
-    smoother: str = "chebyshev"
-    degree: int = 2
-    visits: int = VISITS["V"]
-    precision: str | None = None
-    as_grids: bool = False  # are NumPy's matrices made of shifted grids, as those of all other libraries?
+    Attributes:
+        inner: the operator.
+        points: of the coarsest grid.
+        note: what the preconditioner says of it, see `_note`.
+    """
+
+    inner: Operator
+    points: int
+    note: str | None
 
 
 def cycle_of(
@@ -110,8 +121,14 @@ def cycle_of(
     smoothing: Smoothing,
     hermitian: bool | None = None,
     directional: bool = False,
-) -> tuple[Operator, int]:
-    """Cycle for stencil coefficients in the given dtype, and the number of points of the coarsest grid."""
+    target: Target | None = None,
+) -> GridCycle:
+    """Cycle for stencil coefficients in the given dtype.
+
+    Args:
+        target: NumPy, with the formats of the library that the cycle is for. None: all levels are grids, whatever they
+            lose.
+    """
     known = own.bk.on_host
     wide = np.result_type(dtype, np.float64)
     working = own.astype(wide) if known else own.map(own.bk.constant)
@@ -121,30 +138,59 @@ def cycle_of(
     if within != dtype:  # interpolation has numbers of the size of sqrt(A)
         sign = sign / _size(working)
     signed = working.with_values({s: sign * a for s, a in working.values.items()})
-    by_strength = directional and known and own.systems is None
-    levels = levels_of(signed, size, bool(hermitian), by_strength, float(np.finfo(dtype).eps) ** _DUST, within)
-    return _assembled(levels, sign, smoothing, bool(hermitian), dtype, within), math.prod(levels[-1].A.grid)
+    single = known and own.systems is None
+    dust = float(np.finfo(dtype).eps) ** _DUST
+    looks = single and target is not None
+    found = levels_of(signed, size, bool(hermitian), directional and single, dust, within, looks)
+    levels, rest = found.levels, found.rest
+    if rest is None or target is None:
+        inner = _exact(levels[-1].A, dtype, len(levels), bool(hermitian))
+        cycle = _assembled(levels, inner, sign, smoothing, bool(hermitian), dtype, within)
+        return GridCycle(cycle, math.prod(levels[-1].A.grid), None)
+    cycle = algebraic_cycle(rest if levels else working, smoothing, bool(hermitian), target)
+    if levels:
+        cycle = _assembled(
+            [*levels, GridLevel(rest, None, None)], cycle, sign, smoothing, bool(hermitian), dtype, within
+        )
+    return GridCycle(cycle, math.prod(rest.grid), _note(own.grid, rest.grid, found.lost[-1]))
 
 
-def with_cost(cycle: Operator, hermitian: bool | None, settings: tuple[tuple[str, Any], ...]) -> Preconditioner:
+def _note(finest: tuple[int, ...], grid: tuple[int, ...], lost: LostPoints) -> str:
+    """Why and from where on the cycle is algebraic."""
+    where = "" if grid == finest else f" from the grid {grid} on"
+    return f"classical AMG{where}: coefficients jump from point to point, {lost} would be lost on a coarser grid"
+
+
+def with_cost(
+    cycle: Operator, hermitian: bool | None, settings: tuple[tuple[str, Any], ...], note: str | None = None
+) -> Preconditioner:
     """The preconditioner with its cost."""
     costs = numbers_stored(cycle), work_of(cycle), None
-    return Preconditioner(cycle, "multigrid", hermitian, *costs, settings, note_on_precision(cycle))
+    notes = "; ".join(part for part in (note, note_on_precision(cycle)) if part)
+    return Preconditioner(cycle, "multigrid", hermitian, *costs, settings, notes or None)
+
+
+def _exact(A: Couplings, dtype: np.dtype, levels: int, hermitian: bool) -> Operator:
+    """The inverse on the coarsest grid."""
+    bk, batch, shift = A.bk, A.systems is not None, 2 * rounding_of(dtype, levels)
+    pivots, lower, upper = (bk.astype(part, dtype) for part in block_tridiagonal_inverse(A, shift, hermitian))
+    return BlockTridiagonalInverse(bk, pivots, lower, upper, A.grid, A.periodic, A.shifts, batch)
 
 
 def _assembled(
-    levels: list[GridLevel], sign: Array, smoothing: Smoothing, hermitian: bool, dtype: np.dtype, within: np.dtype
+    levels: list[GridLevel],
+    inner: Operator,
+    sign: Array,
+    smoothing: Smoothing,
+    hermitian: bool,
+    dtype: np.dtype,
+    within: np.dtype,
 ) -> Operator:
     """The cycle over all levels for vectors of the dtype of the matrix, on all but the coarsest in that of `within`.
 
-    For `sign` times what they were made of.
+    For `sign` times what they were made of; `inner` is an inverse for the last one.
     """
-    coarsest = levels[-1].A
-    bk, batch = coarsest.bk, coarsest.systems is not None
-    shift = 2 * rounding_of(dtype, len(levels))
-    pivots, lower, upper = (bk.astype(part, dtype) for part in block_tridiagonal_inverse(coarsest, shift, hermitian))
-    positions = coarsest.grid, coarsest.periodic, coarsest.shifts
-    found: Operator = BlockTridiagonalInverse(bk, pivots, lower, upper, *positions, batch)
+    bk, found = inner.bk, inner
     for k, level in reversed([*enumerate(levels)]):
         A = level.A
         if level.P is not None:

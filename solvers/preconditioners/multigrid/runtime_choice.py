@@ -21,7 +21,8 @@ from ..jacobi import jacobi
 from ..pipeline import grid_of, of_operator
 from .coarsening import Coarsest
 from .from_matrix import couples_neighbours, couplings_of
-from .multigrid import Smoothing, cycle_of, with_cost
+from .multigrid import cycle_of, with_cost
+from .smoothing import Smoothing
 
 _DIRECT = 64**2  # points of the coarsest grid: its elimination takes no longer than the finer grids
 _LEAST = {2: 100_000, 3: 500_000}  # unknowns by number of axes from which some solves take longer than compiling this
@@ -99,7 +100,7 @@ class _SetUp:
         return replace(self.grid, bk=bk, values=Stacked(self.shifts, values))
 
     def _cycle(self, A: Couplings, hermitian: bool) -> Operator:
-        return cycle_of(A, self.dtype, Coarsest(_DIRECT, _DIRECT), self.smoothing, hermitian)[0]
+        return cycle_of(A, self.dtype, Coarsest(_DIRECT, _DIRECT), self.smoothing, hermitian).inner
 
 
 def _structure(M: Operator) -> Any:

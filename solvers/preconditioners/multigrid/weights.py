@@ -10,7 +10,7 @@ discontinuous coefficients, SIAM J. Sci. Stat. Comput. 2 (1981); Dendy, Black bo
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import numpy as np
 
@@ -28,6 +28,7 @@ from ....sparse.operators.couplings import (
 
 Weights = Mapping[Shift, Mapping[Shift, Array]]  # W[p][c], each `(systems or 1, *coarse grid)`
 _NONE = 1e-3  # of the diagonal: a point whose couplings sum to less gets no weights
+_DOMINATED = 0.2  # of the diagonal that is no coupling: smoothing alone solves for such a point
 
 
 def coarse_grid(grid: tuple[int, ...], factors: tuple[int, ...]) -> tuple[int, ...]:
@@ -49,18 +50,30 @@ def parities(factors: tuple[int, ...]) -> list[Shift]:
 
 
 def weights(A: Couplings, factors: tuple[int, ...]) -> Weights:
+    """As of `weights_and_shares`, without the shares."""
+    return weights_and_shares(A, factors)[0]
+
+
+def weights_and_shares(A: Couplings, factors: tuple[int, ...]) -> tuple[Weights, list[Array]]:
     """Interpolation weights of real couplings with a positive diagonal, so that A P vanishes nearly at fine points.
 
     A point between two coarse ones along an axis takes the couplings of its row summed over the other axes; the points
     between four of them then take from the points that have their weights already, and so on. Where a row sums to
     almost nothing the weights sum to one; a point that depends on no other, as in obstacles, is no part of the coarser
     grid, and no point takes from it: what is coupled past it, across corners, is taken from the other points.
+
+    Returns:
+        The weights; and in NumPy for each coarsened axis, of the points between two coarse ones along it, the share of
+        the diagonal that their collapsed couplings have, `(systems or 1, *coarse grid)`: one where it does not matter.
     """
     bk, here, live = A.bk, A.here, _live(A)
     first = bk.full_like(A.diagonal, 1) if live is None else live
     found: dict[Shift, Mapping[Shift, Array]] = {here: {here: bk.materialize(every(bk, first, here, factors))}}
+    shares: list[Array] = []
     for p in parities(factors)[1:]:
-        along, share = _collapsed(A, p, factors, live)
+        along, normaliser, share = _collapsed(A, p, factors, live)
+        if bk.on_host and sum(p) == 1:
+            shares.append(share())
         parts: dict[Shift, Array] = {}
         for t, coupling in along.items():
             between = tuple(k if not s else 0 for k, s in zip(p, t))  # the parity of the point at x + t
@@ -68,8 +81,8 @@ def weights(A: Couplings, factors: tuple[int, ...]) -> Weights:
             for c, w in found[between].items():
                 at = tuple(a + b for a, b in zip(origin, c))
                 accumulate(parts, at, coupling * shifted_array(bk, w, origin, A.periodic))
-        found[p] = settled(bk, {c: share * sums for c, sums in parts.items()})
-    return found
+        found[p] = settled(bk, {c: normaliser * sums for c, sums in parts.items()})
+    return found, shares
 
 
 def without_dust(bk: Backend, diagonal: Array, W: Weights, periodic: tuple[bool, ...], dust: float) -> Array:
@@ -116,8 +129,8 @@ def _rows(A: Couplings, p: Shift, factors: tuple[int, ...]) -> Mapping[Shift, Ar
 
 def _collapsed(
     A: Couplings, p: Shift, factors: tuple[int, ...], live: Array | None
-) -> tuple[dict[Shift, Array], Array]:
-    """Couplings of the points p, collapsed over the axes where p is 0, and the factor that normalises them."""
+) -> tuple[dict[Shift, Array], Array, Callable[[], Array]]:
+    """Couplings of the points p, collapsed over the axes where p is 0, what normalises them, and their share."""
     bk, rows = A.bk, _rows(A, p, factors)
     sums: dict[Shift, list[Array]] = {}
     for s, a in rows.items():
@@ -136,7 +149,9 @@ def _collapsed(
     counts = diagonal > (1 + _weakest(bk, along, p) / safe) * (diagonal - excess)
     divisor = strength + bk.where(counts, excess, zero)
     good = (bk.abs(strength) > _NONE * safe) & (bk.abs(divisor) > _NONE * safe)
-    return along, bk.materialize(bk.where(good, 1 / bk.where(good, divisor, one), zero))
+    normaliser = bk.materialize(bk.where(good, 1 / bk.where(good, divisor, one), zero))
+    settled_here = (diagonal <= 0) | (excess > _DOMINATED * diagonal)
+    return along, normaliser, lambda: bk.where(settled_here, one, strength / safe)
 
 
 def _at_neighbour(A: Couplings, a: Array, p: Shift, t: Shift, factors: tuple[int, ...]) -> Array:

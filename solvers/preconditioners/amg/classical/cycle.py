@@ -16,11 +16,8 @@ from ...cycle.smoother import steps_for
 from ...cycle.target import Target
 from ..galerkin import eigenvalue_bound
 from ..hierarchy import HostLevel, is_solved_by_scaling
-from ..level import WeightedLevel
-from ..settings import AmgSettings
-
-_LAST = 1 / 1.05  # of the eigenvalues relative to row sums: Chebyshev's interval ends at 1.05 times it, which is 1
-_DAMPED = 4 / (3 * 0.7)  # likewise for damped Jacobi by 0.7 where A is not Hermitian
+from ..level import WeightedLevel, placed
+from ..settings import BOUND, AmgSettings
 
 
 def weighted_cycle(levels: list[HostLevel], settings: AmgSettings, hermitian: bool, target: Target) -> Operator:
@@ -49,10 +46,10 @@ def is_in_range(levels: list[HostLevel], dtype: np.dtype) -> bool:
 
 def eigenvalues(level: HostLevel, settings: AmgSettings, hermitian: bool) -> float:
     """Bound of the eigenvalues of a level as it is smoothed."""
-    if settings.is_classical and hermitian:
-        return _LAST
-    if settings.is_classical and settings.smoother_of(hermitian) == "jacobi":
-        return _DAMPED
+    if settings.is_classical and (hermitian or settings.smoother_of(hermitian) == "jacobi"):
+        return BOUND[hermitian]
+    if settings.is_classical:
+        return eigenvalue_bound(level.A)
     return level.rho or eigenvalue_bound(level.A)
 
 
@@ -76,14 +73,13 @@ def _level(
     factor = settings.factor
     P, R = (level.P, level.R) if factor == 1 else (level.P * np.sqrt(factor), level.R * np.sqrt(factor))
     rows = "csr" if target.bk.has_compiled_rows else None  # coarse matrices, P and R are on few diagonals nowhere
-    prolongation = target.matrix(P, rows, copy=False)
     return WeightedLevel(
         target.matrix(level.A, None if finest else rows, copy=False),
-        prolongation,
+        target.matrix(P, rows, copy=False),
         target.matrix(R, rows, copy=False),
         coarse,
         target.array(steps),
-        tentative=prolongation if factor == 1 else target.matrix(level.tentative, rows, copy=False),
+        tentative=placed(level.tentative, target.bk, target.dtype, target.like),
         visits=VISITS[settings.cycle],
         hermitian=hermitian,
         divided=target.array(weights),

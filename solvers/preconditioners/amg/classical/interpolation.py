@@ -20,10 +20,10 @@ import numpy as np
 import scipy.sparse as sp
 
 from .products import product
-from .rows import gathered, largest_in_rows, reduced, repeated, selected
+from .rows import gathered, largest_in_rows, reduced, repeated, row_counts, selected
 
 MOST = 4  # entries of a row of the prolongation
-_LARGEST_SUM = 10.0  # of the weights of a row
+LARGEST_SUM = 10.0  # of the weights of a row
 _MOST_PATHS = 20  # over two strong couplings, for each entry of A
 _STRONGEST = 10  # couplings to fine unknowns of a row, where there are more paths
 
@@ -58,7 +58,7 @@ def prolongation(rows: Rows, coarse: np.ndarray, symmetric: bool, most: int = MO
     numbers = np.where(coarse, np.cumsum(coarse), np.cumsum(~coarse)).astype(A.indices.dtype) - 1
     to_coarse, of_fine = gathered(coarse, A.indices), repeated(~coarse, A)
     strong = rows.strong & of_fine
-    fc, ff = strong & to_coarse, _without_explosion(A, strong & ~to_coarse, strong & to_coarse, coupled)
+    fc, ff = strong & to_coarse, strong & ~to_coarse
     A_FC = _fine_rows(selected(A, fc), fine, numbers, A.shape[0] - len(fine))
     beta = reduced(np.add, A_FC.data if coupled is A.data else coupled[fc], A_FC.indptr, 0.0)
     places = np.flatnonzero(ff)
@@ -77,15 +77,17 @@ def prolongation(rows: Rows, coarse: np.ndarray, symmetric: bool, most: int = MO
     return _with_coarse(_weights(N, total, rows.sums[fine], most), fine, coarse)
 
 
-def _without_explosion(A: sp.csr_array, ff: np.ndarray, fc: np.ndarray, coupled: np.ndarray) -> np.ndarray:
-    """`ff`, or its 10 strongest entries in each row if A_FF A_FC could have many times the entries of A, as with hubs.
+def without_explosion(A: sp.csr_array, strong: np.ndarray, coarse: np.ndarray, coupled: np.ndarray) -> np.ndarray:
+    """`strong`, but of couplings between fine unknowns the 10 strongest of a row, where there are too many paths.
 
-    What is left out counts as weak.
+    A_FF A_FC could then have many times the entries of A, as with hubs. What is left out counts as weak.
     """
-    to_coarse = np.add.reduceat(np.append(fc, False), A.indptr[:-1], dtype=np.int64) * (np.diff(A.indptr) > 0)
-    if gathered(to_coarse, A.indices[ff]).sum() <= _MOST_PATHS * A.nnz:
-        return ff
-    return ff & largest_in_rows(np.where(ff, -coupled, 0), A.indptr, _STRONGEST)
+    to_coarse = strong & gathered(coarse, A.indices)
+    between = strong & ~to_coarse & repeated(~coarse, A)
+    if gathered(row_counts(to_coarse, A), A.indices[between]).sum(dtype=np.int64) <= _MOST_PATHS * A.nnz:
+        return strong
+    kept = largest_in_rows(np.where(between, -coupled, 0), A.indptr, _STRONGEST)
+    return strong & (kept | ~between)
 
 
 def _fine_rows(A: sp.csr_array, fine: np.ndarray, numbers: np.ndarray, width: int) -> sp.csr_array:
@@ -112,10 +114,10 @@ def _weights(N: sp.csr_array, total: np.ndarray | None, sums: np.ndarray, most: 
     """
     sizes = np.abs(N.data)
     W = selected(N, largest_in_rows(sizes, N.indptr, most))
-    whole, kept = (reduced(np.add, x, starts, 0.0) for x, starts in ((sizes, N.indptr), (np.abs(W.data), W.indptr)))
-    total = -whole if total is None else total  # no entry of N is positive
-    below = kept * np.maximum(sums - total, -total / _LARGEST_SUM)
-    factor = np.divide(-whole, below, out=np.zeros_like(below), where=below > 0)
+    total = -reduced(np.add, sizes, N.indptr, 0.0) if total is None else total  # no entry of N is positive
+    kept, below = reduced(np.add, np.abs(W.data), W.indptr, 0.0), np.maximum(sums - total, -total / LARGEST_SUM)
+    factor = np.divide(total, -kept, out=np.zeros_like(below), where=kept > 0)  # kept * below may underflow
+    np.divide(-factor, below, out=factor, where=below > 0)
     W.data *= repeated(factor, W)
     return W
 

@@ -7,10 +7,11 @@ import scipy.sparse as sp
 
 from ..galerkin import adjoint
 from ..hierarchy import HostLevel
-from ..settings import AmgSettings
-from .interpolation import Rows, prolongation
+from ..settings import BOUND, AmgSettings
+from .interpolation import Rows, prolongation, without_explosion
 from .products import product
 from .rows import gathered, reduced, repeated, selected
+from .rule import ClassicalRule
 from .splitting import first_pass, pmis
 from .strength import couplings, strong_entries, turned_rows
 
@@ -42,8 +43,9 @@ def classical_levels(
         strong, coarse, P = _coarsened(A, theta, hermitian, components, len(found))
         if not 0 < P.shape[1] <= _MOST_COARSE * P.shape[0]:
             break
-        R = adjoint(P)
-        found.append(HostLevel(A, P, R, P, splitting=coarse, strong=strong))
+        P.sort_indices()
+        R, rule = adjoint(P), ClassicalRule.of(A, P, coarse, strong, components)
+        found.append(HostLevel(A, P, R, rule, BOUND[hermitian], coarse, strong))
         most -= A.nnz
         A = _sorted(_galerkin(A, P, R, most), hermitian)
         components = None if components is None else components[coarse]
@@ -67,9 +69,9 @@ def _galerkin(A: sp.csr_array, P: sp.csr_array, R: sp.csr_array, most: int) -> s
     found = product(R, image) if image.nnz <= 2 * most else image
     if found.nnz > most:
         raise ValueError(
-            f"coarsening='classical' was asked for a matrix of {A.shape[0]} unknowns with {A.nnz} entries on some level, "
-            f"and the next one would have {found.nnz}, as of graphs whose unknowns are all near each other. Use a higher "
-            "strength, such as 0.9, or 'jacobi' or 'chebyshev', which suit such matrices."
+            f"coarsening='classical' has made a level of {A.shape[0]} unknowns with {A.nnz} entries, and the next one "
+            f"would have {found.nnz}, as of graphs whose unknowns are all near each other. Use a higher strength, such "
+            "as 0.9, or 'jacobi' or 'chebyshev', which suit such matrices."
         )
     return found
 
@@ -85,6 +87,7 @@ def _coarsened(
     strong = strong_entries(B, coupled, sums, theta)
     S = selected(B, strong, np.ones(len(strong), np.float32))
     coarse = pmis(S, level) if hermitian else first_pass(S)
+    strong = without_explosion(B, strong, coarse, coupled)
     P = prolongation(Rows(B, coupled, sums, strong), coarse, hermitian)
     if own is not None:
         own[own] = strong
