@@ -11,6 +11,7 @@ from ....backends import get_backend
 from ....sparse.analysis.spectrum import bounded_eigenvalue
 from ....sparse.formats.making.build import from_csr
 from ..cycle.scales import scales_of, times_diagonals
+from .classical.colours import eliminated
 from .classical.rule import ClassicalRule
 from .classical.serves import LEVELS, still_serves
 from .hierarchy import HostLevel, Tentative
@@ -32,7 +33,13 @@ def galerkin_levels(
         if isinstance(T, ClassicalRule):
             if checked and len(found) < LEVELS and not still_serves(T, A, settings.threshold):
                 return None
-            found.append(_interpolated(A, T, hermitian))
+            coarse = np.diff(T.injection.starts) > 0
+            without = eliminated(A, coarse, hermitian) if T.keeps_all(A) else None
+            if without is not None:
+                found.append(without[0])
+                A = without[1]
+                continue
+            found.append(_interpolated(A, T, coarse, hermitian))
         else:
             found.append(_smoothed(A, T, settings, hermitian))
         A = sp.csr_array(found[-1].R @ sp.csr_array(A @ found[-1].P))
@@ -40,9 +47,9 @@ def galerkin_levels(
     return [*found, HostLevel(A)]
 
 
-def _interpolated(A: sp.csr_array, rule: ClassicalRule, hermitian: bool) -> HostLevel:
+def _interpolated(A: sp.csr_array, rule: ClassicalRule, coarse: np.ndarray, hermitian: bool) -> HostLevel:
     P = rule.prolongation(A)
-    return HostLevel(A, P, adjoint(P), rule, BOUND[hermitian])
+    return HostLevel(A, P, adjoint(P), rule, BOUND[hermitian], coarse)
 
 
 def _smoothed(A: sp.csr_array, T: sp.csr_array, settings: AmgSettings, hermitian: bool) -> HostLevel:

@@ -63,6 +63,35 @@ class WeightedLevel(AlgebraicLevel):
         return self.array("divided")
 
 
+@storable("level without fine unknowns of an algebraic cycle")
+@dataclass(eq=False, repr=False)
+class EliminatedLevel(AlgebraicLevel):
+    """A level whose fine unknowns are coupled to coarse ones only, and eliminated: `P coarse R + D_F^-1`.
+
+    A and the steps are for updates.
+
+    Attributes:
+        inverse: `(1, n)`, `1 / a_ii` of fine unknowns, 0 of coarse ones.
+
+    Cost: one product with P and R each.
+    """
+
+    parts = (*AlgebraicLevel.parts, "inverse")
+
+    inverse: Array = field(kw_only=True)
+
+    @property
+    def products(self) -> int:
+        return 0
+
+    def apply(self, x: Array) -> Array:
+        change = self.bk.materialize(self.coarse.apply(self.bk.materialize(self.R.apply(x))))
+        return self.P.add_to(self.array("inverse") * x, change)
+
+    def of_negative(self, e: Array) -> Array:
+        return self.apply(-e)
+
+
 def placed(tentative: Tentative, bk: Backend, dtype: np.dtype, like: Array | None) -> Operator:
     """What a level keeps for updates, beside an array of a library."""
     if isinstance(tentative, ClassicalRule):

@@ -30,7 +30,7 @@ def work_of(cycle: Operator) -> int:
         return work_of(cycle.inner)
     if not isinstance(cycle, Level):
         return numbers_stored(cycle)
-    products = 2 * int(cycle.steps.shape[0]) + cycle.visits - 1
+    products = cycle.products
     around = numbers_stored(cycle.P) + numbers_stored(cycle.R) + work_of(cycle.coarse)
     return products * numbers_stored(cycle.A) + cycle.visits * around
 

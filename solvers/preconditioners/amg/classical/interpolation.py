@@ -74,7 +74,7 @@ def prolongation(rows: Rows, coarse: np.ndarray, symmetric: bool, most: int = MO
         through = np.zeros(len(coupled))
         through[places] = own / below * of_k
         total = beta + reduced(np.add, through, A.indptr, 0.0)[fine]
-    return _with_coarse(_weights(N, total, rows.sums[fine], most), fine, coarse)
+    return with_coarse(_weights(N, total, rows.sums[fine], most), fine, coarse)
 
 
 def without_explosion(A: sp.csr_array, strong: np.ndarray, coarse: np.ndarray, coupled: np.ndarray) -> np.ndarray:
@@ -122,7 +122,7 @@ def _weights(N: sp.csr_array, total: np.ndarray | None, sums: np.ndarray, most: 
     return W
 
 
-def _with_coarse(W: sp.csr_array, fine: np.ndarray, coarse: np.ndarray) -> sp.csr_array:
+def with_coarse(W: sp.csr_array, fine: np.ndarray, coarse: np.ndarray) -> sp.csr_array:
     """Rows of W at fine unknowns, of the identity at coarse ones."""
     lengths = np.ones(len(coarse), W.indptr.dtype)
     lengths[fine] = np.diff(W.indptr)

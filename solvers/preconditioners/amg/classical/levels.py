@@ -8,6 +8,7 @@ import scipy.sparse as sp
 from ..galerkin import adjoint
 from ..hierarchy import HostLevel
 from ..settings import BOUND, AmgSettings
+from .colours import eliminated, other_colour
 from .interpolation import Rows, prolongation, without_explosion
 from .products import product
 from .rows import gathered, reduced, repeated, selected
@@ -40,6 +41,13 @@ def classical_levels(
     A, found = _canonical(A), list[HostLevel]()
     theta, most = _threshold(A, settings), _MOST_ENTRIES * A.nnz
     while A.shape[0] > settings.max_coarse and len(found) + 1 < settings.max_levels:
+        colour = other_colour(A)
+        without = None if colour is None else eliminated(A, colour, hermitian)
+        if without is not None:
+            found.append(without[0])
+            most, A = most - A.nnz, without[1]
+            components = None if components is None else components[colour]
+            continue
         strong, coarse, P = _coarsened(A, theta, hermitian, components, len(found))
         if not 0 < P.shape[1] <= _MOST_COARSE * P.shape[0]:
             break

@@ -81,6 +81,12 @@ class ClassicalRule:
         """`(n, m)` of the prolongation."""
         return self.injection.shape
 
+    def keeps_all(self, A: sp.csr_array) -> bool:
+        """Has the prolongation all entries of fine rows of A but the diagonal ones, as where these are eliminated?"""
+        fine = np.diff(self.injection.starts) == 0
+        lengths, kept = np.diff(A.indptr)[fine], np.diff(self.kept.starts)[fine]
+        return bool(np.all(lengths == kept + 1))
+
     def plan(self, A: CsrStructure) -> InterpolationPlan:
         """Places for matrices with the structure of A; those for the last one are kept."""
         found: InterpolationPlan | None = self.__dict__.get("_last")

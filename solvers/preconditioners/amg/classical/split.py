@@ -15,11 +15,14 @@ from ...cycle.scales import times_diagonals
 from ...cycle.split import SplitLevel
 from ...cycle.target import Target
 from ..hierarchy import HostLevel, is_diagonal, is_solved_by_scaling
+from .cycle import eliminated_level, is_in_range
 from .rows import gathered, repeated, selected
 
 
 def split_cycle(levels: list[HostLevel], max_coarse: int, target: Target, dtype: np.dtype) -> Operator:
-    """The cycle over two levels or more, finest first, for vectors of `dtype`; inside it is in that of `target`.
+    """The cycle over all levels, finest first, for vectors of `dtype`; inside it is in that of `target`.
+
+    Unknowns of one of two colours are eliminated on the finest levels.
 
     Each level is divided by a diagonal D: that of A, but the sum of the other entries of a row within the coarse or the
     fine unknowns where that is larger, so that Jacobi steps on either of them do not diverge.
@@ -27,6 +30,10 @@ def split_cycle(levels: list[HostLevel], max_coarse: int, target: Target, dtype:
     Raises:
         ValueError: the coarsest level is too large.
     """
+    if levels[0].exact and is_in_range(levels, dtype):
+        outside = Target(target.A, dtype)
+        below = split_cycle(levels[1:], max_coarse, target, dtype)
+        return eliminated_level(levels[0], below, False, outside)
     diagonals = [_diagonal(level.A, level.splitting) for level in levels]
     orders = [_coarse_first(level.splitting) for level in levels[:-1]]
     orders.append(np.arange(len(diagonals[-1]), dtype=np.int32))
