@@ -122,14 +122,15 @@ def amg(
         if pattern is not None:
             _known_pattern(pattern, own)  # which says nothing more
         return _of_known(own, target, known, settings, choice, order, columns, block_size)
+    fixed = None if pattern is None else hermitian_and_double(_known_pattern(pattern, own), "amg")
     if choice is not None:
+        choice = choice if fixed is None else choice._replace(known=True, hermitian=fixed[0])
         settings = replace(settings, coarsening=choose_coarsening(choice).coarsening)
     if own.shape[0] <= settings.max_coarse or settings.max_levels == 1 or own.systems == 0:
         return _small(own, target, settings)
     sparse = _sparse(own)
-    if pattern is not None:
-        hermitian, wide = hermitian_and_double(_known_pattern(pattern, sparse), "amg")
-        levels = coarsened(rows_in(wide, order), settings, hermitian, columns, block_size)
+    if fixed is not None:
+        levels = coarsened(rows_in(fixed[1], order), settings, fixed[0], columns, block_size)
         found = [level.tentative for level in levels if level.tentative is not None]
     else:
         found = list(tentative_of(reordered_matrix(sparse, order).structure, settings, columns, block_size))

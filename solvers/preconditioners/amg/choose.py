@@ -13,7 +13,7 @@ class Facts(NamedTuple):
     """What the choice depends on.
 
     Attributes:
-        known: are the values those of one matrix, and known now?
+        known: are the values those of one matrix, and known now, or those of a `pattern`?
         hermitian: is that Hermitian? False where values are not known.
         vectors: was a near null space given?
         several: are there several unknowns per point?
@@ -57,7 +57,7 @@ ROWS = (
         "unknowns of a point stay together",
     ),
     Row(
-        "values that are traced, or those of a batch",
+        "values that are traced, or those of a batch, without a `pattern`",
         lambda f: not f.known,
         SMOOTHED,
         "unknowns are put together as for unit coefficients, without their values",
