@@ -16,7 +16,7 @@ from ....sparse.operators.concrete import in_scipy
 from ..base import Preconditioner
 from ..cycle.checked import hermitian_and_double
 from ..cycle.cost import numbers_stored, work_of
-from ..cycle.permuted import Permuted, permuted
+from ..cycle.permuted import permuted
 from ..cycle.recast import note_on_precision
 from ..cycle.small import exact_inverse
 from ..cycle.target import Target
@@ -27,7 +27,7 @@ from .frozen import tentative_of
 from .galerkin import galerkin_levels
 from .hierarchy import HostLevel, Tentative, levels_of_pyamg
 from .known import known_cycle
-from .level import covers, known_tentative, placed, tentative_matrices
+from .level import covers, known_tentative, order_of, placed, tentative_matrices
 from .order import nearer_order, reordered_matrix, rows_in
 from .renewed import renewed
 from .settings import COARSENINGS, GIVEN, AmgSettings, in_dtype, near_nullspace_columns
@@ -199,7 +199,7 @@ def _updated(M: Preconditioner, A: Operator, checked: bool) -> Preconditioner | 
     if M.dtype.kind == "c" and A.dtype.kind != "c":
         return None
     settings, entries = AmgSettings(**dict(M.settings)), entries_of(A)
-    cycle, order = (M.inner.inner, M.inner.order) if isinstance(M.inner, Permuted) else (M.inner, None)
+    cycle, order = M.inner, order_of(M.inner)
     tentative = tentative_matrices(cycle) or []
     if not tentative and A.shape[0] <= settings.max_coarse:
         return built(A, entries, lambda own, target: _small(own, target, settings))

@@ -31,7 +31,8 @@ def galerkin_levels(
     found: list[HostLevel] = []
     for T in tentative:
         if isinstance(T, ClassicalRule):
-            if checked and len(found) < LEVELS and not still_serves(T, A, settings.threshold):
+            looked_at = sum(not level.exact for level in found)
+            if checked and looked_at < LEVELS and not still_serves(T, A, settings.threshold):
                 return None
             coarse = np.diff(T.injection.starts) > 0
             without = eliminated(A, coarse, hermitian) if T.keeps_all(A) else None

@@ -11,8 +11,10 @@ from ....backends import Array, Backend
 from ....sparse import Operator, SparseMatrix, storable
 from ....sparse.formats.making.build import from_csr
 from ..cycle.level import Level
+from ..cycle.permuted import Permuted
 from ..cycle.recast import Recast
 from ..cycle.scaled import DiagonallyScaled
+from ..cycle.split import SplitLevel
 from .classical.rule import ClassicalRule, Injection
 from .hierarchy import Tentative
 from .pattern import ProlongationRule
@@ -119,22 +121,49 @@ def rule_of(kept: Operator, smooths: bool) -> ProlongationRule:
     return Smoothed(tentative.structure, smooths)
 
 
+def eliminated_by(kept: Operator) -> np.ndarray | None:
+    """Mask of the fine unknowns, where these are eliminated."""
+    if not isinstance(kept, Injection) or not kept.rule.eliminates:
+        return None
+    fine = np.ones(kept.rule.shape[0], bool)
+    fine[kept.rule.injection.entries().rows] = False
+    return fine
+
+
 def tentative_matrices(cycle: Operator) -> list[Operator] | None:
     """What all levels keep for updates, finest first; None for a single level."""
     found: list[Any] = []
-    while isinstance(cycle, AlgebraicLevel | DiagonallyScaled | Recast):
-        if isinstance(cycle, AlgebraicLevel):
-            found.append(cycle.tentative)
-        cycle = cycle.coarse if isinstance(cycle, AlgebraicLevel) else cycle.inner
+    level = _next_level(cycle)
+    while level is not None:
+        found.append(level.tentative)
+        level = _next_level(level.coarse)
     return found or None
+
+
+def _next_level(cycle: Operator) -> AlgebraicLevel | SplitLevel | None:
+    """The finest level of a cycle; None for the coarsest solve."""
+    while isinstance(cycle, DiagonallyScaled | Recast | Permuted):
+        cycle = cycle.inner
+    return cycle if isinstance(cycle, AlgebraicLevel | SplitLevel) else None
+
+
+def order_of(M: Operator) -> np.ndarray | None:
+    """Order of the unknowns in which a hierarchy was made; None: as they are.
+
+    Levels of coarse and fine unknowns in turns have an order, too, in which what they keep is not.
+    """
+    if not isinstance(M, Permuted):
+        return None
+    within: Operator = M.inner
+    while isinstance(within, DiagonallyScaled | Recast):
+        within = within.inner
+    return None if isinstance(within, SplitLevel) else M.order
 
 
 def covers(cycle: Operator, A: SparseMatrix) -> bool:
     """Has the matrix of the finest level an entry wherever A has one?"""
-    finest: Any = cycle
-    while isinstance(finest, DiagonallyScaled | Recast):
-        finest = finest.inner
-    first: Any = finest.A if isinstance(finest, AlgebraicLevel) else None
+    level: Any = _next_level(cycle)
+    first: Any = None if level is None else level.A
     rows, cols, _ = A.structure.entries()
     if first is None:  # one level only, as of a diagonal matrix
         return bool(np.array_equal(rows, cols))

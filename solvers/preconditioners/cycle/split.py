@@ -26,6 +26,7 @@ class SplitLevel(Composed):
         P: prolongation `(n, m)`, from the next coarser level.
         R: restriction, to it.
         coarse: approximate inverse of the next coarser matrix.
+        A, tentative: the matrix and what an update makes P of, in the order of the unknowns of the whole.
         turned: is this the transpose of such a level?
 
     Cost: 2 products with N, 2 more with FF, one with P and R each.
@@ -34,14 +35,16 @@ class SplitLevel(Composed):
     matrices.
     """
 
-    parts: ClassVar[tuple[str, ...]] = ("C", "FC", "FF", "P", "R", "coarse")
+    parts: ClassVar[tuple[str, ...]] = ("A", "C", "FC", "FF", "P", "R", "coarse", "tentative")
 
+    A: Operator
     C: Operator
     FC: Operator
     FF: Operator
     P: Operator
     R: Operator
     coarse: Operator
+    tentative: Operator
     turned: bool = False
 
     def __post_init__(self) -> None:
@@ -96,7 +99,7 @@ class SplitLevel(Composed):
         return self.P.apply(materialize(self.coarse.apply(materialize(self.R.apply(materialize(residual))))))
 
     def transpose(self) -> Operator:
-        parts = {name: getattr(self, name).T for name in self.parts}
+        parts = {name: getattr(self, name).T for name in self.parts if name != "tentative"}
         parts["P"], parts["R"] = parts["R"], parts["P"]
         return replace(self, **parts, turned=not self.turned)
 

@@ -13,6 +13,8 @@ Stuben, Algebraic multigrid (1987), section 4.1.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import scipy.sparse as sp
 from scipy.sparse.csgraph import connected_components
@@ -80,7 +82,8 @@ def eliminated(A: sp.csr_array, coarse: np.ndarray, hermitian: bool) -> tuple[Ho
         weights = sp.csr_array(CF.T)
         weights.data *= repeated(-1 / diagonal[fine], weights)
         R = sp.csr_array(with_coarse(weights, places, coarse).T)
-    level = HostLevel(A, P, R, ClassicalRule.of(A, P, coarse, ~own), BOUND[hermitian], coarse, ~own, True)
+    rule = replace(ClassicalRule.of(A, P, coarse, ~own), eliminates=hermitian)
+    level = HostLevel(A, P, R, rule, BOUND[hermitian], coarse, ~own, True)
     S.sort_indices()
     return level, S
 

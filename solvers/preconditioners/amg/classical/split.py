@@ -15,6 +15,7 @@ from ...cycle.scales import times_diagonals
 from ...cycle.split import SplitLevel
 from ...cycle.target import Target
 from ..hierarchy import HostLevel, is_diagonal, is_solved_by_scaling
+from ..level import placed
 from .cycle import eliminated_level, is_in_range
 from .rows import gathered, repeated, selected
 
@@ -69,7 +70,8 @@ def _level(
     FC = sp.csr_array((FC.data, FC.indices, FC.indptr), (n - k, k))
     FF = sp.csr_array((FF.data, FF.indices - k, FF.indptr), (n - k, n - k))
     rows = "csr" if target.bk.has_compiled_rows else None  # blocks are on few diagonals nowhere
-    return SplitLevel(*(target.matrix(M, rows, copy=False) for M in (N[order[:k]], FC, FF, P, R)), coarse)
+    A, tentative = level.A, placed(level.tentative, target.bk, target.dtype, target.like)
+    return SplitLevel(*(target.matrix(M, rows, copy=False) for M in (A, N[order[:k]], FC, FF, P, R)), coarse, tentative)
 
 
 def _renumbered(A: sp.csr_array, order: np.ndarray) -> sp.csr_array:
