@@ -20,6 +20,7 @@ from .methods.cocr import COCR
 from .methods.direct.banded import BandedDirect
 from .methods.direct.dense import Direct
 from .methods.direct.fast import FastDirect
+from .methods.direct.sparse_direct import SparseDirect
 from .methods.direct.superlu import ScipyDirect
 from .methods.gmres import GMRES
 from .methods.idr import IDR
@@ -76,6 +77,7 @@ __all__ = [
     "ScipyMethod",
     "SingularMatrixWarning",
     "SolveResult",
+    "SparseDirect",
     "Status",
     "clear_setup_cache",
     "find_method",

@@ -36,7 +36,7 @@ SAME_METHODS = _table(
     ("lgmres", "scipy-lGMres"),
     ("gcrotmk gcrot gcrot(m,k)", "scipy-GCrotMK"),
     ("lsqr", "scipy-lsqr"),
-    ("superlu splu spsolve sparse-lu sparse-direct factorized scipy-superlu scipy-splu scipy-spsolve scipy-lu",
+    ("superlu splu spsolve sparse-lu factorized scipy-superlu scipy-splu scipy-spsolve scipy-lu",
      "scipy-direct"),
     ("dense-direct gesv getrf posv potrf", "direct"),
     ("banded solve-banded solveh-banded tridiagonal thomas tdma", "banded-direct"),
@@ -47,7 +47,10 @@ FACTORS = frozenset(_table(("lu plu lup cholesky chol llt ldl ldlt solve exact g
 """Names of factorisations of a matrix of any kind: dense ones on the array library, others by SuperLU."""
 
 METHOD_HINTS = _table(
-    ("umfpack cholmod klu pardiso mkl-pardiso mumps strumpack superlu-dist", "'scipy-direct' (SuperLU)"),
+    (
+        "umfpack cholmod klu pardiso mkl-pardiso mumps strumpack superlu-dist",
+        "'sparse-direct' (the best library that is installed)",
+    ),
     ("symmlq minres-qlp minresqlp cr conjugate-residual conjugate-residuals", "'MINRES'"),
     ("gcr gcrodr orthomin dqgmres fom", "'GMRES'"),
     ("craig craigmr lnlq cgne cgne1 lslq", "'LSMR'"),
@@ -78,7 +81,7 @@ PRECONDITIONER_HINTS = _table(
 NO_PRECONDITIONER = frozenset(_table(("none no identity eye false off", "")))
 
 METHODS_BY_WORD = re.compile(
-    r"(scipy|mixed).+|(cg|cgadaptive|blockcg|cocg|cocr|cgls|lsmr|minres|direct|fastdirect|bandeddirect)"
+    r"(scipy|mixed).+|(cg|cgadaptive|blockcg|cocg|cocr|cgls|lsmr|minres|direct|sparsedirect|fastdirect|bandeddirect)"
     r"|(bicgstab|f?gmres|idr)(\(\w+\))?"
 )
 """Squeezed names of all methods: a preconditioner by such a name is a method in the wrong place."""

@@ -26,7 +26,8 @@ from .iteration.outcome import Status
 from .methods.direct.dense import Direct
 from .methods.direct.factorisation import DenseFactors, InverseFactors
 from .methods.direct.fast import FastDirect
-from .methods.direct.superlu import HostFactors, ScipyDirect
+from .methods.direct.sparse_direct import SparseDirect
+from .methods.direct.superlu import HostFactors, ScipyDirect, told_of
 from .results.later import Later
 from .results.result import Gradient, SolveResult
 from .setup.make_problem import make_problem
@@ -36,6 +37,7 @@ from .setup.stopping import default_rtol
 _NEAR, _FAR = 1e-5, 1e5  # sizes of b that need no scaling by powers of two
 _SQUARES = {"f": (1e-20, 1e30), "d": (1e-200, 1e300)}  # as of `Backend.norm`
 _NUMBERS = OneSystemBackend()  # which give the digits that arrays of them do
+_FACTORISE = (Direct, FastDirect, ScipyDirect, SparseDirect)
 _ONE, _CONVERGED = np.int32(1), np.int32(Status.CONVERGED)
 _DEFAULTS = {field.name: field.default for field in fields(SolveResult) if field.default is not MISSING}
 
@@ -74,7 +76,7 @@ class KnownPlan:
         why: str = AS_GIVEN,
     ) -> KnownPlan | None:
         """Make a plan; None where solves take other steps."""
-        if not A.bk.on_host or type(method) not in (Direct, FastDirect, ScipyDirect) or null.projection is not None:
+        if not A.bk.on_host or type(method) not in _FACTORISE or null.projection is not None:
             return None
         regular = isinstance(M, DenseFactors | InverseFactors) or (isinstance(M, HostFactors) and M.singularity is None)
         if M is None or not regular:
@@ -83,7 +85,7 @@ class KnownPlan:
             return None
         if M.bk is not A.bk or M.dtype != A.dtype or M.systems is not None or not settings_are_plain(request):
             return None
-        return cls(A, method, M.apply, request, M, source, why)
+        return cls(A, method, M.apply, request, M, source, why + told_of(M) if method.tells_factors else why)
 
     def solve(self, b: Any) -> SolveResult | None:
         """Solve; None where the general path has to."""

@@ -20,6 +20,7 @@ from .log import DEBUG, log, log_choice, timed_set_up
 from .methods.direct.refinement import Refinement
 from .methods.registry import METHODS, find_method, is_auto
 from .names import MethodName, PreconditionerName
+from .pattern_memory import solve_on_pattern
 from .preconditioners import to_preconditioner
 from .results.result import ArrayT, SolveResult
 from .setup.choose import MethodChoice, choose, first_that_can
@@ -220,38 +221,49 @@ def _solved_by_library(request: Request) -> SolveResult:
             log.debug("with the set-up of an earlier solve: %s", found.message)
         return found
     if not seen_before(call):
-        return _solved_anew(request)[0]
-    result, attempt = _solved_anew(replace(request, A=call.copy()), many=True)
+        return (solve_on_pattern(call, request, False, _solved_anew) if call.has_pattern else _solved_anew(request))[0]
+    request = replace(request, A=call.copy())
+    if call.has_pattern:
+        result, attempt = solve_on_pattern(call, request, True, _solved_anew)
+    else:
+        result, attempt = _solved_anew(request, many=True)
     problem, named = attempt.problem, result.method == attempt.method.name
     if problem.given is None and named and problem.bk.to_numpy(result.converged).all():
         keep_setup(call, Setup.of(attempt, request))
     return result
 
 
-def _solved_anew(request: Request, many: bool = False) -> tuple[SolveResult, Attempt]:
-    """Set up and solve; also returns the set-up, where `many` with reusable factors and the facts of the matrix."""
+def _solved_anew(request: Request, many: bool = False, previous: Operator | None = None) -> tuple[SolveResult, Attempt]:
+    """Set up and solve; also returns the set-up, where `many` with reusable factors and the facts of the matrix.
+
+    Args:
+        previous: the preconditioner of a matrix of the same pattern.
+    """
     method = None if is_auto(request.method) else find_method(request.method, request.A)
     problem = make_problem(request, method)
     try:
-        return _set_up_and_solved(request, problem, method, many)
+        return _set_up_and_solved(request, problem, method, many, previous)
     finally:
         if not many:
             forget(problem.A.without_offset)
 
 
 def _set_up_and_solved(
-    request: Request, problem: Problem, method: Method | None, many: bool
+    request: Request, problem: Problem, method: Method | None, many: bool, previous: Operator | None
 ) -> tuple[SolveResult, Attempt]:
+    def as_chosen(choice: MethodChoice) -> Attempt:
+        return _set_up_as_chosen(problem, choice, request, previous)
+
     if problem.is_empty:
         attempt = Attempt.of(request, problem, method or METHODS["CG"], None)
         return solve(attempt, request.b), attempt
     refuse_infinite_entries(problem, request.on_failure)
     if method is not None:
         problem = with_constants(problem, method, problem.A, request)
-        attempt = _set_up(request, problem, method, request.preconditioner, problem.A)
+        attempt = _set_up(request, problem, method, request.preconditioner, problem.A, previous)
     else:
         chosen = choose(problem, request.preconditioner is not None, calls_host=request.on_failure in ("raise", "warn"))
-        choice, attempt = first_that_can(chosen, lambda choice: _set_up_as_chosen(problem, choice, request))
+        choice, attempt = first_that_can(chosen, as_chosen)
         log_choice(choice)
     while True:
         try:
@@ -261,7 +273,7 @@ def _set_up_and_solved(
             if method is not None or choice.is_last:
                 raise
             log.info("%s cannot be used for this system; the next choice is tried", choice.method.name)
-        choice, attempt = first_that_can(choice.next(), lambda choice: _set_up_as_chosen(problem, choice, request))
+        choice, attempt = first_that_can(choice.next(), as_chosen)
 
 
 def _with_factors(attempt: Attempt) -> Attempt:
@@ -273,7 +285,7 @@ def _with_factors(attempt: Attempt) -> Attempt:
     return replace(attempt, M=factors_now(problem, method))
 
 
-def _set_up_as_chosen(problem: Problem, choice: MethodChoice, request: Request) -> Attempt:
+def _set_up_as_chosen(problem: Problem, choice: MethodChoice, request: Request, previous: Operator | None) -> Attempt:
     """
     Raises:
         UnsupportedOperation: this choice cannot be used here, and there are others.
@@ -281,7 +293,7 @@ def _set_up_as_chosen(problem: Problem, choice: MethodChoice, request: Request) 
     method, given = choice.method, request.preconditioner
     problem = with_constants(problem, method, choice.matrix, request)
     M = choice.preconditioner if given is None else given
-    attempt = _set_up(request, problem, method, M, choice.matrix, choice.factors, choice.is_last)
+    attempt = _set_up(request, problem, method, M, choice.matrix, previous, choice.factors, choice.is_last)
     release(choice.matrix)
     return replace(attempt, fallback=choice.fallback, why=choice.why)
 
@@ -292,12 +304,14 @@ def _set_up(
     method: Method,
     M: Any,
     matrix: Operator,
+    previous: Operator | None,
     factors: Operator | None = None,
     last: bool = True,
 ) -> Attempt:
     """Set up the preconditioner or the factors of `matrix`, where that is done before the solve.
 
     Args:
+        previous: the preconditioner of other numbers, whose work is kept where its kind can.
         last: is there no other method? Then refusals say what they say to the user.
     """
     if M is not None:
@@ -306,15 +320,16 @@ def _set_up(
         M = timed_set_up(
             f"preconditioner of {method.name}",
             lambda: to_preconditioner(
-                given, matrix, problem.bk, problem.layout, problem.like, precision=precision_for(method)
+                given, matrix, problem.bk, problem.layout, problem.like, previous, precision_for(method)
             ),
         )
     if last:
         check_requirements(problem, method, M)
     else:
         refuse_unsuited(problem, method, M)
-    if isinstance(method, Refinement) and (problem.compiled or method.needs_known):
-        M = factors or (factors_now if method.needs_known else factors_of_known)(problem, method)
+    early = method.needs_known or (method.tells_factors and not problem.compiled)
+    if isinstance(method, Refinement) and (problem.compiled or early):
+        M = factors or (factors_now if early else factors_of_known)(problem, method)
         if M is None:
             M = entries_for(problem, method, matrix)
     return Attempt.of(request, problem, method, M)

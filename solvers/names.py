@@ -28,6 +28,7 @@ MethodName: TypeAlias = Literal[
     "mixed-biCG-stab(2)",
     "direct",
     "scipy-direct",
+    "sparse-direct",
     "fast-direct",
     "banded-direct",
     "scipy-CG",

@@ -15,25 +15,28 @@ from typing import Any
 import numpy as np
 
 from ..backends import Backend, NoBackendFound, choose_backend, get_precision
-from ..backends.setting import Setting
 from ..sparse import Operator
 from ..sparse.content import Content, content_of, copy_of
 from .attempt import Attempt
 from .iteration.method import Method
 from .known_plan import KnownPlan
+from .methods.direct.sparse_factors.analyses import clear_analyses
 from .methods.registry import find_method, is_auto
+from .pattern_memory import LEAST, PatternKey, clear_patterns
 from .preconditioners import PRECONDITIONERS
 from .results.result import SolveResult
 from .setup.make_problem import make_problem
 from .setup.problem import KnownNull, Request
+from .setup_cache_setting import SETUP_CACHE
 from .solve import solve
 
 MOST = 4  # matrices
 MOST_BYTES = 1 << 25  # of the numbers of each
+MOST_COMPARED = 1 << 28  # bytes of a matrix whose pattern may be known, see `pattern_memory`
 MOST_FACTORS = 1 << 27  # bytes of the factors of each: those of a grid of three axes take hundreds of times the matrix
 _MOST_SEEN = MOST  # matrices of the last calls that were seen once: of more in turn, each would push out the next
 
-_setting = Setting("setup_cache", True, compiled=False)
+_setting = SETUP_CACHE
 _OF_EACH_SOLVE = ("A", "b", "x0", "args", "history", "monitor")  # no setup depends on them
 _PLAIN = frozenset((type(None), str, int, float, complex, bool))  # in one test; `_is_plain_setting` has the others
 _COMPARED = tuple(f.name for f in fields(Request) if f.name not in (*_OF_EACH_SOLVE, "method"))
@@ -82,12 +85,24 @@ class Setup:
 
 @dataclass(frozen=True, eq=False)
 class Call:
-    """Cache key of a solve: everything that its set-up depends on."""
+    """Cache key of a solve: everything that its set-up depends on.
+
+    Attributes:
+        is_kept: is the matrix small enough for its set-up to be kept?
+        has_pattern: is it sparse, and large enough for what its pattern tells to be kept?
+    """
 
     A: Any
     bk: Backend
     key: Hashable
     content: Content
+    is_kept: bool
+    has_pattern: bool
+
+    @property
+    def pattern(self) -> PatternKey:
+        """Key of all matrices with entries at the same places."""
+        return PatternKey.of(self.key, self.content)
 
     def copy(self) -> Any:
         """The matrix in memory of its own."""
@@ -108,7 +123,7 @@ def call_of(request: Request) -> Call | None:
     if not _setting.get() or request.args:
         return None
     A, b = request.A, request.b
-    shape = getattr(A, "shape", ())
+    shape: Any = getattr(A, "shape", ())
     if len(shape) != 2 or 0 in getattr(b, "shape", (0,)) or not isinstance(request.nullspace, str | None):
         return None
     try:
@@ -116,13 +131,14 @@ def call_of(request: Request) -> Call | None:
         if not (_is_plain(bk, b) and (request.x0 is None or _is_plain(bk, request.x0))):
             return None
         content = content_of(A, bk)
-        if content is None or not 0 < content.nbytes <= MOST_BYTES:
+        size = 0 if content is None else content.nbytes
+        if content is None or not 0 < size <= MOST_COMPARED:
             return None
         key: Hashable = (bk.name, content.form, tuple(b.shape), str(b.dtype), repr(type(b)), *_settings(request, bk))
         hash(key)
     except (NoBackendFound, TypeError, ValueError):  # refused by the solve itself, in its words
         return None
-    return Call(A, bk, key, content)
+    return Call(A, bk, key, content, size <= MOST_BYTES, shape[0] >= LEAST and len(content.arrays) > 1)
 
 
 def _is_plain(bk: Backend, b: Any) -> bool:
@@ -162,6 +178,8 @@ def _is_ours(thing: Any) -> bool:
 def find_setup(call: Call) -> Setup | None:
     """The setup that is kept for this call."""
     global _kept
+    if not call.is_kept:
+        return None
     for entry in _kept:
         if call.is_like(*entry[:2]):
             if entry is not _kept[0]:
@@ -174,6 +192,8 @@ def find_setup(call: Call) -> Setup | None:
 def seen_before(call: Call) -> bool:
     """Was there a solve like this one lately? By a checksum, so with high probability only."""
     global _seen
+    if not call.is_kept:
+        return False
     this = call.key, call.content.checksum()
     with _lock:
         if this in _seen:
@@ -229,7 +249,7 @@ def set_global_setup_cache(enabled: bool) -> None:
 
 
 def clear_setup_cache() -> None:
-    """Let go of all setups that are kept, and their memory.
+    """Let go of all setups that are kept, for one matrix or for one pattern, of analyses of sparse factors, and memory.
 
     Examples:
         >>> import krylix
@@ -238,3 +258,5 @@ def clear_setup_cache() -> None:
     global _kept, _seen
     with _lock:
         _kept, _seen = (), ()
+    clear_analyses()
+    clear_patterns()

@@ -54,6 +54,7 @@ METHODS: dict[str, tuple[str, ...]] = {
     "mixed-biCG-stab(2)": (_MIXED,),
     "direct": (r"P A = L U, \quad x = U^{-1} L^{-1} P b \qquad \text{or} \qquad A = L L^H",),
     "scipy-direct": (r"P_r A P_c = L U, \qquad L,\ U \ \text{sparse}",),
+    "sparse-direct": (r"P_r A P_c = L U \qquad \text{or} \qquad P A P^T = L D L^H",),
     "fast-direct": (r"A = \sum_k I \otimes A_k \otimes I, \quad A_k = Q_k \Lambda_k Q_k^{-1}, \qquad"
         r" x = Q \Big(\sum_k \Lambda_k\Big)^{-1} Q^{-1} b, \quad Q = Q_1 \otimes \cdots \otimes Q_d",),
     "banded-direct": (r"\begin{aligned} L_i x_{i-1} + D_i x_i + U_i x_{i+1} &= b_i \quad \text{without the odd blocks:} \\"

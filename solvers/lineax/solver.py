@@ -27,7 +27,7 @@ from ..setup.stopping import check_tolerance_number
 from .function import LineaxFunction, LineaxHostOperator, hashable_structure, on_vectors, ravel, thawed, unravel
 
 _SMALL = 256  # unknowns up to which `auto` finds the entries of a function: cheaper than many steps, and safer
-_FACTORISING = ("direct", "scipy-direct")
+_FACTORISING = ("direct", "scipy-direct", "sparse-direct")
 _BLAMES_THE_MATRIX = {Status.MAX_ITER, Status.STAGNATED, Status.BREAKDOWN}  # where a factorisation did not do it
 
 

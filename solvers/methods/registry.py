@@ -24,6 +24,7 @@ from .cocr import COCR
 from .direct.banded import BandedDirect
 from .direct.dense import Direct
 from .direct.fast import FastDirect
+from .direct.sparse_direct import SparseDirect
 from .direct.superlu import ScipyDirect
 from .gmres import GMRES
 from .idr import IDR
@@ -54,6 +55,7 @@ METHODS: dict[str, Method] = {
         MixedPrecision(BiCGStab(2)),
         Direct(),
         ScipyDirect(),
+        SparseDirect(),
         FastDirect(),
         BandedDirect(),
         *(ScipyMethod(name) for name in SCIPY_NAMES),

@@ -20,7 +20,7 @@ from ..iteration.monitor import Callback, monitor_of
 from ..iteration.progress import Progress
 from ..known_plan import KnownPlan
 from ..log import DEBUG, log
-from ..methods.direct.superlu import HostFactors
+from ..methods.direct.superlu import HostFactors, told_of
 from ..methods.registry import is_auto
 from ..preconditioners import Preconditioner
 from ..results.result import ArrayT, SolveResult
@@ -171,9 +171,9 @@ class PreparedSolver(PublicNames):
             -> CG: the method was given
         """
         if self._why is None:
-            return f"{self.A!r}\n-> {self.method.name}: the method was given"
+            return f"{self.A!r}\n-> {self.method.name}: the method was given{told_of(self.preconditioner)}"
         with_what = "" if not isinstance(self.preconditioner, Preconditioner) else f"\n   with {self.preconditioner!r}"
-        return f"{self._why}{with_what}"
+        return f"{self._why}{with_what}{told_of(self.preconditioner)}"
 
     def update(self, A: Any, *, args: Sequence[Any] = ()) -> PreparedSolver:
         """A solver for another matrix of the same kind: the method stays, preconditioner and factors are made anew.

@@ -43,11 +43,13 @@ def factors_now(problem: Problem, method: Refinement) -> Operator | None:
         found = factors_of_known(problem, method)
         if found is not None or method.on_host or bk.is_eager:
             return found
-    with bk.errstate():
-        if not method.on_host:
+    if not method.on_host:
+        with bk.errstate():
             return method.setup(bk, A, None)
+    host = get_backend("numpy")
+    with host.errstate():
         arrays, make = A.for_host()
-        return method.setup(get_backend("numpy"), make([bk.to_numpy(a) for a in arrays]), None)
+        return method.setup(host, make([bk.to_numpy(a) for a in arrays]), None)
 
 
 def entries_for(problem: Problem, method: Refinement, matrix: Operator) -> MatrixToFactorise | None:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
+
+import scipy.sparse as sp
 
 from ...sparse import (
     DenseOperator,
@@ -24,7 +27,7 @@ from ..diagonal import DOMINANT
 from ..methods.direct.fast import FastDirect
 from ..preconditioners.multigrid.from_matrix import couples_neighbours
 from .factors import factors_now
-from .fill import LARGE, FactorCost, diagonals_of, have_room, known_cost, matrix_cost
+from .fill import ANALYSIS, DOUBT, FactorCost, estimated_cost, factor_cost, grid_cost, have_room, matrix_cost
 from .problem import Problem
 
 FAST = FastDirect()
@@ -34,6 +37,7 @@ _LEAST_GRID = 256  # grid unknowns from which a fast solver is considered
 _LEAST_FOUND = 1000  # likewise where the host could factorise it, of a matrix that does not know its grid
 BAND = 4  # diagonals beside the main one, up to which cyclic reduction takes no longer than some iterations
 BAND_TO_COMPILE = 2  # likewise where the reduction is a part of the program: for 4 it compiles in ten seconds
+_LITTLE = 0.25  # of the work in question, that may be spent on counting that of factors
 _LEAST_EASY = 1000  # unknowns from which factors take longer than a few iterations
 
 
@@ -189,13 +193,39 @@ class Facts:
         return self.analysis is not None and bool(self.analysis.maybe_definite)
 
     @cached_property
-    def cost(self) -> FactorCost | None:
-        """Cost of factors of the known matrix, or of a batch."""
+    def estimated_cost(self) -> FactorCost | None:
+        """Cost of factors of the known matrix, or of a batch, from its grid or the widths of its graph."""
         matrix = self.matrix
-        if matrix is not None and matrix.systems is None and self.unknowns > LARGE and diagonals_of(matrix) is not None:
+        if matrix is None or not self.unknowns or not self.is_known:
+            return None
+        if not isinstance(matrix, SparseMatrix):
             return matrix_cost(matrix)
+        on_grid = on_its_grid(matrix)
+        on_one = matrix.systems is None and 2 <= len(on_grid.in_shape) <= 3 and couples_neighbours(on_grid)
+        return grid_cost(on_grid.in_shape) if on_one else self._cost_by(estimated_cost)
+
+    @cached_property
+    def cost(self) -> FactorCost | None:
+        """Cost of the same factors, counted, which takes longer: ask where the answer depends on it."""
+        is_sparse = isinstance(self.matrix, SparseMatrix) and self.unknowns > 0
+        return self._cost_by(factor_cost) if is_sparse else self.estimated_cost
+
+    def _cost_by(self, cost: Callable[[sp.csr_array], FactorCost]) -> FactorCost | None:
         known = None if self.analysis is None else self.analysis.known
-        return None if known is None or not self.unknowns else known_cost(known)
+        one = known[0] if isinstance(known, tuple) and known else known
+        if one is None or self.matrix is None:
+            return None
+        return cost(sp.csr_array(one)).times(self.matrix.systems or 1)
+
+    def factors_take_at_most(self, work: float) -> bool:
+        """Do factors of the known matrix take no more work than that? Where an estimate tells, they are not counted."""
+        about, entries = self.estimated_cost, self.entries
+        if about is None:
+            return False
+        decided = not work / DOUBT < about.work < work * DOUBT
+        if decided or entries is None or ANALYSIS * entries > _LITTLE * work or self.cost is None:
+            return about.work <= work
+        return self.cost.work <= work
 
     @cached_property
     def factors_fit(self) -> bool:
@@ -203,5 +233,4 @@ class Facts:
         if self.matrix is None:
             small = self.unknowns <= SMALL_FUNCTION
             return small and isinstance(self.A, FunctionOperator) and not self.problem.compiled
-        cost = lambda matrix: self.cost or matrix_cost(matrix)  # noqa: E731
-        return not self.unknowns or have_room(self.matrix, cost)
+        return not self.unknowns or have_room(self.matrix)

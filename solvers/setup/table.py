@@ -11,9 +11,10 @@ from typing import NamedTuple
 from .facts import BAND, BAND_TO_COMPILE, Facts
 
 SMALL = 1000  # unknowns up to which a dense factorisation is the quickest and safest way
-MANY_SOLVES = 2e9  # operations of factors that are worth it for many solves, which takes about a second
-ONE_SOLVE = 2000  # operations per stored entry of factors that take no longer than a good iteration
-AFFORDED = 3e10  # operations of factors that are worth it where no iteration is known to be safe, some ten seconds
+FEW = 300  # unknowns of a sparse matrix whose factors take less time than to look at it
+MANY_SOLVES = 2e9  # work of factors that are worth it for many solves, a quarter of a second
+ONE_SOLVE = 3000  # work per stored entry of factors that take no longer than a good iteration
+AFFORDED = 3e10  # work of factors that are worth it where no iteration is known to be safe, some seconds
 
 
 class Row(NamedTuple):
@@ -34,10 +35,11 @@ class Row(NamedTuple):
     why: str
 
 
-def _factors_at_most(facts: Facts, operations: float) -> bool:
-    if facts.preconditioned or not facts.factors_on_host or facts.cost is None:
+def _factors_at_most(facts: Facts, work: float) -> bool:
+    if facts.preconditioned or not facts.factors_on_host:
         return False
-    return facts.cost.operations <= operations
+    few = facts.entries is not None and facts.unknowns <= FEW and work > 0
+    return few or facts.factors_take_at_most(work)
 
 
 def _cheap(facts: Facts) -> bool:
@@ -56,7 +58,7 @@ ROWS = (
         "fast-direct", None, "transforms along the axes solve it at once",
     ),
     Row(
-        f"`prepare`, on the host: factors take at most {MANY_SOLVES:.0e} operations",
+        f"`prepare`, on the host: factors take at most {MANY_SOLVES:.0e} units of work",
         lambda f: f.many and _factors_at_most(f, MANY_SOLVES),
         "scipy-direct", None, "sparse factors are made once and serve many solves",
     ),
@@ -77,7 +79,7 @@ ROWS = (
         "direct", None, "factors of LAPACK are made once, while the function is compiled, and always work",
     ),
     Row(
-        f"on the host: factors take at most {ONE_SOLVE} operations per stored entry",
+        f"on the host: factors take at most {ONE_SOLVE} units of work per stored entry, or {FEW} unknowns",
         _cheap,
         "scipy-direct", None, "sparse factors cost no more than an iteration, and always work",
     ),
@@ -87,7 +89,7 @@ ROWS = (
         "CG", "auto", "conjugate gradients suit definite matrices",
     ),
     Row(
-        f"on the host: any other matrix whose factors take at most {AFFORDED:.0e} operations",
+        f"on the host: any other matrix whose factors take at most {AFFORDED:.0e} units of work",
         lambda f: _factors_at_most(f, AFFORDED),
         "scipy-direct", None, "no iteration is known to be safe for A",
     ),

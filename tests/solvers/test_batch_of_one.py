@@ -22,8 +22,8 @@ LENGTHS = {"numpy": (37, 700, 9001), "torch": (37, 5003, 70001)}
 BLAS = {"direct", "block-CG"}
 ALONE = [name for name in METHOD_NAMES if not METHODS[name].couples_systems and name not in BLAS]
 OURS = [name for name in ALONE if not METHODS[name].on_host]
-# Its factors take all systems at once, three times as fast as one after the other, by kernels of BLAS that differ.
-TOGETHER = ("scipy-direct",)
+# Their factors take all systems at once, three times as fast as one after the other, by kernels of BLAS that differ.
+TOGETHER = ("scipy-direct", "sparse-direct")
 # Stacks of vectors, in one product for the whole batch: MKL has another kernel for a batch of one matrix.
 STACKS = ("GMRES", "FGMRES", "IDR(4)")
 

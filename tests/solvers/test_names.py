@@ -43,7 +43,7 @@ HINTS: dict[str, tuple[dict[str, Any], tuple[str, ...]]] = {  # what is given, a
     "Gauss-Seidel": ({"method": "Gauss-Seidel"}, ("preconditioner='ssor'",)),
     "ichol as a method": ({"method": "ichol"}, ("preconditioner='ic'",)),
     "multigrid as a method": ({"method": "multigrid"}, ("preconditioner='multigrid'",)),
-    "umfpack": ({"method": "umfpack"}, ("'scipy-direct'",)),
+    "umfpack": ({"method": "umfpack"}, ("'sparse-direct'",)),
     "qr": ({"method": "qr"}, ("'LSMR'",)),
     "symmlq": ({"method": "symmlq"}, ("'MINRES'",)),
     "almost": ({"method": "gmers"}, ("'GMRES'",)),

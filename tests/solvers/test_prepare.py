@@ -44,7 +44,9 @@ def test_same_as_linear_solve(method: str, mode: str, kind: str) -> None:
     M = "jacobi" if METHODS[method].takes_preconditioner and kind != "function" else None
     solver = prepare(A, b, method=method, preconditioner=M)
     assert isinstance(solver, PreparedSolver) and method in repr(solver)
-    assert (solver.preconditioner is not None) == (M is not None or method in ("direct", "scipy-direct"))
+    assert (solver.preconditioner is not None) == (
+        M is not None or method in ("direct", "scipy-direct", "sparse-direct")
+    )
     for rhs in B:
         found = Numbers(solver.solve(array(mode, rhs)))
         wanted = Numbers(linear_solve(A, array(mode, rhs), method=method, preconditioner=M))

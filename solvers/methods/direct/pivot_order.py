@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from enum import Enum
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ from ....sparse.analysis.definite import is_seen_indefinite
 from ....sparse.analysis.facts import is_diagonally_dominant
 from ...block_tridiagonal.band_lapack import band_lu
 
-_LEAST = 500  # unknowns; for fewer the look takes as long as the factors
+LEAST = 500  # unknowns; for fewer the look takes as long as the factors
 _DENSE = 10  # times sqrt(n) entries make a column for which this order takes long to find
 _MORE = 1.1  # of the entries may be in the union with the transposed pattern
 _STABLE = 100  # times the rounding unit of what is added up: what a solve may leave without exchanges
@@ -42,20 +43,51 @@ def factors_of(A: Any) -> Any:
     Source: Demmel, Gilbert and Li, SIAM J. Matrix Anal. Appl. 20 (1999); Li, ACM TOMS 31 (2005); Liu, ACM TOMS 11
     (1985); without exchanges: Higham, Accuracy and Stability of Numerical Algorithms, 2nd ed., sections 9.5 and 10.4.
     """
+    mode = exchanges_needed(A)
+    lu = superlu_factors(A, mode)
+    return superlu_factors(A, Exchanges.ALL) if mode is Exchanges.SEEMS_NONE and not is_stable(A, lu) else lu
+
+
+class Exchanges(Enum):
+    """Which row exchanges a factorisation needs."""
+
+    NONE = "none, as the diagonal is dominant"
+    SEEMS_NONE = "none, as the Hermitian part seems definite"
+    ALL = "partial pivoting"
+
+
+def exchanges_needed(A: Any) -> Exchanges:
+    """Which row exchanges the factors of a `csc_array` need; where they seem to need none, a solve has to show it."""
+    if not _is_alike(A):
+        return Exchanges.ALL
+    if is_dominant(A):
+        return Exchanges.NONE
+    return Exchanges.SEEMS_NONE if _has_definite_part(A) else Exchanges.ALL
+
+
+def is_dominant(A: Any) -> bool:
+    """Is the diagonal dominant in all rows, or in all columns?"""
+    return is_diagonally_dominant(A.T) or is_diagonally_dominant(A)
+
+
+def superlu_factors(A: Any, mode: Exchanges, panel: int | None = None) -> Any:
+    """SuperLU's factors of a `csc_array`; of one that is ordered already, with panels of so many columns.
+
+    Raises:
+        RuntimeError: a pivot is zero whatever row is taken.
+    """
     from scipy.sparse.linalg import splu
 
-    dominant = _is_alike(A) and (is_diagonally_dominant(A.T) or is_diagonally_dominant(A))
-    if dominant or (_is_alike(A) and _has_definite_part(A)):
-        lu = splu(A, permc_spec="MMD_AT_PLUS_A", diag_pivot_thresh=0.0, options={"SymmetricMode": True})
-        if dominant or _is_stable(A, lu):
-            return lu
-    return splu(A)
+    if mode is Exchanges.ALL:
+        return splu(A) if panel is None else splu(A, permc_spec="NATURAL", panel_size=panel)
+    order = "MMD_AT_PLUS_A" if panel is None else "NATURAL"
+    return splu(A, permc_spec=order, diag_pivot_thresh=0.0, panel_size=panel, options={"SymmetricMode": True})
 
 
 def _is_alike(A: Any) -> bool:
     """Is the pattern nearly symmetric, without a column that takes long to order?"""
     n = A.shape[0]
-    if n < _LEAST or np.diff(A.indptr).max() > _DENSE * np.sqrt(n):
+    if n < LEAST or np.diff(A.indptr).max() > _DENSE * np.sqrt(n):
         return False
     pattern = sp.csc_array((np.ones(A.nnz, np.int8), A.indices, A.indptr), A.shape)
     return (pattern + pattern.T).nnz <= _MORE * A.nnz
@@ -68,7 +100,7 @@ def _has_definite_part(A: Any) -> bool:
     return bool(np.all(sign * diagonal > 0)) and not is_seen_indefinite(sp.csr_array(sign * (A + A.conj().T)))
 
 
-def _is_stable(A: Any, lu: Any) -> bool:
+def is_stable(A: Any, lu: Any) -> bool:
     """Is the componentwise backward error of a solve at rounding level?
 
     Source: Oettli and Prager, Numer. Math. 6 (1964).

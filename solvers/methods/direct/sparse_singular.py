@@ -29,18 +29,22 @@ class HostSolver(NamedTuple):
         singularity: numbers of `Singularity`, `(systems or 1, 1)`.
         null: for each matrix its null vectors and those of its adjoint, `(k, n)` each; or None.
         numbers: stored in the factors.
+        by: the library that made them.
     """
 
     solve: Solve
     singularity: np.ndarray
     null: list[tuple[np.ndarray, np.ndarray] | None]
     numbers: int = 0
+    by: str = "SuperLU"
 
     @classmethod
-    def of(cls, solve: Solve, singularity: int = 0, null: Any = None, lu: Any = None) -> HostSolver:
+    def of(
+        cls, solve: Solve, singularity: int = 0, null: Any = None, lu: Any = None, by: str = "SuperLU"
+    ) -> HostSolver:
         """From one matrix and its factors."""
         numbers = 0 if lu is None else int(lu.nnz)
-        return cls(solve, np.full((1, 1), singularity, np.int32), [null], numbers)
+        return cls(solve, np.full((1, 1), singularity, np.int32), [null], numbers, by)
 
     def in_range(self, b: np.ndarray, transposed: bool) -> np.ndarray:
         """Project rows b onto the range of A."""

@@ -15,11 +15,13 @@ from ....sparse.analysis.canonical import row_maxima
 from ....sparse.analysis.equilibrate import equilibrated, scales
 from ....sparse.files.storable import Fields
 from ....sparse.operators.concrete import kept
+from ...block_tridiagonal.band_lapack import band_lu
 from .dense import factorise
 from .factorisation import Factorisation, check_truths
-from .pivot_order import lu_of
 from .refinement import Refinement
 from .singular import Singularity, suspicious
+from .sparse_factors.ladder import SUPERLU, providers_of, sparse_factors
+from .sparse_factors.protocol import Provider
 from .sparse_singular import HostSolver, Solve, singular_solver
 
 _BLOWN, _SLACK = 0.1, 10  # growth of a random vector under the inverse of a singular matrix, in inverse rounding units
@@ -56,14 +58,23 @@ class ScipyDirect(Refinement):
         return "scipy-direct"
 
     def factorise(self, bk: Backend, A: Operator) -> Operator:
-        offset, inner = A.offset, A.without_offset
-        if not isinstance(inner, SparseMatrix):  # a function of NumPy may have a sparse matrix
-            arrays, make = inner.for_host()
-            inner = make([bk.to_numpy(array) for array in arrays])
-        if not isinstance(inner, SparseMatrix):
-            return factorise(bk, A)
-        own: Any = kept(inner)  # which is factorised again where the factors are read from a file
-        return HostFactors(bk, own, offset, A.dtype)
+        return host_factors(bk, A, SUPERLU.name)
+
+
+def host_factors(bk: Backend, A: Operator, by: str | None) -> Operator:
+    """Factors of an operator by NumPy: sparse ones by a library, or the best that is installed if it has no name.
+
+    Raises:
+        ValueError: there is no library of this name, or it is not installed.
+    """
+    offset, inner = A.offset, A.without_offset
+    if not isinstance(inner, SparseMatrix):  # a function of NumPy may have a sparse matrix
+        arrays, make = inner.for_host()
+        inner = make([bk.to_numpy(array) for array in arrays])
+    if not isinstance(inner, SparseMatrix):
+        return factorise(bk, A)
+    own: Any = kept(inner)  # which is factorised again where the factors are read from a file
+    return HostFactors(bk, own, offset, A.dtype, by=by)
 
 
 class HostFactors(Factorisation):
@@ -83,13 +94,15 @@ class HostFactors(Factorisation):
         transposed: bool = False,
         conjugated: bool = False,
         working: np.dtype | None = None,
+        by: str | None = SUPERLU.name,
     ) -> None:
-        """`solver` solves for NumPy rows in the dtype `working`; None: it is made, in `dtype`."""
+        """`solver` solves for NumPy rows in the dtype `working`; None: it is made, in `dtype`, by `by`."""
         self.bk, self.matrix, self.offset = bk, matrix, offset
         self.shape, self.dtype, self.systems = matrix.shape, np.dtype(dtype), matrix.systems
         self.transposed, self.conjugated = transposed, conjugated
         self.working = self.dtype if working is None else np.dtype(working)
-        self.solver = _solver_of(matrix, offset, self.working) if solver is None else solver
+        self.by = by
+        self.solver = _solver_of(matrix, offset, self.working, by) if solver is None else solver
 
     def product(self, x: Array) -> Array:
         bk = self.bk
@@ -111,6 +124,11 @@ class HostFactors(Factorisation):
     def nbytes(self) -> int:
         """Memory of the values of the factors, without indices."""
         return self.solver.numbers * self.working.itemsize
+
+    @property
+    def made_by(self) -> str:
+        """The libraries that made the factors; for SuperLU in the place of others, why these did not."""
+        return self.solver.by
 
     @property
     def singularity(self) -> np.ndarray | None:
@@ -141,7 +159,7 @@ class HostFactors(Factorisation):
         return self._with(dtype=np.dtype(dtype))
 
     def _with(self, **changed: Any) -> HostFactors:
-        names = ("bk", "matrix", "offset", "dtype", "solver", "transposed", "conjugated", "working")
+        names = ("bk", "matrix", "offset", "dtype", "solver", "transposed", "conjugated", "working", "by")
         return HostFactors(**{**{name: getattr(self, name) for name in names}, **changed})
 
     def on_backend(self, bk: Backend, like: Array | None) -> HostFactors:
@@ -158,11 +176,18 @@ class HostFactors(Factorisation):
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
-        self.solver = _solver_of(self.matrix, self.offset, self.working)
+        self.solver = _solver_of(self.matrix, self.offset, self.working, self.by)
+
+
+def told_of(factors: Operator | None) -> str:
+    """What made factors of the best library that is installed, as the end of a sentence."""
+    if not isinstance(factors, HostFactors) or factors.by == SUPERLU.name:
+        return ""
+    return f"; factors by {factors.made_by}"
 
 
 def _flatten(F: HostFactors) -> Fields:
-    settings = {"offset": F.offset, "transposed": F.transposed, "conjugated": F.conjugated}
+    settings = {"offset": F.offset, "transposed": F.transposed, "conjugated": F.conjugated, "by": F.by}
     return {"matrix": F.matrix, "dtype": F.working.name, **settings}
 
 
@@ -172,15 +197,16 @@ def _unflatten(given: Fields) -> HostFactors:
         raise ValueError(f"factors of {matrix!r} in {dtype} are given; expected those of a square sparse matrix")
     check_truths(given, "transposed", "conjugated")
     turns = given["transposed"], given["conjugated"]
-    return HostFactors(get_backend("numpy"), matrix, offset, dtype, None, *turns)
+    by = given.get("by", SUPERLU.name)  # which older files do not tell
+    return HostFactors(get_backend("numpy"), matrix, offset, dtype, None, *turns, by=by)
 
 
 storable("factorised on the host", _flatten, _unflatten)(HostFactors)
 
 
-def _solver_of(matrix: SparseMatrix, offset: complex, dtype: np.dtype) -> HostSolver:
-    count = 1 if matrix.systems is None else matrix.systems
-    solvers = [_solver(sp.csc_array(matrix.per_system(i), dtype=dtype), offset) for i in range(count)]
+def _solver_of(matrix: SparseMatrix, offset: complex, dtype: np.dtype, by: str | None) -> HostSolver:
+    count, providers = 1 if matrix.systems is None else matrix.systems, providers_of(by)
+    solvers = [_solver(sp.csc_array(matrix.per_system(i), dtype=dtype), offset, providers) for i in range(count)]
     return solvers[0] if matrix.systems is None else _one_by_one(solvers)
 
 
@@ -194,11 +220,11 @@ def _one_by_one(solvers: Sequence[HostSolver]) -> HostSolver:
         )
 
     told = [np.zeros((0, 1), np.int32), *(one.singularity for one in solvers)]
-    numbers = sum(one.numbers for one in solvers)
-    return HostSolver(solve, np.concatenate(told), [one.null[0] for one in solvers], numbers)
+    numbers, by = sum(one.numbers for one in solvers), dict.fromkeys(one.by for one in solvers)
+    return HostSolver(solve, np.concatenate(told), [one.null[0] for one in solvers], numbers, "; ".join(by))
 
 
-def _solver(matrix: Any, offset: complex) -> HostSolver:
+def _solver(matrix: Any, offset: complex, providers: tuple[Provider, ...]) -> HostSolver:
     n = matrix.shape[0]
     if not np.isfinite(matrix.data).all():
         return HostSolver.of(lambda b, transposed: np.full_like(b, np.nan))
@@ -207,28 +233,28 @@ def _solver(matrix: Any, offset: complex) -> HostSolver:
         row = sp.csc_array(np.full((1, n), offset, matrix.dtype))
         column = sp.csc_array(np.ones((n, 1), matrix.dtype))
         bordered = sp.block_array([[matrix, column], [row, sp.csc_array([[-1.0]])]], format="csc", dtype=matrix.dtype)
-        solve, told, _, numbers = _factorise(bordered)
+        solve, told, _, numbers, by = _factorise(bordered, providers)
 
         def bordering(b: np.ndarray, transposed: bool) -> np.ndarray:
             return solve(np.concatenate([b, np.zeros((len(b), 1), b.dtype)], axis=1), transposed)[:, :n]
 
-        return HostSolver(bordering, told, [None], numbers)
-    return _factorise(matrix)
+        return HostSolver(bordering, told, [None], numbers, by)
+    return _factorise(matrix, providers)
 
 
-def _factorise(matrix: Any) -> HostSolver:
-    """Factors in the precision of the matrix, or of the equilibrated R A C in double if it seems singular.
+def _factorise(matrix: Any, providers: tuple[Provider, ...]) -> HostSolver:
+    """Factors in the precision of the matrix, or SuperLU's of the equilibrated R A C in double if it seems singular.
 
     R and C are powers of two, as a solution of very different units looks like that of a singular matrix.
     """
     dtype = matrix.dtype
-    lu, blown = _factors(matrix)
+    lu, blown, by = _factors(matrix, providers)
     if blown < _suspicious(dtype, matrix.shape[0]):
-        return HostSolver.of(_solve_with(lu, dtype), lu=lu)
+        return HostSolver.of(_solve_with(lu, dtype), lu=lu, by=by)
     rows, columns = scales(matrix)
     double = matrix.astype(np.result_type(dtype, np.float64))
     wide = equilibrated(double, rows, columns)
-    lu, blown = _factors(wide)
+    lu, blown, by = _factors(wide, (SUPERLU,))
     if not blown < _suspicious(dtype, matrix.shape[0]):
         found = singular_solver(double, wide, (rows, columns), dtype, blown == np.inf)
         if found.null[0] is not None or not blown < _BLOWN / np.finfo(wide.dtype).eps:
@@ -241,7 +267,7 @@ def _factorise(matrix: Any) -> HostSolver:
             return (scaled((b * first).astype(wide.dtype), transposed) * last).astype(b.dtype)
 
     ill = not blown < _suspicious(dtype, matrix.shape[0]) and _condition(wide, lu) * np.finfo(dtype).eps >= 1
-    return HostSolver.of(solve, Singularity.ILL_CONDITIONED if ill else Singularity.REGULAR, lu=lu)
+    return HostSolver.of(solve, Singularity.ILL_CONDITIONED if ill else Singularity.REGULAR, lu=lu, by=by)
 
 
 def _suspicious(dtype: np.dtype, n: int) -> float:
@@ -261,13 +287,15 @@ def _solve_with(lu: Any, dtype: np.dtype) -> Solve:
     return solve
 
 
-def _factors(matrix: Any) -> tuple[Any, float]:
-    """Factors, and the growth of a random vector under the inverse."""
+def _factors(matrix: Any, providers: tuple[Provider, ...]) -> tuple[Any, float, str]:
+    """Factors, the growth of a random vector under the inverse, and what made them."""
     try:
-        lu = lu_of(matrix)
+        lu, by = band_lu(matrix), "LAPACK"
+        if lu is None:
+            lu, by = sparse_factors(matrix, providers)
     except RuntimeError:  # "Factor is exactly singular"
-        return None, np.inf
-    return lu, _blown_up(matrix, lu)
+        return None, np.inf, SUPERLU.name
+    return lu, _blown_up(matrix, lu), by
 
 
 def _condition(matrix: Any, lu: Any) -> float:

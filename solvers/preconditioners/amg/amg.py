@@ -150,19 +150,19 @@ def _of_known(
     """Set up from known values; `choice`: by the table, and by smoothed aggregation where that coarsening fails."""
     hermitian, wide = hermitian_and_double(known, "amg")
     wide = rows_in(wide, order)
-    if choice is not None:
-        chosen = choose_coarsening(choice._replace(known=True, hermitian=hermitian)).coarsening
-        settings = replace(settings, coarsening=chosen)
+    row = None if choice is None else choose_coarsening(choice._replace(known=True, hermitian=hermitian))
+    settings = settings if row is None else replace(settings, coarsening=row.coarsening)
     try:
         levels = coarsened(wide, settings, hermitian, columns, block_size)
-        return _of_levels(own, target, levels, settings, hermitian, order)
+        found = _of_levels(own, target, levels, settings, hermitian, order)
+        return found if row is None else replace(found, reason=row.reason)
     except ValueError:
-        if choice is None or settings.coarsening == SMOOTHED:
+        if row is None or settings.coarsening == SMOOTHED:
             raise
     settings = replace(settings, coarsening=SMOOTHED)
     levels = coarsened(wide, settings, hermitian, columns, block_size)
     found = _of_levels(own, target, levels, settings, hermitian, order)
-    return replace(found, note="; ".join(filter(None, [found.note, "classical coarsening failed"])))
+    return replace(found, reason=f"{SMOOTHED}, as classical coarsening failed")
 
 
 def _refuse_two(coarsening: str | None, hierarchy: Any) -> None:

@@ -40,6 +40,11 @@ class Row(NamedTuple):
     coarsening: str
     why: str
 
+    @property
+    def reason(self) -> str:
+        """Coarsening and why, in a line."""
+        return f"{self.coarsening}, as {self.why}"
+
 
 SMOOTHED, CLASSICAL = "smoothed-aggregation", "classical"
 

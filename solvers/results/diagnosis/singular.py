@@ -11,7 +11,7 @@ import scipy.sparse.linalg as spl
 
 from ....sparse.analysis.equilibrate import equilibrated, scales
 from ...iteration.outcome import Status
-from ...setup.fill import factor_cost
+from ...setup.fill import estimated_cost
 from ..advice import LEAST_SQUARES, SINGULAR, Cause
 from .case import Case, norms, precision_name
 
@@ -142,7 +142,7 @@ def _looked_at(matrix: Any, b: np.ndarray | None, case: Case) -> _Inverse | None
     csr = sp.csr_array(matrix, dtype=wide)
     if n > (_DENSE if not sp.issparse(matrix) else n):
         return None
-    if sp.issparse(matrix) and n > _SMALL and factor_cost(csr).operations > _OPERATIONS:
+    if sp.issparse(matrix) and n > _SMALL and estimated_cost(csr).work > _OPERATIONS:
         return None
     rows, columns = scales(csr)
     scaled = equilibrated(csr, rows, columns)

@@ -270,4 +270,10 @@ def test_smoothed_aggregation_where_no_coupling_is_negative() -> None:
         krylix.preconditioner(A, "amg", coarsening="classical")
     M = krylix.preconditioner(A, "amg")
     assert dict(M.settings)["coarsening"] == "smoothed-aggregation"
-    assert M.note is not None and "classical coarsening failed" in M.note
+    assert M.reason == "smoothed-aggregation, as classical coarsening failed"
+
+
+def test_a_result_says_which_coarsening_was_chosen() -> None:
+    A = mesh(3000)
+    result = krylix.linear_solve(A, np.ones(A.shape[0]), method="CG", preconditioner="amg")
+    assert "amg: classical, as iterations do not depend" in result.to_dict()["why"]

@@ -1,0 +1,1 @@
+"""Sparse factors by several libraries behind one protocol: analyse, factor, refactor, solve, solve transposed."""

@@ -1,0 +1,113 @@
+"""rslab as a provider: its factors L D Lᵀ of symmetric matrices, and its KLU of those that look like circuits."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from importlib.util import find_spec
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from .pattern import EntryPattern, Kind, numbers_at
+from .protocol import Factors, FactorsRefused, Provider, SymbolicAnalysis, Work
+from .threads import thread_limit
+
+_FILL = 25  # numbers per unknown that KLU's factors may have, which has no dense blocks
+_REFINED = 1  # times: its pivots are chosen within supernodes
+
+
+class Rslab(Provider):
+    """Supernodal L D Lᵀ with pivots of Bunch and Kaufman, real or complex symmetric; and LU of diagonal blocks.
+
+    Its LU of other matrices is left out: it is wrong for most matrices that are not diagonally dominant. So are complex
+    Hermitian ones, which it has no factors for.
+
+    Source: Bunch, Kaufman, Math. Comp. 31 (1977); Davis, Palamadai Natarajan, ACM TOMS 37 (2010) for KLU.
+    """
+
+    name = "rslab"
+    package = "rslab"
+
+    def is_installed(self) -> bool:
+        return find_spec("rslab") is not None
+
+    def analyse(self, pattern: EntryPattern, A: Any) -> SymbolicAnalysis:
+        import rslab
+
+        kind, complex_ = pattern.kind(A), A.dtype.kind == "c"
+        symmetric = kind is Kind.SYMMETRIC or (kind is Kind.HERMITIAN and not complex_)
+        indptr, indices, places = pattern.upper if symmetric else pattern.rows
+        numbers = numbers_at(places, A.data, A.dtype)
+        matrix = sp.csc_array((numbers, indices, indptr), A.shape)
+        matrix.has_canonical_format = True
+        try:
+            if symmetric:
+                return RslabAnalysis(
+                    rslab.analyze(matrix, path="ldlt", threads=thread_limit()), pattern, kind, symmetric
+                )
+            symbolic = rslab.analyze(matrix, path="klu")
+        except (RuntimeError, ValueError) as error:
+            raise FactorsRefused(str(error)) from error
+        if symbolic.factor_nnz > _FILL * pattern.n:
+            raise FactorsRefused("its factors fill in, and its LU of such matrices is not to be trusted")
+        return RslabAnalysis(symbolic, pattern, kind, symmetric)
+
+
+class RslabAnalysis(SymbolicAnalysis):
+    """A symbolic factorisation, of which factors of any numbers are made."""
+
+    def __init__(self, symbolic: Any, pattern: EntryPattern, kind: Kind, symmetric: bool) -> None:
+        """`symbolic` is of the lower triangle of a symmetric matrix, or of the transpose of another."""
+        self.symbolic, self.pattern, self.kind, self.in_rows = symbolic, pattern, kind, not symmetric
+
+    @property
+    def places(self) -> np.ndarray:
+        """In the data of A, of what rslab takes of it."""
+        return (self.pattern.rows if self.in_rows else self.pattern.upper)[2]
+
+    @property
+    def work(self) -> Work | None:
+        return Work(int(self.symbolic.factor_nnz), None)
+
+    @property
+    def nbytes(self) -> int:
+        return 16 * len(self.places)
+
+    def factor(self, A: Any) -> Factors:
+        try:
+            found = self.symbolic.factor(numbers_at(self.places, A.data, A.dtype))
+        except (RuntimeError, ValueError) as error:
+            raise FactorsRefused(str(error)) from error
+        if found.n_perturbed > 0:
+            raise FactorsRefused(f"{found.n_perturbed} pivots were too small, and replaced")
+        return RslabFactors(found, turned=self.in_rows, dtype=A.dtype)
+
+    def refactor(self, A: Any) -> Factors:
+        if self.pattern.kind(A) is not self.kind:
+            raise FactorsRefused("the numbers are symmetric in another way than those that were analysed")
+        return self.factor(A)
+
+
+class RslabFactors(Factors):
+    """Factors of A, or of its transpose where it is `turned`."""
+
+    provider = Rslab.name
+
+    def __init__(self, factors: Any, turned: bool, dtype: np.dtype) -> None:
+        self.factors, self.turned, self.dtype = factors, turned, dtype
+        self.nnz = int(factors.factor_nnz)
+
+    def solve(self, b: np.ndarray, trans: str = "N") -> np.ndarray:
+        of_transpose = self.turned != (trans == "T")
+        given = b.astype(self.dtype, copy=False)
+        if of_transpose:
+            return self._by_columns(self.factors.solve_transpose, given)
+        return self._by_columns(lambda column: self.factors.solve(column, refine=_REFINED), given)
+
+    def _by_columns(self, solve: Callable[[np.ndarray], np.ndarray], b: np.ndarray) -> np.ndarray:
+        columns = b[:, None] if b.ndim == 1 else b
+        found = np.empty(columns.shape, b.dtype)
+        for i, column in enumerate(columns.T):
+            found[:, i] = solve(np.ascontiguousarray(column))
+        return found.reshape(b.shape)

@@ -1,0 +1,99 @@
+"""Protocol of sparse factors: a provider analyses a pattern, an analysis makes factors of numbers, factors solve."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from .pattern import EntryPattern
+
+
+class FactorsRefused(Exception):
+    """A provider does not factorise a matrix, or its factors cannot be believed; the text says why."""
+
+
+class Work(NamedTuple):
+    """What factors will cost, as their analysis tells before any of it is done.
+
+    Attributes:
+        numbers: stored in the factors.
+        operations: of the factorisation; None where the provider does not count them.
+    """
+
+    numbers: int
+    operations: float | None
+
+
+class Factors(ABC):
+    """Factors of one matrix, which solve with it and with its transpose; as `scipy.sparse.linalg.SuperLU` is called.
+
+    Attributes:
+        provider: the name of what made them.
+        nnz: the numbers that they store, zero where that is not known.
+        known: what keeps their analysis for other numbers.
+    """
+
+    provider: str
+    nnz: int
+    known: Any = None
+
+    @abstractmethod
+    def solve(self, b: np.ndarray, trans: str = "N") -> np.ndarray:
+        """Solve for b `(n,)` or `(n, count)`; "T" for the transposed, not conjugated matrix. Any thread may call it."""
+
+
+class SymbolicAnalysis(ABC):
+    """What depends on the pattern of a matrix: orderings and the structure of the factors."""
+
+    @property
+    def work(self) -> Work | None:
+        """The cost of the factors, before they are made; None where the provider does not tell."""
+        return None
+
+    @property
+    def nbytes(self) -> int:
+        """Memory that it holds, factors kept in it included."""
+        return 0
+
+    @abstractmethod
+    def factor(self, A: Any) -> Factors:
+        """Factors of the `csc_array` that was analysed.
+
+        Raises:
+            FactorsRefused: there are none that can be used.
+        """
+
+    def refactor(self, A: Any) -> Factors:
+        """Factors of other numbers at the same places; the orderings stay.
+
+        Raises:
+            FactorsRefused: there are none that can be used.
+        """
+        return self.factor(A)
+
+
+class Provider(ABC):
+    """A library of sparse factors.
+
+    Attributes:
+        name: as the user gives it, and as results tell it.
+        package: what installs it, for messages.
+    """
+
+    name: str
+    package: str
+
+    @abstractmethod
+    def is_installed(self) -> bool:
+        """Can it be used here? The library is looked for, not imported."""
+
+    @abstractmethod
+    def analyse(self, pattern: EntryPattern, A: Any) -> SymbolicAnalysis:
+        """Analysis of the canonical `csc_array` A, of this pattern.
+
+        Raises:
+            FactorsRefused: the library does not suit such matrices.
+        """
