@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from functools import cache
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -13,6 +15,10 @@ if TYPE_CHECKING:
 
 class FactorsRefused(Exception):
     """A provider does not factorise a matrix, or its factors cannot be believed; the text says why."""
+
+
+class PatternRefused(FactorsRefused):
+    """A provider does not suit the pattern of a matrix, whatever its numbers."""
 
 
 class Work(NamedTuple):
@@ -73,6 +79,12 @@ class SymbolicAnalysis(ABC):
             FactorsRefused: there are none that can be used.
         """
         return self.factor(A)
+
+
+@cache
+def is_there(package: str) -> bool:
+    """Is a package installed? It is looked for once, and not imported."""
+    return find_spec(package) is not None
 
 
 class Provider(ABC):

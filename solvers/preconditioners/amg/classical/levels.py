@@ -9,6 +9,7 @@ from ..galerkin import adjoint
 from ..hierarchy import HostLevel
 from ..settings import BOUND, AmgSettings
 from .colours import eliminated, other_colour
+from .dust import without_dust
 from .interpolation import Rows, prolongation, without_explosion
 from .products import product
 from .rows import gathered, reduced, repeated, selected
@@ -55,7 +56,7 @@ def classical_levels(
         R, rule = adjoint(P), ClassicalRule.of(A, P, coarse, strong, components)
         found.append(HostLevel(A, P, R, rule, BOUND[hermitian], coarse, strong))
         most -= A.nnz
-        A = _sorted(_galerkin(A, P, R, most), hermitian)
+        A = without_dust(_sorted(_galerkin(A, P, R, most), hermitian), P, A)
         components = None if components is None else components[coarse]
     return [*found, HostLevel(A)]
 
