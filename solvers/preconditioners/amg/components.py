@@ -14,7 +14,9 @@ from __future__ import annotations
 import numpy as np
 import scipy.sparse as sp
 
+from ....sparse import SparseMatrix
 from ....sparse.formats.entries.some_rows import evenly_spread
+from ....sparse.formats.making.build import from_entries
 from .classical.rows import gathered, reduced, repeated, selected
 
 _DIMENSIONS = (3, 2)  # of the space in which points are: as many displacements each
@@ -28,6 +30,20 @@ _SLENDER = 5.0  # lengths of a body relative to its other extents
 def components_of(n: int, block_size: int) -> np.ndarray | None:
     """Label of each unknown where `block_size` unknowns of each point follow each other; None for one at a point."""
     return None if block_size == 1 else np.arange(n, dtype=np.int32) % block_size
+
+
+def components_for(A: sp.csr_array, columns: np.ndarray | None, block_size: int) -> np.ndarray | None:
+    """Labels of the unknowns of a Hermitian matrix of several components, as they are given or found; else None.
+
+    Args:
+        columns: near-null-space vectors `(n, k)`: None too where they are not rigid motions of a compact body.
+    """
+    diagonal = A.diagonal().real
+    if not (np.all(diagonal > 0) or np.all(diagonal < 0)):
+        return None
+    if columns is not None:
+        return components_of(A.shape[0], block_size) if compact_rigid_motions(columns, block_size) else None
+    return found_components(A) if block_size == 1 else components_of(A.shape[0], block_size)
 
 
 def found_components(A: sp.csr_array) -> np.ndarray | None:
@@ -70,6 +86,14 @@ def _cancel(sample: sp.csr_array, own: np.ndarray, labels: np.ndarray, count: in
 def within_components(A: sp.csr_array, labels: np.ndarray) -> sp.csr_array:
     """A without entries between different components."""
     return selected(A, repeated(labels, A) == gathered(labels, A.indices))
+
+
+def entries_within(A: SparseMatrix, labels: np.ndarray) -> SparseMatrix:
+    """Likewise in a library, where values may be traced."""
+    rows, cols, _ = A.structure.entries()
+    kept = np.flatnonzero(labels[rows] == labels[cols])
+    values = A.bk.take_in_bounds(A.entry_values(), kept, 0 if A.systems is None else 1)
+    return from_entries(A.bk, rows[kept], cols[kept], values, A.shape, prune=False, like=A.anchor())
 
 
 def compact_rigid_motions(columns: np.ndarray, block_size: int) -> bool:

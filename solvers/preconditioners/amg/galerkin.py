@@ -12,6 +12,7 @@ from ....sparse.analysis.spectrum import bounded_eigenvalue
 from ....sparse.formats.making.build import from_csr
 from ..cycle.scales import scales_of, times_diagonals
 from .classical.colours import eliminated
+from .classical.dust import without_dust
 from .classical.rule import ClassicalRule
 from .classical.serves import LEVELS, still_serves
 from .hierarchy import HostLevel, Tentative
@@ -45,6 +46,7 @@ def galerkin_levels(
             found.append(_smoothed(A, T, settings, hermitian))
         A = sp.csr_array(found[-1].R @ sp.csr_array(A @ found[-1].P))
         A.sum_duplicates()
+        A = without_dust(A, found[-1].P, found[-1].A) if isinstance(T, ClassicalRule) else A
     return [*found, HostLevel(A)]
 
 

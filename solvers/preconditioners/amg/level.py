@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -145,6 +146,17 @@ def _next_level(cycle: Operator) -> AlgebraicLevel | SplitLevel | None:
     while isinstance(cycle, DiagonallyScaled | Recast | Permuted):
         cycle = cycle.inner
     return cycle if isinstance(cycle, AlgebraicLevel | SplitLevel) else None
+
+
+def components_kept(tentative: Sequence[Operator], order: np.ndarray | None) -> np.ndarray | None:
+    """Labels of the unknowns of A within whose components a hierarchy was made; None: of one component."""
+    first = tentative[0] if tentative else None
+    if not isinstance(first, Injection) or first.rule.components is None:
+        return None
+    labels = first.rule.components.entries().cols
+    found = np.empty_like(labels)
+    found[slice(None) if order is None else order] = labels
+    return found
 
 
 def order_of(M: Operator) -> np.ndarray | None:

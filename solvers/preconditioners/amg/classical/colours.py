@@ -21,6 +21,7 @@ from scipy.sparse.csgraph import connected_components
 
 from ..hierarchy import HostLevel
 from ..settings import BOUND
+from .dust import without_dust
 from .interpolation import with_coarse
 from .products import product
 from .rows import gathered, repeated, selected
@@ -56,11 +57,14 @@ def other_colour(A: sp.csr_array) -> np.ndarray | None:
     return None
 
 
-def eliminated(A: sp.csr_array, coarse: np.ndarray, hermitian: bool) -> tuple[HostLevel, sp.csr_array] | None:
+def eliminated(
+    A: sp.csr_array, coarse: np.ndarray, hermitian: bool, components: np.ndarray | None = None
+) -> tuple[HostLevel, sp.csr_array] | None:
     """The level that eliminates the unknowns outside of `coarse`, and S; None if these are coupled to each other.
 
     Args:
         A: with sorted rows and no zeros on its diagonal.
+        components: labels that an update needs.
     """
     fine, own, from_coarse = ~coarse, _on_diagonal(A), gathered(coarse, A.indices)
     in_fine = repeated(fine, A)
@@ -82,10 +86,10 @@ def eliminated(A: sp.csr_array, coarse: np.ndarray, hermitian: bool) -> tuple[Ho
         weights = sp.csr_array(CF.T)
         weights.data *= repeated(-1 / diagonal[fine], weights)
         R = sp.csr_array(with_coarse(weights, places, coarse).T)
-    rule = replace(ClassicalRule.of(A, P, coarse, ~own), eliminates=hermitian)
+    rule = replace(ClassicalRule.of(A, P, coarse, ~own, components), eliminates=hermitian)
     level = HostLevel(A, P, R, rule, BOUND[hermitian], coarse, ~own, True)
     S.sort_indices()
-    return level, S
+    return level, without_dust(S, P, A)
 
 
 def _with_exact_sums(S: sp.csr_array, CC: sp.csr_array, sums: np.ndarray) -> sp.csr_array:

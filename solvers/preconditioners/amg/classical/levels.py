@@ -43,7 +43,7 @@ def classical_levels(
     theta, most = _threshold(A, settings), _MOST_ENTRIES * A.nnz
     while A.shape[0] > settings.max_coarse and len(found) + 1 < settings.max_levels:
         colour = other_colour(A)
-        without = None if colour is None else eliminated(A, colour, hermitian)
+        without = None if colour is None else eliminated(A, colour, hermitian, components)
         if without is not None:
             found.append(without[0])
             most, A = most - A.nnz, without[1]
