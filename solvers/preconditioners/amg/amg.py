@@ -132,15 +132,29 @@ def amg(
         return _small(own, target, settings)
     sparse = _sparse(own)
     if fixed is not None:
-        components = components_for(fixed[1], None, block_size) if fixed[0] and settings.is_classical else None
-        if components is not None:
-            sparse, target = entries_within(sparse, components), _within(target, components)
-            components = components if order is None else components[order]
-        levels = coarsened(rows_in(fixed[1], order), settings, fixed[0], columns, block_size, components)
-        found = [level.tentative for level in levels if level.tentative is not None]
-    else:
-        found = list(tentative_of(reordered_matrix(sparse, order).structure, settings, columns, block_size))
+        return _of_pattern(sparse, target, *fixed, settings, order, columns, block_size)
+    found = list(tentative_of(reordered_matrix(sparse, order).structure, settings, columns, block_size))
     return _on_pattern(sparse, target, _placed(found, sparse), settings, order)
+
+
+def _of_pattern(
+    own: SparseMatrix,
+    target: Target,
+    hermitian: bool,
+    pattern: sp.csr_array,
+    settings: AmgSettings,
+    order: np.ndarray | None,
+    columns: np.ndarray | None,
+    block_size: int,
+) -> Preconditioner:
+    """Set up in the library from the hierarchy of known values."""
+    components = components_for(pattern, None, block_size) if hermitian and settings.is_classical else None
+    if components is not None:
+        own, target = entries_within(own, components), _within(target, components)
+        components = components if order is None else components[order]
+    levels = coarsened(rows_in(pattern, order), settings, hermitian, columns, block_size, components)
+    found = [level.tentative for level in levels if level.tentative is not None]
+    return _on_pattern(own, target, _placed(found, own), settings, order)
 
 
 def _of_known(

@@ -35,7 +35,7 @@ def galerkin_levels(
             looked_at = sum(not level.exact for level in found)
             if checked and looked_at < LEVELS and not still_serves(T, A, settings.threshold):
                 return None
-            coarse = np.diff(T.injection.starts) > 0
+            coarse = T.coarse
             without = eliminated(A, coarse, hermitian) if T.keeps_all(A) else None
             if without is not None:
                 found.append(without[0])

@@ -84,7 +84,7 @@ class EliminatedLevel(AlgebraicLevel):
     inverse: Array = field(kw_only=True)
 
     @property
-    def products(self) -> int:
+    def products_with_A(self) -> int:
         return 0
 
     def apply(self, x: Array) -> Array:
@@ -126,9 +126,7 @@ def eliminated_by(kept: Operator) -> np.ndarray | None:
     """Mask of the fine unknowns, where these are eliminated."""
     if not isinstance(kept, Injection) or not kept.rule.eliminates:
         return None
-    fine = np.ones(kept.rule.shape[0], bool)
-    fine[kept.rule.injection.entries().rows] = False
-    return fine
+    return ~kept.rule.coarse
 
 
 def tentative_matrices(cycle: Operator) -> list[Operator] | None:

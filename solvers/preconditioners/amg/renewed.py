@@ -56,13 +56,13 @@ def renewed(A: SparseMatrix, tentative: Sequence[Operator], settings: AmgSetting
     within = inner_dtype(settings.precision, dtype) if made else dtype
     for (A_, P, R, steps), T in reversed(made):
         matrices, steps = (A_.astype(within), P.astype(within), R.astype(within)), bk.astype(steps, within)
-        below = (*matrices, recast(found, within), steps, VISITS[settings.cycle], bool(hermitian))
-        fine = None if hermitian is False else eliminated_by(T)
+        visits, symmetric = VISITS[settings.cycle], bool(hermitian)
+        lower, fine = recast(found, within), None if hermitian is False else eliminated_by(T)
         if fine is None:
-            found = AlgebraicLevel(*below, tentative=T)
+            found = AlgebraicLevel(*matrices, lower, steps, visits, symmetric, tentative=T)
         else:
-            inverse = _inverse_of_some(bk, A_, fine)
-            found = EliminatedLevel(*below, tentative=T, inverse=bk.astype(inverse, within))
+            inverse = bk.astype(_inverse_of_some(bk, A_, fine), within)
+            found = EliminatedLevel(*matrices, lower, steps, visits, symmetric, tentative=T, inverse=inverse)
     return DiagonallyScaled(recast(found, dtype), outer, _as_rows(phase) * outer)
 
 

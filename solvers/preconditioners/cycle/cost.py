@@ -34,7 +34,7 @@ def work_of(cycle: Operator) -> int:
         return 2 * sum(map(numbers_stored, twice)) + sum(map(numbers_stored, once)) + work_of(cycle.coarse)
     if not isinstance(cycle, Level):
         return numbers_stored(cycle)
-    products = cycle.products
+    products = cycle.products_with_A
     around = numbers_stored(cycle.P) + numbers_stored(cycle.R) + work_of(cycle.coarse)
     return products * numbers_stored(cycle.A) + cycle.visits * around
 

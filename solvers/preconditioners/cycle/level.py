@@ -62,8 +62,8 @@ class Level(Composed):
         return None
 
     @property
-    def products(self) -> int:
-        """Number of products with A."""
+    def products_with_A(self) -> int:
+        """Number of products with A in a cycle."""
         return 2 * int(self.steps.shape[0]) + self.visits - 1
 
     def apply(self, x: Array) -> Array:

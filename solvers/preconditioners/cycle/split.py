@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from ....backends import Array, Backend
 from ....sparse import Composed, Operator, storable
@@ -99,9 +99,9 @@ class SplitLevel(Composed):
         return self.P.apply(materialize(self.coarse.apply(materialize(self.R.apply(materialize(residual))))))
 
     def transpose(self) -> Operator:
-        parts = {name: getattr(self, name).T for name in self.parts if name != "tentative"}
-        parts["P"], parts["R"] = parts["R"], parts["P"]
-        return replace(self, **parts, turned=not self.turned)
+        parts: dict[str, Any] = {name: getattr(self, name).T for name in self.parts if name != "tentative"}
+        parts |= {"P": parts["R"], "R": parts["P"], "turned": not self.turned}
+        return replace(self, **parts)
 
     def on_backend(self, bk: Backend, like: Array | None) -> Operator | None:
         matrices = {name: suited(getattr(self, name), bk, like) for name in ("C", "FC", "FF", "P", "R")}

@@ -94,14 +94,15 @@ def _level(
 def eliminated_level(level: HostLevel, coarse: Operator, hermitian: bool, target: Target) -> EliminatedLevel:
     """The level of unknowns of one of two colours."""
     rows = "csr" if target.bk.has_compiled_rows else None
-    inverse = np.where(level.splitting, 0, 1 / level.A.diagonal())
     return EliminatedLevel(
-        *(target.matrix(M, rows, copy=False) for M in (level.A, level.P, level.R)),
+        target.matrix(level.A, copy=False),
+        target.matrix(level.P, rows, copy=False),
+        target.matrix(level.R, rows, copy=False),
         coarse,
         target.array(np.ones((1, 2, 1))),
         tentative=placed(level.tentative, target.bk, target.dtype, target.like),
         hermitian=hermitian,
-        inverse=target.array(inverse[None]),
+        inverse=target.array(inverse_of_fine(level, level.A)[None]),
     )
 
 
@@ -109,3 +110,9 @@ def _inverse_diagonal(A: sp.csr_array, hermitian: bool) -> np.ndarray:
     """`(n,)`: of row sums of absolute values for a Hermitian matrix, with one sign, else of the diagonal."""
     left, right = scales_of(A, hermitian, by_rows=hermitian)
     return np.asarray(left * right)
+
+
+def inverse_of_fine(level: HostLevel, A: sp.csr_array) -> np.ndarray:
+    """`(n,)`: `1 / a_ii` of fine unknowns, 0 of others."""
+    fine, diagonal = ~np.asarray(level.splitting), A.diagonal()
+    return np.where(fine, 1 / np.where(fine, diagonal, 1), 0)

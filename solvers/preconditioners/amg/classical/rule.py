@@ -13,7 +13,7 @@ from .....sparse import Composed, Operator, SparseMatrix, storable
 from .....sparse.files.structures import fields_of, structure_of
 from .....sparse.formats import Structure
 from .....sparse.formats.compressed import CsrStructure
-from .....sparse.formats.entries.integers import starts_from
+from .....sparse.formats.entries.integers import starts_from, starts_of
 from .....sparse.formats.making.build import from_csr
 from ..current import Current
 from .plan import InterpolationPlaces, places_of
@@ -58,7 +58,9 @@ class EliminationPlan(NamedTuple):
         n, every = np.int64(A.shape[1]), A.entries()
         keys = every.rows.astype(np.int64) * n + every.cols
         entries, diagonal = (np.searchsorted(keys, rows * n + to) for to in (chosen[cols], rows))
-        return cls(CsrStructure(kept.starts, cols, kept.shape), entries, diagonal, chosen[cols] == rows)
+        return cls(
+            CsrStructure(starts_of(rows, kept.shape[0]), cols, kept.shape), entries, diagonal, chosen[cols] == rows
+        )
 
     def values(self, bk: Backend, level: Current, kept: Any, rho: Array) -> Array:
         """Entries of P in row order, for the scaled matrix of a level."""
@@ -121,11 +123,17 @@ class ClassicalRule:
         """`(n, m)` of the prolongation."""
         return self.injection.shape
 
+    @property
+    def coarse(self) -> np.ndarray:
+        """Mask of the coarse unknowns."""
+        found = np.zeros(self.shape[0], bool)
+        found[self.injection.entries().rows] = True
+        return found
+
     def keeps_all(self, A: sp.csr_array) -> bool:
         """Has the prolongation all entries of fine rows of A but the diagonal ones, as where these are eliminated?"""
-        fine = np.diff(self.injection.starts) == 0
-        lengths, kept = np.diff(A.indptr)[fine], np.diff(self.kept.starts)[fine]
-        return bool(np.all(lengths == kept + 1))
+        kept = np.bincount(self.kept.entries().rows, minlength=self.shape[0])
+        return bool(np.all(np.diff(A.indptr)[~self.coarse] == kept[~self.coarse] + 1))
 
     def plan(self, A: CsrStructure) -> InterpolationPlan | EliminationPlan:
         """Places for matrices with the structure of A; those for the last one of interpolation are kept."""

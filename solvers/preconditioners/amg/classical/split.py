@@ -36,7 +36,7 @@ def split_cycle(levels: list[HostLevel], max_coarse: int, target: Target, dtype:
         below = split_cycle(levels[1:], max_coarse, target, dtype)
         return eliminated_level(levels[0], below, False, outside)
     diagonals = [_diagonal(level.A, level.splitting) for level in levels]
-    orders = [_coarse_first(level.splitting) for level in levels[:-1]]
+    orders = [_coarse_first(np.asarray(level.splitting)) for level in levels[:-1]]
     orders.append(np.arange(len(diagonals[-1]), dtype=np.int32))
     found = recast(_coarsest(levels, diagonals[-1], max_coarse, target), target.stored)
     for k, level in reversed(list(enumerate(levels[:-1]))):
@@ -60,18 +60,20 @@ def _level(
     level: HostLevel, orders: list[np.ndarray], diagonals: list[np.ndarray], coarse: Operator, target: Target
 ) -> SplitLevel:
     (order, below), (diagonal, diagonal_below) = orders, diagonals
-    n, k = len(order), int(np.count_nonzero(level.splitting))
+    n, k = len(order), int(np.count_nonzero(np.asarray(level.splitting)))
     N = _renumbered(_iteration(level.A, diagonal), order)
-    P = _renumbered(level.P[order], below)
-    R = times_diagonals(1 / diagonal_below[below], _renumbered(level.R[below], order), diagonal[order])
+    prolongation, restriction = sp.csr_array(level.P), sp.csr_array(level.R)
+    P = _renumbered(prolongation[order], below)
+    R = times_diagonals(1 / diagonal_below[below], _renumbered(restriction[below], order), diagonal[order])
     fine = N[order[k:]]
     to_coarse = fine.indices < k
     FC, FF = selected(fine, to_coarse), selected(fine, ~to_coarse)
     FC = sp.csr_array((FC.data, FC.indices, FC.indptr), (n - k, k))
     FF = sp.csr_array((FF.data, FF.indices - k, FF.indptr), (n - k, n - k))
     rows = "csr" if target.bk.has_compiled_rows else None  # blocks are on few diagonals nowhere
-    A, tentative = level.A, placed(level.tentative, target.bk, target.dtype, target.like)
-    return SplitLevel(*(target.matrix(M, rows, copy=False) for M in (A, N[order[:k]], FC, FF, P, R)), coarse, tentative)
+    A, C, FC, FF, P, R = (target.matrix(M, rows, copy=False) for M in (level.A, N[order[:k]], FC, FF, P, R))
+    tentative = placed(level.tentative, target.bk, target.dtype, target.like)
+    return SplitLevel(A, C, FC, FF, P, R, coarse, tentative)
 
 
 def _renumbered(A: sp.csr_array, order: np.ndarray) -> sp.csr_array:
