@@ -13,8 +13,10 @@ from ....sparse.formats.making.build import from_csr
 from ..cycle.scales import scales_of, times_diagonals
 from .classical.colours import eliminated
 from .classical.dust import without_dust
+from .classical.products import product, sorted_rows
 from .classical.rule import ClassicalRule
 from .classical.serves import LEVELS, still_serves
+from .classical.strength import threshold_of
 from .hierarchy import HostLevel, Tentative
 from .settings import BOUND, OMEGA, AmgSettings
 
@@ -30,10 +32,11 @@ def galerkin_levels(
     Cost: two products of sparse matrices on each level, one more and 15 with vectors for smoothing.
     """
     found: list[HostLevel] = []
+    theta = threshold_of(A, settings)
     for T in tentative:
         if isinstance(T, ClassicalRule):
             looked_at = sum(not level.exact for level in found)
-            if checked and looked_at < LEVELS and not still_serves(T, A, settings.threshold):
+            if checked and looked_at < LEVELS and not still_serves(T, A, theta):
                 return None
             coarse = T.coarse
             without = eliminated(A, coarse, hermitian) if T.keeps_all(A) else None
@@ -44,9 +47,8 @@ def galerkin_levels(
             found.append(_interpolated(A, T, coarse, hermitian))
         else:
             found.append(_smoothed(A, T, settings, hermitian))
-        A = sp.csr_array(found[-1].R @ sp.csr_array(A @ found[-1].P))
-        A.sum_duplicates()
-        A = without_dust(A, found[-1].P, found[-1].A) if isinstance(T, ClassicalRule) else A
+        below = sorted_rows(product(found[-1].R, product(A, found[-1].P)), hermitian)
+        A = without_dust(below, found[-1].P, A) if settings.is_classical else below
     return [*found, HostLevel(A)]
 
 

@@ -17,6 +17,7 @@ from ..cycle.level import VISITS
 from ..cycle.recast import inner_dtype, recast
 from ..cycle.scaled import DiagonallyScaled
 from ..cycle.smoother import steps_for
+from .classical.dust import values_without_dust
 from .current import Current, scaled_values
 from .level import AlgebraicLevel, EliminatedLevel, eliminated_by, rule_of
 from .pattern import LevelPattern, pattern_of
@@ -128,6 +129,9 @@ def _level(
     p = plan.values(bk, current, T, rho)
     r = bk.conj(bk.take_in_bounds(p, level.turned, last))
     values = level.coarse.values(bk, r, level.image.values(bk, a, p))
+    if settings.is_classical:
+        diagonal = level.rows.diagonal(bk, (a,), int(a.shape[0]) if last else None)
+        values = values_without_dust(bk, below.structure, values, plan.prolongation, p, diagonal)
     coarse = scaled_values(bk, below.structure, values, below.by_rows)
     p = p * (bk.take_in_bounds(coarse.scale, plan.prolongation.cols, last) * float(np.sqrt(settings.factor)))
     P = level.P.matrix(bk, p, like)

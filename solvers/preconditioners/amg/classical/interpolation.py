@@ -25,7 +25,7 @@ from .rows import gathered, largest_in_rows, reduced, repeated, row_counts, sele
 MOST = 4  # entries of a row of the prolongation
 LARGEST_SUM = 10.0  # of the weights of a row
 _MOST_PATHS = 20  # over two strong couplings, for each entry of A
-_STRONGEST = 10  # couplings to fine unknowns of a row, where there are more paths
+STRONGEST = 10  # couplings to fine unknowns of a row, where there are more paths
 
 
 class Rows(NamedTuple):
@@ -86,7 +86,7 @@ def without_explosion(A: sp.csr_array, strong: np.ndarray, coarse: np.ndarray, c
     between = strong & ~to_coarse & repeated(~coarse, A)
     if gathered(row_counts(to_coarse, A), A.indices[between]).sum(dtype=np.int64) <= _MOST_PATHS * A.nnz:
         return strong
-    kept = largest_in_rows(np.where(between, -coupled, 0), A.indptr, _STRONGEST)
+    kept = largest_in_rows(np.where(between, -coupled, 0), A.indptr, STRONGEST)
     return strong & (kept | ~between)
 
 
