@@ -9,13 +9,13 @@ _DUST = 0.75  # power of the rounding unit: sums of that size, of terms of one, 
 
 
 def without_dust(coarse: sp.csr_array, P: sp.csr_array, A: sp.csr_array) -> sp.csr_array:
-    """`P^T A P` where rounding can no longer make it indefinite, or its inverse huge; writes to `coarse`.
+    """`P^T A P` without rows of rounding only, whose inverse is huge and of any sign; may write to `coarse`.
 
-    A closed region that has shrunk to a point leaves a row of rounding only, which gets the diagonal that its point
-    would have without neighbours; one of a few points leaves a small eigenvalue of either sign, which a shift hides.
+    A closed region that has shrunk to a point leaves one. It gets the diagonal that the point would have without
+    neighbours.
     """
     squares = sp.csr_array((np.abs(P.data) ** 2, P.indices, P.indptr), P.shape).T @ A.diagonal()
-    diagonal, shift = coarse.diagonal(), np.finfo(A.dtype).eps ** _DUST * squares
-    alone = np.abs(diagonal) <= np.abs(shift)
-    coarse.setdiag(np.where(alone, squares, diagonal + shift))
+    alone = np.flatnonzero(np.abs(coarse.diagonal()) <= np.finfo(A.dtype).eps ** _DUST * np.abs(squares))
+    if len(alone):
+        coarse = sp.csr_array(coarse + sp.csr_array((squares[alone], (alone, alone)), coarse.shape))
     return coarse
