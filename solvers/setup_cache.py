@@ -27,6 +27,7 @@ from .preconditioners import PRECONDITIONERS
 from .preconditioners.amg.on_host import clear_host_cycles
 from .results.result import SolveResult
 from .setup.make_problem import make_problem
+from .setup.patience import Fallback
 from .setup.problem import KnownNull, Request
 from .setup_cache_setting import SETUP_CACHE
 from .solve import solve
@@ -57,7 +58,7 @@ class Setup:
     A: Operator
     method: Method
     M: Operator | None
-    fallback: Method | None
+    fallback: Fallback | None
     null: KnownNull
     source: Any
     plan: KnownPlan | None

@@ -55,6 +55,11 @@ class HostCycle(Composed):
         self.shape, self.dtype = self.structure.shape, np.dtype(self.bk.dtype(self.values))
         self.systems, self.is_container, self.tracked = None, True, False  # type: ignore[misc]
 
+    @staticmethod
+    def serves(A: SparseMatrix) -> bool:
+        """Is it one matrix of traced values, in a program that may call the host?"""
+        return A.systems is None and A.bk.compiled() and A.bk.sets_up_by_host()
+
     @classmethod
     def of(cls, A: SparseMatrix, settings: AmgSettings, make: Made) -> HostCycle:
         """For a matrix whose values are traced."""

@@ -19,7 +19,7 @@ from ..cycle.scaled import DiagonallyScaled
 from ..cycle.smoother import steps_for
 from .classical.dust import values_without_dust
 from .current import Current, scaled_values
-from .level import AlgebraicLevel, rule_of
+from .level import AlgebraicLevel, EliminatedLevel, eliminated_by, rule_of
 from .pattern import LevelPattern, pattern_of
 from .settings import BOUND, AmgSettings
 
@@ -57,9 +57,21 @@ def renewed(A: SparseMatrix, tentative: Sequence[Operator], settings: AmgSetting
     within = inner_dtype(settings.precision, dtype) if made else dtype
     for (A_, P, R, steps), T in reversed(made):
         matrices, steps = (A_.astype(within), P.astype(within), R.astype(within)), bk.astype(steps, within)
-        coarse = recast(found, within)
-        found = AlgebraicLevel(*matrices, coarse, steps, VISITS[settings.cycle], bool(hermitian), tentative=T)
+        visits, symmetric = VISITS[settings.cycle], bool(hermitian)
+        lower, fine = recast(found, within), None if hermitian is False else eliminated_by(T)
+        if fine is None:
+            found = AlgebraicLevel(*matrices, lower, steps, visits, symmetric, tentative=T)
+        else:
+            inverse = bk.astype(_inverse_of_some(bk, A_, fine), within)
+            found = EliminatedLevel(*matrices, lower, steps, visits, symmetric, tentative=T, inverse=inverse)
     return DiagonallyScaled(recast(found, dtype), outer, _as_rows(phase) * outer)
+
+
+def _inverse_of_some(bk: Backend, A: SparseMatrix, fine: np.ndarray) -> Array:
+    """`(systems or 1, n)`: `1 / a_ii` of fine unknowns, 0 of others."""
+    diagonal = A.diagonals()
+    some = bk.constant(fine) & (diagonal != 0)
+    return bk.where(some, 1 / bk.where(some, diagonal, 1), 0 * diagonal)
 
 
 def _coarsest(bk: Backend, A: CsrStructure, current: Current, like: Array | None) -> Operator:

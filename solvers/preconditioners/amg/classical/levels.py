@@ -8,12 +8,13 @@ import scipy.sparse as sp
 from ..galerkin import adjoint
 from ..hierarchy import HostLevel
 from ..settings import BOUND, AmgSettings
+from .colours import eliminated, other_colour
 from .dust import without_dust
 from .interpolation import Rows, prolongation, without_explosion
 from .products import product, sorted_rows
 from .rows import gathered, reduced, repeated, selected
 from .rule import ClassicalRule
-from .splitting import pmis
+from .splitting import first_pass, pmis
 from .strength import couplings, strong_entries, threshold_of, turned_rows
 
 _MOST_COARSE = 0.9  # of the unknowns: where more are coarse, another level does not pay
@@ -39,6 +40,13 @@ def classical_levels(
     A, found = _canonical(A), list[HostLevel]()
     theta, most = threshold_of(A, settings), _MOST_ENTRIES * A.nnz
     while A.shape[0] > settings.max_coarse and len(found) + 1 < settings.max_levels:
+        colour = other_colour(A)
+        without = None if colour is None else eliminated(A, colour, hermitian, components)
+        if without is not None:
+            found.append(without[0])
+            most, A = most - A.nnz, without[1]
+            components = None if components is None else components[colour]
+            continue
         strong, coarse, P = _coarsened(A, theta, hermitian, components, len(found))
         if not 0 < P.shape[1] <= _MOST_COARSE * P.shape[0]:
             break
@@ -77,7 +85,8 @@ def _coarsened(
     coupled = couplings(B)
     sums = reduced(np.add, coupled, B.indptr, 0.0)
     strong = strong_entries(B, coupled, sums, theta)
-    coarse = pmis(selected(B, strong, np.ones(len(strong), np.float32)), level)
+    S = selected(B, strong, np.ones(len(strong), np.float32))
+    coarse = pmis(S, level) if hermitian else first_pass(S)
     strong = without_explosion(B, strong, coarse, coupled)
     P = prolongation(Rows(B, coupled, sums, strong), coarse, hermitian)
     if own is not None:
