@@ -10,7 +10,7 @@ from ..hierarchy import HostLevel
 from ..settings import BOUND, AmgSettings
 from .interpolation import Rows, prolongation, without_explosion
 from .products import product
-from .rows import gathered, reduced, repeated, selected
+from .rows import gathered, repeated, row_sums, selected
 from .rule import ClassicalRule
 from .splitting import pmis
 from .strength import couplings, strong_entries, turned_rows
@@ -83,7 +83,7 @@ def _coarsened(
     own = None if components is None else repeated(components, A) == gathered(components, A.indices)
     B = turned_rows(A if own is None else selected(A, own))
     coupled = couplings(B)
-    sums = reduced(np.add, coupled, B.indptr, 0.0)
+    sums = row_sums(coupled, B)
     strong = strong_entries(B, coupled, sums, theta)
     coarse = pmis(selected(B, strong, np.ones(len(strong), np.float32)), level)
     strong = without_explosion(B, strong, coarse, coupled)
