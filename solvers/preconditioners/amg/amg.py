@@ -89,7 +89,7 @@ def amg(
 
     Stores 2 to 5 times as many numbers as A has entries, and costs 7 to 13 products with A.
 
-    Source: De Sterck, Yang and Heys, Reducing complexity in parallel algebraic multigrid preconditioners, SIAM J. Matrix
+    Source: De Sterck, Yang and Heys, Reducing complexity in parallel algebraic multigrid preconditioners, SIAM J. Matr.
     Anal. Appl. 27 (2006), De Sterck, Falgout, Nolting and Yang, Distance-two interpolation for parallel algebraic
     multigrid, Numer. Linear Algebra Appl. 15 (2008), and Baker, Falgout, Kolev and Yang, Multigrid smoothers for
     ultraparallel computing, SIAM J. Sci. Comput. 33 (2011), for "classical"; Vanek, Mandel and Brezina, Algebraic
