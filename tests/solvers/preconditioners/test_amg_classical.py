@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -236,16 +237,32 @@ def traced(A: sp.csr_array) -> Any:
 
 
 CASES: dict[str, tuple[Any, dict[str, Any], str]] = {
+    "several components, Hermitian (`block_size`, or found: elasticity); rigid motions of a compact body": (
+        LINE,
+        {"block_size": 2},
+        "classical",
+    ),
     "`near_nullspace` given": (LINE, {"near_nullspace": np.ones((1, 60))}, "smoothed-aggregation"),
-    "several unknowns per point (`block_size`)": (LINE, {"block_size": 2}, "smoothed-aggregation"),
+    "several unknowns per point (`block_size`), not Hermitian": (
+        convection(8),
+        {"block_size": 2},
+        "smoothed-aggregation",
+    ),
     "values that are traced, or those of a batch, without a `pattern`": (traced(LINE), {}, "smoothed-aggregation"),
     "known values, Hermitian": (sp.csr_array(PHASES @ LINE @ PHASES.conj()), {}, "classical"),
-    "known values, not Hermitian": (convection(8), {}, "smoothed-aggregation"),
+    "known values, not Hermitian, an M-matrix by its rows": (convection(8), {}, "classical"),
+    "known values, not Hermitian": (sp.csr_array(LINE + sp.triu(LINE, 1)), {}, "smoothed-aggregation"),
 }
 
 
 def test_every_row_of_the_table_has_a_case() -> None:
     assert list(CASES) == [row.known for row in ROWS]
+
+
+def test_the_table_is_documented() -> None:
+    page = (Path(__file__).parents[3] / "docs" / "preconditioners.md").read_text(encoding="utf-8")
+    lines = "\n".join(f"| {row.known} | {row.coarsening} | {row.why} |" for row in ROWS)
+    assert lines in page
 
 
 @pytest.mark.parametrize("name", CASES)
