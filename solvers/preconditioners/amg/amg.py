@@ -49,23 +49,24 @@ def amg(
 ) -> Preconditioner:
     """One cycle of algebraic multigrid, for matrices of elliptic equations on any mesh.
 
-    Hermitian for a Hermitian A, and positive definite with it. Where the values of A are known, pyamg looks at them
-    when the hierarchy is made; where they are traced, or differ among the systems of a batch, unknowns are put together
-    as for unit coefficients on the same pattern, and all numbers are computed in the library.
+    Hermitian for a Hermitian A, and positive definite with it. Where the values of A are known, the hierarchy is made
+    of them on the host; where they are traced, or differ among the systems of a batch, unknowns are put together as for
+    unit coefficients on the same pattern, and all numbers are computed in the library.
 
     Args:
         near_nullspace: vectors that A nearly maps to zero, on the first axis: `(k, n)`, or `(k, points, unknowns per
             point)`, such as `rigid_motions(points)` for elasticity; default: constants.
         block_size: unknowns per point, which stay together; default: as `near_nullspace` says, else 1.
-        coarsening: "smoothed-aggregation", the default; "aggregation", which stores less and takes more steps, with
-            corrections times 1.6; "classical", PMIS with extended+i interpolation, for scalar equations whose
-            coefficients may jump anywhere; "ruge-stuben"; "root-node"; "energy-minimising"; "adaptive", which finds
-            `near_nullspace`.
+        coarsening: "classical", PMIS with extended+i interpolation, for scalar equations whose coefficients may jump
+            anywhere; "smoothed-aggregation"; "aggregation", which stores less and takes more steps, with corrections
+            times 1.6; "ruge-stuben"; "root-node"; "energy-minimising"; "adaptive", which finds `near_nullspace`.
+            Default: "classical" for known Hermitian values, else "smoothed-aggregation", as the table in
+            docs/preconditioners.md says.
         cycle: "V" or "W". There is no K-cycle: it is not linear, as it solves with Krylov's methods in between.
         smoother: "chebyshev", or "jacobi", which is the default where A is known not to be Hermitian.
         degree: of the smoother's polynomial; so many products with A before and after the coarser levels.
         strength: how strong a coupling is at least by which unknowns are put together, of 1; default 0, and 0.25 for
-            "classical" and "ruge-stuben".
+            "classical" (0.7 for graphs with hubs) and "ruge-stuben".
         over_correction: factor of corrections by coarser levels; default 1, for "aggregation" 1.6.
         max_levels, max_coarse: at most so many levels (20), and unknowns on the coarsest one (300), unless it cannot be
             made smaller. It is solved with a dense (pseudo-)inverse.
@@ -81,11 +82,15 @@ def amg(
             that could not be coarsened.
         UnsupportedOperation: entries of A are not known where they are needed.
 
-    Stores 2 to 4 times as many numbers as A has entries, and costs 7 to 11 products with A.
+    Stores 2 to 5 times as many numbers as A has entries, and costs 7 to 13 products with A.
 
-    Source: Vanek, Mandel and Brezina, Algebraic multigrid by smoothed aggregation, Computing 56 (1996); Braess, Towards
-    algebraic multigrid for elliptic problems of second order, Computing 55 (1995), for "aggregation"; Bell, Olson and
-    Schroder, PyAMG: algebraic multigrid solvers in Python, JOSS 7 (2022), for what it makes.
+    Source: De Sterck, Yang and Heys, Reducing complexity in parallel algebraic multigrid preconditioners, SIAM J. Matr.
+    Anal. Appl. 27 (2006), De Sterck, Falgout, Nolting and Yang, Distance-two interpolation for parallel algebraic
+    multigrid, Numer. Linear Algebra Appl. 15 (2008), and Baker, Falgout, Kolev and Yang, Multigrid smoothers for
+    ultraparallel computing, SIAM J. Sci. Comput. 33 (2011), for "classical"; Vanek, Mandel and Brezina, Algebraic
+    multigrid by smoothed aggregation, Computing 56 (1996); Braess, Towards algebraic multigrid for elliptic problems of
+    second order, Computing 55 (1995), for "aggregation"; Bell, Olson and Schroder, PyAMG: algebraic multigrid solvers
+    in Python, JOSS 7 (2022), for what it makes.
     """
     _refuse_two(coarsening, hierarchy)
     settings = AmgSettings(
