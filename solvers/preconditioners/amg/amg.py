@@ -17,7 +17,7 @@ from ..base import Preconditioner
 from ..cycle.checked import hermitian_and_double
 from ..cycle.target import Target
 from ..pipeline import entries_of, of_operator
-from .choose import SMOOTHED, Facts, choose_coarsening
+from .choose import SMOOTHED, CoarseningFacts, choose_coarsening
 from .coarsen import coarsened
 from .components import components_for, entries_within
 from .frozen import tentative_of
@@ -117,7 +117,7 @@ def amg(
         return _of_hierarchy(own, target, known, hierarchy, settings)
     order = nearer_order(own, block_size)
     columns = columns if columns is None or order is None else columns[order]
-    choice = None if coarsening is not None else Facts(False, False, columns is not None, block_size > 1)
+    choice = None if coarsening is not None else CoarseningFacts(False, False, columns is not None, block_size > 1)
     if isinstance(known, sp.csr_array):
         if pattern is not None:
             _known_pattern(pattern, own)  # which says nothing more
@@ -160,7 +160,7 @@ def _of_known(
     target: Target,
     known: sp.csr_array,
     settings: AmgSettings,
-    choice: Facts | None,
+    choice: CoarseningFacts | None,
     order: np.ndarray | None,
     columns: np.ndarray | None,
     block_size: int,
