@@ -211,6 +211,10 @@ class Attempt:
         status, steps = bk.reshape(outcome.status, shape), bk.reshape(outcome.steps, shape)
         told = self.method.factorises or self.fallback is not None or problem.null is not None
         singular = bk.reshape(outcome.singular, shape) >= int(Singularity.SINGULAR) if told else steps < 0
+        kind, reason = (M.kind, M.reason) if isinstance(M, Preconditioner) else (None, None)
+        why = self.why if reason is None else f"{self.why}; {kind}: {reason}"
+        if self.method.tells_factors:
+            why += told_of(M)
         return SolveResult(
             x=layout.unflatten(bk, outcome.x, lead),
             residual=layout.unflatten(bk, outcome.residual, lead),
@@ -226,11 +230,11 @@ class Attempt:
             singular=singular,
             history=None if isinstance(outcome.history, tuple) else self._history(outcome.history, steps, lead),
             method=self.method.name,
-            preconditioner=M.kind if isinstance(M, Preconditioner) else None,
+            preconditioner=kind,
             least_squares=problem.least_squares,
             checkpoints=problem.several,
             _by=self.method,
-            _why=self.why + told_of(M) if self.method.tells_factors else self.why,
+            _why=why,
             _time_limit=None if self.monitor is None else self.monitor.time_limit,
             _sensitivity=sensitivity,
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
@@ -20,6 +21,7 @@ from ..cycle.recast import note_on_precision
 from ..cycle.small import exact_inverse
 from ..cycle.target import Target
 from ..pipeline import built, entries_of, of_operator
+from .choose import SMOOTHED, Facts, choose_coarsening
 from .coarsen import coarsened
 from .frozen import tentative_of
 from .galerkin import galerkin_levels
@@ -92,7 +94,7 @@ def amg(
     """
     _refuse_two(coarsening, hierarchy)
     settings = AmgSettings(
-        coarsening=coarsening or (GIVEN if hierarchy is not None else "smoothed-aggregation"),
+        coarsening=coarsening or (GIVEN if hierarchy is not None else AmgSettings.coarsening),
         cycle=cycle,
         smoother=smoother,
         degree=degree,
@@ -115,22 +117,52 @@ def amg(
         return _of_hierarchy(own, target, known, hierarchy, settings)
     order = nearer_order(own, block_size)
     columns = columns if columns is None or order is None else columns[order]
+    choice = None if coarsening is not None else Facts(False, False, columns is not None, block_size > 1)
     if isinstance(known, sp.csr_array):
         if pattern is not None:
             _known_pattern(pattern, own)  # which says nothing more
-        hermitian, wide = hermitian_and_double(known, "amg")
-        levels = coarsened(rows_in(wide, order), settings, hermitian, columns, block_size)
-        return _of_levels(own, target, levels, settings, hermitian, order)
+        return _of_known(own, target, known, settings, choice, order, columns, block_size)
+    fixed = None if pattern is None else hermitian_and_double(_known_pattern(pattern, own), "amg")
+    if choice is not None:
+        choice = choice if fixed is None else choice._replace(known=True, hermitian=fixed[0])
+        settings = replace(settings, coarsening=choose_coarsening(choice).coarsening)
     if own.shape[0] <= settings.max_coarse or settings.max_levels == 1 or own.systems == 0:
         return _small(own, target, settings)
     sparse = _sparse(own)
-    if pattern is not None:
-        hermitian, wide = hermitian_and_double(_known_pattern(pattern, sparse), "amg")
-        levels = coarsened(rows_in(wide, order), settings, hermitian, columns, block_size)
+    if fixed is not None:
+        levels = coarsened(rows_in(fixed[1], order), settings, fixed[0], columns, block_size)
         found = [level.tentative for level in levels if level.tentative is not None]
     else:
         found = list(tentative_of(reordered_matrix(sparse, order).structure, settings, columns, block_size))
     return _on_pattern(sparse, target, _placed(found, sparse), settings, order)
+
+
+def _of_known(
+    own: Matrix,
+    target: Target,
+    known: sp.csr_array,
+    settings: AmgSettings,
+    choice: Facts | None,
+    order: np.ndarray | None,
+    columns: np.ndarray | None,
+    block_size: int,
+) -> Preconditioner:
+    """Set up from known values; `choice`: by the table, and by smoothed aggregation where that coarsening fails."""
+    hermitian, wide = hermitian_and_double(known, "amg")
+    wide = rows_in(wide, order)
+    row = None if choice is None else choose_coarsening(choice._replace(known=True, hermitian=hermitian))
+    settings = settings if row is None else replace(settings, coarsening=row.coarsening)
+    try:
+        levels = coarsened(wide, settings, hermitian, columns, block_size)
+        found = _of_levels(own, target, levels, settings, hermitian, order)
+        return found if row is None else replace(found, reason=row.reason)
+    except ValueError:
+        if row is None or settings.coarsening == SMOOTHED:
+            raise
+    settings = replace(settings, coarsening=SMOOTHED)
+    levels = coarsened(wide, settings, hermitian, columns, block_size)
+    found = _of_levels(own, target, levels, settings, hermitian, order)
+    return replace(found, reason=f"{SMOOTHED}, as classical coarsening failed")
 
 
 def _refuse_two(coarsening: str | None, hierarchy: Any) -> None:

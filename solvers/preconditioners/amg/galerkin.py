@@ -11,6 +11,7 @@ from ....backends import get_backend
 from ....sparse.analysis.spectrum import bounded_eigenvalue
 from ....sparse.formats.making.build import from_csr
 from ..cycle.scales import scales_of, times_diagonals
+from .classical.dust import without_dust
 from .classical.rule import ClassicalRule
 from .classical.serves import LEVELS, still_serves
 from .hierarchy import HostLevel, Tentative
@@ -35,8 +36,9 @@ def galerkin_levels(
             found.append(_interpolated(A, T, hermitian))
         else:
             found.append(_smoothed(A, T, settings, hermitian))
-        A = sp.csr_array(found[-1].R @ sp.csr_array(A @ found[-1].P))
-        A.sum_duplicates()
+        coarse = sp.csr_array(found[-1].R @ sp.csr_array(A @ found[-1].P))
+        coarse.sum_duplicates()
+        A = without_dust(coarse, found[-1].P, A) if isinstance(T, ClassicalRule) else coarse
     return [*found, HostLevel(A)]
 
 

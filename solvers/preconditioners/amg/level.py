@@ -39,6 +39,30 @@ class AlgebraicLevel(Level):
         super().__post_init__()
 
 
+@storable("weighted level of an algebraic cycle")
+@dataclass(eq=False, repr=False)
+class WeightedLevel(AlgebraicLevel):
+    """A level whose matrices are not scaled: smoothing divides by a diagonal.
+
+    Attributes:
+        divided: the `weights` of the level.
+    """
+
+    parts = (*AlgebraicLevel.parts, "divided")
+
+    divided: Array = field(kw_only=True)
+
+    def __post_init__(self) -> None:
+        (degree, *_), shape = self.steps.shape, tuple(map(int, self.divided.shape))
+        if len(shape) != 3 or (shape[0], shape[2]) != (int(degree), self.P.shape[0]):
+            raise ValueError(f"Weights of the shape {shape} do not fit to a smoother of {degree} steps on {self.A!r}.")
+        super().__post_init__()
+
+    @property
+    def weights(self) -> Array:
+        return self.array("divided")
+
+
 def placed(tentative: Tentative, bk: Backend, dtype: np.dtype, like: Array | None) -> Operator:
     """What a level keeps for updates, beside an array of a library."""
     if isinstance(tentative, ClassicalRule):

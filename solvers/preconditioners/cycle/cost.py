@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 from ....sparse import Composed, Matrix, Operator
 from .level import Level
@@ -15,7 +16,7 @@ def numbers_stored(cycle: Operator) -> int:
     """Numbers stored in all levels and systems, without padding."""
     if isinstance(cycle, Matrix):
         return cycle.nnz
-    parts = [getattr(cycle, name) for name in cycle.parts] if isinstance(cycle, Composed) else []
+    parts = {id(part): part for part in _parts(cycle)}.values()  # one that stands for two is stored once
     return sum(numbers_stored(p) if isinstance(p, Operator) else math.prod(map(int, p.shape)) for p in parts)
 
 
@@ -32,3 +33,7 @@ def work_of(cycle: Operator) -> int:
     products = 2 * int(cycle.steps.shape[0]) + cycle.visits - 1
     around = numbers_stored(cycle.P) + numbers_stored(cycle.R) + work_of(cycle.coarse)
     return products * numbers_stored(cycle.A) + cycle.visits * around
+
+
+def _parts(cycle: Operator) -> list[Any]:
+    return [getattr(cycle, name) for name in cycle.parts] if isinstance(cycle, Composed) else []

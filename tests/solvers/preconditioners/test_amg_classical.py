@@ -11,6 +11,7 @@ import scipy.sparse as sp
 from scipy.spatial import Delaunay
 
 import krylix
+from krylix.solvers.preconditioners.amg.choose import ROWS
 from krylix.solvers.preconditioners.amg.classical.interpolation import Rows, prolongation
 from krylix.solvers.preconditioners.amg.classical.rows import largest_in_rows, reduced, selected
 from krylix.solvers.preconditioners.amg.classical.splitting import pmis
@@ -104,7 +105,7 @@ def made(name: str) -> tuple[sp.csr_array, Rows, np.ndarray]:
     coupled = couplings(turned_rows(A))
     sums = reduced(np.add, coupled, A.indptr, 0.0)
     strong = strong_entries(A, coupled, sums, THETA)
-    return A, Rows(A, coupled, sums, strong), pmis(selected(A, np.flatnonzero(strong)))
+    return A, Rows(A, coupled, sums, strong), pmis(selected(A, strong))
 
 
 def places(A: sp.csr_array, mask: np.ndarray) -> np.ndarray:
@@ -219,3 +220,60 @@ def test_few_iterations_whatever_jumps(name: str) -> None:
     solution = krylix.linear_solve(A, A @ x, method="CG", preconditioner=M, rtol=1e-8)
     assert solution.converged and solution.iterations <= 15
     assert M.memory is not None and M.memory < 7 * A.nnz
+
+
+# --- the table of coarsenings ---
+
+PHASES = sp.diags_array(np.exp(1j * np.arange(60)))
+LINE = sp.csr_array(sp.diags_array([-1.0, 2.0, -1.0], offsets=[-1, 0, 1], shape=(60, 60)))
+
+
+def traced(A: sp.csr_array) -> Any:
+    """As a batch of one system, whose values are set up like those that are traced."""
+    known = krylix.as_operator(A)
+    return known.with_values(np.asarray(known.values)[None])
+
+
+CASES: dict[str, tuple[Any, dict[str, Any], str]] = {
+    "`near_nullspace` given": (LINE, {"near_nullspace": np.ones((1, 60))}, "smoothed-aggregation"),
+    "several unknowns per point (`block_size`)": (LINE, {"block_size": 2}, "smoothed-aggregation"),
+    "values that are traced, or those of a batch, without a `pattern`": (traced(LINE), {}, "smoothed-aggregation"),
+    "known values, Hermitian": (sp.csr_array(PHASES @ LINE @ PHASES.conj()), {}, "classical"),
+    "known values, not Hermitian": (convection(8), {}, "smoothed-aggregation"),
+}
+
+
+def test_every_row_of_the_table_has_a_case() -> None:
+    assert list(CASES) == [row.known for row in ROWS]
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_which_coarsening_is_taken(name: str) -> None:
+    A, settings, expected = CASES[name]
+    row = next(row for row in ROWS if row.known == name)
+    assert row.coarsening == expected
+    M = krylix.preconditioner(A, "amg", max_coarse=10, **settings)
+    assert dict(M.settings)["coarsening"] == expected
+
+
+def test_a_pattern_decides_for_traced_values() -> None:
+    M = krylix.preconditioner(traced(LINE), "amg", max_coarse=10, pattern=LINE)
+    assert dict(M.settings)["coarsening"] == "classical"
+
+
+def test_smoothed_aggregation_where_no_coupling_is_negative() -> None:
+    rng = np.random.default_rng(0)
+    couplings = sp.random_array((4000, 4000), density=1e-3, rng=rng)
+    couplings = sp.csr_array(couplings + couplings.T)
+    A = sp.csr_array(couplings + sp.diags_array(couplings.sum(axis=1) + 0.1))
+    with pytest.raises(ValueError, match="coarsest level has 4000 unknowns"):
+        krylix.preconditioner(A, "amg", coarsening="classical")
+    M = krylix.preconditioner(A, "amg")
+    assert dict(M.settings)["coarsening"] == "smoothed-aggregation"
+    assert M.reason == "smoothed-aggregation, as classical coarsening failed"
+
+
+def test_a_result_says_which_coarsening_was_chosen() -> None:
+    A = mesh(3000)
+    result = krylix.linear_solve(A, np.ones(A.shape[0]), method="CG", preconditioner="amg")
+    assert "amg: classical, as iterations do not depend" in result.to_dict()["why"]

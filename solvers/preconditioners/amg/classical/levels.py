@@ -8,13 +8,18 @@ import scipy.sparse as sp
 from ..galerkin import adjoint
 from ..hierarchy import HostLevel
 from ..settings import BOUND, AmgSettings
-from .interpolation import Rows, prolongation
-from .rows import reduced, repeated, selected
+from .dust import without_dust
+from .interpolation import Rows, prolongation, without_explosion
+from .products import product
+from .rows import gathered, reduced, repeated, selected
 from .rule import ClassicalRule
 from .splitting import pmis
 from .strength import couplings, strong_entries, turned_rows
 
 _MOST_COARSE = 0.9  # of the unknowns: where more are coarse, another level does not pay
+_MOST_ENTRIES = 15  # in all levels, times those of A: of graphs without geometry each level has more
+_HUB = 20  # times the mean number of entries of a row
+_STRENGTH_OF_HUBS = 0.7  # of graphs with such rows, whose distant neighbours would be too many
 
 
 def classical_levels(
@@ -27,31 +32,62 @@ def classical_levels(
         hermitian: is A Hermitian? Then the restriction is the adjoint of the prolongation; else its transpose, too.
         components: `(n,)`, a label of each unknown where it is one of several at a point: only those of one label are
             interpolated from each other. The products with which coarse matrices are made are with all of A.
+
+    Raises:
+        ValueError: coarse matrices get more and more entries.
+
+    Cost: about that of 10 to 20 products of A with itself.
     """
     A, found = _canonical(A), list[HostLevel]()
+    theta, most = _threshold(A, settings), _MOST_ENTRIES * A.nnz
     while A.shape[0] > settings.max_coarse and len(found) + 1 < settings.max_levels:
-        strong, coarse, P = _coarsened(A, settings, hermitian, components, len(found))
+        strong, coarse, P = _coarsened(A, theta, hermitian, components, len(found))
         if not 0 < P.shape[1] <= _MOST_COARSE * P.shape[0]:
             break
         P.sort_indices()
         R, rule = adjoint(P), ClassicalRule.of(A, P, coarse, strong, components)
         found.append(HostLevel(A, P, R, rule, BOUND[hermitian], coarse, strong))
-        A = _canonical(sp.csr_array(R @ sp.csr_array(A @ P)))
+        most -= A.nnz
+        A = without_dust(_sorted(_galerkin(A, P, R, most), hermitian), P, A)
         components = None if components is None else components[coarse]
     return [*found, HostLevel(A)]
 
 
+def _threshold(A: sp.csr_array, settings: AmgSettings) -> float:
+    """Strength threshold: as it was given, or the default, a higher one for graphs with hubs."""
+    lengths = np.diff(A.indptr)
+    hubs = len(lengths) and lengths.max() > _HUB * max(lengths.mean(), 1)
+    return _STRENGTH_OF_HUBS if hubs and settings.strength is None else settings.threshold
+
+
+def _galerkin(A: sp.csr_array, P: sp.csr_array, R: sp.csr_array, most: int) -> sp.csr_array:
+    """R A P.
+
+    Raises:
+        ValueError: it has more entries than `most`.
+    """
+    image = product(A, P)
+    found = product(R, image) if image.nnz <= 2 * most else image
+    if found.nnz > most:
+        raise ValueError(
+            f"coarsening='classical' has made a level of {A.shape[0]} unknowns with {A.nnz} entries, and the next one "
+            f"would have {found.nnz}, as of graphs whose unknowns are all near each other. Use a higher strength, such "
+            "as 0.9, or 'jacobi' or 'chebyshev', which suit such matrices."
+        )
+    return found
+
+
 def _coarsened(
-    A: sp.csr_array, settings: AmgSettings, hermitian: bool, components: np.ndarray | None, level: int
+    A: sp.csr_array, theta: float, hermitian: bool, components: np.ndarray | None, level: int
 ) -> tuple[np.ndarray, np.ndarray, sp.csr_array]:
     """The strong entries, the coarse unknowns and the prolongation of a level."""
-    own = None if components is None else repeated(components, A) == components.take(A.indices)
-    B = turned_rows(A if own is None else selected(A, np.flatnonzero(own)))
+    own = None if components is None else repeated(components, A) == gathered(components, A.indices)
+    B = turned_rows(A if own is None else selected(A, own))
     coupled = couplings(B)
     sums = reduced(np.add, coupled, B.indptr, 0.0)
-    strong = strong_entries(B, coupled, sums, settings.threshold)
-    places = np.flatnonzero(strong)
-    coarse = pmis(selected(B, places, np.ones(len(strong), np.float32)), level)
+    strong = strong_entries(B, coupled, sums, theta)
+    coarse = pmis(selected(B, strong, np.ones(len(strong), np.float32)), level)
+    strong = without_explosion(B, strong, coarse, coupled)
     P = prolongation(Rows(B, coupled, sums, strong), coarse, hermitian)
     if own is not None:
         own[own] = strong
@@ -64,3 +100,8 @@ def _canonical(A: sp.csr_array) -> sp.csr_array:
         A = A.copy()
         A.sum_duplicates()
     return A
+
+
+def _sorted(A: sp.csr_array, hermitian: bool) -> sp.csr_array:
+    """A product with sorted rows: transposing sorts in two passes, and a Hermitian matrix is its own adjoint."""
+    return adjoint(A) if hermitian else sp.csr_array(A.tocsc().tocsr())

@@ -18,6 +18,7 @@ from .....sparse.formats.making.build import from_csr
 from ..current import Current
 from .plan import InterpolationPlaces, places_of
 from .renewed import interpolation_values
+from .rows import row_counts
 
 
 class InterpolationPlan(NamedTuple):
@@ -63,7 +64,7 @@ class ClassicalRule:
     ) -> ClassicalRule:
         """Of a level on the host with sorted rows: masks of its coarse unknowns and of the strong entries of A."""
         (n, m), places = P.shape, np.flatnonzero(strong)
-        starts = np.searchsorted(places, A.indptr)
+        starts = np.append(0, np.cumsum(row_counts(strong, A)))
         own = None
         if components is not None:
             labels = np.unique(components, return_inverse=True)[1]

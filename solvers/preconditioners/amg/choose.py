@@ -1,0 +1,88 @@
+"""Choice of the coarsening where none is given: a table.
+
+The first row that holds decides. docs/preconditioners.md shows it; the tests run over it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+
+class Facts(NamedTuple):
+    """What the choice depends on.
+
+    Attributes:
+        known: are the values those of one matrix, and known now, or those of a `pattern`?
+        hermitian: is that Hermitian? False where values are not known.
+        vectors: was a near null space given?
+        several: are there several unknowns per point?
+    """
+
+    known: bool
+    hermitian: bool
+    vectors: bool
+    several: bool
+
+
+class Row(NamedTuple):
+    """One line of the table.
+
+    Attributes:
+        known: the condition, in words.
+        holds: the condition as a function.
+        coarsening: its name.
+        why: in words.
+    """
+
+    known: str
+    holds: Callable[[Facts], bool]
+    coarsening: str
+    why: str
+
+    @property
+    def reason(self) -> str:
+        """Coarsening and why, in a line."""
+        return f"{self.coarsening}, as {self.why}"
+
+
+SMOOTHED, CLASSICAL = "smoothed-aggregation", "classical"
+
+ROWS = (
+    Row(
+        "`near_nullspace` given",
+        lambda f: f.vectors,
+        SMOOTHED,
+        "its prolongations contain these vectors",
+    ),
+    Row(
+        "several unknowns per point (`block_size`)",
+        lambda f: f.several,
+        SMOOTHED,
+        "unknowns of a point stay together",
+    ),
+    Row(
+        "values that are traced, or those of a batch, without a `pattern`",
+        lambda f: not f.known,
+        SMOOTHED,
+        "unknowns are put together as for unit coefficients, without their values",
+    ),
+    Row(
+        "known values, Hermitian",
+        lambda f: f.hermitian,
+        CLASSICAL,
+        "iterations do not depend on how coefficients jump, nor on the mesh",
+    ),
+    Row(
+        "known values, not Hermitian",
+        lambda f: True,
+        SMOOTHED,
+        "it takes more iterations than classical coarsening, and less time",
+    ),
+)
+"""The table; the last row always holds."""
+
+
+def choose_coarsening(facts: Facts) -> Row:
+    """The first row that holds."""
+    return next(row for row in ROWS if row.holds(facts))
