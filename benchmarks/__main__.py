@@ -36,6 +36,7 @@ GROUPS = (
     "pressure",
     "auto",
     "factors",
+    "choice",
     "cores",
     "meshes",
 )

@@ -11,23 +11,25 @@ import numpy as np
 import scipy.sparse as sp
 
 from ....sparse import Matrix, Operator, SparseMatrix, as_operator
+from ....sparse.analysis.facts import is_m_matrix
 from ....sparse.analysis.symmetry import is_hermitian
 from ....sparse.operators.concrete import in_scipy
 from ..base import Preconditioner
 from ..cycle.checked import hermitian_and_double
 from ..cycle.cost import numbers_stored, work_of
-from ..cycle.permuted import Permuted, permuted
+from ..cycle.permuted import permuted
 from ..cycle.recast import note_on_precision
 from ..cycle.small import exact_inverse
 from ..cycle.target import Target
 from ..pipeline import built, entries_of, of_operator
 from .choose import SMOOTHED, Facts, choose_coarsening
 from .coarsen import coarsened
+from .components import components_for, entries_within
 from .frozen import tentative_of
 from .galerkin import galerkin_levels
 from .hierarchy import HostLevel, Tentative, levels_of_pyamg
 from .known import known_cycle
-from .level import covers, known_tentative, placed, tentative_matrices
+from .level import components_kept, covers, known_tentative, order_of, placed, tentative_matrices
 from .order import nearer_order, reordered_matrix, rows_in
 from .renewed import renewed
 from .settings import COARSENINGS, GIVEN, AmgSettings, in_dtype, near_nullspace_columns
@@ -130,11 +132,29 @@ def amg(
         return _small(own, target, settings)
     sparse = _sparse(own)
     if fixed is not None:
-        levels = coarsened(rows_in(fixed[1], order), settings, fixed[0], columns, block_size)
-        found = [level.tentative for level in levels if level.tentative is not None]
-    else:
-        found = list(tentative_of(reordered_matrix(sparse, order).structure, settings, columns, block_size))
+        return _of_pattern(sparse, target, *fixed, settings, order, columns, block_size)
+    found = list(tentative_of(reordered_matrix(sparse, order).structure, settings, columns, block_size))
     return _on_pattern(sparse, target, _placed(found, sparse), settings, order)
+
+
+def _of_pattern(
+    own: SparseMatrix,
+    target: Target,
+    hermitian: bool,
+    pattern: sp.csr_array,
+    settings: AmgSettings,
+    order: np.ndarray | None,
+    columns: np.ndarray | None,
+    block_size: int,
+) -> Preconditioner:
+    """Set up in the library from the hierarchy of known values."""
+    components = components_for(pattern, None, block_size) if hermitian and settings.is_classical else None
+    if components is not None:
+        own, target = entries_within(own, components), _within(target, components)
+        components = components if order is None else components[order]
+    levels = coarsened(rows_in(pattern, order), settings, hermitian, columns, block_size, components)
+    found = [level.tentative for level in levels if level.tentative is not None]
+    return _on_pattern(own, target, _placed(found, own), settings, order)
 
 
 def _of_known(
@@ -149,11 +169,18 @@ def _of_known(
 ) -> Preconditioner:
     """Set up from known values; `choice`: by the table, and by smoothed aggregation where that coarsening fails."""
     hermitian, wide = hermitian_and_double(known, "amg")
+    components = None
+    if hermitian and (choice is not None or settings.is_classical):
+        components = components_for(wide, None if choice is None else columns, block_size)
+        components = components if components is None or order is None else components[order]
+    row = None
+    if choice is not None:
+        facts = choice._replace(known=True, hermitian=hermitian, components=components is not None)
+        row = choose_coarsening(facts._replace(m_matrix=not hermitian and is_m_matrix(known)))
+        settings = replace(settings, coarsening=row.coarsening)
     wide = rows_in(wide, order)
-    row = None if choice is None else choose_coarsening(choice._replace(known=True, hermitian=hermitian))
-    settings = settings if row is None else replace(settings, coarsening=row.coarsening)
     try:
-        levels = coarsened(wide, settings, hermitian, columns, block_size)
+        levels = coarsened(wide, settings, hermitian, columns, block_size, components)
         found = _of_levels(own, target, levels, settings, hermitian, order)
         return found if row is None else replace(found, reason=row.reason)
     except ValueError:
@@ -163,6 +190,10 @@ def _of_known(
     levels = coarsened(wide, settings, hermitian, columns, block_size)
     found = _of_levels(own, target, levels, settings, hermitian, order)
     return replace(found, reason=f"{SMOOTHED}, as classical coarsening failed")
+
+
+def _within(target: Target, components: np.ndarray) -> Target:
+    return Target(entries_within(_sparse(entries_of(target.A)), components), target.dtype)
 
 
 def _refuse_two(coarsening: str | None, hierarchy: Any) -> None:
@@ -199,8 +230,11 @@ def _updated(M: Preconditioner, A: Operator, checked: bool) -> Preconditioner | 
     if M.dtype.kind == "c" and A.dtype.kind != "c":
         return None
     settings, entries = AmgSettings(**dict(M.settings)), entries_of(A)
-    cycle, order = (M.inner.inner, M.inner.order) if isinstance(M.inner, Permuted) else (M.inner, None)
+    cycle, order = M.inner, order_of(M.inner)
     tentative = tentative_matrices(cycle) or []
+    components = components_kept(tentative, order)
+    if components is not None:
+        entries = entries_within(_sparse(entries), components)
     if not tentative and A.shape[0] <= settings.max_coarse:
         return built(A, entries, lambda own, target: _small(own, target, settings))
     if not covers(cycle, reordered_matrix(_sparse(entries), order)):

@@ -17,12 +17,17 @@ class Facts(NamedTuple):
         hermitian: is that Hermitian? False where values are not known.
         vectors: was a near null space given?
         several: are there several unknowns per point?
+        components: is it a Hermitian matrix of several components, of which each can be coarsened by itself: said by
+            `block_size`, or found? With rigid motions: of a body that is not slender?
+        m_matrix: are they those of an M-matrix, as far as its rows prove it?
     """
 
     known: bool
     hermitian: bool
     vectors: bool
     several: bool
+    components: bool = False
+    m_matrix: bool = False
 
 
 class Row(NamedTuple):
@@ -50,13 +55,19 @@ SMOOTHED, CLASSICAL = "smoothed-aggregation", "classical"
 
 ROWS = (
     Row(
+        "several components, Hermitian (`block_size`, or found: elasticity); rigid motions of a compact body",
+        lambda f: f.components,
+        CLASSICAL,
+        "each component is coarsened by itself",
+    ),
+    Row(
         "`near_nullspace` given",
         lambda f: f.vectors,
         SMOOTHED,
         "its prolongations contain these vectors",
     ),
     Row(
-        "several unknowns per point (`block_size`)",
+        "several unknowns per point (`block_size`), not Hermitian",
         lambda f: f.several,
         SMOOTHED,
         "unknowns of a point stay together",
@@ -72,6 +83,12 @@ ROWS = (
         lambda f: f.hermitian,
         CLASSICAL,
         "iterations do not depend on how coefficients jump, nor on the mesh",
+    ),
+    Row(
+        "known values, not Hermitian, an M-matrix by its rows",
+        lambda f: f.m_matrix,
+        CLASSICAL,
+        "it takes fewest iterations where information has a direction",
     ),
     Row(
         "known values, not Hermitian",

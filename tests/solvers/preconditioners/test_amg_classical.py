@@ -235,11 +235,21 @@ def traced(A: sp.csr_array) -> Any:
 
 
 CASES: dict[str, tuple[Any, dict[str, Any], str]] = {
+    "several components, Hermitian (`block_size`, or found: elasticity); rigid motions of a compact body": (
+        LINE,
+        {"block_size": 2},
+        "classical",
+    ),
     "`near_nullspace` given": (LINE, {"near_nullspace": np.ones((1, 60))}, "smoothed-aggregation"),
-    "several unknowns per point (`block_size`)": (LINE, {"block_size": 2}, "smoothed-aggregation"),
+    "several unknowns per point (`block_size`), not Hermitian": (
+        convection(8),
+        {"block_size": 2},
+        "smoothed-aggregation",
+    ),
     "values that are traced, or those of a batch, without a `pattern`": (traced(LINE), {}, "smoothed-aggregation"),
     "known values, Hermitian": (sp.csr_array(PHASES @ LINE @ PHASES.conj()), {}, "classical"),
-    "known values, not Hermitian": (convection(8), {}, "smoothed-aggregation"),
+    "known values, not Hermitian, an M-matrix by its rows": (convection(8), {}, "classical"),
+    "known values, not Hermitian": (sp.csr_array(LINE + sp.triu(LINE, 1)), {}, "smoothed-aggregation"),
 }
 
 
