@@ -35,8 +35,8 @@ GROUPS = (
     "poisson",
     "pressure",
     "auto",
-    "factors",
     "choice",
+    "factors",
     "cores",
     "meshes",
 )

@@ -104,5 +104,5 @@ class SplitLevel(Composed):
         return replace(self, **parts)
 
     def on_backend(self, bk: Backend, like: Array | None) -> Operator | None:
-        matrices = {name: suited(getattr(self, name), bk, like) for name in ("C", "FC", "FF", "P", "R")}
+        matrices: dict[str, Any] = {name: suited(getattr(self, name), bk, like) for name in ("C", "FC", "FF", "P", "R")}
         return super(SplitLevel, replace(self, **matrices)).on_backend(bk, like)

@@ -82,6 +82,8 @@ def without_explosion(A: sp.csr_array, strong: np.ndarray, coarse: np.ndarray, c
 
     A_FF A_FC could then have many times the entries of A, as with hubs. What is left out counts as weak.
     """
+    if np.diff(A.indptr).max() <= _MOST_PATHS:
+        return strong
     to_coarse = strong & gathered(coarse, A.indices)
     between = strong & ~to_coarse & repeated(~coarse, A)
     if gathered(row_counts(to_coarse, A), A.indices[between]).sum(dtype=np.int64) <= _MOST_PATHS * A.nnz:

@@ -12,7 +12,7 @@ from .colours import eliminated, other_colour
 from .dust import without_dust
 from .interpolation import Rows, prolongation, without_explosion
 from .products import product, sorted_rows
-from .rows import gathered, reduced, repeated, selected
+from .rows import gathered, repeated, row_sums, selected
 from .rule import ClassicalRule
 from .splitting import first_pass, pmis
 from .strength import couplings, strong_entries, threshold_of, turned_rows
@@ -83,7 +83,7 @@ def _coarsened(
     own = None if components is None else repeated(components, A) == gathered(components, A.indices)
     B = turned_rows(A if own is None else selected(A, own))
     coupled = couplings(B)
-    sums = reduced(np.add, coupled, B.indptr, 0.0)
+    sums = row_sums(coupled, B)
     strong = strong_entries(B, coupled, sums, theta)
     S = selected(B, strong, np.ones(len(strong), np.float32))
     coarse = pmis(S, level) if hermitian else first_pass(S)
