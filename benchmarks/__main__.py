@@ -36,6 +36,7 @@ GROUPS = (
     "pressure",
     "auto",
     "choice",
+    "factors",
     "cores",
     "meshes",
 )

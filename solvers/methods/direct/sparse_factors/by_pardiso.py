@@ -41,7 +41,9 @@ class Pardiso(Provider):
     def analyse(self, pattern: EntryPattern, A: Any) -> SymbolicAnalysis:
         kind = pattern.kind(A)
         positive = kind is Kind.HERMITIAN and bool(np.all(A.diagonal().real > 0))
-        return PardisoAnalysis(pattern, kind, positive)
+        analysis = PardisoAnalysis(pattern, kind, positive)
+        analysis.handle = analysis.new_handle(A.data)
+        return analysis
 
 
 class Handle:
