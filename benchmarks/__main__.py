@@ -35,6 +35,8 @@ GROUPS = (
     "poisson",
     "pressure",
     "auto",
+    "choice",
+    "factors",
     "cores",
     "meshes",
 )
