@@ -25,13 +25,15 @@ from .cycle.small import exact_inverse
 from .cycle.target import Target
 from .multigrid.coarsening import Coarsest, coarsest
 from .multigrid.from_matrix import couples_neighbours, couplings_of
-from .multigrid.multigrid import Smoothing, cycle_of, with_cost
+from .multigrid.multigrid import cycle_of, with_cost
+from .multigrid.smoothing import Smoothing
 from .pipeline import grid_of, of_operator
 
 _NAME = "shifted-laplacian"
 _SMALL = 64  # unknowns up to which the shifted matrix is inverted
 _FEWEST = 2.5  # wave number times spacing of the coarsest grid: with less than 2.5 points per wave it misleads
-_WAVES = 1e-3  # of the diagonal is missing, in the mean, where a matrix counts as a wave operator
+_WAVES = 1e-3  # of the others in its row is missing on the diagonal of most rows of a wave operator
+_PASSES = 2  # from the inside to a wall, and to a corner
 _POSITIVE = 0.25  # admissible share of off-diagonal entries of the sign of the diagonal, as in finite elements
 
 
@@ -44,6 +46,7 @@ def shifted_laplacian(
     grid: Sequence[int] | None = None,
     cycle: str = "V",
     degree: int = 2,
+    direct: int | None = None,
     precision: str | None = None,
 ) -> Preconditioner:
     """One cycle of multigrid for a wave operator (Helmholtz's, `-Laplace - k^2`) with its k^2 moved away from waves.
@@ -59,6 +62,8 @@ def shifted_laplacian(
         grid: shape of the grid that the unknowns lie on, last axis fastest, if A neither knows nor shows it.
         cycle: "V" or "W".
         degree: smoothing steps, of damped Jacobi for complex matrices, else of Chebyshev's method.
+        direct: the coarsest grid has at most so many points; by default as for "multigrid", and where A is complex the
+            fewest with 2.5 points per wave, as coarser grids mislead.
         precision: "single" computes on all grids but the coarsest in single precision where A is in double.
 
     Raises:
@@ -89,7 +94,9 @@ def shifted_laplacian(
     hermitian = couplings.is_hermitian() if own.bk.on_host else None
     absorbs = own.dtype.kind == "c" and not hermitian
     missing, sign = _missing(couplings)
-    size = coarsest(shape) if not (absorbs and own.bk.on_host) else _still_waves(couplings, missing)
+    size = (
+        _size(couplings, missing, absorbs) if direct is None else Coarsest(*(check_integer("direct", direct, 1),) * 2)
+    )
     waves = _on_grid(couplings, missing, sign, shift, absorbs)
     smoothing = Smoothing(
         "jacobi" if absorbs or hermitian is False else "chebyshev", degree, VISITS[cycle], precision,
@@ -102,8 +109,8 @@ def shifted_laplacian(
 def looks_like_waves(A: Matrix) -> bool:
     """Is it a known Laplacian with a negative k^2, complex and symmetric, or real and symmetric?
 
-    Off the diagonal mostly of one sign, on it of the other, and smaller in the mean than the sum of the others, but not
-    so small that there are less than four points per wave or so.
+    Off the diagonal mostly of one sign, on it of the other, and in most rows smaller than the sum of the others, but
+    not so small that there are less than five points per wave or so.
     """
     analysis = analysis_of(A)
     asymmetry = analysis.asymmetry_without_conjugation
@@ -113,18 +120,21 @@ def looks_like_waves(A: Matrix) -> bool:
     if not bk.on_host or not np.isfinite(values).all():
         return False
     real, off = values[0].real, rows != cols
-    total = real[off].sum()
-    along = np.abs(real[off]).sum()
-    diagonal, rest = -np.sign(total) * real[~off].sum(), np.abs(total)
-    few = along - rest <= 2 * _POSITIVE * along
-    return bool(few and rest > 0 and _WAVES * rest < rest - diagonal < 0.5 * rest)
+    total, along = real[off].sum(), np.abs(real[off])
+    sums, rest = (np.bincount(rows, v, A.shape[0]) for v in (real, np.where(off, np.abs(real), 0)))
+    missing = np.sign(total) * sums > _WAVES * rest
+    few = along.sum() - np.abs(total) <= 2 * _POSITIVE * along.sum()
+    long = -np.sign(total) * real[~off].sum() > 0.5 * np.abs(total)
+    return bool(few and long and np.count_nonzero(missing) > 0.5 * A.shape[0])
 
 
 def _named(M: Preconditioner, settings: tuple[tuple[str, Any], ...], absorbs: bool) -> Preconditioner:
     return replace(M, kind=_NAME, settings=settings, hermitian=False if absorbs else M.hermitian)
 
 
-def _shifted(diagonal: Array, missing: Array, sign: Array, side: Array, shift: float, absorbs: bool, bk: Backend) -> Array:
+def _shifted(
+    diagonal: Array, missing: Array, sign: Array, side: Array, shift: float, absorbs: bool, bk: Backend
+) -> Array:
     """The diagonal with absorption, to the side that it has, or with a positive in place of the negative k^2."""
     if not absorbs:
         return diagonal + bk.astype((1 + shift) * sign * missing, bk.dtype(diagonal))
@@ -140,19 +150,25 @@ def _on_grid(A: Couplings, missing: Array, sign: Array, shift: float, absorbs: b
 def _missing(A: Couplings) -> tuple[Array, Array]:
     """What the sums of rows lack, `(systems or 1, *grid)`, and the sign of the Laplacian, `(systems or 1, 1, ...)`."""
     bk = A.bk
-    sums = bk.real(sum_of_terms([+a for a in A.values.values()]))
-    sign = -_sign(bk, _total(A, sums - bk.real(A.diagonal)))
+    sums = bk.real(sum_of_terms([*A.values.values()]))
+    sign = _sign(bk, _total(A, bk.real(A.diagonal)))
     own = bk.maximum(-sign * sums, bk.zeros_like(sums))
-    near = own
-    for s in A.values:
-        near = bk.maximum(near, A.moved(own, s))
-    return bk.where(own > 0, own, near), sign
+    found = own
+    for _ in range(sum(n > 1 for n in A.grid)):  # a corner has it from walls, and these from the inside
+        near = found
+        for s in A.values:
+            near = bk.maximum(near, A.moved(found, s))
+        found = bk.materialize(bk.where(own > 0, own, near))
+    return found, sign
 
 
-def _still_waves(A: Couplings, missing: Array) -> Coarsest:
-    """The coarsest grid that shows waves, of the grids that can be solved on."""
-    axes, usual = sum(n > 1 for n in A.grid), coarsest(A.grid)
-    along = np.mean(A.sum_of_sizes() - np.abs(A.diagonal)) / max(2 * axes, 1)
+def _size(A: Couplings, missing: Array, absorbs: bool) -> Coarsest:
+    """The coarsest grid; for waves one that still shows them, if it can be solved on."""
+    usual = coarsest(A.grid)
+    if not (absorbs and A.bk.on_host):
+        return usual
+    axes = sum(n > 1 for n in A.grid)
+    along = float(np.mean(A.sum_of_sizes() - np.abs(A.diagonal))) / max(2 * axes, 1)
     spacing = math.sqrt(float(np.median(missing)) / along) if along > 0 else 0.0
     halvings = max(int(math.log2(_FEWEST / spacing)), 0) if spacing > 0 else 30
     points = math.prod(-(-n // 2**halvings) for n in A.grid)
@@ -162,17 +178,19 @@ def _still_waves(A: Couplings, missing: Array) -> Coarsest:
 def _shifted_entries(own: Matrix, shift: float) -> SparseMatrix:
     """As on grids, from entries anywhere."""
     bk, rows, cols, values = nonzero_entries(own)
-    n, here = own.shape[0], rows == cols
+    n = own.shape[0]
     absorbs = own.dtype.kind == "c" and not (bk.on_host and analysis_of(own).seems_hermitian)
     sums = bk.sum_entries(bk.real(values), rows, n, sorted=True)
     diagonal = own.diagonals() if not bk.on_host else concrete(own).diagonals()
-    sign = -_sign(bk, bk.sum(sums - bk.real(diagonal), 1))[:, None]
+    sign = _sign(bk, bk.sum(bk.real(diagonal), 1))[:, None]
     missing = bk.maximum(-sign * sums, bk.zeros_like(sums))
     if bk.on_host:
-        near = missing.copy()
-        for each, source in zip(near, missing):
-            np.maximum.at(each, rows, source[cols])
-        missing = np.where(missing > 0, missing, near)
+        own_missing = missing
+        for _ in range(_PASSES):
+            near = missing.copy()
+            for each, source in zip(near, missing):
+                np.maximum.at(each, rows, source[cols])
+            missing = np.where(own_missing > 0, own_missing, near)
     side = bk.sum(_imaginary(bk, diagonal), 1)[:, None] if absorbs else sign
     added = _shifted(bk.zeros_like(diagonal), missing, sign, side, shift, absorbs, bk)
     whole = np.r_[rows, np.arange(n, dtype=rows.dtype)], np.r_[cols, np.arange(n, dtype=cols.dtype)]
