@@ -16,6 +16,7 @@ except ImportError:  # they are SciPy's own, and may move
 
 csr_matvec: Any = getattr(_loops, "csr_matvec", None)
 csr_matvecs: Any = getattr(_loops, "csr_matvecs", None)
+csr_matmat: Any = getattr(_loops, "csr_matmat", None)
 csc_matvec: Any = getattr(_loops, "csc_matvec", None)
 dia_matvec: Any = getattr(_loops, "dia_matvec", None)
 _COMPLETE = None not in (csr_matvec, csr_matvecs, csc_matvec, dia_matvec)

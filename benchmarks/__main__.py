@@ -36,6 +36,8 @@ GROUPS = (
     "pressure",
     "helmholtz",
     "auto",
+    "choice",
+    "factors",
     "cores",
     "meshes",
 )

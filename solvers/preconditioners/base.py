@@ -29,6 +29,7 @@ class Preconditioner(Composed):
         entries: those of A that are stored, with which memory and work are compared; None for a function.
         settings: what it was made with, as pairs of a name and a value.
         note: what was done to make it at all, such as a shift of the diagonal.
+        reason: why it was made so, where `settings` were chosen by a table.
         grid: shape of the arrays that A takes and returns, which `M(u)` takes then, too; None: as `inner` has it.
 
     Examples:
@@ -58,6 +59,7 @@ class Preconditioner(Composed):
     settings: tuple[tuple[str, Any], ...] = ()
     note: str | None = None
     grid: tuple[int, ...] | None = None
+    reason: str | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -131,7 +133,7 @@ class Preconditioner(Composed):
         rows += [] if self.systems is None else [("systems", str(self.systems))]
         rows += [("symmetric", symmetric), ("cost", ", ".join(self._costs()) or "not known")]
         rows += [("settings", ", ".join(f"{name}={value!r}" for name, value in self.settings))] if self.settings else []
-        rows += [("note", self.note)] if self.note else []
+        rows += [(name, text) for name, text in (("note", self.note), ("reason", self.reason)) if text]
         return html_table(f"{self.kind} preconditioner", rows)
 
     def _costs(self) -> list[str]:

@@ -17,7 +17,8 @@ from ...sparse.formats import Matrix
 from ..iteration.method import Method
 from ..known_as import NO_PRECONDITIONER, is_method, preconditioner_meant, squeezed
 from ..plugins import Plugins, in_one_line
-from .amg.amg import amg, updated
+from .amg.amg import amg
+from .amg.updates import updated
 from .automatic import AUTOMATIC
 from .base import Preconditioner
 from .block_jacobi.block_jacobi import block_jacobi

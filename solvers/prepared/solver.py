@@ -15,6 +15,7 @@ from ...backends.on_failure import run_for
 from ...backends.public_names import PublicNames
 from ...sparse import Operator, to_operator
 from ..attempt import AS_GIVEN, Attempt, told
+from ..gaussian.of_matrix import OfMatrix
 from ..iteration.method import Method
 from ..iteration.monitor import Callback, monitor_of
 from ..iteration.progress import Progress
@@ -26,6 +27,7 @@ from ..preconditioners import Preconditioner
 from ..results.result import ArrayT, SolveResult
 from ..setup.choose import Explanation
 from ..setup.make_problem import make_problem
+from ..setup.patience import Fallback
 from ..setup.peers import with_peers_read
 from ..setup.problem import KnownNull, Problem, Request
 from ..setup.requirements import check_requirements
@@ -36,7 +38,7 @@ from .parts import OtherSide, PreparedParts, numbers_stored, set_up, transposed
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class PreparedSolver(PublicNames):
+class PreparedSolver(OfMatrix, PublicNames):
     """A system whose matrix is known, made by `prepare`; immutable, and in JAX a container of arrays.
 
     It can be pickled, unless it holds a function that pickle cannot store. What `scipy-direct` has factorised is stored
@@ -59,7 +61,7 @@ class PreparedSolver(PublicNames):
     A: Operator
     method: Method
     preconditioner: Operator | None
-    _fallback: Method | None
+    _fallback: Fallback | None
     _request: Request  # what `prepare` was told, with the choices made; its b is like the right-hand sides
     _why: Explanation | None = None  # of the method, where it was chosen here
     _null: KnownNull | None = None
@@ -173,7 +175,9 @@ class PreparedSolver(PublicNames):
         if self._why is None:
             return f"{self.A!r}\n-> {self.method.name}: the method was given{told_of(self.preconditioner)}"
         with_what = "" if not isinstance(self.preconditioner, Preconditioner) else f"\n   with {self.preconditioner!r}"
-        return f"{self._why}{with_what}{told_of(self.preconditioner)}"
+        after = None if self._fallback is None else self._fallback.after
+        late = "" if after is None else f"\n   after {after} iterations, which take as long: {self._why.fallback}"
+        return f"{self._why}{late}{with_what}{told_of(self.preconditioner)}"
 
     def update(self, A: Any, *, args: Sequence[Any] = ()) -> PreparedSolver:
         """A solver for another matrix of the same kind: the method stays, preconditioner and factors are made anew.

@@ -26,8 +26,9 @@ from ..block_tridiagonal.band import may_be_narrow, narrow
 from ..diagonal import DOMINANT
 from ..methods.direct.fast import FastDirect
 from ..preconditioners.multigrid.from_matrix import couples_neighbours
+from .expected_cost import cost_on_grid
 from .factors import factors_now
-from .fill import ANALYSIS, DOUBT, FactorCost, estimated_cost, factor_cost, grid_cost, have_room, matrix_cost
+from .fill import ANALYSIS, DOUBT, FactorCost, estimated_cost, factor_cost, have_room, matrix_cost
 from .problem import Problem
 
 FAST = FastDirect()
@@ -180,6 +181,11 @@ class Facts:
         relative = self.analysis.asymmetry_without_conjugation
         return relative is not None and relative < CHOSEN
 
+    @property
+    def is_singular(self) -> bool:
+        """Are null vectors known? Then factors are made in several attempts."""
+        return self.problem.null is not None
+
     @cached_property
     def is_easy(self) -> bool:
         """Symmetric, with a diagonal so large everywhere that scaled conjugate gradients take few iterations?"""
@@ -200,9 +206,7 @@ class Facts:
             return None
         if not isinstance(matrix, SparseMatrix):
             return matrix_cost(matrix)
-        on_grid = on_its_grid(matrix)
-        on_one = matrix.systems is None and 2 <= len(on_grid.in_shape) <= 3 and couples_neighbours(on_grid)
-        return grid_cost(on_grid.in_shape) if on_one else self._cost_by(estimated_cost)
+        return cost_on_grid(matrix) or self._cost_by(estimated_cost)
 
     @cached_property
     def cost(self) -> FactorCost | None:
@@ -228,9 +232,13 @@ class Facts:
         return self.cost.work <= work
 
     @cached_property
-    def factors_fit(self) -> bool:
-        """Do its factors fit into memory, by its pattern, so that the host may factorise it as a fallback?"""
+    def may_fall_back(self) -> bool:
+        """May the host factorise it where an iteration fails, as there is room in memory, by its pattern?
+
+        Eagerly that is asked when one has failed.
+        """
         if self.matrix is None:
             small = self.unknowns <= SMALL_FUNCTION
             return small and isinstance(self.A, FunctionOperator) and not self.problem.compiled
-        return not self.unknowns or have_room(self.matrix)
+        asked_later = not (self.many or self.problem.is_implicit)
+        return asked_later or not self.unknowns or have_room(self.matrix)

@@ -16,6 +16,7 @@ Tentative: TypeAlias = (
     sp.csr_array | ClassicalRule
 )  # a prolongation before smoothing, or the rule of one by interpolation
 _SEED = 5
+_DOMINANT = 1.5  # times the diagonal entry: rows of a smaller sum of absolute values
 
 
 class HostLevel(NamedTuple):
@@ -23,7 +24,7 @@ class HostLevel(NamedTuple):
 
     `tentative` is the prolongation before smoothing, or P; of classical coarsening the rule of its interpolation. `rho`
     bounds the eigenvalues of D⁻¹ A, if computed. Of classical coarsening `splitting` is the mask of the coarse
-    unknowns, and `strong` that of the strong entries of A.
+    unknowns, and `strong` that of the strong entries of A. `exact`: fine unknowns are eliminated, P and R are exact.
     """
 
     A: sp.csr_array
@@ -33,6 +34,7 @@ class HostLevel(NamedTuple):
     rho: float | None = None
     splitting: np.ndarray | None = None
     strong: np.ndarray | None = None
+    exact: bool = False
 
 
 def levels_of_pyamg(solver: Any) -> list[HostLevel]:
@@ -82,6 +84,16 @@ def _solver(
 def is_diagonal(A: sp.csr_array) -> bool:
     """Is the matrix diagonal?"""
     return A.nnz <= A.shape[0] and bool(np.all(A.indices == np.repeat(np.arange(A.shape[0]), np.diff(A.indptr))))
+
+
+def is_solved_by_scaling(A: sp.csr_array, most: int) -> bool:
+    """Is A diagonal, or of more than `most` unknowns with diagonal entries of at least twice the rest of their rows?"""
+    if is_diagonal(A):
+        return True
+    if A.shape[0] <= most:
+        return False
+    sizes = sp.csr_array((np.abs(A.data), A.indices, A.indptr), A.shape) @ np.ones(A.shape[1])
+    return bool(np.all(sizes <= _DOMINANT * np.abs(A.diagonal())))
 
 
 def _csr(A: Any) -> sp.csr_array:

@@ -17,9 +17,10 @@ from ..cycle.scaled import DiagonallyScaled
 from ..cycle.scales import Scales, scales_of, times_diagonals
 from ..cycle.smoother import steps_for
 from ..cycle.target import Target
-from .galerkin import eigenvalue_bound
-from .hierarchy import HostLevel, is_diagonal
-from .level import AlgebraicLevel, placed
+from .classical.cycle import eigenvalues, inverse_of_fine, is_in_range, weighted_cycle
+from .classical.split import split_cycle
+from .hierarchy import HostLevel, is_diagonal, is_solved_by_scaling
+from .level import AlgebraicLevel, EliminatedLevel, placed
 from .settings import AmgSettings
 
 
@@ -29,18 +30,22 @@ def known_cycle(levels: list[HostLevel], settings: AmgSettings, hermitian: bool,
     Raises:
         ValueError: the coarsest level is too large.
     """
+    within = replace(target, dtype=inner_dtype(settings.precision, target.dtype)) if len(levels) > 1 else target
+    if settings.is_classical and len(levels) > 1 and not hermitian and settings.smooths_in_turns:
+        return split_cycle(levels, settings.max_coarse, within, target.dtype)
+    if settings.is_classical and len(levels) > 1 and is_in_range(levels, within.dtype):
+        return recast(weighted_cycle(levels, settings, hermitian, within), target.stored)
     by_rows = settings.is_classical and hermitian
     scales = [*(scales_of(level.A, hermitian, by_rows) for level in levels[:-1]), scales_of(levels[-1].A, hermitian)]
     left, right = scales[0]
     coarsest = levels[-1].A
-    if is_diagonal(coarsest):
+    if is_diagonal(coarsest) or (settings.is_classical and is_solved_by_scaling(coarsest, settings.max_coarse)):
         found: Operator = DiagonalOperator(target.bk, target.array(np.ones((1, len(scales[-1].left)))))
     else:
         inverse = _inverse(coarsest, scales[-1], hermitian, rounding_of(target.dtype, len(levels)))
         if len(levels) == 1:
             return target.dense(right[:, None] * inverse * left)
         found = target.dense(inverse)
-    within = replace(target, dtype=inner_dtype(settings.precision, target.dtype)) if len(levels) > 1 else target
     for level, own, below in reversed(list(zip(levels[:-1], scales[:-1], scales[1:]))):
         found = _level(level, own, below, recast(found, within.stored), settings, hermitian, within)
     return DiagonallyScaled(recast(found, target.stored), target.array(right[None]), target.array(left[None]))
@@ -59,18 +64,14 @@ def _level(
     A = times_diagonals(own.left, level.A, own.right)
     P = times_diagonals(factor / own.right, level.P, below.right)
     R = sp.csr_array(P.conj().T) if hermitian else times_diagonals(factor * below.left, level.R, 1 / own.left)
-    rho = np.array([level.rho or eigenvalue_bound(level.A)])  # of A as it is smoothed
-    steps = steps_for(host, settings.smoother_of(hermitian), rho, settings.degree)
-    return AlgebraicLevel(
-        target.matrix(A),
-        target.matrix(P),
-        target.matrix(R),
-        coarse,
-        target.array(steps),
-        tentative=placed(level.tentative, target.bk, target.dtype, target.like),
-        visits=VISITS[settings.cycle],
-        hermitian=hermitian,
-    )
+    rho = np.array([eigenvalues(level, settings, hermitian)])
+    steps = target.array(steps_for(host, settings.smoother_of(hermitian), rho, settings.degree))
+    tentative = placed(level.tentative, target.bk, target.dtype, target.like)
+    parts = (target.matrix(A), target.matrix(P), target.matrix(R), coarse, steps, VISITS[settings.cycle], hermitian)
+    if level.exact:
+        inverse = target.array(inverse_of_fine(level, A)[None])
+        return EliminatedLevel(*parts, tentative=tentative, inverse=inverse)
+    return AlgebraicLevel(*parts, tentative=tentative)
 
 
 def _inverse(A: sp.csr_array, scales: Scales, hermitian: bool, rounding: float) -> np.ndarray:

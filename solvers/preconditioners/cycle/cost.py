@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 from ....sparse import Composed, Matrix, Operator
 from .level import Level
 from .permuted import Permuted
 from .recast import Recast
 from .scaled import DiagonallyScaled
+from .split import SplitLevel
 
 
 def numbers_stored(cycle: Operator) -> int:
     """Numbers stored in all levels and systems, without padding."""
     if isinstance(cycle, Matrix):
         return cycle.nnz
-    parts = [getattr(cycle, name) for name in cycle.parts] if isinstance(cycle, Composed) else []
+    parts = {id(part): part for part in _parts(cycle)}.values()  # one that stands for two is stored once
     return sum(numbers_stored(p) if isinstance(p, Operator) else math.prod(map(int, p.shape)) for p in parts)
 
 
@@ -27,8 +29,15 @@ def work_of(cycle: Operator) -> int:
         return work_of(cycle.inner) + numbers_stored(cycle.there) + numbers_stored(cycle.back)
     if isinstance(cycle, Recast):
         return work_of(cycle.inner)
+    if isinstance(cycle, SplitLevel):
+        twice, once = (cycle.C, cycle.FC, cycle.FF, cycle.FF), (cycle.P, cycle.R)
+        return 2 * sum(map(numbers_stored, twice)) + sum(map(numbers_stored, once)) + work_of(cycle.coarse)
     if not isinstance(cycle, Level):
         return numbers_stored(cycle)
-    products = 2 * int(cycle.steps.shape[0]) + cycle.visits - 1
+    products = cycle.products_with_A
     around = numbers_stored(cycle.P) + numbers_stored(cycle.R) + work_of(cycle.coarse)
     return products * numbers_stored(cycle.A) + cycle.visits * around
+
+
+def _parts(cycle: Operator) -> list[Any]:
+    return [getattr(cycle, name) for name in cycle.parts] if isinstance(cycle, Composed) else []

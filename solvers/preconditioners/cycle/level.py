@@ -24,7 +24,7 @@ class Level(Composed):
     positive definite with it. The transpose is the same cycle with transposed parts.
 
     Attributes:
-        A: the matrix of this level, with ones on its diagonal.
+        A: the matrix of this level, with ones on its diagonal unless there are `weights`.
         P: prolongation, from the next coarser level.
         R: restriction, to it.
         coarse: approximate inverse of the next coarser matrix.
@@ -56,18 +56,28 @@ class Level(Composed):
             )
         super().__post_init__()
 
+    @property
+    def weights(self) -> Array | None:
+        """`(degree, 1 or systems, n)`: minus the second coefficients of `steps` over a diagonal; None: over ones."""
+        return None
+
+    @property
+    def products_with_A(self) -> int:
+        """Number of products with A in a cycle."""
+        return 2 * int(self.steps.shape[0]) + self.visits - 1
+
     def apply(self, x: Array) -> Array:
         return self.of_negative(self.bk.materialize(negated(self.bk, x)))
 
     def of_negative(self, e: Array) -> Array:
         """The cycle applied to -e, which may be overwritten."""
-        A, steps = self._in_products, self.array("steps")
-        found, e = smoothed_from_zero(self.bk, A, steps, e)
+        A, steps, weights = self._in_products, self.array("steps"), self.weights
+        found, e = smoothed_from_zero(self.bk, A, steps, e, weights)
         change = self._from_below(e)
         for _ in range(1, self.visits):
             found, e = add_in_place(self.bk, found, change), self.bk.materialize(A.add_to(e, change))
             change = self._from_below(e)
-        return corrected(self.bk, A, steps, found, e, change)
+        return corrected(self.bk, A, steps, found, e, change, weights)
 
     @cached_property
     def _in_products(self) -> Operator:

@@ -29,9 +29,15 @@ def scales_of(A: sp.csr_array, hermitian: bool, by_rows: bool = False) -> Scales
             Hermitian matrix is above 1.
     """
     diagonal = A.diagonal()
-    size = np.abs(A) @ np.ones(A.shape[1]) if by_rows else np.abs(diagonal)
+    size = _sums_of_sizes(A) if by_rows else np.abs(diagonal)
     positive = size > 0
     right = 1 / np.sqrt(np.where(positive, size, 1))
     if hermitian:
         return Scales(right * (-1 if positive.any() and (diagonal.real <= 0).all() else 1), right)
     return Scales(right * np.where(positive, np.conj(diagonal) / np.where(positive, size, 1), 1), right)
+
+
+def _sums_of_sizes(A: sp.csr_array) -> np.ndarray:
+    """`(n,)`: of the absolute values in each row."""
+    sizes = sp.csr_array((np.abs(A.data), A.indices, A.indptr), A.shape)
+    return np.asarray(sizes @ np.ones(A.shape[1], sizes.dtype))

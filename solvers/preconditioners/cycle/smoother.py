@@ -1,8 +1,9 @@
-"""Polynomial smoothers: x + p(A) (b - A x) for a matrix with ones on its diagonal.
+"""Polynomial smoothers: x + p(D⁻¹ A) D⁻¹ (b - A x), where D is the identity for a matrix scaled to a unit diagonal.
 
-Both are the two-term recurrence d <- alpha_k d + beta_k r, x <- x + d, r <- r - A d, with the coefficients
-`steps[k] = (alpha_k, beta_k)`, so that the transpose of a smoother is the same one with the transpose of A, and for a
-Hermitian A with eigenvalues below 1.4 times the bound they were made for, smoothing reduces the error in the norm of A.
+Both are the two-term recurrence d <- alpha_k d + beta_k D⁻¹ r, x <- x + d, r <- r - A d, with the coefficients
+`steps[k] = (alpha_k, beta_k)` and `weights[k] = -beta_k D⁻¹`, so that the transpose of a smoother is the same one with
+the transpose of A, and for a Hermitian A with eigenvalues below 1.4 times the bound they were made for, smoothing
+reduces the error in the norm of A.
 """
 
 from __future__ import annotations
@@ -15,29 +16,42 @@ from ....sparse import Operator
 _LOWER, _UPPER = 0.35, 1.05  # the interval of Chebyshev's polynomials, of the bound of the eigenvalues
 
 
-def smoothed_from_zero(bk: Backend, A: Operator, steps: Array, e: Array) -> tuple[Array, Array]:
+def smoothed_from_zero(
+    bk: Backend, A: Operator, steps: Array, e: Array, weights: Array | None = None
+) -> tuple[Array, Array]:
     """Smooth from x = 0, where e = -b; returns new arrays x and A x - b. Cost: one product with A per step.
 
     e may be overwritten.
     """
     x, d = None, None
-    for alpha, beta in _coefficients(bk, steps, int(e.shape[0])):
-        d = bk.times(-beta, e) if d is None else bk.axpy(-beta, e, bk.times(alpha, d))
+    for k, pair in enumerate(_coefficients(bk, steps, int(e.shape[0]))):
+        d = _direction(bk, pair, None if weights is None else weights[k], e, d)
         e = bk.materialize(A.add_to(e, d))
         x = d if x is None else add_in_place(bk, x, d)
     return x, e
 
 
-def corrected(bk: Backend, A: Operator, steps: Array, x: Array, e: Array, change: Array) -> Array:
+def corrected(
+    bk: Backend, A: Operator, steps: Array, x: Array, e: Array, change: Array, weights: Array | None = None
+) -> Array:
     """Smooth from x + change, where e = A x - b; returns the new x. Cost: one product with A per step.
 
     x and e may be overwritten.
     """
     d = change
-    for alpha, beta in _coefficients(bk, steps, int(x.shape[0])):
+    for k, pair in enumerate(_coefficients(bk, steps, int(x.shape[0]))):
         x, e = add_in_place(bk, x, d), bk.materialize(A.add_to(e, d))
-        d = bk.times(-beta, e) if d is change else bk.axpy(-beta, e, bk.times(alpha, d))
+        d = _direction(bk, pair, None if weights is None else weights[k], e, d if k else None)
     return add_in_place(bk, x, d)
+
+
+def _direction(bk: Backend, pair: tuple[Array, Array], weights: Array | None, e: Array, before: Array | None) -> Array:
+    """A new array `alpha d - beta D⁻¹ e`, where d is the one before; 0 for the first."""
+    alpha, beta = pair
+    if weights is not None:
+        found = weights * e
+        return found if before is None else bk.axpy(alpha, before, found)
+    return bk.times(-beta, e) if before is None else bk.axpy(-beta, e, bk.times(alpha, before))
 
 
 def negated(bk: Backend, x: Array) -> Array:

@@ -55,7 +55,11 @@ class Target:
             return array
         return self.bk.asarray(array, like=self.like)
 
-    def matrix(self, A: Any, format: str | None = None) -> SparseMatrix:
-        """Convert SciPy's CSR to a format, by default the one that suits it in the library."""
-        format = format or suitable_format(self.formats_of or self.bk, A)
-        return from_csr(self.bk, A.astype(self.dtype), prune=False, like=self.like, format=format)
+    def matrix(self, A: Any, format: str | None = None, copy: bool = True) -> SparseMatrix:
+        """Convert SciPy's CSR to a format, by default the one that suits it in the library.
+
+        Args:
+            copy: False: A is owned by the caller, and may be put in order and kept.
+        """
+        known, format = A.astype(self.dtype, copy=copy), format or suitable_format(self.formats_of or self.bk, A)
+        return from_csr(self.bk, known, prune=False, like=self.like, format=format)

@@ -31,14 +31,14 @@ class LevelArrays(NamedTuple):
         own: its couplings, scaled.
         weights: of the interpolation, `(places, systems or 1, *coarse grid)`.
         coarse: couplings of the next coarser grid.
-        shares: see `weights_and_shares`.
+        lost: see `weights_and_lost`.
     """
 
     scale: Array
     own: Couplings
     weights: Array
     coarse: Couplings
-    shares: list[Array]
+    lost: list[Array]
 
 
 def blockwise_setup(
@@ -56,7 +56,7 @@ def blockwise_setup(
     grid, factor = coarse_grid(A.grid, factors), factors[0]
     if A.grid[0] * int(np.prod(A.grid[1:])) < _LEAST or grid[0] < 2 * _ROWS:
         made = make(A)
-        lost = LostPoints.of(made.shares, slice(None))
+        lost = LostPoints.of(made.lost, slice(None))
         if gives_up(lost):
             return None, lost
         return made._replace(own=made.own.astype(dtype), weights=made.weights.astype(dtype, copy=False)), lost
@@ -67,7 +67,7 @@ def blockwise_setup(
         part = make(_rows(A, factor * (start - before), factor * (end + after)))
         whole = whole or _Whole(A, grid, part, dtype)
         whole.put(part, slice(start, end), before, factor)
-        lost = lost.plus(LostPoints.of(part.shares, slice(before, before + end - start)))
+        lost = lost.plus(LostPoints.of(part.lost, slice(before, before + end - start)))
         if gives_up(lost):
             return None, lost
     return whole.made(A, grid), lost  # type: ignore[union-attr]

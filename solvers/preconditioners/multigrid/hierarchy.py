@@ -17,7 +17,7 @@ from .lost import LostPoints
 from .on_grid import MatrixOnGrid
 from .probes import probed_couplings
 from .transfer import Interpolation, stacked_weights
-from .weights import Weights, coarse_grid, every, weights_and_shares
+from .weights import Weights, coarse_grid, every, weights_and_lost
 
 
 class GridLevel(NamedTuple):
@@ -69,7 +69,7 @@ def levels_of(
     Raises:
         ValueError: the coarsest grid is too large.
     """
-    bk, levels, lost = A.bk, [], []
+    bk, levels, lost = A.bk, list[GridLevel](), list[LostPoints]()
     while _points(A.grid) > direct.most:
         small = _points(A.grid) <= direct.fine
         factors = None if small and not bk.on_host else coarsening_factors(A, directional)
@@ -106,14 +106,14 @@ def made(A: Couplings, factors: tuple[int, ...], hermitian: bool, dust: float) -
     """Set up one level: scaling, weights and Galerkin product."""
     bk, scale = A.bk, _scale(A)
     own = diagonally_scaled(A, scale)
-    found, shares = weights_and_shares(_symmetric_part(A, hermitian), factors)
+    found, lost = weights_and_lost(_symmetric_part(A, hermitian), factors)
     W = _divided(bk, _as(bk, found, bk.dtype(A.diagonal)), scale, factors)
     array = stacked_weights(bk, W, factors)
     if bk.is_eager:
         coarse = coarse_couplings(own, W, factors, hermitian, dust)
     else:
         coarse = probed_couplings(MatrixOnGrid.of(own), _interpolation(A, array, factors), dust)
-    return LevelArrays(scale, own, array, coarse, shares)
+    return LevelArrays(scale, own, array, coarse, lost)
 
 
 def _interpolation(A: Couplings, W: Array, factors: tuple[int, ...]) -> Interpolation:

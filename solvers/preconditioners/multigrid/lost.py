@@ -2,63 +2,83 @@
 
 A point between two coarse ones along an axis interpolates by its couplings along that axis, collapsed over the others.
 Where these are next to nothing of its diagonal it belongs to what passes between the points of the coarser grid: thin
-lines and walls, channels, coefficients that jump from cell to cell. Some such points are harmless, many are not: then
+lines and walls, channels, coefficients that jump from cell to cell. A few such points are harmless, many are not: then
 coarse points have to be chosen by the couplings, as algebraic multigrid does.
 
-Large blocks with jumps of any size lose no points, nor do smooth coefficients, or layers that are halved along
-their strong axes only.
+Couplings may be next to nothing one by one, as beside a thin line, each point of which leaves an error that varies
+slowly along it: conjugate gradients need an iteration or two for each. Or they cancel, as those of Galerkin products
+do here and there: a small share of all points does no harm. On the finest grid, that of the user's stencil, a smaller
+share shows that coarser ones will lose more.
+
+Large blocks with jumps of any size lose no points, nor do smooth coefficients, or layers that are halved along their
+strong axes only.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 
-_FAINT, _WEAK = 0.003, 0.01  # share of the diagonal, on the finest grid and on coarser ones
-_FINEST, _COARSER = 1e-4, 0.003  # of all points between two coarse ones that may be lost there
+_WEAK, _FAINT = 0.01, 0.001  # of the diagonal: the sum of the couplings, and that of their sizes
+_MOST_WEAK = {True: 6e-4, False: 0.003}  # of all points between two coarse ones, on the finest grid and on others
+_MOST_FAINT = 7
+_DOMINATED = 0.2  # of the diagonal that is no coupling: smoothing alone solves for such a point
+
+
+def lost_points(diagonal: np.ndarray, excess: np.ndarray, strength: np.ndarray, terms: list[np.ndarray]) -> np.ndarray:
+    """0 for points that a coarser grid has, 1 for those with weak couplings towards it, 2 for faint ones; int8.
+
+    Args:
+        diagonal: of points between two coarse ones along an axis.
+        excess: sums of their rows.
+        strength: sums of their couplings along the axis, positive where they are of the opposite sign of the diagonal.
+        terms: these couplings, one by one.
+    """
+    weak = (strength < _WEAK * diagonal) & (excess <= _DOMINATED * diagonal) & (diagonal > 0)
+    found = weak.astype(np.int8)
+    if weak.any():
+        sizes = np.sum([np.abs(a[weak]) for a in terms], axis=0)
+        found[weak] += sizes < _FAINT * diagonal[weak]
+    return found
 
 
 class LostPoints(NamedTuple):
-    """Counts on one grid, over all axes that are halved.
+    """Counts from one grid to the next, over all axes that are halved.
 
     Attributes:
         points: between two coarse ones.
-        faint: those with a share of less than 0.003.
-        weak: those with a share of less than 0.01.
-
-    The finest grid is that of the user's stencil, on which few thin lines show clearly. On coarser ones, couplings of
-    the Galerkin product cancel at harmless places, too.
+        weak: those with couplings towards these that sum to less than 0.01 of the diagonal.
+        faint: those among them with couplings of less than 0.001 without regard to signs.
     """
 
     points: int = 0
-    faint: int = 0
     weak: int = 0
+    faint: int = 0
 
     @classmethod
-    def of(cls, shares: list[np.ndarray], rows: slice) -> LostPoints:
-        """Of the shares along each axis, see `weights_and_shares`, in some rows of the coarser grid."""
-        found = [share[:, rows] for share in shares]
+    def of(cls, lost: Sequence[np.ndarray], rows: slice) -> LostPoints:
+        """Of `lost_points` along each axis, in some rows of the coarser grid."""
+        found = [each[:, rows] for each in lost]
         return cls(
-            sum(share.size for share in found),
-            sum(int(np.count_nonzero(share < _FAINT)) for share in found),
-            sum(int(np.count_nonzero(share < _WEAK)) for share in found),
+            sum(each.size for each in found),
+            sum(int(np.count_nonzero(each)) for each in found),
+            sum(int(np.count_nonzero(each == 2)) for each in found),
         )
-
-    def __str__(self) -> str:
-        """As a share of all points."""
-        return f"{100 * self.weak / max(self.points, 1):.2g} % of the points"
 
     def plus(self, other: LostPoints) -> LostPoints:
         """Counts of both together."""
         return LostPoints(*(a + b for a, b in zip(self, other)))
 
-    def too_many(self, finest: bool, points: int | None = None) -> bool:
+    def too_many(self, finest: bool, points: int) -> bool:
         """Are they too many for multigrid on grids?
 
         Args:
             finest: are they those of the finest grid?
-            points: of the whole grid, if some of it was not looked at.
+            points: of the whole grid, some of which may not have been looked at.
         """
-        all_points = self.points if points is None else points
-        return self.faint > _FINEST * all_points if finest else self.weak > _COARSER * all_points
+        return self.faint > _MOST_FAINT or self.weak > max(_MOST_WEAK[finest] * points, _MOST_FAINT)
+
+    def __str__(self) -> str:
+        return f"{self.weak} of {self.points} points"

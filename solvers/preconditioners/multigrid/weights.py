@@ -10,7 +10,7 @@ discontinuous coefficients, SIAM J. Sci. Stat. Comput. 2 (1981); Dendy, Black bo
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 import numpy as np
 
@@ -25,10 +25,10 @@ from ....sparse.operators.couplings import (
     shifted_array,
     sum_of_terms,
 )
+from .lost import lost_points
 
 Weights = Mapping[Shift, Mapping[Shift, Array]]  # W[p][c], each `(systems or 1, *coarse grid)`
 _NONE = 1e-3  # of the diagonal: a point whose couplings sum to less gets no weights
-_DOMINATED = 0.2  # of the diagonal that is no coupling: smoothing alone solves for such a point
 
 
 def coarse_grid(grid: tuple[int, ...], factors: tuple[int, ...]) -> tuple[int, ...]:
@@ -50,11 +50,11 @@ def parities(factors: tuple[int, ...]) -> list[Shift]:
 
 
 def weights(A: Couplings, factors: tuple[int, ...]) -> Weights:
-    """As of `weights_and_shares`, without the shares."""
-    return weights_and_shares(A, factors)[0]
+    """As of `weights_and_lost`, alone."""
+    return weights_and_lost(A, factors)[0]
 
 
-def weights_and_shares(A: Couplings, factors: tuple[int, ...]) -> tuple[Weights, list[Array]]:
+def weights_and_lost(A: Couplings, factors: tuple[int, ...]) -> tuple[Weights, list[Array]]:
     """Interpolation weights of real couplings with a positive diagonal, so that A P vanishes nearly at fine points.
 
     A point between two coarse ones along an axis takes the couplings of its row summed over the other axes; the points
@@ -63,17 +63,16 @@ def weights_and_shares(A: Couplings, factors: tuple[int, ...]) -> tuple[Weights,
     grid, and no point takes from it: what is coupled past it, across corners, is taken from the other points.
 
     Returns:
-        The weights; and in NumPy for each coarsened axis, of the points between two coarse ones along it, the share of
-        the diagonal that their collapsed couplings have, `(systems or 1, *coarse grid)`: one where it does not matter.
+        The weights; and of a single matrix in NumPy for each coarsened axis `lost_points` between two coarse ones along
+        it, `(1, *coarse grid)`.
     """
     bk, here, live = A.bk, A.here, _live(A)
     first = bk.full_like(A.diagonal, 1) if live is None else live
     found: dict[Shift, Mapping[Shift, Array]] = {here: {here: bk.materialize(every(bk, first, here, factors))}}
-    shares: list[Array] = []
+    lost: list[Array] = []
     for p in parities(factors)[1:]:
-        along, normaliser, share = _collapsed(A, p, factors, live)
-        if bk.on_host and sum(p) == 1:
-            shares.append(share())
+        looks = sum(p) == 1 and bk.on_host and A.systems is None
+        along, normaliser = _collapsed(A, p, factors, live, lost if looks else None)
         parts: dict[Shift, Array] = {}
         for t, coupling in along.items():
             between = tuple(k if not s else 0 for k, s in zip(p, t))  # the parity of the point at x + t
@@ -82,7 +81,7 @@ def weights_and_shares(A: Couplings, factors: tuple[int, ...]) -> tuple[Weights,
                 at = tuple(a + b for a, b in zip(origin, c))
                 accumulate(parts, at, coupling * shifted_array(bk, w, origin, A.periodic))
         found[p] = settled(bk, {c: normaliser * sums for c, sums in parts.items()})
-    return found, shares
+    return found, lost
 
 
 def without_dust(bk: Backend, diagonal: Array, W: Weights, periodic: tuple[bool, ...], dust: float) -> Array:
@@ -128,9 +127,13 @@ def _rows(A: Couplings, p: Shift, factors: tuple[int, ...]) -> Mapping[Shift, Ar
 
 
 def _collapsed(
-    A: Couplings, p: Shift, factors: tuple[int, ...], live: Array | None
-) -> tuple[dict[Shift, Array], Array, Callable[[], Array]]:
-    """Couplings of the points p, collapsed over the axes where p is 0, what normalises them, and their share."""
+    A: Couplings, p: Shift, factors: tuple[int, ...], live: Array | None, lost: list[Array] | None
+) -> tuple[dict[Shift, Array], Array]:
+    """Couplings of the points p, collapsed over the axes where p is 0, and the factor that normalises them.
+
+    Args:
+        lost: gets the `lost_points` among p, if given.
+    """
     bk, rows = A.bk, _rows(A, p, factors)
     sums: dict[Shift, list[Array]] = {}
     for s, a in rows.items():
@@ -149,9 +152,9 @@ def _collapsed(
     counts = diagonal > (1 + _weakest(bk, along, p) / safe) * (diagonal - excess)
     divisor = strength + bk.where(counts, excess, zero)
     good = (bk.abs(strength) > _NONE * safe) & (bk.abs(divisor) > _NONE * safe)
-    normaliser = bk.materialize(bk.where(good, 1 / bk.where(good, divisor, one), zero))
-    settled_here = (diagonal <= 0) | (excess > _DOMINATED * diagonal)
-    return along, normaliser, lambda: bk.where(settled_here, one, strength / safe)
+    if lost is not None:
+        lost.append(lost_points(diagonal, excess, strength, [term for terms in sums.values() for term in terms]))
+    return along, bk.materialize(bk.where(good, 1 / bk.where(good, divisor, one), zero))
 
 
 def _at_neighbour(A: Couplings, a: Array, p: Shift, t: Shift, factors: tuple[int, ...]) -> Array:

@@ -1,4 +1,4 @@
-"""The commands: solve, compare, inspect, precondition, methods."""
+"""The commands: solve, compare, inspect, precondition, direct, methods."""
 
 from __future__ import annotations
 
@@ -10,12 +10,24 @@ from pathlib import Path
 from typing import Any
 
 from ..backends import profile
-from . import compare, comparison, facts, machine, matrix_facts, methods, preconditioning, report, storage
+from . import (
+    compare,
+    comparison,
+    factors,
+    facts,
+    machine,
+    matrix_facts,
+    methods,
+    preconditioning,
+    report,
+    spectrum,
+    storage,
+)
 from .arguments import parse
 from .files import STDIN
 from .inspected import load as load_matrix
 from .output import TRACE_NAME, VECTOR_NAMES, as_bytes, check_output, form_of, write, write_profile
-from .picture import check_picture, draw, draw_convergence, draw_histories
+from .picture import check_picture, draw, draw_convergence, draw_histories, draw_spectrum
 from .solve import SolveOutcome, set_up, solve, start_library
 from .streams import Streams
 from .system import System, in_precision, load
@@ -33,7 +45,9 @@ def run(argv: Sequence[str], out: Streams) -> int:
     options = parse(argv)
     if options.command == "solve":
         return _solve(options, out)
-    commands = {"compare": _compare, "precondition": _precondition, "inspect": _inspect, "methods": _methods}
+    commands = {
+        "compare": _compare, "precondition": _precondition, "inspect": _inspect, "direct": _direct, "methods": _methods,
+    }  # fmt: skip
     return commands[options.command](options, out.say)
 
 
@@ -140,6 +154,20 @@ def _precondition(options: argparse.Namespace, say: Say) -> int:
     return 0
 
 
+def _direct(options: argparse.Namespace, say: Say) -> int:
+    """Libraries of factors: a list, or times for a matrix."""
+    in_words = _in_words(options, say)
+    inspected = None if options.matrix is None and options.example is None else load_matrix(options)
+    if inspected is not None:
+        in_words([("matrix", inspected.source), ("shape", facts.size_text(inspected.A))])
+    rows = factors.measure(inspected)
+    for line in factors.table(rows) if not (options.json or options.quiet) else ():
+        say(line)
+    if options.json:
+        say(machine.text("direct", factors.of_factors(inspected, rows)))
+    return 0
+
+
 def _inspect(options: argparse.Namespace, say: Say) -> int:
     if options.plot is not None:
         check_picture(options.plot, (options.matrix,))
@@ -147,18 +175,24 @@ def _inspect(options: argparse.Namespace, say: Say) -> int:
     inspected = load_matrix(options)
     if options.preconditioners:
         comparison.check_square(inspected.A)
+    if options.spectrum:
+        spectrum.check_square(inspected.A)
     start_library(options.backend)
     stored = storage.describe(inspected.A, options.backend, options.format)
     in_words([*matrix_facts.describe(inspected), *stored])
+    ends = spectrum.find(inspected.A) if options.spectrum else None
+    in_words([] if ends is None else spectrum.describe(ends))
     rows = _compared(options, inspected.A, say) if options.preconditioners else None
     if options.plot is not None:
-        if rows is None:
-            draw(options.plot, inspected.A, inspected.source)
-        else:
+        if rows is not None:
             draw_convergence(options.plot, rows, inspected.source)
+        elif ends is not None:
+            draw_spectrum(options.plot, ends, inspected.source)
+        else:
+            draw(options.plot, inspected.A, inspected.source)
         in_words([("plot", f"written to {options.plot}")])
     if options.json:
-        say(machine.text("inspect", machine.of_inspect(options, inspected, rows)))
+        say(machine.text("inspect", machine.of_inspect(options, inspected, rows, ends)))
     return 0
 
 

@@ -102,7 +102,7 @@ def by_hand(A: np.ndarray, P: np.ndarray, degree: int, damping: float) -> np.nda
 
 def test_the_cycle_is_that_of_the_textbook() -> None:
     A = poisson()
-    M = made(A, max_levels=2, smoother="jacobi", degree=2, max_coarse=5)
+    M = made(A, max_levels=2, smoother="jacobi", degree=2, max_coarse=5, coarsening="smoothed-aggregation")
     level: Any = M.inner.inner  # type: ignore[attr-defined]
     assert isinstance(level, Level)
     scale = np.sqrt(A.diagonal())
@@ -166,8 +166,8 @@ def test_elasticity_by_rigid_motions() -> None:
     b = np.random.default_rng(0).standard_normal(A.shape[0])
     A = sp.csr_array(A)
     counts = {}
-    for name, settings in {"none": {}, "motions": {"near_nullspace": motions}}.items():
-        M = made(A, max_coarse=60, **settings)
+    for name, vectors in {"none": None, "motions": motions}.items():
+        M = made(A, max_coarse=60, coarsening="smoothed-aggregation", near_nullspace=vectors)
         counts[name] = int(krylix.linear_solve(A, b, method="CG", preconditioner=M, rtol=1e-8).iterations)
     assert counts["motions"] <= 25 < counts["none"]
     check_facts(made(A, near_nullspace=motions))
@@ -334,8 +334,8 @@ def test_chosen_by_itself() -> None:
 def test_cost_is_told() -> None:
     M = krylix.preconditioner(poisson(100, 100), "amg")
     assert M.memory is not None and M.work is not None and M.entries == poisson(100, 100).nnz
-    assert 2 < M.memory / M.entries < 5 and 5 < M.work / M.entries < 12
-    assert dict(M.settings) == {"coarsening": "smoothed-aggregation"}
+    assert 2 < M.memory / M.entries < 6 and 5 < M.work / M.entries < 12
+    assert dict(M.settings) == {"coarsening": "classical"}
 
 
 # --- matrices that are nearly, or in another sense, what the kind is made for ---

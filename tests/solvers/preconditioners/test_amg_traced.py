@@ -77,10 +77,11 @@ def test_solve_with_traced_values(mode: str, coarsening: str) -> None:
 @pytest.mark.parametrize("contrast", [1.0, 10.0, 1e3])
 def test_as_good_as_a_fresh_hierarchy(contrast: float) -> None:
     """A stale one is not: those of unit coefficients with the numbers of others take nearly the steps of fresh ones."""
-    A, plain = diffusion(contrast), krylix.preconditioner(diffusion(1.0), "amg", max_coarse=50)
-    fresh = iterations(A, krylix.preconditioner(A, "amg", max_coarse=50))
+    settings: Any = {"coarsening": "smoothed-aggregation", "max_coarse": 50}
+    A, plain = diffusion(contrast), krylix.preconditioner(diffusion(1.0), "amg", **settings)
+    fresh = iterations(A, krylix.preconditioner(A, "amg", **settings))
     renewed = UPDATES["amg"](plain, krylix.as_operator(A))
-    assert dict(renewed.settings) == {"coarsening": "smoothed-aggregation", "max_coarse": 50}
+    assert dict(renewed.settings) == settings
     assert iterations(A, renewed) <= 1.25 * fresh + 1
     if contrast >= 10:
         assert iterations(A, plain) > 2 * fresh

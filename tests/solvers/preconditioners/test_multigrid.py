@@ -150,7 +150,7 @@ def test_formats_on_another_library() -> None:
 @pytest.mark.parametrize("sides", ["D", "N"])
 def test_levels_of_symmetric_matrices_are_symmetric(sides: str, precision: str | None) -> None:
     """To the last digit: products read one half of them."""
-    k = np.exp(2 * np.random.default_rng(4).standard_normal((70, 66)))
+    k = np.exp(np.random.default_rng(4).standard_normal((70, 66)))
     k[20:30, 40:50] = 0
     A = diffusion(k, sides)
     M: Any = krylix.preconditioner(A, "multigrid", grid=k.shape, precision=precision, direct=100)
@@ -554,9 +554,9 @@ def test_strong_axes_of_layers_of_any_period(period: int) -> None:
         assert coarsening_factors(own, directional=True) == expected
 
 
-@pytest.mark.parametrize(("period", "points"), [(40, 64**2), (8, 128**2)])
-def test_details_keep_the_coarsest_grid_fine(period: int, points: int) -> None:
-    """Blocks of 10 points on the grid of 128^2 are left to a coarser one, blocks of 2 are not."""
+@pytest.mark.parametrize(("period", "points", "most"), [(40, 64**2, 9), (8, 64**2, 9), (3, 128**2, 22)])
+def test_details_keep_the_coarsest_grid_fine(period: int, points: int, most: int) -> None:
+    """Blocks of 10 and 2 points on the grid of 128^2 are left to a coarser one, smaller ones are not."""
     n, own = 512, np.random.default_rng(2)
     count = -(-n // period)
     k = np.kron(10.0 ** own.uniform(-2, 2, (count, count)), np.ones((period, period)))[:n, :n]
@@ -564,7 +564,7 @@ def test_details_keep_the_coarsest_grid_fine(period: int, points: int) -> None:
     M = krylix.preconditioner(A, "multigrid", grid=k.shape, precision="single")
     assert dict(M.settings)["direct"] == points
     b = A @ own.standard_normal(n * n)
-    assert krylix.linear_solve(A, b, method="CG", preconditioner=M, rtol=1e-8).iterations <= 9
+    assert krylix.linear_solve(A, b, method="CG", preconditioner=M, rtol=1e-8).iterations <= most
 
 
 @pytest.mark.parametrize("sides", ["N", "D"])

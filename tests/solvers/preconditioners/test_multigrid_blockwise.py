@@ -11,6 +11,7 @@ import pytest
 from krylix.backends import get_backend
 from krylix.solvers.preconditioners.multigrid import blockwise, transfer
 from krylix.solvers.preconditioners.multigrid.hierarchy import made
+from krylix.solvers.preconditioners.multigrid.lost import LostPoints
 from krylix.sparse.operators.couplings import Couplings, neighbours
 
 HOST = get_backend("numpy")
@@ -62,7 +63,8 @@ def test_same_as_at_once(
         whole = make(A)
         monkeypatch.setattr(blockwise, "_LEAST", 0)
         monkeypatch.setattr(blockwise, "_ROWS", 5)
-        found = blockwise.blockwise_setup(make, A, factors, within)
+        found, lost = blockwise.blockwise_setup(make, A, factors, within, lambda lost: False)
+        assert found is not None and lost == LostPoints.of(whole.lost, slice(None))
         assert type(found.own.values) is not type(whole.own.values)  # it was made in parts indeed
         np.testing.assert_array_equal(found.scale, whole.scale)
         np.testing.assert_array_equal(found.weights, whole.weights.astype(within))
@@ -73,6 +75,21 @@ def test_same_as_at_once(
             assert {*ours.values} == {*theirs.values}
             for s, a in theirs.values.items():
                 np.testing.assert_array_equal(ours.values[s], a.astype(dtype_of), str(s))
+
+
+def test_gives_up_early(monkeypatch: pytest.MonkeyPatch) -> None:
+    """After the first part that loses too many points; the others are not made."""
+    monkeypatch.setattr(blockwise, "_LEAST", 0)
+    monkeypatch.setattr(blockwise, "_ROWS", 5)
+    A, count = random_couplings((40, 6), (False, False), "float64", None, True), 0
+
+    def make(part: Couplings) -> blockwise.LevelArrays:
+        nonlocal count
+        count += 1
+        return made(part, (2, 2), True, 1e-12)
+
+    found, lost = blockwise.blockwise_setup(make, A, (2, 2), np.dtype(float), lambda lost: lost.points > 0)
+    assert found is None and count == 1 and lost.points == 2 * 5 * 3
 
 
 @pytest.mark.parametrize("grid, rings", GRIDS)

@@ -7,13 +7,14 @@ from typing import Any
 
 from ..pivot_order import LEAST, factors_of, is_stable
 from .analyses import KnownPattern, LastFactors, keep, known_pattern, last_factors
+from .by_cholmod import Cholmod
 from .by_pardiso import Pardiso
 from .by_rslab import Rslab
 from .by_superlu import SuperLU
-from .protocol import Factors, FactorsRefused, Provider
+from .protocol import Factors, FactorsRefused, PatternRefused, Provider
 
 SUPERLU = SuperLU()
-PROVIDERS: dict[str, Provider] = {one.name: one for one in (Pardiso(), Rslab(), SUPERLU)}
+PROVIDERS: dict[str, Provider] = {one.name: one for one in (Pardiso(), Cholmod(), Rslab(), SUPERLU)}
 """Name -> library of sparse factors, in the order in which they are tried."""
 
 log = logging.getLogger("krylix")
@@ -71,6 +72,8 @@ def _checked(known: KnownPattern, provider: Provider, A: Any) -> Factors:
         FactorsRefused: the library has none.
     """
     key = _key(provider, A)
+    if key in known.refused:
+        raise PatternRefused(known.refused[key])
     while True:
         again = key in known.analyses
         try:
@@ -78,6 +81,9 @@ def _checked(known: KnownPattern, provider: Provider, A: Any) -> Factors:
             if is_stable(A, found):
                 return found
             why = "a solve left more than rounding errors"
+        except PatternRefused as error:
+            known.refused[key] = str(error)
+            raise
         except FactorsRefused as error:
             why = str(error)
         known.analyses.pop(key, None)

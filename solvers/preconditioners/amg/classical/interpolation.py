@@ -19,10 +19,13 @@ from typing import NamedTuple
 import numpy as np
 import scipy.sparse as sp
 
-from .rows import largest_in_rows, reduced, repeated, selected
+from .products import product
+from .rows import gathered, largest_in_rows, reduced, repeated, row_counts, selected
 
 MOST = 4  # entries of a row of the prolongation
 LARGEST_SUM = 10.0  # of the weights of a row
+_MOST_PATHS = 20  # over two strong couplings, for each entry of A
+STRONGEST = 10  # couplings to fine unknowns of a row, where there are more paths
 
 
 class Rows(NamedTuple):
@@ -52,59 +55,83 @@ def prolongation(rows: Rows, coarse: np.ndarray, symmetric: bool, most: int = MO
     """
     A, coupled = rows.A, rows.coupled
     fine = np.flatnonzero(~coarse)
-    number = np.where(coarse, np.cumsum(coarse), np.cumsum(~coarse)).astype(A.indices.dtype) - 1
-    taken, to_coarse = rows.strong & repeated(~coarse, A), coarse.take(A.indices)
-    at_fc, at_ff = np.flatnonzero(taken & to_coarse), np.flatnonzero(taken & ~to_coarse)
-    A_FC = _fine_rows(A, at_fc, fine, number, A.shape[0] - len(fine))
-    A_FF = _fine_rows(A, at_ff, fine, number, len(fine))
-    back = coupled.take(at_ff) if symmetric else np.minimum(_of_transpose(A, coupled, at_ff), 0)
-    beta = reduced(np.add, coupled.take(at_fc), A_FC.indptr, 0.0)
-    below = beta.take(A_FF.indices) + back
+    numbers = np.where(coarse, np.cumsum(coarse), np.cumsum(~coarse)).astype(A.indices.dtype) - 1
+    to_coarse, of_fine = gathered(coarse, A.indices), repeated(~coarse, A)
+    strong = rows.strong & of_fine
+    fc, ff = strong & to_coarse, strong & ~to_coarse
+    A_FC = _fine_rows(selected(A, fc), fine, numbers, A.shape[0] - len(fine))
+    beta = reduced(np.add, A_FC.data if coupled is A.data else coupled[fc], A_FC.indptr, 0.0)
+    places = np.flatnonzero(ff)
+    own, of_k = coupled.take(places), gathered(beta, numbers.take(A.indices.take(places)))
+    below = of_k + (own if symmetric else np.minimum(_of_transpose(A, coupled, places), 0))
     below[below == 0] = -np.inf  # k takes from nobody: an entry that counts as weak
-    F = sp.csr_array((A_FF.data / below, A_FF.indices, A_FF.indptr), A_FF.shape)
-    N = sp.csr_array(F @ A_FC + A_FC)
-    share = coupled.take(at_ff) / below  # of F, which has phases if A is complex
-    total = beta + reduced(np.add, share * beta.take(A_FF.indices), A_FF.indptr, 0.0)
-    return _with_coarse(_weights(N, total, rows.sums[fine], most), fine, coarse)
+    values = np.ones(len(A.data), A.dtype)  # on the diagonal, for one product that makes A_FC + F A_FC
+    values[places] = A.data.take(places) / below
+    diagonal = A.indices == repeated(np.arange(A.shape[0], dtype=A.indices.dtype), A)
+    N = product(_fine_rows(selected(A, ff | (diagonal & of_fine), values), fine, numbers, len(fine)), A_FC)
+    total = None
+    if coupled is not A.data:  # N has phases
+        through = np.zeros(len(coupled))
+        through[places] = own / below * of_k
+        total = beta + reduced(np.add, through, A.indptr, 0.0)[fine]
+    return with_coarse(_weights(N, total, rows.sums[fine], most), fine, coarse)
 
 
-def _fine_rows(A: sp.csr_array, places: np.ndarray, fine: np.ndarray, number: np.ndarray, width: int) -> sp.csr_array:
-    """The entries of A at places in fine rows, as a matrix of these rows."""
-    found = selected(A, places)
-    starts = found.indptr[np.append(fine, A.shape[0])]  # rows between are empty
-    return sp.csr_array((found.data, number.take(found.indices), starts), (len(fine), width))
+def without_explosion(A: sp.csr_array, strong: np.ndarray, coarse: np.ndarray, coupled: np.ndarray) -> np.ndarray:
+    """`strong`, but of couplings between fine unknowns the 10 strongest of a row, where there are too many paths.
+
+    A_FF A_FC could then have many times the entries of A, as with hubs. What is left out counts as weak.
+    """
+    if np.diff(A.indptr).max() <= _MOST_PATHS:
+        return strong
+    to_coarse = strong & gathered(coarse, A.indices)
+    between = strong & ~to_coarse & repeated(~coarse, A)
+    if gathered(row_counts(to_coarse, A), A.indices[between]).sum(dtype=np.int64) <= _MOST_PATHS * A.nnz:
+        return strong
+    kept = largest_in_rows(np.where(between, -coupled, 0), A.indptr, STRONGEST)
+    return strong & (kept | ~between)
+
+
+def _fine_rows(A: sp.csr_array, fine: np.ndarray, numbers: np.ndarray, width: int) -> sp.csr_array:
+    """A matrix without the other rows, which are empty, and with renumbered columns."""
+    starts = A.indptr[np.append(fine, A.shape[0])]
+    return sp.csr_array((A.data, gathered(numbers, A.indices), starts), (len(fine), width))
 
 
 def _of_transpose(A: sp.csr_array, coupled: np.ndarray, places: np.ndarray) -> np.ndarray:
     """`a_ki` for the entries (i, k) at these places; 0 where there is none."""
+    turned = sp.csr_array(sp.csr_array((coupled, A.indices, A.indptr), A.shape).T)
+    if np.array_equal(turned.indptr, A.indptr) and np.array_equal(turned.indices, A.indices):
+        return np.asarray(turned.data.take(places))
     n, rows = np.int64(A.shape[0]), repeated(np.arange(A.shape[0], dtype=np.int64), A)
     keys, wanted = rows * n + A.indices, A.indices.take(places) * n + rows.take(places)
     found = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
     return np.where(keys.take(found) == wanted, coupled.take(found), 0)
 
 
-def _weights(N: sp.csr_array, total: np.ndarray, sums: np.ndarray, most: int) -> sp.csr_array:
+def _weights(N: sp.csr_array, total: np.ndarray | None, sums: np.ndarray, most: int) -> sp.csr_array:
     """`W = -N / (e - t)`: the largest entries of each row, with the sum of all.
 
     Where a row has so negative a sum that its weights would add up to more than 10, they add up to that.
     """
     sizes = np.abs(N.data)
-    places = np.flatnonzero(largest_in_rows(sizes, N.indptr, most))
-    W = selected(N, places)
-    kept, below = reduced(np.add, sizes.take(places), W.indptr, 0.0), np.maximum(sums - total, -total / LARGEST_SUM)
-    factor = np.divide(total, kept, out=np.zeros_like(below), where=kept > 0)  # kept * below may underflow
-    np.divide(factor, below, out=factor, where=below > 0)
+    W = selected(N, largest_in_rows(sizes, N.indptr, most))
+    total = -reduced(np.add, sizes, N.indptr, 0.0) if total is None else total  # no entry of N is positive
+    kept, below = reduced(np.add, np.abs(W.data), W.indptr, 0.0), np.maximum(sums - total, -total / LARGEST_SUM)
+    factor = np.divide(total, -kept, out=np.zeros_like(below), where=kept > 0)  # kept * below may underflow
+    np.divide(-factor, below, out=factor, where=below > 0)
     W.data *= repeated(factor, W)
     return W
 
 
-def _with_coarse(W: sp.csr_array, fine: np.ndarray, coarse: np.ndarray) -> sp.csr_array:
+def with_coarse(W: sp.csr_array, fine: np.ndarray, coarse: np.ndarray) -> sp.csr_array:
     """Rows of W at fine unknowns, of the identity at coarse ones."""
     lengths = np.ones(len(coarse), W.indptr.dtype)
     lengths[fine] = np.diff(W.indptr)
-    starts = np.concatenate([[0], np.cumsum(lengths)]).astype(W.indptr.dtype)
-    from_coarse = np.repeat(coarse, lengths)
+    starts = np.zeros(len(coarse) + 1, W.indptr.dtype)
+    np.cumsum(lengths, out=starts[1:])
     data, cols = np.ones(starts[-1], W.dtype), np.empty(starts[-1], W.indices.dtype)
-    data[~from_coarse], cols[~from_coarse] = W.data, W.indices
-    cols[from_coarse] = np.arange(W.shape[1])
+    places = np.flatnonzero(np.repeat(~coarse, lengths))
+    data[places], cols[places] = W.data, W.indices
+    cols[starts[:-1][coarse]] = np.arange(W.shape[1])
     return sp.csr_array((data, cols, starts), (len(coarse), W.shape[1]))

@@ -8,13 +8,17 @@ import scipy.sparse as sp
 from ..galerkin import adjoint
 from ..hierarchy import HostLevel
 from ..settings import BOUND, AmgSettings
-from .interpolation import Rows, prolongation
-from .rows import reduced, repeated, selected
+from .colours import eliminated, other_colour
+from .dust import without_dust
+from .interpolation import Rows, prolongation, without_explosion
+from .products import product, sorted_rows
+from .rows import gathered, repeated, row_sums, selected
 from .rule import ClassicalRule
-from .splitting import pmis
-from .strength import couplings, strong_entries, turned_rows
+from .splitting import first_pass, pmis
+from .strength import couplings, strong_entries, threshold_of, turned_rows
 
 _MOST_COARSE = 0.9  # of the unknowns: where more are coarse, another level does not pay
+_MOST_ENTRIES = 15  # in all levels, times those of A: of graphs without geometry each level has more
 
 
 def classical_levels(
@@ -27,31 +31,63 @@ def classical_levels(
         hermitian: is A Hermitian? Then the restriction is the adjoint of the prolongation; else its transpose, too.
         components: `(n,)`, a label of each unknown where it is one of several at a point: only those of one label are
             interpolated from each other. The products with which coarse matrices are made are with all of A.
+
+    Raises:
+        ValueError: coarse matrices get more and more entries.
+
+    Cost: about that of 10 to 20 products of A with itself.
     """
     A, found = _canonical(A), list[HostLevel]()
+    theta, most = threshold_of(A, settings), _MOST_ENTRIES * A.nnz
     while A.shape[0] > settings.max_coarse and len(found) + 1 < settings.max_levels:
-        strong, coarse, P = _coarsened(A, settings, hermitian, components, len(found))
+        colour = other_colour(A)
+        without = None if colour is None else eliminated(A, colour, hermitian, components)
+        if without is not None:
+            found.append(without[0])
+            most, A = most - A.nnz, without[1]
+            components = None if components is None else components[colour]
+            continue
+        strong, coarse, P = _coarsened(A, theta, hermitian, components, len(found))
         if not 0 < P.shape[1] <= _MOST_COARSE * P.shape[0]:
             break
         P.sort_indices()
         R, rule = adjoint(P), ClassicalRule.of(A, P, coarse, strong, components)
         found.append(HostLevel(A, P, R, rule, BOUND[hermitian], coarse, strong))
-        A = _canonical(sp.csr_array(R @ sp.csr_array(A @ P)))
+        most -= A.nnz
+        A = without_dust(sorted_rows(_galerkin(A, P, R, most), hermitian), P, A)
         components = None if components is None else components[coarse]
     return [*found, HostLevel(A)]
 
 
+def _galerkin(A: sp.csr_array, P: sp.csr_array, R: sp.csr_array, most: int) -> sp.csr_array:
+    """R A P.
+
+    Raises:
+        ValueError: it has more entries than `most`.
+    """
+    image = product(A, P)
+    found = product(R, image) if image.nnz <= 2 * most else image
+    if found.nnz > most:
+        raise ValueError(
+            f"coarsening='classical' has made a level of {A.shape[0]} unknowns with {A.nnz} entries, and the next one "
+            f"would have {found.nnz}, as of graphs whose unknowns are all near each other. Use a higher strength, such "
+            "as 0.9, or 'jacobi' or 'chebyshev', which suit such matrices."
+        )
+    return found
+
+
 def _coarsened(
-    A: sp.csr_array, settings: AmgSettings, hermitian: bool, components: np.ndarray | None, level: int
+    A: sp.csr_array, theta: float, hermitian: bool, components: np.ndarray | None, level: int
 ) -> tuple[np.ndarray, np.ndarray, sp.csr_array]:
     """The strong entries, the coarse unknowns and the prolongation of a level."""
-    own = None if components is None else repeated(components, A) == components.take(A.indices)
-    B = turned_rows(A if own is None else selected(A, np.flatnonzero(own)))
+    own = None if components is None else repeated(components, A) == gathered(components, A.indices)
+    B = turned_rows(A if own is None else selected(A, own))
     coupled = couplings(B)
-    sums = reduced(np.add, coupled, B.indptr, 0.0)
-    strong = strong_entries(B, coupled, sums, settings.threshold)
-    places = np.flatnonzero(strong)
-    coarse = pmis(selected(B, places, np.ones(len(strong), np.float32)), level)
+    sums = row_sums(coupled, B)
+    strong = strong_entries(B, coupled, sums, theta)
+    S = selected(B, strong, np.ones(len(strong), np.float32))
+    coarse = pmis(S, level) if hermitian else first_pass(S)
+    strong = without_explosion(B, strong, coarse, coupled)
     P = prolongation(Rows(B, coupled, sums, strong), coarse, hermitian)
     if own is not None:
         own[own] = strong

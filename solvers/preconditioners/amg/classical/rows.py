@@ -22,9 +22,21 @@ def reduced(ufunc: np.ufunc, x: np.ndarray, starts: np.ndarray, empty: float) ->
     return found
 
 
-def row_sums(A: sp.csr_array) -> np.ndarray:
-    """`(n,)`: A times ones."""
-    return np.asarray(A @ np.ones(A.shape[1], A.dtype))
+def row_sums(x: np.ndarray, A: sp.csr_array) -> np.ndarray:
+    """Sums of numbers, one for each entry of A, over its rows: a product with ones, the quickest way."""
+    return np.asarray(sp.csr_array((x, A.indices, A.indptr), A.shape) @ np.ones(A.shape[1], x.dtype))
+
+
+def row_counts(mask: np.ndarray, A: sp.csr_array) -> np.ndarray:
+    """How many entries of each row of A are in the mask."""
+    return np.diff(_counts_before(mask, A))
+
+
+def _counts_before(mask: np.ndarray, A: sp.csr_array) -> np.ndarray:
+    """How many entries of the mask lie before each row of A, and in all."""
+    before = np.zeros(len(mask) + 1, A.indptr.dtype)
+    np.cumsum(mask, out=before[1:])
+    return gathered(before, A.indptr)
 
 
 def repeated(per_row: np.ndarray, A: sp.csr_array) -> np.ndarray:
@@ -32,11 +44,15 @@ def repeated(per_row: np.ndarray, A: sp.csr_array) -> np.ndarray:
     return np.repeat(per_row, np.diff(A.indptr))
 
 
-def selected(A: sp.csr_array, places: np.ndarray, data: np.ndarray | None = None) -> sp.csr_array:
-    """The entries of A at ascending places, with other numbers if given."""
-    starts = np.searchsorted(places, A.indptr).astype(A.indptr.dtype)
-    values = A.data if data is None else data
-    return sp.csr_array((values.take(places), A.indices.take(places), starts), A.shape)
+def gathered(x: np.ndarray, indices: np.ndarray) -> np.ndarray:
+    """`x[indices]` for indices in range, in a fourth of the time: NumPy converts those of 32 bits if it checks them."""
+    return x.take(indices, mode="clip")
+
+
+def selected(A: sp.csr_array, mask: np.ndarray, data: np.ndarray | None = None) -> sp.csr_array:
+    """The entries of A where `mask`, with other numbers if given."""
+    places, values = np.flatnonzero(mask), A.data if data is None else data
+    return sp.csr_array((values.take(places), A.indices.take(places), _counts_before(mask, A)), A.shape)
 
 
 def largest_in_rows(sizes: np.ndarray, starts: np.ndarray, most: int) -> np.ndarray:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import scipy.sparse as sp
 
-from .rows import reduced
+from .rows import gathered, reduced
 
 
 def pmis(S: sp.csr_array, seed: int = 0) -> np.ndarray:
@@ -21,20 +21,41 @@ def pmis(S: sp.csr_array, seed: int = 0) -> np.ndarray:
     Source: De Sterck, Yang and Heys, Reducing complexity in parallel algebraic multigrid preconditioners, SIAM J.
     Matrix Anal. Appl. 27 (2006).
     """
-    n = S.shape[0]
     turned = sp.csr_array(S.T)
     dependents = np.diff(turned.indptr)
-    weight = dependents + np.random.default_rng(seed).random(n)
+    weight = dependents + np.random.default_rng(seed).random(S.shape[0])
     state = np.where(dependents == 0, -1, 0).astype(np.int8)  # -1 fine, 1 coarse, 0 not decided
-    graph, open_ = sp.csr_array(S + turned), np.flatnonzero(state == 0)
-    if len(open_) < n:
-        graph = graph[open_][:, open_]
-    while len(open_):
-        own = weight[open_]
-        new = open_[own > reduced(np.maximum, own.take(graph.indices), graph.indptr, -1.0)]
+    graphs, left = (S, turned), np.arange(S.shape[0])  # weights of fine ones are below all that are not decided
+    while len(left):
+        own = weight[left]
+        around = [reduced(np.maximum, gathered(own, g.indices), g.indptr, -1.0) for g in graphs]
+        new = left[(own > np.maximum(*around)) & (state[left] == 0)]
         state[new] = 1
         near = turned[new].indices
         state[near[state[near] == 0]] = -1
-        left = np.flatnonzero(state[open_] == 0)
-        graph, open_ = graph[left][:, left], open_[left]
+        open_ = np.flatnonzero(state[left] == 0)
+        graphs, left = tuple(g[open_][:, open_] for g in graphs), left[open_]
     return state > 0
+
+
+def first_pass(S: sp.csr_array) -> np.ndarray:
+    """Mask of the coarse unknowns, `(n,)`: one after the other the one on which most others depend, those that depend
+    on fine ones counting twice.
+
+    Coarse unknowns lie regularly: on a grid of five points they are those of one colour. Fine ones may depend on each
+    other without a common coarse one, which distant interpolation takes care of.
+
+    Args:
+        S: `(n, n)`: i depends on j where it has an entry; none on its diagonal.
+
+    Cost: some passes over the entries of S, by pyamg.
+
+    Source: Ruge and Stuben, Algebraic multigrid, in McCormick (ed.), Multigrid methods, SIAM (1987).
+    """
+    from pyamg.amg_core import rs_cf_splitting
+
+    turned = sp.csr_array(S.T)
+    parts = [part.astype(np.int32, copy=False) for M in (S, turned) for part in (M.indptr, M.indices)]
+    influence, found = np.zeros(S.shape[0], np.int32), np.empty(S.shape[0], np.int32)
+    rs_cf_splitting(S.shape[0], *parts, influence, found)
+    return found == 1
