@@ -34,6 +34,7 @@ GROUPS = (
     "preconditioners",
     "poisson",
     "pressure",
+    "helmholtz",
     "auto",
     "choice",
     "factors",
