@@ -6,6 +6,7 @@ if __name__ != "krylix.solvers":  # reached through sys.path (repository root), 
 from ..backends.on_failure import OnFailure
 from . import backend_solves as backend_solves
 from . import profiled as profiled  # what profiles monitor
+from .gaussian.logdet import LogDeterminant, logdet
 from .iteration.method import Method
 from .iteration.monitor import IterationState
 from .iteration.outcome import Status
@@ -63,6 +64,7 @@ __all__ = [
     "Diverged",
     "FastDirect",
     "IterationState",
+    "LogDeterminant",
     "Method",
     "MethodName",
     "MinimizeResult",
@@ -83,6 +85,7 @@ __all__ = [
     "find_method",
     "linear_solve",
     "load_preconditioner",
+    "logdet",
     "minimize",
     "preconditioner",
     "prepare",

@@ -44,6 +44,15 @@ def test_solves() -> None:
     assert_type(krylix.solve_triangular(A, b, lower=True, axis=0), Vector)
 
 
+def test_gaussian_fields() -> None:
+    solver = krylix.prepare(A)
+    found = assert_type(krylix.logdet(A), krylix.LogDeterminant)
+    assert_type(solver.logdet(method="exact"), krylix.LogDeterminant)
+    assert float(found.sign) == 1 and float(found.standard_error) == 0
+    assert solver.sample(0, (2,), of="covariance").shape == (2, 4)
+    assert solver.inverse_diagonal().shape == solver.inverse_entries([0, 1, 2, 3], 0).shape
+
+
 def test_callbacks() -> None:
     def stop(state: krylix.IterationState) -> bool:
         assert_type(state, krylix.IterationState)

@@ -8,6 +8,9 @@ from page_files import file_of_title
 from public_names import PAGES, Name, all_names
 from table_cells import cell
 
+WITH_INHERITED = ("PreparedSolver",)
+"""Classes whose methods are in several files."""
+
 
 def write(folder: Path) -> None:
     """A page for each group of names, and an index of all."""
@@ -42,6 +45,8 @@ def _entry(name: Name) -> str:
     also = f"\n\nAlso `{'`, `'.join(name.aliases)}`." if name.aliases else ""
     anchors = f'<a id="{name.full}"></a>{anchors}'
     options = f"    options:\n      heading: {name.short}\n      toc_label: {name.short}\n      heading_level: 2\n"
+    if name.short in WITH_INHERITED:
+        options += "      inherited_members: true\n"
     return f"{anchors}\n\n::: {name.defined}\n{options}{also}\n"
 
 

@@ -67,8 +67,11 @@ class PreparedParts(NamedTuple):
     other: OtherSide | None = None
 
 
-def vector_for(A: Any, args: Any) -> Array:
+def vector_for(A: Any, args: Any, caller: str = "prepare") -> Array:
     """A zero vector like the right-hand sides of a matrix, in its library and dtype.
+
+    Args:
+        caller: the function that needs it, for messages.
 
     Raises:
         TypeError: A is a function, which does not tell.
@@ -79,7 +82,7 @@ def vector_for(A: Any, args: Any) -> Array:
         return zeros
     A = A if read is None else read.A
     if is_function(A) or isinstance(A, FunctionOperator):
-        raise TypeError("prepare(A, like) needs `like` for a function A: an array of the shape and dtype of b.")
+        raise TypeError(f"{caller}(A, like) needs `like` for a function A: an array of the shape and dtype of b.")
     bk = choose_backend(A, *of_libraries(args))
     one = A[0] if isinstance(A, list | tuple) and A and hasattr(A[0], "shape") else A
     shape = one.shape if hasattr(one, "shape") else np.shape(one)

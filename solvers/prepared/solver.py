@@ -15,6 +15,7 @@ from ...backends.on_failure import run_for
 from ...backends.public_names import PublicNames
 from ...sparse import Operator, to_operator
 from ..attempt import AS_GIVEN, Attempt, told
+from ..gaussian.of_matrix import OfMatrix
 from ..iteration.method import Method
 from ..iteration.monitor import Callback, monitor_of
 from ..iteration.progress import Progress
@@ -36,7 +37,7 @@ from .parts import OtherSide, PreparedParts, numbers_stored, set_up, transposed
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class PreparedSolver(PublicNames):
+class PreparedSolver(OfMatrix, PublicNames):
     """A system whose matrix is known, made by `prepare`; immutable, and in JAX a container of arrays.
 
     It can be pickled, unless it holds a function that pickle cannot store. What `scipy-direct` has factorised is stored

@@ -6,8 +6,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple, TypeVar
 
-from ...sparse import Operator, UnsupportedOperation
+from ...sparse import Operator, SparseMatrix, UnsupportedOperation
 from ..iteration.method import Method
+from ..methods.direct.pivot_order import LEAST
+from ..methods.direct.sparse_factors.ladder import providers_of
 from ..methods.registry import METHODS, find_method
 from .facts import FAST, Facts
 from .problem import Problem
@@ -89,12 +91,18 @@ def _from_row(facts: Facts, first: int) -> MethodChoice:
     problem = facts.problem
     number = next(i for i in range(first, len(ROWS)) if ROWS[i].holds(facts))
     row = ROWS[number]
-    method = find_method(row.method)
+    method = _best_of(find_method(row.method), facts)
     fallback = METHODS["scipy-direct"] if method.name not in ("direct", "scipy-direct") and facts.factors_fit else None
     kind = None if facts.preconditioned else row.preconditioner
     factors = facts.fast if method == FAST else None
     matrix = problem.A if facts.matrix is None else facts.matrix
     return MethodChoice(method, kind, fallback, factors, matrix, number, facts)
+
+
+def _best_of(method: Method, facts: Facts) -> Method:
+    """The faster libraries of sparse factors in the place of SuperLU, where they are installed and A is not small."""
+    better = method.name == "scipy-direct" and facts.unknowns >= LEAST and len(providers_of(None)) > 1
+    return METHODS["sparse-direct"] if better and isinstance(facts.matrix, SparseMatrix) else method
 
 
 @dataclass(frozen=True)
@@ -138,7 +146,8 @@ def why_auto(row: int) -> str:
 def explain(facts: Facts, number: int, fallback: Method | None) -> Explanation:
     """Explain why row `number` of the table decides."""
     row = ROWS[number]
-    method = row.method if row.preconditioner is None or facts.preconditioned else f"{row.method}, preconditioned"
+    taken = _best_of(find_method(row.method), facts).name
+    method = taken if row.preconditioner is None or facts.preconditioned else f"{taken}, preconditioned"
     name = None if fallback is None else fallback.name
     return Explanation(_system(facts), tuple(r.known for r in ROWS[:number]), row.known, method, row.why, name)
 

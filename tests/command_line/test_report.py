@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
+from best_factors import BEST_FACTORS
 from command_runs import N, Run, matrix, residual, rhs
 from krylix.solvers import METHODS, PRECONDITIONERS
 
@@ -41,7 +42,7 @@ def test_report_of_facts(run: Callable[..., Run]) -> None:
 
 def test_report_of_the_automatic_choice(run: Callable[..., Run]) -> None:
     result = run("solve", "--example", "bar")
-    assert result.line("method") == "scipy-direct, chosen by auto"
+    assert result.line("method") == f"{BEST_FACTORS}, chosen by auto"
     assert result.line("preconditioner") == "none"
     result = run("solve", "--example", "recirc_flow", "--preconditioner", "jacobi")
     assert result.line("method") == "biCG-stab(2), chosen by auto" and result.line("preconditioner") == "jacobi"
@@ -52,7 +53,7 @@ def test_report_of_the_automatic_choice(run: Callable[..., Run]) -> None:
 
 def test_explain(run: Callable[..., Run]) -> None:
     text = run("solve", "--example", "bar", "--explain").out
-    assert "\n  no   a dense matrix" in text and "\n-> scipy-direct: sparse factors cost no more" in text
+    assert "\n  no   a dense matrix" in text and f"\n-> {BEST_FACTORS}: sparse factors cost no more" in text
     assert "the method was given" in run("solve", "--example", "bar", "--explain", "--method", "CG").out
     assert "->" not in run("solve", "--example", "bar", "--explain", "--quiet").out
 

@@ -11,6 +11,7 @@ import pyamg
 import pytest
 import scipy.sparse as sp
 
+from best_factors import BEST_FACTORS
 from krylix import linear_solve, matrix_from_function, prepare
 from krylix.solvers import PRECONDITIONERS
 from krylix.solvers.setup.fill import band_cost, factor_cost
@@ -84,11 +85,11 @@ def sample(name: str) -> tuple[Callable[[Any], Any], str, str | None]:
 
     return {
         "sum": (laplace, "fast-direct", None),
-        "jumps": (diffusion(jumps), "scipy-direct", None),
-        "obstacle": (diffusion(hole), "scipy-direct", None),
+        "jumps": (diffusion(jumps), BEST_FACTORS, None),
+        "obstacle": (diffusion(hole), BEST_FACTORS, None),
         "easy": (lambda u: u + 0.1 * k * u + 0.01 * laplace(u), "CG", "jacobi"),
-        "convection": (lambda u: laplace(u) + k * (u - np.pad(u, 1)[:-2, 1:-1]), "scipy-direct", None),
-        "indefinite": (lambda u: laplace(u) - (1 + 0.1 * k) * u, "scipy-direct", None),
+        "convection": (lambda u: laplace(u) + k * (u - np.pad(u, 1)[:-2, 1:-1]), BEST_FACTORS, None),
+        "indefinite": (lambda u: laplace(u) - (1 + 0.1 * k) * u, BEST_FACTORS, None),
     }[name]
 
 
@@ -122,7 +123,7 @@ def test_complex_symmetric_matrices(monkeypatch: pytest.MonkeyPatch) -> None:
 
     A = pyamg.gallery.poisson((40, 40), format="csr") - (0.1 + 0.05j) * sp.diags_array(1 + rng.random(1600))
     b = rng.standard_normal(1600) + 0j
-    assert linear_solve(A, b).method == "scipy-direct"
+    assert linear_solve(A, b).method == BEST_FACTORS
     for limit in ("ONE_SOLVE", "AFFORDED"):
         monkeypatch.setattr(table, limit, 0)
     result = linear_solve(A, b)
@@ -173,9 +174,9 @@ def _laplace_of(mode: str) -> Callable[[Any], Any]:
 def test_prepared_matrices_get_factors_where_these_are_cheap() -> None:
     """As many solves come. Factors of a random graph are nearly dense."""
     plane = in_random_order(pyamg.gallery.poisson((60, 60), format="csr"))
-    assert prepare(plane, np.ones(3600)).method.name == "scipy-direct"
+    assert prepare(plane, np.ones(3600)).method.name == BEST_FACTORS
     cube = in_random_order(pyamg.gallery.poisson((18, 18, 18), format="csr"))
-    assert prepare(cube, np.ones(5832)).method.name == "scipy-direct"
+    assert prepare(cube, np.ones(5832)).method.name == BEST_FACTORS
     assert linear_solve(cube, np.ones(5832)).method == "CG"
     edges = sp.random_array((6000, 6000), density=1e-3, rng=rng)
     graph = sp.csr_array(edges + edges.T + 20 * sp.eye_array(6000))
@@ -257,7 +258,7 @@ def test_explanations_name_the_rows() -> None:
     decided = next(i for i, row in enumerate(ROWS) if row.known.startswith("`prepare`"))
     assert [line.split(maxsplit=1)[1] for line in lines[1 : decided + 2]] == [r.known for r in ROWS[: decided + 1]]
     assert lines[1].split()[0] == "no" and lines[decided + 1].split()[0] == "yes"
-    assert lines[decided + 2].startswith("-> scipy-direct")
+    assert lines[decided + 2].startswith(f"-> {BEST_FACTORS}")
     cube = in_random_order(pyamg.gallery.poisson((32, 32, 32), format="csr"))
     text = prepare(cube, np.ones(32**3)).explain()
     assert "-> CG, preconditioned" in text and "if it fails: scipy-direct" in text and "amg preconditioner" in text
@@ -301,7 +302,7 @@ def ill_conditioned(n: int) -> tuple[sp.csr_array, np.ndarray]:
 @pytest.mark.needs("jax")
 @pytest.mark.parametrize(
     ("n", "on_failure", "method"),
-    [(300, "status", "direct"), (300, "raise", "direct"), (1500, "raise", "scipy-direct")],
+    [(300, "status", "direct"), (300, "raise", "direct"), (1500, "raise", BEST_FACTORS)],
 )
 def test_known_sparse_matrices_are_factorised_while_compiling(n: int, on_failure: str, method: str) -> None:
     """As they are eagerly: a small residual of an iteration would not tell that x is right. Derivatives, too."""
@@ -316,7 +317,7 @@ def test_known_sparse_matrices_are_factorised_while_compiling(n: int, on_failure
         return result.x
 
     b = array("jax", A @ x)
-    assert linear_solve(A, b).method == "scipy-direct"
+    assert linear_solve(A, b).method == (BEST_FACTORS if n > 500 else "scipy-direct")
     found, gradient = jax.jit(lambda b: (solve(b), jax.grad(lambda b: solve(b) @ x)(b)))(b)
     assert set(names) == {method}
     np.testing.assert_allclose(found, x, rtol=1e-6, atol=1e-6)

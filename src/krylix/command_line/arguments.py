@@ -57,6 +57,9 @@ _NO_B = "Without b, b = A x for a known x (x_i = sin i), and the error against t
 _COMPARE = "Solve A x = b by several methods with several preconditioners, and sort them by time."
 _INSPECT = "Say what can be seen of a matrix, square or not, without a solve."
 _PRECONDITION = "Make a preconditioner, say what it costs, and write it to a file that any array library reads."
+_DIRECT = (
+    "List the libraries of sparse factors that are installed, and with a matrix time and check each of them on it."
+)
 _METHODS = "List what --method and --preconditioner can be."
 
 
@@ -73,7 +76,7 @@ class _Parser(argparse.ArgumentParser):
 
 
 def parse(argv: Sequence[str]) -> argparse.Namespace:
-    """`command` ("solve", "compare", "precondition", "inspect" or "methods") and its options, with names checked.
+    """`command` ("solve", "compare", "precondition", ...) and its options, with names checked.
 
     Raises:
         UsageError: unknown words, missing or contradicting ones.
@@ -85,7 +88,7 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
         _refuse_words(parser, options.command, unknown)
     if not hasattr(options, "quiet"):
         options.quiet = False
-    if options.command != "methods":
+    if options.command not in ("methods", "direct") or getattr(options, "example", None) is not None:
         _check_matrix(options)
     if options.command == "precondition":
         check_kind(options.kind)
@@ -127,6 +130,9 @@ def _parser() -> argparse.ArgumentParser:
     _add_matrix(inspect, "matrix")
     _add_views(inspect)
     _add_report(inspect, "--quiet")
+    direct = command("direct", "list and time libraries of sparse factors", _DIRECT)
+    _add_matrix(direct, "square matrix")
+    _add_report(direct, "--quiet")
     _add_report(command("methods", "list methods and preconditioners", _METHODS))
     return parser
 

@@ -1,4 +1,4 @@
-"""The commands: solve, compare, inspect, precondition, methods."""
+"""The commands: solve, compare, inspect, precondition, direct, methods."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from ..backends import profile
-from . import compare, comparison, facts, machine, matrix_facts, methods, preconditioning, report, storage
+from . import compare, comparison, factors, facts, machine, matrix_facts, methods, preconditioning, report, storage
 from .arguments import parse
 from .files import STDIN
 from .inspected import load as load_matrix
@@ -33,7 +33,9 @@ def run(argv: Sequence[str], out: Streams) -> int:
     options = parse(argv)
     if options.command == "solve":
         return _solve(options, out)
-    commands = {"compare": _compare, "precondition": _precondition, "inspect": _inspect, "methods": _methods}
+    commands = {
+        "compare": _compare, "precondition": _precondition, "inspect": _inspect, "direct": _direct, "methods": _methods,
+    }  # fmt: skip
     return commands[options.command](options, out.say)
 
 
@@ -137,6 +139,20 @@ def _precondition(options: argparse.Namespace, say: Say) -> int:
         in_words([("output", f"{storage.in_words(size)}, written to {options.output}")])
     if options.json:
         say(machine.text("precondition", machine.of_precondition(options, inspected, built, size)))
+    return 0
+
+
+def _direct(options: argparse.Namespace, say: Say) -> int:
+    """Libraries of factors: a list, or times for a matrix."""
+    in_words = _in_words(options, say)
+    inspected = None if options.matrix is None and options.example is None else load_matrix(options)
+    if inspected is not None:
+        in_words([("matrix", inspected.source), ("shape", facts.size_text(inspected.A))])
+    rows = factors.measure(inspected)
+    for line in factors.table(rows) if not (options.json or options.quiet) else ():
+        say(line)
+    if options.json:
+        say(machine.text("direct", factors.of_factors(inspected, rows)))
     return 0
 
 

@@ -30,6 +30,11 @@ HELP_EXAMPLES: dict[str, tuple[tuple[str, str], ...]] = {
         ("krylix inspect A.mtx --plot A.png", "a picture of the entries"),
         ("krylix inspect A.mtx --preconditioners", "what each preconditioner costs and gains"),
     ),
+    "direct": (
+        ("krylix direct", "which libraries there are"),
+        ("krylix direct --example bar", "and how long each one takes for a matrix"),
+        ("krylix direct A.mtx --json", "for programs"),
+    ),
     "methods": (
         ("krylix methods", "a table"),
         ("krylix methods --json", "for programs"),

@@ -26,10 +26,12 @@ class KnownPattern:
 
     Attributes:
         analyses: by the name of the provider, and the kind of dtype.
+        refused: by the same, why a provider does not suit the pattern.
     """
 
     pattern: EntryPattern
     analyses: dict[tuple[str, str], SymbolicAnalysis] = field(default_factory=dict)
+    refused: dict[tuple[str, str], str] = field(default_factory=dict)
 
     @property
     def nbytes(self) -> int:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from importlib.util import find_spec
 from threading import Lock
 from typing import Any
 from weakref import ReferenceType, ref
@@ -10,7 +9,7 @@ from weakref import ReferenceType, ref
 import numpy as np
 
 from .pattern import EntryPattern, Kind, numbers_at
-from .protocol import Factors, FactorsRefused, Provider, SymbolicAnalysis, Work
+from .protocol import Factors, FactorsRefused, Provider, SymbolicAnalysis, Work, is_there
 
 _DEFINITE = {"f": 2, "c": 4}
 _HERMITIAN = {"f": -2, "c": -4}
@@ -19,7 +18,8 @@ _GENERAL = {"f": 11, "c": 13}
 
 # The package sets all parameters to zero, which for Pardiso is no default but means pivots that are replaced where they
 # are smaller than the matrix, no scaling and no matching of rows and columns: wrong for most matrices without a word.
-_NESTED_DISSECTION = {1: 2}
+_MINIMUM_DEGREE, _NESTED_DISSECTION = {1: 0}, {1: 2}
+_FULL = 100  # numbers per unknown, in each triangle, from which nested dissection is worth its time
 _COUNTED = {17: -1}  # the numbers of the factors are to be told
 _SAFE = {7: 2, 9: 13, 10: 1, 12: 1, 20: 1}  # refinement, tiny pivots only, scaling, matching, 2 x 2 pivots
 _REPLACED, _NUMBERS = 13, 17
@@ -36,12 +36,14 @@ class Pardiso(Provider):
     package = "py-mkl-pardiso"
 
     def is_installed(self) -> bool:
-        return find_spec("pymklpardiso") is not None
+        return is_there("pymklpardiso")
 
     def analyse(self, pattern: EntryPattern, A: Any) -> SymbolicAnalysis:
         kind = pattern.kind(A)
         positive = kind is Kind.HERMITIAN and bool(np.all(A.diagonal().real > 0))
-        return PardisoAnalysis(pattern, kind, positive)
+        analysis = PardisoAnalysis(pattern, kind, positive)
+        analysis.handle = analysis.new_handle(A.data)
+        return analysis
 
 
 class Handle:
@@ -52,7 +54,9 @@ class Handle:
         lock: for each call of the library.
     """
 
-    def __init__(self, mtype: int, places: tuple[np.ndarray, np.ndarray], numbers: np.ndarray) -> None:
+    def __init__(
+        self, mtype: int, places: tuple[np.ndarray, np.ndarray], numbers: np.ndarray, ordering: dict[int, int]
+    ) -> None:
         """Analyse.
 
         Raises:
@@ -65,7 +69,7 @@ class Handle:
         self.lock = Lock()
         self.solver = make(mtype, 0)
         safe = {} if mtype in _DEFINITE.values() else _SAFE
-        for index, value in {**_NESTED_DISSECTION, **_COUNTED, **safe}.items():
+        for index, value in {**ordering, **_COUNTED, **safe}.items():
             self.solver.set_iparm(index, value)
         indptr, indices = places
         try:
@@ -147,8 +151,12 @@ class PardisoAnalysis(SymbolicAnalysis):
 
     def new_handle(self, data: np.ndarray) -> Handle:
         """Analyse for numbers of A."""
-        indptr, indices, _ = self.places
-        return Handle(self.mtype(data), (indptr, indices), self.numbers(data))
+        (indptr, indices, _), mtype, numbers = self.places, self.mtype(data), self.numbers(data)
+        found = Handle(mtype, (indptr, indices), numbers, _MINIMUM_DEGREE)
+        if found.numbers <= (2 if self.kind is Kind.GENERAL else 1) * _FULL * self.pattern.n:
+            return found
+        other = Handle(mtype, (indptr, indices), numbers, _NESTED_DISSECTION)
+        return min(found, other, key=lambda handle: handle.numbers)
 
     @property
     def places(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

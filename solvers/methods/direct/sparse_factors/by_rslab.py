@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 
 from .pattern import EntryPattern, Kind, numbers_at
-from .protocol import Factors, FactorsRefused, Provider, SymbolicAnalysis, Work
+from .protocol import Factors, FactorsRefused, PatternRefused, Provider, SymbolicAnalysis, Work, is_there
 from .threads import thread_limit
 
 _FILL = 25  # numbers per unknown that KLU's factors may have, which has no dense blocks
@@ -30,7 +29,7 @@ class Rslab(Provider):
     package = "rslab"
 
     def is_installed(self) -> bool:
-        return find_spec("rslab") is not None
+        return is_there("rslab")
 
     def analyse(self, pattern: EntryPattern, A: Any) -> SymbolicAnalysis:
         import rslab
@@ -50,7 +49,7 @@ class Rslab(Provider):
         except (RuntimeError, ValueError) as error:
             raise FactorsRefused(str(error)) from error
         if symbolic.factor_nnz > _FILL * pattern.n:
-            raise FactorsRefused("its factors fill in, and its LU of such matrices is not to be trusted")
+            raise PatternRefused("its factors fill in, and its LU of such matrices is not to be trusted")
         return RslabAnalysis(symbolic, pattern, kind, symmetric)
 
 

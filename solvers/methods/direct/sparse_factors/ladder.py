@@ -10,7 +10,7 @@ from .analyses import KnownPattern, LastFactors, keep, known_pattern, last_facto
 from .by_pardiso import Pardiso
 from .by_rslab import Rslab
 from .by_superlu import SuperLU
-from .protocol import Factors, FactorsRefused, Provider
+from .protocol import Factors, FactorsRefused, PatternRefused, Provider
 
 SUPERLU = SuperLU()
 PROVIDERS: dict[str, Provider] = {one.name: one for one in (Pardiso(), Rslab(), SUPERLU)}
@@ -71,6 +71,8 @@ def _checked(known: KnownPattern, provider: Provider, A: Any) -> Factors:
         FactorsRefused: the library has none.
     """
     key = _key(provider, A)
+    if key in known.refused:
+        raise PatternRefused(known.refused[key])
     while True:
         again = key in known.analyses
         try:
@@ -78,6 +80,9 @@ def _checked(known: KnownPattern, provider: Provider, A: Any) -> Factors:
             if is_stable(A, found):
                 return found
             why = "a solve left more than rounding errors"
+        except PatternRefused as error:
+            known.refused[key] = str(error)
+            raise
         except FactorsRefused as error:
             why = str(error)
         known.analyses.pop(key, None)

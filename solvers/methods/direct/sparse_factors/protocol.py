@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from functools import cache
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -13,6 +15,10 @@ if TYPE_CHECKING:
 
 class FactorsRefused(Exception):
     """A provider does not factorise a matrix, or its factors cannot be believed; the text says why."""
+
+
+class PatternRefused(FactorsRefused):
+    """A provider does not suit the pattern of a matrix, whatever its numbers."""
 
 
 class Work(NamedTuple):
@@ -75,16 +81,24 @@ class SymbolicAnalysis(ABC):
         return self.factor(A)
 
 
+@cache
+def is_there(package: str) -> bool:
+    """Is a package installed? It is looked for once, and not imported."""
+    return find_spec(package) is not None
+
+
 class Provider(ABC):
     """A library of sparse factors.
 
     Attributes:
         name: as the user gives it, and as results tell it.
         package: what installs it, for messages.
+        analyse_within_factor: does it order the columns as it factorises?
     """
 
     name: str
     package: str
+    analyse_within_factor: bool = False
 
     @abstractmethod
     def is_installed(self) -> bool:

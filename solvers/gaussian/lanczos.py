@@ -1,0 +1,181 @@
+"""Functions of a Hermitian positive definite operator by Lanczos' method: quadrature, and images of vectors."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ...backends import Array, Backend, real_dtype
+from ...sparse import Operator
+from ...sparse.analysis.symmetry import REFUSED
+
+Function = Callable[[Array], Array]  # of eigenvalues
+SETTLED = 1e-3  # by how much, relative to it, an image may differ from that of three quarters of the steps
+
+NOT_SETTLED = (
+    "Lanczos' method has not settled after {steps} steps: the sample still changes by more than {settled:g} of its "
+    "norm. Give more steps, or a matrix, whose factors are exact."
+)
+NOT_POSITIVE = (
+    "Lanczos' method needs a Hermitian positive definite operator, and found that A is not: its products are not "
+    "symmetric, or it has an eigenvalue that is not above zero. Take method='exact' for other matrices."
+)
+
+
+class _Steps(NamedTuple):
+    """Vectors are (batch, n), scalars (batch, 1)."""
+
+    step: Any  # a number, or counted by the library's loop
+    old: Array
+    v: Array
+    beta: Array
+    alphas: Array  # (batch, steps): the diagonal of T
+    betas: Array  # (batch, steps): below it, from the second on
+    basis: Any  # (batch, steps, n), or ()
+
+
+class Tridiagonal(NamedTuple):
+    """T of each row, and the vectors that belong to it.
+
+    Attributes:
+        alphas: `(batch, steps)`.
+        betas: likewise, `betas[:, j]` beside `alphas[:, j - 1]` and `alphas[:, j]`.
+        basis: `(batch, steps, n)`, or ().
+        norm: `(batch, 1)`, of the rows at the start.
+        asymmetric: were products seen not to be symmetric?
+    """
+
+    alphas: Array
+    betas: Array
+    basis: Any
+    norm: Array
+    asymmetric: Array
+
+
+def product(A: Operator, rows: Array) -> Array:
+    """A times each row."""
+    return A.bk.matrix_transpose(A @ A.bk.matrix_transpose(rows))
+
+
+def tridiagonal(A: Operator, start: Array, steps: int, keep: bool) -> Tridiagonal:
+    """Lanczos' method from each row `(batch, n)`, at least two, without orthogonalising anew.
+
+    What is lost of orthogonality repeats eigenvalues in T that have converged, which changes neither a quadrature
+    nor an image.
+
+    Args:
+        keep: the basis, too.
+
+    Source: Golub and Meurant, Matrices, Moments and Quadrature with Applications (2010), chapter 4.
+    """
+    bk, (batch, n) = A.bk, (int(k) for k in start.shape)
+    steps = max(1, min(steps, n))
+    norm = bk.norm(start)
+    v = bk.times(bk.safe_divide(0 * norm + 1, norm), start)
+    zero = bk.zeros((batch, steps), bk.dtype(norm), start)
+    columns = bk.asarray(np.arange(steps, dtype=np.int32), like=start)
+    rows = bk.asarray(np.zeros((batch, 1), np.int32), like=start)
+
+    def one(s: _Steps) -> _Steps:
+        here = columns == s.step
+        basis = bk.put_row(s.basis, rows + s.step, s.v) if keep else ()
+        w = product(A, s.v)
+        first = bk.where(s.alphas[:, :1] > 0, s.alphas[:, :1], 1)
+        alpha = bk.where(bk.max_abs(s.v) > 0, bk.real(bk.dot(s.v, w)), first)  # none is left: of no weight
+        w = w - bk.times(alpha, s.v) - bk.times(s.beta, s.old)
+        beta = bk.norm(w)
+        alphas, betas = bk.where(here, alpha, s.alphas), bk.where(here, s.beta, s.betas)
+        return _Steps(s.step + 1, s.v, bk.times(bk.safe_divide(0 * beta + 1, beta), w), beta, alphas, betas, basis)
+
+    basis = bk.room_for(start, steps) if keep else ()
+    first = _Steps(0, bk.zeros_like(v), v, zero[:, :1], zero, zero, basis)
+    with bk.errstate():
+        found = bk.while_loop(lambda s: s.step < steps, one, first)
+        return Tridiagonal(found.alphas, found.betas, found.basis, norm, _is_asymmetric(A, v))
+
+
+def _is_asymmetric(A: Operator, v: Array) -> Array:
+    """Is `<v_i, A v_j>` for different rows another one than the conjugate of `<v_j, A v_i>`?"""
+    bk, image = A.bk, product(A, v)
+    other, image_of_other = (bk.concat([x[1:, ...], x[:1, ...]], 0) for x in (v, image))
+    difference = bk.abs(bk.dot(other, image) - bk.conj(bk.dot(v, image_of_other)))
+    return bk.any(~(difference <= REFUSED * (bk.norm(image) + bk.norm(image_of_other))))
+
+
+def eigenpairs(bk: Backend, T: Tridiagonal, steps: int | None = None) -> tuple[Array, Array]:
+    """Eigenvalues `(batch, steps)`, rising, and eigenvectors `(batch, steps, steps)` of T, or of its first steps."""
+    alphas, betas = T.alphas[:, :steps], T.betas[:, :steps]
+    size = int(alphas.shape[1])
+    dtype = bk.dtype(alphas)
+    unit = bk.asarray(np.eye(size), dtype, like=alphas)
+    below = bk.asarray(np.eye(size, k=-1), dtype, like=alphas)
+    beside = betas[:, :, None] * below
+    full = alphas[:, :, None] * unit + beside + bk.matrix_transpose(beside)
+    values, vectors = bk.xp.linalg.eigh(full)
+    return values, vectors
+
+
+def quadrature(bk: Backend, T: Tridiagonal, function: Function, steps: int | None = None) -> tuple[Array, Array]:
+    """`z^H f(A) z` for each start z, `(batch,)`, and whether T is positive definite."""
+    values, vectors = eigenpairs(bk, T, steps)
+    weights = vectors[:, 0, :] ** 2
+    positive = ~bk.any(~(values > 0))
+    found = bk.sum(weights * function(bk.where(values > 0, values, 1)), -1)
+    return T.norm[:, 0] ** 2 * found, positive
+
+
+def images(bk: Backend, T: Tridiagonal, function: Function) -> tuple[Array, Array, Array]:
+    """`f(A) z` for each start z, `(batch, n)`; whether these have settled; and whether T is positive definite.
+
+    Source: Chow and Saad, SIAM J. Sci. Comput. 36 (2014), algorithm 2.1.
+    """
+    steps = int(T.alphas.shape[1])
+    full, positive = _coefficients(bk, T, function, steps)
+    fewer, _ = _coefficients(bk, T, function, max(1, 3 * steps // 4))
+    size = int(fewer.shape[1])
+    change = bk.norm(bk.concat([full[:, :size] - fewer, full[:, size:]], 1))
+    settled = ~bk.any(~(change <= SETTLED * bk.norm(full)))
+    weights = bk.astype(full, bk.dtype(T.basis))
+    return bk.times(T.norm, bk.sum(weights[:, :, None] * T.basis, 1)), settled, positive
+
+
+def _coefficients(bk: Backend, T: Tridiagonal, function: Function, steps: int) -> tuple[Array, Array]:
+    """`f(T) e_1`, `(batch, steps)`."""
+    values, vectors = eigenpairs(bk, T, steps)
+    weighted = function(bk.where(values > 0, values, 1)) * vectors[:, 0, :]
+    return bk.sum(vectors * weighted[:, None, :], -1), ~bk.any(~(values > 0))
+
+
+def checked(A: Operator, x: Array, failed: Array, message: str) -> Array:
+    """x, after `ValueError(message)` where something has failed, at run time in compiled functions."""
+
+    def refuse(*_: Any) -> None:
+        raise ValueError(message)
+
+    guarded: Array = A.bk.guard(failed, refuse, x, failed)
+    return guarded
+
+
+def signs(bk: Backend, count: int, n: int, dtype: np.dtype, key: Any, like: Array) -> Array:
+    """`(count, n)` random numbers 1 and -1: Hutchinson's probes, of the least variance."""
+    positive = normal(bk, (count, n), real_dtype(dtype), key, like) > 0
+    return 2 * bk.astype(positive, dtype) - 1
+
+
+def normal(bk: Backend, shape: tuple[int, ...], dtype: np.dtype, key: Any, like: Array) -> Array:
+    """Numbers of the standard normal distribution; complex ones of variance 1, half in each part.
+
+    Args:
+        key: what `random_normal` takes, or a generator of NumPy.
+    """
+    dtype = np.dtype(dtype)
+    if dtype.kind == "c":
+        real = normal(bk, (*shape, 2), real_dtype(dtype), key, like)
+        parts = [bk.astype(real[..., i], dtype) for i in (0, 1)]
+        return (parts[0] + bk.asarray(np.array(1j), dtype, like=like) * parts[1]) * 0.5**0.5
+    if isinstance(key, np.random.Generator):
+        return bk.asarray(key.standard_normal(shape), dtype, like=like)
+    found = bk.random_normal(shape, dtype=getattr(bk.xp, dtype.name), key=key)
+    return bk.asarray(found, dtype, like=like)

@@ -1,0 +1,226 @@
+"""`logdet`: the log determinant of a matrix or a function, exact from factors or by stochastic Lanczos quadrature."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+
+from ...backends import Array, without_compilers
+from ...sparse import Matrix, Operator, UnsupportedOperation
+from ..linear_solve import linear_solve
+from ..prepared.parts import vector_for
+from ..setup.make_problem import make_problem
+from ..setup.peers import with_peers_read
+from ..setup.problem import Request
+from . import exact
+from .host_matrices import HostMatrices
+from .lanczos import NOT_POSITIVE, checked, product, quadrature, signs, tridiagonal
+
+LogdetMethod = Literal["auto", "exact", "lanczos"]
+_NO_SECOND = (
+    "The estimate of a log determinant by Lanczos' method has a first derivative only. For second ones take "
+    "method='exact' with a dense matrix."
+)
+
+
+class LogDeterminant(NamedTuple):
+    """The determinant of A as its sign and a logarithm, as NumPy's `slogdet` returns it.
+
+    Attributes:
+        sign: of modulus 1; 0 if A is singular. 1 for a positive definite A.
+        logabsdet: the log of the modulus, -inf if A is singular.
+        standard_error: of `logabsdet`, where it is an estimate; 0 where it is exact.
+
+    Examples:
+        >>> import numpy as np, krylix
+        >>> found = krylix.logdet(np.diag([2.0, -4.0]))
+        >>> float(found.sign), float(found.logabsdet.round(4)), float(found.standard_error)
+        (-1.0, 2.0794, 0.0)
+    """
+
+    sign: Array
+    logabsdet: Array
+    standard_error: Array
+
+
+def logdet(
+    A: Any,
+    like: Any = None,
+    *,
+    args: Sequence[Any] = (),
+    method: LogdetMethod = "auto",
+    probes: int = 32,
+    steps: int = 100,
+    key: Any = 0,
+) -> LogDeterminant:
+    """The log determinant of A, in the library of A, with the derivative by all that A depends on.
+
+    The derivative is `tr(A^-1 dA)`: exact from entries of the inverse, which are found where A has entries; or, of an
+    estimate, unbiased, by one solve for each probe. It is one for `jax.grad`, autograd and `tf.GradientTape`; NumPy has
+    `PreparedSolver.logdet_gradient`.
+
+    Args:
+        A: as for `linear_solve`: dense or sparse, one matrix or a batch, or a function, traced where it can be.
+        like: for a function an array of the shape that it takes.
+        args: further arguments of a function, `A(x, *args)`.
+        method: "exact" from LU factors: for a sparse matrix SuperLU's, on the host, in compiled functions by a
+            callback; for a dense one (and a small sparse one whose values are traced) the library's. "lanczos" is
+            stochastic Lanczos quadrature, for a Hermitian positive definite A whose products are all that
+            is known, or that is too large to be factorised. "auto" is "exact" where the entries can be found, else
+            "lanczos".
+        probes: random vectors of an estimate, two at least; its standard error falls with their square root.
+        steps: products with A for each of them. Their number grows with the square root of A's condition number;
+            what a quarter of them changes is part of the standard error.
+        key: of the random vectors: an integer, a key of the library or a generator of NumPy. The same one gives the
+            same vectors, as differences of log determinants want it.
+
+    Returns:
+        LogDeterminant: `(sign, logabsdet, standard_error)`, arrays without axes, or `(systems,)` for a batch.
+
+    Raises:
+        ValueError: an estimate of a matrix that is not Hermitian positive definite, in compiled functions when they
+            run; an argument that does not fit.
+        UnsupportedOperation: method="exact" of an A whose entries cannot be found.
+        TypeError: a function without `like`; a second derivative where there is none: of a sparse matrix of 257
+            unknowns or more, and of an estimate.
+
+    Cost: exact, one factorisation, and for the derivative as much again; estimated, `probes * steps` products with A,
+    and for the derivative a solve for each probe.
+
+    Source: Ubaru, Chen and Saad, SIAM J. Matrix Anal. Appl. 38 (2017); derivatives of the exact one: Erisman and
+    Tinney, Comm. ACM 18 (1975).
+
+    Examples:
+        >>> import numpy as np, scipy.sparse as sp, krylix
+        >>> A = sp.diags_array([-1.0, 2.0, -1.0], offsets=[-1, 0, 1], shape=(9, 9))  # its determinant is 10
+        >>> sign, log, _ = krylix.logdet(A)
+        >>> float(sign), round(float(np.exp(log)), 6)
+        (1.0, 10.0)
+        >>> estimate = krylix.logdet(lambda x: 3 * x, np.zeros(5), method="lanczos")
+        >>> round(float(estimate.logabsdet / np.log(3)), 6)
+        5.0
+    """
+    if like is None:
+        like = without_compilers(vector_for)(A, args, "logdet")
+    settings = LogdetSettings(method, probes, steps, key)
+    request = Request(A=A, b=like, args=args, nullspace=None)
+    found: LogDeterminant = without_compilers(_logdet)(with_peers_read(request), settings)
+    return found
+
+
+logdet._torchdynamo_disable = True  # type: ignore[attr-defined]  # as of linear_solve
+
+
+class LogdetSettings(NamedTuple):
+    """How to find a log determinant; see `logdet`."""
+
+    method: LogdetMethod
+    probes: int
+    steps: int
+    key: Any
+
+    def checked(self) -> LogdetSettings:
+        """Raises ValueError for what cannot be."""
+        if self.method not in ("auto", "exact", "lanczos"):
+            raise ValueError(f"method got {self.method!r}; expected 'auto', 'exact' or 'lanczos'.")
+        for name, least in (("probes", 2), ("steps", 1)):
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
+                raise ValueError(f"{name} got {value!r}; expected an integer from {least} on.")
+        return self
+
+
+def _logdet(request: Request, settings: LogdetSettings) -> LogDeterminant:
+    problem = make_problem(request, None)
+    A = problem.A
+    if A.shape[0] != A.shape[1] or problem.given is not None:
+        raise ValueError(f"logdet got A of the shape {A.shape}; expected a square matrix.")
+    return log_determinant(A, problem.like, settings)
+
+
+def log_determinant(
+    A: Operator, like: Array, settings: LogdetSettings, entries: tuple[Matrix, HostMatrices | None] | None = None
+) -> LogDeterminant:
+    """The log determinant of an operator.
+
+    Args:
+        like: an array on the device where random vectors are to be.
+        entries: `exact.entries_of(A)`, where it is known already.
+    """
+    settings.checked()
+    if settings.method != "lanczos":
+        try:
+            entries = entries or exact.entries_of(A)
+        except UnsupportedOperation:
+            if settings.method == "exact":
+                raise
+        else:
+            sign, log = exact.slogdet(*entries)
+            return LogDeterminant(sign, log, 0 * A.bk.constant(A.bk.abs(sign)))
+    return _estimate(A, like, settings)
+
+
+def _estimate(A: Operator, like: Array, settings: LogdetSettings) -> LogDeterminant:
+    """By stochastic Lanczos quadrature."""
+    if A.systems is not None:
+        raise UnsupportedOperation(
+            f"logdet by Lanczos' method takes one matrix; got {A.systems}. Take one after the other."
+        )
+    bk, n = A.bk, A.shape[0]
+    A = A.as_container()
+    arrays, make = bk.flatten(A)
+    constant = make([bk.constant(a) for a in arrays])
+    z = signs(bk, settings.probes, n, A.dtype, settings.key, like)
+    T = tridiagonal(constant, z, settings.steps, False)
+    found, positive = quadrature(bk, T, bk.xp.log)
+    fewer, _ = quadrature(bk, T, bk.xp.log, max(1, 3 * int(T.alphas.shape[1]) // 4))
+    log = bk.sum(found) / settings.probes
+    left_out = log - bk.sum(fewer) / settings.probes
+    variance = bk.sum((found - log) ** 2) / (settings.probes - 1)
+    log = checked(A, log, T.asymmetric | ~positive, NOT_POSITIVE)
+    log = _with_derivative(A, log, z)
+    one = bk.asarray(np.array(1), A.dtype, like=z)
+    return LogDeterminant(one, log, bk.sqrt(variance / settings.probes + left_out**2))
+
+
+def _with_derivative(A: Operator, log: Array, z: Array) -> Array:
+    """`log`, whose derivative is the mean of `Re <A^-1 z, dA z>`."""
+    bk = A.bk
+    arrays, make = bk.flatten(A)
+    places = [i for i, a in enumerate(arrays) if bk.dtype(a).kind in "fc"]
+    if not places or not bk.has_derivatives:
+        return log
+
+    def rule(inputs: Sequence[Array], _: Sequence[Array], cotangents: Sequence[Array | None]) -> list[Array | None]:
+        # all that is traced comes as an argument, as a rule of JAX may close over nothing of its program
+        *given, z = map(bk.constant, inputs)
+        w = _solved(make(given), z)
+
+        def loss(*entries: Array) -> tuple[Array, list[Array]]:
+            every = list(given)
+            for i, a in zip(places, entries, strict=True):
+                every[i] = a
+            return bk.sum(bk.real(bk.dot(w, product(make(every), z)))) / int(z.shape[0]), []
+
+        (weight,) = cotangents
+        entries = [given[i] for i in places]
+        found = bk._differentiated(loss, entries).pull(bk.zeros_like(log) if weight is None else weight)
+        marked = bk._with_no_derivative([inputs[i] for i in places], list(found), _NO_SECOND)
+        gradients: list[Array | None] = [None] * len(inputs)
+        for i, gradient in zip(places, marked, strict=True):
+            gradients[i] = gradient
+        return gradients
+
+    (found,) = bk._with_rule(rule, [*arrays, z], [log])
+    return found
+
+
+def _solved(A: Operator, z: Array) -> Array:
+    """`A^-1 z` for rows z."""
+    bk = A.bk
+    if isinstance(A, Matrix):
+        return bk.constant(linear_solve(A, z, axis=-1).x)
+    b = bk.reshape(z, (int(z.shape[0]), *A.in_shape))
+    return bk.reshape(bk.constant(linear_solve(lambda x: A(x), b, batch_ndim=1).x), tuple(z.shape))

@@ -1,0 +1,227 @@
+"""What a prepared solver tells of its matrix: determinant, entries of the inverse, samples."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Any
+
+import numpy as np
+
+from ...backends import Array, without_compilers
+from ...sparse import Operator, UnsupportedOperation
+from ..setup.problem import Request
+from .exact import entries_of, gradient_of_log, inverse_entries, places_in
+from .logdet import LogDeterminant, LogdetMethod, LogdetSettings, log_determinant
+from .sample import Entries, Of, sample
+
+
+class OfMatrix:
+    """Methods of a solver with a matrix `A`."""
+
+    A: Operator
+    _request: Request
+
+    def _entries(self) -> Entries:
+        """The entries of A and their factors, kept where they belong to no program or record of derivatives.
+
+        Raises:
+            UnsupportedOperation: they cannot be found.
+        """
+        kept: Entries | None = self.__dict__.get("_kept_entries")
+        if kept is not None:
+            return kept
+        matrix, host = entries_of(self._square())
+        if host is not None and isinstance(host.values, np.ndarray):
+            self.__dict__["_kept_entries"] = matrix, host
+        return matrix, host
+
+    def _square(self) -> Operator:
+        """A, whose determinant and inverse are asked for.
+
+        Raises:
+            ValueError: it has none, or it is another matrix that is solved with.
+        """
+        if self.A.shape[0] != self.A.shape[1]:
+            raise ValueError(f"A has the shape {self.A.shape}; expected a square matrix, of which there is an inverse.")
+        if self._request.matrix_offset:
+            raise ValueError(
+                f"This solver was prepared with matrix_offset={self._request.matrix_offset}; expected none. Add it to "
+                "the entries of a dense matrix."
+            )
+        return self.A
+
+    def logdet(
+        self, *, method: LogdetMethod = "auto", probes: int = 32, steps: int = 100, key: Any = 0
+    ) -> LogDeterminant:
+        """The log determinant of A, with its derivative by all that A depends on; see `krylix.logdet`.
+
+        Args:
+            method: "exact" from factors, "lanczos" for an estimate of a positive definite A, or "auto".
+            probes: random vectors of an estimate.
+            steps: products with A for each of them.
+            key: of the random vectors.
+
+        Returns:
+            LogDeterminant: `(sign, logabsdet, standard_error)`, as of `krylix.logdet`.
+
+        Raises:
+            ValueError: as `krylix.logdet`.
+            UnsupportedOperation: as `krylix.logdet`.
+            TypeError: as `krylix.logdet`.
+
+        Cost: as of `krylix.logdet`; factors of known values are kept.
+
+        Examples:
+            >>> import numpy as np, krylix
+            >>> float(krylix.prepare(np.diag([2.0, 4.0])).logdet().logabsdet.round(6))
+            2.079442
+        """
+        settings = LogdetSettings(method, probes, steps, key)
+        found: LogDeterminant = without_compilers(_logdet)(self, settings)
+        return found
+
+    def logdet_gradient(self) -> Any:
+        """The derivative of `log |det A|` by the entries of A, for libraries without derivatives.
+
+        Returns:
+            `A^-H` at the places that A stores, as a dense array for a dense A, else as a CSR matrix (whose
+            `to_scipy()` is SciPy's): `sum(conj(G) * dA)` is the change for a change dA of entries, its real part if
+            they are complex.
+
+        Raises:
+            ZeroDivisionError: A is singular.
+            UnsupportedOperation: the entries of A cannot be found.
+            ValueError: A is not square.
+
+        Cost: of a sparse A, factors and about twice as many operations as these took.
+
+        Examples:
+            >>> import numpy as np, krylix
+            >>> krylix.prepare(np.diag([2.0, 4.0])).logdet_gradient()
+            array([[0.5 , 0.  ],
+                   [0.  , 0.25]])
+        """
+        return without_compilers(_logdet_gradient)(self)
+
+    def inverse_diagonal(self) -> Array:
+        """The diagonal of the inverse, such as the variances of a Gaussian field whose precision A is.
+
+        Returns:
+            An array shaped as the unknowns, with the axis of a batch of matrices in front.
+
+        Raises:
+            ZeroDivisionError: A is singular; in compiled functions it is NaN.
+            UnsupportedOperation: the entries of A cannot be found.
+            ValueError: A is not square.
+
+        Cost: as of `inverse_entries`.
+
+        Examples:
+            >>> import numpy as np, krylix
+            >>> krylix.prepare(np.array([[2.0, 1.0], [1.0, 2.0]])).inverse_diagonal().round(4)
+            array([0.6667, 0.6667])
+        """
+        return without_compilers(_inverse_diagonal)(self)
+
+    def inverse_entries(self, rows: Any, columns: Any) -> Array:
+        """Chosen entries of the inverse of A, without the others.
+
+        Args:
+            rows: integers, of the unknowns as one vector; negative ones count from the end.
+            columns: likewise; both are broadcast to one shape.
+
+        Returns:
+            `A^-1[rows, columns]` in that shape, with the axis of a batch of matrices in front.
+
+        Raises:
+            ZeroDivisionError: A is singular; in compiled functions it is NaN.
+            UnsupportedOperation: the entries of A cannot be found.
+            IndexError: an index lies outside.
+            ValueError: A is not square, or the shapes do not fit.
+            TypeError: an index is no integer.
+
+        Cost: of a sparse A factors, on the host; then for entries in at most 32 columns a solve for each of these, else
+        about twice the operations of the factors for all entries within the pattern of these, which includes those
+        that A has, and a solve for each column that has others. Derivatives there are of a dense A only.
+
+        Source: Takahashi, Fagan and Chen, PICA Proc. 8 (1973); Erisman and Tinney, Comm. ACM 18 (1975).
+
+        Examples:
+            >>> import numpy as np, krylix
+            >>> krylix.prepare(np.array([[2.0, 1.0], [1.0, 2.0]])).inverse_entries([0, 0], [0, 1]).round(4)
+            array([ 0.6667, -0.3333])
+        """
+        return without_compilers(_inverse_entries)(self, rows, columns)
+
+    def sample(self, key: Any, shape: int | Sequence[int] = (), *, of: Of = "precision", steps: int = 200) -> Array:
+        """Samples of a Gaussian field with mean 0: of N(0, A^-1), or, `of="covariance"`, of N(0, A).
+
+        Args:
+            key: an integer as a seed, a key of the library (`jax.random.key(0)`), or a generator of NumPy.
+            shape: how many samples: one, or an array of them.
+            of: what A is.
+            steps: products with a function whose entries cannot be found, for each sample.
+
+        Returns:
+            `(*shape, *unknowns)`, in the library, with the axis of a batch of matrices before the unknowns. Complex
+            ones have `E[x x^H] = A^-1`, and `E[x x^T] = 0`.
+
+        Raises:
+            ValueError: A is not Hermitian positive definite, or the steps were too few for an accuracy of 1e-3, in
+                compiled functions when they run; an argument that does not fit.
+            TypeError: the derivative of a sample is asked for, which those of a dense matrix only have.
+
+        Cost: of a sparse A factors `L D L^H` without exchanges, on the host, and one triangular solve for each sample;
+        of a function `steps` products and vectors.
+
+        Source: Rue, J. R. Stat. Soc. B 63 (2001); of a function Chow and Saad, SIAM J. Sci. Comput. 36 (2014).
+
+        Examples:
+            >>> import numpy as np, krylix
+            >>> x = krylix.prepare(np.diag([4.0, 100.0])).sample(0, 10_000)
+            >>> x.shape, x.std(axis=0).round(1)
+            ((10000, 2), array([0.5, 0.1]))
+        """
+        return without_compilers(_sample)(self, key, shape, of, steps)
+
+
+def _logdet(solver: OfMatrix, settings: LogdetSettings) -> LogDeterminant:
+    A = solver._square()
+    entries = None
+    if settings.method != "lanczos":
+        with suppress(UnsupportedOperation):
+            entries = solver._entries()
+    return log_determinant(A, _like(solver), settings, entries)
+
+
+def _logdet_gradient(solver: OfMatrix) -> Any:
+    return gradient_of_log(*solver._entries())
+
+
+def _inverse_diagonal(solver: OfMatrix) -> Array:
+    A = solver._square()
+    each = np.arange(A.shape[0])
+    found = inverse_entries(*solver._entries(), each, each)
+    return A.bk.reshape(found, (*tuple(found.shape)[:-1], *A.in_shape))
+
+
+def _inverse_entries(solver: OfMatrix, rows: Any, columns: Any) -> Array:
+    A = solver._square()
+    i, j = np.broadcast_arrays(*(places_in(given, A.shape[0]) for given in (rows, columns)))
+    found = inverse_entries(*solver._entries(), i.ravel(), j.ravel())
+    return A.bk.reshape(found, (*tuple(found.shape)[:-1], *i.shape))
+
+
+def _sample(solver: OfMatrix, key: Any, shape: int | Sequence[int], of: Of, steps: int) -> Array:
+    A = solver._square()
+    entries = None
+    with suppress(UnsupportedOperation):
+        entries = solver._entries()
+    x = sample(A, _like(solver), key, shape, of, steps, entries)
+    return A.bk.reshape(x, (*tuple(x.shape)[:-1], *A.in_shape))
+
+
+def _like(solver: OfMatrix) -> Array:
+    """An array on the device of the right-hand sides."""
+    return solver.A.bk.leaves(solver._request.b)[0][0]

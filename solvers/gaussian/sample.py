@@ -1,0 +1,117 @@
+"""Samples of a Gaussian field whose precision or covariance a matrix is."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from operator import index
+from typing import Any, Literal
+
+import numpy as np
+
+from ...backends import Array
+from ...sparse import Matrix, Operator, UnsupportedOperation
+from ...sparse.analysis.symmetry import REFUSED
+from .exact import entries_of
+from .factorised_matrix import NOT_DEFINITE, FactorisedMatrix
+from .host_matrices import HostMatrices
+from .lanczos import NOT_POSITIVE, NOT_SETTLED, SETTLED, checked, images, normal, tridiagonal
+
+Of = Literal["precision", "covariance"]
+Entries = tuple[Matrix, HostMatrices | None]
+
+
+def sample(
+    A: Operator, like: Array, key: Any, shape: int | Sequence[int], of: Of, steps: int, entries: Entries | None = None
+) -> Array:
+    """See `PreparedSolver.sample`; `(*shape, systems or nothing, n)`.
+
+    Args:
+        like: an array on the device of the samples.
+        entries: `exact.entries_of(A)`, where it is known already.
+    """
+    if of not in ("precision", "covariance"):
+        raise ValueError(f"of got {of!r}; expected 'precision' or 'covariance'.")
+    lead = tuple(map(index, shape)) if isinstance(shape, Sequence) else (index(shape),)
+    if any(k < 0 for k in lead):
+        raise ValueError(f"shape got {shape!r}; expected integers from 0 on.")
+    if isinstance(steps, bool) or index(steps) < 1:
+        raise ValueError(f"steps got {steps!r}; expected an integer from 1 on.")
+    bk, n = A.bk, A.shape[0]
+    each = () if A.systems is None else (A.systems,)
+    z = normal(bk, (math.prod(lead), *each, n), A.dtype, key, like)
+    return bk.reshape(times_root(A, z, of == "precision", steps, entries), (*lead, *each, n))
+
+
+def times_root(A: Operator, z: Array, inverse: bool, steps: int, entries: Entries | None) -> Array:
+    """z `(k, n)`, or `(k, systems, n)`, times R with `R R^H = A`, or `A^-1` if `inverse`."""
+    try:
+        matrix, host = entries or entries_of(A)
+    except UnsupportedOperation:
+        return by_lanczos(A, z, inverse, steps)
+    if host is None:
+        return _by_cholesky(matrix, z, inverse)
+    return _on_host(host, z, inverse)
+
+
+def _on_host(host: HostMatrices, z: Array, inverse: bool) -> Array:
+    A = host.matrix
+    bk = A.bk
+    by_system = z if A.systems is None else bk.permute_dims(z, (1, 0, 2))
+    known = not bk.compiled(host.values)
+
+    def root(one: FactorisedMatrix, z: np.ndarray) -> tuple[np.ndarray]:
+        if one.definite is None and not known:
+            return (np.full_like(z, np.nan),)
+        return (one.square_root(z, inverse),)
+
+    (x,) = host.call(root, (int(z.shape[0]), A.shape[0]), [A.dtype], by_system)
+    x = checked(A, x, bk.any(~bk.isfinite(x)), NOT_DEFINITE)
+    (x,) = host.with_no_derivative(x)
+    return x if A.systems is None else bk.permute_dims(x, (1, 0, 2))
+
+
+def _by_cholesky(A: Matrix, z: Array, inverse: bool) -> Array:
+    """`L z` or `L^-H z` with `A = L L^H`, in the library, with derivatives."""
+    bk, dense = A.bk, A.dense()
+    adjoint = bk.conj(bk.matrix_transpose(dense))
+    failed = bk.any(~(bk.abs(dense - adjoint) <= REFUSED * bk.max(bk.abs(dense))))
+    if not bk.compiled(dense):
+        factor = None if bool(failed) else bk.linalg.cholesky(dense)
+        if factor is None:
+            raise ValueError(NOT_DEFINITE)
+    else:
+        factor = bk.xp.linalg.cholesky(dense)
+    upper = bk.conj(bk.matrix_transpose(factor))
+    if A.systems is None:
+        x = bk.linalg.solve_triangular(upper, z, lower=False) if inverse else bk.product(factor, z)
+    else:
+        columns = bk.permute_dims(z, (1, 2, 0))  # (systems, n, k)
+        x = bk.xp.linalg.solve(upper, columns) if inverse else bk.xp.matmul(factor, columns)
+        x = bk.permute_dims(x, (2, 0, 1))
+    return checked(A, x, failed | bk.any(~bk.isfinite(x)), NOT_DEFINITE)
+
+
+def by_lanczos(A: Operator, z: Array, inverse: bool, steps: int) -> Array:
+    """`A^(1/2) z` or `A^(-1/2) z`, by products only."""
+    if A.systems is not None:
+        raise UnsupportedOperation(f"sample of a function takes one system; got {A.systems}. Prepare one at a time.")
+    bk, count = A.bk, int(z.shape[0])
+    arrays, make = bk.flatten(A.as_container())
+    fixed = make([bk.constant(a) for a in arrays])
+    start = z if count > 1 else bk.concat([z, bk.astype(bk.scatter_numbers(A.shape[0], A.dtype, z), A.dtype)[None]], 0)
+    T = tridiagonal(fixed, start, steps, True)
+    x, settled, positive = images(bk, T, lambda values: values ** (-0.5 if inverse else 0.5))
+    x = checked(A, x[:count, ...], T.asymmetric | ~positive, NOT_POSITIVE)
+    message = NOT_SETTLED.format(steps=int(T.alphas.shape[1]), settled=SETTLED)
+    x = checked(A, x, ~settled, message)
+    sources = [a for a in arrays if bk.dtype(a).kind in "fc"]
+    if not sources or not bk.has_derivatives:
+        return x
+    (marked,) = bk._with_no_derivative(sources, [x], _NO_DERIVATIVE)
+    return marked
+
+
+_NO_DERIVATIVE = (
+    "A sample by Lanczos' method has no derivative by the function. Give a dense matrix, whose samples have one."
+)

@@ -1,0 +1,192 @@
+"""Samples: the covariance exactly, by unit vectors in place of random ones, and of what is drawn within bounds."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+import krylix
+from gaussian_matrices import MATRICES, definite, grid_laplacian
+from krylix import prepare
+from krylix.solvers.gaussian.exact import entries_of
+from krylix.solvers.gaussian.sample import by_lanczos, times_root
+from modes import EAGER, MODES, array, compiled, to_numpy
+
+DEFINITE = ["grid", "3-d", "line", "large grid", "Hermitian", "cancelling", "huge"]
+
+
+@pytest.mark.parametrize("of", ["precision", "covariance"])
+@pytest.mark.parametrize("form", ["sparse", "dense"])
+@pytest.mark.parametrize("name", DEFINITE)
+def test_covariance(name: str, form: str, of: str) -> None:
+    """Rows of R^T for z = 1: their products are the covariance."""
+    A = MATRICES[name]
+    operator = krylix.as_operator(A if form == "sparse" else A.toarray())
+    R = times_root(operator, np.eye(A.shape[0], dtype=A.dtype), of == "precision", 1, entries_of(operator))
+    expected = A.toarray() if of == "covariance" else np.linalg.inv(A.toarray())
+    np.testing.assert_allclose(R.T @ R.conj(), expected, atol=1e-11 * np.abs(expected).max())
+
+
+@pytest.mark.parametrize("of", ["precision", "covariance"])
+@pytest.mark.parametrize("mode", EAGER)
+def test_covariance_by_lanczos(mode: str, of: str) -> None:
+    """A^(1/2) or A^(-1/2) itself, by products."""
+    m = grid_laplacian(7, 6)
+    A: Any = krylix.as_operator(m, array(mode, np.zeros(42)))
+    R = to_numpy(by_lanczos(A, array(mode, np.eye(42)), of == "precision", 42))
+    expected = m.toarray() if of == "covariance" else np.linalg.inv(m.toarray())
+    np.testing.assert_allclose(R, R.T, atol=1e-10)
+    np.testing.assert_allclose(R.T @ R, expected, atol=1e-9)
+
+
+class Opaque(sp.linalg.LinearOperator):
+    """Products only, none of which shows its entries."""
+
+    def __init__(self, m: Any) -> None:
+        super().__init__(m.dtype, m.shape)
+        self.m = m
+
+    def _matvec(self, x: Any) -> Any:
+        return self.m @ x
+
+
+DRAWN = 4000
+
+
+@pytest.mark.compiled_by_default(modes=("jax-jit", "tf", "torch-compile"))
+@pytest.mark.parametrize("form", ["dense", "sparse"])
+@pytest.mark.parametrize("mode", MODES)
+def test_drawn(mode: str, form: str) -> None:
+    """Of fixed keys; variances of a chi-squared distribution, within five standard errors; values traced."""
+    m = grid_laplacian(20, 14)
+    A: Any = krylix.as_operator(m, array(mode, np.zeros(280))).to("csr")
+    values = array(mode, m.toarray() if form == "dense" else m.data)
+
+    def draw(values: Any) -> Any:
+        solver = prepare(values if form == "dense" else A.with_values(values), method="CG", preconditioner=None)
+        return solver.sample(3, (2, DRAWN // 2))
+
+    x = to_numpy(compiled(mode, draw)(values))
+    assert x.shape == (2, DRAWN // 2, 280)
+    X = np.linalg.inv(m.toarray())
+    found = x.reshape(DRAWN, 280)
+    ratio = found.var(axis=0) / X.diagonal()
+    assert np.abs(ratio - 1).max() < 5 * np.sqrt(2 / DRAWN)
+    assert abs(np.mean(found[:, 0] * found[:, 1]) - X[0, 1]) < 5 * X[0, 0] / np.sqrt(DRAWN)
+    assert np.abs(found.mean(axis=0)).max() < 5 * np.sqrt(X.diagonal().max() / DRAWN)
+
+
+def test_shapes_and_keys() -> None:
+    solver = prepare(grid_laplacian(4, 5))
+    assert solver.sample(0).shape == (20,) and solver.sample(0, 3).shape == (3, 20)
+    assert solver.sample(0, (0, 2)).shape == (0, 2, 20)
+    assert np.array_equal(solver.sample(1), solver.sample(1))
+    assert not np.array_equal(solver.sample(1), solver.sample(2))
+    generator = np.random.default_rng(0)
+    assert not np.array_equal(solver.sample(generator), solver.sample(generator))
+    on_grid = prepare(lambda x: 4 * x - np.roll(x, 1, 0) - np.roll(x, -1, 0), np.zeros((4, 5), np.float32))
+    assert on_grid.sample(0, (2,)).shape == (2, 4, 5) and on_grid.sample(0).dtype == np.float32
+
+
+@pytest.mark.parametrize("form", ["dense", "sparse"])
+@pytest.mark.parametrize("mode", EAGER)
+def test_batches(mode: str, form: str) -> None:
+    """Each matrix has samples of its own."""
+    ms = np.stack([grid_laplacian(2, 3, shift=s).toarray() for s in (0.1, 100.0)])
+    A: Any = array(mode, ms)
+    if form == "sparse":
+        one: Any = krylix.as_operator(sp.csr_array(ms[0]), array(mode, np.zeros(6))).to("csr")
+        A = one.with_values(array(mode, np.stack([sp.csr_array(m).data for m in ms])))
+    x = to_numpy(prepare(A).sample(0, 3000))
+    assert x.shape == (3000, 2, 6)
+    variances = np.linalg.inv(ms)[:, range(6), range(6)]
+    assert np.abs(x.var(axis=0) / variances - 1).max() < 5 * np.sqrt(2 / 3000)
+
+
+def test_complex() -> None:
+    """Circular: both parts have half of the variance."""
+    m = definite(12, complex_=True)
+    x = prepare(m).sample(0, 20_000)
+    X = np.linalg.inv(m.toarray())
+    limit = 5 * np.abs(X).max() / np.sqrt(20_000)
+    assert np.abs(x.T @ x.conj() / 20_000 - X).max() < limit
+    assert np.abs(x.T @ x / 20_000).max() < limit
+
+
+def test_functions_without_entries() -> None:
+    m = grid_laplacian(20, 15)
+    solver = prepare(Opaque(m), np.zeros(300), method="CG")
+    x = solver.sample(0, 500, steps=60)
+    assert np.abs(x.var(axis=0) / np.linalg.inv(m.toarray()).diagonal() - 1).max() < 5 * np.sqrt(2 / 500)
+    assert np.array_equal(solver.sample(5), solver.sample(5)) and solver.sample(5).shape == (300,)
+    with pytest.raises(ValueError, match=r"has not settled after 2 steps.*more steps"):
+        solver.sample(0, steps=2)
+
+
+@pytest.mark.parametrize("form", ["dense", "sparse", "products"])
+@pytest.mark.parametrize("name", ["indefinite", "scattered", "negative definite"])
+def test_refuses_what_is_not_definite(name: str, form: str) -> None:
+    m = MATRICES[name]
+    A: Any = {"dense": m.toarray(), "sparse": m, "products": Opaque(sp.block_diag([m, sp.eye_array(200)]))}[form]
+    solver = prepare(A, np.zeros(A.shape[0]), method="GMRES", preconditioner=None)
+    with pytest.raises(ValueError, match="ositive definite"):
+        solver.sample(0)
+
+
+def test_refuses_semi_definite() -> None:
+    """The Laplacian of a graph: constants have no precision."""
+    L = sp.csr_array(np.array([[1.0, -1, 0], [-1, 2, -1], [0, -1, 1]]))
+    for A in (L, L.toarray()):
+        with pytest.raises(ValueError, match=r"(?s)positive definite.*multiple of the identity"):
+            prepare(A, method="CG").sample(0)
+
+
+@pytest.mark.compiled_by_default(modes=("jax-jit",))
+@pytest.mark.parametrize("mode", ["jax-jit", "tf-function"])
+def test_refused_when_a_program_runs(mode: str) -> None:
+    m = -grid_laplacian(20, 15)
+    A: Any = krylix.as_operator(m, array(mode, np.zeros(300))).to("csr")
+    draw = compiled(mode, lambda v: prepare(A.with_values(v), method="CG", preconditioner=None).sample(0))
+    with pytest.raises(Exception, match="positive definite"):
+        to_numpy(draw(array(mode, m.data)))
+
+
+def test_bad_input() -> None:
+    solver = prepare(grid_laplacian(3))
+    for settings, what in (
+        ({"of": "variance"}, "'covariance'"),
+        ({"shape": (-1,)}, "from 0 on"),
+        ({"steps": 0}, "1 on"),
+    ):
+        with pytest.raises(ValueError, match=what):
+            solver.sample(0, **settings)
+    with pytest.raises(TypeError, match="key"):
+        solver.sample("a key")
+
+
+@pytest.mark.needs("torch")
+def test_derivatives() -> None:
+    """Of a dense matrix, along its samples; refused elsewhere."""
+    import torch
+
+    m = grid_laplacian(5, 4).toarray()
+    A = torch.tensor(m, requires_grad=True)
+    weights = torch.arange(20.0, dtype=torch.float64)
+    (found,) = torch.autograd.grad(prepare(A).sample(0) @ weights, A)
+    change = np.diag(np.linspace(1, 2, 20))
+
+    def value(m: np.ndarray) -> float:
+        return float(prepare(torch.tensor(m)).sample(0) @ weights)
+
+    h = 1e-6
+    slope = (value(m + h * change) - value(m - h * change)) / (2 * h)
+    np.testing.assert_allclose(np.sum(found.numpy() * change), slope, rtol=1e-5)
+    large = grid_laplacian(20, 15)
+    S: Any = krylix.as_operator(large, torch.zeros(300, dtype=torch.float64)).to("csr")
+    values = torch.tensor(large.data, requires_grad=True)
+    x = prepare(S.with_values(values), method="CG", preconditioner=None).sample(0)
+    with pytest.raises(TypeError, match="no derivative"):
+        torch.autograd.grad(x.sum(), values)
