@@ -35,6 +35,7 @@ GROUPS = (
     "poisson",
     "pressure",
     "auto",
+    "choice",
     "cores",
     "meshes",
 )

@@ -97,9 +97,10 @@ def circuit(n: int, rails: int = 0) -> sp.csr_array:
     A = sp.coo_array((np.concatenate([g, g, -g, -g]), (np.r_[a, b, a, b], np.r_[a, b, b, a])), (n, n))
     gate, drain, source = (rng.integers(0, n - 60, n // 4) for _ in range(3))
     drain, source = gate + drain % 60, gate + source % 60
-    gain = 10.0 ** rng.uniform(-2, 1, n // 4)
+    gain = 10.0 ** rng.uniform(-4, -1, n // 4)
     parts = np.r_[gain, -gain], (np.r_[drain, source], np.r_[gate, gate])
-    return sp.csr_array(A + sp.coo_array(parts, (n, n)) + 1e-9 * sp.eye_array(n))
+    ground = sp.diags_array(np.where(rng.random(n) < 0.05, 0.1, 1e-6))
+    return sp.csr_array(A + sp.coo_array(parts, (n, n)) + ground)
 
 
 def solid_cells(shape: tuple[int, ...], count: int) -> sp.csr_array:

@@ -26,6 +26,7 @@ from .results.diagnosis.look import Look
 from .results.failure import ConvergenceError, apply_policy, result_of_this_solve
 from .results.later import with_python_numbers
 from .results.result import SolveResult
+from .setup.patience import Fallback
 from .setup.problem import Problem, Request
 
 AS_GIVEN = "it was asked for"
@@ -65,6 +66,11 @@ def after_failure(method: str, first: str) -> str:
     return f"{method} (after {first} had failed)"
 
 
+def after_iterations(method: str, first: str, count: int) -> str:
+    """Name of a method that took over from another one, which was not done when it had taken as long."""
+    return f"{method} (after {first} had taken {count} iterations)"
+
+
 @dataclass(frozen=True, eq=False)
 class Attempt:
     """A method applied to a problem.
@@ -76,7 +82,7 @@ class Attempt:
         on_failure: policy for failures, also for those that show later or in several solves; see `guarded`.
         history: are residual norms recorded?
         monitor: what is told after each iteration, and what stops the solve.
-        fallback: what to try where the method fails, or None.
+        fallback: what to try where the method fails, or takes longer than that would, or None.
         why: this method, in words.
     """
 
@@ -86,7 +92,7 @@ class Attempt:
     on_failure: str
     history: bool = False
     monitor: Monitor | None = None
-    fallback: Method | None = None
+    fallback: Fallback | None = None
     why: str = AS_GIVEN
 
     @classmethod
@@ -96,7 +102,7 @@ class Attempt:
         problem: Problem,
         method: Method,
         M: Operator | None,
-        fallback: Method | None = None,
+        fallback: Fallback | None = None,
         why: str = AS_GIVEN,
     ) -> Attempt:
         """The attempt with the failure policy, history and monitor that the request asks for."""
@@ -122,7 +128,7 @@ class Attempt:
     def _run(self, report: StepReport | None) -> Outcome:
         problem, A, M = self.problem, self.problem.A, self.M
         bk, method = problem.bk, CG() if problem.is_empty else self.method  # CG has nothing to factorise
-        settings = self._settings(method)
+        settings = self._settings(method, self.fallback is not None and self._is_bounded())
         if method.on_host and not bk.on_host:
             return run_on_host(problem, settings, M, report)
         arrays = (problem.b, problem.x0, problem.rtol, problem.atol)
@@ -150,9 +156,16 @@ class Attempt:
         present = partial(_presented, problem, monitor.in_numpy)
         return StepReport.of(monitor, self.method.name, present, problem.layout.batch, problem.compiled)
 
-    def _settings(self, method: Method) -> LoopSettings:
+    def _is_bounded(self) -> bool:
+        """Does the fallback end it? Not where none can be called, nor in a program that records residual norms, which
+        has room for those up to the limit."""
+        return not (self.problem.compiled and (self.history or not self._may_be_rescued()))
+
+    def _settings(self, method: Method, bounded: bool = False) -> LoopSettings:
         problem = self.problem
         limits = problem.limits.of_systems(problem.layout.systems)
+        if bounded and self.fallback is not None:
+            limits = self.fallback.shortened(limits)
         # given null vectors are those of the transpose too, where the method was chosen as A is symmetric
         same = self.method.needs_hermitian or (self.method.needs_symmetric and problem.A.dtype.kind != "c")
         both = problem.both or (problem.given is None and same)
@@ -168,10 +181,10 @@ class Attempt:
             return outcome
         name, last = self.method.name, self
         if self.fallback is not None and not self.problem.several and self._may_be_rescued():
-            climbed = self._climbed(outcome, self.fallback)
+            climbed = self._climbed(outcome, self.fallback.method)
             if climbed is not None:
                 outcome, name = climbed, after_failure(self.fallback.name, name)
-                last = replace(self, method=self.fallback, M=None)
+                last = replace(self, method=self.fallback.method, M=None)
         result = replace(last.result(outcome), method=purpose + name, x=outcome.x)
         look = last.look(outcome)
         return outcome._replace(x=apply_policy(self.problem.bk, result, self.on_failure, look, self.may_be_stopped).x)

@@ -27,6 +27,7 @@ from .setup.choose import MethodChoice, choose, first_that_can
 from .setup.factors import entries_for, factors_now, factors_of_known
 from .setup.make_problem import make_problem, with_constants
 from .setup.other_names import with_our_names
+from .setup.patience import with_patience
 from .setup.peers import with_peers_read
 from .setup.problem import Problem, Request
 from .setup.requirements import (
@@ -252,7 +253,7 @@ def _set_up_and_solved(
     request: Request, problem: Problem, method: Method | None, many: bool, previous: Operator | None
 ) -> tuple[SolveResult, Attempt]:
     def as_chosen(choice: MethodChoice) -> Attempt:
-        return _set_up_as_chosen(problem, choice, request, previous)
+        return _set_up_as_chosen(problem, choice, request, previous, many)
 
     if problem.is_empty:
         attempt = Attempt.of(request, problem, method or METHODS["CG"], None)
@@ -285,7 +286,9 @@ def _with_factors(attempt: Attempt) -> Attempt:
     return replace(attempt, M=factors_now(problem, method))
 
 
-def _set_up_as_chosen(problem: Problem, choice: MethodChoice, request: Request, previous: Operator | None) -> Attempt:
+def _set_up_as_chosen(
+    problem: Problem, choice: MethodChoice, request: Request, previous: Operator | None, many: bool
+) -> Attempt:
     """
     Raises:
         UnsupportedOperation: this choice cannot be used here, and there are others.
@@ -294,8 +297,9 @@ def _set_up_as_chosen(problem: Problem, choice: MethodChoice, request: Request, 
     problem = with_constants(problem, method, choice.matrix, request)
     M = choice.preconditioner if given is None else given
     attempt = _set_up(request, problem, method, M, choice.matrix, previous, choice.factors, choice.is_last)
+    fallback = with_patience(choice.fallback, problem, method, attempt.M, choice.matrix, many)
     release(choice.matrix)
-    return replace(attempt, fallback=choice.fallback, why=choice.why)
+    return replace(attempt, fallback=fallback, why=choice.why)
 
 
 def _set_up(

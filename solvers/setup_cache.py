@@ -26,6 +26,7 @@ from .pattern_memory import LEAST, PatternKey, clear_patterns
 from .preconditioners import PRECONDITIONERS
 from .results.result import SolveResult
 from .setup.make_problem import make_problem
+from .setup.patience import Fallback
 from .setup.problem import KnownNull, Request
 from .setup_cache_setting import SETUP_CACHE
 from .solve import solve
@@ -56,7 +57,7 @@ class Setup:
     A: Operator
     method: Method
     M: Operator | None
-    fallback: Method | None
+    fallback: Fallback | None
     null: KnownNull
     source: Any
     plan: KnownPlan | None

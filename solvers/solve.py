@@ -8,21 +8,16 @@ from typing import Any
 
 from ..backends import Backend
 from ..backends.on_failure import QUIET
-from ..sparse import NonlinearError, UnsupportedOperation
-from .attempt import Attempt, after_failure
+from .attempt import Attempt
 from .derivatives.implicit import without_derivatives
-from .derivatives.one_program import differentiated
 from .derivatives.sensitivity import Sensitivity
-from .iteration.method import Method
+from .handover import checked, first_outcome, handed_over
 from .iteration.outcome import Outcome, Status
 from .log import DEBUG, log
-from .on_host import may_be_helped
 from .results.failure import ConvergenceError, apply_policy, result_of_this_solve, warn_of_singular, with_nan
 from .results.in_library import as_numpy, is_numpy_elsewhere
-from .results.no_solution import why_no_solution, without_refuted
+from .results.no_solution import why_no_solution
 from .results.result import SolveResult, register_result
-from .setup.problem import Problem
-from .setup.requirements import check_requirements
 
 _SEVERAL_LIMITS = (
     "A solve with several limits (max_iter as a sequence) has no derivatives, as its x are not solutions. Give one "
@@ -60,17 +55,18 @@ def _solve(attempt: Attempt) -> SolveResult:
     problem, policy, fallback = attempt.problem, attempt.on_failure, attempt.fallback
     bk = problem.bk
     register_result(bk)
-    outcome, name = _outcome(attempt), attempt.method.name
+    outcome, name = first_outcome(attempt), attempt.method.name
     # With "status" or "nan", no fallback and no derivatives nobody has to wait for the outcome here.
     known = not (problem.compiled or bk.compiled(outcome.status))
-    outcome = _checked(problem, outcome) if known and problem.by_default else outcome
+    outcome = checked(problem, outcome) if known and problem.by_default else outcome
     asks = policy not in QUIET or (policy == "nan" and bk.is_concrete(problem.b))
     waits = known and (asks or fallback is not None or problem.is_implicit)
     converged = waits and _has_converged(bk, outcome)
     if waits and not converged and fallback is not None and not problem.several:
-        climbed = _climbed(attempt, outcome, fallback)
-        if climbed is not None:
-            (attempt, outcome), name = climbed, after_failure(fallback.name, name)
+        found = handed_over(attempt, outcome, fallback)
+        if found is not None:
+            attempt, outcome, name = found
+            converged = _has_converged(bk, outcome)
     if not converged and problem.is_implicit and not problem.compiled:  # a compiled solve saw to it by itself
         outcome = without_derivatives(bk, outcome, policy, attempt.may_be_stopped)
     result = replace(_result(attempt, outcome, converged), method=name)
@@ -84,35 +80,6 @@ def _solve(attempt: Attempt) -> SolveResult:
         sources = (problem.b, *bk.flatten(problem.A.as_container())[0])
         return replace(result, x=bk.refuse_derivatives(result.x, _SEVERAL_LIMITS, RuntimeError, sources))
     return result
-
-
-def _checked(problem: Problem, outcome: Outcome) -> Outcome:
-    """Withdraw the default tolerance's allowance where it accepted an inconsistent system."""
-    if problem.given is not None or problem.derived:
-        return outcome
-    return without_refuted(problem.bk, problem.A, problem.b, problem.rtol, problem.atol, outcome)
-
-
-def _climbed(attempt: Attempt, first: Outcome, fallback: Method) -> tuple[Attempt, Outcome] | None:
-    """Solve failed systems with the fallback; None if there are none, or the fallback cannot be used."""
-    problem = attempt.problem
-    bk, failed = problem.bk, may_be_helped(problem, first, attempt.monitor)
-    if not bk.any(failed) or (attempt.monitor is not None and attempt.monitor.is_over()):
-        return None
-    try:
-        check_requirements(problem, fallback, None)
-        log.info("%s failed; trying %s", attempt.method.name, fallback.name)
-        second = replace(attempt, method=fallback, M=None, fallback=None)
-        found = _outcome(second)
-        found = _checked(problem, found) if problem.by_default else found
-    except (UnsupportedOperation, NonlinearError, MemoryError):
-        return None
-    if not bk.any(~failed):
-        return second, found
-    names = (name for name in Outcome._fields if name != "history")
-    merged = {name: bk.where(failed, getattr(found, name), getattr(first, name)) for name in names}
-    lines = bk.where(failed[:, 0], found.history, first.history) if attempt.history else ()
-    return second, Outcome(**merged, history=lines)
 
 
 def _has_converged(bk: Backend, outcome: Outcome) -> bool:
@@ -130,11 +97,6 @@ def _after_failure(attempt: Attempt, outcome: Outcome, result: SolveResult) -> S
     if problem.compiled and problem.is_implicit:  # the solve of a compiled function saw to its failure by itself
         return result
     return apply_policy(problem.bk, result, on_failure, attempt.look(outcome), attempt.may_be_stopped)
-
-
-def _outcome(attempt: Attempt) -> Outcome:
-    """With derivatives; compiled and for derivatives with the fallback."""
-    return differentiated(attempt) if attempt.problem.is_implicit else attempt.run()
 
 
 def _result(attempt: Attempt, outcome: Outcome, converged: bool) -> SolveResult:

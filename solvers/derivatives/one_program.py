@@ -14,6 +14,7 @@ from ...sparse import Operator
 from ..attempt import Attempt
 from ..iteration.method import Method
 from ..iteration.outcome import Outcome
+from ..setup.patience import Fallback
 from ..setup.problem import Problem
 from .implicit import ImplicitSolve
 
@@ -43,7 +44,7 @@ def _program(
     rtol: Array,
     atol: Array,
     null: Operator | None,
-    known: tuple[Problem, Method, str, bool, Method | None],
+    known: tuple[Problem, Method, str, bool, Fallback | None],
 ) -> Outcome:
     """`known`: what the solve depends on besides arrays; hashable."""
     rest, method, on_failure, history, fallback = known

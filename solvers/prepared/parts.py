@@ -23,6 +23,7 @@ from ..setup.axis import takes_vectors
 from ..setup.choose import Explanation, choose
 from ..setup.factors import factors_now
 from ..setup.make_problem import make_problem, with_constants
+from ..setup.patience import Fallback, with_patience
 from ..setup.problem import KnownNull, Problem, Request
 from ..setup.requirements import check_requirements, refuse_infinite_entries, refuse_preconditioner
 
@@ -60,7 +61,7 @@ class PreparedParts(NamedTuple):
     A: Operator
     method: Method
     M: Operator | None
-    fallback: Method | None
+    fallback: Fallback | None
     request: Request
     why: Explanation | None
     null: KnownNull | None
@@ -138,11 +139,12 @@ def set_up(request: Request, previous: Operator | None, many: bool) -> PreparedP
         kind = M.kind  # for `update`: what it was that suited A
     if isinstance(method, Refinement):
         M = factors or timed_set_up(f"factors of {method.name}", lambda: factors_now(problem, method))
+    bounded = with_patience(fallback, problem, method, M, A, many)
     release(A)
     again = request if factors is not None else replace(request, method=method, preconditioner=kind)
     resolved = replace(again, A=None, args=())  # what was seen in the values of A is looked for again by `update`
     null = KnownNull(problem.null, problem.both)
-    return PreparedParts(_prepared(problem), method, M, fallback, resolved, why, null)
+    return PreparedParts(_prepared(problem), method, M, bounded, resolved, why, null)
 
 
 def _made(kind: Any, A: Operator, problem: Problem, method: Method, previous: Operator | None) -> Operator | None:

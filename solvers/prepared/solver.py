@@ -27,6 +27,7 @@ from ..preconditioners import Preconditioner
 from ..results.result import ArrayT, SolveResult
 from ..setup.choose import Explanation
 from ..setup.make_problem import make_problem
+from ..setup.patience import Fallback
 from ..setup.peers import with_peers_read
 from ..setup.problem import KnownNull, Problem, Request
 from ..setup.requirements import check_requirements
@@ -60,7 +61,7 @@ class PreparedSolver(OfMatrix, PublicNames):
     A: Operator
     method: Method
     preconditioner: Operator | None
-    _fallback: Method | None
+    _fallback: Fallback | None
     _request: Request  # what `prepare` was told, with the choices made; its b is like the right-hand sides
     _why: Explanation | None = None  # of the method, where it was chosen here
     _null: KnownNull | None = None
@@ -174,7 +175,9 @@ class PreparedSolver(OfMatrix, PublicNames):
         if self._why is None:
             return f"{self.A!r}\n-> {self.method.name}: the method was given{told_of(self.preconditioner)}"
         with_what = "" if not isinstance(self.preconditioner, Preconditioner) else f"\n   with {self.preconditioner!r}"
-        return f"{self._why}{with_what}{told_of(self.preconditioner)}"
+        after = None if self._fallback is None else self._fallback.after
+        late = "" if after is None else f"\n   after {after} iterations, which take as long: {self._why.fallback}"
+        return f"{self._why}{late}{with_what}{told_of(self.preconditioner)}"
 
     def update(self, A: Any, *, args: Sequence[Any] = ()) -> PreparedSolver:
         """A solver for another matrix of the same kind: the method stays, preconditioner and factors are made anew.

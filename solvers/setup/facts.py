@@ -180,6 +180,11 @@ class Facts:
         relative = self.analysis.asymmetry_without_conjugation
         return relative is not None and relative < CHOSEN
 
+    @property
+    def is_singular(self) -> bool:
+        """Are null vectors known? Then factors are made in several attempts."""
+        return self.problem.null is not None
+
     @cached_property
     def is_easy(self) -> bool:
         """Symmetric, with a diagonal so large everywhere that scaled conjugate gradients take few iterations?"""
@@ -228,9 +233,13 @@ class Facts:
         return self.cost.work <= work
 
     @cached_property
-    def factors_fit(self) -> bool:
-        """Do its factors fit into memory, by its pattern, so that the host may factorise it as a fallback?"""
+    def may_fall_back(self) -> bool:
+        """May the host factorise it where an iteration fails, as there is room in memory, by its pattern?
+
+        Eagerly that is asked when one has failed.
+        """
         if self.matrix is None:
             small = self.unknowns <= SMALL_FUNCTION
             return small and isinstance(self.A, FunctionOperator) and not self.problem.compiled
-        return not self.unknowns or have_room(self.matrix)
+        asked_later = not (self.many or self.problem.is_implicit)
+        return asked_later or not self.unknowns or have_room(self.matrix)

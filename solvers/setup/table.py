@@ -43,7 +43,9 @@ def _factors_at_most(facts: Facts, work: float) -> bool:
 
 
 def _cheap(facts: Facts) -> bool:
-    return facts.entries is not None and _factors_at_most(facts, ONE_SOLVE * facts.entries)
+    if facts.entries is None or (facts.is_singular and facts.symmetric):
+        return False
+    return _factors_at_most(facts, ONE_SOLVE * facts.entries)
 
 
 ROWS = (
@@ -79,7 +81,8 @@ ROWS = (
         "direct", None, "factors of LAPACK are made once, while the function is compiled, and always work",
     ),
     Row(
-        f"on the host: factors take at most {ONE_SOLVE} units of work per stored entry, or {FEW} unknowns",
+        f"on the host: factors take at most {ONE_SOLVE} units of work per stored entry, or {FEW} unknowns, "
+        "and A is not seen to be singular and symmetric",
         _cheap,
         "scipy-direct", None, "sparse factors cost no more than an iteration, and always work",
     ),

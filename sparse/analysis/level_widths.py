@@ -49,10 +49,7 @@ def level_widths(A: sp.csr_array) -> Levels:
         graph = graph[few][:, few]
     if not graph.shape[0]:
         return Levels(np.zeros(0, np.int64), 0.0, hubs)
-    order, _ = breadth_first_order(graph, 0, directed=False)
-    if len(order) < graph.shape[0] / 2:
-        order, _ = breadth_first_order(graph, _in_largest_part(graph), directed=False)
-    order, before = breadth_first_order(graph, int(order[-1]), directed=False)
+    order, before = _searched(graph)
     place = np.empty(graph.shape[0], np.int64)
     place[order] = np.arange(len(order))
     found_from = place[before[order[1:]]]  # which do not decrease
@@ -62,6 +59,17 @@ def level_widths(A: sp.csr_array) -> Levels:
     starts.extend(range(starts[-1] + max(starts[-1] // len(starts), 1), len(order), max(starts[-1] // len(starts), 1)))
     widths = np.diff(starts if starts[-1] == len(order) else [*starts, len(order)])
     return Levels(widths, _share_within(graph, order, widths), hubs)
+
+
+def _searched(graph: sp.csr_array) -> tuple[np.ndarray, np.ndarray]:
+    """The unknowns of the largest part, as they are found from one of its ends, and from which each was found."""
+    first, _ = breadth_first_order(graph, 0, directed=True)
+    order, before = breadth_first_order(graph, int(first[-1]), directed=True)
+    if len(order) >= max(len(first), graph.shape[0] / 2):
+        return order, before
+    first, _ = breadth_first_order(graph, _in_largest_part(graph), directed=False)  # which transposes it
+    order, before = breadth_first_order(graph, int(first[-1]), directed=False)
+    return order, before
 
 
 def _share_within(graph: sp.csr_array, order: np.ndarray, widths: np.ndarray) -> float:

@@ -113,7 +113,7 @@ def test_without_factors(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     b = f(rng.standard_normal(LARGE))
     result = linear_solve(f, b)
     expected = {"jumps": "CG", "obstacle": "CG", "convection": "biCG-stab(2)", "indefinite": "MINRES"}[name]
-    assert result.method.split(" (after ")[-1].removesuffix(" had failed)") == expected
+    assert result.method.split(" (after ")[-1].split(" had ")[0] == expected
     assert np.linalg.norm(f(result.x) - b) <= 1e-10 * np.linalg.norm(b)
 
 
@@ -129,8 +129,8 @@ def test_complex_symmetric_matrices(monkeypatch: pytest.MonkeyPatch) -> None:
     result = linear_solve(A, b)
     assert (result.method, result.preconditioner) == ("COCR", "ilu")
     assert np.linalg.norm(A @ result.x - b) <= 1e-9 * np.linalg.norm(b)
-    assert linear_solve(A, b, preconditioner="jacobi").method == "biCG-stab(2)"
-    assert linear_solve(A + sp.eye_array(1600, k=1), b).method == "biCG-stab(2)"
+    assert "biCG-stab(2)" in linear_solve(A, b, preconditioner="jacobi").method
+    assert "biCG-stab(2)" in linear_solve(A + sp.eye_array(1600, k=1), b).method
     assert "symmetric without conjugation" in str(table.ROWS[11].known)
 
 

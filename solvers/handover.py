@@ -1,0 +1,166 @@
+"""From an iteration to factors: where it has failed, and where it has taken as long as these would."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import NamedTuple
+
+import numpy as np
+
+from ..backends import Array, Backend
+from ..sparse import Matrix, NonlinearError, Operator, UnsupportedOperation
+from .attempt import Attempt, after_failure, after_iterations
+from .derivatives.one_program import differentiated
+from .iteration.outcome import Outcome, Status
+from .iteration.stopping import Limits
+from .log import log
+from .on_host import may_be_helped
+from .results.no_solution import without_refuted
+from .setup.fill import have_room
+from .setup.patience import Fallback, goes_on_for
+from .setup.problem import Problem
+from .setup.requirements import check_requirements
+
+
+class HandedOver(NamedTuple):
+    """What was found in the end.
+
+    Attributes:
+        attempt: the last one.
+        outcome: of all systems.
+        name: of the methods, in words.
+    """
+
+    attempt: Attempt
+    outcome: Outcome
+    name: str
+
+
+def first_outcome(attempt: Attempt) -> Outcome:
+    """With derivatives; compiled and for derivatives with the fallback."""
+    return differentiated(attempt) if attempt.problem.is_implicit else attempt.run()
+
+
+def checked(problem: Problem, outcome: Outcome) -> Outcome:
+    """Withdraw the default tolerance's allowance where it accepted an inconsistent system."""
+    if not problem.by_default or problem.given is not None or problem.derived:
+        return outcome
+    return without_refuted(problem.bk, problem.A, problem.b, problem.rtol, problem.atol, outcome)
+
+
+def handed_over(attempt: Attempt, first: Outcome, fallback: Fallback) -> HandedOver | None:
+    """Solve failed systems with the fallback; None if there are none, or the fallback cannot be used.
+
+    Those that only have taken their time go on first, if factors take more; and in the end, if there are no factors.
+    """
+    problem = attempt.problem
+    bk, limits = problem.bk, problem.limits.of_systems(problem.layout.systems)
+    failed = may_be_helped(problem, first, attempt.monitor)
+    if not bk.any(failed) or _is_over(attempt):
+        return None
+    late = failed & fallback.ends(first.status, first.steps, limits)
+    if bk.any(late) and not fallback.is_bound:
+        first = _gone_on(attempt, first, late, goes_on_for(problem, attempt.method, attempt.M, fallback.after or 0))
+        failed = may_be_helped(problem, first, attempt.monitor)
+        late = late & failed & (first.status == int(Status.MAX_ITER)) & (first.steps < problem.limits.last)
+        if not bk.any(failed) or _is_over(attempt):
+            return HandedOver(attempt, first, attempt.method.name)
+    found = _by_factors(attempt, fallback, bool(bk.any(failed & ~late)))
+    if found is not None:
+        whole = _merged(bk, late, found.outcome, first) if bk.any(late) else found.outcome
+        ours = failed & ((found.outcome.status == int(Status.CONVERGED)) | ~late)
+        if not bk.any(late & ~ours):
+            name = after_failure if bk.any(failed & ~late) else after_iterations
+            taken = () if name is after_failure else (int(bk.to_numpy(first.steps).max()),)
+            said = name(fallback.name, attempt.method.name, *taken)
+            return HandedOver(found.attempt, _where(bk, ours, whole, first), said)
+        first = _where(bk, ours, whole, first)
+    if not bk.any(late):
+        return None
+    last = _gone_on(attempt, first, late & (first.status == int(Status.MAX_ITER)), None)
+    return HandedOver(attempt, last, attempt.method.name)
+
+
+def _is_over(attempt: Attempt) -> bool:
+    return attempt.monitor is not None and attempt.monitor.is_over()
+
+
+def _by_factors(attempt: Attempt, fallback: Fallback, has_failed: bool) -> HandedOver | None:
+    """What the fallback finds; None where it cannot be used."""
+    problem, method = attempt.problem, fallback.method
+    try:
+        check_requirements(problem, method, None)
+        if not has_room_for_factors(problem.A):
+            log.info("%s takes longer or failed, and factors have no room in memory", attempt.method.name)
+            return None
+        log.info("%s %s; trying %s", attempt.method.name, "failed" if has_failed else "takes longer", method.name)
+        second = replace(attempt, method=method, M=None, fallback=None)
+        return HandedOver(second, checked(problem, first_outcome(second)), method.name)
+    except (UnsupportedOperation, NonlinearError, MemoryError):
+        return None
+
+
+def has_room_for_factors(A: Operator) -> bool:
+    """Do factors of A fit into memory? Not asked for a function: it is small, or was traced, and looked at."""
+    entries = A.without_offset
+    return not isinstance(entries, Matrix) or have_room(entries)
+
+
+def _gone_on(attempt: Attempt, first: Outcome, which: Array, iterations: int | None) -> Outcome:
+    """More iterations of the same method from where it was, of some systems; up to the limit if None."""
+    problem = attempt.problem
+    bk, taken = problem.bk, int(problem.bk.to_numpy(first.steps).max())
+    left = [max(limit - taken, 0) for limit in problem.limits.rows[-1]]
+    left = left if iterations is None else [min(limit, iterations) for limit in left]
+    if not any(left) or not bk.any(which):
+        return first
+    rest = replace(problem, x0=first.x, limits=Limits((tuple(left),)))
+    found = checked(problem, first_outcome(replace(attempt, problem=rest, fallback=None)))
+    return _where(bk, which, _merged(bk, which, found, first), first)
+
+
+def _merged(bk: Backend, which: Array, found: Outcome, first: Outcome) -> Outcome:
+    """The later outcome, with the counts and the history of both."""
+    none = 0 * first.steps
+    steps = found.steps + bk.where(which, first.steps, none)
+    products = found.products + bk.where(which, first.products, none)
+    lines = found.history
+    if not isinstance(lines, tuple):
+        joined = _joined(*(bk.to_numpy(a) for a in (which, first.steps, first.history, found.steps, lines)))
+        lines = bk.asarray(joined, like=lines)
+    return found._replace(steps=steps, products=products, history=lines)
+
+
+def _joined(
+    which: np.ndarray, taken: np.ndarray, before: np.ndarray, steps: np.ndarray, after: np.ndarray
+) -> np.ndarray:
+    """Residual norms `(iterations + 1, systems)` of two solves in a row, where `which`; else of the second."""
+    which, taken, steps = which[:, 0], taken[:, 0], steps[:, 0]
+    rows = int(max(np.where(which, taken + steps, steps).max(initial=0) + 1, len(before), len(after)))
+    joined = np.full((rows, after.shape[1]), np.nan, after.dtype)
+    for k in range(after.shape[1]):
+        last = int(taken[k]) if which[k] else 0
+        joined[:last, k] = before[:last, k]
+        joined[last : last + steps[k] + 1, k] = after[: steps[k] + 1, k]
+    return joined
+
+
+def _where(bk: Backend, which: Array, found: Outcome, first: Outcome) -> Outcome:
+    """Those systems of one outcome, the others of another one."""
+    if not bk.any(~which):
+        return found
+    names = (name for name in Outcome._fields if name != "history")
+    merged = {name: bk.where(which, getattr(found, name), getattr(first, name)) for name in names}
+    if isinstance(found.history, tuple):
+        return Outcome(**merged, history=())
+    lines, older = found.history, first.history
+    most = max(int(lines.shape[0]), int(older.shape[0]))
+    lines, older = (_padded(bk, a, most) for a in (lines, older))
+    return Outcome(**merged, history=bk.where(which[:, 0], lines, older))
+
+
+def _padded(bk: Backend, lines: Array, rows: int) -> Array:
+    missing = rows - int(lines.shape[0])
+    if not missing:
+        return lines
+    return bk.concat([lines, bk.full((missing, int(lines.shape[1])), np.nan, bk.dtype(lines), lines)], 0)
