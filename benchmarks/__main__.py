@@ -37,6 +37,7 @@ GROUPS = (
     "auto",
     "choice",
     "cores",
+    "media",
     "meshes",
 )
 BACKENDS = ("jax", "numpy", "torch", "tensorflow")
