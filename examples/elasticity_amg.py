@@ -3,9 +3,9 @@
 A body that is moved or turned as a whole is not deformed, so that the matrix maps these motions nearly to zero, and no
 smoother sees them. Where aggregates are coarse unknowns, coarse levels must hold these motions: `rigid_motions` makes
 them of the coordinates of the points, and `near_nullspace` hands them to the hierarchy. By default `amg` finds out that
-there are two unknowns per point and coarsens each component by itself, without coordinates. The plate is solved on finer
-and finer meshes with the diagonal as preconditioner and with three hierarchies: one that knows constants only, one that
-knows the rigid motions, and the default.
+there are two unknowns per point and coarsens each component by itself, without coordinates. The plate is solved on
+finer and finer meshes with the diagonal as preconditioner and with three hierarchies: one that knows constants only,
+one that knows the rigid motions, and the default.
 """
 
 import numpy as np
