@@ -39,6 +39,7 @@ GROUPS = (
     "choice",
     "factors",
     "cores",
+    "media",
     "meshes",
 )
 BACKENDS = ("jax", "numpy", "torch", "tensorflow")

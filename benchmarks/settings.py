@@ -28,6 +28,8 @@ class Settings:
     grid_of_waves_3d: int = 32
     grid_of_forms: int = 64  # in three dimensions
     nodes: int = 100_000
+    grid_of_media: int = 512
+    grid_of_media_in_3d: int = 48
     grid_of_meshes: int = 150  # a side of the quadratic triangles, by which the other meshes go
     calls: int = 100  # in a row, for the overhead of one
     bar: bool = True
@@ -47,6 +49,8 @@ QUICK = Settings(
     grid_of_waves_3d=6,
     grid_of_forms=6,
     nodes=200,
+    grid_of_media=32,
+    grid_of_media_in_3d=8,
     grid_of_meshes=12,
     calls=2,
     bar=False,
