@@ -16,7 +16,7 @@ from krylix.solvers.preconditioners.amg.choose import ROWS
 from krylix.solvers.preconditioners.amg.classical.interpolation import Rows, prolongation, without_explosion
 from krylix.solvers.preconditioners.amg.classical.products import product
 from krylix.solvers.preconditioners.amg.classical.rows import largest_in_rows, reduced, selected
-from krylix.solvers.preconditioners.amg.classical.splitting import coarse_unknowns, first_pass, pmis
+from krylix.solvers.preconditioners.amg.classical.splitting import first_pass, pmis
 from krylix.solvers.preconditioners.amg.classical.strength import couplings, strong_entries, turned_rows
 
 THETA = 0.25
@@ -169,7 +169,7 @@ def test_strong_couplings_as_by_loops(name: str) -> None:
     np.testing.assert_array_equal(found, strong_by_loops(A.toarray()))
 
 
-@pytest.mark.parametrize("split", [first_pass, pmis, coarse_unknowns])
+@pytest.mark.parametrize("split", [first_pass, pmis])
 def test_no_unknown_is_left_between_fine_ones(split: Any) -> None:
     """Also of graphs where each unknown depends on all others, on none, or on one."""
     n = 50

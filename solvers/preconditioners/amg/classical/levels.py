@@ -14,7 +14,7 @@ from .interpolation import Rows, prolongation, without_explosion
 from .products import product, sorted_rows
 from .rows import gathered, repeated, row_sums, selected
 from .rule import ClassicalRule
-from .splitting import coarse_unknowns
+from .splitting import first_pass, pmis
 from .strength import couplings, strong_entries, threshold_of, turned_rows
 
 _MOST_COARSE = 0.9  # of the unknowns: where more are coarse, another level does not pay
@@ -86,7 +86,7 @@ def _coarsened(
     sums = row_sums(coupled, B)
     strong = strong_entries(B, coupled, sums, theta)
     S = selected(B, strong, np.ones(len(strong), np.float32))
-    coarse = coarse_unknowns(S, level)
+    coarse = first_pass(S) if S.nnz <= np.iinfo(np.int32).max else pmis(S, level)
     strong = without_explosion(B, strong, coarse, coupled)
     P = prolongation(Rows(B, coupled, sums, strong), coarse, hermitian)
     if own is not None:

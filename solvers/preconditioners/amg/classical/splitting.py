@@ -8,18 +8,6 @@ import scipy.sparse as sp
 from .rows import gathered, reduced
 
 
-def coarse_unknowns(S: sp.csr_array, seed: int = 0) -> np.ndarray:
-    """Mask of the coarse unknowns, `(n,)`: by Ruge and Stueben's first pass, where indices have 32 bits, else by PMIS.
-
-    Both take the same time here. The first pass follows couplings from each coarse unknown on, which saves a third of
-    the iterations where these are strong in one direction that is not that of the mesh.
-
-    Args:
-        S: see `pmis`.
-    """
-    return first_pass(S) if S.nnz <= np.iinfo(np.int32).max else pmis(S, seed)
-
-
 def pmis(S: sp.csr_array, seed: int = 0) -> np.ndarray:
     """Mask of the coarse unknowns: a maximal independent set of the graph of S or S^T, `(n,)`.
 
