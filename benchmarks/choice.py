@@ -40,7 +40,7 @@ def rows(settings: Settings) -> Iterator[Row]:
 def iteration_of(A: sp.csr_array, b: np.ndarray) -> tuple[Method, str | None]:
     """The method that auto would take if there were no factors, and its preconditioner."""
     choice = choose(make_problem(Request(A, b), None))
-    while choice.method.name in ("direct", "scipy-direct"):
+    while choice.method.name in ("direct", "scipy-direct", "sparse-direct"):
         choice = choice.next()
     return choice.method, choice.preconditioner
 

@@ -25,6 +25,7 @@ class Settings:
     grid_of_gradients: int = 512
     grid_in_3d: int = 96
     grid_of_pressure: int = 512
+    grid_of_waves_3d: int = 32
     grid_of_forms: int = 64  # in three dimensions
     nodes: int = 100_000
     grid_of_media: int = 512
@@ -45,6 +46,7 @@ QUICK = Settings(
     grid_of_gradients=16,
     grid_in_3d=6,
     grid_of_pressure=16,
+    grid_of_waves_3d=6,
     grid_of_forms=6,
     nodes=200,
     grid_of_media=32,

@@ -6,6 +6,7 @@ if __name__ != "krylix.solvers":  # reached through sys.path (repository root), 
 from ..backends.on_failure import OnFailure
 from . import backend_solves as backend_solves
 from . import profiled as profiled  # what profiles monitor
+from .eigenvalues.extreme import ExtremeEigenvalues, extreme_eigenvalues
 from .gaussian.logdet import LogDeterminant, logdet
 from .iteration.method import Method
 from .iteration.monitor import IterationState
@@ -62,6 +63,7 @@ __all__ = [
     "ConvergenceError",
     "Direct",
     "Diverged",
+    "ExtremeEigenvalues",
     "FastDirect",
     "IterationState",
     "LogDeterminant",
@@ -82,6 +84,7 @@ __all__ = [
     "SparseDirect",
     "Status",
     "clear_setup_cache",
+    "extreme_eigenvalues",
     "find_method",
     "linear_solve",
     "load_preconditioner",

@@ -95,10 +95,10 @@ def handed_over(attempt: Attempt, first: Outcome, fallback: Fallback) -> HandedO
         whole = _merged(bk, late, found.outcome, first) if bk.any(late) else found.outcome
         ours = failed & ((found.outcome.status == int(Status.CONVERGED)) | ~late)
         if not bk.any(late & ~ours):
-            name = after_failure if bk.any(failed & ~late) else after_iterations
-            taken = () if name is after_failure else (int(bk.to_numpy(first.steps).max()),)
-            said = name(fallback.name, attempt.method.name, *taken)
-            return HandedOver(found.attempt, _where(bk, ours, whole, first), said)
+            names = fallback.name, attempt.method.name
+            taken = int(bk.to_numpy(first.steps).max())
+            name = after_failure(*names) if bk.any(failed & ~late) else after_iterations(*names, taken)
+            return HandedOver(found.attempt, _where(bk, ours, whole, first), name)
         first = _where(bk, ours, whole, first)
     if not bk.any(late):
         return None

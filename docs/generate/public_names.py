@@ -19,7 +19,9 @@ PAGES: dict[str, tuple[str, ...]] = {
         "linear_solve", "prepare", "PreparedSolver", "SolveResult", "Status", "IterationState", "solve_triangular",
         "ConvergenceError", "NotConverged", "Diverged", "SingularMatrixWarning",
     ),
-    "Gaussian fields and determinants": ("logdet", "LogDeterminant"),
+    "Determinants and eigenvalues": (
+        "logdet", "LogDeterminant", "extreme_eigenvalues", "ExtremeEigenvalues",
+    ),
     "Preconditioners": ("preconditioner", "Preconditioner", "load_preconditioner", "rigid_motions"),
     "Matrices from functions": (
         "matrix_from_function", "jacobian_matrix", "as_operator", "SparseMatrix", "NonlinearError",

@@ -14,6 +14,8 @@ from ...sparse.analysis.symmetry import is_hermitian
 from .selected_inverse import SelectedInverse
 from .sparse_factors import SparseFactors, definite_factors, sign_and_log, sparse_factors
 
+PIVOT = 100  # rounding units of the diagonal below which a pivot of a definite matrix may be zero
+_BLOWN = 0.1  # growth of a random vector under the inverse of a singular matrix, in inverse rounding units
 _FEW = 32  # columns up to which solves take less time than the recursion
 _NUMBERS = 2**22  # of the right-hand sides of one solve
 _UNITS = 1e4  # ratio of the largest entries of rows and columns from which these are scaled
@@ -51,7 +53,12 @@ class FactorisedMatrix:
         A = self.A
         if not self.is_finite or not np.all(A.diagonal().real > 0) or not is_hermitian(sp.csr_array(A)):
             return None
-        return definite_factors(A)
+        found = definite_factors(A)
+        if found is None:
+            return None
+        pivots, diagonal = found.U.diagonal().real, A.diagonal().real
+        at_rounding = pivots[found.rows] <= PIVOT * np.finfo(np.float64).eps * diagonal
+        return None if at_rounding.any() else found
 
     @cached_property
     def _scales(self) -> tuple[np.ndarray, np.ndarray] | None:
@@ -81,6 +88,21 @@ class FactorisedMatrix:
         return sign, log if self._scales is None else log - sum(float(np.log(s).sum()) for s in self._scales)
 
     @cached_property
+    def _is_singular(self) -> bool:
+        """Is the condition number of the scaled matrix that of a singular one, as one solve shows it?"""
+        if self.factors is None:
+            return True
+        B = self.A if self._scales is None else equilibrated(self.A, *self._scales)
+        unit = np.ones(B.shape[0])
+        if self.definite is not None:
+            unit = np.sqrt(B.diagonal().real)
+        z = np.random.default_rng(2).uniform(0.5, 1.5, B.shape[0]) * np.where(np.arange(B.shape[0]) % 3, 1, -1)
+        with np.errstate(all="ignore"):
+            x = np.abs(self.factors.solve((unit * z).astype(B.dtype)[:, None])[:, 0]) * unit
+            size = np.max((abs(B) @ (1 / unit)) / unit)
+            return not bool(np.max(x) * size < _BLOWN / np.finfo(np.float64).eps)
+
+    @cached_property
     def _selected(self) -> SelectedInverse | None:
         """None where the pattern that the recursion needs is much larger than that of the factors."""
         if self.factors is None:
@@ -98,7 +120,7 @@ class FactorisedMatrix:
             return np.zeros(0, self.A.dtype)
         if not self.is_finite:
             return np.full(len(rows), np.nan, self.A.dtype)
-        if self.factors is None:
+        if self.factors is None or self._is_singular:
             raise ZeroDivisionError(SINGULAR)
         found, missing = np.zeros(len(rows), self.A.dtype), np.ones(len(rows), bool)
         if len(np.unique(columns)) > _FEW and self._selected is not None:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from ...backends import Array, without_compilers
-from ...sparse import Operator, UnsupportedOperation
+from ...sparse import FunctionOperator, Operator, UnsupportedOperation
 from ..setup.problem import Request
 from .exact import entries_of, gradient_of_log, inverse_entries, places_in
 from .logdet import LogDeterminant, LogdetMethod, LogdetSettings, log_determinant
@@ -104,11 +105,11 @@ class OfMatrix:
         """
         return without_compilers(_logdet_gradient)(self)
 
-    def inverse_diagonal(self) -> Array:
+    def inverse_diagonal(self) -> Any:
         """The diagonal of the inverse, such as the variances of a Gaussian field whose precision A is.
 
         Returns:
-            An array shaped as the unknowns, with the axis of a batch of matrices in front.
+            An array, or a container of them, shaped as the unknowns, with the axis of a batch of matrices in front.
 
         Raises:
             ZeroDivisionError: A is singular; in compiled functions it is NaN.
@@ -154,7 +155,7 @@ class OfMatrix:
         """
         return without_compilers(_inverse_entries)(self, rows, columns)
 
-    def sample(self, key: Any, shape: int | Sequence[int] = (), *, of: Of = "precision", steps: int = 200) -> Array:
+    def sample(self, key: Any, shape: int | Sequence[int] = (), *, of: Of = "precision", steps: int = 200) -> Any:
         """Samples of a Gaussian field with mean 0: of N(0, A^-1), or, `of="covariance"`, of N(0, A).
 
         Args:
@@ -199,11 +200,11 @@ def _logdet_gradient(solver: OfMatrix) -> Any:
     return gradient_of_log(*solver._entries())
 
 
-def _inverse_diagonal(solver: OfMatrix) -> Array:
+def _inverse_diagonal(solver: OfMatrix) -> Any:
     A = solver._square()
     each = np.arange(A.shape[0])
     found = inverse_entries(*solver._entries(), each, each)
-    return A.bk.reshape(found, (*tuple(found.shape)[:-1], *A.in_shape))
+    return _as_unknowns(A, found)
 
 
 def _inverse_entries(solver: OfMatrix, rows: Any, columns: Any) -> Array:
@@ -213,13 +214,22 @@ def _inverse_entries(solver: OfMatrix, rows: Any, columns: Any) -> Array:
     return A.bk.reshape(found, (*tuple(found.shape)[:-1], *i.shape))
 
 
-def _sample(solver: OfMatrix, key: Any, shape: int | Sequence[int], of: Of, steps: int) -> Array:
+def _sample(solver: OfMatrix, key: Any, shape: int | Sequence[int], of: Of, steps: int) -> Any:
     A = solver._square()
     entries = None
     with suppress(UnsupportedOperation):
         entries = solver._entries()
     x = sample(A, _like(solver), key, shape, of, steps, entries)
-    return A.bk.reshape(x, (*tuple(x.shape)[:-1], *A.in_shape))
+    return _as_unknowns(A, x)
+
+
+def _as_unknowns(A: Operator, x: Array) -> Any:
+    """Vectors `(..., n)` as what A takes, with these axes in front: arrays, or containers of them."""
+    bk, lead = A.bk, tuple(x.shape)[:-1]
+    if not isinstance(A, FunctionOperator) or A.layout.structure is None:
+        return bk.reshape(x, (*lead, *A.in_shape))
+    layout = replace(A.layout, batch=lead)
+    return layout.unflatten(bk, bk.reshape(x, (layout.systems, layout.size)))
 
 
 def _like(solver: OfMatrix) -> Array:

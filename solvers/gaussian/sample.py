@@ -13,7 +13,7 @@ from ...backends import Array
 from ...sparse import Matrix, Operator, UnsupportedOperation
 from ...sparse.analysis.symmetry import REFUSED
 from .exact import entries_of
-from .factorised_matrix import NOT_DEFINITE, FactorisedMatrix
+from .factorised_matrix import NOT_DEFINITE, PIVOT, FactorisedMatrix
 from .host_matrices import HostMatrices
 from .lanczos import NOT_POSITIVE, NOT_SETTLED, SETTLED, checked, images, normal, tridiagonal
 
@@ -82,6 +82,8 @@ def _by_cholesky(A: Matrix, z: Array, inverse: bool) -> Array:
             raise ValueError(NOT_DEFINITE)
     else:
         factor = bk.xp.linalg.cholesky(dense)
+    pivots, eps = bk.abs(bk.diagonal(factor)) ** 2, float(np.finfo(A.dtype).eps)
+    failed = failed | bk.any(~(pivots > PIVOT * eps * bk.abs(bk.diagonal(dense))))
     upper = bk.conj(bk.matrix_transpose(factor))
     if A.systems is None:
         x = bk.linalg.solve_triangular(upper, z, lower=False) if inverse else bk.product(factor, z)

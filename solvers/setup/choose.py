@@ -92,9 +92,10 @@ def _from_row(facts: Facts, first: int) -> MethodChoice:
     number = next(i for i in range(first, len(ROWS)) if ROWS[i].holds(facts))
     row = ROWS[number]
     method = _best_of(find_method(row.method), facts)
-    fallback = (
-        METHODS["scipy-direct"] if method.name not in ("direct", "scipy-direct") and facts.may_fall_back else None
-    )
+    can_fail = method.name not in ("direct", "scipy-direct")
+    superlu = METHODS["scipy-direct"]
+    behind = superlu if method.name == "sparse-direct" else _best_of(superlu, facts)
+    fallback = behind if can_fail and facts.may_fall_back else None
     kind = None if facts.preconditioned else row.preconditioner
     factors = facts.fast if method == FAST else None
     matrix = problem.A if facts.matrix is None else facts.matrix

@@ -26,8 +26,9 @@ from ..block_tridiagonal.band import may_be_narrow, narrow
 from ..diagonal import DOMINANT
 from ..methods.direct.fast import FastDirect
 from ..preconditioners.multigrid.from_matrix import couples_neighbours
+from .expected_cost import cost_on_grid
 from .factors import factors_now
-from .fill import ANALYSIS, DOUBT, FactorCost, estimated_cost, factor_cost, grid_cost, have_room, matrix_cost
+from .fill import ANALYSIS, DOUBT, FactorCost, estimated_cost, factor_cost, have_room, matrix_cost
 from .problem import Problem
 
 FAST = FastDirect()
@@ -205,9 +206,7 @@ class Facts:
             return None
         if not isinstance(matrix, SparseMatrix):
             return matrix_cost(matrix)
-        on_grid = on_its_grid(matrix)
-        on_one = matrix.systems is None and 2 <= len(on_grid.in_shape) <= 3 and couples_neighbours(on_grid)
-        return grid_cost(on_grid.in_shape) if on_one else self._cost_by(estimated_cost)
+        return cost_on_grid(matrix) or self._cost_by(estimated_cost)
 
     @cached_property
     def cost(self) -> FactorCost | None:

@@ -11,6 +11,7 @@ from ..iteration.method import Method
 from ..iteration.outcome import Status
 from ..iteration.stopping import Limits
 from ..preconditioners import Preconditioner
+from .expected_cost import expected_cost
 from .fill import ANALYSIS, FactorCost, matrix_cost
 from .problem import Problem
 
@@ -20,6 +21,7 @@ _VECTORS = 4  # numbers per unknown that the other operations of an iteration ta
 _CALLS = 1e5  # work that the calls of an iteration take, however small the system
 _SET_UP = 2e7  # likewise of factors
 _EXCHANGES = 2  # times the work, where rows may have to be exchanged
+_SINGULAR = 20  # likewise, where null vectors are known, which are taken out of the factors
 _WORTH = 1.25  # times the iterations there were, from which on it is worth going on
 _LARGEST = 1 << 30
 
@@ -63,16 +65,16 @@ def with_patience(
     """The fallback, with the iterations that the chosen method gets.
 
     Eagerly these are first as many as it takes to count what factors cost, which mostly nobody has to know then. In a
-    compiled function, and for `many` solves, it is counted at once, if the places of the entries are known.
+    compiled function, and for `many` solves, it is estimated at once.
     """
     if fallback is None:
         return None
     one = work_of_iteration(problem, method, M, matrix)
-    if one is None or not isinstance(matrix, SparseMatrix) or problem.several or problem.is_empty:
+    if one is None or method.factorises or not isinstance(matrix, SparseMatrix) or problem.several or problem.is_empty:
         return Fallback(fallback)
     if not (problem.is_implicit or many):
         return Fallback(fallback, _rounded(max(ANALYSIS * matrix.nnz / one, LEAST)), is_bound=False)
-    return Fallback(fallback, _rounded(iterations_for(matrix_cost(matrix), problem, method, one)))
+    return Fallback(fallback, _rounded(iterations_for(expected_cost(matrix), problem, method, one)))
 
 
 def work_of_iteration(problem: Problem, method: Method, M: Operator | None, matrix: Operator) -> float | None:
@@ -90,9 +92,9 @@ def work_of_iteration(problem: Problem, method: Method, M: Operator | None, matr
 
 def iterations_for(cost: FactorCost, problem: Problem, method: Method, one: float) -> float:
     """Iterations that take as long as factors."""
-    exchanges = 1 if method.needs_definite else _EXCHANGES
+    times = _SINGULAR if problem.null is not None else 1 if method.needs_definite else _EXCHANGES
     solves = _ENTRY * cost.numbers * problem.layout.systems
-    return max((_SET_UP + exchanges * cost.work + solves) / one, LEAST)
+    return max((_SET_UP + times * cost.work + solves) / one, LEAST)
 
 
 def goes_on_for(problem: Problem, method: Method, M: Operator | None, after: int) -> int | None:

@@ -49,6 +49,8 @@ def nearest_hermitian(A: Any) -> Any | None:
 
     Looked at with ones on its diagonal, as preconditioners see it: large entries hide no small ones.
     """
+    if A.shape[0] != A.shape[1] or _asymmetry(A) > REFUSED:  # two products, instead of three transpositions
+        return None
     if is_hermitian(A):
         return A
     size = np.sqrt(np.abs(A.diagonal()))

@@ -39,6 +39,7 @@ from .backends.public_names import shown as _shown
 from .solvers import (
     ConvergenceError,
     Diverged,
+    ExtremeEigenvalues,
     IterationState,
     LogDeterminant,
     MinimizeResult,
@@ -50,6 +51,7 @@ from .solvers import (
     SolveResult,
     Status,
     clear_setup_cache,
+    extreme_eigenvalues,
     linear_solve,
     load_preconditioner,
     logdet,
@@ -74,6 +76,7 @@ from .sparse import (
 __all__ = [
     "ConvergenceError",
     "Diverged",
+    "ExtremeEigenvalues",
     "IterationState",
     "LogDeterminant",
     "MinimizeResult",
@@ -95,6 +98,7 @@ __all__ = [
     "context_backend",
     "convert",
     "default_backend",
+    "extreme_eigenvalues",
     "get_current_profile",
     "get_on_failure",
     "get_precision",

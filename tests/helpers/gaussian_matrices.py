@@ -15,6 +15,14 @@ def grid_laplacian(*shape: int, shift: float = 0.3) -> sp.csr_array:
     return sp.csr_array(found + shift * sp.eye_array(found.shape[0]))
 
 
+def closed(n: int) -> sp.csr_array:
+    """The Laplacian of n x n cells through whose rim nothing flows: singular, but for rounding."""
+    L = grid_laplacian(n, n, shift=0)
+    L = L - sp.diags_array(L.sum(axis=1))
+    scale = sp.diags_array(1 + 0.3 * np.sin(np.arange(n * n)))
+    return sp.csr_array(scale @ L @ scale)
+
+
 def scattered(n: int, density: float = 0.03, seed: int = 0) -> sp.csr_array:
     """Random entries in any place, and a small diagonal: rows have to be exchanged."""
     rng = np.random.default_rng(seed)

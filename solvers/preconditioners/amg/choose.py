@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 
-class Facts(NamedTuple):
+class CoarseningFacts(NamedTuple):
     """What the choice depends on.
 
     Attributes:
@@ -17,15 +17,20 @@ class Facts(NamedTuple):
         hermitian: is that Hermitian? False where values are not known.
         vectors: was a near null space given?
         several: are there several unknowns per point?
+        components: is it a Hermitian matrix of several components, of which each can be coarsened by itself: said by
+            `block_size`, or found? With rigid motions: of a body that is not slender?
+        m_matrix: are they those of an M-matrix, as far as its rows prove it?
     """
 
     known: bool
     hermitian: bool
     vectors: bool
     several: bool
+    components: bool = False
+    m_matrix: bool = False
 
 
-class Row(NamedTuple):
+class CoarseningRow(NamedTuple):
     """One line of the table.
 
     Attributes:
@@ -36,7 +41,7 @@ class Row(NamedTuple):
     """
 
     known: str
-    holds: Callable[[Facts], bool]
+    holds: Callable[[CoarseningFacts], bool]
     coarsening: str
     why: str
 
@@ -49,31 +54,43 @@ class Row(NamedTuple):
 SMOOTHED, CLASSICAL = "smoothed-aggregation", "classical"
 
 ROWS = (
-    Row(
+    CoarseningRow(
+        "several components, Hermitian (`block_size`, or found: elasticity); rigid motions of a compact body",
+        lambda f: f.components,
+        CLASSICAL,
+        "each component is coarsened by itself",
+    ),
+    CoarseningRow(
         "`near_nullspace` given",
         lambda f: f.vectors,
         SMOOTHED,
         "its prolongations contain these vectors",
     ),
-    Row(
-        "several unknowns per point (`block_size`)",
+    CoarseningRow(
+        "several unknowns per point (`block_size`), not Hermitian",
         lambda f: f.several,
         SMOOTHED,
         "unknowns of a point stay together",
     ),
-    Row(
+    CoarseningRow(
         "values that are traced, or those of a batch, without a `pattern`",
         lambda f: not f.known,
         SMOOTHED,
         "unknowns are put together as for unit coefficients, without their values",
     ),
-    Row(
+    CoarseningRow(
         "known values, Hermitian",
         lambda f: f.hermitian,
         CLASSICAL,
         "iterations do not depend on how coefficients jump, nor on the mesh",
     ),
-    Row(
+    CoarseningRow(
+        "known values, not Hermitian, an M-matrix by its rows",
+        lambda f: f.m_matrix,
+        CLASSICAL,
+        "it takes fewest iterations where information has a direction",
+    ),
+    CoarseningRow(
         "known values, not Hermitian",
         lambda f: True,
         SMOOTHED,
@@ -83,6 +100,6 @@ ROWS = (
 """The table; the last row always holds."""
 
 
-def choose_coarsening(facts: Facts) -> Row:
+def choose_coarsening(facts: CoarseningFacts) -> CoarseningRow:
     """The first row that holds."""
     return next(row for row in ROWS if row.holds(facts))

@@ -9,14 +9,24 @@ import scipy.sparse as sp
 
 from .aggregation import aggregated_levels
 from .classical.levels import classical_levels
+from .components import within_components
 from .hierarchy import HostLevel, is_diagonal, levels_by_pyamg
 from .settings import AmgSettings
 
 
 def coarsened(
-    A: sp.csr_array, settings: AmgSettings, hermitian: bool, near_nullspace: np.ndarray | None, block_size: int
+    A: sp.csr_array,
+    settings: AmgSettings,
+    hermitian: bool,
+    near_nullspace: np.ndarray | None,
+    block_size: int,
+    components: np.ndarray | None = None,
 ) -> list[HostLevel]:
     """Levels, finest first; a single one for a small A.
+
+    Args:
+        components: labels `(n,)` of the unknowns: classical levels are those of A without entries between different
+            ones.
 
     Raises:
         ValueError: pyamg fails, or has no such coarsening for complex matrices.
@@ -29,7 +39,8 @@ def coarsened(
             "coarsening='smoothed-aggregation', or another kind of preconditioner."
         )
     if settings.is_classical:
-        return classical_levels(A, settings, hermitian)
+        A = A if components is None else within_components(A, components)
+        return classical_levels(A, settings, hermitian, components)
     make = aggregated_levels if settings.aggregates else levels_by_pyamg
     try:
         with warnings.catch_warnings(), np.errstate(all="ignore"):

@@ -11,9 +11,12 @@ from ....backends import get_backend
 from ....sparse.analysis.spectrum import bounded_eigenvalue
 from ....sparse.formats.making.build import from_csr
 from ..cycle.scales import scales_of, times_diagonals
+from .classical.colours import eliminated
 from .classical.dust import without_dust
+from .classical.products import product, sorted_rows
 from .classical.rule import ClassicalRule
 from .classical.serves import LEVELS, still_serves
+from .classical.strength import threshold_of
 from .hierarchy import HostLevel, Tentative
 from .settings import BOUND, OMEGA, AmgSettings
 
@@ -29,22 +32,29 @@ def galerkin_levels(
     Cost: two products of sparse matrices on each level, one more and 15 with vectors for smoothing.
     """
     found: list[HostLevel] = []
+    theta = threshold_of(A, settings)
     for T in tentative:
         if isinstance(T, ClassicalRule):
-            if checked and len(found) < LEVELS and not still_serves(T, A, settings.threshold):
+            looked_at = sum(not level.exact for level in found)
+            if checked and looked_at < LEVELS and not still_serves(T, A, theta):
                 return None
-            found.append(_interpolated(A, T, hermitian))
+            coarse = T.coarse
+            without = eliminated(A, coarse, hermitian) if T.keeps_all(A) else None
+            if without is not None:
+                found.append(without[0])
+                A = without[1]
+                continue
+            found.append(_interpolated(A, T, coarse, hermitian))
         else:
             found.append(_smoothed(A, T, settings, hermitian))
-        coarse = sp.csr_array(found[-1].R @ sp.csr_array(A @ found[-1].P))
-        coarse.sum_duplicates()
-        A = without_dust(coarse, found[-1].P, A) if isinstance(T, ClassicalRule) else coarse
+        below = sorted_rows(product(found[-1].R, product(A, found[-1].P)), hermitian)
+        A = without_dust(below, found[-1].P, A) if settings.is_classical else below
     return [*found, HostLevel(A)]
 
 
-def _interpolated(A: sp.csr_array, rule: ClassicalRule, hermitian: bool) -> HostLevel:
+def _interpolated(A: sp.csr_array, rule: ClassicalRule, coarse: np.ndarray, hermitian: bool) -> HostLevel:
     P = rule.prolongation(A)
-    return HostLevel(A, P, adjoint(P), rule, BOUND[hermitian])
+    return HostLevel(A, P, adjoint(P), rule, BOUND[hermitian], coarse)
 
 
 def _smoothed(A: sp.csr_array, T: sp.csr_array, settings: AmgSettings, hermitian: bool) -> HostLevel:

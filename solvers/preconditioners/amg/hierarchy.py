@@ -24,7 +24,7 @@ class HostLevel(NamedTuple):
 
     `tentative` is the prolongation before smoothing, or P; of classical coarsening the rule of its interpolation. `rho`
     bounds the eigenvalues of D⁻¹ A, if computed. Of classical coarsening `splitting` is the mask of the coarse
-    unknowns, and `strong` that of the strong entries of A.
+    unknowns, and `strong` that of the strong entries of A. `exact`: fine unknowns are eliminated, P and R are exact.
     """
 
     A: sp.csr_array
@@ -34,6 +34,7 @@ class HostLevel(NamedTuple):
     rho: float | None = None
     splitting: np.ndarray | None = None
     strong: np.ndarray | None = None
+    exact: bool = False
 
 
 def levels_of_pyamg(solver: Any) -> list[HostLevel]:

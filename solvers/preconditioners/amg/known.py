@@ -17,9 +17,10 @@ from ..cycle.scaled import DiagonallyScaled
 from ..cycle.scales import Scales, scales_of, times_diagonals
 from ..cycle.smoother import steps_for
 from ..cycle.target import Target
-from .classical.cycle import eigenvalues, is_in_range, weighted_cycle
+from .classical.cycle import eigenvalues, inverse_of_fine, is_in_range, weighted_cycle
+from .classical.split import split_cycle
 from .hierarchy import HostLevel, is_diagonal, is_solved_by_scaling
-from .level import AlgebraicLevel, placed
+from .level import AlgebraicLevel, EliminatedLevel, placed
 from .settings import AmgSettings
 
 
@@ -30,6 +31,8 @@ def known_cycle(levels: list[HostLevel], settings: AmgSettings, hermitian: bool,
         ValueError: the coarsest level is too large.
     """
     within = replace(target, dtype=inner_dtype(settings.precision, target.dtype)) if len(levels) > 1 else target
+    if settings.is_classical and len(levels) > 1 and not hermitian and settings.smooths_in_turns:
+        return split_cycle(levels, settings.max_coarse, within, target.dtype)
     if settings.is_classical and len(levels) > 1 and is_in_range(levels, within.dtype):
         return recast(weighted_cycle(levels, settings, hermitian, within), target.stored)
     by_rows = settings.is_classical and hermitian
@@ -62,17 +65,13 @@ def _level(
     P = times_diagonals(factor / own.right, level.P, below.right)
     R = sp.csr_array(P.conj().T) if hermitian else times_diagonals(factor * below.left, level.R, 1 / own.left)
     rho = np.array([eigenvalues(level, settings, hermitian)])
-    steps = steps_for(host, settings.smoother_of(hermitian), rho, settings.degree)
-    return AlgebraicLevel(
-        target.matrix(A),
-        target.matrix(P),
-        target.matrix(R),
-        coarse,
-        target.array(steps),
-        tentative=placed(level.tentative, target.bk, target.dtype, target.like),
-        visits=VISITS[settings.cycle],
-        hermitian=hermitian,
-    )
+    steps = target.array(steps_for(host, settings.smoother_of(hermitian), rho, settings.degree))
+    tentative = placed(level.tentative, target.bk, target.dtype, target.like)
+    parts = (target.matrix(A), target.matrix(P), target.matrix(R), coarse, steps, VISITS[settings.cycle], hermitian)
+    if level.exact:
+        inverse = target.array(inverse_of_fine(level, A)[None])
+        return EliminatedLevel(*parts, tentative=tentative, inverse=inverse)
+    return AlgebraicLevel(*parts, tentative=tentative)
 
 
 def _inverse(A: sp.csr_array, scales: Scales, hermitian: bool, rounding: float) -> np.ndarray:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,8 +12,10 @@ from ....backends import Array, Backend
 from ....sparse import Operator, SparseMatrix, storable
 from ....sparse.formats.making.build import from_csr
 from ..cycle.level import Level
+from ..cycle.permuted import Permuted
 from ..cycle.recast import Recast
 from ..cycle.scaled import DiagonallyScaled
+from ..cycle.split import SplitLevel
 from .classical.rule import ClassicalRule, Injection
 from .hierarchy import Tentative
 from .pattern import ProlongationRule
@@ -63,6 +66,35 @@ class WeightedLevel(AlgebraicLevel):
         return self.array("divided")
 
 
+@storable("level without fine unknowns of an algebraic cycle")
+@dataclass(eq=False, repr=False)
+class EliminatedLevel(AlgebraicLevel):
+    """A level whose fine unknowns are coupled to coarse ones only, and eliminated: `P coarse R + D_F^-1`.
+
+    A and the steps are for updates.
+
+    Attributes:
+        inverse: `(1, n)`, `1 / a_ii` of fine unknowns, 0 of coarse ones.
+
+    Cost: one product with P and R each.
+    """
+
+    parts = (*AlgebraicLevel.parts, "inverse")
+
+    inverse: Array = field(kw_only=True)
+
+    @property
+    def products_with_A(self) -> int:
+        return 0
+
+    def apply(self, x: Array) -> Array:
+        change = self.bk.materialize(self.coarse.apply(self.bk.materialize(self.R.apply(x))))
+        return self.P.add_to(self.array("inverse") * x, change)
+
+    def of_negative(self, e: Array) -> Array:
+        return self.apply(-e)
+
+
 def placed(tentative: Tentative, bk: Backend, dtype: np.dtype, like: Array | None) -> Operator:
     """What a level keeps for updates, beside an array of a library."""
     if isinstance(tentative, ClassicalRule):
@@ -90,22 +122,58 @@ def rule_of(kept: Operator, smooths: bool) -> ProlongationRule:
     return Smoothed(tentative.structure, smooths)
 
 
+def eliminated_by(kept: Operator) -> np.ndarray | None:
+    """Mask of the fine unknowns, where these are eliminated."""
+    if not isinstance(kept, Injection) or not kept.rule.eliminates:
+        return None
+    return ~kept.rule.coarse
+
+
 def tentative_matrices(cycle: Operator) -> list[Operator] | None:
     """What all levels keep for updates, finest first; None for a single level."""
     found: list[Any] = []
-    while isinstance(cycle, AlgebraicLevel | DiagonallyScaled | Recast):
-        if isinstance(cycle, AlgebraicLevel):
-            found.append(cycle.tentative)
-        cycle = cycle.coarse if isinstance(cycle, AlgebraicLevel) else cycle.inner
+    level = _next_level(cycle)
+    while level is not None:
+        found.append(level.tentative)
+        level = _next_level(level.coarse)
     return found or None
+
+
+def _next_level(cycle: Operator) -> AlgebraicLevel | SplitLevel | None:
+    """The finest level of a cycle; None for the coarsest solve."""
+    while isinstance(cycle, DiagonallyScaled | Recast | Permuted):
+        cycle = cycle.inner
+    return cycle if isinstance(cycle, AlgebraicLevel | SplitLevel) else None
+
+
+def components_kept(tentative: Sequence[Operator], order: np.ndarray | None) -> np.ndarray | None:
+    """Labels of the unknowns of A within whose components a hierarchy was made; None: of one component."""
+    first = tentative[0] if tentative else None
+    if not isinstance(first, Injection) or first.rule.components is None:
+        return None
+    labels = first.rule.components.entries().cols
+    found = np.empty_like(labels)
+    found[slice(None) if order is None else order] = labels
+    return found
+
+
+def order_of(M: Operator) -> np.ndarray | None:
+    """Order of the unknowns in which a hierarchy was made; None: as they are.
+
+    Levels of coarse and fine unknowns in turns have an order, too, in which what they keep is not.
+    """
+    if not isinstance(M, Permuted):
+        return None
+    within: Operator = M.inner
+    while isinstance(within, DiagonallyScaled | Recast):
+        within = within.inner
+    return None if isinstance(within, SplitLevel) else M.order
 
 
 def covers(cycle: Operator, A: SparseMatrix) -> bool:
     """Has the matrix of the finest level an entry wherever A has one?"""
-    finest: Any = cycle
-    while isinstance(finest, DiagonallyScaled | Recast):
-        finest = finest.inner
-    first: Any = finest.A if isinstance(finest, AlgebraicLevel) else None
+    level: Any = _next_level(cycle)
+    first: Any = None if level is None else level.A
     rows, cols, _ = A.structure.entries()
     if first is None:  # one level only, as of a diagonal matrix
         return bool(np.array_equal(rows, cols))

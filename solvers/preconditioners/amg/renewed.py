@@ -17,8 +17,9 @@ from ..cycle.level import VISITS
 from ..cycle.recast import inner_dtype, recast
 from ..cycle.scaled import DiagonallyScaled
 from ..cycle.smoother import steps_for
+from .classical.dust import values_without_dust
 from .current import Current, scaled_values
-from .level import AlgebraicLevel, rule_of
+from .level import AlgebraicLevel, EliminatedLevel, eliminated_by, rule_of
 from .pattern import LevelPattern, pattern_of
 from .settings import BOUND, AmgSettings
 
@@ -56,9 +57,21 @@ def renewed(A: SparseMatrix, tentative: Sequence[Operator], settings: AmgSetting
     within = inner_dtype(settings.precision, dtype) if made else dtype
     for (A_, P, R, steps), T in reversed(made):
         matrices, steps = (A_.astype(within), P.astype(within), R.astype(within)), bk.astype(steps, within)
-        coarse = recast(found, within)
-        found = AlgebraicLevel(*matrices, coarse, steps, VISITS[settings.cycle], bool(hermitian), tentative=T)
+        visits, symmetric = VISITS[settings.cycle], bool(hermitian)
+        lower, fine = recast(found, within), None if hermitian is False else eliminated_by(T)
+        if fine is None:
+            found = AlgebraicLevel(*matrices, lower, steps, visits, symmetric, tentative=T)
+        else:
+            inverse = bk.astype(_inverse_of_some(bk, A_, fine), within)
+            found = EliminatedLevel(*matrices, lower, steps, visits, symmetric, tentative=T, inverse=inverse)
     return DiagonallyScaled(recast(found, dtype), outer, _as_rows(phase) * outer)
+
+
+def _inverse_of_some(bk: Backend, A: SparseMatrix, fine: np.ndarray) -> Array:
+    """`(systems or 1, n)`: `1 / a_ii` of fine unknowns, 0 of others."""
+    diagonal = A.diagonals()
+    some = bk.constant(fine) & (diagonal != 0)
+    return bk.where(some, 1 / bk.where(some, diagonal, 1), 0 * diagonal)
 
 
 def _coarsest(bk: Backend, A: CsrStructure, current: Current, like: Array | None) -> Operator:
@@ -116,6 +129,9 @@ def _level(
     p = plan.values(bk, current, T, rho)
     r = bk.conj(bk.take_in_bounds(p, level.turned, last))
     values = level.coarse.values(bk, r, level.image.values(bk, a, p))
+    if settings.is_classical:
+        diagonal = level.rows.diagonal(bk, (a,), int(a.shape[0]) if last else None)
+        values = values_without_dust(bk, below.structure, values, plan.prolongation, p, diagonal)
     coarse = scaled_values(bk, below.structure, values, below.by_rows)
     p = p * (bk.take_in_bounds(coarse.scale, plan.prolongation.cols, last) * float(np.sqrt(settings.factor)))
     P = level.P.matrix(bk, p, like)

@@ -89,6 +89,12 @@ class AmgSettings:
         """Are the levels those of `classical_levels`, smoothed with the sums of rows?"""
         return self.coarsening == "classical"
 
+    @property
+    def smooths_in_turns(self) -> bool:
+        """Where A is not Hermitian: are coarse and fine unknowns smoothed in turns, as nothing else was asked for?"""
+        plain = AmgSettings(self.coarsening)
+        return all(getattr(self, k) == getattr(plain, k) for k in ("cycle", "smoother", "degree", "over_correction"))
+
     def smoother_of(self, hermitian: bool | None) -> str:
         """Default smoother: Chebyshev requires real eigenvalues; `hermitian` None: not known."""
         return self.smoother or ("jacobi" if hermitian is False else "chebyshev")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import scipy.sparse as sp
 
-from ....sparse.analysis.symmetry import is_hermitian, nearest_hermitian
+from ....sparse.analysis.symmetry import nearest_hermitian
 
 
 def hermitian_and_double(A: sp.csr_array, kind: str) -> tuple[bool, sp.csr_array]:
@@ -23,5 +23,5 @@ def hermitian_and_double(A: sp.csr_array, kind: str) -> tuple[bool, sp.csr_array
             f"(the first is row {rows[0]}); its smoothers divide by the diagonal. Use another kind, or a part of A."
         )
     wide = A.astype(np.result_type(A.dtype, np.float64))
-    nearest = nearest_hermitian(wide) if not is_hermitian(A) else wide
+    nearest = nearest_hermitian(wide)
     return nearest is not None, wide if nearest is None else nearest

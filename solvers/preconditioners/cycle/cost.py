@@ -10,6 +10,7 @@ from .level import Level
 from .permuted import Permuted
 from .recast import Recast
 from .scaled import DiagonallyScaled
+from .split import SplitLevel
 
 
 def numbers_stored(cycle: Operator) -> int:
@@ -28,9 +29,12 @@ def work_of(cycle: Operator) -> int:
         return work_of(cycle.inner) + numbers_stored(cycle.there) + numbers_stored(cycle.back)
     if isinstance(cycle, Recast):
         return work_of(cycle.inner)
+    if isinstance(cycle, SplitLevel):
+        twice, once = (cycle.C, cycle.FC, cycle.FF, cycle.FF), (cycle.P, cycle.R)
+        return 2 * sum(map(numbers_stored, twice)) + sum(map(numbers_stored, once)) + work_of(cycle.coarse)
     if not isinstance(cycle, Level):
         return numbers_stored(cycle)
-    products = 2 * int(cycle.steps.shape[0]) + cycle.visits - 1
+    products = cycle.products_with_A
     around = numbers_stored(cycle.P) + numbers_stored(cycle.R) + work_of(cycle.coarse)
     return products * numbers_stored(cycle.A) + cycle.visits * around
 

@@ -61,6 +61,11 @@ class Level(Composed):
         """`(degree, 1 or systems, n)`: minus the second coefficients of `steps` over a diagonal; None: over ones."""
         return None
 
+    @property
+    def products_with_A(self) -> int:
+        """Number of products with A in a cycle."""
+        return 2 * int(self.steps.shape[0]) + self.visits - 1
+
     def apply(self, x: Array) -> Array:
         return self.of_negative(self.bk.materialize(negated(self.bk, x)))
 

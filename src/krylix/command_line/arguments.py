@@ -169,7 +169,10 @@ def _add_views(group: argparse._ActionsContainer) -> None:
     group.add_argument("--backend", choices=BACKENDS, default="numpy", help="library to choose the format for")
     words = "solve with every preconditioner, and say what each one costs and gains"
     group.add_argument("--preconditioners", action="store_true", help=words)
-    words = f"draw its entries, or with --preconditioners how they converge: {', '.join(PICTURE_NAMES)}"
+    words = "find the ends of its spectrum, and what they say about iterations"
+    group.add_argument("--spectrum", action="store_true", help=words)
+    others = "with --spectrum that, with --preconditioners how they converge"
+    words = f"draw its entries; {others}: {', '.join(PICTURE_NAMES)}"
     group.add_argument("--plot", type=Path, nargs="?", const=DEFAULT_PICTURE, metavar="FILE", help=words)
 
 

@@ -10,12 +10,24 @@ from pathlib import Path
 from typing import Any
 
 from ..backends import profile
-from . import compare, comparison, factors, facts, machine, matrix_facts, methods, preconditioning, report, storage
+from . import (
+    compare,
+    comparison,
+    factors,
+    facts,
+    machine,
+    matrix_facts,
+    methods,
+    preconditioning,
+    report,
+    spectrum,
+    storage,
+)
 from .arguments import parse
 from .files import STDIN
 from .inspected import load as load_matrix
 from .output import TRACE_NAME, VECTOR_NAMES, as_bytes, check_output, form_of, write, write_profile
-from .picture import check_picture, draw, draw_convergence, draw_histories
+from .picture import check_picture, draw, draw_convergence, draw_histories, draw_spectrum
 from .solve import SolveOutcome, set_up, solve, start_library
 from .streams import Streams
 from .system import System, in_precision, load
@@ -163,18 +175,24 @@ def _inspect(options: argparse.Namespace, say: Say) -> int:
     inspected = load_matrix(options)
     if options.preconditioners:
         comparison.check_square(inspected.A)
+    if options.spectrum:
+        spectrum.check_square(inspected.A)
     start_library(options.backend)
     stored = storage.describe(inspected.A, options.backend, options.format)
     in_words([*matrix_facts.describe(inspected), *stored])
+    ends = spectrum.find(inspected.A) if options.spectrum else None
+    in_words([] if ends is None else spectrum.describe(ends))
     rows = _compared(options, inspected.A, say) if options.preconditioners else None
     if options.plot is not None:
-        if rows is None:
-            draw(options.plot, inspected.A, inspected.source)
-        else:
+        if rows is not None:
             draw_convergence(options.plot, rows, inspected.source)
+        elif ends is not None:
+            draw_spectrum(options.plot, ends, inspected.source)
+        else:
+            draw(options.plot, inspected.A, inspected.source)
         in_words([("plot", f"written to {options.plot}")])
     if options.json:
-        say(machine.text("inspect", machine.of_inspect(options, inspected, rows)))
+        say(machine.text("inspect", machine.of_inspect(options, inspected, rows, ends)))
     return 0
 
 

@@ -19,13 +19,14 @@ from ..sparse.analysis.facts import (
     is_positive_definite,
     occupied_diagonals,
 )
-from . import compare, comparison, preconditioning
+from . import compare, comparison, preconditioning, spectrum
 from .comparison import ComparisonRow
 from .facts import column_norms, maps_constants_to_zero
 from .inspected import Inspected
 from .preconditioning import Built
 from .report import relative_error, status_word
 from .solve import SolveOutcome
+from .spectrum import SpectrumFacts
 from .storage import bytes_of, chosen
 from .system import System
 
@@ -81,7 +82,10 @@ def of_precondition(
 
 
 def of_inspect(
-    options: argparse.Namespace, inspected: Inspected, rows: Sequence[ComparisonRow] | None
+    options: argparse.Namespace,
+    inspected: Inspected,
+    rows: Sequence[ComparisonRow] | None,
+    ends: SpectrumFacts | None = None,
 ) -> dict[str, Any]:
     """What `krylix inspect` reports; facts of square matrices are null for others."""
     A = inspected.A
@@ -103,6 +107,7 @@ def of_inspect(
         "maps_constants_to_zero": maps_constants_to_zero(A),
         "bytes": bytes_of(A),
         "format": {"name": choice.format, "backend": options.backend, "reason": choice.reason},
+        "spectrum": None if ends is None else spectrum.as_object(ends),
         "preconditioners": None if rows is None else [comparison.as_object(row) for row in rows],
         "plot": None if options.plot is None else str(options.plot),
     }

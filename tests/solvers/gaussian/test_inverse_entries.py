@@ -9,7 +9,7 @@ import pytest
 import scipy.sparse as sp
 
 import krylix
-from gaussian_matrices import MATRICES, cancelling, grid_laplacian, scattered
+from gaussian_matrices import MATRICES, cancelling, closed, grid_laplacian, scattered
 from krylix import UnsupportedOperation, prepare
 from krylix.solvers.gaussian.factorised_matrix import FactorisedMatrix
 from krylix.solvers.gaussian.selected_inverse import SelectedInverse
@@ -157,6 +157,9 @@ def test_singular(form: str) -> None:
         solver = prepare(sp.csr_array(m) if form == "sparse" else m, on_failure="status")
         with pytest.raises(ZeroDivisionError, match=r"singular.*multiple of the identity"):
             solver.inverse_diagonal()
+    for m in (closed(30), sp.csr_array(sp.block_diag([scattered(40), np.ones((2, 2)) * 0.1]))):
+        with pytest.raises(ZeroDivisionError, match="singular"):
+            prepare(m, method="GMRES", preconditioner=None, on_failure="status").inverse_diagonal()
     nan = prepare(sp.csr_array(np.diag([1.0, np.nan])), method="CG", on_failure="status")
     assert np.isnan(nan.inverse_diagonal()).all()
 

@@ -9,7 +9,7 @@ import pytest
 import scipy.sparse as sp
 
 import krylix
-from gaussian_matrices import MATRICES, definite, grid_laplacian
+from gaussian_matrices import MATRICES, closed, definite, grid_laplacian
 from krylix import prepare
 from krylix.solvers.gaussian.exact import entries_of
 from krylix.solvers.gaussian.sample import by_lanczos, times_root
@@ -91,6 +91,29 @@ def test_shapes_and_keys() -> None:
     assert on_grid.sample(0, (2,)).shape == (2, 4, 5) and on_grid.sample(0).dtype == np.float32
 
 
+@pytest.mark.needs("jax")
+def test_containers() -> None:
+    """Samples and variances have the structure of the unknowns."""
+    import jax.numpy as jnp
+
+    solver = prepare(lambda t: {"a": 2 * t["a"], "b": 5 * t["b"]}, {"a": jnp.zeros((3, 2)), "b": jnp.zeros(2)})
+    drawn, variances = solver.sample(0, (4,)), solver.inverse_diagonal()
+    assert drawn["a"].shape == (4, 3, 2) and drawn["b"].shape == (4, 2)
+    np.testing.assert_allclose(variances["a"], np.full((3, 2), 0.5))
+    np.testing.assert_allclose(variances["b"], [0.2, 0.2])
+
+
+@pytest.mark.needs("jax")
+def test_programs() -> None:
+    """A solver as an argument of a program, and keys in lanes."""
+    import jax
+
+    solver = prepare(krylix.as_operator(grid_laplacian(20, 15), jax.numpy.zeros(300)))
+    keys = jax.random.split(jax.random.key(0), 2)
+    drawn = jax.jit(lambda solver, keys: jax.vmap(lambda k: solver.sample(k))(keys))(solver, keys)
+    np.testing.assert_allclose(drawn, [solver.sample(k) for k in keys], rtol=1e-10, atol=1e-12)
+
+
 @pytest.mark.parametrize("form", ["dense", "sparse"])
 @pytest.mark.parametrize("mode", EAGER)
 def test_batches(mode: str, form: str) -> None:
@@ -141,6 +164,10 @@ def test_refuses_semi_definite() -> None:
     L = sp.csr_array(np.array([[1.0, -1, 0], [-1, 2, -1], [0, -1, 1]]))
     for A in (L, L.toarray()):
         with pytest.raises(ValueError, match=r"(?s)positive definite.*multiple of the identity"):
+            prepare(A, method="CG").sample(0)
+    large = closed(30)  # whose last pivot is rounding
+    for A in (large, large.toarray()):
+        with pytest.raises(ValueError, match="positive definite"):
             prepare(A, method="CG").sample(0)
 
 

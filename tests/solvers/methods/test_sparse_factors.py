@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import pickle
+import sys
 from collections.abc import Callable
 from threading import Thread
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -395,6 +397,66 @@ def test_kinds() -> None:
         assert kind_of(A) is Kind.GENERAL
     assert kind_of(rounded().astype(np.float32)) is Kind.HERMITIAN
     assert kind_of(SCALES[0] @ GRID @ SCALES[0]) is Kind.HERMITIAN
+
+
+# --- CHOLMOD, without its library
+
+
+@pytest.fixture
+def cholmod(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """What of scikit-sparse 0.4 is called, on dense factors of NumPy."""
+
+    class CholmodError(Exception):
+        pass
+
+    class CholmodFactor:
+        def __init__(self, L: np.ndarray | None = None) -> None:
+            self.lower = L
+
+        def cholesky(self, A: Any) -> CholmodFactor:
+            module.calls.append("cholesky")
+            try:
+                return CholmodFactor(np.linalg.cholesky(np.tril(A.toarray())))
+            except np.linalg.LinAlgError as error:
+                raise CholmodError("not definite") from error
+
+        def L(self) -> Any:
+            return sp.csc_matrix(self.lower)
+
+        def __call__(self, b: np.ndarray) -> np.ndarray:
+            assert self.lower is not None
+            return np.linalg.solve(self.lower.conj().T, np.linalg.solve(self.lower, b))
+
+    def analyze(A: Any) -> CholmodFactor:
+        module.calls.append("analyze")
+        return CholmodFactor()
+
+    module: Any = ModuleType("sksparse.cholmod")
+    module.__dict__.update(calls=[], analyze=analyze, CholmodError=CholmodError)
+    package: Any = ModuleType("sksparse")
+    package.cholmod = module
+    monkeypatch.setitem(sys.modules, "sksparse", package)
+    monkeypatch.setitem(sys.modules, "sksparse.cholmod", module)
+    monkeypatch.setattr(type(PROVIDERS["CHOLMOD"]), "is_installed", lambda self: True)
+    krylix.clear_setup_cache()
+    yield module
+    krylix.clear_setup_cache()
+
+
+def test_cholmod(cholmod: Any) -> None:
+    for A in (GRID, GRID + 0.3j * SKEW, (GRID + ONE).astype(np.float32)):
+        assert solved(A, "CHOLMOD") < 1e-5
+    cholmod.calls.clear()
+    krylix.clear_setup_cache()
+    solver = prepare(GRID + 7 * ONE, method=SparseDirect("CHOLMOD"))
+    assert solver.update(GRID + 8 * ONE).explain().endswith("factors by CHOLMOD")
+    assert cholmod.calls == ["analyze", "cholesky", "cholesky"]
+    for A in (GRID - ONE, -GRID, GRID + 0.1 * SKEW):
+        assert "SuperLU, after CHOLMOD" in prepare(A, method=SparseDirect("CHOLMOD")).explain()
+        assert solved(A, "CHOLMOD") < 1e-6
+    del cholmod.analyze
+    explained = prepare(sp.csr_array(GRID @ GRID), method=SparseDirect("CHOLMOD")).explain()
+    assert "SuperLU, after CHOLMOD: this version of scikit-sparse" in explained
 
 
 def test_names_of_libraries() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,8 @@ from scipy.spatial import Delaunay
 
 import krylix
 from krylix.solvers.preconditioners.amg.choose import ROWS
-from krylix.solvers.preconditioners.amg.classical.interpolation import Rows, prolongation
+from krylix.solvers.preconditioners.amg.classical.interpolation import Rows, prolongation, without_explosion
+from krylix.solvers.preconditioners.amg.classical.products import product
 from krylix.solvers.preconditioners.amg.classical.rows import largest_in_rows, reduced, selected
 from krylix.solvers.preconditioners.amg.classical.splitting import pmis
 from krylix.solvers.preconditioners.amg.classical.strength import couplings, strong_entries, turned_rows
@@ -235,16 +237,32 @@ def traced(A: sp.csr_array) -> Any:
 
 
 CASES: dict[str, tuple[Any, dict[str, Any], str]] = {
+    "several components, Hermitian (`block_size`, or found: elasticity); rigid motions of a compact body": (
+        LINE,
+        {"block_size": 2},
+        "classical",
+    ),
     "`near_nullspace` given": (LINE, {"near_nullspace": np.ones((1, 60))}, "smoothed-aggregation"),
-    "several unknowns per point (`block_size`)": (LINE, {"block_size": 2}, "smoothed-aggregation"),
+    "several unknowns per point (`block_size`), not Hermitian": (
+        convection(8),
+        {"block_size": 2},
+        "smoothed-aggregation",
+    ),
     "values that are traced, or those of a batch, without a `pattern`": (traced(LINE), {}, "smoothed-aggregation"),
     "known values, Hermitian": (sp.csr_array(PHASES @ LINE @ PHASES.conj()), {}, "classical"),
-    "known values, not Hermitian": (convection(8), {}, "smoothed-aggregation"),
+    "known values, not Hermitian, an M-matrix by its rows": (convection(8), {}, "classical"),
+    "known values, not Hermitian": (sp.csr_array(LINE + sp.triu(LINE, 1)), {}, "smoothed-aggregation"),
 }
 
 
 def test_every_row_of_the_table_has_a_case() -> None:
     assert list(CASES) == [row.known for row in ROWS]
+
+
+def test_the_table_is_documented() -> None:
+    page = (Path(__file__).parents[3] / "docs" / "preconditioners.md").read_text(encoding="utf-8")
+    lines = "\n".join(f"| {row.known} | {row.coarsening} | {row.why} |" for row in ROWS)
+    assert lines in page
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -277,3 +295,113 @@ def test_a_result_says_which_coarsening_was_chosen() -> None:
     A = mesh(3000)
     result = krylix.linear_solve(A, np.ones(A.shape[0]), method="CG", preconditioner="amg")
     assert "amg: classical, as iterations do not depend" in result.to_dict()["why"]
+
+
+# --- matrices of other kinds, each solved, with the residual looked at ---
+
+ROUGH = medium(lognormal(3, 40, 40))
+ROUGH.sum_duplicates()
+N = ROUGH.shape[0]
+TURN = sp.diags_array(np.exp(1j * np.random.default_rng(3).uniform(0, 6, N)))
+
+
+def shuffled() -> sp.csr_array:
+    """Rows whose entries are in another order, and some places twice."""
+    rng, C = np.random.default_rng(0), ROUGH.tocoo()
+    rows, cols = (np.concatenate([index, index]) for index in C.coords)
+    order = rng.permutation(len(rows))
+    order = order[np.argsort(rows[order], kind="stable")]
+    starts = np.concatenate([[0], np.cumsum(np.bincount(rows, minlength=N))])
+    return sp.csr_array((np.concatenate([0.3 * C.data, 0.7 * C.data])[order], cols[order], starts), (N, N))
+
+
+def hubs(n: int = 4000) -> sp.csr_array:
+    """A ring with unknowns that are coupled to hundreds of others."""
+    rng = np.random.default_rng(0)
+    ends = np.concatenate([np.arange(n), np.repeat(rng.integers(0, n, 8), 300)])
+    others = np.concatenate([np.roll(np.arange(n), 1), rng.integers(0, n, 2400)])
+    W = sp.csr_array(sp.coo_array((rng.uniform(0.5, 1, len(ends)), (ends, others)), (n, n)))
+    W = sp.csr_array(W + W.T)
+    W.setdiag(0)
+    return sp.csr_array(sp.diags_array(W.sum(axis=1) + 1e-3) - W)
+
+
+KINDS: dict[str, tuple[Any, str]] = {
+    "singular": (lambda: medium(lognormal(2, 40, 40), closed=True), "CG"),
+    "apart, singular and zero": (
+        lambda: sp.block_diag([ROUGH, medium(lognormal(2, 30, 30), closed=True), sp.csr_array((20, 20))], format="csr"),
+        "CG",
+    ),
+    "negative": (lambda: -ROUGH, "CG"),
+    "Hermitian": (lambda: sp.csr_array(TURN @ ROUGH @ TURN.conj()), "CG"),
+    "complex numbers that are real": (lambda: ROUGH.astype(complex), "CG"),
+    "1e30": (lambda: 1e30 * ROUGH, "CG"),
+    "1e-100": (lambda: 1e-100 * ROUGH, "CG"),
+    "contrast of 1e40": (lambda: medium(lognormal(8, 40, 40)), "CG"),
+    "dominant diagonal": (lambda: sp.csr_array(ROUGH + 100 * sp.diags_array(ROUGH.diagonal())), "CG"),
+    "partly dominant": (lambda: sp.csr_array(ROUGH + sp.diags_array(np.where(np.arange(N) < N // 2, 1e6, 0))), "CG"),
+    "shuffled entries": (shuffled, "CG"),
+    "indices of 64 bits": (
+        lambda: sp.csr_array((ROUGH.data, ROUGH.indices.astype(np.int64), ROUGH.indptr.astype(np.int64)), ROUGH.shape),
+        "CG",
+    ),
+    "hubs": (hubs, "CG"),
+    "convection": (lambda: convection(40), "biCG-stab"),
+    "not symmetric, with jumps": (lambda: sp.csr_array(ROUGH + convection(40)), "biCG-stab"),
+    "one-sided couplings": (lambda: sp.csr_array(sp.triu(ROUGH) + 1e-3 * ROUGH), "biCG-stab"),
+}
+
+
+@pytest.mark.parametrize("precision", [None, "single"])
+@pytest.mark.parametrize("name", KINDS)
+def test_few_iterations_for_every_kind(name: str, precision: str | None) -> None:
+    A, method = KINDS[name][0](), KINDS[name][1]
+    M = krylix.preconditioner(A, "amg", coarsening="classical", precision=precision)
+    assert M.hermitian == (method == "CG")
+    x = np.random.default_rng(1).standard_normal(A.shape[0]).astype(A.dtype)
+    b = A @ x
+    solution = krylix.linear_solve(A, b, method=method, preconditioner=M, rtol=1e-8)
+    assert solution.converged and solution.iterations <= 15
+    assert np.linalg.norm(A @ solution.x - b) <= 1.1e-8 * np.linalg.norm(b)
+
+
+def test_matrices_in_single_precision() -> None:
+    for scale in (1, 1e25, 1e-25):
+        A = (scale * ROUGH).astype(np.float32)
+        M = krylix.preconditioner(A, "amg", coarsening="classical")
+        x = M @ np.ones(N, np.float32)
+        expected = krylix.preconditioner(ROUGH, "amg", coarsening="classical") @ np.ones(N) / scale
+        np.testing.assert_allclose(x, expected, rtol=0, atol=1e-3 * np.abs(expected).max())
+
+
+def test_a_matrix_is_made_alike_every_time_and_left_as_it_is() -> None:
+    A = shuffled()
+    before = A.copy()
+    M, other = (krylix.preconditioner(A, "amg", coarsening="classical") for _ in range(2))
+    np.testing.assert_array_equal(M @ np.ones(N), other @ np.ones(N))
+    for kept, given in zip((A.data, A.indices, A.indptr), (before.data, before.indices, before.indptr)):
+        np.testing.assert_array_equal(kept, given)
+
+
+def test_products_in_one_pass(monkeypatch: pytest.MonkeyPatch) -> None:
+    A, B = ROUGH, sp.csr_array(ROUGH[:, ::3])
+    expected = (A @ B).toarray()
+    np.testing.assert_allclose(product(A, B).toarray(), expected, rtol=1e-13)
+    monkeypatch.setattr("krylix.solvers.preconditioners.amg.classical.products.csr_matmat", None)
+    np.testing.assert_allclose(product(A, B).toarray(), expected, rtol=1e-13)
+
+
+def test_couplings_between_fine_unknowns_are_capped_where_there_are_too_many() -> None:
+    n = 300
+    A = sp.csr_array((n + 1) * np.eye(n) - 1)
+    strong, coarse = A.indices != np.repeat(np.arange(n), np.diff(A.indptr)), np.arange(n) < n // 2
+    kept = without_explosion(A, strong, coarse, A.data)
+    counts = places(A, kept)[~coarse]
+    assert (counts[:, coarse].sum(axis=1) == n // 2).all() and (counts[:, ~coarse].sum(axis=1) == 10).all()
+
+
+def test_graphs_without_geometry_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("krylix.solvers.preconditioners.amg.classical.levels._MOST_ENTRIES", 1.2)
+    with pytest.raises(ValueError, match="unknowns are all near each other"):
+        krylix.preconditioner(ROUGH, "amg", coarsening="classical")
+    assert dict(krylix.preconditioner(ROUGH, "amg").settings)["coarsening"] == "smoothed-aggregation"

@@ -18,9 +18,11 @@ from krylix.sparse import Stencil
 from matrices import in_random_order
 from modes import array, compiled, to_numpy
 
-ALL = ("jacobi", "block-jacobi", "chebyshev", "cluster", "ilu", "ic", "ssor", "amg", "multigrid", "fast")
+ALL = ("jacobi", "block-jacobi", "chebyshev", "cluster", "ilu", "ic", "ssor", "amg", "multigrid", "fast",
+       "shifted-laplacian")  # fmt: skip
 PLANE = sp.csr_array(pyamg.gallery.poisson((80, 80), format="csr"))
 LARGE = in_random_order(PLANE)
+EYE = sp.eye_array(6400)
 SMALL = sp.csr_array(pyamg.gallery.poisson((8, 8), format="csr"))
 
 
@@ -60,11 +62,14 @@ def saddle() -> sp.csr_array:
         (FAR.to("csr"), "amg"), (PLANE, "multigrid"), (-PLANE.tocsc(), "multigrid"),
         (wind(72, 10), "amg"), (-wind(72, 1e3), "amg"), (wind(8, 10), "ilu"), (wind(72, 10, upwind=False), "ilu"),
         (wind(72, 10, mass=10.0), "ilu"), (wind(72, 10) * (1 + 0.1j), "ilu"),
+        (PLANE - (0.1 - 0.01j) * EYE, "shifted-laplacian"),
+        (LARGE - (0.1 - 0.01j) * EYE, "ilu"), (SMALL - (0.1 - 0.01j) * sp.eye_array(64), "ilu"),
     ],
     ids=["large", "negative", "small", "not symmetric", "large and not symmetric", "dense", "indefinite",
          "zeros on the diagonal", "products", "batch", "dominant", "grid", "negative grid", "diagonals", "rows",
          "far on a grid", "far in rows", "grid in rows", "grid in columns",
-         "wind", "negative wind", "small wind", "central differences", "short time steps", "complex"],
+         "wind", "negative wind", "small wind", "central differences", "short time steps", "complex",
+         "waves", "waves in any order", "few waves"],
 )  # fmt: skip
 def test_table(A: Any, kind: str) -> None:
     operator = as_operator(A)

@@ -79,14 +79,23 @@ def last_factors(known: KnownPattern, A: Any, asked: Hashable) -> tuple[Factors,
         if last is None or last.asked != asked or last.data.dtype != A.dtype or last.data.shape != A.data.shape:
             continue
         found = _turned(last, A.data, False) if one is known else None
-        if found is None and one.pattern.n == A.shape[0]:
-            turned = sp.csr_array(A)  # whose arrays are those of the transpose by columns
-            same = np.array_equal(turned.indptr, one.pattern.indptr)
-            if same and np.array_equal(turned.indices, one.pattern.indices):
-                found = _turned(last, turned.data, True)
+        data = _data_of_transpose(known, one, A) if found is None else None
+        found = _turned(last, data, True) if data is not None else found
         if found is not None:
             return found
     return None
+
+
+def _data_of_transpose(known: KnownPattern, other: KnownPattern, A: Any) -> np.ndarray | None:
+    """The numbers of the transpose of A, whose pattern is the known one; None if that of its transpose is another."""
+    if other is known:
+        mirror = known.pattern.mirror
+        return None if mirror is None else A.data[mirror]
+    if other.pattern.n != A.shape[0]:
+        return None
+    turned = sp.csr_array(A)  # whose arrays are those of the transpose by columns
+    same = np.array_equal(turned.indptr, other.pattern.indptr)
+    return turned.data if same and np.array_equal(turned.indices, other.pattern.indices) else None
 
 
 def _turned(last: LastFactors, data: np.ndarray, transposed: bool) -> tuple[Factors, str] | None:

@@ -7,13 +7,14 @@ from typing import Any
 
 from ..pivot_order import LEAST, factors_of, is_stable
 from .analyses import KnownPattern, LastFactors, keep, known_pattern, last_factors
+from .by_cholmod import Cholmod
 from .by_pardiso import Pardiso
 from .by_rslab import Rslab
 from .by_superlu import SuperLU
 from .protocol import Factors, FactorsRefused, PatternRefused, Provider
 
 SUPERLU = SuperLU()
-PROVIDERS: dict[str, Provider] = {one.name: one for one in (Pardiso(), Rslab(), SUPERLU)}
+PROVIDERS: dict[str, Provider] = {one.name: one for one in (Pardiso(), Cholmod(), Rslab(), SUPERLU)}
 """Name -> library of sparse factors, in the order in which they are tried."""
 
 log = logging.getLogger("krylix")

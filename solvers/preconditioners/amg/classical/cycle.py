@@ -16,7 +16,7 @@ from ...cycle.smoother import steps_for
 from ...cycle.target import Target
 from ..galerkin import eigenvalue_bound
 from ..hierarchy import HostLevel, is_solved_by_scaling
-from ..level import WeightedLevel, placed
+from ..level import EliminatedLevel, WeightedLevel, placed
 from ..settings import BOUND, AmgSettings
 
 
@@ -33,7 +33,11 @@ def weighted_cycle(levels: list[HostLevel], settings: AmgSettings, hermitian: bo
     """
     found = _coarsest(levels, settings, hermitian, target)
     for k, level in reversed(list(enumerate(levels[:-1]))):
-        found = _level(level, recast(found, target.stored), settings, hermitian, target, k == 0)
+        below = recast(found, target.stored)
+        if level.exact:
+            found = eliminated_level(level, below, hermitian, target)
+        else:
+            found = _level(level, below, settings, hermitian, target, k == 0)
     return found
 
 
@@ -73,16 +77,32 @@ def _level(
     factor = settings.factor
     P, R = (level.P, level.R) if factor == 1 else (level.P * np.sqrt(factor), level.R * np.sqrt(factor))
     rows = "csr" if target.bk.has_compiled_rows else None  # coarse matrices, P and R are on few diagonals nowhere
+    tentative = placed(level.tentative, target.bk, target.dtype, target.like)
     return WeightedLevel(
         target.matrix(level.A, None if finest else rows, copy=False),
         target.matrix(P, rows, copy=False),
         target.matrix(R, rows, copy=False),
         coarse,
         target.array(steps),
-        tentative=placed(level.tentative, target.bk, target.dtype, target.like),
+        tentative=tentative,
         visits=VISITS[settings.cycle],
         hermitian=hermitian,
         divided=target.array(weights),
+    )
+
+
+def eliminated_level(level: HostLevel, coarse: Operator, hermitian: bool, target: Target) -> EliminatedLevel:
+    """The level of unknowns of one of two colours."""
+    rows = "csr" if target.bk.has_compiled_rows else None
+    return EliminatedLevel(
+        target.matrix(level.A, copy=False),
+        target.matrix(level.P, rows, copy=False),
+        target.matrix(level.R, rows, copy=False),
+        coarse,
+        target.array(np.ones((1, 2, 1))),
+        tentative=placed(level.tentative, target.bk, target.dtype, target.like),
+        hermitian=hermitian,
+        inverse=target.array(inverse_of_fine(level, level.A)[None]),
     )
 
 
@@ -90,3 +110,9 @@ def _inverse_diagonal(A: sp.csr_array, hermitian: bool) -> np.ndarray:
     """`(n,)`: of row sums of absolute values for a Hermitian matrix, with one sign, else of the diagonal."""
     left, right = scales_of(A, hermitian, by_rows=hermitian)
     return np.asarray(left * right)
+
+
+def inverse_of_fine(level: HostLevel, A: sp.csr_array) -> np.ndarray:
+    """`(n,)`: `1 / a_ii` of fine unknowns, 0 of others."""
+    fine, diagonal = ~np.asarray(level.splitting), A.diagonal()
+    return np.where(fine, 1 / np.where(fine, diagonal, 1), 0)

@@ -5,6 +5,9 @@ from __future__ import annotations
 import numpy as np
 import scipy.sparse as sp
 
+from .....backends import Array, Backend
+from .....sparse.formats.compressed import CsrStructure
+
 _DUST = 0.75  # power of the rounding unit: sums of that size, of terms of one, are of rounding only
 
 
@@ -19,3 +22,25 @@ def without_dust(coarse: sp.csr_array, P: sp.csr_array, A: sp.csr_array) -> sp.c
     if len(alone):
         coarse = sp.csr_array(coarse + sp.csr_array((squares[alone], (alone, alone)), coarse.shape))
     return coarse
+
+
+def values_without_dust(
+    bk: Backend, structure: CsrStructure, values: Array, P: CsrStructure, p: Array, diagonal: Array
+) -> Array:
+    """`without_dust` for entries in row order, `(nnz,)` or `(systems, nnz)`, in any library.
+
+    Args:
+        structure: of the coarse matrix.
+        P: the structure of the prolongation.
+        p: its entries.
+        diagonal: of the finer matrix, `(n,)` or `(systems, n)`.
+    """
+    last = len(values.shape) - 1
+    terms = p * bk.conj(p) * bk.take_in_bounds(diagonal, P.rows, last)
+    squares = bk.sum_entries(terms, P.cols, P.shape[1])
+    own = structure.diagonal(bk, (values,), None if last == 0 else int(values.shape[0]))
+    alone = bk.abs(own) <= float(np.finfo(bk.dtype(values)).eps) ** _DUST * bk.abs(squares)
+    found = bk.where(alone, squares, own)
+    on_diagonal = structure.rows == structure.cols
+    places = bk.take_in_bounds(found, structure.rows, last)
+    return bk.where(bk.asarray(on_diagonal, like=values), places, values)

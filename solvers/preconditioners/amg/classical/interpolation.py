@@ -25,7 +25,7 @@ from .rows import gathered, largest_in_rows, reduced, repeated, row_counts, sele
 MOST = 4  # entries of a row of the prolongation
 LARGEST_SUM = 10.0  # of the weights of a row
 _MOST_PATHS = 20  # over two strong couplings, for each entry of A
-_STRONGEST = 10  # couplings to fine unknowns of a row, where there are more paths
+STRONGEST = 10  # couplings to fine unknowns of a row, where there are more paths
 
 
 class Rows(NamedTuple):
@@ -74,7 +74,7 @@ def prolongation(rows: Rows, coarse: np.ndarray, symmetric: bool, most: int = MO
         through = np.zeros(len(coupled))
         through[places] = own / below * of_k
         total = beta + reduced(np.add, through, A.indptr, 0.0)[fine]
-    return _with_coarse(_weights(N, total, rows.sums[fine], most), fine, coarse)
+    return with_coarse(_weights(N, total, rows.sums[fine], most), fine, coarse)
 
 
 def without_explosion(A: sp.csr_array, strong: np.ndarray, coarse: np.ndarray, coupled: np.ndarray) -> np.ndarray:
@@ -82,11 +82,13 @@ def without_explosion(A: sp.csr_array, strong: np.ndarray, coarse: np.ndarray, c
 
     A_FF A_FC could then have many times the entries of A, as with hubs. What is left out counts as weak.
     """
+    if np.diff(A.indptr).max() <= _MOST_PATHS:
+        return strong
     to_coarse = strong & gathered(coarse, A.indices)
     between = strong & ~to_coarse & repeated(~coarse, A)
     if gathered(row_counts(to_coarse, A), A.indices[between]).sum(dtype=np.int64) <= _MOST_PATHS * A.nnz:
         return strong
-    kept = largest_in_rows(np.where(between, -coupled, 0), A.indptr, _STRONGEST)
+    kept = largest_in_rows(np.where(between, -coupled, 0), A.indptr, STRONGEST)
     return strong & (kept | ~between)
 
 
@@ -98,6 +100,9 @@ def _fine_rows(A: sp.csr_array, fine: np.ndarray, numbers: np.ndarray, width: in
 
 def _of_transpose(A: sp.csr_array, coupled: np.ndarray, places: np.ndarray) -> np.ndarray:
     """`a_ki` for the entries (i, k) at these places; 0 where there is none."""
+    turned = sp.csr_array(sp.csr_array((coupled, A.indices, A.indptr), A.shape).T)
+    if np.array_equal(turned.indptr, A.indptr) and np.array_equal(turned.indices, A.indices):
+        return np.asarray(turned.data.take(places))
     n, rows = np.int64(A.shape[0]), repeated(np.arange(A.shape[0], dtype=np.int64), A)
     keys, wanted = rows * n + A.indices, A.indices.take(places) * n + rows.take(places)
     found = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
@@ -119,7 +124,7 @@ def _weights(N: sp.csr_array, total: np.ndarray | None, sums: np.ndarray, most: 
     return W
 
 
-def _with_coarse(W: sp.csr_array, fine: np.ndarray, coarse: np.ndarray) -> sp.csr_array:
+def with_coarse(W: sp.csr_array, fine: np.ndarray, coarse: np.ndarray) -> sp.csr_array:
     """Rows of W at fine unknowns, of the identity at coarse ones."""
     lengths = np.ones(len(coarse), W.indptr.dtype)
     lengths[fine] = np.diff(W.indptr)

@@ -8,18 +8,17 @@ import scipy.sparse as sp
 from ..galerkin import adjoint
 from ..hierarchy import HostLevel
 from ..settings import BOUND, AmgSettings
+from .colours import eliminated, other_colour
 from .dust import without_dust
 from .interpolation import Rows, prolongation, without_explosion
-from .products import product
-from .rows import gathered, reduced, repeated, selected
+from .products import product, sorted_rows
+from .rows import gathered, repeated, row_sums, selected
 from .rule import ClassicalRule
-from .splitting import pmis
-from .strength import couplings, strong_entries, turned_rows
+from .splitting import first_pass, pmis
+from .strength import couplings, strong_entries, threshold_of, turned_rows
 
 _MOST_COARSE = 0.9  # of the unknowns: where more are coarse, another level does not pay
 _MOST_ENTRIES = 15  # in all levels, times those of A: of graphs without geometry each level has more
-_HUB = 20  # times the mean number of entries of a row
-_STRENGTH_OF_HUBS = 0.7  # of graphs with such rows, whose distant neighbours would be too many
 
 
 def classical_levels(
@@ -39,8 +38,15 @@ def classical_levels(
     Cost: about that of 10 to 20 products of A with itself.
     """
     A, found = _canonical(A), list[HostLevel]()
-    theta, most = _threshold(A, settings), _MOST_ENTRIES * A.nnz
+    theta, most = threshold_of(A, settings), _MOST_ENTRIES * A.nnz
     while A.shape[0] > settings.max_coarse and len(found) + 1 < settings.max_levels:
+        colour = other_colour(A)
+        without = None if colour is None else eliminated(A, colour, hermitian, components)
+        if without is not None:
+            found.append(without[0])
+            most, A = most - A.nnz, without[1]
+            components = None if components is None else components[colour]
+            continue
         strong, coarse, P = _coarsened(A, theta, hermitian, components, len(found))
         if not 0 < P.shape[1] <= _MOST_COARSE * P.shape[0]:
             break
@@ -48,16 +54,9 @@ def classical_levels(
         R, rule = adjoint(P), ClassicalRule.of(A, P, coarse, strong, components)
         found.append(HostLevel(A, P, R, rule, BOUND[hermitian], coarse, strong))
         most -= A.nnz
-        A = without_dust(_sorted(_galerkin(A, P, R, most), hermitian), P, A)
+        A = without_dust(sorted_rows(_galerkin(A, P, R, most), hermitian), P, A)
         components = None if components is None else components[coarse]
     return [*found, HostLevel(A)]
-
-
-def _threshold(A: sp.csr_array, settings: AmgSettings) -> float:
-    """Strength threshold: as it was given, or the default, a higher one for graphs with hubs."""
-    lengths = np.diff(A.indptr)
-    hubs = len(lengths) and lengths.max() > _HUB * max(lengths.mean(), 1)
-    return _STRENGTH_OF_HUBS if hubs and settings.strength is None else settings.threshold
 
 
 def _galerkin(A: sp.csr_array, P: sp.csr_array, R: sp.csr_array, most: int) -> sp.csr_array:
@@ -84,9 +83,10 @@ def _coarsened(
     own = None if components is None else repeated(components, A) == gathered(components, A.indices)
     B = turned_rows(A if own is None else selected(A, own))
     coupled = couplings(B)
-    sums = reduced(np.add, coupled, B.indptr, 0.0)
+    sums = row_sums(coupled, B)
     strong = strong_entries(B, coupled, sums, theta)
-    coarse = pmis(selected(B, strong, np.ones(len(strong), np.float32)), level)
+    S = selected(B, strong, np.ones(len(strong), np.float32))
+    coarse = first_pass(S) if S.nnz <= np.iinfo(np.int32).max else pmis(S, level)
     strong = without_explosion(B, strong, coarse, coupled)
     P = prolongation(Rows(B, coupled, sums, strong), coarse, hermitian)
     if own is not None:
@@ -100,8 +100,3 @@ def _canonical(A: sp.csr_array) -> sp.csr_array:
         A = A.copy()
         A.sum_duplicates()
     return A
-
-
-def _sorted(A: sp.csr_array, hermitian: bool) -> sp.csr_array:
-    """A product with sorted rows: transposing sorts in two passes, and a Hermitian matrix is its own adjoint."""
-    return adjoint(A) if hermitian else sp.csr_array(A.tocsc().tocsr())

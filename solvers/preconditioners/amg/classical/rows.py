@@ -22,6 +22,11 @@ def reduced(ufunc: np.ufunc, x: np.ndarray, starts: np.ndarray, empty: float) ->
     return found
 
 
+def row_sums(x: np.ndarray, A: sp.csr_array) -> np.ndarray:
+    """Sums of numbers, one for each entry of A, over its rows: a product with ones, the quickest way."""
+    return np.asarray(sp.csr_array((x, A.indices, A.indptr), A.shape) @ np.ones(A.shape[1], x.dtype))
+
+
 def row_counts(mask: np.ndarray, A: sp.csr_array) -> np.ndarray:
     """How many entries of each row of A are in the mask."""
     return np.diff(_counts_before(mask, A))

@@ -13,7 +13,7 @@ from .....sparse import Composed, Operator, SparseMatrix, storable
 from .....sparse.files.structures import fields_of, structure_of
 from .....sparse.formats import Structure
 from .....sparse.formats.compressed import CsrStructure
-from .....sparse.formats.entries.integers import starts_from
+from .....sparse.formats.entries.integers import starts_from, starts_of
 from .....sparse.formats.making.build import from_csr
 from ..current import Current
 from .plan import InterpolationPlaces, places_of
@@ -37,6 +37,46 @@ class InterpolationPlan(NamedTuple):
         return p / bk.take_in_bounds(level.scale, self.prolongation.rows, last)
 
 
+class EliminationPlan(NamedTuple):
+    """Exact interpolation of fine unknowns that are coupled to coarse ones only: `-a_ij / a_ii`.
+
+    Attributes:
+        prolongation: structure of P.
+        entries: places of its entries in the matrix of the level.
+        rows: places of the diagonal entries of their rows.
+        coarse: mask of the entries that are ones, of coarse unknowns.
+    """
+
+    prolongation: CsrStructure
+    entries: np.ndarray
+    rows: np.ndarray
+    coarse: np.ndarray
+
+    @classmethod
+    def of(cls, A: CsrStructure, injection: Structure, kept: Structure) -> EliminationPlan:
+        chosen, (rows, cols, _) = injection.entries().rows, kept.entries()
+        n, every = np.int64(A.shape[1]), A.entries()
+        keys = every.rows.astype(np.int64) * n + every.cols
+        entries, diagonal = (np.searchsorted(keys, rows * n + to) for to in (chosen[cols], rows))
+        return cls(
+            CsrStructure(starts_of(rows, kept.shape[0]), cols, kept.shape), entries, diagonal, chosen[cols] == rows
+        )
+
+    def values(self, bk: Backend, level: Current, kept: Any, rho: Array) -> Array:
+        """Entries of P in row order, for the scaled matrix of a level."""
+        last = len(level.before.shape) - 1
+        entries, diagonal, scale = (
+            bk.take_in_bounds(x, at, last)
+            for x, at in (
+                (level.before, self.entries),
+                (level.before, self.rows),
+                (level.scale, self.prolongation.entries().rows),
+            )
+        )
+        p = bk.where(bk.constant(self.coarse), 1, -entries / bk.where(diagonal != 0, diagonal, 1))
+        return bk.astype(p, bk.dtype(scale)) / scale
+
+
 @dataclass(frozen=True)
 class ClassicalRule:
     """Rule of extended+i interpolation: what classical coarsening has chosen on a level.
@@ -46,12 +86,14 @@ class ClassicalRule:
         kept: `(n, m)`: the places of the prolongation, those of `injection` among them.
         strong: `(n, n)`: strong couplings.
         components: `(n, k)`: to which of k components an unknown belongs, which are interpolated apart; None: to one.
+        eliminates: are fine unknowns coupled to coarse ones only, and those of a Hermitian matrix?
     """
 
     injection: Structure
     kept: Structure
     strong: Structure
     components: Structure | None = None
+    eliminates: bool = False
 
     @classmethod
     def of(
@@ -81,8 +123,26 @@ class ClassicalRule:
         """`(n, m)` of the prolongation."""
         return self.injection.shape
 
-    def plan(self, A: CsrStructure) -> InterpolationPlan:
-        """Places for matrices with the structure of A; those for the last one are kept."""
+    @property
+    def coarse(self) -> np.ndarray:
+        """Mask of the coarse unknowns."""
+        found = np.zeros(self.shape[0], bool)
+        found[self.injection.entries().rows] = True
+        return found
+
+    def keeps_all(self, A: sp.csr_array) -> bool:
+        """Has the prolongation all entries of fine rows of A but the diagonal ones, as where these are eliminated?"""
+        kept = np.bincount(self.kept.entries().rows, minlength=self.shape[0])
+        return bool(np.all(np.diff(A.indptr)[~self.coarse] == kept[~self.coarse] + 1))
+
+    def plan(self, A: CsrStructure) -> InterpolationPlan | EliminationPlan:
+        """Places for matrices with the structure of A; those for the last one of interpolation are kept."""
+        if self.eliminates:
+            return EliminationPlan.of(A, self.injection, self.kept)
+        return self.interpolation(A)
+
+    def interpolation(self, A: CsrStructure) -> InterpolationPlan:
+        """Likewise, of interpolation in any case."""
         found: InterpolationPlan | None = self.__dict__.get("_last")
         if found is None or found.places.A != A:
             found = InterpolationPlan(places_of(A, self.injection, self.kept, self.strong, self.components))
@@ -94,7 +154,7 @@ class ClassicalRule:
 
     def prolongation(self, A: sp.csr_array) -> sp.csr_array:
         """P of a known matrix with sorted rows."""
-        places = self.plan(CsrStructure.of(A)).places
+        places = self.interpolation(CsrStructure.of(A)).places
         values = interpolation_values(get_backend("numpy"), places, A.data)
         return places.prolongation.to_scipy((values,))
 
@@ -104,7 +164,7 @@ def _fields(kept: Injection) -> dict[str, Any]:
     rule = kept.rule
     arrays = {name: tuple(fields_of(getattr(rule, name)).items()) for name in ("kept", "strong")}
     components = None if rule.components is None else rule.components.entries().cols
-    return {"injection": kept.injection, **arrays, "components": components}
+    return {"injection": kept.injection, **arrays, "components": components, "eliminates": np.array(rule.eliminates)}
 
 
 def _from_fields(given: dict[str, Any]) -> Injection:
@@ -117,7 +177,8 @@ def _from_fields(given: dict[str, Any]) -> Injection:
     if labels is not None:
         width = int(labels.max(initial=0)) + 1
         components = structure_of("csr", (n, width), {"starts": np.arange(n + 1, dtype=np.int32), "cols": labels})
-    return Injection(injection, ClassicalRule(injection.structure, kept, strong, components))
+    eliminates = bool(given["eliminates"])
+    return Injection(injection, ClassicalRule(injection.structure, kept, strong, components, eliminates))
 
 
 @storable("interpolation of classical AMG", _fields, _from_fields)

@@ -36,3 +36,26 @@ def pmis(S: sp.csr_array, seed: int = 0) -> np.ndarray:
         open_ = np.flatnonzero(state[left] == 0)
         graphs, left = tuple(g[open_][:, open_] for g in graphs), left[open_]
     return state > 0
+
+
+def first_pass(S: sp.csr_array) -> np.ndarray:
+    """Mask of the coarse unknowns, `(n,)`: one after the other the one on which most others depend, those that depend
+    on fine ones counting twice.
+
+    Coarse unknowns lie regularly: on a grid of five points they are those of one colour. Fine ones may depend on each
+    other without a common coarse one, which distant interpolation takes care of.
+
+    Args:
+        S: `(n, n)`: i depends on j where it has an entry; none on its diagonal.
+
+    Cost: some passes over the entries of S, by pyamg.
+
+    Source: Ruge and Stuben, Algebraic multigrid, in McCormick (ed.), Multigrid methods, SIAM (1987).
+    """
+    from pyamg.amg_core import rs_cf_splitting
+
+    turned = sp.csr_array(S.T)
+    parts = [part.astype(np.int32, copy=False) for M in (S, turned) for part in (M.indptr, M.indices)]
+    influence, found = np.zeros(S.shape[0], np.int32), np.empty(S.shape[0], np.int32)
+    rs_cf_splitting(S.shape[0], *parts, influence, found)
+    return found == 1

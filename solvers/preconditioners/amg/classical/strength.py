@@ -5,8 +5,11 @@ from __future__ import annotations
 import numpy as np
 import scipy.sparse as sp
 
+from ..settings import AmgSettings
 from .rows import reduced, repeated
 
+_HUB = 20  # times the mean number of entries of a row
+_STRENGTH_OF_HUBS = 0.7  # of graphs with such rows, whose distant neighbours would be too many
 DOMINATED = 0.9  # of the diagonal entry: rows of a larger sum are solved by smoothing alone
 
 
@@ -45,3 +48,10 @@ def strong_entries(A: sp.csr_array, coupled: np.ndarray, sums: np.ndarray, theta
     least = theta * reduced(np.minimum, coupled, A.indptr, 0.0)
     least[(least >= 0) | (sums > DOMINATED * A.diagonal().real)] = -np.inf
     return np.asarray(coupled <= repeated(least, A))
+
+
+def threshold_of(A: sp.csr_array, settings: AmgSettings) -> float:
+    """Strength threshold: as it was given, or the default, a higher one for graphs with hubs."""
+    lengths = np.diff(A.indptr)
+    hubs = len(lengths) and lengths.max() > _HUB * max(lengths.mean(), 1)
+    return _STRENGTH_OF_HUBS if hubs and settings.strength is None else settings.threshold

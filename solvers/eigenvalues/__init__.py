@@ -1,0 +1,1 @@
+"""Eigenvalues at both ends of a spectrum, for diagnosis."""
