@@ -112,7 +112,7 @@ class Attempt:
         why: str = AS_GIVEN,
     ) -> Attempt:
         """The attempt with the failure policy, history and monitor that the request asks for."""
-        grids = M.__class__ is Preconditioner and M.kind == "multigrid"  # type: ignore[union-attr]  # without a call
+        grids = M.__class__ is Preconditioner and M.kind == "multigrid"  # without a call
         return cls(problem, method, M, request.on_failure, request.history, request.monitor, fallback, why, grids)
 
     @cached_property
