@@ -137,6 +137,24 @@ def test_singular_matrices(library: str, name: str) -> None:
             np.testing.assert_allclose(found.x, expected.x, atol=1e-6 * np.abs(expected.x).max())
 
 
+def test_a_matching_beside_pivots_of_two_by_two() -> None:
+    """A Hermitian matrix with empty rows, for which Pardiso with both of them ends the process."""
+    rng = np.random.default_rng(40)
+    half = sp.random_array((91, 91), density=0.02, rng=rng).astype(complex)
+    half.data *= np.exp(6j * rng.random(half.nnz))
+    A = sp.csr_array(half + half.conj().T)
+    b = A @ rng.normal(size=91)
+    with pytest.warns(krylix.solvers.SingularMatrixWarning):
+        result = linear_solve(A, b, method=SparseDirect(None if not has("Pardiso") else "Pardiso"), nullspace=None)
+    assert residual(A, result.x, b) < 1e-8
+    assert EntryPattern(sp.csc_array(A)).is_structurally_singular
+    assert not EntryPattern(sp.csc_array(A[:, ::-1] + sp.eye_array(91))).is_structurally_singular
+
+
+def has(library: str) -> bool:
+    return PROVIDERS[library].is_installed()
+
+
 def check_unsymmetric(seed: int, library: str) -> None:
     A = unsymmetric(seed)
     b = A @ np.random.default_rng(seed + 100).normal(size=A.shape[0])

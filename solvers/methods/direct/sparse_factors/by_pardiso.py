@@ -12,7 +12,7 @@ import numpy as np
 from ..pivot_order import is_stable
 from .by_superlu import SuperLUAnalysis
 from .pattern import EntryPattern, Kind, numbers_at
-from .protocol import Factors, FactorsRefused, Provider, SymbolicAnalysis, Work, is_there
+from .protocol import Factors, FactorsRefused, PatternRefused, Provider, SymbolicAnalysis, Work, is_there
 
 _DEFINITE = {"f": 2, "c": 4}
 _HERMITIAN = {"f": -2, "c": -4}
@@ -24,7 +24,8 @@ _GENERAL = {"f": 11, "c": 13}
 _MINIMUM_DEGREE, _NESTED_DISSECTION = {1: 0}, {1: 2}
 _FULL = 100  # numbers per unknown, in each triangle, from which nested dissection is worth its time
 _COUNTED = {17: -1}  # the numbers of the factors are to be told
-_SAFE = {7: 2, 9: 13, 10: 1, 12: 1, 20: 1}  # refinement, tiny pivots only, scaling, matching, 2 x 2 pivots
+# Refinement, tiny pivots only, scaling, matching. No pivots of 2 x 2: beside a matching they can end the process.
+_SAFE = {7: 2, 9: 13, 10: 1, 12: 1, 20: 0}
 _REPLACED, _NUMBERS = 13, 17
 
 
@@ -42,6 +43,8 @@ class Pardiso(Provider):
         return is_there("pymklpardiso")
 
     def analyse(self, pattern: EntryPattern, A: Any) -> SymbolicAnalysis:
+        if pattern.is_structurally_singular:  # of which its matching is not sure to return
+            raise PatternRefused("no permutation of its rows fills the diagonal")
         kind = pattern.kind(A)
         positive = kind is Kind.HERMITIAN and bool(np.all(A.diagonal().real > 0))
         analysis = PardisoAnalysis(pattern, kind, positive)
