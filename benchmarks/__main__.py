@@ -34,10 +34,12 @@ GROUPS = (
     "preconditioners",
     "poisson",
     "pressure",
+    "helmholtz",
     "auto",
     "choice",
     "factors",
     "cores",
+    "media",
     "meshes",
 )
 BACKENDS = ("jax", "numpy", "torch", "tensorflow")

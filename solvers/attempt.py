@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cached_property, partial
 from time import perf_counter
 from typing import Any
 
@@ -17,11 +17,14 @@ from .iteration.method import Method
 from .iteration.monitor import Monitor, StepReport
 from .iteration.outcome import Outcome, Status
 from .iteration.run import LoopSettings, run
+from .iteration.stopping import Limits
+from .methods.bicgstab import BiCGStab
 from .methods.cg import CG
 from .methods.direct.singular import Singularity
 from .methods.direct.superlu import told_of
-from .on_host import rescued_on_host, run_on_host
+from .on_host import continued_on_host, rescued_on_host, run_on_host
 from .preconditioners import Preconditioner
+from .preconditioners.second_cycle import PATIENCE, is_on_grids, second_cycle
 from .results.diagnosis.look import Look
 from .results.failure import ConvergenceError, apply_policy, result_of_this_solve
 from .results.later import with_python_numbers
@@ -30,6 +33,7 @@ from .setup.patience import Fallback
 from .setup.problem import Problem, Request
 
 AS_GIVEN = "it was asked for"
+_PATIENCE_ON_HOST = 200  # iterations with classical AMG, in a compiled function
 
 
 def told(function: Callable[..., SolveResult], *args: Any) -> SolveResult:
@@ -84,6 +88,7 @@ class Attempt:
         monitor: what is told after each iteration, and what stops the solve.
         fallback: what to try where the method fails, or takes longer than that would, or None.
         why: this method, in words.
+        may_switch: may it end early where another preconditioner will do, see `patience`?
     """
 
     problem: Problem
@@ -94,6 +99,7 @@ class Attempt:
     monitor: Monitor | None = None
     fallback: Fallback | None = None
     why: str = AS_GIVEN
+    may_switch: bool = True
 
     @classmethod
     def of(
@@ -107,6 +113,41 @@ class Attempt:
     ) -> Attempt:
         """The attempt with the failure policy, history and monitor that the request asks for."""
         return cls(problem, method, M, request.on_failure, request.history, request.monitor, fallback, why)
+
+    @cached_property
+    def patience(self) -> int | None:
+        """Iterations with multigrid on grids before classical AMG takes its place; None where that is not to be."""
+        problem = self.problem
+        if (
+            not self.may_switch
+            or problem.several
+            or not isinstance(self.method, CG | BiCGStab)
+            or not is_on_grids(self.M)
+        ):
+            return None
+        return PATIENCE if self._is_bounded() and problem.limits.most > PATIENCE else None
+
+    def second_cycle(self) -> Preconditioner:
+        """The classical AMG that takes the place of M; made once for several solves with one matrix.
+
+        Raises:
+            ValueError, UnsupportedOperation, NonlinearError: the entries of A cannot be found, or not coarsened.
+        """
+        if self._second is None:
+            self.M.__dict__["_second"] = self.problem.A, second_cycle(self.problem.A, self.M)
+        made: Any = self._second
+        return made
+
+    @property
+    def _second(self) -> Preconditioner | None:
+        """As of an earlier solve with the same matrix, if there was one."""
+        A, found = self.M.__dict__.get("_second", (None, None))
+        return found if A is self.problem.A else None
+
+    def with_second(self) -> Attempt:
+        """With classical AMG from the start, where it was needed before."""
+        needed = self.patience is not None and not self.problem.compiled and self._second is not None
+        return replace(self, M=self._second) if needed else self
 
     @property
     def may_be_stopped(self) -> bool:
@@ -128,7 +169,7 @@ class Attempt:
     def _run(self, report: StepReport | None) -> Outcome:
         problem, A, M = self.problem, self.problem.A, self.M
         bk, method = problem.bk, CG() if problem.is_empty else self.method  # CG has nothing to factorise
-        settings = self._settings(method, self.fallback is not None and self._is_bounded())
+        settings = self._settings(method, self._is_bounded())
         if method.on_host and not bk.on_host:
             return run_on_host(problem, settings, M, report)
         arrays = (problem.b, problem.x0, problem.rtol, problem.atol)
@@ -166,6 +207,8 @@ class Attempt:
         limits = problem.limits.of_systems(problem.layout.systems)
         if bounded and self.fallback is not None:
             limits = self.fallback.shortened(limits)
+        if bounded and self.patience is not None:
+            limits = limits.at_most(self.patience)
         # given null vectors are those of the transpose too, where the method was chosen as A is symmetric
         same = self.method.needs_hermitian or (self.method.needs_symmetric and problem.A.dtype.kind != "c")
         both = problem.both or (problem.given is None and same)
@@ -180,6 +223,8 @@ class Attempt:
         if self._is_seen_to_converge(outcome):
             return outcome
         name, last = self.method.name, self
+        if self.patience is not None:
+            outcome = self._switched(outcome, self.patience)
         if self.fallback is not None and not self.problem.several and self._may_be_rescued():
             climbed = self._climbed(outcome, self.fallback.method)
             if climbed is not None:
@@ -204,6 +249,16 @@ class Attempt:
     def _may_be_rescued(self) -> bool:
         bk, compiled = self.problem.bk, self.problem.compiled
         return bk.can_rescue() and not (compiled and self.on_failure == "nan")
+
+    def _switched(self, outcome: Outcome, patience: int) -> Outcome:
+        """Go on from x on the host, with classical AMG, where multigrid on grids has used up its iterations."""
+        problem = self.problem
+        limit = min(problem.limits.most - patience, _PATIENCE_ON_HOST)
+        settings = self._settings(self.method)._replace(limits=Limits(((limit,),)))
+        try:
+            return continued_on_host(problem, settings, outcome, self.monitor, partial(second_cycle, M=self.M))
+        except (UnsupportedOperation, NonlinearError):
+            return outcome
 
     def _climbed(self, outcome: Outcome, fallback: Method) -> Outcome | None:
         problem = self.problem

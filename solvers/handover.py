@@ -48,6 +48,31 @@ def checked(problem: Problem, outcome: Outcome) -> Outcome:
     return without_refuted(problem.bk, problem.A, problem.b, problem.rtol, problem.atol, outcome)
 
 
+def switched(attempt: Attempt, first: Outcome, patience: int) -> HandedOver:
+    """Go on with classical AMG, from x, where multigrid on grids has used up its iterations.
+
+    Without AMG, if there can be none, it goes on as it was.
+    """
+    problem, name = attempt.problem, attempt.method.name
+    bk = problem.bk
+    late = may_be_helped(problem, first, attempt.monitor)
+    late = late & (first.status == int(Status.MAX_ITER)) & (first.steps >= patience)
+    if not bk.any(late) or _is_over(attempt):
+        return HandedOver(attempt, first, name)
+    try:
+        second = replace(attempt, M=attempt.second_cycle())
+        name = f"{name} (with classical AMG after {patience} iterations with multigrid)"
+        log.info(
+            "%s has taken %d iterations with multigrid; going on with classical AMG", attempt.method.name, patience
+        )
+    except (ValueError, UnsupportedOperation, NonlinearError):
+        second = replace(attempt, may_switch=False)
+    fallback, limits = attempt.fallback, problem.limits.of_systems(problem.layout.systems)
+    ends = fallback is not None and fallback.shortens(limits)
+    most = max((fallback.after or 0) - patience, patience) if ends and fallback is not None else None
+    return HandedOver(second, _gone_on(second, first, late, most), name)
+
+
 def handed_over(attempt: Attempt, first: Outcome, fallback: Fallback) -> HandedOver | None:
     """Solve failed systems with the fallback; None if there are none, or the fallback cannot be used.
 

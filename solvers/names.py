@@ -58,5 +58,6 @@ PreconditionerName: TypeAlias = Literal[
     "multigrid",
     "fast",
     "cluster",
+    "shifted-laplacian",
 ]
 """Names in `krylix.solvers.PRECONDITIONERS`, and "auto"."""

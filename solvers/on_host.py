@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
 from ..backends import Array, get_backend, real_dtype
-from ..sparse import Matrix, Operator
+from ..sparse import Matrix, NonlinearError, Operator, UnsupportedOperation
 from ..sparse.fingerprint import fingerprint
 from .iteration.monitor import Monitor, StepReport
 from .iteration.outcome import Outcome, Status
@@ -48,6 +49,42 @@ def rescued_on_host(problem: Problem, settings: LoopSettings, found: Outcome, mo
         return _name(problem, settings, count, len(arrays))
 
     rescued = bk.rescued(bk.any(failed), on_host, fields, failed, *fields, *arrays, name=name)
+    return found._replace(**dict(zip(Outcome._fields, rescued)))
+
+
+def continued_on_host(
+    problem: Problem,
+    settings: LoopSettings,
+    found: Outcome,
+    monitor: Monitor | None,
+    precondition: Callable[[Operator], Operator],
+) -> Outcome:
+    """Go on from x on the host with another preconditioner, of systems whose iterations were used up.
+
+    Args:
+        precondition: makes it of A.
+    """
+    problem = replace(problem, x0=found.x)
+    bk = problem.bk
+    function, arrays = _solve_on_host(problem, settings, None, None, precondition=precondition)
+    fields = found[:-1]
+    late = may_be_helped(problem, found, monitor) & (found.status == int(Status.MAX_ITER))
+
+    def on_host(late: np.ndarray, *values: np.ndarray) -> list[np.ndarray]:
+        before = values[: len(fields)]
+        log.info("multigrid takes many iterations in a compiled function; going on with classical AMG")
+        try:
+            after = function(*values[len(fields) :])
+        except (ValueError, MemoryError, UnsupportedOperation, NonlinearError):  # the failure stands
+            return list(before)
+        both = {name: a + b for name, a, b in zip(Outcome._fields, before, after) if name in ("steps", "products")}
+        return [np.where(late, *one) for one in zip(after._replace(**both)[: len(fields)], before)]
+
+    def name() -> str | None:
+        own = _name(problem, settings, len(fields), len(arrays))
+        return None if own is None else fingerprint("continued", own)
+
+    rescued = bk.rescued(bk.any(late), on_host, fields, late, *fields, *arrays, name=name)
     return found._replace(**dict(zip(Outcome._fields, rescued)))
 
 
@@ -90,10 +127,12 @@ def _solve_on_host(
     M: Operator | None,
     report: StepReport | None,
     bounded: bool = False,
+    precondition: Callable[[Operator], Operator] | None = None,
 ) -> tuple[Callable[..., Outcome], Sequence[Array]]:
     """The solve as a function of NumPy arrays, and the arrays of the library to call it with.
 
-    It raises MemoryError where it is `bounded` and factors of the matrix, as it turns out to be, have no room.
+    `precondition` makes M of A there. A call raises MemoryError where it is `bounded` and factors of the matrix, as it
+    turns out to be, have no room.
     """
     host = get_backend("numpy")
     matrix, make_matrix = problem.A.for_host()
@@ -109,7 +148,8 @@ def _solve_on_host(
         if kept:
             return kept[0]
         matrix, inverse, basis = (values[a:b] for a, b in pairwise(cut - cut[0]))
-        made = make_matrix(matrix), make_inverse(inverse), make_null(basis)
+        A = make_matrix(matrix)
+        made = A, make_inverse(inverse) if precondition is None else precondition(A), make_null(basis)
         if not values:  # they are the same in every call
             kept.append(made)
         return made

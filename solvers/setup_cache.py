@@ -24,6 +24,7 @@ from .methods.direct.sparse_factors.analyses import clear_analyses
 from .methods.registry import find_method, is_auto
 from .pattern_memory import LEAST, PatternKey, clear_patterns
 from .preconditioners import PRECONDITIONERS
+from .preconditioners.amg.on_host import clear_host_cycles
 from .results.result import SolveResult
 from .setup.make_problem import make_problem
 from .setup.patience import Fallback
@@ -261,3 +262,4 @@ def clear_setup_cache() -> None:
         _kept, _seen = (), ()
     clear_analyses()
     clear_patterns()
+    clear_host_cycles()

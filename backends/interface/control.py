@@ -149,6 +149,10 @@ class Control(Loops):
         specs = [(tuple(int(k) for k in x.shape), self.dtype(x)) for x in found]
         return self.host_call(function, specs, *arrays)
 
+    def sets_up_by_host(self) -> bool:
+        """Does `by_host` call the host in the program that is traced now, unless that is exported?"""
+        return False
+
     def by_host(
         self,
         function: Callable[..., Sequence[np.ndarray]],

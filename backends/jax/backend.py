@@ -231,7 +231,7 @@ class JaxBackend(JaxIndexing, JaxLoops, JaxMemory, JaxRecurrences, JaxVectors):
             return tuple(found)
         return tuple(rescued(failed, function, found, arrays, name()))
 
-    def _sets_up_on_host(self) -> bool:
+    def sets_up_by_host(self) -> bool:
         return self.can_rescue() and jax.default_backend() == "cpu" and not has_pure_programs()
 
     def by_host(
@@ -241,7 +241,7 @@ class JaxBackend(JaxIndexing, JaxLoops, JaxMemory, JaxRecurrences, JaxVectors):
         *arrays: Array,
         name: Callable[[], str | None] = lambda: None,
     ) -> list[Array]:
-        if not self.compiled(arrays) or not self._sets_up_on_host():
+        if not self.compiled(arrays) or not self.sets_up_by_host():
             return list(otherwise(*arrays))
         program = jax.make_jaxpr(lambda *arrays: list(otherwise(*arrays)))(*arrays)  # which tells the shapes
         returns = [(a.shape, np.dtype(a.dtype)) for a in program.out_avals]

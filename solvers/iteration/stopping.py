@@ -78,6 +78,10 @@ class Limits:
         """Final limit: one number, or `(systems, 1)`."""
         return self.rows[-1][0] if len(self.rows[-1]) == 1 else np.array(self.rows[-1], np.int32)[:, None]
 
+    def at_most(self, count: int) -> Limits:
+        """Limits of at most so many iterations."""
+        return Limits(tuple(tuple(min(limit, count) for limit in row) for row in self.rows))
+
     def of_systems(self, count: int) -> Limits:
         """Limits of a batch that repeats the systems, as under vmap."""
         own = len(self.rows[-1])

@@ -32,6 +32,7 @@ from .ilu import ic, ilu, ssor
 from .jacobi import jacobi
 from .multigrid.multigrid import multigrid
 from .pipeline import check_square, constant_linear_part
+from .shifted_laplacian import shifted_laplacian
 
 PRECONDITIONERS: dict[str, Callable[..., Preconditioner]] = {
     "jacobi": jacobi,
@@ -44,6 +45,7 @@ PRECONDITIONERS: dict[str, Callable[..., Preconditioner]] = {
     "multigrid": multigrid,
     "fast": fast,
     "cluster": cluster,
+    "shifted-laplacian": shifted_laplacian,
 }
 """Name -> function that builds it from an operator; tests and the command line run over this table."""
 
@@ -74,8 +76,8 @@ def preconditioner(A: Any, kind: str = "auto", *, like: Any = None, **settings: 
     Args:
         A: a matrix of any kind (dense, sparse, operator), or a function, which is traced; or what is a preconditioner
             by itself: factors of SciPy's `splu` and `spilu`, a hierarchy of pyamg.
-        kind: "jacobi", "block-jacobi", "ssor", "chebyshev", "ilu", "ic", "amg", "multigrid", "fast", "cluster"; "auto"
-            chooses by what is known about A.
+        kind: "jacobi", "block-jacobi", "ssor", "chebyshev", "ilu", "ic", "amg", "multigrid", "fast", "cluster",
+            "shifted-laplacian"; "auto" chooses by what is known about A.
         like: an array of the shape and dtype that a function takes; a matrix of NumPy or SciPy gets a preconditioner
             on arrays of its library.
         **settings: further settings of that kind, which docs/preconditioners.md lists.

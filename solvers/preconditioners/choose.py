@@ -5,15 +5,17 @@ from __future__ import annotations
 from collections.abc import Container
 
 import numpy as np
+import scipy.sparse as sp
 
 from ...sparse import Dense, Matrix, Operator, SparseMatrix
 from ...sparse.analysis.analysis import analysis_of, on_its_grid
-from ...sparse.analysis.facts import is_m_matrix
+from ...sparse.analysis.facts import is_dominated, is_m_matrix
 from ...sparse.operators.concrete import concrete, is_known
 from ..diagonal import DOMINANT
 from .multigrid.from_matrix import couples_neighbours
 from .multigrid.runtime_choice import pays_unseen
 from .pipeline import entries_or_products
+from .shifted_laplacian import looks_like_waves
 
 _SMALL = 5000  # unknowns up to which scaling takes less time than setting up a hierarchy
 _LEAST_GRID = 256  # likewise on grids in compiled functions, which make it once
@@ -28,7 +30,8 @@ def choose_kind(A: Operator, kinds: Container[str]) -> str:
     | symmetric (Hermitian), diagonal of one sign, at least 1.02 times the sum of its row everywhere | jacobi |
     | symmetric (Hermitian), diagonal of one sign, couples neighbours on a grid | multigrid, or fast |
     | symmetric (Hermitian), diagonal of one sign, no row of zeros | amg |
-    | not symmetric, at least 5000 unknowns, an M-matrix by its rows, not dominated by its diagonal as above | amg |
+    | complex symmetric, at least 5000 unknowns, on a grid, a Laplacian with a negative k^2 | shifted-laplacian |
+    | not symmetric, at least 5000 unknowns, an M-matrix by its rows or columns, which do not dominate as above | amg |
     | not symmetric, sparse, some order of its rows has no zero on the diagonal | ilu |
     | products only | chebyshev |
     | not known before it runs, couples neighbours on a large grid | multigrid |
@@ -53,15 +56,29 @@ def choose_kind(A: Operator, kinds: Container[str]) -> str:
         if grid and couples_neighbours(on_its_grid(A)):
             return "multigrid"
         return "amg" if large and "amg" in kinds and _has_whole_diagonal(A) else "jacobi"
+    if "shifted-laplacian" in kinds and _is_of_waves(A):
+        return "shifted-laplacian"
     if "amg" in kinds and _is_elliptic(A):
         return "amg"
     return "ilu" if "ilu" in kinds else "jacobi"
 
 
 def _is_elliptic(A: Matrix) -> bool:
-    """Not symmetric: is it like diffusion with convection, and large enough for a hierarchy?"""
-    large, analysis = A.shape[0] > _SMALL and A.systems is None, analysis_of(A)
-    return large and is_m_matrix(analysis.known) and not analysis.dominates(DOMINANT)
+    """Not symmetric: is it like diffusion with convection, or the flow of a Markov chain, and large enough?"""
+    if A.shape[0] <= _SMALL or A.systems is not None:
+        return False
+    entries = analysis_of(A).entries
+    return entries is not None and any(_is_elliptic_by_rows(one) for one in (entries, entries.T.tocsr()))
+
+
+def _is_elliptic_by_rows(A: sp.csr_array) -> bool:
+    return is_m_matrix(A) and not is_dominated(A, DOMINANT)
+
+
+def _is_of_waves(A: Matrix) -> bool:
+    """Complex: is it like Helmholtz's equation with absorption, on a grid, and large enough for a hierarchy?"""
+    large = A.dtype.kind == "c" and A.shape[0] > _SMALL and A.systems is None
+    return large and looks_like_waves(A) and couples_neighbours(on_its_grid(A))
 
 
 def _has_whole_diagonal(A: Matrix) -> bool:

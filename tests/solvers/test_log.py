@@ -11,6 +11,7 @@ import scipy.sparse as sp
 
 from krylix import NotConverged, linear_solve, prepare, setup_cache
 from krylix.solvers import METHODS
+from krylix.solvers.setup.patience import Fallback
 from modes import array, compiled
 
 N = 30
@@ -72,7 +73,7 @@ def test_failures(policy: str, lines: Callable[..., list[str]]) -> None:
 
 def test_fallbacks(lines: Callable[..., list[str]]) -> None:
     solver = prepare(MATRIX, B, method="GMRES", max_iter=2)
-    object.__setattr__(solver, "_fallback", METHODS["scipy-direct"])
+    object.__setattr__(solver, "_fallback", Fallback(METHODS["scipy-direct"]))
     assert solver.solve(B).converged
     assert lines("GMRES failed; trying scipy-direct", level=logging.INFO)
 

@@ -10,6 +10,7 @@ import pyamg
 import pytest
 import scipy.sparse as sp
 
+from best_factors import BEST_FACTORS
 from krylix import linear_solve, prepare, setup_cache
 from krylix.solvers import METHODS
 from krylix.solvers.iteration.stopping import Limits
@@ -19,7 +20,7 @@ from matrices import in_random_order
 from modes import array, to_numpy
 
 N = 1600
-LATE = re.compile(r"scipy-direct \(after (\S+) had taken (\d+) iterations\)")
+LATE = re.compile(rf"{BEST_FACTORS} \(after (\S+) had taken (\d+) iterations\)")
 
 
 def hard(n: int = 40) -> tuple[sp.csr_array, np.ndarray, np.ndarray]:
@@ -69,7 +70,7 @@ def test_nor_before_the_limit_of_the_user() -> None:
     """Which counts as a failure, as ever."""
     A, b, _ = hard()
     result = linear_solve(A, b, max_iter=20)
-    assert result.method == "scipy-direct (after CG had failed)" and result.converged
+    assert result.method == f"{BEST_FACTORS} (after CG had failed)" and result.converged
 
 
 def test_where_factors_take_longer_it_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -179,8 +180,8 @@ def test_of_a_prepared_solver_the_bound_is_told() -> None:
     A, b, x = hard()
     solver = prepare(A, b)
     text = solver.explain()
-    found = re.search(r"after (\d+) iterations, which take as long: scipy-direct", text)
-    assert found and "if it fails: scipy-direct" in text
+    found = re.search(rf"after (\d+) iterations, which take as long: {BEST_FACTORS}", text)
+    assert found and f"if it fails: {BEST_FACTORS}" in text
     result = solver.solve(b)
     late = LATE.fullmatch(result.method)
     assert late and late[2] == found[1]

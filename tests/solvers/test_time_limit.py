@@ -9,6 +9,7 @@ import scipy.sparse as sp
 
 from krylix import IterationState, NotConverged, Status, linear_solve, prepare
 from krylix.solvers import METHODS
+from krylix.solvers.setup.patience import Fallback
 from modes import MODES, array, compiled, solve, to_numpy
 from problems import make_operator
 
@@ -64,7 +65,7 @@ def test_the_answer_of_the_last_iteration_counts() -> None:
 def test_no_other_method_is_tried(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of the ladder: neither after an attempt that the time has ended, nor after another failure when it is over."""
     solver = prepare(sp.csr_array(MATRIX), B, method="CG", max_iter=3)
-    object.__setattr__(solver, "_fallback", METHODS["scipy-direct"])  # as where it was chosen
+    object.__setattr__(solver, "_fallback", Fallback(METHODS["scipy-direct"]))  # as where it was chosen
     assert "scipy-direct (after CG had failed)" in solver.solve(B).method
     assert solver.solve(B, time_limit=1000.0).converged
     with pytest.raises(NotConverged, match=r"^CG reached the time limit"):

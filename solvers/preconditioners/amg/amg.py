@@ -9,12 +9,13 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from ....sparse import Matrix, SparseMatrix, as_operator
+from ....sparse import Matrix, Operator, SparseMatrix, as_operator
 from ....sparse.analysis.facts import is_m_matrix
 from ....sparse.analysis.symmetry import is_hermitian
 from ....sparse.operators.concrete import in_scipy
 from ..base import Preconditioner
 from ..cycle.checked import hermitian_and_double
+from ..cycle.cost import numbers_stored
 from ..cycle.target import Target
 from ..pipeline import entries_of, of_operator
 from .choose import SMOOTHED, CoarseningFacts, choose_coarsening
@@ -23,6 +24,7 @@ from .components import components_for, entries_within
 from .frozen import tentative_of
 from .hierarchy import levels_of_pyamg
 from .made import of_levels, small, sparse_form
+from .on_host import HostCycle
 from .order import nearer_order, reordered_matrix, rows_in
 from .settings import COARSENINGS, GIVEN, AmgSettings, in_dtype, near_nullspace_columns
 from .updates import on_pattern, placed_at, renewal, target_within
@@ -51,7 +53,8 @@ def amg(
 
     Hermitian for a Hermitian A, and positive definite with it. Where the values of A are known, the hierarchy is made
     of them on the host; where they are traced, or differ among the systems of a batch, unknowns are put together as for
-    unit coefficients on the same pattern, and all numbers are computed in the library.
+    unit coefficients on the same pattern, and all numbers are computed in the library; for "classical" in JAX's
+    programs on a CPU the host sets up the hierarchy in each run, and applies it.
 
     Args:
         near_nullspace: vectors that A nearly maps to zero, on the first axis: `(k, n)`, or `(k, points, unknowns per
@@ -131,8 +134,7 @@ def amg(
     sparse = sparse_form(own)
     if fixed is not None:
         return _of_pattern(sparse, target, *fixed, settings, order, columns, block_size)
-    found = list(tentative_of(reordered_matrix(sparse, order).structure, settings, columns, block_size))
-    return on_pattern(sparse, target, placed_at(found, sparse), settings, order)
+    return _of_structure(sparse, target, settings, order, columns, block_size)
 
 
 def _of_pattern(
@@ -153,6 +155,35 @@ def _of_pattern(
     levels = coarsened(rows_in(pattern, order), settings, hermitian, columns, block_size, components)
     found = [level.tentative for level in levels if level.tentative is not None]
     return on_pattern(own, target, placed_at(found, own), settings, order)
+
+
+def _of_structure(
+    own: SparseMatrix,
+    target: Target,
+    settings: AmgSettings,
+    order: np.ndarray | None,
+    columns: np.ndarray | None,
+    block_size: int,
+) -> Preconditioner:
+    """Set up for unknown values: by the host when they are known, or in the library as unit coefficients suggest."""
+    if settings.is_classical and HostCycle.serves(own):
+        return _by_host(own, settings)
+    found = list(tentative_of(reordered_matrix(own, order).structure, settings, columns, block_size))
+    return on_pattern(own, target, placed_at(found, own), settings, order)
+
+
+def _by_host(own: SparseMatrix, settings: AmgSettings) -> Preconditioner:
+    cycle = HostCycle.of(own, settings, _cycle_now)
+    costs = numbers_stored(cycle), 10 * own.nnz, own.nnz
+    return Preconditioner(cycle, "amg", None, *costs, settings.pairs(), "set up by the host in each run")
+
+
+def _cycle_now(A: SparseMatrix, settings: AmgSettings) -> Operator:
+    """The cycle of known values on NumPy's arrays."""
+    given: Any = dict(settings.pairs())
+    made: Any = amg
+    inner: Operator = made(A, **given).inner
+    return inner
 
 
 def _of_known(

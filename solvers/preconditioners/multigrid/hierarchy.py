@@ -122,7 +122,7 @@ def _interpolation(A: Couplings, W: Array, factors: tuple[int, ...]) -> Interpol
 
 def diagonally_scaled(A: Couplings, scale: Array) -> Couplings:
     """Scale by a diagonal on both sides, in the same order for both entries of a pair: symmetry stays exact."""
-    values = {}
+    values, scale = {}, A.bk.astype(scale, A.bk.dtype(A.diagonal))
     for s, a in A.values.items():
         here, there = scale, A.moved(scale, s)
         values[s] = here * a * there if s >= A.here else there * a * here
@@ -162,5 +162,5 @@ def _divided(bk: Backend, W: Weights, scale: Array, factors: tuple[int, ...]) ->
     for p, own in W.items():
         rows = every(bk, scale, p, factors)
         inverse = bk.where(rows > 0, 1 / bk.where(rows > 0, rows, 1 + 0 * rows), 0 * rows)
-        found[p] = {c: inverse * w for c, w in own.items()}
+        found[p] = {c: bk.astype(inverse, bk.dtype(w)) * w for c, w in own.items()}
     return found

@@ -137,7 +137,8 @@ def cycle_of(
     within = inner_dtype(smoothing.precision, dtype)
     if within != dtype:  # interpolation has numbers of the size of sqrt(A)
         sign = sign / _size(working)
-    signed = working.with_values({s: sign * a for s, a in working.values.items()})
+    factor = own.bk.astype(sign, own.bk.dtype(working.diagonal))
+    signed = working.with_values({s: factor * a for s, a in working.values.items()})
     single = known and own.systems is None
     dust = float(np.finfo(dtype).eps) ** _DUST
     looks = single and target is not None

@@ -93,6 +93,7 @@ class Interpolation(Composed):
     def scaled(self, scale: Array) -> Interpolation:
         """Interpolation of the coarser unknowns divided by `scale`, `(systems or 1, *coarse grid)`."""
         bk, weights = self.bk, self.weights
+        scale = bk.astype(scale, bk.dtype(weights))
         parts = [
             weights[k] * shifted_array(bk, scale, c, self.periodic)
             for k, (_, c) in enumerate(interpolation_places(self.factors))

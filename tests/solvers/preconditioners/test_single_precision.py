@@ -27,7 +27,11 @@ from matrices import in_krylix, in_random_order
 from modes import EAGER, MODES, array, compiled, library, product, to_numpy
 
 KINDS = [name for name, make in PRECONDITIONERS.items() if "precision" in inspect.signature(make).parameters]
-FEW = {"multigrid": {"direct": 100}, "amg": {"max_coarse": 60}}  # so that small systems have several levels
+FEW = {
+    "multigrid": {"direct": 100},
+    "shifted-laplacian": {"direct": 100},
+    "amg": {"max_coarse": 60},
+}  # so that small systems have several levels
 SHAPE = (27, 24)
 N = SHAPE[0] * SHAPE[1]
 x, y = np.meshgrid(*(np.linspace(0, 1, n) for n in SHAPE), indexing="ij")

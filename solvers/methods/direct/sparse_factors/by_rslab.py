@@ -12,7 +12,7 @@ from .pattern import EntryPattern, Kind, numbers_at
 from .protocol import Factors, FactorsRefused, PatternRefused, Provider, SymbolicAnalysis, Work, is_there
 from .threads import thread_limit
 
-_FILL = 25  # numbers per unknown that KLU's factors may have, which has no dense blocks
+_SPARSE, _FILL = 4, 25  # numbers per unknown that a matrix for KLU, which has no dense blocks, and its factors may have
 _REFINED = 1  # times: its pivots are chosen within supernodes
 
 
@@ -36,6 +36,8 @@ class Rslab(Provider):
 
         kind, complex_ = pattern.kind(A), A.dtype.kind == "c"
         symmetric = kind is Kind.SYMMETRIC or (kind is Kind.HERMITIAN and not complex_)
+        if not symmetric and len(pattern.indices) > _SPARSE * pattern.n:  # whose analysis alone may take long
+            raise FactorsRefused("its LU of matrices that are not symmetric is not to be trusted")
         indptr, indices, places = pattern.upper if symmetric else pattern.rows
         numbers = numbers_at(places, A.data, A.dtype)
         matrix = sp.csc_array((numbers, indices, indptr), A.shape)

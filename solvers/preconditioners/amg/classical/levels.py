@@ -86,7 +86,7 @@ def _coarsened(
     sums = row_sums(coupled, B)
     strong = strong_entries(B, coupled, sums, theta)
     S = selected(B, strong, np.ones(len(strong), np.float32))
-    coarse = pmis(S, level) if hermitian else first_pass(S)
+    coarse = first_pass(S) if S.nnz <= np.iinfo(np.int32).max else pmis(S, level)
     strong = without_explosion(B, strong, coarse, coupled)
     P = prolongation(Rows(B, coupled, sums, strong), coarse, hermitian)
     if own is not None:

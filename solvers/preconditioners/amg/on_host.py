@@ -1,0 +1,131 @@
+"""A cycle that the host sets up and applies, in compiled programs whose runs tell the values of the matrix.
+
+Where the coefficients of a run jump decides which unknowns are coarse, so no program can hold the hierarchy. NumPy
+makes it in each run, as outside of programs, and keeps the last ones: of the same numbers it is made once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from hashlib import blake2b
+from threading import Lock
+
+import numpy as np
+
+from ....backends import Array, Backend, get_backend
+from ....sparse import Composed, Operator, SparseMatrix, UnsupportedOperation
+from ....sparse.formats.compressed import CsrStructure
+from ...diagonal import DiagonalOperator
+from .settings import AmgSettings
+
+_MOST = 2  # hierarchies
+_DIGEST = (4,)  # shape of 128 bits as numbers of 32, which every precision has
+_kept: tuple[tuple[object, Operator], ...] = ()  # the last one that was made first
+_lock = Lock()  # for writing; tuples are read as they are
+
+Made = Callable[[SparseMatrix, AmgSettings], Operator]
+
+
+@dataclass(eq=False, repr=False)
+class HostCycle(Composed):
+    """The cycle for a matrix of traced values.
+
+    Attributes:
+        bk: the library.
+        values: of the entries in row order, `(nnz,)`.
+        digest: of the values, int32 `(4,)`, which the host has found.
+        structure: of the matrix.
+        settings: of the hierarchy.
+        make: from a known matrix to its cycle; a function of a module, as it is compared.
+        turned: the transpose?
+    """
+
+    parts = ("values", "digest")
+
+    bk: Backend
+    values: Array
+    digest: Array
+    structure: CsrStructure
+    settings: AmgSettings
+    make: Made
+    turned: bool = False
+
+    def _settle(self) -> None:
+        self.shape, self.dtype = self.structure.shape, np.dtype(self.bk.dtype(self.values))
+        self.systems, self.is_container, self.tracked = None, True, False  # type: ignore[misc]
+
+    @staticmethod
+    def serves(A: SparseMatrix) -> bool:
+        """Is it one matrix of traced values, in a program that may call the host?"""
+        return A.systems is None and A.bk.compiled() and A.bk.sets_up_by_host()
+
+    @classmethod
+    def of(cls, A: SparseMatrix, settings: AmgSettings, make: Made) -> HostCycle:
+        """For a matrix whose values are traced."""
+        bk, entries = A.bk, A.structure.entries()
+        structure = CsrStructure.by_rows(entries.rows, entries.cols, A.shape)
+        values = bk.constant(A.entry_arrays())
+        (digest,) = bk.by_host(_digest, lambda v: [bk.zeros(_DIGEST, np.dtype(np.int32), v)], values)
+        return cls(bk, values, digest, structure, settings, make)
+
+    def apply(self, x: Array) -> Array:
+        """
+        Raises:
+            UnsupportedOperation: the program may not call the host, which it could when this was made.
+        """
+        if not self.bk.sets_up_by_host():
+            raise UnsupportedOperation(
+                "amg(coarsening='classical') for traced values is set up and applied by the host, which programs with "
+                "on_failure='nan', or for several devices, do not call. Use 'smoothed-aggregation', or pattern=M with "
+                "an M that was made outside, or make it where on_failure is 'nan', too."
+            )
+        found: Array = self.bk.by_host(self._on_host, self._in_program, self.values, self.digest, x)[0]
+        return found
+
+    def transpose(self) -> HostCycle:
+        return replace(self, turned=not self.turned)
+
+    def _on_host(self, values: np.ndarray, digest: np.ndarray, x: np.ndarray) -> list[np.ndarray]:
+        host = get_backend("numpy")
+        with host.errstate():
+            cycle = _cycle(digest.tobytes(), self._matrix(values), self.settings, self.make)
+            return [(cycle.transpose() if self.turned else cycle).apply(np.array(x))]
+
+    def _in_program(self, values: Array, digest: Array, x: Array) -> list[Array]:
+        """Jacobi's scaling, for programs that leave this process."""
+        diagonal = self.structure.diagonal(self.bk, (values,), None)
+        return [x / self.bk.where(diagonal != 0, diagonal, 1)]
+
+    def _matrix(self, values: np.ndarray) -> SparseMatrix:
+        return SparseMatrix.build(get_backend("numpy"), self.structure, (np.array(values),))
+
+
+def _digest(values: np.ndarray) -> list[np.ndarray]:
+    found = blake2b(np.ascontiguousarray(values).data, digest_size=16).digest()
+    return [np.frombuffer(found, np.int32)]
+
+
+def _cycle(digest: bytes, A: SparseMatrix, settings: AmgSettings, make: Made) -> Operator:
+    """The kept cycle of these values, or a new one; Jacobi's scaling where there is none."""
+    global _kept
+    key = digest, A.structure, settings, A.dtype
+    for other, found in _kept:
+        if other == key:
+            return found
+    try:
+        cycle = make(A, settings)
+    except ValueError:  # such as NaN, or a zero on the diagonal
+        diagonal = A.diagonals()
+        some = np.isfinite(diagonal) & (diagonal != 0)
+        cycle = DiagonalOperator(A.bk, np.where(some, 1 / np.where(some, diagonal, 1), 1))
+    with _lock:
+        _kept = ((key, cycle), *_kept)[:_MOST]
+    return cycle
+
+
+def clear_host_cycles() -> None:
+    """Let go of the kept cycles."""
+    global _kept
+    with _lock:
+        _kept = ()

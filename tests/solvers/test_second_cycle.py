@@ -1,0 +1,130 @@
+"""Multigrid on grids that takes too many iterations hands over to classical AMG: known, said, from the x reached."""
+
+from __future__ import annotations
+
+import runpy
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+import krylix
+from krylix.solvers.preconditioners.multigrid import hierarchy, runtime_choice
+from krylix.solvers.preconditioners.second_cycle import PATIENCE, is_on_grids, second_cycle
+from library import ROOT
+from modes import EAGER, array, compiled, to_numpy
+
+M = runpy.run_path(str(ROOT / "benchmarks" / "media_problems.py"))
+flow, lines = M["flow"], M["lines"]
+N = 96
+K = lines((N, N), 1e4, count=14)
+A = flow(K)
+B = np.random.default_rng(0).standard_normal(N * N)
+GRID: dict[str, Any] = {"grid": (N, N), "direct": 500}
+RTOL = 1e-8
+
+
+@pytest.fixture(autouse=True)
+def unseen(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Nothing is lost, as far as the set-up is told."""
+    monkeypatch.setattr(hierarchy, "_limit", lambda *_: hierarchy._never)
+    yield
+
+
+def on_grids(matrix: Any = A) -> Any:
+    own = krylix.preconditioner(matrix, "multigrid", **GRID)
+    assert is_on_grids(own)
+    return own
+
+
+def relative(x: Any) -> float:
+    return float(np.linalg.norm(B - A @ to_numpy(x)) / np.linalg.norm(B))
+
+
+@pytest.mark.parametrize("method", ["CG", "biCG-stab(2)"])
+@pytest.mark.parametrize("mode", EAGER)
+def test_every_library(mode: str, method: str) -> None:
+    own = krylix.preconditioner(A, "multigrid", **GRID)
+    result = krylix.linear_solve(A, array(mode, B), method=method, preconditioner=own, rtol=RTOL)
+    assert relative(result.x) <= 1.01 * RTOL and PATIENCE < int(result.iterations) <= PATIENCE + 20
+    assert result.method == f"{method} (with classical AMG after {PATIENCE} iterations with multigrid)"
+    assert result.preconditioner == "amg" and "classical AMG" in result.message
+
+
+def test_history_goes_on() -> None:
+    result = krylix.linear_solve(A, B, method="CG", preconditioner=on_grids(), rtol=RTOL, history=True)
+    assert len(result.history) == result.iterations + 1 and np.isfinite(result.history).all()
+    assert abs(result.history[0] - np.linalg.norm(B)) <= 1e-10 * np.linalg.norm(B)
+    few = krylix.linear_solve(
+        A, B, method="CG", preconditioner=on_grids(), rtol=RTOL, max_iter=PATIENCE, on_failure="status", history=True
+    )
+    assert few.method == "CG" and not few.converged and few.iterations == PATIENCE
+    np.testing.assert_allclose(result.history[:PATIENCE], few.history[:PATIENCE], rtol=1e-8)
+    assert result.history[PATIENCE] <= 1.01 * few.residual_norm
+
+
+def test_limits_stay() -> None:
+    """No more iterations than were asked for, of both together."""
+    result = krylix.linear_solve(
+        A, B, method="CG", preconditioner=on_grids(), rtol=RTOL, max_iter=PATIENCE + 3, on_failure="status"
+    )
+    assert not result.converged and result.iterations == PATIENCE + 3
+
+
+def test_prepared_solvers_remember() -> None:
+    """The first solve finds out, later ones begin with AMG."""
+    solver = krylix.prepare(A, B, method="CG", preconditioner=on_grids(), rtol=RTOL)
+    first, second = solver.solve(B), solver.solve(2 * B)
+    assert first.iterations > PATIENCE and second.iterations <= 20 and second.preconditioner == "amg"
+    assert relative(second.x / 2) <= 1.01 * RTOL
+
+
+def test_easy_ones_are_left_alone() -> None:
+    smooth = flow(np.ones((N, N)))
+    result = krylix.linear_solve(smooth, B, method="CG", preconditioner=on_grids(smooth), rtol=RTOL)
+    assert result.method == "CG" and result.preconditioner == "multigrid" and result.iterations <= 10
+
+
+def test_a_batch_of_right_hand_sides() -> None:
+    """Those that are done stay as they are."""
+    easy = A @ np.ones(N * N)
+    exact = krylix.linear_solve(A, easy, method="scipy-direct").x
+    start = np.stack([np.zeros(N * N), exact])
+    result = krylix.linear_solve(
+        A, np.stack([B, easy]), x0=start, method="CG", preconditioner=on_grids(), rtol=RTOL, batch_ndim=1
+    )
+    assert result.converged.all() and result.iterations[0] > PATIENCE and result.iterations[1] <= 5
+    assert relative(result.x[0]) <= 1.01 * RTOL
+
+
+def test_which_are_on_grids() -> None:
+    assert not is_on_grids(None) and not is_on_grids(krylix.preconditioner(A, "jacobi"))
+    assert not is_on_grids(krylix.preconditioner(A, "multigrid", grid=(N, N), direct=N * N))  # the inverse
+    assert not is_on_grids(second_cycle(krylix.as_operator(sp.csr_array(A)), None))
+
+
+def test_entries_that_cannot_be_found() -> None:
+    """Then it goes on as it was."""
+    shown = krylix.as_operator(lambda u: A @ u, like=B)
+    result = krylix.linear_solve(lambda u: A @ u, B, method="CG", preconditioner=on_grids(), rtol=1e-3)
+    assert shown.shape == A.shape and result.converged and result.iterations > PATIENCE
+
+
+@pytest.mark.compiled_by_default(modes=("jax-jit",))
+@pytest.mark.parametrize("mode", ["jax-jit", "tf-function"])
+def test_traced_coefficients(mode: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a compiled function, where values are known only when it runs: the host goes on."""
+    monkeypatch.setattr(runtime_choice, "_LEAST", {2: 400, 3: 400})
+    monkeypatch.setattr(runtime_choice, "_DIRECT", 256)
+    pattern: Any = krylix.as_operator(A).to("csr")  # type: ignore[arg-type]
+
+    def solved(values: Any, b: Any) -> Any:
+        own = pattern.with_values(values)
+        made = runtime_choice.multigrid_or_jacobi(krylix.as_operator(own).on_grids((N, N), (N, N), "test"))
+        result = krylix.linear_solve(own, b, method="CG", preconditioner=made, rtol=RTOL)
+        return result.x
+
+    x = compiled(mode, solved)(array(mode, np.asarray(A.data)), array(mode, B))
+    assert relative(x) <= 1.01 * RTOL
