@@ -52,10 +52,11 @@ def shifted_laplacian(
     """One cycle of multigrid for a wave operator (Helmholtz's, `-Laplace - k^2`) with its k^2 moved away from waves.
 
     k^2 is what the sums of rows lack, as those of the Laplacian are zero; rows at a boundary, where they are not, take
-    it from their neighbours. Where A is complex, the cycle is for `-Laplace - (1 - i shift) k^2`: absorption that
-    makes multigrid converge and moves the eigenvalues of A M to a circle through 0 around 1/2 (COCR, GMRES,
-    biCG-stab(2)). Where it is real or Hermitian, x stays real, too: the cycle is for `-Laplace + shift k^2`, Hermitian
-    and positive definite (MINRES). On grids by the couplings of neighbours, on meshes by "amg".
+    it from their neighbours. Where no row lacks anything this is multigrid for A itself. Where A is complex, the cycle
+    is for `-Laplace - (1 - i shift) k^2`: absorption that makes multigrid converge and moves the eigenvalues of A M to
+    a circle through 0 around 1/2 (COCR, GMRES, biCG-stab(2)). Where it is real or Hermitian, x stays real, too: the
+    cycle is for `-Laplace + shift k^2`, Hermitian and positive definite (MINRES). On grids by the couplings of
+    neighbours, on meshes by "amg".
 
     Args:
         shift: part of k^2. Less absorption is nearer to A, but its cycle converges no more: 0.5 is the usual one.
@@ -67,8 +68,8 @@ def shifted_laplacian(
         precision: "single" computes on all grids but the coarsest in single precision where A is in double.
 
     Raises:
-        ValueError: a setting, or a matrix that the multigrid cannot take; or sums of rows that lack nothing.
-        UnsupportedOperation: A does not show its entries; or is no grid's, and its values are not known now.
+        ValueError: a setting, or a matrix that "multigrid" or "amg" cannot take.
+        UnsupportedOperation: A does not show its entries.
 
     Stores and costs what "multigrid" or "amg" do, in complex numbers where A is complex.
 
