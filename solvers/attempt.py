@@ -99,7 +99,7 @@ class Attempt:
     monitor: Monitor | None = None
     fallback: Fallback | None = None
     why: str = AS_GIVEN
-    may_switch: bool = True
+    may_switch: bool = False
 
     @classmethod
     def of(
@@ -112,7 +112,8 @@ class Attempt:
         why: str = AS_GIVEN,
     ) -> Attempt:
         """The attempt with the failure policy, history and monitor that the request asks for."""
-        return cls(problem, method, M, request.on_failure, request.history, request.monitor, fallback, why)
+        grids = M.__class__ is Preconditioner and M.kind == "multigrid"  # without a call
+        return cls(problem, method, M, request.on_failure, request.history, request.monitor, fallback, why, grids)
 
     @cached_property
     def patience(self) -> int | None:
@@ -169,7 +170,7 @@ class Attempt:
     def _run(self, report: StepReport | None) -> Outcome:
         problem, A, M = self.problem, self.problem.A, self.M
         bk, method = problem.bk, CG() if problem.is_empty else self.method  # CG has nothing to factorise
-        settings = self._settings(method, self._is_bounded())
+        settings = self._settings(method, (self.fallback is not None or self.may_switch) and self._is_bounded())
         if method.on_host and not bk.on_host:
             return run_on_host(problem, settings, M, report)
         arrays = (problem.b, problem.x0, problem.rtol, problem.atol)
@@ -207,7 +208,7 @@ class Attempt:
         limits = problem.limits.of_systems(problem.layout.systems)
         if bounded and self.fallback is not None:
             limits = self.fallback.shortened(limits)
-        if bounded and self.patience is not None:
+        if bounded and self.may_switch and self.patience is not None:
             limits = limits.at_most(self.patience)
         # given null vectors are those of the transpose too, where the method was chosen as A is symmetric
         same = self.method.needs_hermitian or (self.method.needs_symmetric and problem.A.dtype.kind != "c")
@@ -223,7 +224,7 @@ class Attempt:
         if self._is_seen_to_converge(outcome):
             return outcome
         name, last = self.method.name, self
-        if self.patience is not None:
+        if self.may_switch and self.patience is not None:
             outcome = self._switched(outcome, self.patience)
         if self.fallback is not None and not self.problem.several and self._may_be_rescued():
             climbed = self._climbed(outcome, self.fallback.method)

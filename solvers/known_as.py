@@ -74,6 +74,7 @@ PRECONDITIONER_HINTS = _table(
     ("mg gmg geometric-multigrid v-cycle vcycle boxmg", "multigrid"),
     ("cheb chebychev tschebyscheff polynomial poly", "chebyshev"),
     ("fft dct dst poisson laplace laplacian", "fast"),
+    ("csl cslp helmholtz shifted-laplace complex-shifted-laplacian complex-shifted-laplace", "shifted-laplacian"),
     ("deflation coarse-space schwarz additive-schwarz asm ras domain-decomposition bddc", "cluster"),
 )  # fmt: skip
 """Words, squeezed, for preconditioners -> the kind that is meant."""

@@ -52,7 +52,7 @@ def solve(attempt: Attempt, b: Any) -> SolveResult:
 
 
 def _solve(attempt: Attempt) -> SolveResult:
-    attempt = attempt.with_second()
+    attempt = attempt.with_second() if attempt.may_switch else attempt
     problem, policy, fallback = attempt.problem, attempt.on_failure, attempt.fallback
     bk = problem.bk
     register_result(bk)
@@ -61,9 +61,9 @@ def _solve(attempt: Attempt) -> SolveResult:
     known = not (problem.compiled or bk.compiled(outcome.status))
     outcome = checked(problem, outcome) if known and problem.by_default else outcome
     asks = policy not in QUIET or (policy == "nan" and bk.is_concrete(problem.b))
-    waits = known and (asks or fallback is not None or problem.is_implicit or attempt.patience is not None)
+    waits = known and (asks or fallback is not None or problem.is_implicit or attempt.may_switch)
     converged = waits and _has_converged(bk, outcome)
-    if waits and not converged and attempt.patience is not None:
+    if waits and not converged and attempt.may_switch and attempt.patience is not None:
         attempt, outcome, name = switched(attempt, outcome, attempt.patience)
         converged = _has_converged(bk, outcome)
     if waits and not converged and fallback is not None and not problem.several:

@@ -31,7 +31,8 @@ def differentiated(attempt: Attempt) -> Outcome:
             arrays = (problem.b, problem.x0, problem.rtol, problem.atol)
             null = None if problem.null is None else problem.null.as_container()
             rest = replace(problem, **_NO_ARRAYS, compiled=True)
-            known = rest, attempt.method, attempt.on_failure, attempt.history, attempt.fallback
+            told = attempt.on_failure, attempt.history, attempt.fallback, attempt.may_switch
+            known = rest, attempt.method, *told
             return bk.compile_if_faster(_program, ("known",))(A, M, *arrays, null, known=known)
     return ImplicitSolve.of(attempt).outcome()
 
@@ -44,9 +45,10 @@ def _program(
     rtol: Array,
     atol: Array,
     null: Operator | None,
-    known: tuple[Problem, Method, str, bool, Fallback | None],
+    known: tuple[Problem, Method, str, bool, Fallback | None, bool],
 ) -> Outcome:
     """`known`: what the solve depends on besides arrays; hashable."""
-    rest, method, on_failure, history, fallback = known
+    rest, method, on_failure, history, fallback, may_switch = known
     problem = replace(rest, A=A, b=b, x0=x0, like=b, rtol=rtol, atol=atol, null=null)
-    return ImplicitSolve.of(Attempt(problem, method, M, on_failure, history, fallback=fallback)).outcome()
+    attempt = Attempt(problem, method, M, on_failure, history, fallback=fallback, may_switch=may_switch)
+    return ImplicitSolve.of(attempt).outcome()

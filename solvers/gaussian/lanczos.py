@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ...backends import Array, Backend, real_dtype
+from ...backends import Array, Backend, get_on_failure, nan_of, real_dtype
 from ...sparse import Operator
 from ...sparse.analysis.symmetry import REFUSED
 
@@ -149,7 +149,12 @@ def _coefficients(bk: Backend, T: Tridiagonal, function: Function, steps: int) -
 
 
 def checked(A: Operator, x: Array, failed: Array, message: str) -> Array:
-    """x, after `ValueError(message)` where something has failed, at run time in compiled functions."""
+    """x, after `ValueError(message)` where something has failed, at run time in compiled functions.
+
+    NaN without an error where `krylix.on_failure` says so, as the host may not be called then.
+    """
+    if get_on_failure() == "nan":
+        return A.bk.where(failed, A.bk.full_like(x, nan_of(A.bk.dtype(x))), x)
 
     def refuse(*_: Any) -> None:
         raise ValueError(message)

@@ -81,7 +81,7 @@ def logdet(
 
     Raises:
         ValueError: an estimate of a matrix that is not Hermitian positive definite, in compiled functions when they
-            run; an argument that does not fit.
+            run (NaN instead with `krylix.on_failure("nan")`); an argument that does not fit.
         UnsupportedOperation: method="exact" of an A whose entries cannot be found.
         TypeError: a function without `like`; a second derivative where there is none: of a sparse matrix of 257
             unknowns or more, and of an estimate.

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Container
 
 import numpy as np
+import scipy.sparse as sp
 
 from ...sparse import Dense, Matrix, Operator, SparseMatrix
 from ...sparse.analysis.analysis import analysis_of, on_its_grid
-from ...sparse.analysis.facts import is_m_matrix
+from ...sparse.analysis.facts import is_dominated, is_m_matrix
 from ...sparse.operators.concrete import concrete, is_known
 from ..diagonal import DOMINANT
 from .multigrid.from_matrix import couples_neighbours
@@ -30,7 +31,7 @@ def choose_kind(A: Operator, kinds: Container[str]) -> str:
     | symmetric (Hermitian), diagonal of one sign, couples neighbours on a grid | multigrid, or fast |
     | symmetric (Hermitian), diagonal of one sign, no row of zeros | amg |
     | complex symmetric, at least 5000 unknowns, on a grid, a Laplacian with a negative k^2 | shifted-laplacian |
-    | not symmetric, at least 5000 unknowns, an M-matrix by its rows, not dominated by its diagonal as above | amg |
+    | not symmetric, at least 5000 unknowns, an M-matrix by its rows or columns, which do not dominate as above | amg |
     | not symmetric, sparse, some order of its rows has no zero on the diagonal | ilu |
     | products only | chebyshev |
     | not known before it runs, couples neighbours on a large grid | multigrid |
@@ -63,9 +64,15 @@ def choose_kind(A: Operator, kinds: Container[str]) -> str:
 
 
 def _is_elliptic(A: Matrix) -> bool:
-    """Not symmetric: is it like diffusion with convection, and large enough for a hierarchy?"""
-    large, analysis = A.shape[0] > _SMALL and A.systems is None, analysis_of(A)
-    return large and is_m_matrix(analysis.known) and not analysis.dominates(DOMINANT)
+    """Not symmetric: is it like diffusion with convection, or the flow of a Markov chain, and large enough?"""
+    if A.shape[0] <= _SMALL or A.systems is not None:
+        return False
+    entries = analysis_of(A).entries
+    return entries is not None and any(_is_elliptic_by_rows(one) for one in (entries, entries.T.tocsr()))
+
+
+def _is_elliptic_by_rows(A: sp.csr_array) -> bool:
+    return is_m_matrix(A) and not is_dominated(A, DOMINANT)
 
 
 def _is_of_waves(A: Matrix) -> bool:

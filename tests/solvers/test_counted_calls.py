@@ -78,6 +78,22 @@ def test_calls_of_a_sparse_matrix() -> None:
 
 
 @pytest.mark.usefixtures("alone")
+def test_calls_of_the_choice_for_a_small_sparse_matrix() -> None:
+    """Its factors take less time than to look at what they will cost, so that nobody does."""
+    chords = sp.coo_array(([0.1, 0.1], ([0, N // 2], [N // 2, 0])), (N, N))
+    A, b = sp.csr_array(tridiagonal() + chords), np.random.default_rng(0).normal(size=N)
+
+    def solve(**method: Any) -> Any:
+        A.data[0] += 1e-12
+        return linear_solve(A, b, **method)
+
+    assert solve().method == "scipy-direct"
+    named, _ = counted(lambda: solve(method="scipy-direct"))
+    calls, _ = counted(solve)
+    assert calls <= named + 120
+
+
+@pytest.mark.usefixtures("alone")
 def test_calls_of_a_prepared_sparse_matrix() -> None:
     """Nothing is proven about it again: the first product is one of the method."""
     b = np.random.default_rng(0).normal(size=N)

@@ -48,7 +48,7 @@ class SingularFactors(Composed, Solves):
     singularity: Array
 
     def apply(self, x: Array) -> Array:
-        return self.right.apply(self.inner.apply(x))
+        return self.right.apply(self.right.apply(self.inner.apply(x)))  # of a large part once leaves its rounding
 
     def in_range(self, b: Array) -> Array:
         """b less its part in the null vectors of the adjoint."""

@@ -60,11 +60,11 @@ def amg(
         near_nullspace: vectors that A nearly maps to zero, on the first axis: `(k, n)`, or `(k, points, unknowns per
             point)`, such as `rigid_motions(points)` for elasticity; default: constants.
         block_size: unknowns per point, which stay together; default: as `near_nullspace` says, else 1.
-        coarsening: "classical", PMIS with extended+i interpolation, for scalar equations whose coefficients may jump
-            anywhere; "smoothed-aggregation"; "aggregation", which stores less and takes more steps, with corrections
-            times 1.6; "ruge-stuben"; "root-node"; "energy-minimising"; "adaptive", which finds `near_nullspace`.
-            Default: "classical" for known Hermitian values, else "smoothed-aggregation", as the table in
-            docs/preconditioners.md says.
+        coarsening: "classical", by strong couplings with extended+i interpolation, for equations whose coefficients may
+            jump anywhere; "smoothed-aggregation"; "aggregation", which stores less and takes more steps, with
+            corrections times 1.6; "ruge-stuben"; "root-node"; "energy-minimising"; "adaptive", which finds
+            `near_nullspace`. Default: "classical" for known values that are Hermitian or those of an M-matrix, else
+            "smoothed-aggregation"; docs/preconditioners.md has the table.
         cycle: "V" or "W". There is no K-cycle: it is not linear, as it solves with Krylov's methods in between.
         smoother: "chebyshev", or "jacobi", which is the default where A is known not to be Hermitian.
         degree: of the smoother's polynomial; so many products with A before and after the coarser levels.
@@ -87,9 +87,10 @@ def amg(
 
     Stores 2 to 5 times as many numbers as A has entries, and costs 7 to 13 products with A.
 
-    Source: De Sterck, Yang and Heys, Reducing complexity in parallel algebraic multigrid preconditioners, SIAM J. Matr.
-    Anal. Appl. 27 (2006), De Sterck, Falgout, Nolting and Yang, Distance-two interpolation for parallel algebraic
-    multigrid, Numer. Linear Algebra Appl. 15 (2008), and Baker, Falgout, Kolev and Yang, Multigrid smoothers for
+    Source: Ruge and Stuben, Algebraic multigrid, in McCormick (ed.), Multigrid methods, SIAM (1987), De Sterck, Yang
+    and Heys, Reducing complexity in parallel algebraic multigrid preconditioners, SIAM J. Matrix Anal. Appl. 27 (2006),
+    De Sterck, Falgout, Nolting and Yang, Distance-two interpolation for parallel algebraic multigrid, Numer. Linear
+    Algebra Appl. 15 (2008), and Baker, Falgout, Kolev and Yang, Multigrid smoothers for
     ultraparallel computing, SIAM J. Sci. Comput. 33 (2011), for "classical"; Vanek, Mandel and Brezina, Algebraic
     multigrid by smoothed aggregation, Computing 56 (1996); Braess, Towards algebraic multigrid for elliptic problems of
     second order, Computing 55 (1995), for "aggregation"; Bell, Olson and Schroder, PyAMG: algebraic multigrid solvers

@@ -81,4 +81,4 @@ class LostPoints(NamedTuple):
         return self.faint > _MOST_FAINT or self.weak > max(_MOST_WEAK[finest] * points, _MOST_FAINT)
 
     def __str__(self) -> str:
-        return f"{self.weak} of {self.points} points"
+        return f"{self.weak} of {self.points} points that were looked at"

@@ -159,7 +159,7 @@ def cycle_of(
 def _note(finest: tuple[int, ...], grid: tuple[int, ...], lost: LostPoints) -> str:
     """Why and from where on the cycle is algebraic."""
     where = "" if grid == finest else f" from the grid {grid} on"
-    return f"classical AMG{where}: coefficients jump from point to point, {lost} would be lost on a coarser grid"
+    return f"classical AMG{where}: coefficients jump, {lost} would be lost on a coarser grid"
 
 
 def with_cost(

@@ -144,6 +144,21 @@ def test_estimates_refuse_what_is_not_definite(name: str) -> None:
         logdet(MATRICES[name], method="lanczos")
 
 
+@pytest.mark.needs("jax")
+def test_nan_instead_of_an_error() -> None:
+    """By policy, also in a program, which then calls nobody on the host."""
+    import jax
+
+    def estimate(A: Any) -> Any:
+        return logdet(lambda x: x @ A, A[0], method="lanczos", probes=2, steps=3).logabsdet
+
+    bad = np.diag([1.0, -2.0, 3.0])
+    with krylix.on_failure("nan"):
+        program = jax.jit(estimate)
+        assert np.isnan(program(bad)) and np.isnan(logdet(bad, method="lanczos").logabsdet)
+        assert "callback" not in str(jax.make_jaxpr(estimate)(bad))
+
+
 # --- derivatives ---
 
 

@@ -137,11 +137,31 @@ def test_singular_matrices(library: str, name: str) -> None:
             np.testing.assert_allclose(found.x, expected.x, atol=1e-6 * np.abs(expected.x).max())
 
 
+def test_a_matching_beside_pivots_of_two_by_two() -> None:
+    """A Hermitian matrix with empty rows, for which Pardiso with both of them ends the process."""
+    rng = np.random.default_rng(40)
+    half = sp.random_array((91, 91), density=0.02, rng=rng).astype(complex)
+    half.data *= np.exp(6j * rng.random(half.nnz))
+    A = sp.csr_array(half + half.conj().T)
+    b = A @ rng.normal(size=91)
+    with pytest.warns(krylix.solvers.SingularMatrixWarning):
+        result = linear_solve(A, b, method=SparseDirect(None if not has("Pardiso") else "Pardiso"), nullspace=None)
+    assert residual(A, result.x, b) < 1e-8
+    assert EntryPattern(sp.csc_array(A)).is_structurally_singular
+    assert not EntryPattern(sp.csc_array(A[:, ::-1] + sp.eye_array(91))).is_structurally_singular
+
+
+def has(library: str) -> bool:
+    return PROVIDERS[library].is_installed()
+
+
 def check_unsymmetric(seed: int, library: str) -> None:
     A = unsymmetric(seed)
     b = A @ np.random.default_rng(seed + 100).normal(size=A.shape[0])
-    result = linear_solve(A, b, method=SparseDirect(library), on_failure="status")
-    assert not result.converged or residual(A, result.x, b) < 1e-4
+    solver = prepare(A, method=SparseDirect(library), on_failure="status")
+    for side, own, given in ((A, solver, b), (A.T, solver.T, A.T @ b)):
+        result = own.solve(given)
+        assert not result.converged or residual(side, result.x, given) < 1e-4
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -324,6 +344,34 @@ def test_in_compiled_functions(spy: Spy) -> None:
         expected = (inverse @ inverse @ np.ones(N)).sum() / factors.prod()
         np.testing.assert_allclose([value, *slope], [expected, *(-expected / factors)], rtol=1e-9)
         assert "analyse" not in spy.calls[1:] and len(spy.calls) <= 4
+
+
+def test_the_matrix_is_not_looked_at_later(library: str) -> None:
+    """Factors that have to be made again, or transposed, are those of the numbers that were given."""
+    A, b = sp.csc_array(GRID + 0.5 * SKEW), np.random.default_rng(1).normal(size=N)
+    given = A.copy()
+    linear_solve(given, b, method=SparseDirect(library))
+    given.data *= 3  # those of the first solve are kept
+    for same in (A, A.T, 2 * A, A.T):
+        assert residual(same, linear_solve(same, b, method=SparseDirect(library)).x, b) < 1e-10
+
+
+def test_where_pardiso_refuses_later(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The transposed matrix, or the same again when there is no more memory: SuperLU is behind it."""
+    if not PROVIDERS["Pardiso"].is_installed():
+        pytest.skip("Pardiso is not installed")
+    from krylix.solvers.methods.direct.sparse_factors import by_pardiso
+
+    A, b = sp.csr_array(GRID + 0.5 * SKEW), np.ones(N)
+    solver = prepare(A, method=SparseDirect("Pardiso"))
+    other = solver.update(2 * A)
+
+    def refuse(*_: Any) -> Any:
+        raise FactorsRefused("not enough memory")
+
+    monkeypatch.setattr(by_pardiso.PardisoAnalysis, "new_handle", refuse)
+    for side, one in ((A, solver), (2 * A, other), (A.T, solver.T), (2 * A.T, other.T)):
+        assert residual(side, one.solve(b).x, b) < 1e-12
 
 
 def test_threads(library: str) -> None:

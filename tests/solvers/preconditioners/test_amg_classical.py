@@ -16,7 +16,7 @@ from krylix.solvers.preconditioners.amg.choose import ROWS
 from krylix.solvers.preconditioners.amg.classical.interpolation import Rows, prolongation, without_explosion
 from krylix.solvers.preconditioners.amg.classical.products import product
 from krylix.solvers.preconditioners.amg.classical.rows import largest_in_rows, reduced, selected
-from krylix.solvers.preconditioners.amg.classical.splitting import pmis
+from krylix.solvers.preconditioners.amg.classical.splitting import first_pass, pmis
 from krylix.solvers.preconditioners.amg.classical.strength import couplings, strong_entries, turned_rows
 
 THETA = 0.25
@@ -169,6 +169,19 @@ def test_strong_couplings_as_by_loops(name: str) -> None:
     np.testing.assert_array_equal(found, strong_by_loops(A.toarray()))
 
 
+@pytest.mark.parametrize("split", [first_pass, pmis])
+def test_no_unknown_is_left_between_fine_ones(split: Any) -> None:
+    """Also of graphs where each unknown depends on all others, on none, or on one."""
+    n = 50
+    for graph in (1 - np.eye(n), np.zeros((n, n)), np.eye(n, k=1), np.outer(np.ones(n), np.arange(n) == 0)):
+        S = sp.csr_array(graph * (1 - np.eye(n)))
+        coarse = split(S)
+        strong = S.toarray() > 0
+        near = (strong | strong.T)[:, coarse].any(axis=1)
+        assert (coarse | near | ~strong.any(axis=0)).all()
+        assert coarse.sum() <= 0.7 * n
+
+
 @pytest.mark.parametrize("name", SMALL)
 def test_the_splitting_is_a_maximal_independent_set(name: str) -> None:
     A, rows, coarse = made(name)
@@ -204,6 +217,17 @@ def test_largest_entries_of_rows_of_all_lengths() -> None:
         np.testing.assert_array_equal(found[first:last], expected)
 
 
+def rotated(n: int, ratio: float = 100.0, angle: float = np.pi / 6) -> sp.csr_array:
+    """Bilinear finite elements for diffusion that is `ratio` times stronger in one direction."""
+    c, s = np.cos(angle), np.sin(angle)
+    stiff, mass, slope = (
+        sp.diags_array(entries, offsets=[-1, 0, 1], shape=(n, n))
+        for entries in ([-1.0, 2.0, -1.0], [1 / 6, 4 / 6, 1 / 6], [-0.5, 0.0, 0.5])
+    )
+    along, across, mixed = c * c + s * s / ratio, s * s + c * c / ratio, 2 * c * s * (1 - 1 / ratio)
+    return sp.csr_array(along * sp.kron(stiff, mass) + across * sp.kron(mass, stiff) - mixed * sp.kron(slope, slope))
+
+
 MEDIA: dict[str, Any] = {
     "lognormal 1": lambda: medium(lognormal(1, 100, 100)),
     "lognormal 3": lambda: medium(lognormal(3, 100, 100)),
@@ -211,6 +235,7 @@ MEDIA: dict[str, Any] = {
     "channels": lambda: medium(channels(120)),
     "random cells": lambda: medium(np.where(np.random.default_rng(0).random((100, 100)) < 0.5, 1.0, 1e5)),
     "mesh": lambda: mesh(10_000),
+    "anisotropy across the grid": lambda: rotated(100),
 }
 
 

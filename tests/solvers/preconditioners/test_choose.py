@@ -60,7 +60,8 @@ def saddle() -> sp.csr_array:
         ([LARGE, 2 * LARGE], "jacobi"), (LARGE + 0.1 * sp.eye_array(6400), "jacobi"), (GRID, "multigrid"),
         (-1 * GRID, "multigrid"), (GRID.to("dia"), "multigrid"), (GRID.to("csr"), "multigrid"), (FAR, "amg"),
         (FAR.to("csr"), "amg"), (PLANE, "multigrid"), (-PLANE.tocsc(), "multigrid"),
-        (wind(72, 10), "amg"), (-wind(72, 1e3), "amg"), (wind(8, 10), "ilu"), (wind(72, 10, upwind=False), "ilu"),
+        (wind(72, 10), "amg"), (-wind(72, 1e3), "amg"), (wind(72, 10).T, "amg"),
+        (wind(8, 10), "ilu"), (wind(72, 10, upwind=False), "ilu"),
         (wind(72, 10, mass=10.0), "ilu"), (wind(72, 10) * (1 + 0.1j), "ilu"),
         (PLANE - (0.1 - 0.01j) * EYE, "shifted-laplacian"),
         (LARGE - (0.1 - 0.01j) * EYE, "ilu"), (SMALL - (0.1 - 0.01j) * sp.eye_array(64), "ilu"),
@@ -68,7 +69,7 @@ def saddle() -> sp.csr_array:
     ids=["large", "negative", "small", "not symmetric", "large and not symmetric", "dense", "indefinite",
          "zeros on the diagonal", "products", "batch", "dominant", "grid", "negative grid", "diagonals", "rows",
          "far on a grid", "far in rows", "grid in rows", "grid in columns",
-         "wind", "negative wind", "small wind", "central differences", "short time steps", "complex",
+         "wind", "negative wind", "by columns", "small wind", "central differences", "short time steps", "complex",
          "waves", "waves in any order", "few waves"],
 )  # fmt: skip
 def test_table(A: Any, kind: str) -> None:
@@ -107,6 +108,18 @@ def test_iterations_in_the_wind(size: float) -> None:
     for one, P in ((A, M), (sp.csr_array(A.T), M.T)):
         result = linear_solve(one, b, method="biCG-stab(2)", preconditioner=P, rtol=1e-8)
         assert result.iterations <= 40 and np.linalg.norm(one @ result.x - b) <= 1e-8 * np.linalg.norm(b)
+
+
+@pytest.mark.parametrize("leak", [1e-3, 1e-6])
+def test_markov_chains(leak: float) -> None:
+    """Whose columns sum to (nearly) zero, and not their rows: few iterations, where factors take more than 50."""
+    cells, rng = np.arange(80 * 80).reshape(80, 80), np.random.default_rng(0)
+    here, there = np.r_[cells[1:].ravel(), cells[:, 1:].ravel()], np.r_[cells[:-1].ravel(), cells[:, :-1].ravel()]
+    to, of = np.r_[here, there], np.r_[there, here]
+    rates = sp.coo_array((np.exp(rng.standard_normal(len(to))), (to, of)), (6400, 6400))
+    A = sp.csr_array(sp.diags_array(rates.sum(axis=0) * (1 + leak)) - rates)
+    result = linear_solve(A, rng.random(6400), method="biCG-stab(2)", preconditioner="auto", rtol=1e-8)
+    assert result.preconditioner == "amg" and result.iterations <= 25
 
 
 def test_the_next_one_where_a_kind_cannot_be_made(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import logging
 from threading import Lock
 from typing import Any
 from weakref import ReferenceType, ref
 
 import numpy as np
 
+from ..pivot_order import is_stable
+from .by_superlu import SuperLUAnalysis
 from .pattern import EntryPattern, Kind, numbers_at
-from .protocol import Factors, FactorsRefused, Provider, SymbolicAnalysis, Work, is_there
+from .protocol import Factors, FactorsRefused, PatternRefused, Provider, SymbolicAnalysis, Work, is_there
 
 _DEFINITE = {"f": 2, "c": 4}
 _HERMITIAN = {"f": -2, "c": -4}
@@ -21,7 +24,8 @@ _GENERAL = {"f": 11, "c": 13}
 _MINIMUM_DEGREE, _NESTED_DISSECTION = {1: 0}, {1: 2}
 _FULL = 100  # numbers per unknown, in each triangle, from which nested dissection is worth its time
 _COUNTED = {17: -1}  # the numbers of the factors are to be told
-_SAFE = {7: 2, 9: 13, 10: 1, 12: 1, 20: 1}  # refinement, tiny pivots only, scaling, matching, 2 x 2 pivots
+# Refinement, tiny pivots only, scaling, matching. No pivots of 2 x 2: beside a matching they can end the process.
+_SAFE = {7: 2, 9: 13, 10: 1, 12: 1, 20: 0}
 _REPLACED, _NUMBERS = 13, 17
 
 
@@ -39,6 +43,8 @@ class Pardiso(Provider):
         return is_there("pymklpardiso")
 
     def analyse(self, pattern: EntryPattern, A: Any) -> SymbolicAnalysis:
+        if pattern.is_structurally_singular:  # of which its matching is not sure to return
+            raise PatternRefused("no permutation of its rows fills the diagonal")
         kind = pattern.kind(A)
         positive = kind is Kind.HERMITIAN and bool(np.all(A.diagonal().real > 0))
         analysis = PardisoAnalysis(pattern, kind, positive)
@@ -140,10 +146,12 @@ class PardisoAnalysis(SymbolicAnalysis):
             raise FactorsRefused("the numbers are symmetric in another way than those that were analysed")
         return self.factor(A)
 
-    def factors_of_transpose(self, A: Any) -> PardisoFactors:
-        """Factors of the transpose of A, with an analysis of its own, which is kept in this one."""
-        turned = A.T.tocsc()
-        turned.sort_indices()
+    def factors_of_transpose(self, turned: Any) -> PardisoFactors:
+        """Factors of the transposed matrix, with an analysis of its own, which is kept in this one.
+
+        Raises:
+            FactorsRefused: there are none.
+        """
         with self._first:
             if self.turned is None:
                 self.turned = PardisoAnalysis(EntryPattern(turned), Kind.GENERAL, False)
@@ -187,7 +195,8 @@ class PardisoFactors(Factors):
         """
         self.analysis, self.A, self.data = analysis, A, A.data
         self.handle = handle
-        self.transposed: PardisoFactors | None = None
+        self.transposed: Factors | None = None
+        self.instead: Factors | None = None  # of SuperLU, where these could not be made again
         self.nnz = handle.numbers
         self._making = Lock()
         handle.factor(analysis.numbers(self.data), self)
@@ -201,23 +210,43 @@ class PardisoFactors(Factors):
 
     def _solved(self, b: np.ndarray) -> np.ndarray:
         columns = np.asfortranarray(b, np.result_type(self.data.dtype, np.float64))
-        while True:
+        while self.instead is None:
             handle = self.handle
             with handle.lock:
                 if handle.owner is not None and handle.owner() is self:
                     return np.asarray(handle.solver.solve(columns))
             with self._making:
                 if self.handle is handle:
-                    own = self.analysis.new_handle(self.data)
-                    own.factor(self.analysis.numbers(self.data), self)
-                    self.handle = own
+                    self._make_again()
+        return self.instead.solve(b.astype(self.data.dtype, copy=False))
 
-    def _of_transpose(self) -> PardisoFactors:
+    def _make_again(self) -> None:
+        try:
+            own = self.analysis.new_handle(self.data)
+            own.factor(self.analysis.numbers(self.data), self)
+            self.handle = own
+        except FactorsRefused as error:  # of memory, as they were made before
+            self.instead = _superlu(self.A, error)
+
+    def _of_transpose(self) -> Factors:
         """Factors of the transpose: the package drops its factors where the parameter for transposed solves is set."""
         with self._making:
             if self.transposed is None:
-                self.transposed = self.analysis.factors_of_transpose(self.A)
+                turned = self.A.T.tocsc()
+                turned.sort_indices()
+                try:
+                    self.transposed = self.analysis.factors_of_transpose(turned)
+                    if not is_stable(turned, self.transposed):
+                        raise FactorsRefused("a solve left more than rounding errors")
+                except FactorsRefused as error:
+                    self.transposed = _superlu(turned, error)
         return self.transposed
+
+
+def _superlu(A: Any, error: FactorsRefused) -> Factors:
+    """Factors by SuperLU, where Pardiso has none of a matrix whose transpose it has factorised, or no memory."""
+    logging.getLogger("krylix").info("Pardiso does not factorise %d x %d again, but SuperLU: %s", *A.shape, error)
+    return SuperLUAnalysis(A.shape[0]).factor(A)
 
 
 def _library() -> Any:

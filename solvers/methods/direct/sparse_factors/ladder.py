@@ -5,6 +5,8 @@ from __future__ import annotations
 import logging
 from typing import Any
 
+import scipy.sparse as sp
+
 from ..pivot_order import LEAST, factors_of, is_stable
 from .analyses import KnownPattern, LastFactors, keep, known_pattern, last_factors
 from .by_cholmod import Cholmod
@@ -51,6 +53,7 @@ def sparse_factors(A: Any, providers: tuple[Provider, ...] = (SUPERLU,)) -> tupl
     known, refusals, asked = known_pattern(A), [], tuple(one.name for one in providers)
     if (again := last_factors(known, A, asked)) is not None:
         return again
+    A = sp.csc_array((A.data.copy(), known.pattern.indices, known.pattern.indptr), A.shape)  # factors may keep it
     for provider in (one for one in providers if one is not SUPERLU):
         try:
             return _kept(known, A, asked, _checked(known, provider, A), provider.name)
@@ -108,5 +111,5 @@ def _key(provider: Provider, A: Any) -> tuple[str, str]:
 
 def _kept(known: KnownPattern, A: Any, asked: tuple[str, ...], factors: Factors, by: str) -> tuple[Factors, str]:
     factors.known = known  # as long as they live, so do the analyses
-    keep(known, LastFactors(asked, A.data.copy(), factors, by))
+    keep(known, LastFactors(asked, A.data, factors, by))
     return factors, by

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
+from scipy.sparse.csgraph import structural_rank
 
 from .....sparse.analysis.canonical import row_maxima
 
@@ -39,6 +40,14 @@ class EntryPattern:
     def columns(self) -> np.ndarray:
         """The column of each entry."""
         return np.repeat(np.arange(self.n, dtype=self.indices.dtype), np.diff(self.indptr))
+
+    @cached_property
+    def is_structurally_singular(self) -> bool:
+        """Is the matrix singular whatever its numbers?"""
+        if np.count_nonzero(self.indices == self.columns) == self.n:
+            return False
+        ones = sp.csr_matrix((np.ones(len(self.indices), np.int8), self.indices, self.indptr), (self.n, self.n))
+        return int(structural_rank(ones)) < self.n
 
     @cached_property
     def mirror(self) -> np.ndarray | None:

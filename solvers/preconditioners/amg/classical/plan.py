@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
+import scipy.sparse as sp
 
 from .....sparse.formats import Structure
 from .....sparse.formats.compressed import CsrStructure
@@ -73,7 +74,7 @@ def places_of(
         to_fine=places[inner],
         to_fine_rows=f_rows,
         to_fine_cols=f_cols,
-        back=_find(keys, _keys(j[inner], i[inner], n)),
+        back=_opposite(A, keys, places[inner], i[inner], j[inner]),
         left=left,
         right=right,
         into=into,
@@ -102,6 +103,14 @@ def _products(F: Entries, C: Entries, W: Entries, fine: int, m: int) -> tuple[np
     there = np.flatnonzero(into >= 0)
     there = there[rows_first(into[there], len(W[0]))]
     return left[there], right[there], into[there]
+
+
+def _opposite(A: CsrStructure, keys: np.ndarray, places: np.ndarray, i: np.ndarray, j: np.ndarray) -> np.ndarray:
+    """Numbers of the entries (j, i) of A, for entries (i, j) at places; -1 where there is none."""
+    turned = sp.csr_array((np.arange(A.nnz, dtype=np.int32), A.cols, A.starts), A.shape).T.tocsr()
+    if np.array_equal(turned.indptr, A.starts) and np.array_equal(turned.indices, A.cols):  # which is the rule
+        return np.asarray(turned.data[places])
+    return _find(keys, _keys(j, i, A.shape[1]))
 
 
 def _counted(components: Structure | None, A: CsrStructure) -> np.ndarray | None:

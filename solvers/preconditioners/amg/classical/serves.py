@@ -12,7 +12,7 @@ from .rule import ClassicalRule
 from .strength import DOMINATED
 
 LEVELS = 2  # finest levels that are looked at
-_SAMPLE = 20_000  # rows
+_SAMPLE = 5000  # rows
 _NEW = 0.1  # of the strong couplings of fine unknowns were weak
 _LOST = 0.002  # of the fine unknowns take less than ...
 _LEAST = 0.05  # ... of their couplings from those that were strong
@@ -25,7 +25,7 @@ def still_serves(rule: ClassicalRule, A: sp.csr_array, threshold: float) -> bool
     pairs): all that took more than 2.0 times the iterations of a fresh one are found out, and those of coefficients
     that drift are not.
 
-    Cost: some passes over 20 000 rows.
+    Cost: some passes over 5000 rows.
     """
     if rule.keeps_all(A):
         return True  # whatever the numbers are
