@@ -20,14 +20,14 @@ from .log import DEBUG, log, log_choice, timed_set_up
 from .methods.direct.refinement import Refinement
 from .methods.registry import METHODS, find_method, is_auto
 from .names import MethodName, PreconditionerName
-from .pattern_memory import solve_on_pattern
+from .pattern_cache import solve_on_pattern
 from .preconditioners import to_preconditioner
 from .results.result import ArrayT, SolveResult
 from .setup.choose import MethodChoice, choose, first_that_can
 from .setup.factors import entries_for, factors_now, factors_of_known
+from .setup.iteration_budget import with_iteration_budget
 from .setup.make_problem import make_problem, with_constants
 from .setup.other_names import with_our_names
-from .setup.patience import with_patience
 from .setup.peers import with_peers_read
 from .setup.problem import Problem, Request
 from .setup.requirements import (
@@ -297,7 +297,7 @@ def _set_up_as_chosen(
     problem = with_constants(problem, method, choice.matrix, request)
     M = choice.preconditioner if given is None else given
     attempt = _set_up(request, problem, method, M, choice.matrix, previous, choice.factors, choice.is_last)
-    fallback = with_patience(choice.fallback, problem, method, attempt.M, choice.matrix, many)
+    fallback = with_iteration_budget(choice.fallback, problem, method, attempt.M, choice.matrix, many)
     release(choice.matrix)
     return replace(attempt, fallback=fallback, why=choice.why)
 

@@ -26,8 +26,8 @@ from ..methods.registry import is_auto
 from ..preconditioners import Preconditioner
 from ..results.result import ArrayT, SolveResult
 from ..setup.choose import Explanation
+from ..setup.iteration_budget import Fallback
 from ..setup.make_problem import make_problem
-from ..setup.patience import Fallback
 from ..setup.peers import with_peers_read
 from ..setup.problem import KnownNull, Problem, Request
 from ..setup.requirements import check_requirements

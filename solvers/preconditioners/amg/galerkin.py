@@ -11,11 +11,11 @@ from ....backends import get_backend
 from ....sparse.analysis.spectrum import bounded_eigenvalue
 from ....sparse.formats.making.build import from_csr
 from ..cycle.scales import scales_of, times_diagonals
-from .classical.colours import eliminated
-from .classical.dust import without_dust
 from .classical.products import product, sorted_rows
+from .classical.red_black import eliminated
+from .classical.reuse import LEVELS, is_reusable
+from .classical.rounding_residues import without_rounding_residues
 from .classical.rule import ClassicalRule
-from .classical.serves import LEVELS, still_serves
 from .classical.strength import threshold_of
 from .hierarchy import HostLevel, Tentative
 from .settings import BOUND, OMEGA, AmgSettings
@@ -27,7 +27,7 @@ def galerkin_levels(
     """Galerkin levels, finest first.
 
     Args:
-        checked: None where the splittings of classical levels no longer serve A, see `still_serves`.
+        checked: None where the splittings of classical levels no longer serve A, see `is_reusable`.
 
     Cost: two products of sparse matrices on each level, one more and 15 with vectors for smoothing.
     """
@@ -36,7 +36,7 @@ def galerkin_levels(
     for T in tentative:
         if isinstance(T, ClassicalRule):
             looked_at = sum(not level.exact for level in found)
-            if checked and looked_at < LEVELS and not still_serves(T, A, theta):
+            if checked and looked_at < LEVELS and not is_reusable(T, A, theta):
                 return None
             coarse = T.coarse
             without = eliminated(A, coarse, hermitian) if T.keeps_all(A) else None
@@ -48,7 +48,7 @@ def galerkin_levels(
         else:
             found.append(_smoothed(A, T, settings, hermitian))
         below = sorted_rows(product(found[-1].R, product(A, found[-1].P)), hermitian)
-        A = without_dust(below, found[-1].P, A) if settings.is_classical else below
+        A = without_rounding_residues(below, found[-1].P, A) if settings.is_classical else below
     return [*found, HostLevel(A)]
 
 

@@ -17,8 +17,8 @@ from ..cycle.scaled import DiagonallyScaled
 from ..cycle.scales import Scales, scales_of, times_diagonals
 from ..cycle.smoother import steps_for
 from ..cycle.target import Target
+from .classical.cf_cycle import cf_cycle
 from .classical.cycle import eigenvalues, inverse_of_fine, is_in_range, weighted_cycle
-from .classical.split import split_cycle
 from .hierarchy import HostLevel, is_diagonal, is_solved_by_scaling
 from .level import AlgebraicLevel, EliminatedLevel, placed
 from .settings import AmgSettings
@@ -31,8 +31,8 @@ def known_cycle(levels: list[HostLevel], settings: AmgSettings, hermitian: bool,
         ValueError: the coarsest level is too large.
     """
     within = replace(target, dtype=inner_dtype(settings.precision, target.dtype)) if len(levels) > 1 else target
-    if settings.is_classical and len(levels) > 1 and not hermitian and settings.smooths_in_turns:
-        return split_cycle(levels, settings.max_coarse, within, target.dtype)
+    if settings.is_classical and len(levels) > 1 and not hermitian and settings.uses_cf_relaxation:
+        return cf_cycle(levels, settings.max_coarse, within, target.dtype)
     if settings.is_classical and len(levels) > 1 and is_in_range(levels, within.dtype):
         return recast(weighted_cycle(levels, settings, hermitian, within), target.stored)
     by_rows = settings.is_classical and hermitian

@@ -19,7 +19,7 @@ from ....sparse.formats.entries.order import sorted_entries
 from ....sparse.formats.entries.regather import Regather
 from ....sparse.formats.operations.arithmetic import Meeting, products_of_entries
 from ..cycle.formats import suitable_format
-from .current import Current
+from .scaled_values import ScaledValues
 
 
 class ValueLayout(NamedTuple):
@@ -47,7 +47,7 @@ class ProlongationPlan(Protocol):
     @property
     def prolongation(self) -> CsrStructure: ...
 
-    def values(self, bk: Backend, level: Current, kept: Any, rho: Array) -> Array:
+    def values(self, bk: Backend, level: ScaledValues, kept: Any, rho: Array) -> Array:
         """Entries of P in row order, for the scaled matrix of a level.
 
         Args:

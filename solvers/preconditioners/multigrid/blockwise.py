@@ -15,7 +15,7 @@ import numpy as np
 
 from ....backends import Array
 from ....sparse.operators.couplings import Couplings, Shift, Stacked
-from .lost import LostPoints
+from .weakly_coupled import WeaklyCoupled
 from .weights import coarse_grid
 
 _AROUND = 2  # rows of the coarser grid that a number of a level may come from, to either side
@@ -31,7 +31,7 @@ class LevelArrays(NamedTuple):
         own: its couplings, scaled.
         weights: of the interpolation, `(places, systems or 1, *coarse grid)`.
         coarse: couplings of the next coarser grid.
-        lost: see `weights_and_lost`.
+        lost: see `weights_and_weakly_coupled`.
     """
 
     scale: Array
@@ -46,8 +46,8 @@ def blockwise_setup(
     A: Couplings,
     factors: Shift,
     dtype: np.dtype,
-    gives_up: Callable[[LostPoints], bool],
-) -> tuple[LevelArrays | None, LostPoints]:
+    gives_up: Callable[[WeaklyCoupled], bool],
+) -> tuple[LevelArrays | None, WeaklyCoupled]:
     """`make(A)` for NumPy arrays, block by block, and the lost points; coefficients and weights are in `dtype`.
 
     Args:
@@ -56,18 +56,18 @@ def blockwise_setup(
     grid, factor = coarse_grid(A.grid, factors), factors[0]
     if A.grid[0] * int(np.prod(A.grid[1:])) < _LEAST or grid[0] < 2 * _ROWS:
         made = make(A)
-        lost = LostPoints.of(made.lost, slice(None))
+        lost = WeaklyCoupled.of(made.lost, slice(None))
         if gives_up(lost):
             return None, lost
         return made._replace(own=made.own.astype(dtype), weights=made.weights.astype(dtype, copy=False)), lost
-    whole, lost = None, LostPoints()
+    whole, lost = None, WeaklyCoupled()
     for start in range(0, grid[0], _ROWS):
         end = min(start + _ROWS, grid[0])
         before, after = _around(start, end, grid[0], A.periodic[0])
         part = make(_rows(A, factor * (start - before), factor * (end + after)))
         whole = whole or _Whole(A, grid, part, dtype)
         whole.put(part, slice(start, end), before, factor)
-        lost = lost.plus(LostPoints.of(part.lost, slice(before, before + end - start)))
+        lost = lost.plus(WeaklyCoupled.of(part.lost, slice(before, before + end - start)))
         if gives_up(lost):
             return None, lost
     return whole.made(A, grid), lost  # type: ignore[union-attr]

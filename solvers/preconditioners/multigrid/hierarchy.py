@@ -13,11 +13,11 @@ from ....sparse.operators.couplings import Couplings
 from .blockwise import LevelArrays, blockwise_setup
 from .coarsening import Coarsest, check_coarsest, coarsening_factors
 from .galerkin import coarse_couplings
-from .lost import LostPoints
 from .on_grid import MatrixOnGrid
 from .probes import probed_couplings
 from .transfer import Interpolation, stacked_weights
-from .weights import Weights, coarse_grid, every, weights_and_lost
+from .weakly_coupled import WeaklyCoupled
+from .weights import Weights, coarse_grid, every, weights_and_weakly_coupled
 
 
 class GridLevel(NamedTuple):
@@ -45,7 +45,7 @@ class GridLevels(NamedTuple):
     """
 
     levels: list[GridLevel]
-    lost: tuple[LostPoints, ...]
+    lost: tuple[WeaklyCoupled, ...]
     rest: Couplings | None
 
 
@@ -54,7 +54,7 @@ def levels_of(
     direct: Coarsest,
     hermitian: bool,
     directional: bool,
-    dust: float,
+    rounding: float,
     dtype: np.dtype,
     looks: bool = False,
 ) -> GridLevels:
@@ -62,22 +62,22 @@ def levels_of(
 
     Args:
         A: with a diagonal that is positive where it is not zero.
-        dust: what may be rounding, see `without_dust`.
+        rounding: what may be rounding, see `without_rounding_residues`.
         dtype: in which matrices and interpolations are to be used; they may have that of A, but for the coarsest.
         looks: is there a `rest` where too much is lost, of a single matrix in NumPy? Else the levels go on.
 
     Raises:
         ValueError: the coarsest grid is too large.
     """
-    bk, levels, lost = A.bk, list[GridLevel](), list[LostPoints]()
+    bk, levels, lost = A.bk, list[GridLevel](), list[WeaklyCoupled]()
     while _points(A.grid) > direct.most:
         small = _points(A.grid) <= direct.fine
         factors = None if small and not bk.on_host else coarsening_factors(A, directional)
         if factors is None or max(factors) == 1:
             break
-        make = partial(made, factors=factors, hermitian=hermitian, dust=dust)
+        make = partial(made, factors=factors, hermitian=hermitian, rounding=rounding)
         gives_up = _limit(A, factors, not levels) if looks or small else _never
-        level, own = blockwise_setup(make, A, factors, dtype, gives_up) if bk.on_host else (make(A), LostPoints())
+        level, own = blockwise_setup(make, A, factors, dtype, gives_up) if bk.on_host else (make(A), WeaklyCoupled())
         lost.append(own)
         if level is None and small:
             break
@@ -92,27 +92,27 @@ def levels_of(
     return GridLevels([GridLevel(diagonally_scaled(A, scale), scale, None)], tuple(lost), None)
 
 
-def _limit(A: Couplings, factors: tuple[int, ...], finest: bool) -> Callable[[LostPoints], bool]:
+def _limit(A: Couplings, factors: tuple[int, ...], finest: bool) -> Callable[[WeaklyCoupled], bool]:
     """Are the points too many that are lost from the grid of A to the next?"""
     points = sum(f > 1 for f in factors) * _points(coarse_grid(A.grid, factors))
     return lambda lost: lost.too_many(finest, points)
 
 
-def _never(lost: LostPoints) -> bool:
+def _never(lost: WeaklyCoupled) -> bool:
     return False
 
 
-def made(A: Couplings, factors: tuple[int, ...], hermitian: bool, dust: float) -> LevelArrays:
+def made(A: Couplings, factors: tuple[int, ...], hermitian: bool, rounding: float) -> LevelArrays:
     """Set up one level: scaling, weights and Galerkin product."""
     bk, scale = A.bk, _scale(A)
     own = diagonally_scaled(A, scale)
-    found, lost = weights_and_lost(_symmetric_part(A, hermitian), factors)
+    found, lost = weights_and_weakly_coupled(_symmetric_part(A, hermitian), factors)
     W = _divided(bk, _as(bk, found, bk.dtype(A.diagonal)), scale, factors)
     array = stacked_weights(bk, W, factors)
     if bk.is_eager:
-        coarse = coarse_couplings(own, W, factors, hermitian, dust)
+        coarse = coarse_couplings(own, W, factors, hermitian, rounding)
     else:
-        coarse = probed_couplings(MatrixOnGrid.of(own), _interpolation(A, array, factors), dust)
+        coarse = probed_couplings(MatrixOnGrid.of(own), _interpolation(A, array, factors), rounding)
     return LevelArrays(scale, own, array, coarse, lost)
 
 

@@ -27,12 +27,12 @@ from .algebraic import algebraic_cycle
 from .coarsening import Coarsest, coarsest
 from .from_matrix import couplings_of
 from .hierarchy import GridLevel, levels_of
-from .lost import LostPoints
 from .matrix import couplings_matrix
 from .smoothing import Smoothing
+from .weakly_coupled import WeaklyCoupled
 
 _SMALL = 64  # unknowns up to which there is one grid
-_DUST = 0.75  # power of the rounding unit: sums of that size, of terms of one, are of rounding only
+_RESIDUE = 0.75  # power of the rounding unit: sums of that size, of terms of one, are of rounding only
 
 
 @of_operator()
@@ -140,9 +140,9 @@ def cycle_of(
     factor = own.bk.astype(sign, own.bk.dtype(working.diagonal))
     signed = working.with_values({s: factor * a for s, a in working.values.items()})
     single = known and own.systems is None
-    dust = float(np.finfo(dtype).eps) ** _DUST
+    rounding = float(np.finfo(dtype).eps) ** _RESIDUE
     looks = single and target is not None
-    found = levels_of(signed, size, bool(hermitian), directional and single, dust, within, looks)
+    found = levels_of(signed, size, bool(hermitian), directional and single, rounding, within, looks)
     levels, rest = found.levels, found.rest
     if rest is None or target is None:
         inner = _exact(levels[-1].A, dtype, len(levels), bool(hermitian))
@@ -156,7 +156,7 @@ def cycle_of(
     return GridCycle(cycle, math.prod(rest.grid), _note(own.grid, rest.grid, found.lost[-1]))
 
 
-def _note(finest: tuple[int, ...], grid: tuple[int, ...], lost: LostPoints) -> str:
+def _note(finest: tuple[int, ...], grid: tuple[int, ...], lost: WeaklyCoupled) -> str:
     """Why and from where on the cycle is algebraic."""
     where = "" if grid == finest else f" from the grid {grid} on"
     return f"classical AMG{where}: coefficients jump, {lost} would be lost on a coarser grid"

@@ -14,7 +14,7 @@ import scipy.sparse as sp
 from ....setup_cache_setting import SETUP_CACHE
 from .pattern import EntryPattern, digest_of
 from .protocol import Factors, SymbolicAnalysis
-from .turned import TurnedFactors
+from .transposed import TransposedFactors
 
 MOST = 4  # patterns that are kept though nothing uses them
 MOST_BYTES = 1 << 27  # of each, with its analyses and factors
@@ -102,7 +102,7 @@ def _turned(last: LastFactors, data: np.ndarray, transposed: bool) -> tuple[Fact
     for conjugated in (False, True) if data.dtype.kind == "c" else (False,):
         if np.array_equal(data.conj() if conjugated else data, last.data):
             plain = not (transposed or conjugated)
-            return (last.factors if plain else TurnedFactors(last.factors, transposed, conjugated)), last.by
+            return (last.factors if plain else TransposedFactors(last.factors, transposed, conjugated)), last.by
     return None
 
 

@@ -107,9 +107,9 @@ def _products(F: Entries, C: Entries, W: Entries, fine: int, m: int) -> tuple[np
 
 def _opposite(A: CsrStructure, keys: np.ndarray, places: np.ndarray, i: np.ndarray, j: np.ndarray) -> np.ndarray:
     """Numbers of the entries (j, i) of A, for entries (i, j) at places; -1 where there is none."""
-    turned = sp.csr_array((np.arange(A.nnz, dtype=np.int32), A.cols, A.starts), A.shape).T.tocsr()
-    if np.array_equal(turned.indptr, A.starts) and np.array_equal(turned.indices, A.cols):  # which is the rule
-        return np.asarray(turned.data[places])
+    transposed = sp.csr_array((np.arange(A.nnz, dtype=np.int32), A.cols, A.starts), A.shape).T.tocsr()
+    if np.array_equal(transposed.indptr, A.starts) and np.array_equal(transposed.indices, A.cols):  # which is the rule
+        return np.asarray(transposed.data[places])
     return _find(keys, _keys(j, i, A.shape[1]))
 
 

@@ -13,7 +13,7 @@ _STRENGTH_OF_HUBS = 0.7  # of graphs with such rows, whose distant neighbours wo
 DOMINATED = 0.9  # of the diagonal entry: rows of a larger sum are solved by smoothing alone
 
 
-def turned_rows(A: sp.csr_array) -> sp.csr_array:
+def with_positive_diagonal(A: sp.csr_array) -> sp.csr_array:
     """A with rows multiplied by unit numbers that make its diagonal positive; A itself where it is."""
     diagonal = A.diagonal()
     size = np.abs(diagonal)

@@ -18,7 +18,7 @@ _LOST = 0.002  # of the fine unknowns take less than ...
 _LEAST = 0.05  # ... of their couplings from those that were strong
 
 
-def still_serves(rule: ClassicalRule, A: sp.csr_array, threshold: float) -> bool:
+def is_reusable(rule: ClassicalRule, A: sp.csr_array, threshold: float) -> bool:
     """Are the strong couplings of A, with sorted rows, mostly those of the rule?
 
     Read off hierarchies of one medium with the numbers of another (constant, smooth, lognormal, blocks, channels; 121

@@ -21,9 +21,9 @@ from scipy.sparse.csgraph import connected_components
 
 from ..hierarchy import HostLevel
 from ..settings import BOUND
-from .dust import without_dust
 from .interpolation import with_coarse
 from .products import product
+from .rounding_residues import without_rounding_residues
 from .rows import gathered, repeated, selected
 from .rule import ClassicalRule
 
@@ -32,7 +32,7 @@ _MOST_PATHS = 3  # over eliminated unknowns, for each entry of A
 _FEWEST = 0.25  # of the unknowns are eliminated at least
 
 
-def other_colour(A: sp.csr_array) -> np.ndarray | None:
+def red_black_splitting(A: sp.csr_array) -> np.ndarray | None:
     """Mask of the unknowns that stay when those of one colour are eliminated, `(n,)`; None where that does not pay.
 
     Two colours there are where the graph of A, doubled, falls into two parts.
@@ -89,7 +89,7 @@ def eliminated(
     rule = replace(ClassicalRule.of(A, P, coarse, ~own, components), eliminates=hermitian)
     level = HostLevel(A, P, R, rule, BOUND[hermitian], coarse, ~own, True)
     S.sort_indices()
-    return level, without_dust(S, P, A)
+    return level, without_rounding_residues(S, P, A)
 
 
 def _with_exact_sums(S: sp.csr_array, CC: sp.csr_array, sums: np.ndarray) -> sp.csr_array:

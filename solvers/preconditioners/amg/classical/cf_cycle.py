@@ -7,12 +7,12 @@ import scipy.sparse as sp
 
 from .....sparse import Operator
 from ....diagonal import DiagonalOperator
+from ...cycle.cf_relaxation import CFRelaxationLevel
 from ...cycle.dense import check_dense, known_inverse, rounding_of
 from ...cycle.permuted import permuted
 from ...cycle.recast import recast
 from ...cycle.scaled import DiagonallyScaled
 from ...cycle.scales import times_diagonals
-from ...cycle.split import SplitLevel
 from ...cycle.target import Target
 from ..hierarchy import HostLevel, is_diagonal, is_solved_by_scaling
 from ..level import placed
@@ -20,7 +20,7 @@ from .cycle import eliminated_level, is_in_range
 from .rows import gathered, repeated, selected
 
 
-def split_cycle(levels: list[HostLevel], max_coarse: int, target: Target, dtype: np.dtype) -> Operator:
+def cf_cycle(levels: list[HostLevel], max_coarse: int, target: Target, dtype: np.dtype) -> Operator:
     """The cycle over all levels, finest first, for vectors of `dtype`; inside it is in that of `target`.
 
     Unknowns of one of two colours are eliminated on the finest levels.
@@ -33,7 +33,7 @@ def split_cycle(levels: list[HostLevel], max_coarse: int, target: Target, dtype:
     """
     if levels[0].exact and is_in_range(levels, dtype):
         outside = Target(target.A, dtype)
-        below = split_cycle(levels[1:], max_coarse, target, dtype)
+        below = cf_cycle(levels[1:], max_coarse, target, dtype)
         return eliminated_level(levels[0], below, False, outside)
     diagonals = [_diagonal(level.A, level.splitting) for level in levels]
     orders = [_coarse_first(np.asarray(level.splitting)) for level in levels[:-1]]
@@ -58,7 +58,7 @@ def _coarsest(levels: list[HostLevel], diagonal: np.ndarray, max_coarse: int, ta
 
 def _level(
     level: HostLevel, orders: list[np.ndarray], diagonals: list[np.ndarray], coarse: Operator, target: Target
-) -> SplitLevel:
+) -> CFRelaxationLevel:
     (order, below), (diagonal, diagonal_below) = orders, diagonals
     n, k = len(order), int(np.count_nonzero(np.asarray(level.splitting)))
     N = _renumbered(_iteration(level.A, diagonal), order)
@@ -73,7 +73,7 @@ def _level(
     rows = "csr" if target.bk.has_compiled_rows else None  # blocks are on few diagonals nowhere
     A, C, FC, FF, P, R = (target.matrix(M, rows, copy=False) for M in (level.A, N[order[:k]], FC, FF, P, R))
     tentative = placed(level.tentative, target.bk, target.dtype, target.like)
-    return SplitLevel(A, C, FC, FF, P, R, coarse, tentative)
+    return CFRelaxationLevel(A, C, FC, FF, P, R, coarse, tentative)
 
 
 def _renumbered(A: sp.csr_array, order: np.ndarray) -> sp.csr_array:

@@ -12,7 +12,7 @@ from .formats import suited
 
 @storable("level of a cycle on coarse and fine unknowns")
 @dataclass(eq=False, repr=False)
-class SplitLevel(Composed):
+class CFRelaxationLevel(Composed):
     """Smooth, correct by the coarser levels, smooth again: an approximate inverse of `I - N`, coarse unknowns first.
 
     A smoothing is a Jacobi step on the coarse unknowns, then two on the fine ones, each with the newest values of the
@@ -105,4 +105,4 @@ class SplitLevel(Composed):
 
     def on_backend(self, bk: Backend, like: Array | None) -> Operator | None:
         matrices: dict[str, Any] = {name: suited(getattr(self, name), bk, like) for name in ("C", "FC", "FF", "P", "R")}
-        return super(SplitLevel, replace(self, **matrices)).on_backend(bk, like)
+        return super(CFRelaxationLevel, replace(self, **matrices)).on_backend(bk, like)
