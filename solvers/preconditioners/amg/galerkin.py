@@ -15,10 +15,11 @@ from .classical.products import product, sorted_rows
 from .classical.red_black import eliminated
 from .classical.reuse import LEVELS, is_reusable
 from .classical.rounding_residues import without_rounding_residues
+from .classical.rows import repeated, row_sums
 from .classical.rule import ClassicalRule
 from .classical.strength import threshold_of
 from .hierarchy import HostLevel, Tentative
-from .settings import BOUND, OMEGA, AmgSettings
+from .settings import OMEGA, AmgSettings
 
 
 def galerkin_levels(
@@ -44,7 +45,7 @@ def galerkin_levels(
                 found.append(without[0])
                 A = without[1]
                 continue
-            found.append(_interpolated(A, T, coarse, hermitian))
+            found.append(_interpolated(A, T, coarse))
         else:
             found.append(_smoothed(A, T, settings, hermitian))
         below = sorted_rows(product(found[-1].R, product(A, found[-1].P)), hermitian)
@@ -52,9 +53,9 @@ def galerkin_levels(
     return [*found, HostLevel(A)]
 
 
-def _interpolated(A: sp.csr_array, rule: ClassicalRule, coarse: np.ndarray, hermitian: bool) -> HostLevel:
+def _interpolated(A: sp.csr_array, rule: ClassicalRule, coarse: np.ndarray) -> HostLevel:
     P = rule.prolongation(A)
-    return HostLevel(A, P, adjoint(P), rule, BOUND[hermitian], coarse)
+    return HostLevel(A, P, adjoint(P), rule, splitting=coarse)
 
 
 def _smoothed(A: sp.csr_array, T: sp.csr_array, settings: AmgSettings, hermitian: bool) -> HostLevel:
@@ -76,8 +77,7 @@ def adjoint(A: sp.csr_array) -> sp.csr_array:
 
 def eigenvalue_bound(A: sp.csr_array) -> float:
     """Upper bound of the eigenvalues of D⁻¹ A; 1 for a zero matrix."""
-    host, lengths = get_backend("numpy"), np.diff(A.indptr)
-    sums = np.bincount(np.repeat(np.arange(A.shape[0]), lengths), np.abs(relative(A).data), minlength=A.shape[0])
+    host, sums = get_backend("numpy"), row_sums(np.abs(relative(A).data), A)
     left, right = scales_of(A, False)
     matrix = from_csr(host, times_diagonals(left, A, right), prune=False, format="csr")
     rho = float(bounded_eigenvalue(host, matrix, sums.max(initial=0, keepdims=True))[0])
@@ -88,4 +88,4 @@ def relative(A: sp.csr_array) -> sp.csr_array:
     """D⁻¹ A, with 1 for zeros of the diagonal D."""
     diagonal = A.diagonal()
     inverse = 1 / np.where(diagonal == 0, 1, diagonal)
-    return sp.csr_array((A.data * np.repeat(inverse, np.diff(A.indptr)), A.indices, A.indptr), A.shape)
+    return sp.csr_array((A.data * repeated(inverse, A), A.indices, A.indptr), A.shape)

@@ -10,7 +10,7 @@ import scipy.sparse as sp
 from ....backends import get_backend
 from ....sparse import Operator
 from ...diagonal import DiagonalOperator
-from ..cycle.dense import check_dense, known_inverse, rounding_of
+from ..cycle.dense import inverse_of_scaled, rounding_of
 from ..cycle.level import VISITS
 from ..cycle.recast import inner_dtype, recast
 from ..cycle.scaled import DiagonallyScaled
@@ -42,7 +42,8 @@ def known_cycle(levels: list[HostLevel], settings: AmgSettings, hermitian: bool,
     if is_diagonal(coarsest) or (settings.is_classical and is_solved_by_scaling(coarsest, settings.max_coarse)):
         found: Operator = DiagonalOperator(target.bk, target.array(np.ones((1, len(scales[-1].left)))))
     else:
-        inverse = _inverse(coarsest, scales[-1], hermitian, rounding_of(target.dtype, len(levels)))
+        last, rounding = scales[-1], rounding_of(target.dtype, len(levels))
+        inverse = inverse_of_scaled(last.left, coarsest, last.right, hermitian, rounding)
         if len(levels) == 1:
             return target.dense(right[:, None] * inverse * left)
         found = target.dense(inverse)
@@ -72,13 +73,3 @@ def _level(
         inverse = target.array(inverse_of_fine(level, A)[None])
         return EliminatedLevel(*parts, tentative=tentative, inverse=inverse)
     return AlgebraicLevel(*parts, tentative=tentative)
-
-
-def _inverse(A: sp.csr_array, scales: Scales, hermitian: bool, rounding: float) -> np.ndarray:
-    """(Pseudo-)inverse of `left A right`.
-
-    Raises:
-        ValueError: it is too large.
-    """
-    check_dense(A.shape[0])
-    return known_inverse(times_diagonals(scales.left, A, scales.right).toarray(), hermitian, rounding)

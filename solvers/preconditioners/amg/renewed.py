@@ -127,7 +127,7 @@ def _level(
     A = level.A.matrix(bk, a, like)
     rho = _bound(bk, A, level.rows, current, settings, hermitian)
     p = plan.values(bk, current, T, rho)
-    r = bk.conj(bk.take_in_bounds(p, level.turned, last))
+    r = bk.conj(bk.take_in_bounds(p, level.transposed, last))
     values = level.coarse.values(bk, r, level.image.values(bk, a, p))
     if settings.is_classical:
         diagonal = level.rows.diagonal(bk, (a,), int(a.shape[0]) if last else None)
@@ -135,7 +135,7 @@ def _level(
     coarse = scaled_values(bk, below.structure, values, below.by_rows)
     p = p * (bk.take_in_bounds(coarse.scale, plan.prolongation.cols, last) * float(np.sqrt(settings.factor)))
     P = level.P.matrix(bk, p, like)
-    R = level.R.matrix(bk, bk.conj(bk.take_in_bounds(p, level.turned, last)), like)
+    R = level.R.matrix(bk, bk.conj(bk.take_in_bounds(p, level.transposed, last)), like)
     steps = bk.astype(steps_for(bk, settings.smoother_of(hermitian), rho, settings.degree), bk.dtype(a))
     return (A, P, R, steps), coarse
 

@@ -6,11 +6,11 @@ import math
 from typing import Any
 
 from ....sparse import Composed, Matrix, Operator
+from .cf_relaxation import CFRelaxationLevel
 from .level import Level
 from .permuted import Permuted
 from .recast import Recast
 from .scaled import DiagonallyScaled
-from .cf_relaxation import CFRelaxationLevel
 
 
 def numbers_stored(cycle: Operator) -> int:

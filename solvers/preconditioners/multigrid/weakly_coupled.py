@@ -1,4 +1,4 @@
-"""Lost points: does a coarser grid still have what the matrix couples?
+"""Weakly coupled points: can a coarser grid represent what the matrix couples?
 
 A point between two coarse ones along an axis interpolates by its couplings along that axis, collapsed over the others.
 Where these are next to nothing of its diagonal it belongs to what passes between the points of the coarser grid: thin
@@ -10,8 +10,8 @@ slowly along it: conjugate gradients need an iteration or two for each. Or they 
 do here and there: a small share of all points does no harm. On the finest grid, that of the user's stencil, a smaller
 share shows that coarser ones will lose more.
 
-Large blocks with jumps of any size lose no points, nor do smooth coefficients, or layers that are halved along their
-strong axes only.
+Large blocks with jumps of any size have no such points, nor do smooth coefficients, or layers that are halved along
+their strong axes only.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _DOMINATED = 0.2  # of the diagonal that is no coupling: smoothing alone solves 
 def weakly_coupled(
     diagonal: np.ndarray, excess: np.ndarray, strength: np.ndarray, terms: list[np.ndarray]
 ) -> np.ndarray:
-    """0 for points that a coarser grid has, 1 for those with weak couplings towards it, 2 for isolated ones; int8.
+    """0 for points that are coupled to a coarser grid, 1 for weakly coupled, 2 for isolated ones; int8.
 
     Args:
         diagonal: of points between two coarse ones along an axis.
@@ -60,9 +60,9 @@ class WeaklyCoupled(NamedTuple):
     isolated: int = 0
 
     @classmethod
-    def of(cls, lost: Sequence[np.ndarray], rows: slice) -> WeaklyCoupled:
+    def of(cls, points: Sequence[np.ndarray], rows: slice) -> WeaklyCoupled:
         """Of `weakly_coupled` along each axis, in some rows of the coarser grid."""
-        found = [each[:, rows] for each in lost]
+        found = [each[:, rows] for each in points]
         return cls(
             sum(each.size for each in found),
             sum(int(np.count_nonzero(each)) for each in found),
@@ -83,4 +83,4 @@ class WeaklyCoupled(NamedTuple):
         return self.isolated > _MOST_ISOLATED or self.weak > max(_MOST_WEAK[finest] * points, _MOST_ISOLATED)
 
     def __str__(self) -> str:
-        return f"{self.weak} of {self.points} points that were looked at"
+        return f"{self.weak} of {self.points} points that were examined"

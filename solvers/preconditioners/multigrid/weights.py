@@ -69,10 +69,10 @@ def weights_and_weakly_coupled(A: Couplings, factors: tuple[int, ...]) -> tuple[
     bk, here, live = A.bk, A.here, _live(A)
     first = bk.full_like(A.diagonal, 1) if live is None else live
     found: dict[Shift, Mapping[Shift, Array]] = {here: {here: bk.materialize(every(bk, first, here, factors))}}
-    lost: list[Array] = []
+    weak_points: list[Array] = []
     for p in parities(factors)[1:]:
         looks = sum(p) == 1 and bk.on_host and A.systems is None
-        along, normaliser = _collapsed(A, p, factors, live, lost if looks else None)
+        along, normaliser = _collapsed(A, p, factors, live, weak_points if looks else None)
         parts: dict[Shift, Array] = {}
         for t, coupling in along.items():
             between = tuple(k if not s else 0 for k, s in zip(p, t))  # the parity of the point at x + t
@@ -81,7 +81,7 @@ def weights_and_weakly_coupled(A: Couplings, factors: tuple[int, ...]) -> tuple[
                 at = tuple(a + b for a, b in zip(origin, c))
                 accumulate(parts, at, coupling * shifted_array(bk, w, origin, A.periodic))
         found[p] = settled(bk, {c: normaliser * sums for c, sums in parts.items()})
-    return found, lost
+    return found, weak_points
 
 
 def without_rounding_residues(
@@ -129,12 +129,12 @@ def _rows(A: Couplings, p: Shift, factors: tuple[int, ...]) -> Mapping[Shift, Ar
 
 
 def _collapsed(
-    A: Couplings, p: Shift, factors: tuple[int, ...], live: Array | None, lost: list[Array] | None
+    A: Couplings, p: Shift, factors: tuple[int, ...], live: Array | None, weak_points: list[Array] | None
 ) -> tuple[dict[Shift, Array], Array]:
     """Couplings of the points p, collapsed over the axes where p is 0, and the factor that normalises them.
 
     Args:
-        lost: gets the `weakly_coupled` among p, if given.
+        weak_points: gets the `weakly_coupled` among p, if given.
     """
     bk, rows = A.bk, _rows(A, p, factors)
     sums: dict[Shift, list[Array]] = {}
@@ -154,8 +154,10 @@ def _collapsed(
     counts = diagonal > (1 + _weakest(bk, along, p) / safe) * (diagonal - excess)
     divisor = strength + bk.where(counts, excess, zero)
     good = (bk.abs(strength) > _NONE * safe) & (bk.abs(divisor) > _NONE * safe)
-    if lost is not None:
-        lost.append(weakly_coupled(diagonal, excess, strength, [term for terms in sums.values() for term in terms]))
+    if weak_points is not None:
+        weak_points.append(
+            weakly_coupled(diagonal, excess, strength, [term for terms in sums.values() for term in terms])
+        )
     return along, bk.materialize(bk.where(good, 1 / bk.where(good, divisor, one), zero))
 
 

@@ -166,8 +166,8 @@ def test_interpolation_is_that_of_the_textbook(name: str) -> None:
     A = sp.csr_array(A + sp.diags_array(1.0 + abs(A).sum(axis=1)))
     A = -A if name == "negative" else A
     A.sort_indices()
-    strong = sp.csr_array((level.strong, level.A.indices, level.A.indptr), A.shape).toarray()
-    rule = ClassicalRule.of(level.A, level.P, level.splitting, level.strong)
+    rule = level.tentative
+    strong = rule.strong.to_scipy((np.ones(rule.strong.nnz),)).toarray() != 0
     found = rule.prolongation(A).toarray()
     np.testing.assert_allclose(
         found, by_loops(A.toarray(), strong, level.splitting, level.P.toarray() != 0), atol=1e-13

@@ -63,8 +63,8 @@ def test_same_as_at_once(
         whole = make(A)
         monkeypatch.setattr(blockwise, "_LEAST", 0)
         monkeypatch.setattr(blockwise, "_ROWS", 5)
-        found, lost = blockwise.blockwise_setup(make, A, factors, within, lambda lost: False)
-        assert found is not None and lost == WeaklyCoupled.of(whole.lost, slice(None))
+        found, weak_points = blockwise.blockwise_setup(make, A, factors, within, lambda weak_points: False)
+        assert found is not None and weak_points == WeaklyCoupled.of(whole.weak_points, slice(None))
         assert type(found.own.values) is not type(whole.own.values)  # it was made in parts indeed
         np.testing.assert_array_equal(found.scale, whole.scale)
         np.testing.assert_array_equal(found.weights, whole.weights.astype(within))
@@ -88,8 +88,10 @@ def test_gives_up_early(monkeypatch: pytest.MonkeyPatch) -> None:
         count += 1
         return made(part, (2, 2), True, 1e-12)
 
-    found, lost = blockwise.blockwise_setup(make, A, (2, 2), np.dtype(float), lambda lost: lost.points > 0)
-    assert found is None and count == 1 and lost.points == 2 * 5 * 3
+    found, weak_points = blockwise.blockwise_setup(
+        make, A, (2, 2), np.dtype(float), lambda weak_points: weak_points.points > 0
+    )
+    assert found is None and count == 1 and weak_points.points == 2 * 5 * 3
 
 
 @pytest.mark.parametrize("grid, rings", GRIDS)

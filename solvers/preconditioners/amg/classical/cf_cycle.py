@@ -8,7 +8,7 @@ import scipy.sparse as sp
 from .....sparse import Operator
 from ....diagonal import DiagonalOperator
 from ...cycle.cf_relaxation import CFRelaxationLevel
-from ...cycle.dense import check_dense, known_inverse, rounding_of
+from ...cycle.dense import inverse_of_scaled, rounding_of
 from ...cycle.permuted import permuted
 from ...cycle.recast import recast
 from ...cycle.scaled import DiagonallyScaled
@@ -16,8 +16,9 @@ from ...cycle.scales import times_diagonals
 from ...cycle.target import Target
 from ..hierarchy import HostLevel, is_diagonal, is_solved_by_scaling
 from ..level import placed
+from ..order import places_in
 from .cycle import eliminated_level, is_in_range
-from .rows import gathered, repeated, selected
+from .rows import gathered, on_diagonal, repeated, selected
 
 
 def cf_cycle(levels: list[HostLevel], max_coarse: int, target: Target, dtype: np.dtype) -> Operator:
@@ -51,9 +52,8 @@ def _coarsest(levels: list[HostLevel], diagonal: np.ndarray, max_coarse: int, ta
     A = levels[-1].A
     if is_diagonal(A) or is_solved_by_scaling(A, max_coarse):
         return DiagonalOperator(target.bk, target.array(np.ones((1, A.shape[0]))))
-    check_dense(A.shape[0])
-    scaled = times_diagonals(1 / diagonal, A, np.ones(A.shape[0])).toarray()
-    return target.dense(known_inverse(scaled, False, rounding_of(target.A.dtype, len(levels))))
+    rounding = rounding_of(target.A.dtype, len(levels))
+    return target.dense(inverse_of_scaled(1 / diagonal, A, np.ones(A.shape[0]), False, rounding))
 
 
 def _level(
@@ -78,15 +78,13 @@ def _level(
 
 def _renumbered(A: sp.csr_array, order: np.ndarray) -> sp.csr_array:
     """A with columns in an order."""
-    places = np.empty_like(order)
-    places[order] = np.arange(len(order), dtype=order.dtype)
-    return sp.csr_array((A.data, gathered(places, A.indices), A.indptr), A.shape)
+    return sp.csr_array((A.data, gathered(places_in(order), A.indices), A.indptr), A.shape)
 
 
 def _iteration(A: sp.csr_array, diagonal: np.ndarray) -> sp.csr_array:
     """`I - D^-1 A`, without zeros."""
     data = A.data * repeated(-1 / diagonal, A)
-    own = A.indices == repeated(np.arange(A.shape[0], dtype=A.indices.dtype), A)
+    own = on_diagonal(A)
     data[own] = 1 - A.data[own] / repeated(diagonal, A)[own]
     return selected(A, data != 0, data)
 

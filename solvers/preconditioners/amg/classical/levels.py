@@ -7,7 +7,7 @@ import scipy.sparse as sp
 
 from ..galerkin import adjoint
 from ..hierarchy import HostLevel
-from ..settings import BOUND, AmgSettings
+from ..settings import AmgSettings
 from .interpolation import Rows, prolongation, without_explosion
 from .products import product, sorted_rows
 from .red_black import eliminated, red_black_splitting
@@ -52,7 +52,7 @@ def classical_levels(
             break
         P.sort_indices()
         R, rule = adjoint(P), ClassicalRule.of(A, P, coarse, strong, components)
-        found.append(HostLevel(A, P, R, rule, BOUND[hermitian], coarse, strong))
+        found.append(HostLevel(A, P, R, rule, splitting=coarse))
         most -= A.nnz
         A = without_rounding_residues(sorted_rows(_galerkin(A, P, R, most), hermitian), P, A)
         components = None if components is None else components[coarse]

@@ -7,7 +7,7 @@ import scipy.sparse as sp
 
 from .....sparse.formats.entries.integers import places_in_rows, repeat_rows, starts_from
 from .interpolation import STRONGEST
-from .rows import reduced
+from .rows import find_keys, keys_of, reduced
 from .rule import ClassicalRule
 from .strength import DOMINATED
 
@@ -75,10 +75,5 @@ def _coupled(values: np.ndarray, on_diagonal: np.ndarray, diagonal: np.ndarray, 
 
 def _were_strong(rule: ClassicalRule, rows: np.ndarray, own: np.ndarray, cols: np.ndarray) -> np.ndarray:
     """Which of these entries are strong couplings of the rule?"""
-    n = np.int64(rule.shape[0])
-    strong_rows, strong_cols = rule.strong.in_rows(rows)
-    strong, keys = strong_rows * n + strong_cols, rows[own] * n + cols
-    if not len(strong):
-        return np.zeros(len(keys), bool)
-    at = np.minimum(np.searchsorted(strong, keys), len(strong) - 1)
-    return np.asarray(strong[at] == keys)
+    n, strong = rule.shape[0], rule.strong.in_rows(rows)
+    return find_keys(keys_of(*strong, n), keys_of(rows[own], cols, n)) >= 0

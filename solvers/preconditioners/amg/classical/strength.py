@@ -6,7 +6,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from ..settings import AmgSettings
-from .rows import reduced, repeated
+from .rows import on_diagonal, reduced, repeated
 
 _HUB = 20  # times the mean number of entries of a row
 _STRENGTH_OF_HUBS = 0.7  # of graphs with such rows, whose distant neighbours would be too many
@@ -31,8 +31,7 @@ def couplings(A: sp.csr_array) -> np.ndarray:
     """
     if A.dtype.kind != "c":
         return A.data
-    diagonal = A.indices == repeated(np.arange(A.shape[0], dtype=A.indices.dtype), A)
-    return np.where(diagonal, 1, -1) * np.abs(A.data)
+    return np.where(on_diagonal(A), 1, -1) * np.abs(A.data)
 
 
 def strong_entries(A: sp.csr_array, coupled: np.ndarray, sums: np.ndarray, theta: float) -> np.ndarray:
