@@ -21,7 +21,7 @@ from .iteration.stopping import Limits
 from .methods.bicgstab import BiCGStab
 from .methods.cg import CG
 from .methods.direct.singular import Singularity
-from .methods.direct.superlu import told_of
+from .methods.direct.superlu import provider_note
 from .on_host import continued_on_host, rescued_on_host, run_on_host
 from .preconditioners import Preconditioner
 from .preconditioners.amg_after_multigrid import MOST_ITERATIONS, amg_after_multigrid, is_on_grids
@@ -36,7 +36,7 @@ AS_GIVEN = "it was asked for"
 _MOST_ON_HOST = 200  # iterations with classical AMG, in a compiled function
 
 
-def told(function: Callable[..., SolveResult], *args: Any) -> SolveResult:
+def with_times(function: Callable[..., SolveResult], *args: Any) -> SolveResult:
     """`function(*args)`, a solve, as users get it, with times and Python's numbers; so is the result of an error.
 
     Raises:
@@ -278,12 +278,12 @@ class Attempt:
             lead = (1,)
         shape = (*lead, *layout.batch)
         status, steps = bk.reshape(outcome.status, shape), bk.reshape(outcome.steps, shape)
-        told = self.method.factorises or self.fallback is not None or problem.null is not None
-        singular = bk.reshape(outcome.singular, shape) >= int(Singularity.SINGULAR) if told else steps < 0
+        may_be_singular = self.method.factorises or self.fallback is not None or problem.null is not None
+        singular = bk.reshape(outcome.singular, shape) >= int(Singularity.SINGULAR) if may_be_singular else steps < 0
         kind, reason = (M.kind, M.reason) if isinstance(M, Preconditioner) else (None, None)
         why = self.why if reason is None else f"{self.why}; {kind}: {reason}"
-        if self.method.tells_factors:
-            why += told_of(M)
+        if self.method.names_provider:
+            why += provider_note(M)
         return SolveResult(
             x=layout.unflatten(bk, outcome.x, lead),
             residual=layout.unflatten(bk, outcome.residual, lead),

@@ -33,7 +33,10 @@ def renewal(M: Preconditioner, A: Operator) -> Preconditioner:
     """
     found = _updated(M, A, checked=False)
     if found is None:
-        raise ValueError(f"pattern={M!r} was given for {A!r}, which has other entries, or is not complex.")
+        raise ValueError(
+            f"pattern={M!r} was given for {A!r}, which has entries at other places, or is real where that is complex; "
+            "expected a matrix with the same pattern. Leave pattern out to make a new hierarchy."
+        )
     return found
 
 
