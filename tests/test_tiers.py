@@ -69,7 +69,12 @@ def test_markers_name_what_there_is(request: pytest.FixtureRequest) -> None:
 
 
 def test_methods_that_stand_for_others_exist() -> None:
-    assert {*BEFORE_A_MERGE, *VARIATIONS, *VARIATIONS.values(), *(method for methods in AGAIN.values() for method in methods)} <= set(METHOD_NAMES)
+    assert {
+        *BEFORE_A_MERGE,
+        *VARIATIONS,
+        *VARIATIONS.values(),
+        *(method for methods in AGAIN.values() for method in methods),
+    } <= set(METHOD_NAMES)
     assert {*AGAIN, *TWINS, *TWINS.values(), *COMPILING} <= set(MODES)
 
 
