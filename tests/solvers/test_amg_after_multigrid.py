@@ -11,6 +11,7 @@ import pytest
 import scipy.sparse as sp
 
 import krylix
+from cells import in_turn
 from krylix.solvers.preconditioners.amg_after_multigrid import MOST_ITERATIONS, amg_after_multigrid, is_on_grids
 from krylix.solvers.preconditioners.multigrid import hierarchy, runtime_choice
 from library import ROOT
@@ -43,9 +44,8 @@ def relative(x: Any) -> float:
     return float(np.linalg.norm(B - A @ to_numpy(x)) / np.linalg.norm(B))
 
 
-@pytest.mark.parametrize("method", ["CG", "biCG-stab(2)"])
-@pytest.mark.parametrize("mode", EAGER)
-def test_every_library(mode: str, method: str) -> None:
+@pytest.mark.parametrize(("method", "mode"), in_turn(["CG", "biCG-stab(2)"], EAGER, always=["numpy", "torch"]))
+def test_every_library(method: str, mode: str) -> None:
     own = krylix.preconditioner(A, "multigrid", **GRID)
     result = krylix.linear_solve(A, array(mode, B), method=method, preconditioner=own, rtol=RTOL)
     assert relative(result.x) <= 1.01 * RTOL and MOST_ITERATIONS < int(result.iterations) <= MOST_ITERATIONS + 20

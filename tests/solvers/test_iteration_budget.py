@@ -11,13 +11,14 @@ import pytest
 import scipy.sparse as sp
 
 from best_factors import BEST_FACTORS
+from cells import in_turn
 from krylix import linear_solve, prepare, setup_cache
 from krylix.solvers import METHODS
 from krylix.solvers.iteration.stopping import Limits
 from krylix.solvers.setup import fill, iteration_budget, table
 from krylix.solvers.setup.iteration_budget import Fallback, with_iteration_budget
 from matrices import in_random_order
-from modes import array, to_numpy
+from modes import EAGER, array, to_numpy
 
 N = 1600
 LATE = re.compile(rf"{BEST_FACTORS} \(after (\S+) had taken (\d+) iterations\)")
@@ -42,9 +43,8 @@ def without_cheap_factors(monkeypatch: pytest.MonkeyPatch) -> None:
 pytestmark = pytest.mark.usefixtures("without_cheap_factors")
 
 
-@pytest.mark.parametrize("history", [False, True])
-@pytest.mark.parametrize("mode", ["numpy", "jax", "torch", "tf"])
-def test_factors_take_over(mode: str, history: bool) -> None:
+@pytest.mark.parametrize(("history", "mode"), in_turn([False, True], EAGER, always=["numpy"]))
+def test_factors_take_over(history: bool, mode: str) -> None:
     A, b, x = hard()
     result = linear_solve(A, array(mode, b), history=history)
     found = LATE.fullmatch(result.method)
