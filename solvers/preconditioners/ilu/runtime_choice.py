@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import numpy as np
 
 from ....backends import Array, Backend
-from ....sparse import Matrix
+from ....sparse import Matrix, Operator
 from ...diagonal import DOMINANT
 from ..base import Preconditioner
 from ..cycle.either import Either
@@ -17,7 +18,7 @@ from ..pipeline import of_operator
 from .kinds import incomplete
 from .scaled import UnitDiagonalMatrix
 
-_LEAST = 20_000  # unknowns from which some hundred runs take longer than compiling the factors
+_LEAST = 20_000  # unknowns from which some dozen runs save the time of compiling the factors
 _SWEEPS = 4  # for each triangle: convection moves so many cells in one, where diffusion needs two
 _LOPSIDED = 0.05  # least asymmetry of the couplings: factors of nearly symmetric matrices save iterations, not time
 _POSITIVE = 0.25  # admissible share of positive off-diagonals, beside which the factors may not exist
@@ -34,12 +35,24 @@ def ilu_or_jacobi(own: Matrix, target: Target) -> Preconditioner:
     """`ilu` with four sweeps, or in runs whose values do not suit it, `jacobi`.
 
     Jacobi is for values that are nearly symmetric, a zero or dominant diagonal, many couplings of the sign of the
-    diagonal, and NaN. The decision and the factors cost as much as some ten products with A in each run.
+    diagonal, and NaN. The decision costs a few passes over the values; factors are made only where they are used.
     """
+    bk, other = target.bk, jacobi(own)
     scaled = UnitDiagonalMatrix.of(own, target)
-    found = incomplete("ilu", scaled, "sweeps", sweeps=_SWEEPS, levels=None, build=None, shift="auto")
-    inner = Either(found.inner, jacobi(own).inner, _suits(scaled))
-    return replace(found, inner=inner, hermitian=None, note="jacobi where the values of a run do not suit it")
+    chosen = _suits(scaled)
+    made: list[Preconditioner] = []
+    rebuild: list[Callable[[Sequence[Array]], Operator]] = []
+
+    def arrays_of_factors() -> list[Array]:
+        found = incomplete("ilu", scaled, "sweeps", sweeps=_SWEEPS, levels=None, build=None, shift="auto")
+        arrays, make = bk.flatten(found.inner.as_container())
+        made.append(found)
+        rebuild.append(make)
+        return arrays
+
+    arrays = bk.where_needed(chosen[0] > 0, arrays_of_factors)
+    inner = Either(rebuild[-1](arrays), other.inner, chosen)
+    return replace(made[-1], inner=inner, hermitian=None, note="jacobi where the values of a run do not suit it")
 
 
 def _suits(A: UnitDiagonalMatrix) -> Array:

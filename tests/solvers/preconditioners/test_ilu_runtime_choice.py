@@ -21,9 +21,6 @@ N = GRID[0] * GRID[1]
 X, Y = np.meshgrid(*(np.linspace(0, 1, n) for n in GRID), indexing="ij")
 B = np.random.default_rng(0).standard_normal(N)
 
-modes = pytest.mark.parametrize("mode", ["jax-jit", pytest.param("tf-function", marks=pytest.mark.merge)])
-
-
 @pytest.fixture(autouse=True)
 def small(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """What is large enough is small here."""
@@ -84,8 +81,15 @@ def solver(mode: str, pattern: str, preconditioner: str) -> Any:
     return lambda A, b: map(to_numpy, program(krylix.as_operator(A, array(mode, B)).values, array(mode, b)))
 
 
-@pytest.mark.parametrize("pattern", ["grid", pytest.param("scattered", marks=pytest.mark.merge)])
-@modes
+@pytest.mark.parametrize(
+    ("mode", "pattern"),
+    [
+        ("jax-jit", "grid"),
+        pytest.param("jax-jit", "scattered", marks=pytest.mark.merge),
+        pytest.param("tf-function", "grid", marks=pytest.mark.merge),
+        pytest.param("tf-function", "scattered", marks=pytest.mark.slow),
+    ],
+)
 def test_solves_in_half_the_iterations(mode: str, pattern: str) -> None:
     for name, A in (SUITED | OTHERS).items():
         if pattern == "scattered" and A.diagonal().min() == 0:
