@@ -21,6 +21,7 @@ N = GRID[0] * GRID[1]
 X, Y = np.meshgrid(*(np.linspace(0, 1, n) for n in GRID), indexing="ij")
 B = np.random.default_rng(0).standard_normal(N)
 
+
 @pytest.fixture(autouse=True)
 def small(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """What is large enough is small here."""
