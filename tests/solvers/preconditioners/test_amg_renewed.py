@@ -14,10 +14,14 @@ import krylix
 from cells import in_turn
 from krylix.backends import get_backend
 from krylix.solvers.preconditioners import UPDATES
+from krylix.solvers.preconditioners.amg.as_preconditioner import sparse_form
 from krylix.solvers.preconditioners.amg.classical.levels import classical_levels
 from krylix.solvers.preconditioners.amg.classical.renewed import interpolation_values
 from krylix.solvers.preconditioners.amg.classical.rule import ClassicalRule
 from krylix.solvers.preconditioners.amg.galerkin import galerkin_levels
+from krylix.solvers.preconditioners.amg.level import order_of, tentative_matrices
+from krylix.solvers.preconditioners.amg.order import reordered_matrix
+from krylix.solvers.preconditioners.amg.renewed import renewed
 from krylix.solvers.preconditioners.amg.settings import AmgSettings
 from krylix.sparse.formats.compressed import CsrStructure
 from modes import array, compiled, to_numpy
@@ -289,6 +293,29 @@ def test_entries_that_are_missing_and_new_ones() -> None:
     more[0, N - 1] = more[N - 1, 0] = -0.5
     assert iterations(sp.csr_array(fewer), again(M, sp.csr_array(fewer))) <= 2 * iterations(A, M)
     assert UPDATES["amg"](M, krylix.as_operator(sp.csr_array(more))) is None
+
+
+@pytest.mark.parametrize(("share", "least"), [(0.1, 0.5), (0.5, 0.05)])
+def test_fewer_entries_are_as_zeros_in_programs(share: float, least: float) -> None:
+    """Where fine unknowns are eliminated, too."""
+    A, N = medium(0.0), np.prod(GRID)
+    M = made(A)
+    tentative = tentative_matrices(M.inner)
+    assert tentative[0].rule.eliminates
+    rng = np.random.default_rng(2)
+    upper = sp.coo_array(sp.triu(A, 1))
+    there = rng.random(upper.nnz) >= share
+    cut = sp.coo_array((upper.data[there], (upper.row[there], upper.col[there])), upper.shape)
+    cut = sp.csr_array(cut + cut.T)
+    own = 0.01 - np.asarray(cut.sum(1)).ravel()
+    numbers = sp.csr_array(cut + sp.diags_array(own))
+    order = order_of(M.inner)
+    found = renewed(reordered_matrix(sparse_form(krylix.as_operator(numbers)), order), tentative,
+                    AmgSettings(**dict(M.settings)), True)  # fmt: skip
+    place = np.arange(N) if order is None else order
+    inside = numbers.toarray()[np.ix_(place, place)]
+    values = np.linalg.eigvals(np.stack([found.apply(e[None])[0] for e in np.eye(N)], 1) @ inside)
+    assert abs(values.imag).max() < 1e-8 and values.real.max() < 1 + 1e-8 and values.real.min() > least
 
 
 @pytest.mark.merge

@@ -14,11 +14,12 @@ from .....sparse.files.structures import fields_of, structure_of
 from .....sparse.formats import Structure
 from .....sparse.formats.compressed import CsrStructure
 from .....sparse.formats.entries.integers import starts_from, starts_of
+from .....sparse.formats.entries.regather import take_or_zero
 from .....sparse.formats.making.build import from_csr
 from ..scaled_values import ScaledValues
 from .plan import InterpolationPlaces, places_of
 from .renewed import interpolation_values
-from .rows import row_counts
+from .rows import find_keys, keys_of, row_counts
 
 
 class InterpolationPlan(NamedTuple):
@@ -42,8 +43,8 @@ class EliminationPlan(NamedTuple):
 
     Attributes:
         prolongation: structure of P.
-        entries: places of its entries in the matrix of the level.
-        rows: places of the diagonal entries of their rows.
+        entries: places of its entries in the matrix of the level, or -1 where that has none.
+        rows: places of the diagonal entries of their rows, likewise.
         coarse: mask of the entries that are ones, of coarse unknowns.
     """
 
@@ -55,9 +56,9 @@ class EliminationPlan(NamedTuple):
     @classmethod
     def of(cls, A: CsrStructure, injection: Structure, kept: Structure) -> EliminationPlan:
         chosen, (rows, cols, _) = injection.entries().rows, kept.entries()
-        n, every = np.int64(A.shape[1]), A.entries()
-        keys = every.rows.astype(np.int64) * n + every.cols
-        entries, diagonal = (np.searchsorted(keys, rows * n + to) for to in (chosen[cols], rows))
+        n, every = A.shape[1], A.entries()
+        keys = keys_of(every.rows, every.cols, n)
+        entries, diagonal = (find_keys(keys, keys_of(rows, to, n)) for to in (chosen[cols], rows))
         return cls(
             CsrStructure(starts_of(rows, kept.shape[0]), cols, kept.shape), entries, diagonal, chosen[cols] == rows
         )
@@ -65,14 +66,8 @@ class EliminationPlan(NamedTuple):
     def values(self, bk: Backend, level: ScaledValues, kept: Any, rho: Array) -> Array:
         """Entries of P in row order, for the scaled matrix of a level."""
         last = len(level.before.shape) - 1
-        entries, diagonal, scale = (
-            bk.take_in_bounds(x, at, last)
-            for x, at in (
-                (level.before, self.entries),
-                (level.before, self.rows),
-                (level.scale, self.prolongation.entries().rows),
-            )
-        )
+        entries, diagonal = (take_or_zero(bk, level.before, at) for at in (self.entries, self.rows))
+        scale = bk.take_in_bounds(level.scale, self.prolongation.entries().rows, last)
         p = bk.where(bk.constant(self.coarse), 1, -entries / bk.where(diagonal != 0, diagonal, 1))
         return bk.astype(p, bk.dtype(scale)) / scale
 
