@@ -14,7 +14,7 @@ from ...sparse.analysis.analysis import analysis_of
 from ...sparse.analysis.spectrum import absolute_row_sums, largest_eigenvalue, largest_row_sum
 from ...sparse.operators.concrete import kept
 from .base import Preconditioner
-from .checks import MOST_STEPS, check_integer, check_number
+from .checks import MOST_STEPS, check_finite, check_integer, check_number
 from .cycle.target import Target
 from .pipeline import of_operator
 
@@ -92,7 +92,7 @@ def chebyshev(own: Operator, target: Target, *, degree: int = 4, ratio: float = 
         ratio: of the ends of the interval.
 
     Raises:
-        ValueError: a setting, or a diagonal that is not of one sign, as for `D^-1 A` to have eigenvalues > 0 only.
+        ValueError: a setting, entries that are infinite or NaN, or a diagonal that is not of one sign, as for `D^-1 A` to have eigenvalues > 0 only.
 
     Stores n + 1 numbers beside A, and costs `degree - 1` products with A.
 
@@ -119,11 +119,13 @@ def _inverse_diagonal(A: Operator) -> Array:
     """`(1, n)` or `(systems, n)`; 1 where the diagonal is zero.
 
     Raises:
-        ValueError: the diagonal is known, and not of one sign in the rows that have entries.
+        ValueError: entries are known, and infinite or NaN; or the diagonal is, and not of one sign in the rows that have entries.
     """
     bk, diagonal = A.bk, A.diagonals()
     if bk.on_host and isinstance(A, Matrix):
-        real, empty = np.real(diagonal), absolute_row_sums(A) == 0
+        real, sums = np.real(diagonal), absolute_row_sums(A)
+        check_finite("chebyshev", bool(np.isfinite(sums).all()))
+        empty = sums == 0
         one_sign = np.all((real > 0) | empty, axis=1) | np.all((real < 0) | empty, axis=1)
         if not np.all(one_sign) or np.any(np.abs(np.imag(diagonal)) > _NOISE * np.abs(real)):
             raise ValueError(

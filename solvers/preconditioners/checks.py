@@ -46,6 +46,12 @@ def check_choice(name: str, value: Any, choices: tuple[str, ...]) -> str:
     return str(found)
 
 
+def check_finite(kind: str, finite: bool) -> None:
+    """Raises ValueError where the entries of a known matrix are not all finite."""
+    if not finite:
+        raise ValueError(f"{kind} was asked for a matrix with entries that are infinite or NaN; expected numbers.")
+
+
 def check_grid(grid: Any) -> tuple[int, ...]:
     """The lengths of the axes of a grid.
 

@@ -15,6 +15,7 @@ from ..fast_diagonalisation.inverse import inverse_of_sum
 from ..fast_diagonalisation.nearby import Nearby, is_far, nearby
 from ..fast_diagonalisation.transforms import AlongTrigonometric, Periodic
 from .base import Preconditioner
+from .checks import check_finite
 from .cycle.cost import numbers_stored
 from .cycle.recast import Recast, check_precision, inner_dtype, note_on_precision, precision_as_setting
 from .cycle.scaled import DiagonallyScaled
@@ -88,8 +89,7 @@ def fast_where_near(A: Operator, precision: str | None = None) -> Preconditioner
 
 def _symmetric_part(couplings: Couplings) -> Couplings:
     """Real symmetric part."""
-    if not couplings.is_finite():
-        raise ValueError("fast was asked for a matrix with entries that are infinite or NaN; expected numbers.")
+    check_finite("fast", couplings.is_finite())
     return _real(couplings).astype(np.dtype(np.float64)).symmetrised()
 
 

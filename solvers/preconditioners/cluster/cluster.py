@@ -14,7 +14,7 @@ from ....sparse import Matrix
 from ....sparse.analysis.analysis import analysis_of
 from ....sparse.operators.concrete import nonzero_entries
 from ..base import Preconditioner
-from ..checks import check_choice
+from ..checks import check_choice, check_finite
 from ..composed.multiplicative import multiplicative
 from ..cycle.target import Target
 from ..jacobi import jacobi
@@ -41,7 +41,7 @@ def cluster(
             more products with A in each. Both are positive definite where A is.
 
     Raises:
-        ValueError: a setting.
+        ValueError: a setting, or entries that are infinite or NaN.
         UnsupportedOperation: A does not show its entries.
 
     Stores 2 n + m^2 numbers for m clusters, and costs about as many multiplications.
@@ -51,7 +51,8 @@ def cluster(
     """
     form = check_choice("form", form, ("additive", "deflated"))
     n = own.shape[0]
-    _, rows, cols, _ = nonzero_entries(own)
+    bk, rows, cols, values = nonzero_entries(own)
+    check_finite("cluster", not bk.on_host or bool(np.isfinite(values).all()))
     labels = labels_of_clusters(n, _default(n) if clusters is None else clusters, grid_of(own, grid), (rows, cols))
     inside, count = np.flatnonzero(labels >= 0), int(labels.max(initial=0)) + 1
     P = sp.csr_array((np.ones(len(inside), own.dtype), (inside, labels[inside])), (n, count))

@@ -6,6 +6,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from ....sparse.analysis.symmetry import nearest_hermitian
+from ..checks import check_finite
 
 
 def hermitian_and_double(A: sp.csr_array, kind: str) -> tuple[bool, sp.csr_array]:
@@ -14,8 +15,7 @@ def hermitian_and_double(A: sp.csr_array, kind: str) -> tuple[bool, sp.csr_array
     Raises:
         ValueError: an entry is not finite, or a row with entries has a zero on the diagonal.
     """
-    if not np.isfinite(A.data).all():
-        raise ValueError(f"{kind} was asked for a matrix with entries that are infinite or NaN; expected numbers.")
+    check_finite(kind, bool(np.isfinite(A.data).all()))
     rows = np.flatnonzero((A.diagonal() == 0) & (np.diff(A.indptr) > 0))
     if len(rows) and A.shape[0] > 1:
         raise ValueError(

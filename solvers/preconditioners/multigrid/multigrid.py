@@ -13,7 +13,7 @@ from ....sparse import Matrix, Operator
 from ....sparse.operators.couplings import Couplings, are_flat
 from ...block_tridiagonal.inverse import BlockTridiagonalInverse, block_tridiagonal_inverse
 from ..base import Preconditioner
-from ..checks import MOST_STEPS, check_choice, check_integer
+from ..checks import MOST_STEPS, check_choice, check_finite, check_integer
 from ..cycle.cost import numbers_stored, work_of
 from ..cycle.dense import rounding_of
 from ..cycle.level import VISITS, Level
@@ -241,8 +241,7 @@ def _checked(A: Couplings) -> bool:
     Raises:
         ValueError: it has what is no finite number, or a row with entries but a zero on the diagonal.
     """
-    if not A.is_finite():
-        raise ValueError("multigrid was asked for a matrix with entries that are infinite or NaN; expected numbers.")
+    check_finite("multigrid", A.is_finite())
     wrong = A.diagonal == 0
     if wrong.any():
         wrong &= A.sum_of_sizes() > 0

@@ -17,6 +17,7 @@ from modes import EAGER, array, library, to_numpy
 
 GRID = (4, 6)
 SHIFTS = [(0, 0), (0, 1), (0, -1), (1, 0), (-1, 0)]
+PASS_ON = ("jacobi", "block-jacobi")  # NaN, to those unknowns of M only
 SETTINGS: dict[str, dict[str, Any]] = {"block-jacobi": {"block_size": 2}}
 
 
@@ -163,3 +164,14 @@ def test_complex_preconditioners(mode: str, form: str) -> None:
         linear_solve(A, b, method="GMRES(6)", preconditioner=M)
     result = linear_solve(A, array(mode, np.ones(6) + 0j), method="GMRES(6)", preconditioner=M)
     np.testing.assert_allclose(to_numpy(result.x), np.linalg.solve(A.toarray(), np.ones(6)), rtol=1e-4)
+
+
+@pytest.mark.parametrize("number", [np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize("place", [(7, 7), (7, 8)])
+@pytest.mark.parametrize("kind", [kind for kind in PRECONDITIONERS if kind not in PASS_ON])
+def test_entries_that_are_not_finite_are_refused(kind: str, place: tuple[int, int], number: float) -> None:
+    line = sp.diags_array([-1.0, 2.5, -1.0], offsets=[-1, 0, 1], shape=(12, 12))
+    A = sp.csr_array(sp.kron(line, sp.eye_array(12)) + sp.kron(sp.eye_array(12), line))
+    A[place] = number
+    with pytest.raises(ValueError, match="finite"):
+        preconditioner(A, kind, **SETTINGS.get(kind, {}))
