@@ -92,7 +92,8 @@ def chebyshev(own: Operator, target: Target, *, degree: int = 4, ratio: float = 
         ratio: of the ends of the interval.
 
     Raises:
-        ValueError: a setting, entries that are infinite or NaN, or a diagonal that is not of one sign, as for `D^-1 A` to have eigenvalues > 0 only.
+        ValueError: a setting, entries that are infinite or NaN, or a diagonal that is not of one sign, as for `D^-1 A`
+            to have eigenvalues > 0 only.
 
     Stores n + 1 numbers beside A, and costs `degree - 1` products with A.
 
@@ -119,7 +120,8 @@ def _inverse_diagonal(A: Operator) -> Array:
     """`(1, n)` or `(systems, n)`; 1 where the diagonal is zero.
 
     Raises:
-        ValueError: entries are known, and infinite or NaN; or the diagonal is, and not of one sign in the rows that have entries.
+        ValueError: entries are known, and infinite or NaN; or the diagonal is, and not of one sign in the rows that
+            have entries.
     """
     bk, diagonal = A.bk, A.diagonals()
     if bk.on_host and isinstance(A, Matrix):

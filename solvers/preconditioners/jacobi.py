@@ -16,7 +16,8 @@ from .pipeline import of_operator
 def jacobi(own: Operator, _: Any) -> Preconditioner:
     """1 / diagonal of A; 1 where the diagonal is zero. Stores n numbers, costs one pass over the vector.
 
-    NaN stays NaN, as this reads no other entries. A must show its diagonal: a matrix, or a function small enough to be evaluated column by column.
+    A must show its diagonal: a matrix, or a function small enough to be evaluated column by column. What is NaN there
+    is so in M.
 
     Source: Saad, Iterative Methods for Sparse Linear Systems, 2nd ed., section 10.2.
     """

@@ -23,8 +23,9 @@ _MOST = 2**31
 def block_jacobi(own: Matrix, target: Target, *, block_size: int | None = None, blocks: Any = "auto") -> Preconditioner:
     """The inverses of blocks on the diagonal of A, for several unknowns at each node, or in each element.
 
-    A block with NaN or infinity is passed on as NaN. Where the values are known, null vectors of a singular block count as if their eigenvalue were its largest, and
-    the preconditioner says so. Where they are not, such a block is replaced by its diagonal.
+    Where the values are known, null vectors of a singular block count as if their eigenvalue were its largest, and
+    the preconditioner says so. Where they are not, such a block is replaced by its diagonal. Where a block has NaN, so
+    has M.
 
     Args:
         A: a matrix, or a function that can be traced.
