@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import scipy.sparse as sp
 
+from .classical.rounding_residues import sizes_of_terms, without_rounding_residues
 from .galerkin import adjoint, eigenvalue_bound, smoothed_prolongation
 from .hierarchy import HostLevel, without_duplicates
 from .settings import AmgSettings
@@ -20,6 +21,7 @@ def aggregated_levels(
     Source: Vanek, Mandel and Brezina, Algebraic multigrid by smoothed aggregation, Computing 56 (1996).
     """
     found: list[HostLevel] = []
+    terms = np.abs(A.diagonal())
     right, left = _candidates(A, hermitian, near_nullspace, block_size)
     while A.shape[0] > settings.max_coarse and len(found) + 1 < settings.max_levels:
         tentative, coarse_right, other, coarse_left = _tentative(A, settings, right, left, block_size)
@@ -32,7 +34,9 @@ def aggregated_levels(
         if other is not None:
             R = adjoint(smoothed_prolongation(adjoint(A), other, rho) if settings.smooths else other)
         found.append(HostLevel(A, P, R, tentative, rho))
-        A, right, left = without_duplicates(R @ sp.csr_array(A @ P)), coarse_right, coarse_left
+        terms = sizes_of_terms(terms, P)
+        A = without_rounding_residues(without_duplicates(R @ sp.csr_array(A @ P)), P, A, terms)
+        right, left = coarse_right, coarse_left
         block_size = right.shape[1]
     return [*found, HostLevel(A)]
 

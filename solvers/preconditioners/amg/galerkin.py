@@ -14,7 +14,7 @@ from ..cycle.scales import scales_of, times_diagonals
 from .classical.products import product, sorted_rows
 from .classical.red_black import eliminated
 from .classical.reuse import LEVELS, is_reusable
-from .classical.rounding_residues import without_rounding_residues
+from .classical.rounding_residues import sizes_of_terms, without_rounding_residues
 from .classical.rows import repeated, row_sums
 from .classical.rule import ClassicalRule
 from .classical.strength import threshold_of
@@ -33,23 +33,24 @@ def galerkin_levels(
     Cost: two products of sparse matrices on each level, one more and 15 with vectors for smoothing.
     """
     found: list[HostLevel] = []
-    theta = threshold_of(A, settings)
+    theta, terms = threshold_of(A, settings), np.abs(A.diagonal())
     for T in tentative:
         if isinstance(T, ClassicalRule):
             looked_at = sum(not level.exact for level in found)
             if checked and looked_at < LEVELS and not is_reusable(T, A, theta):
                 return None
             coarse = T.coarse
-            without = eliminated(A, coarse, hermitian) if T.keeps_all(A) else None
+            without = eliminated(A, coarse, hermitian, None, terms) if T.keeps_all(A) else None
             if without is not None:
                 found.append(without[0])
-                A = without[1]
+                A, terms = without[1], sizes_of_terms(terms, without[0].P)
                 continue
             found.append(_interpolated(A, T, coarse))
         else:
             found.append(_smoothed(A, T, settings, hermitian))
         below = sorted_rows(product(found[-1].R, product(A, found[-1].P)), hermitian)
-        A = without_rounding_residues(below, found[-1].P, A) if settings.is_classical else below
+        terms = sizes_of_terms(terms, found[-1].P)
+        A = without_rounding_residues(below, found[-1].P, A, terms)
     return [*found, HostLevel(A)]
 
 

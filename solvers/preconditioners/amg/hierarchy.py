@@ -9,6 +9,7 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 import scipy.sparse as sp
 
+from .classical.rounding_residues import sizes_of_terms
 from .classical.rows import on_diagonal, row_sums
 from .classical.rule import ClassicalRule
 from .settings import AmgSettings
@@ -33,6 +34,14 @@ class HostLevel(NamedTuple):
     rho: float | None = None
     splitting: np.ndarray | None = None
     exact: bool = False
+
+
+def terms_on_coarsest(levels: list[HostLevel]) -> np.ndarray:
+    """`sizes_of_terms` on the last level."""
+    terms = np.abs(levels[0].A.diagonal())
+    for level in levels[:-1]:
+        terms = sizes_of_terms(terms, level.P)
+    return terms
 
 
 def levels_of_pyamg(solver: Any) -> list[HostLevel]:

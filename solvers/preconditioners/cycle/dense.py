@@ -10,6 +10,7 @@ from .scales import times_diagonals
 
 _CUT = 10  # times n eps: singular values below, relative to the largest one, count as zero
 _GIVEN = 4  # times the rounding of the entries that A was given with, likewise: what that makes of a null vector
+_OF_TERMS = 64  # times eps and the terms that a matrix was summed from, likewise
 _LARGEST = 3000  # unknowns
 
 
@@ -30,11 +31,12 @@ def rounding_of(given: np.dtype, levels: int) -> float:
     return float(np.finfo(given).eps) * 4.0 ** (levels - 1)
 
 
-def known_inverse(A: np.ndarray, hermitian: bool, rounding: float) -> np.ndarray:
+def known_inverse(A: np.ndarray, hermitian: bool, rounding: float, terms: np.ndarray | None = None) -> np.ndarray:
     """The (pseudo-)inverse of `(n, n)`, exactly Hermitian where A is said to be.
 
     Args:
         rounding: relative, of the entries that A was made of; its null vectors are such up to that.
+        terms: `(n,)`: sizes of what the diagonal of a Hermitian A was summed from, by default 1.
     """
     n, eps = max(len(A), 1), float(np.finfo(A.dtype).eps)
     cut = max(_CUT * n * eps, _GIVEN * rounding)
@@ -43,20 +45,31 @@ def known_inverse(A: np.ndarray, hermitian: bool, rounding: float) -> np.ndarray
         return np.asarray(np.linalg.pinv(A, rcond=cut)) if singular else np.asarray(np.linalg.inv(A))
     values, vectors = np.linalg.eigh((A + A.conj().T) / 2)
     kept = _are_kept(get_backend("numpy"), values, cut, _CUT * n * rounding)
+    if terms is not None:
+        kept &= np.abs(values) > _OF_TERMS * eps * (np.abs(vectors.T) ** 2 @ terms)
     inverse = (vectors[:, kept] / values[kept]) @ vectors[:, kept].conj().T
     return (inverse + inverse.conj().T) / 2
 
 
 def inverse_of_scaled(
-    left: np.ndarray, A: sp.csr_array, right: np.ndarray, hermitian: bool, rounding: float
+    left: np.ndarray,
+    A: sp.csr_array,
+    right: np.ndarray,
+    hermitian: bool,
+    rounding: float,
+    terms: np.ndarray | None = None,
 ) -> np.ndarray:
     """`known_inverse` of `diag(left) A diag(right)`.
+
+    Args:
+        terms: of A before it is scaled.
 
     Raises:
         ValueError: it is too large.
     """
     check_dense(A.shape[0])
-    return known_inverse(times_diagonals(left, A, right).toarray(), hermitian, rounding)
+    scaled = None if terms is None else np.abs(left * right) * terms
+    return known_inverse(times_diagonals(left, A, right).toarray(), hermitian, rounding, scaled)
 
 
 def _are_kept(bk: Backend, values: Array, cut: float, cut_beyond: float) -> Array:

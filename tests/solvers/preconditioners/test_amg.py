@@ -451,3 +451,28 @@ def test_new_numbers_of_a_non_symmetric_matrix() -> None:
         found = again.solve(b)
         assert np.linalg.norm(A @ found.x - b) <= 1e-8 * np.linalg.norm(b)
         assert found.iterations <= new.iterations + 4
+
+
+CLOSED: dict[str, dict[str, Any]] = {
+    "W cycle": {"max_coarse": 10, "cycle": "W"},
+    "aggregation": {"coarsening": "smoothed-aggregation"},
+    "Jacobi": {"max_coarse": 10, "smoother": "jacobi"},
+}
+
+
+@pytest.mark.parametrize("pairs", [300, 500])
+@pytest.mark.parametrize("name", CLOSED)
+def test_closed_parts_with_weights_of_all_sizes(name: str, pairs: int) -> None:
+    """What rounding on finer levels leaves of them on coarse ones is not inverted."""
+    n, rng = 400, np.random.default_rng(1)
+    places = rng.integers(0, n, pairs), rng.integers(0, n, pairs)
+    W = sp.csr_array((np.exp(6 * rng.standard_normal(pairs)), places), (n, n))
+    W = sp.csr_array(W + W.T)
+    W.setdiag(0)
+    W.eliminate_zeros()
+    A = sp.csr_array(sp.diags_array(np.asarray(W.sum(1)).ravel()) - W)
+    weights = np.sqrt(A.diagonal())
+    scaled = weights[:, None] * krylix.preconditioner(A, "amg", **CLOSED[name]).dense() * weights
+    assert np.abs(scaled - scaled.T).max() <= 1e-6 * np.abs(scaled).max()
+    values = np.linalg.eigvalsh((scaled + scaled.T) / 2)
+    assert values[0] >= -1e-6 * values[-1] and values[-1] < 1e13

@@ -11,7 +11,7 @@ from ..settings import AmgSettings
 from .interpolation import Rows, prolongation, without_explosion
 from .products import product, sorted_rows
 from .red_black import eliminated, red_black_splitting
-from .rounding_residues import without_rounding_residues
+from .rounding_residues import sizes_of_terms, without_rounding_residues
 from .rows import gathered, repeated, row_sums, selected
 from .rule import ClassicalRule
 from .splitting import first_pass, pmis
@@ -38,13 +38,13 @@ def classical_levels(
     Cost: about that of 10 to 20 products of A with itself.
     """
     A, found = _canonical(A), list[HostLevel]()
-    theta, most = threshold_of(A, settings), _MOST_ENTRIES * A.nnz
+    theta, most, terms = threshold_of(A, settings), _MOST_ENTRIES * A.nnz, np.abs(A.diagonal())
     while A.shape[0] > settings.max_coarse and len(found) + 1 < settings.max_levels:
         colour = red_black_splitting(A)
-        without = None if colour is None else eliminated(A, colour, hermitian, components)
+        without = None if colour is None else eliminated(A, colour, hermitian, components, terms)
         if without is not None:
             found.append(without[0])
-            most, A = most - A.nnz, without[1]
+            most, A, terms = most - A.nnz, without[1], sizes_of_terms(terms, without[0].P)
             components = None if components is None else components[colour]
             continue
         strong, coarse, P = _coarsened(A, theta, hermitian, components, len(found))
@@ -54,7 +54,8 @@ def classical_levels(
         R, rule = adjoint(P), ClassicalRule.of(A, P, coarse, strong, components)
         found.append(HostLevel(A, P, R, rule, splitting=coarse))
         most -= A.nnz
-        A = without_rounding_residues(sorted_rows(_galerkin(A, P, R, most), hermitian), P, A)
+        terms = sizes_of_terms(terms, P)
+        A = without_rounding_residues(sorted_rows(_galerkin(A, P, R, most), hermitian), P, A, terms)
         components = None if components is None else components[coarse]
     return [*found, HostLevel(A)]
 

@@ -22,7 +22,7 @@ from scipy.sparse.csgraph import connected_components
 from ..hierarchy import HostLevel
 from .interpolation import with_coarse
 from .products import product
-from .rounding_residues import without_rounding_residues
+from .rounding_residues import sizes_of_terms, without_rounding_residues
 from .rows import gathered, numbered, on_diagonal, repeated, selected, submatrix
 from .rule import ClassicalRule
 
@@ -57,13 +57,18 @@ def red_black_splitting(A: sp.csr_array) -> np.ndarray | None:
 
 
 def eliminated(
-    A: sp.csr_array, coarse: np.ndarray, hermitian: bool, components: np.ndarray | None = None
+    A: sp.csr_array,
+    coarse: np.ndarray,
+    hermitian: bool,
+    components: np.ndarray | None = None,
+    terms: np.ndarray | None = None,
 ) -> tuple[HostLevel, sp.csr_array] | None:
     """The level that eliminates the unknowns outside of `coarse`, and S; None if these are coupled to each other.
 
     Args:
         A: with sorted rows and no zeros on its diagonal.
         components: labels that an update needs.
+        terms: sizes of the terms that the diagonal of A is made of; its own by default.
     """
     fine, own, from_coarse = ~coarse, on_diagonal(A), gathered(coarse, A.indices)
     in_fine = repeated(fine, A)
@@ -87,7 +92,7 @@ def eliminated(
     rule = replace(ClassicalRule.of(A, P, coarse, ~own, components), eliminates=hermitian)
     level = HostLevel(A, P, R, rule, splitting=coarse, exact=True)
     S.sort_indices()
-    return level, without_rounding_residues(S, P, A)
+    return level, without_rounding_residues(S, P, A, sizes_of_terms(np.abs(diagonal) if terms is None else terms, P))
 
 
 def _with_exact_sums(S: sp.csr_array, CC: sp.csr_array, sums: np.ndarray) -> sp.csr_array:

@@ -8,20 +8,41 @@ import scipy.sparse as sp
 from .....backends import Array, Backend
 from .....sparse.formats.compressed import CsrStructure
 
+ROUNDING = 64.0  # times the rounding unit and the terms of the finest level, likewise
 _RESIDUE = 0.75  # power of the rounding unit: sums of that size, of terms of one, are of rounding only
 
 
-def without_rounding_residues(coarse: sp.csr_array, P: sp.csr_array, A: sp.csr_array) -> sp.csr_array:
+def without_rounding_residues(
+    coarse: sp.csr_array, P: sp.csr_array, A: sp.csr_array, terms: np.ndarray | None = None
+) -> sp.csr_array:
     """`P^T A P` without rows of rounding only, whose inverse is huge and of any sign; may write to `coarse`.
 
     A closed region that has shrunk to a point leaves one. It gets the diagonal that the point would have without
     neighbours.
+
+    Args:
+        terms: sizes of the terms that the diagonal of `coarse` is the sum of, see `sizes_of_terms`.
     """
-    squares = sp.csr_array((np.abs(P.data) ** 2, P.indices, P.indptr), P.shape).T @ A.diagonal()
-    alone = np.flatnonzero(np.abs(coarse.diagonal()) <= np.finfo(A.dtype).eps ** _RESIDUE * np.abs(squares))
+    squares = _squared(P).T @ A.diagonal()
+    eps, size = float(np.finfo(A.dtype).eps), np.abs(coarse.diagonal())
+    few = size <= eps**_RESIDUE * np.abs(squares)
+    alone = np.flatnonzero(few if terms is None else few | (size <= ROUNDING * eps * terms))
     if len(alone):
         coarse = sp.csr_array(coarse + sp.csr_array((squares[alone], (alone, alone)), coarse.shape))
     return coarse
+
+
+def sizes_of_terms(terms: np.ndarray, P: sp.csr_array) -> np.ndarray:
+    """Sizes of the terms on the diagonal of `P^T A P` from those of A; of the finest matrix |a_ii|.
+
+    The rounding of a coarse matrix is relative to them: small entries of coarse matrices can be of rounding that
+    finer levels have left.
+    """
+    return np.asarray(_squared(P).T @ terms)
+
+
+def _squared(P: sp.csr_array) -> sp.csr_array:
+    return sp.csr_array((np.abs(P.data) ** 2, P.indices, P.indptr), P.shape)
 
 
 def values_without_rounding_residues(
