@@ -21,22 +21,22 @@ from .iteration.stopping import Limits
 from .methods.bicgstab import BiCGStab
 from .methods.cg import CG
 from .methods.direct.singular import Singularity
-from .methods.direct.superlu import told_of
+from .methods.direct.superlu import provider_note
 from .on_host import continued_on_host, rescued_on_host, run_on_host
 from .preconditioners import Preconditioner
-from .preconditioners.second_cycle import PATIENCE, is_on_grids, second_cycle
+from .preconditioners.amg_after_multigrid import MOST_ITERATIONS, amg_after_multigrid, is_on_grids
 from .results.diagnosis.look import Look
 from .results.failure import ConvergenceError, apply_policy, result_of_this_solve
 from .results.later import with_python_numbers
 from .results.result import SolveResult
-from .setup.patience import Fallback
+from .setup.iteration_budget import Fallback
 from .setup.problem import Problem, Request
 
 AS_GIVEN = "it was asked for"
-_PATIENCE_ON_HOST = 200  # iterations with classical AMG, in a compiled function
+_MOST_ON_HOST = 200  # iterations with classical AMG, in a compiled function
 
 
-def told(function: Callable[..., SolveResult], *args: Any) -> SolveResult:
+def with_times(function: Callable[..., SolveResult], *args: Any) -> SolveResult:
     """`function(*args)`, a solve, as users get it, with times and Python's numbers; so is the result of an error.
 
     Raises:
@@ -88,7 +88,7 @@ class Attempt:
         monitor: what is told after each iteration, and what stops the solve.
         fallback: what to try where the method fails, or takes longer than that would, or None.
         why: this method, in words.
-        may_switch: may it end early where another preconditioner will do, see `patience`?
+        may_switch: may it end early where another preconditioner will do, see `switch_after`?
     """
 
     problem: Problem
@@ -116,7 +116,7 @@ class Attempt:
         return cls(problem, method, M, request.on_failure, request.history, request.monitor, fallback, why, grids)
 
     @cached_property
-    def patience(self) -> int | None:
+    def switch_after(self) -> int | None:
         """Iterations with multigrid on grids before classical AMG takes its place; None where that is not to be."""
         problem = self.problem
         if (
@@ -126,29 +126,29 @@ class Attempt:
             or not is_on_grids(self.M)
         ):
             return None
-        return PATIENCE if self._is_bounded() and problem.limits.most > PATIENCE else None
+        return MOST_ITERATIONS if self._is_bounded() and problem.limits.most > MOST_ITERATIONS else None
 
-    def second_cycle(self) -> Preconditioner:
+    def amg_after_multigrid(self) -> Preconditioner:
         """The classical AMG that takes the place of M; made once for several solves with one matrix.
 
         Raises:
             ValueError, UnsupportedOperation, NonlinearError: the entries of A cannot be found, or not coarsened.
         """
-        if self._second is None:
-            self.M.__dict__["_second"] = self.problem.A, second_cycle(self.problem.A, self.M)
-        made: Any = self._second
+        if self._kept_amg is None:
+            self.M.__dict__["_kept_amg"] = self.problem.A, amg_after_multigrid(self.problem.A, self.M)
+        made: Any = self._kept_amg
         return made
 
     @property
-    def _second(self) -> Preconditioner | None:
+    def _kept_amg(self) -> Preconditioner | None:
         """As of an earlier solve with the same matrix, if there was one."""
-        A, found = self.M.__dict__.get("_second", (None, None))
+        A, found = self.M.__dict__.get("_kept_amg", (None, None))
         return found if A is self.problem.A else None
 
-    def with_second(self) -> Attempt:
+    def with_kept_amg(self) -> Attempt:
         """With classical AMG from the start, where it was needed before."""
-        needed = self.patience is not None and not self.problem.compiled and self._second is not None
-        return replace(self, M=self._second) if needed else self
+        needed = self.switch_after is not None and not self.problem.compiled and self._kept_amg is not None
+        return replace(self, M=self._kept_amg) if needed else self
 
     @property
     def may_be_stopped(self) -> bool:
@@ -208,8 +208,8 @@ class Attempt:
         limits = problem.limits.of_systems(problem.layout.systems)
         if bounded and self.fallback is not None:
             limits = self.fallback.shortened(limits)
-        if bounded and self.may_switch and self.patience is not None:
-            limits = limits.at_most(self.patience)
+        if bounded and self.may_switch and self.switch_after is not None:
+            limits = limits.at_most(self.switch_after)
         # given null vectors are those of the transpose too, where the method was chosen as A is symmetric
         same = self.method.needs_hermitian or (self.method.needs_symmetric and problem.A.dtype.kind != "c")
         both = problem.both or (problem.given is None and same)
@@ -224,8 +224,8 @@ class Attempt:
         if self._is_seen_to_converge(outcome):
             return outcome
         name, last = self.method.name, self
-        if self.may_switch and self.patience is not None:
-            outcome = self._switched(outcome, self.patience)
+        if self.may_switch and self.switch_after is not None:
+            outcome = self._switched_to_amg(outcome, self.switch_after)
         if self.fallback is not None and not self.problem.several and self._may_be_rescued():
             climbed = self._climbed(outcome, self.fallback.method)
             if climbed is not None:
@@ -251,13 +251,13 @@ class Attempt:
         bk, compiled = self.problem.bk, self.problem.compiled
         return bk.can_rescue() and not (compiled and self.on_failure == "nan")
 
-    def _switched(self, outcome: Outcome, patience: int) -> Outcome:
+    def _switched_to_amg(self, outcome: Outcome, switch_after: int) -> Outcome:
         """Go on from x on the host, with classical AMG, where multigrid on grids has used up its iterations."""
         problem = self.problem
-        limit = min(problem.limits.most - patience, _PATIENCE_ON_HOST)
+        limit = min(problem.limits.most - switch_after, _MOST_ON_HOST)
         settings = self._settings(self.method)._replace(limits=Limits(((limit,),)))
         try:
-            return continued_on_host(problem, settings, outcome, self.monitor, partial(second_cycle, M=self.M))
+            return continued_on_host(problem, settings, outcome, self.monitor, partial(amg_after_multigrid, M=self.M))
         except (UnsupportedOperation, NonlinearError):
             return outcome
 
@@ -278,12 +278,12 @@ class Attempt:
             lead = (1,)
         shape = (*lead, *layout.batch)
         status, steps = bk.reshape(outcome.status, shape), bk.reshape(outcome.steps, shape)
-        told = self.method.factorises or self.fallback is not None or problem.null is not None
-        singular = bk.reshape(outcome.singular, shape) >= int(Singularity.SINGULAR) if told else steps < 0
+        may_be_singular = self.method.factorises or self.fallback is not None or problem.null is not None
+        singular = bk.reshape(outcome.singular, shape) >= int(Singularity.SINGULAR) if may_be_singular else steps < 0
         kind, reason = (M.kind, M.reason) if isinstance(M, Preconditioner) else (None, None)
         why = self.why if reason is None else f"{self.why}; {kind}: {reason}"
-        if self.method.tells_factors:
-            why += told_of(M)
+        if self.method.names_provider:
+            why += provider_note(M)
         return SolveResult(
             x=layout.unflatten(bk, outcome.x, lead),
             residual=layout.unflatten(bk, outcome.residual, lead),

@@ -17,7 +17,7 @@ from .log import log
 from .on_host import may_be_helped
 from .results.no_solution import without_refuted
 from .setup.fill import have_room
-from .setup.patience import Fallback, goes_on_for
+from .setup.iteration_budget import Fallback, remaining_budget
 from .setup.problem import Problem
 from .setup.requirements import check_requirements
 
@@ -48,29 +48,29 @@ def checked(problem: Problem, outcome: Outcome) -> Outcome:
     return without_refuted(problem.bk, problem.A, problem.b, problem.rtol, problem.atol, outcome)
 
 
-def switched(attempt: Attempt, first: Outcome, patience: int) -> HandedOver:
+def switched_to_amg(attempt: Attempt, first: Outcome, switch_after: int) -> HandedOver:
     """Go on with classical AMG, from x, where multigrid on grids has used up its iterations.
 
     Without AMG, if there can be none, it goes on as it was.
     """
     problem, name = attempt.problem, attempt.method.name
     bk = problem.bk
-    late = may_be_helped(problem, first, attempt.monitor)
-    late = late & (first.status == int(Status.MAX_ITER)) & (first.steps >= patience)
-    if not bk.any(late) or _is_over(attempt):
+    over_budget = may_be_helped(problem, first, attempt.monitor)
+    over_budget = over_budget & (first.status == int(Status.MAX_ITER)) & (first.steps >= switch_after)
+    if not bk.any(over_budget) or _is_over(attempt):
         return HandedOver(attempt, first, name)
     try:
-        second = replace(attempt, M=attempt.second_cycle())
-        name = f"{name} (with classical AMG after {patience} iterations with multigrid)"
+        second = replace(attempt, M=attempt.amg_after_multigrid())
+        name = f"{name} (with classical AMG after {switch_after} iterations with multigrid)"
         log.info(
-            "%s has taken %d iterations with multigrid; going on with classical AMG", attempt.method.name, patience
+            "%s has taken %d iterations with multigrid; going on with classical AMG", attempt.method.name, switch_after
         )
     except (ValueError, UnsupportedOperation, NonlinearError):
         second = replace(attempt, may_switch=False)
     fallback, limits = attempt.fallback, problem.limits.of_systems(problem.layout.systems)
     ends = fallback is not None and fallback.shortens(limits)
-    most = max((fallback.after or 0) - patience, patience) if ends and fallback is not None else None
-    return HandedOver(second, _gone_on(second, first, late, most), name)
+    most = max((fallback.after or 0) - switch_after, switch_after) if ends and fallback is not None else None
+    return HandedOver(second, _continued(second, first, over_budget, most), name)
 
 
 def handed_over(attempt: Attempt, first: Outcome, fallback: Fallback) -> HandedOver | None:
@@ -83,26 +83,30 @@ def handed_over(attempt: Attempt, first: Outcome, fallback: Fallback) -> HandedO
     failed = may_be_helped(problem, first, attempt.monitor)
     if not bk.any(failed) or _is_over(attempt):
         return None
-    late = failed & fallback.ends(first.status, first.steps, limits)
-    if bk.any(late) and not fallback.is_bound:
-        first = _gone_on(attempt, first, late, goes_on_for(problem, attempt.method, attempt.M, fallback.after or 0))
+    over_budget = failed & fallback.ends(first.status, first.steps, limits)
+    if bk.any(over_budget) and not fallback.is_bound:
+        first = _continued(
+            attempt, first, over_budget, remaining_budget(problem, attempt.method, attempt.M, fallback.after or 0)
+        )
         failed = may_be_helped(problem, first, attempt.monitor)
-        late = late & failed & (first.status == int(Status.MAX_ITER)) & (first.steps < problem.limits.last)
+        over_budget = (
+            over_budget & failed & (first.status == int(Status.MAX_ITER)) & (first.steps < problem.limits.last)
+        )
         if not bk.any(failed) or _is_over(attempt):
             return HandedOver(attempt, first, attempt.method.name)
-    found = _by_factors(attempt, fallback, bool(bk.any(failed & ~late)))
+    found = _by_factors(attempt, fallback, bool(bk.any(failed & ~over_budget)))
     if found is not None:
-        whole = _merged(bk, late, found.outcome, first) if bk.any(late) else found.outcome
-        ours = failed & ((found.outcome.status == int(Status.CONVERGED)) | ~late)
-        if not bk.any(late & ~ours):
+        whole = _merged(bk, over_budget, found.outcome, first) if bk.any(over_budget) else found.outcome
+        ours = failed & ((found.outcome.status == int(Status.CONVERGED)) | ~over_budget)
+        if not bk.any(over_budget & ~ours):
             names = fallback.name, attempt.method.name
             taken = int(bk.to_numpy(first.steps).max())
-            name = after_failure(*names) if bk.any(failed & ~late) else after_iterations(*names, taken)
+            name = after_failure(*names) if bk.any(failed & ~over_budget) else after_iterations(*names, taken)
             return HandedOver(found.attempt, _where(bk, ours, whole, first), name)
         first = _where(bk, ours, whole, first)
-    if not bk.any(late):
+    if not bk.any(over_budget):
         return None
-    last = _gone_on(attempt, first, late & (first.status == int(Status.MAX_ITER)), None)
+    last = _continued(attempt, first, over_budget & (first.status == int(Status.MAX_ITER)), None)
     return HandedOver(attempt, last, attempt.method.name)
 
 
@@ -131,7 +135,7 @@ def has_room_for_factors(A: Operator) -> bool:
     return not isinstance(entries, Matrix) or have_room(entries)
 
 
-def _gone_on(attempt: Attempt, first: Outcome, which: Array, iterations: int | None) -> Outcome:
+def _continued(attempt: Attempt, first: Outcome, which: Array, iterations: int | None) -> Outcome:
     """More iterations of the same method from where it was, of some systems; up to the limit if None."""
     problem = attempt.problem
     bk, taken = problem.bk, int(problem.bk.to_numpy(first.steps).max())

@@ -27,7 +27,7 @@ from .methods.direct.dense import Direct
 from .methods.direct.factorisation import DenseFactors, InverseFactors
 from .methods.direct.fast import FastDirect
 from .methods.direct.sparse_direct import SparseDirect
-from .methods.direct.superlu import HostFactors, ScipyDirect, told_of
+from .methods.direct.superlu import HostFactors, ScipyDirect, provider_note
 from .results.later import Later
 from .results.result import Gradient, SolveResult
 from .setup.make_problem import make_problem
@@ -85,7 +85,7 @@ class KnownPlan:
             return None
         if M.bk is not A.bk or M.dtype != A.dtype or M.systems is not None or not settings_are_plain(request):
             return None
-        return cls(A, method, M.apply, request, M, source, why + told_of(M) if method.tells_factors else why)
+        return cls(A, method, M.apply, request, M, source, why + provider_note(M) if method.names_provider else why)
 
     def solve(self, b: Any) -> SolveResult | None:
         """Solve; None where the general path has to."""

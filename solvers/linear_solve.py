@@ -11,7 +11,7 @@ from ..backends.on_failure import OnFailure, run_for
 from ..sparse import Operator, UnsupportedOperation
 from ..sparse.analysis.analysis import forget, release
 from ..sparse.peers.table import NO_PEERS
-from .attempt import Attempt, told
+from .attempt import Attempt, with_times
 from .first_call import solve_first_call, solve_on_numpy
 from .iteration.method import Method, precision_for
 from .iteration.monitor import Callback, monitor_of
@@ -20,14 +20,14 @@ from .log import DEBUG, log, log_choice, timed_set_up
 from .methods.direct.refinement import Refinement
 from .methods.registry import METHODS, find_method, is_auto
 from .names import MethodName, PreconditionerName
-from .pattern_memory import solve_on_pattern
+from .pattern_cache import solve_on_pattern
 from .preconditioners import to_preconditioner
 from .results.result import ArrayT, SolveResult
 from .setup.choose import MethodChoice, choose, first_that_can
 from .setup.factors import entries_for, factors_now, factors_of_known
+from .setup.iteration_budget import with_iteration_budget
 from .setup.make_problem import make_problem, with_constants
 from .setup.other_names import with_our_names
-from .setup.patience import with_patience
 from .setup.peers import with_peers_read
 from .setup.problem import Problem, Request
 from .setup.requirements import (
@@ -162,7 +162,7 @@ def linear_solve(
     )  # fmt: skip
     monitored = not (progress is False and callback is None and time_limit is None)
     asked = (progress, callback, time_limit) if monitored else None
-    return without_compilers(told)(_linear_solve, request, asked)
+    return without_compilers(with_times)(_linear_solve, request, asked)
 
 
 linear_solve._torchdynamo_disable = True  # type: ignore[attr-defined]  # torch.compile: make a graph break of the call
@@ -174,7 +174,7 @@ linear_solve._torchdynamo_disable_msg = (  # type: ignore[attr-defined]
 
 def solve_for_derivative(A: Any, b: Any, *, on_failure: str, **settings: Any) -> SolveResult:
     """`linear_solve` with the adjoint A and a cotangent b, of which only the part in the range of A counts."""
-    return without_compilers(told)(
+    return without_compilers(with_times)(
         _linear_solve, Request(A=A, b=b, on_failure=on_failure, derived=True, **settings), None
     )
 
@@ -297,7 +297,7 @@ def _set_up_as_chosen(
     problem = with_constants(problem, method, choice.matrix, request)
     M = choice.preconditioner if given is None else given
     attempt = _set_up(request, problem, method, M, choice.matrix, previous, choice.factors, choice.is_last)
-    fallback = with_patience(choice.fallback, problem, method, attempt.M, choice.matrix, many)
+    fallback = with_iteration_budget(choice.fallback, problem, method, attempt.M, choice.matrix, many)
     release(choice.matrix)
     return replace(attempt, fallback=fallback, why=choice.why)
 
@@ -331,7 +331,7 @@ def _set_up(
         check_requirements(problem, method, M)
     else:
         refuse_unsuited(problem, method, M)
-    early = method.needs_known or (method.tells_factors and not problem.compiled)
+    early = method.needs_known or (method.names_provider and not problem.compiled)
     if isinstance(method, Refinement) and (problem.compiled or early):
         M = factors or (factors_now if early else factors_of_known)(problem, method)
         if M is None:

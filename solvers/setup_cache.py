@@ -22,19 +22,19 @@ from .iteration.method import Method
 from .known_plan import KnownPlan
 from .methods.direct.sparse_factors.analyses import clear_analyses
 from .methods.registry import find_method, is_auto
-from .pattern_memory import LEAST, PatternKey, clear_patterns
+from .pattern_cache import LEAST, PatternKey, clear_patterns
 from .preconditioners import PRECONDITIONERS
 from .preconditioners.amg.on_host import clear_host_cycles
 from .results.result import SolveResult
+from .setup.iteration_budget import Fallback
 from .setup.make_problem import make_problem
-from .setup.patience import Fallback
 from .setup.problem import KnownNull, Request
 from .setup_cache_setting import SETUP_CACHE
 from .solve import solve
 
 MOST = 4  # matrices
 MOST_BYTES = 1 << 25  # of the numbers of each
-MOST_COMPARED = 1 << 28  # bytes of a matrix whose pattern may be known, see `pattern_memory`
+MOST_COMPARED = 1 << 28  # bytes of a matrix whose pattern may be known, see `pattern_cache`
 MOST_FACTORS = 1 << 27  # bytes of the factors of each: those of a grid of three axes take hundreds of times the matrix
 _MOST_SEEN = MOST  # matrices of the last calls that were seen once: of more in turn, each would push out the next
 

@@ -11,7 +11,7 @@ from ..backends.on_failure import QUIET
 from .attempt import Attempt
 from .derivatives.implicit import without_derivatives
 from .derivatives.sensitivity import Sensitivity
-from .handover import checked, first_outcome, handed_over, switched
+from .handover import checked, first_outcome, handed_over, switched_to_amg
 from .iteration.outcome import Outcome, Status
 from .log import DEBUG, log
 from .results.failure import ConvergenceError, apply_policy, result_of_this_solve, warn_of_singular, with_nan
@@ -52,7 +52,7 @@ def solve(attempt: Attempt, b: Any) -> SolveResult:
 
 
 def _solve(attempt: Attempt) -> SolveResult:
-    attempt = attempt.with_second() if attempt.may_switch else attempt
+    attempt = attempt.with_kept_amg() if attempt.may_switch else attempt
     problem, policy, fallback = attempt.problem, attempt.on_failure, attempt.fallback
     bk = problem.bk
     register_result(bk)
@@ -63,8 +63,8 @@ def _solve(attempt: Attempt) -> SolveResult:
     asks = policy not in QUIET or (policy == "nan" and bk.is_concrete(problem.b))
     waits = known and (asks or fallback is not None or problem.is_implicit or attempt.may_switch)
     converged = waits and _has_converged(bk, outcome)
-    if waits and not converged and attempt.may_switch and attempt.patience is not None:
-        attempt, outcome, name = switched(attempt, outcome, attempt.patience)
+    if waits and not converged and attempt.may_switch and attempt.switch_after is not None:
+        attempt, outcome, name = switched_to_amg(attempt, outcome, attempt.switch_after)
         converged = _has_converged(bk, outcome)
     if waits and not converged and fallback is not None and not problem.several:
         found = handed_over(attempt, outcome, fallback)

@@ -8,7 +8,7 @@ import pytest
 from cells import METHOD_NAMES
 from library import ROOT
 from modes import MODES
-from tiers import AGAIN, BEFORE_A_MERGE, CELLS, COMPILING, REPRESENTATIVE, TIERS, TWINS, Cell
+from tiers import AGAIN, BEFORE_A_MERGE, CELLS, COMPILING, REPRESENTATIVE, TIERS, TWINS, VARIATIONS, Cell
 
 
 class Row(NamedTuple):
@@ -69,7 +69,12 @@ def test_markers_name_what_there_is(request: pytest.FixtureRequest) -> None:
 
 
 def test_methods_that_stand_for_others_exist() -> None:
-    assert {*BEFORE_A_MERGE, *(method for methods in AGAIN.values() for method in methods)} <= set(METHOD_NAMES)
+    assert {
+        *BEFORE_A_MERGE,
+        *VARIATIONS,
+        *VARIATIONS.values(),
+        *(method for methods in AGAIN.values() for method in methods),
+    } <= set(METHOD_NAMES)
     assert {*AGAIN, *TWINS, *TWINS.values(), *COMPILING} <= set(MODES)
 
 
@@ -90,10 +95,12 @@ def test_every_method_in_every_mode(test: str, request: pytest.FixtureRequest) -
     for method in METHOD_NAMES:
         for mode in MODES:
             assert (method, mode) in tiers, f"{method} is not tested in {mode}"
-        always = [m for m in MODES if method in AGAIN.get(m, REPRESENTATIVE) or m in ("numpy", "torch")]
+        eager = ("numpy",) if method in VARIATIONS else ("numpy", "torch")
+        always = [m for m in MODES if method in AGAIN.get(m, REPRESENTATIVE) or m in eager]
         assert all("default" in tiers[method, mode] for mode in always), f"{method}: {tiers}"
         assert {"default", "merge"} & tiers[method, "jax-jit"], f"{method} never compiles before a merge"
-        assert {"default", "merge"} & tiers[method, "tf"], f"{method} never runs in TensorFlow before a merge"
+        if method not in VARIATIONS:
+            assert {"default", "merge"} & tiers[method, "tf"], f"{method} never runs in TensorFlow before a merge"
 
 
 def test_files_that_are_handed_out_by_their_seconds_exist() -> None:

@@ -14,7 +14,7 @@ from ...sparse import Operator
 from ..attempt import Attempt
 from ..iteration.method import Method
 from ..iteration.outcome import Outcome
-from ..setup.patience import Fallback
+from ..setup.iteration_budget import Fallback
 from ..setup.problem import Problem
 from .implicit import ImplicitSolve
 

@@ -74,7 +74,7 @@ class Method(PublicNames, ABC):
     """A step with its factors is no longer than what surrounds it, in compiled functions too."""
     needs_known: ClassVar[bool] = False
     """Sets up with the values of A, so that these must be known when a function that it is used in is compiled."""
-    tells_factors: ClassVar[bool] = False
+    names_provider: ClassVar[bool] = False
     """Its factors are of a library that it chooses: they are made before a solve, whose result tells of them."""
     lower_precision: ClassVar[bool] = False
     """Computes inside with fewer digits than the system has; a perfect preconditioner is then not quite perfect."""

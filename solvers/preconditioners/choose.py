@@ -12,6 +12,7 @@ from ...sparse.analysis.analysis import analysis_of, on_its_grid
 from ...sparse.analysis.facts import is_dominated, is_m_matrix
 from ...sparse.operators.concrete import concrete, is_known
 from ..diagonal import DOMINANT
+from .ilu.runtime_choice import ilu_pays_unseen
 from .multigrid.from_matrix import couples_neighbours
 from .multigrid.runtime_choice import pays_unseen
 from .pipeline import entries_or_products
@@ -35,10 +36,12 @@ def choose_kind(A: Operator, kinds: Container[str]) -> str:
     | not symmetric, sparse, some order of its rows has no zero on the diagonal | ilu |
     | products only | chebyshev |
     | not known before it runs, couples neighbours on a large grid | multigrid |
+    | not known before it runs, sparse, at least 20 000 unknowns | ilu |
     | anything else: dense, or values that are not known | jacobi |
 
     "multigrid" then stands for `automatic.fast_or_multigrid`, which takes "fast" outside of compiled functions where
-    coefficients are so smooth that it is quicker, and "ilu" for `serving_ilu`, which finds out about the order of rows.
+    coefficients are so smooth that it is quicker, and "ilu" for `automatic.ilu_where_it_serves`, which finds out about
+    the order of rows. Where values are not known, both become jacobi in runs whose values do not suit them.
     """
     A = entries_or_products(A)
     if not isinstance(A, Matrix) and "chebyshev" in kinds:
@@ -46,7 +49,9 @@ def choose_kind(A: Operator, kinds: Container[str]) -> str:
     if not isinstance(A, Matrix) or isinstance(A, Dense):
         return "jacobi"
     if not (is_known(A) if isinstance(A, SparseMatrix) else A.known() is not None):
-        return "multigrid" if "multigrid" in kinds and pays_unseen(A) else "jacobi"
+        if "multigrid" in kinds and pays_unseen(A):
+            return "multigrid"
+        return "ilu" if "ilu" in kinds and ilu_pays_unseen(A) else "jacobi"
     analysis = analysis_of(A)
     if analysis.seems_hermitian:
         large, several = A.shape[0] > _SMALL, A.systems is not None

@@ -22,8 +22,8 @@ from ..preconditioners import Preconditioner, to_preconditioner
 from ..setup.axis import takes_vectors
 from ..setup.choose import Explanation, choose
 from ..setup.factors import factors_now
+from ..setup.iteration_budget import Fallback, with_iteration_budget
 from ..setup.make_problem import make_problem, with_constants
-from ..setup.patience import Fallback, with_patience
 from ..setup.problem import KnownNull, Problem, Request
 from ..setup.requirements import check_requirements, refuse_infinite_entries, refuse_preconditioner
 
@@ -139,7 +139,7 @@ def set_up(request: Request, previous: Operator | None, many: bool) -> PreparedP
         kind = M.kind  # for `update`: what it was that suited A
     if isinstance(method, Refinement):
         M = factors or timed_set_up(f"factors of {method.name}", lambda: factors_now(problem, method))
-    bounded = with_patience(fallback, problem, method, M, A, many)
+    bounded = with_iteration_budget(fallback, problem, method, M, A, many)
     release(A)
     again = request if factors is not None else replace(request, method=method, preconditioner=kind)
     resolved = replace(again, A=None, args=())  # what was seen in the values of A is looked for again by `update`

@@ -14,20 +14,20 @@ from ...backends import without_compilers
 from ...backends.on_failure import run_for
 from ...backends.public_names import PublicNames
 from ...sparse import Operator, to_operator
-from ..attempt import AS_GIVEN, Attempt, told
+from ..attempt import AS_GIVEN, Attempt, with_times
 from ..gaussian.of_matrix import OfMatrix
 from ..iteration.method import Method
 from ..iteration.monitor import Callback, monitor_of
 from ..iteration.progress import Progress
 from ..known_plan import KnownPlan
 from ..log import DEBUG, log
-from ..methods.direct.superlu import HostFactors, told_of
+from ..methods.direct.superlu import HostFactors, provider_note
 from ..methods.registry import is_auto
 from ..preconditioners import Preconditioner
 from ..results.result import ArrayT, SolveResult
 from ..setup.choose import Explanation
+from ..setup.iteration_budget import Fallback
 from ..setup.make_problem import make_problem
-from ..setup.patience import Fallback
 from ..setup.peers import with_peers_read
 from ..setup.problem import KnownNull, Problem, Request
 from ..setup.requirements import check_requirements
@@ -107,7 +107,7 @@ class PreparedSolver(OfMatrix, PublicNames):
         """
         monitored = not (progress is False and callback is None and time_limit is None)
         asked = (progress, callback, time_limit) if monitored else None
-        return without_compilers(told)(_solve_prepared, self, b, x0, axis, history, asked)
+        return without_compilers(with_times)(_solve_prepared, self, b, x0, axis, history, asked)
 
     solve._torchdynamo_disable = True  # type: ignore[attr-defined]  # as of linear_solve
 
@@ -173,11 +173,11 @@ class PreparedSolver(OfMatrix, PublicNames):
             -> CG: the method was given
         """
         if self._why is None:
-            return f"{self.A!r}\n-> {self.method.name}: the method was given{told_of(self.preconditioner)}"
+            return f"{self.A!r}\n-> {self.method.name}: the method was given{provider_note(self.preconditioner)}"
         with_what = "" if not isinstance(self.preconditioner, Preconditioner) else f"\n   with {self.preconditioner!r}"
         after = None if self._fallback is None else self._fallback.after
-        late = "" if after is None else f"\n   after {after} iterations, which take as long: {self._why.fallback}"
-        return f"{self._why}{late}{with_what}{told_of(self.preconditioner)}"
+        bound = "" if after is None else f"\n   after {after} iterations, which take as long: {self._why.fallback}"
+        return f"{self._why}{bound}{with_what}{provider_note(self.preconditioner)}"
 
     def update(self, A: Any, *, args: Sequence[Any] = ()) -> PreparedSolver:
         """A solver for another matrix of the same kind: the method stays, preconditioner and factors are made anew.

@@ -10,9 +10,9 @@ import pytest
 import scipy.sparse as sp
 
 from command_runs import N, Run, matrix, rhs
-from krylix.command_line.combinations import combinations
-from krylix.command_line.comparison import Settings
-from krylix.command_line.trials import Trials
+from krylix.command_line.compare.combinations import combinations
+from krylix.command_line.compare.comparison import Settings
+from krylix.command_line.compare.trials import Trials
 from krylix.solvers import METHODS, PRECONDITIONERS, find_method
 
 

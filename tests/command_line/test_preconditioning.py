@@ -17,7 +17,7 @@ from command_runs import N, Run, failed, matrix, refused
 from krylix.__main__ import main
 from krylix.command_line.activity import Activity
 from krylix.command_line.arguments import EXAMPLES
-from krylix.command_line.comparison import compare
+from krylix.command_line.compare.comparison import compare
 from krylix.command_line.preconditioning import settings_of
 from krylix.solvers import PRECONDITIONERS, Preconditioner
 from krylix.sparse import Operator

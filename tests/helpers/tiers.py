@@ -15,6 +15,9 @@ import pytest
 TIERS = ("default", "merge", "slow")
 # One of each kind of program: iterations, factors, and the host.
 REPRESENTATIVE = ("CG", "direct", "scipy-CG")
+# Methods that differ from another one in the library that factors only: they run in `_MODES_OF_VARIATIONS`.
+VARIATIONS = {"sparse-direct": "scipy-direct"}
+_MODES_OF_VARIATIONS = (None, "numpy", "jax-jit")
 # And those with other loops: with long recurrences, and of least squares.
 BEFORE_A_MERGE = (*REPRESENTATIVE, "GMRES", "LSMR")
 # JAX compiles what it runs eagerly, too; and what TensorFlow runs eagerly takes as long as a program of others.
@@ -23,14 +26,18 @@ COMPILING = ("jax", "jax-jit", "tf", "tf-function", "torch-compile")
 AGAIN = {"jax": ("CG",), "tf-function": ("CG",), "torch-compile": ("CG", "direct")}
 
 
-def tier(markers: Mapping[str, Any], parameters: Mapping[str, Any]) -> str:
-    """The tier of a test with these markers (by name) and parameters.
+def tier(markers: Mapping[str, Any], parameters: Mapping[str, Any], mode: Any = None) -> str:
+    """The tier of a test with these markers (by name) and parameters; `mode` is that of a file without a parameter.
 
     The marker `compiled_by_default(*methods, modes=...)` says which cells of a test compile in the default tier:
     instead of `REPRESENTATIVE` these methods, none where none is named, and of the modes that compile these; with
     `eagerly=True` also eagerly in JAX, beside the same cell in `jit`. The marker `every_method` says that the others
-    run before a merge: all in `jit` and eagerly in TensorFlow.
+    run before a merge: all in `jit` and eagerly in TensorFlow. Those of `VARIATIONS` run on demand in other modes than
+    NumPy and `jit`.
     """
+    is_variation = str(parameters.get("method")) in VARIATIONS
+    if is_variation and parameters.get("mode", mode) not in _MODES_OF_VARIATIONS:
+        return "slow"
     for name in ("slow", "merge"):
         if name in markers:
             return name
@@ -100,4 +107,5 @@ def cell(node: str, markers: Mapping[str, Any], parameters: Mapping[str, Any], o
     )
     marks = (m for m in own if m.name == "compiled_by_default")
     asked = frozenset(name for m in marks for name in (*m.args, *m.kwargs.get("modes", ())))
-    return Cell(test, mode if isinstance(mode, str) else None, method, tier(markers, parameters), named, asked)
+    found = tier(markers, parameters, mode)
+    return Cell(test, mode if isinstance(mode, str) else None, method, found, named, asked)

@@ -17,7 +17,7 @@ from krylix.solvers.preconditioners import UPDATES, DiagonalOperator, jacobi
 from modes import array, to_numpy
 
 CACHE: Any = sys.modules["krylix.solvers.setup_cache"]
-MEMORY: Any = sys.modules["krylix.solvers.pattern_memory"]
+MEMORY: Any = sys.modules["krylix.solvers.pattern_cache"]
 SIDE = 24
 N = SIDE * SIDE
 SETTINGS: dict[str, Any] = {"method": "CG", "preconditioner": "amg", "rtol": 1e-8}

@@ -9,7 +9,7 @@ import scipy.sparse as sp
 
 from krylix import IterationState, NotConverged, Status, linear_solve, prepare
 from krylix.solvers import METHODS
-from krylix.solvers.setup.patience import Fallback
+from krylix.solvers.setup.iteration_budget import Fallback
 from modes import MODES, array, compiled, solve, to_numpy
 from problems import make_operator
 

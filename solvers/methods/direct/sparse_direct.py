@@ -42,7 +42,7 @@ class SparseDirect(Refinement):
         True
     """
 
-    tells_factors: ClassVar[bool] = True
+    names_provider: ClassVar[bool] = True
 
     library: str | None = None
 

@@ -179,7 +179,7 @@ class HostFactors(Factorisation):
         self.solver = _solver_of(self.matrix, self.offset, self.working, self.by)
 
 
-def told_of(factors: Operator | None) -> str:
+def provider_note(factors: Operator | None) -> str:
     """What made factors of the best library that is installed, as the end of a sentence."""
     if not isinstance(factors, HostFactors) or factors.by == SUPERLU.name:
         return ""

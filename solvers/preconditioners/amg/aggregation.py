@@ -6,7 +6,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from .galerkin import adjoint, eigenvalue_bound, smoothed_prolongation
-from .hierarchy import HostLevel
+from .hierarchy import HostLevel, without_duplicates
 from .settings import AmgSettings
 
 _SWEEPS = 4  # of Gauss-Seidel, which turn constants into better near-null-space candidates
@@ -32,8 +32,8 @@ def aggregated_levels(
         if other is not None:
             R = adjoint(smoothed_prolongation(adjoint(A), other, rho) if settings.smooths else other)
         found.append(HostLevel(A, P, R, tentative, rho))
-        A, right, left, block_size = sp.csr_array(R @ sp.csr_array(A @ P)), coarse_right, coarse_left, right.shape[1]
-        A.sum_duplicates()
+        A, right, left = without_duplicates(R @ sp.csr_array(A @ P)), coarse_right, coarse_left
+        block_size = right.shape[1]
     return [*found, HostLevel(A)]
 
 
@@ -71,12 +71,6 @@ def _tentative(
     together = aggregate.standard_aggregation(symmetric_strength_of_connection(blocks, theta=settings.threshold))[0]
     T, coarse_right = fit_candidates(together, right)
     if left is None:
-        return _rows(T), coarse_right, None, None
+        return without_duplicates(T), coarse_right, None, None
     other, coarse_left = fit_candidates(together, left)
-    return _rows(T), coarse_right, _rows(other), coarse_left
-
-
-def _rows(A: sp.sparray) -> sp.csr_array:
-    found = sp.csr_array(A)
-    found.sum_duplicates()
-    return found
+    return without_duplicates(T), coarse_right, without_duplicates(other), coarse_left

@@ -18,12 +18,12 @@ from ..cycle.checked import hermitian_and_double
 from ..cycle.cost import numbers_stored
 from ..cycle.target import Target
 from ..pipeline import entries_of, of_operator
+from .as_preconditioner import of_levels, small, sparse_form
 from .choose import SMOOTHED, CoarseningFacts, choose_coarsening
 from .coarsen import coarsened
 from .components import components_for, entries_within
 from .frozen import tentative_of
 from .hierarchy import levels_of_pyamg
-from .made import of_levels, small, sparse_form
 from .on_host import HostCycle
 from .order import nearer_order, reordered_matrix, rows_in
 from .settings import COARSENINGS, GIVEN, AmgSettings, in_dtype, near_nullspace_columns

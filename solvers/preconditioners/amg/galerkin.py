@@ -11,14 +11,15 @@ from ....backends import get_backend
 from ....sparse.analysis.spectrum import bounded_eigenvalue
 from ....sparse.formats.making.build import from_csr
 from ..cycle.scales import scales_of, times_diagonals
-from .classical.colours import eliminated
-from .classical.dust import without_dust
 from .classical.products import product, sorted_rows
+from .classical.red_black import eliminated
+from .classical.reuse import LEVELS, is_reusable
+from .classical.rounding_residues import without_rounding_residues
+from .classical.rows import repeated, row_sums
 from .classical.rule import ClassicalRule
-from .classical.serves import LEVELS, still_serves
 from .classical.strength import threshold_of
 from .hierarchy import HostLevel, Tentative
-from .settings import BOUND, OMEGA, AmgSettings
+from .settings import OMEGA, AmgSettings
 
 
 def galerkin_levels(
@@ -27,7 +28,7 @@ def galerkin_levels(
     """Galerkin levels, finest first.
 
     Args:
-        checked: None where the splittings of classical levels no longer serve A, see `still_serves`.
+        checked: None where the splittings of classical levels no longer serve A, see `is_reusable`.
 
     Cost: two products of sparse matrices on each level, one more and 15 with vectors for smoothing.
     """
@@ -36,7 +37,7 @@ def galerkin_levels(
     for T in tentative:
         if isinstance(T, ClassicalRule):
             looked_at = sum(not level.exact for level in found)
-            if checked and looked_at < LEVELS and not still_serves(T, A, theta):
+            if checked and looked_at < LEVELS and not is_reusable(T, A, theta):
                 return None
             coarse = T.coarse
             without = eliminated(A, coarse, hermitian) if T.keeps_all(A) else None
@@ -44,17 +45,17 @@ def galerkin_levels(
                 found.append(without[0])
                 A = without[1]
                 continue
-            found.append(_interpolated(A, T, coarse, hermitian))
+            found.append(_interpolated(A, T, coarse))
         else:
             found.append(_smoothed(A, T, settings, hermitian))
         below = sorted_rows(product(found[-1].R, product(A, found[-1].P)), hermitian)
-        A = without_dust(below, found[-1].P, A) if settings.is_classical else below
+        A = without_rounding_residues(below, found[-1].P, A) if settings.is_classical else below
     return [*found, HostLevel(A)]
 
 
-def _interpolated(A: sp.csr_array, rule: ClassicalRule, coarse: np.ndarray, hermitian: bool) -> HostLevel:
+def _interpolated(A: sp.csr_array, rule: ClassicalRule, coarse: np.ndarray) -> HostLevel:
     P = rule.prolongation(A)
-    return HostLevel(A, P, adjoint(P), rule, BOUND[hermitian], coarse)
+    return HostLevel(A, P, adjoint(P), rule, splitting=coarse)
 
 
 def _smoothed(A: sp.csr_array, T: sp.csr_array, settings: AmgSettings, hermitian: bool) -> HostLevel:
@@ -76,8 +77,7 @@ def adjoint(A: sp.csr_array) -> sp.csr_array:
 
 def eigenvalue_bound(A: sp.csr_array) -> float:
     """Upper bound of the eigenvalues of D⁻¹ A; 1 for a zero matrix."""
-    host, lengths = get_backend("numpy"), np.diff(A.indptr)
-    sums = np.bincount(np.repeat(np.arange(A.shape[0]), lengths), np.abs(relative(A).data), minlength=A.shape[0])
+    host, sums = get_backend("numpy"), row_sums(np.abs(relative(A).data), A)
     left, right = scales_of(A, False)
     matrix = from_csr(host, times_diagonals(left, A, right), prune=False, format="csr")
     rho = float(bounded_eigenvalue(host, matrix, sums.max(initial=0, keepdims=True))[0])
@@ -88,4 +88,4 @@ def relative(A: sp.csr_array) -> sp.csr_array:
     """D⁻¹ A, with 1 for zeros of the diagonal D."""
     diagonal = A.diagonal()
     inverse = 1 / np.where(diagonal == 0, 1, diagonal)
-    return sp.csr_array((A.data * np.repeat(inverse, np.diff(A.indptr)), A.indices, A.indptr), A.shape)
+    return sp.csr_array((A.data * repeated(inverse, A), A.indices, A.indptr), A.shape)

@@ -9,12 +9,11 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 import scipy.sparse as sp
 
+from .classical.rows import on_diagonal, row_sums
 from .classical.rule import ClassicalRule
 from .settings import AmgSettings
 
-Tentative: TypeAlias = (
-    sp.csr_array | ClassicalRule
-)  # a prolongation before smoothing, or the rule of one by interpolation
+Tentative: TypeAlias = sp.csr_array | ClassicalRule  # a prolongation before smoothing, or a rule of interpolation
 _SEED = 5
 _DOMINANT = 1.5  # times the diagonal entry: rows of a smaller sum of absolute values
 
@@ -24,7 +23,7 @@ class HostLevel(NamedTuple):
 
     `tentative` is the prolongation before smoothing, or P; of classical coarsening the rule of its interpolation. `rho`
     bounds the eigenvalues of D⁻¹ A, if computed. Of classical coarsening `splitting` is the mask of the coarse
-    unknowns, and `strong` that of the strong entries of A. `exact`: fine unknowns are eliminated, P and R are exact.
+    unknowns. `exact`: fine unknowns are eliminated, P and R are exact.
     """
 
     A: sp.csr_array
@@ -33,7 +32,6 @@ class HostLevel(NamedTuple):
     tentative: Tentative | None = None
     rho: float | None = None
     splitting: np.ndarray | None = None
-    strong: np.ndarray | None = None
     exact: bool = False
 
 
@@ -42,9 +40,9 @@ def levels_of_pyamg(solver: Any) -> list[HostLevel]:
     found: list[HostLevel] = []
     for level, coarser in zip(solver.levels, [*solver.levels[1:], None]):
         if coarser is None or coarser.A.shape[0] == 0:
-            return [*found, HostLevel(_csr(level.A))]
-        P = _csr(level.P)
-        found.append(HostLevel(_csr(level.A), P, _csr(level.R), P))
+            return [*found, HostLevel(without_duplicates(level.A))]
+        P = without_duplicates(level.P)
+        found.append(HostLevel(without_duplicates(level.A), P, without_duplicates(level.R), P))
     return found
 
 
@@ -83,7 +81,7 @@ def _solver(
 
 def is_diagonal(A: sp.csr_array) -> bool:
     """Is the matrix diagonal?"""
-    return A.nnz <= A.shape[0] and bool(np.all(A.indices == np.repeat(np.arange(A.shape[0]), np.diff(A.indptr))))
+    return A.nnz <= A.shape[0] and bool(np.all(on_diagonal(A)))
 
 
 def is_solved_by_scaling(A: sp.csr_array, most: int) -> bool:
@@ -92,11 +90,11 @@ def is_solved_by_scaling(A: sp.csr_array, most: int) -> bool:
         return True
     if A.shape[0] <= most:
         return False
-    sizes = sp.csr_array((np.abs(A.data), A.indices, A.indptr), A.shape) @ np.ones(A.shape[1])
-    return bool(np.all(sizes <= _DOMINANT * np.abs(A.diagonal())))
+    return bool(np.all(row_sums(np.abs(A.data), A) <= _DOMINANT * np.abs(A.diagonal())))
 
 
-def _csr(A: Any) -> sp.csr_array:
+def without_duplicates(A: Any) -> sp.csr_array:
+    """A in rows, with no place twice."""
     found = sp.csr_array(A)
     found.sum_duplicates()
     return found

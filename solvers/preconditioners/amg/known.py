@@ -10,15 +10,15 @@ import scipy.sparse as sp
 from ....backends import get_backend
 from ....sparse import Operator
 from ...diagonal import DiagonalOperator
-from ..cycle.dense import check_dense, known_inverse, rounding_of
+from ..cycle.dense import inverse_of_scaled, rounding_of
 from ..cycle.level import VISITS
 from ..cycle.recast import inner_dtype, recast
 from ..cycle.scaled import DiagonallyScaled
 from ..cycle.scales import Scales, scales_of, times_diagonals
 from ..cycle.smoother import steps_for
 from ..cycle.target import Target
+from .classical.cf_cycle import cf_cycle
 from .classical.cycle import eigenvalues, inverse_of_fine, is_in_range, weighted_cycle
-from .classical.split import split_cycle
 from .hierarchy import HostLevel, is_diagonal, is_solved_by_scaling
 from .level import AlgebraicLevel, EliminatedLevel, placed
 from .settings import AmgSettings
@@ -31,8 +31,8 @@ def known_cycle(levels: list[HostLevel], settings: AmgSettings, hermitian: bool,
         ValueError: the coarsest level is too large.
     """
     within = replace(target, dtype=inner_dtype(settings.precision, target.dtype)) if len(levels) > 1 else target
-    if settings.is_classical and len(levels) > 1 and not hermitian and settings.smooths_in_turns:
-        return split_cycle(levels, settings.max_coarse, within, target.dtype)
+    if settings.is_classical and len(levels) > 1 and not hermitian and settings.uses_cf_relaxation:
+        return cf_cycle(levels, settings.max_coarse, within, target.dtype)
     if settings.is_classical and len(levels) > 1 and is_in_range(levels, within.dtype):
         return recast(weighted_cycle(levels, settings, hermitian, within), target.stored)
     by_rows = settings.is_classical and hermitian
@@ -42,7 +42,8 @@ def known_cycle(levels: list[HostLevel], settings: AmgSettings, hermitian: bool,
     if is_diagonal(coarsest) or (settings.is_classical and is_solved_by_scaling(coarsest, settings.max_coarse)):
         found: Operator = DiagonalOperator(target.bk, target.array(np.ones((1, len(scales[-1].left)))))
     else:
-        inverse = _inverse(coarsest, scales[-1], hermitian, rounding_of(target.dtype, len(levels)))
+        last, rounding = scales[-1], rounding_of(target.dtype, len(levels))
+        inverse = inverse_of_scaled(last.left, coarsest, last.right, hermitian, rounding)
         if len(levels) == 1:
             return target.dense(right[:, None] * inverse * left)
         found = target.dense(inverse)
@@ -72,13 +73,3 @@ def _level(
         inverse = target.array(inverse_of_fine(level, A)[None])
         return EliminatedLevel(*parts, tentative=tentative, inverse=inverse)
     return AlgebraicLevel(*parts, tentative=tentative)
-
-
-def _inverse(A: sp.csr_array, scales: Scales, hermitian: bool, rounding: float) -> np.ndarray:
-    """(Pseudo-)inverse of `left A right`.
-
-    Raises:
-        ValueError: it is too large.
-    """
-    check_dense(A.shape[0])
-    return known_inverse(times_diagonals(scales.left, A, scales.right).toarray(), hermitian, rounding)

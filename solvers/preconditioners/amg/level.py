@@ -11,11 +11,11 @@ import numpy as np
 from ....backends import Array, Backend
 from ....sparse import Operator, SparseMatrix, storable
 from ....sparse.formats.making.build import from_csr
+from ..cycle.cf_relaxation import CFRelaxationLevel
 from ..cycle.level import Level
 from ..cycle.permuted import Permuted
 from ..cycle.recast import Recast
 from ..cycle.scaled import DiagonallyScaled
-from ..cycle.split import SplitLevel
 from .classical.rule import ClassicalRule, Injection
 from .hierarchy import Tentative
 from .pattern import ProlongationRule
@@ -139,11 +139,11 @@ def tentative_matrices(cycle: Operator) -> list[Operator] | None:
     return found or None
 
 
-def _next_level(cycle: Operator) -> AlgebraicLevel | SplitLevel | None:
+def _next_level(cycle: Operator) -> AlgebraicLevel | CFRelaxationLevel | None:
     """The finest level of a cycle; None for the coarsest solve."""
     while isinstance(cycle, DiagonallyScaled | Recast | Permuted):
         cycle = cycle.inner
-    return cycle if isinstance(cycle, AlgebraicLevel | SplitLevel) else None
+    return cycle if isinstance(cycle, AlgebraicLevel | CFRelaxationLevel) else None
 
 
 def components_kept(tentative: Sequence[Operator], order: np.ndarray | None) -> np.ndarray | None:
@@ -167,7 +167,7 @@ def order_of(M: Operator) -> np.ndarray | None:
     within: Operator = M.inner
     while isinstance(within, DiagonallyScaled | Recast):
         within = within.inner
-    return None if isinstance(within, SplitLevel) else M.order
+    return None if isinstance(within, CFRelaxationLevel) else M.order
 
 
 def covers(cycle: Operator, A: SparseMatrix) -> bool:

@@ -38,7 +38,7 @@ class HostCycle(Composed):
         structure: of the matrix.
         settings: of the hierarchy.
         make: from a known matrix to its cycle; a function of a module, as it is compared.
-        turned: the transpose?
+        transposed: the transpose?
     """
 
     parts = ("values", "digest")
@@ -49,7 +49,7 @@ class HostCycle(Composed):
     structure: CsrStructure
     settings: AmgSettings
     make: Made
-    turned: bool = False
+    transposed: bool = False
 
     def _settle(self) -> None:
         self.shape, self.dtype = self.structure.shape, np.dtype(self.bk.dtype(self.values))
@@ -84,13 +84,13 @@ class HostCycle(Composed):
         return found
 
     def transpose(self) -> HostCycle:
-        return replace(self, turned=not self.turned)
+        return replace(self, transposed=not self.transposed)
 
     def _on_host(self, values: np.ndarray, digest: np.ndarray, x: np.ndarray) -> list[np.ndarray]:
         host = get_backend("numpy")
         with host.errstate():
             cycle = _cycle(digest.tobytes(), self._matrix(values), self.settings, self.make)
-            return [(cycle.transpose() if self.turned else cycle).apply(np.array(x))]
+            return [(cycle.transpose() if self.transposed else cycle).apply(np.array(x))]
 
     def _in_program(self, values: Array, digest: Array, x: Array) -> list[Array]:
         """Jacobi's scaling, for programs that leave this process."""

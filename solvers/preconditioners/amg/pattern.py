@@ -19,7 +19,7 @@ from ....sparse.formats.entries.order import sorted_entries
 from ....sparse.formats.entries.regather import Regather
 from ....sparse.formats.operations.arithmetic import Meeting, products_of_entries
 from ..cycle.formats import suitable_format
-from .current import Current
+from .scaled_values import ScaledValues
 
 
 class ValueLayout(NamedTuple):
@@ -47,7 +47,7 @@ class ProlongationPlan(Protocol):
     @property
     def prolongation(self) -> CsrStructure: ...
 
-    def values(self, bk: Backend, level: Current, kept: Any, rho: Array) -> Array:
+    def values(self, bk: Backend, level: ScaledValues, kept: Any, rho: Array) -> Array:
         """Entries of P in row order, for the scaled matrix of a level.
 
         Args:
@@ -73,7 +73,7 @@ class LevelPattern(NamedTuple):
     P: ValueLayout
     R: ValueLayout
     plan: ProlongationPlan
-    turned: np.ndarray  # of each entry of Pᴴ: the number of P's
+    transposed: np.ndarray  # of each entry of Pᴴ: the number of P's
     image: Meeting  # of A P
     coarse: Meeting  # of Pᴴ (A P)
 
@@ -100,9 +100,9 @@ def pattern_of(bk: Backend, A: Structure, rules: tuple[ProlongationRule, ...]) -
 def _level(bk: Backend, A: CsrStructure, rule: ProlongationRule) -> LevelPattern:
     plan, shape = rule.plan(A), rule.shape
     P = plan.prolongation
-    turned = sorted_entries(P.cols, P.rows, shape[::-1], sum_duplicates=False)
-    R = CsrStructure(starts_of(turned.rows, shape[1]), turned.cols, shape[::-1])
-    order = turned.order if turned.order is not None else np.arange(P.nnz, dtype=np.int32)
+    transposed = sorted_entries(P.cols, P.rows, shape[::-1], sum_duplicates=False)
+    R = CsrStructure(starts_of(transposed.rows, shape[1]), transposed.cols, shape[::-1])
+    order = transposed.order if transposed.order is not None else np.arange(P.nnz, dtype=np.int32)
     image = products_of_entries(A, P)
     AP = CsrStructure(starts_of(image.rows, shape[0]), image.cols, shape)
     coarse = products_of_entries(R, AP)
@@ -112,7 +112,7 @@ def _level(bk: Backend, A: CsrStructure, rule: ProlongationRule) -> LevelPattern
         P=ValueLayout.of(bk, P),
         R=ValueLayout.of(bk, R),
         plan=plan,
-        turned=order,
+        transposed=order,
         image=image,
         coarse=coarse,
     )

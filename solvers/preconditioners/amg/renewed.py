@@ -17,10 +17,10 @@ from ..cycle.level import VISITS
 from ..cycle.recast import inner_dtype, recast
 from ..cycle.scaled import DiagonallyScaled
 from ..cycle.smoother import steps_for
-from .classical.dust import values_without_dust
-from .current import Current, scaled_values
+from .classical.rounding_residues import values_without_rounding_residues
 from .level import AlgebraicLevel, EliminatedLevel, eliminated_by, rule_of
 from .pattern import LevelPattern, pattern_of
+from .scaled_values import ScaledValues, scaled_values
 from .settings import BOUND, AmgSettings
 
 
@@ -74,7 +74,7 @@ def _inverse_of_some(bk: Backend, A: SparseMatrix, fine: np.ndarray) -> Array:
     return bk.where(some, 1 / bk.where(some, diagonal, 1), 0 * diagonal)
 
 
-def _coarsest(bk: Backend, A: CsrStructure, current: Current, like: Array | None) -> Operator:
+def _coarsest(bk: Backend, A: CsrStructure, current: ScaledValues, like: Array | None) -> Operator:
     """Coarsest solve: a dense (pseudo-)inverse, or the identity for a (scaled) diagonal matrix.
 
     Raises:
@@ -116,32 +116,37 @@ def _level(
     bk: Backend,
     level: LevelPattern,
     below: Below,
-    current: Current,
+    current: ScaledValues,
     T: Operator,
     settings: AmgSettings,
     hermitian: bool | None,
     like: Array | None,
-) -> tuple[tuple[SparseMatrix, SparseMatrix, SparseMatrix, Array], Current]:
+) -> tuple[tuple[SparseMatrix, SparseMatrix, SparseMatrix, Array], ScaledValues]:
     """A, P and R of a level with the coefficients of its smoother, and the next coarser level."""
     a, last, plan = current.values, len(current.values.shape) - 1, level.plan
     A = level.A.matrix(bk, a, like)
     rho = _bound(bk, A, level.rows, current, settings, hermitian)
     p = plan.values(bk, current, T, rho)
-    r = bk.conj(bk.take_in_bounds(p, level.turned, last))
+    r = bk.conj(bk.take_in_bounds(p, level.transposed, last))
     values = level.coarse.values(bk, r, level.image.values(bk, a, p))
     if settings.is_classical:
         diagonal = level.rows.diagonal(bk, (a,), int(a.shape[0]) if last else None)
-        values = values_without_dust(bk, below.structure, values, plan.prolongation, p, diagonal)
+        values = values_without_rounding_residues(bk, below.structure, values, plan.prolongation, p, diagonal)
     coarse = scaled_values(bk, below.structure, values, below.by_rows)
     p = p * (bk.take_in_bounds(coarse.scale, plan.prolongation.cols, last) * float(np.sqrt(settings.factor)))
     P = level.P.matrix(bk, p, like)
-    R = level.R.matrix(bk, bk.conj(bk.take_in_bounds(p, level.turned, last)), like)
+    R = level.R.matrix(bk, bk.conj(bk.take_in_bounds(p, level.transposed, last)), like)
     steps = bk.astype(steps_for(bk, settings.smoother_of(hermitian), rho, settings.degree), bk.dtype(a))
     return (A, P, R, steps), coarse
 
 
 def _bound(
-    bk: Backend, A: SparseMatrix, rows: CsrStructure, current: Current, settings: AmgSettings, hermitian: bool | None
+    bk: Backend,
+    A: SparseMatrix,
+    rows: CsrStructure,
+    current: ScaledValues,
+    settings: AmgSettings,
+    hermitian: bool | None,
 ) -> Array:
     """`(systems or 1,)`: bounds of the eigenvalues of a level."""
     sums = _row_sums(bk, rows, current)
@@ -151,7 +156,7 @@ def _bound(
     return bk.where(rho > 0, rho, 1)
 
 
-def _row_sums(bk: Backend, A: CsrStructure, current: Current) -> Array:
+def _row_sums(bk: Backend, A: CsrStructure, current: ScaledValues) -> Array:
     """`(systems or 1,)`: the largest sum of |entries| in a row of the matrix divided by its diagonal."""
     scale, last = bk.real(current.scale), len(current.values.shape) - 1
     rows = A.entries().rows

@@ -90,7 +90,7 @@ class AmgSettings:
         return self.coarsening == "classical"
 
     @property
-    def smooths_in_turns(self) -> bool:
+    def uses_cf_relaxation(self) -> bool:
         """Where A is not Hermitian: are coarse and fine unknowns smoothed in turns, as nothing else was asked for?"""
         plain = AmgSettings(self.coarsening)
         return all(getattr(self, k) == getattr(plain, k) for k in ("cycle", "smoother", "degree", "over_correction"))

@@ -15,7 +15,7 @@ from ....sparse.formats.entries.integers import starts_of
 from ....sparse.formats.entries.order import Order, sorted_entries
 from ....sparse.formats.entries.regather import take_or_zero
 from ....sparse.formats.operations.arithmetic import Meeting, products_of_entries
-from .current import Current
+from .scaled_values import ScaledValues
 from .settings import OMEGA
 
 
@@ -57,7 +57,7 @@ class SmoothingPlan(NamedTuple):
     tentative: np.ndarray  # of each entry of P: the number of T's, or -1
     smoothed: np.ndarray | None  # of each entry of P: the number of A T's, or -1
 
-    def values(self, bk: Backend, level: Current, T: SparseMatrix, rho: Array) -> Array:
+    def values(self, bk: Backend, level: ScaledValues, T: SparseMatrix, rho: Array) -> Array:
         """Entries in row order of P for the scaled matrix, with bounds `rho` of its eigenvalues, one per system."""
         a, last = level.values, len(level.values.shape) - 1
         t = bk.astype(bk.constant(T.entry_arrays()), bk.dtype(a))

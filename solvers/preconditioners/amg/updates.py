@@ -14,12 +14,12 @@ from ..base import Preconditioner
 from ..cycle.checked import hermitian_and_double
 from ..cycle.target import Target
 from ..pipeline import built, entries_of
+from .as_preconditioner import described, of_levels, small, sparse_form
 from .coarsen import coarsened
 from .components import entries_within
 from .galerkin import galerkin_levels
 from .hierarchy import Tentative
 from .level import components_kept, covers, known_tentative, order_of, placed, tentative_matrices
-from .made import described, of_levels, small, sparse_form
 from .order import reordered_matrix, rows_in
 from .renewed import renewed
 from .settings import AmgSettings
@@ -33,7 +33,10 @@ def renewal(M: Preconditioner, A: Operator) -> Preconditioner:
     """
     found = _updated(M, A, checked=False)
     if found is None:
-        raise ValueError(f"pattern={M!r} was given for {A!r}, which has other entries, or is not complex.")
+        raise ValueError(
+            f"pattern={M!r} was given for {A!r}, which has entries at other places, or is real where that is complex; "
+            "expected a matrix with the same pattern. Leave pattern out to make a new hierarchy."
+        )
     return found
 
 

@@ -6,11 +6,11 @@ import math
 from typing import Any
 
 from ....sparse import Composed, Matrix, Operator
+from .cf_relaxation import CFRelaxationLevel
 from .level import Level
 from .permuted import Permuted
 from .recast import Recast
 from .scaled import DiagonallyScaled
-from .split import SplitLevel
 
 
 def numbers_stored(cycle: Operator) -> int:
@@ -29,7 +29,7 @@ def work_of(cycle: Operator) -> int:
         return work_of(cycle.inner) + numbers_stored(cycle.there) + numbers_stored(cycle.back)
     if isinstance(cycle, Recast):
         return work_of(cycle.inner)
-    if isinstance(cycle, SplitLevel):
+    if isinstance(cycle, CFRelaxationLevel):
         twice, once = (cycle.C, cycle.FC, cycle.FF, cycle.FF), (cycle.P, cycle.R)
         return 2 * sum(map(numbers_stored, twice)) + sum(map(numbers_stored, once)) + work_of(cycle.coarse)
     if not isinstance(cycle, Level):

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
+import scipy.sparse as sp
 
 from ....backends import Array, Backend, get_backend
+from .scales import times_diagonals
 
 _CUT = 10  # times n eps: singular values below, relative to the largest one, count as zero
 _GIVEN = 4  # times the rounding of the entries that A was given with, likewise: what that makes of a null vector
@@ -43,6 +45,18 @@ def known_inverse(A: np.ndarray, hermitian: bool, rounding: float) -> np.ndarray
     kept = _are_kept(get_backend("numpy"), values, cut, _CUT * n * rounding)
     inverse = (vectors[:, kept] / values[kept]) @ vectors[:, kept].conj().T
     return (inverse + inverse.conj().T) / 2
+
+
+def inverse_of_scaled(
+    left: np.ndarray, A: sp.csr_array, right: np.ndarray, hermitian: bool, rounding: float
+) -> np.ndarray:
+    """`known_inverse` of `diag(left) A diag(right)`.
+
+    Raises:
+        ValueError: it is too large.
+    """
+    check_dense(A.shape[0])
+    return known_inverse(times_diagonals(left, A, right).toarray(), hermitian, rounding)
 
 
 def _are_kept(bk: Backend, values: Array, cut: float, cut_beyond: float) -> Array:

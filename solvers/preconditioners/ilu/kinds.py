@@ -87,7 +87,7 @@ def ilu(
         return dropped(own, target, apply, sweeps, drop_tolerance, fill_factor)
     if fill_factor != _FILL:
         raise ValueError(f"fill_factor={fill_factor!r} was given; it takes a drop_tolerance, too.")
-    make = partial(_factors, "ilu", sweeps=sweeps, levels=levels, build=build_sweeps, shift=shift)
+    make = partial(incomplete, "ilu", sweeps=sweeps, levels=levels, build=build_sweeps, shift=shift)
     if matching:
         return _in_order(Ordered.of(own), target, apply, make)
     as_given = UnitDiagonalMatrix.of(own, target)
@@ -106,7 +106,7 @@ def serving_ilu(own: Matrix, target: Target) -> Preconditioner:
     Raises:
         ValueError: with small or no entries on the diagonal they are poor, and there is no matching.
     """
-    make = partial(_factors, "ilu", sweeps=_SWEEPS, levels=None, build=None, shift="auto")
+    make = partial(incomplete, "ilu", sweeps=_SWEEPS, levels=None, build=None, shift="auto")
     as_given = UnitDiagonalMatrix.of(own, target)
     if has_small_diagonal(own) and is_poor(as_given, 0.0):
         return _in_order(Ordered.of(own), target, None, make)
@@ -153,7 +153,7 @@ def ic(
     apply = _checked(apply, sweeps, levels, build_sweeps, shift)
     scaled = UnitDiagonalMatrix.of(own, target, lower_only=True)
     _check_definite(scaled)
-    return _factors("ic", scaled, apply, sweeps=sweeps, levels=levels, build=build_sweeps, shift=shift)
+    return incomplete("ic", scaled, apply, sweeps=sweeps, levels=levels, build=build_sweeps, shift=shift)
 
 
 def _refuse_with_tolerance(**given: Any) -> None:
@@ -165,7 +165,7 @@ def _refuse_with_tolerance(**given: Any) -> None:
         )
 
 
-def _factors(
+def incomplete(
     kind: str,
     scaled: UnitDiagonalMatrix,
     apply: str | None,
@@ -175,6 +175,7 @@ def _factors(
     build: int | None,
     shift: float | str,
 ) -> Preconditioner:
+    """The preconditioner of this kind, with the settings of `ilu`."""
     if levels is not None:
         scaled = scaled.capped(levels)
     apply = apply or ("sweeps" if levels is None else "exact")

@@ -15,7 +15,7 @@ import numpy as np
 
 from ....backends import Array
 from ....sparse.operators.couplings import Couplings, Shift, Stacked
-from .lost import LostPoints
+from .weakly_coupled import WeaklyCoupled
 from .weights import coarse_grid
 
 _AROUND = 2  # rows of the coarser grid that a number of a level may come from, to either side
@@ -31,14 +31,14 @@ class LevelArrays(NamedTuple):
         own: its couplings, scaled.
         weights: of the interpolation, `(places, systems or 1, *coarse grid)`.
         coarse: couplings of the next coarser grid.
-        lost: see `weights_and_lost`.
+        weak_points: see `weights_and_weakly_coupled`.
     """
 
     scale: Array
     own: Couplings
     weights: Array
     coarse: Couplings
-    lost: list[Array]
+    weak_points: list[Array]
 
 
 def blockwise_setup(
@@ -46,31 +46,31 @@ def blockwise_setup(
     A: Couplings,
     factors: Shift,
     dtype: np.dtype,
-    gives_up: Callable[[LostPoints], bool],
-) -> tuple[LevelArrays | None, LostPoints]:
-    """`make(A)` for NumPy arrays, block by block, and the lost points; coefficients and weights are in `dtype`.
+    stops: Callable[[WeaklyCoupled], bool],
+) -> tuple[LevelArrays | None, WeaklyCoupled]:
+    """`make(A)` for NumPy arrays, block by block, and its weakly coupled points; coefficients and weights in `dtype`.
 
     Args:
-        gives_up: asked after each block whether what was lost so far is too much; then there are no arrays.
+        stops: asked after each block whether there are too many of these already; then there are no arrays.
     """
     grid, factor = coarse_grid(A.grid, factors), factors[0]
     if A.grid[0] * int(np.prod(A.grid[1:])) < _LEAST or grid[0] < 2 * _ROWS:
         made = make(A)
-        lost = LostPoints.of(made.lost, slice(None))
-        if gives_up(lost):
-            return None, lost
-        return made._replace(own=made.own.astype(dtype), weights=made.weights.astype(dtype, copy=False)), lost
-    whole, lost = None, LostPoints()
+        weak_points = WeaklyCoupled.of(made.weak_points, slice(None))
+        if stops(weak_points):
+            return None, weak_points
+        return made._replace(own=made.own.astype(dtype), weights=made.weights.astype(dtype, copy=False)), weak_points
+    whole, weak_points = None, WeaklyCoupled()
     for start in range(0, grid[0], _ROWS):
         end = min(start + _ROWS, grid[0])
         before, after = _around(start, end, grid[0], A.periodic[0])
         part = make(_rows(A, factor * (start - before), factor * (end + after)))
         whole = whole or _Whole(A, grid, part, dtype)
         whole.put(part, slice(start, end), before, factor)
-        lost = lost.plus(LostPoints.of(part.lost, slice(before, before + end - start)))
-        if gives_up(lost):
-            return None, lost
-    return whole.made(A, grid), lost  # type: ignore[union-attr]
+        weak_points = weak_points.plus(WeaklyCoupled.of(part.weak_points, slice(before, before + end - start)))
+        if stops(weak_points):
+            return None, weak_points
+    return whole.made(A, grid), weak_points  # type: ignore[union-attr]
 
 
 def _around(start: int, end: int, n: int, ring: bool) -> tuple[int, int]:

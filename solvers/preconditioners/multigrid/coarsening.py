@@ -22,7 +22,7 @@ class Coarsest(NamedTuple):
 
     Attributes:
         most: points at most.
-        fine: grids of so many points are solved on where a coarser one would lose too much, see `LostPoints`.
+        fine: grids of so many points are solved on where a coarser one would lose too much, see `WeaklyCoupled`.
     """
 
     most: int

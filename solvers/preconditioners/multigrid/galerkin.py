@@ -14,13 +14,13 @@ from ....sparse.operators.couplings import (
     shifted_array,
     sum_of_terms,
 )
-from .weights import Weights, coarse_grid, every, parities, without_dust
+from .weights import Weights, coarse_grid, every, parities, without_rounding_residues
 
 
 def coarse_couplings(
-    A: Couplings, W: Weights, factors: tuple[int, ...], hermitian: bool, dust: float = 0.0
+    A: Couplings, W: Weights, factors: tuple[int, ...], hermitian: bool, rounding: float = 0.0
 ) -> Couplings:
-    """Galerkin product for the interpolation with real weights W; the diagonal is that of `without_dust`.
+    """Galerkin product for the interpolation with real weights W; the diagonal is that of `without_rounding_residues`.
 
     Cost: in two dimensions 130 products of arrays of the coarse grid for a matrix of nine points and half of that for
     one of five, in three 1100 for one of 27; of a Hermitian matrix half of the second part is mirrored.
@@ -43,7 +43,7 @@ def coarse_couplings(
     if hermitian:
         for S in [S for S in found if A.here != S]:
             found[opposite(S)] = bk.conj(shifted_array(bk, found[S], opposite(S), A.periodic))
-    found[A.here] = bk.materialize(without_dust(bk, found[A.here], W, A.periodic, dust))
+    found[A.here] = bk.materialize(without_rounding_residues(bk, found[A.here], W, A.periodic, rounding))
     return replace(A, grid=coarse_grid(A.grid, factors), values=found)
 
 

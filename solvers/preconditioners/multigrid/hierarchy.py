@@ -13,11 +13,11 @@ from ....sparse.operators.couplings import Couplings
 from .blockwise import LevelArrays, blockwise_setup
 from .coarsening import Coarsest, check_coarsest, coarsening_factors
 from .galerkin import coarse_couplings
-from .lost import LostPoints
 from .on_grid import MatrixOnGrid
 from .probes import probed_couplings
 from .transfer import Interpolation, stacked_weights
-from .weights import Weights, coarse_grid, every, weights_and_lost
+from .weakly_coupled import WeaklyCoupled
+from .weights import Weights, coarse_grid, every, weights_and_weakly_coupled
 
 
 class GridLevel(NamedTuple):
@@ -35,17 +35,17 @@ class GridLevel(NamedTuple):
 
 
 class GridLevels(NamedTuple):
-    """Levels, finest first, and what was lost from each grid to the next.
+    """Levels, finest first, and the weakly coupled points of each grid.
 
     Attributes:
         levels: the last one is solved with exactly; with a `rest` all have an interpolation, and there may be none.
-        lost: of each grid that was looked at.
+        weak_points: of each grid that was examined.
         rest: the matrix on the grid below them that no coarser one suits, for which coarse points have to be chosen by
             its couplings; or None.
     """
 
     levels: list[GridLevel]
-    lost: tuple[LostPoints, ...]
+    weak_points: tuple[WeaklyCoupled, ...]
     rest: Couplings | None
 
 
@@ -54,66 +54,66 @@ def levels_of(
     direct: Coarsest,
     hermitian: bool,
     directional: bool,
-    dust: float,
+    rounding: float,
     dtype: np.dtype,
-    looks: bool = False,
+    may_stop: bool = False,
 ) -> GridLevels:
-    """Levels until the grid is as small as asked for, no axis can be coarsened, or a coarser one would lose too much.
+    """Levels until the grid is small enough, no axis can be coarsened, or a coarser grid has too many weak points.
 
     Args:
         A: with a diagonal that is positive where it is not zero.
-        dust: what may be rounding, see `without_dust`.
+        rounding: what may be rounding, see `without_rounding_residues`.
         dtype: in which matrices and interpolations are to be used; they may have that of A, but for the coarsest.
-        looks: is there a `rest` where too much is lost, of a single matrix in NumPy? Else the levels go on.
+        may_stop: may a `rest` be left where too many points are weakly coupled, of a single matrix in NumPy?
 
     Raises:
         ValueError: the coarsest grid is too large.
     """
-    bk, levels, lost = A.bk, list[GridLevel](), list[LostPoints]()
+    bk, levels, weak_points = A.bk, list[GridLevel](), list[WeaklyCoupled]()
     while _points(A.grid) > direct.most:
         small = _points(A.grid) <= direct.fine
         factors = None if small and not bk.on_host else coarsening_factors(A, directional)
         if factors is None or max(factors) == 1:
             break
-        make = partial(made, factors=factors, hermitian=hermitian, dust=dust)
-        gives_up = _limit(A, factors, not levels) if looks or small else _never
-        level, own = blockwise_setup(make, A, factors, dtype, gives_up) if bk.on_host else (make(A), LostPoints())
-        lost.append(own)
+        make = partial(made, factors=factors, hermitian=hermitian, rounding=rounding)
+        stops = _limit(A, factors, not levels) if may_stop or small else _never
+        level, own = blockwise_setup(make, A, factors, dtype, stops) if bk.on_host else (make(A), WeaklyCoupled())
+        weak_points.append(own)
         if level is None and small:
             break
         if level is None:
-            return GridLevels(levels, tuple(lost), A)
+            return GridLevels(levels, tuple(weak_points), A)
         levels.append(GridLevel(level.own, level.scale, _interpolation(A, level.weights, factors)))
         A = level.coarse
     check_coarsest(A.grid, A.periodic)
     if levels:
-        return GridLevels([*levels, GridLevel(A, None, None)], tuple(lost), None)
+        return GridLevels([*levels, GridLevel(A, None, None)], tuple(weak_points), None)
     scale = _scale(A)
-    return GridLevels([GridLevel(diagonally_scaled(A, scale), scale, None)], tuple(lost), None)
+    return GridLevels([GridLevel(diagonally_scaled(A, scale), scale, None)], tuple(weak_points), None)
 
 
-def _limit(A: Couplings, factors: tuple[int, ...], finest: bool) -> Callable[[LostPoints], bool]:
-    """Are the points too many that are lost from the grid of A to the next?"""
+def _limit(A: Couplings, factors: tuple[int, ...], finest: bool) -> Callable[[WeaklyCoupled], bool]:
+    """Are too many points of the grid of A weakly coupled to the next one?"""
     points = sum(f > 1 for f in factors) * _points(coarse_grid(A.grid, factors))
-    return lambda lost: lost.too_many(finest, points)
+    return lambda weak_points: weak_points.too_many(finest, points)
 
 
-def _never(lost: LostPoints) -> bool:
+def _never(weak_points: WeaklyCoupled) -> bool:
     return False
 
 
-def made(A: Couplings, factors: tuple[int, ...], hermitian: bool, dust: float) -> LevelArrays:
+def made(A: Couplings, factors: tuple[int, ...], hermitian: bool, rounding: float) -> LevelArrays:
     """Set up one level: scaling, weights and Galerkin product."""
     bk, scale = A.bk, _scale(A)
     own = diagonally_scaled(A, scale)
-    found, lost = weights_and_lost(_symmetric_part(A, hermitian), factors)
+    found, weak_points = weights_and_weakly_coupled(_symmetric_part(A, hermitian), factors)
     W = _divided(bk, _as(bk, found, bk.dtype(A.diagonal)), scale, factors)
     array = stacked_weights(bk, W, factors)
     if bk.is_eager:
-        coarse = coarse_couplings(own, W, factors, hermitian, dust)
+        coarse = coarse_couplings(own, W, factors, hermitian, rounding)
     else:
-        coarse = probed_couplings(MatrixOnGrid.of(own), _interpolation(A, array, factors), dust)
-    return LevelArrays(scale, own, array, coarse, lost)
+        coarse = probed_couplings(MatrixOnGrid.of(own), _interpolation(A, array, factors), rounding)
+    return LevelArrays(scale, own, array, coarse, weak_points)
 
 
 def _interpolation(A: Couplings, W: Array, factors: tuple[int, ...]) -> Interpolation:

@@ -27,12 +27,12 @@ from .algebraic import algebraic_cycle
 from .coarsening import Coarsest, coarsest
 from .from_matrix import couplings_of
 from .hierarchy import GridLevel, levels_of
-from .lost import LostPoints
 from .matrix import couplings_matrix
 from .smoothing import Smoothing
+from .weakly_coupled import WeaklyCoupled
 
 _SMALL = 64  # unknowns up to which there is one grid
-_DUST = 0.75  # power of the rounding unit: sums of that size, of terms of one, are of rounding only
+_RESIDUE = 0.75  # power of the rounding unit: sums of that size, of terms of one, are of rounding only
 
 
 @of_operator()
@@ -53,8 +53,8 @@ def multigrid(
     The interpolation follows the coefficients (box multigrid), so that jumps of any size between blocks, obstacles and
     boundaries of all kinds need no care; periodic axes are recognised. On the coarsest grid the matrix is solved with
     exactly, by elimination of one line or plane after the other. Where the values of a single matrix are known, points
-    are counted that a coarser grid would lose: of thin lines and walls, channels, coefficients that jump from cell to
-    cell. A grid that loses too many, and what is below it, is left to classical AMG ("amg"); the note of the
+    are counted that are weakly coupled to a coarser grid: of thin lines and walls, channels, coefficients that jump
+    from cell to cell. A grid with too many, and what is below it, is left to classical AMG ("amg"); the note of the
     preconditioner says so. Hermitian for a Hermitian A, and positive definite with it. Where the values of A are
     traced, all of it is computed in the library.
 
@@ -64,7 +64,7 @@ def multigrid(
         smoother: "chebyshev", or "jacobi", which is the default where A is known not to be Hermitian.
         degree: of the smoother's polynomial; so many products with A before and after the coarser grids.
         direct: the coarsest grid has at most so many points; by default 64 along one axis, 16^3, and 64^2, or 128^2
-            where values are traced or a coarser grid would lose too many points.
+            where values are traced or too many points are weakly coupled.
         directional: halve only axes along which couplings are strong, where values are known.
         precision: "single" computes on all grids but the coarsest in single precision where A is in double: three
             quarters of the memory, half to two thirds of the time, and as many iterations.
@@ -140,9 +140,9 @@ def cycle_of(
     factor = own.bk.astype(sign, own.bk.dtype(working.diagonal))
     signed = working.with_values({s: factor * a for s, a in working.values.items()})
     single = known and own.systems is None
-    dust = float(np.finfo(dtype).eps) ** _DUST
-    looks = single and target is not None
-    found = levels_of(signed, size, bool(hermitian), directional and single, dust, within, looks)
+    rounding = float(np.finfo(dtype).eps) ** _RESIDUE
+    may_stop = single and target is not None
+    found = levels_of(signed, size, bool(hermitian), directional and single, rounding, within, may_stop)
     levels, rest = found.levels, found.rest
     if rest is None or target is None:
         inner = _exact(levels[-1].A, dtype, len(levels), bool(hermitian))
@@ -153,13 +153,13 @@ def cycle_of(
         cycle = _assembled(
             [*levels, GridLevel(rest, None, None)], cycle, sign, smoothing, bool(hermitian), dtype, within
         )
-    return GridCycle(cycle, math.prod(rest.grid), _note(own.grid, rest.grid, found.lost[-1]))
+    return GridCycle(cycle, math.prod(rest.grid), _note(own.grid, rest.grid, found.weak_points[-1]))
 
 
-def _note(finest: tuple[int, ...], grid: tuple[int, ...], lost: LostPoints) -> str:
+def _note(finest: tuple[int, ...], grid: tuple[int, ...], weak_points: WeaklyCoupled) -> str:
     """Why and from where on the cycle is algebraic."""
     where = "" if grid == finest else f" from the grid {grid} on"
-    return f"classical AMG{where}: coefficients jump, {lost} would be lost on a coarser grid"
+    return f"classical AMG{where}: coefficients jump, {weak_points} are weakly coupled to a coarser grid"
 
 
 def with_cost(

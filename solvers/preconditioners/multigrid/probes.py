@@ -18,11 +18,11 @@ from ....sparse import Operator
 from ....sparse.operators.couplings import Couplings, Stacked, sum_of_terms
 from ...block_tridiagonal.inverse import scanned
 from .transfer import Interpolation
-from .weights import without_dust
+from .weights import without_rounding_residues
 
 
-def probed_couplings(A: Operator, P: Interpolation, dust: float = 0.0) -> Couplings:
-    """Stencil coefficients of `P^T A P`, by probing; the diagonal is that of `without_dust`.
+def probed_couplings(A: Operator, P: Interpolation, rounding: float = 0.0) -> Couplings:
+    """Stencil coefficients of `P^T A P`, by probing; the diagonal is that of `without_rounding_residues`.
 
     Cost: a product with each for every colour, 3^d on most grids.
     """
@@ -41,7 +41,7 @@ def probed_couplings(A: Operator, P: Interpolation, dust: float = 0.0) -> Coupli
         return R.apply(bk.materialize(A.apply(bk.materialize(P.apply(probe)))))
 
     images = scanned(bk, image, zero, math.prod(counts))
-    return _told_apart(A, P, images, colours, counts, dust)
+    return _told_apart(A, P, images, colours, counts, rounding)
 
 
 def colours_of(n: int, ring: bool) -> np.ndarray:
@@ -55,7 +55,7 @@ def colours_of(n: int, ring: bool) -> np.ndarray:
 
 
 def _told_apart(
-    A: Operator, P: Interpolation, images: Array, colours: Sequence[np.ndarray], counts: Sequence[int], dust: float
+    A: Operator, P: Interpolation, images: Array, colours: Sequence[np.ndarray], counts: Sequence[int], rounding: float
 ) -> Couplings:
     """Read coefficients off the images: that of x + s is the image of its colour at x, which no other neighbour has."""
     bk, grid, axes = P.bk, P.coarse, len(P.coarse)
@@ -76,7 +76,7 @@ def _told_apart(
     found = bk.reshape(found, (int(images.shape[0]), len(shifts), *grid))
     found = bk.permute_dims(found, (1, 0, *range(2, 2 + axes)))
     here = np.array([not any(s) for s in shifts]).reshape(-1, *(1,) * (1 + axes))
-    diagonal = without_dust(bk, found[len(shifts) // 2], P.by_place, P.periodic, dust)
+    diagonal = without_rounding_residues(bk, found[len(shifts) // 2], P.by_place, P.periodic, rounding)
     found = bk.materialize(bk.where(bk.asarray(here, like=found), diagonal[None], found))
     return Couplings(bk, grid, P.periodic, Stacked(shifts, found), A.systems)
 

@@ -25,7 +25,7 @@ from ....sparse.operators.couplings import (
     shifted_array,
     sum_of_terms,
 )
-from .lost import lost_points
+from .weakly_coupled import weakly_coupled
 
 Weights = Mapping[Shift, Mapping[Shift, Array]]  # W[p][c], each `(systems or 1, *coarse grid)`
 _NONE = 1e-3  # of the diagonal: a point whose couplings sum to less gets no weights
@@ -50,11 +50,11 @@ def parities(factors: tuple[int, ...]) -> list[Shift]:
 
 
 def weights(A: Couplings, factors: tuple[int, ...]) -> Weights:
-    """As of `weights_and_lost`, alone."""
-    return weights_and_lost(A, factors)[0]
+    """As of `weights_and_weakly_coupled`, alone."""
+    return weights_and_weakly_coupled(A, factors)[0]
 
 
-def weights_and_lost(A: Couplings, factors: tuple[int, ...]) -> tuple[Weights, list[Array]]:
+def weights_and_weakly_coupled(A: Couplings, factors: tuple[int, ...]) -> tuple[Weights, list[Array]]:
     """Interpolation weights of real couplings with a positive diagonal, so that A P vanishes nearly at fine points.
 
     A point between two coarse ones along an axis takes the couplings of its row summed over the other axes; the points
@@ -63,16 +63,16 @@ def weights_and_lost(A: Couplings, factors: tuple[int, ...]) -> tuple[Weights, l
     grid, and no point takes from it: what is coupled past it, across corners, is taken from the other points.
 
     Returns:
-        The weights; and of a single matrix in NumPy for each coarsened axis `lost_points` between two coarse ones along
-        it, `(1, *coarse grid)`.
+        The weights; and of a single matrix in NumPy for each coarsened axis which points between two coarse ones along
+        it are `weakly_coupled`, `(1, *coarse grid)`.
     """
     bk, here, live = A.bk, A.here, _live(A)
     first = bk.full_like(A.diagonal, 1) if live is None else live
     found: dict[Shift, Mapping[Shift, Array]] = {here: {here: bk.materialize(every(bk, first, here, factors))}}
-    lost: list[Array] = []
+    weak_points: list[Array] = []
     for p in parities(factors)[1:]:
         looks = sum(p) == 1 and bk.on_host and A.systems is None
-        along, normaliser = _collapsed(A, p, factors, live, lost if looks else None)
+        along, normaliser = _collapsed(A, p, factors, live, weak_points if looks else None)
         parts: dict[Shift, Array] = {}
         for t, coupling in along.items():
             between = tuple(k if not s else 0 for k, s in zip(p, t))  # the parity of the point at x + t
@@ -81,10 +81,12 @@ def weights_and_lost(A: Couplings, factors: tuple[int, ...]) -> tuple[Weights, l
                 at = tuple(a + b for a, b in zip(origin, c))
                 accumulate(parts, at, coupling * shifted_array(bk, w, origin, A.periodic))
         found[p] = settled(bk, {c: normaliser * sums for c, sums in parts.items()})
-    return found, lost
+    return found, weak_points
 
 
-def without_dust(bk: Backend, diagonal: Array, W: Weights, periodic: tuple[bool, ...], dust: float) -> Array:
+def without_rounding_residues(
+    bk: Backend, diagonal: Array, W: Weights, periodic: tuple[bool, ...], rounding: float
+) -> Array:
     """The diagonal of `P^T A P`, of an A whose rows are of size one, where rounding can no longer make A indefinite.
 
     A closed region where A maps constants to zero leaves rounding of any sign, whose inverse is huge: a row of nothing
@@ -92,14 +94,14 @@ def without_dust(bk: Backend, diagonal: Array, W: Weights, periodic: tuple[bool,
     of its weights, the second a shift. A point that no other takes from gets a one.
 
     Args:
-        dust: what may be rounding, relative to the sum of the squares.
+        rounding: what may be rounding, relative to the sum of the squares.
     """
     parts: dict[Shift, Array] = {}
     for own in W.values():
         for c, w in own.items():
             accumulate(parts, c, bk.real(w) ** 2)
     squares = sum_of_terms([shifted_array(bk, each, opposite(c), periodic) for c, each in parts.items()])
-    dtype, limit = bk.dtype(diagonal), dust * squares
+    dtype, limit = bk.dtype(diagonal), rounding * squares
     other = bk.astype(bk.where(squares > 0, squares, bk.full_like(squares, 1)), dtype)
     return bk.where(bk.abs(diagonal) <= limit, other, diagonal + bk.astype(limit, dtype))
 
@@ -127,12 +129,12 @@ def _rows(A: Couplings, p: Shift, factors: tuple[int, ...]) -> Mapping[Shift, Ar
 
 
 def _collapsed(
-    A: Couplings, p: Shift, factors: tuple[int, ...], live: Array | None, lost: list[Array] | None
+    A: Couplings, p: Shift, factors: tuple[int, ...], live: Array | None, weak_points: list[Array] | None
 ) -> tuple[dict[Shift, Array], Array]:
     """Couplings of the points p, collapsed over the axes where p is 0, and the factor that normalises them.
 
     Args:
-        lost: gets the `lost_points` among p, if given.
+        weak_points: gets the `weakly_coupled` among p, if given.
     """
     bk, rows = A.bk, _rows(A, p, factors)
     sums: dict[Shift, list[Array]] = {}
@@ -152,8 +154,10 @@ def _collapsed(
     counts = diagonal > (1 + _weakest(bk, along, p) / safe) * (diagonal - excess)
     divisor = strength + bk.where(counts, excess, zero)
     good = (bk.abs(strength) > _NONE * safe) & (bk.abs(divisor) > _NONE * safe)
-    if lost is not None:
-        lost.append(lost_points(diagonal, excess, strength, [term for terms in sums.values() for term in terms]))
+    if weak_points is not None:
+        weak_points.append(
+            weakly_coupled(diagonal, excess, strength, [term for terms in sums.values() for term in terms])
+        )
     return along, bk.materialize(bk.where(good, 1 / bk.where(good, divisor, one), zero))
 
 

@@ -12,7 +12,7 @@ from typing import Any, NoReturn
 
 from .. import __version__
 from ..solvers import find_method
-from .comparison import NONE
+from .compare.comparison import NONE
 from .errors import UsageError, as_options
 from .files import MATRIX_NAMES, STDIN
 from .help import EXIT_CODES, Formatter, epilog

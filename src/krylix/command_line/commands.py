@@ -11,8 +11,6 @@ from typing import Any
 
 from ..backends import profile
 from . import (
-    compare,
-    comparison,
     factors,
     facts,
     machine,
@@ -24,6 +22,7 @@ from . import (
     storage,
 )
 from .arguments import parse
+from .compare import compare, comparison
 from .files import STDIN
 from .inspected import load as load_matrix
 from .output import TRACE_NAME, VECTOR_NAMES, as_bytes, check_output, form_of, write, write_profile

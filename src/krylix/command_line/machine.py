@@ -19,8 +19,9 @@ from ..sparse.analysis.facts import (
     is_positive_definite,
     occupied_diagonals,
 )
-from . import compare, comparison, preconditioning, spectrum
-from .comparison import ComparisonRow
+from . import preconditioning, spectrum
+from .compare import compare, comparison
+from .compare.comparison import ComparisonRow
 from .facts import column_norms, maps_constants_to_zero
 from .inspected import Inspected
 from .preconditioning import Built

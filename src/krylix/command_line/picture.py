@@ -12,7 +12,7 @@ import numpy as np
 
 from ..solvers import SolveResult
 from ..sparse.plot.picture import plot
-from .comparison import ComparisonRow
+from .compare.comparison import ComparisonRow
 from .errors import SolveFailed, UsageError
 from .output import check_output
 from .spectrum import SpectrumFacts

@@ -15,7 +15,7 @@ from krylix.solvers.gaussian.factorised_matrix import FactorisedMatrix
 from krylix.solvers.gaussian.selected_inverse import SelectedInverse
 from krylix.solvers.gaussian.sparse_factors import SparseFactors, sparse_factors
 from krylix.solvers.gaussian.supernodes import filled_pattern, parents_of, postorder, supernodes
-from modes import EAGER, MODES, array, compiled, to_numpy
+from modes import EAGER, array, compiled, to_numpy
 
 
 def close(found: Any, A: sp.csr_array, expected: np.ndarray) -> None:
@@ -123,8 +123,14 @@ def test_any_order_of_the_columns() -> None:
     np.testing.assert_allclose(found[~missing], X[~missing], rtol=1e-10)
 
 
-@pytest.mark.compiled_by_default(modes=("jax-jit", "tf"))
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.compiled_by_default(modes=("jax-jit", "tf-function"))
+@pytest.mark.parametrize(
+    "mode",
+    [
+        *("numpy", "jax-jit", "torch", "tf-function"),
+        *(pytest.param(mode, marks=pytest.mark.slow) for mode in ("jax", "tf", "torch-compile")),
+    ],
+)
 def test_every_library(mode: str) -> None:
     m = scattered(300, 0.01)
     A: Any = krylix.as_operator(m, array(mode, np.zeros(300))).to("csr")

@@ -9,6 +9,7 @@ import pytest
 import scipy.sparse as sp
 
 import krylix
+from cells import in_turn
 from gaussian_matrices import MATRICES, closed, definite, grid_laplacian
 from krylix import prepare
 from krylix.solvers.gaussian.exact import entries_of
@@ -30,9 +31,8 @@ def test_covariance(name: str, form: str, of: str) -> None:
     np.testing.assert_allclose(R.T @ R.conj(), expected, atol=1e-11 * np.abs(expected).max())
 
 
-@pytest.mark.parametrize("of", ["precision", "covariance"])
-@pytest.mark.parametrize("mode", EAGER)
-def test_covariance_by_lanczos(mode: str, of: str) -> None:
+@pytest.mark.parametrize(("of", "mode"), in_turn(["precision", "covariance"], EAGER, always=["numpy"]))
+def test_covariance_by_lanczos(of: str, mode: str) -> None:
     """A^(1/2) or A^(-1/2) itself, by products."""
     m = grid_laplacian(7, 6)
     A: Any = krylix.as_operator(m, array(mode, np.zeros(42)))
@@ -57,9 +57,8 @@ DRAWN = 4000
 
 
 @pytest.mark.compiled_by_default(modes=("jax-jit", "tf", "torch-compile"))
-@pytest.mark.parametrize("form", ["dense", "sparse"])
-@pytest.mark.parametrize("mode", MODES)
-def test_drawn(mode: str, form: str) -> None:
+@pytest.mark.parametrize(("form", "mode"), in_turn(["dense", "sparse"], MODES, always=["numpy", "torch"]))
+def test_drawn(form: str, mode: str) -> None:
     """Of fixed keys; variances of a chi-squared distribution, within five standard errors; values traced."""
     m = grid_laplacian(20, 14)
     A: Any = krylix.as_operator(m, array(mode, np.zeros(280))).to("csr")
@@ -114,9 +113,8 @@ def test_programs() -> None:
     np.testing.assert_allclose(drawn, [solver.sample(k) for k in keys], rtol=1e-10, atol=1e-12)
 
 
-@pytest.mark.parametrize("form", ["dense", "sparse"])
-@pytest.mark.parametrize("mode", EAGER)
-def test_batches(mode: str, form: str) -> None:
+@pytest.mark.parametrize(("form", "mode"), in_turn(["dense", "sparse"], EAGER, always=["numpy"]))
+def test_batches(form: str, mode: str) -> None:
     """Each matrix has samples of its own."""
     ms = np.stack([grid_laplacian(2, 3, shift=s).toarray() for s in (0.1, 100.0)])
     A: Any = array(mode, ms)

@@ -17,7 +17,7 @@ from krylix.solvers.preconditioners.amg.classical.interpolation import Rows, pro
 from krylix.solvers.preconditioners.amg.classical.products import product
 from krylix.solvers.preconditioners.amg.classical.rows import largest_in_rows, reduced, selected
 from krylix.solvers.preconditioners.amg.classical.splitting import first_pass, pmis
-from krylix.solvers.preconditioners.amg.classical.strength import couplings, strong_entries, turned_rows
+from krylix.solvers.preconditioners.amg.classical.strength import couplings, strong_entries, with_positive_diagonal
 
 THETA = 0.25
 
@@ -104,7 +104,7 @@ SMALL: dict[str, sp.csr_array] = {
 def made(name: str) -> tuple[sp.csr_array, Rows, np.ndarray]:
     A = SMALL[name].copy()
     A.sum_duplicates()
-    coupled = couplings(turned_rows(A))
+    coupled = couplings(with_positive_diagonal(A))
     sums = reduced(np.add, coupled, A.indptr, 0.0)
     strong = strong_entries(A, coupled, sums, THETA)
     return A, Rows(A, coupled, sums, strong), pmis(selected(A, strong))

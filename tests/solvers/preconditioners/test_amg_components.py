@@ -11,7 +11,7 @@ import scipy.sparse as sp
 
 import krylix
 from krylix.solvers.preconditioners import UPDATES
-from krylix.solvers.preconditioners.amg.classical.colours import eliminated, other_colour
+from krylix.solvers.preconditioners.amg.classical.red_black import eliminated, red_black_splitting
 from krylix.solvers.preconditioners.amg.classical.splitting import first_pass
 from krylix.solvers.preconditioners.amg.components import compact_rigid_motions, found_components
 from krylix.solvers.preconditioners.amg.settings import AmgSettings
@@ -178,7 +178,7 @@ def test_elimination_is_exact(name: str) -> None:
     """`P S^-1 R + D_F^-1` is the inverse, beside that of NumPy."""
     A = TWO[name].copy()
     A.sum_duplicates()
-    dense, coarse = A.toarray(), other_colour(A)
+    dense, coarse = A.toarray(), red_black_splitting(A)
     assert coarse is not None
     hermitian = bool(np.abs(dense - dense.conj().T).max() == 0)
     found = eliminated(A, coarse, hermitian)
@@ -193,13 +193,13 @@ def test_elimination_is_exact(name: str) -> None:
 
 def test_no_two_colours() -> None:
     triangles = sp.csr_array(grid(9, 9) - sp.diags_array([0.1, 0.1], offsets=[10, -10], shape=(81, 81)))
-    assert other_colour(triangles) is None
+    assert red_black_splitting(triangles) is None
     star = sp.csr_array(sp.diags_array(np.ones(400)) + 0)
     star = star.tolil()
     star[0, 1:], star[1:, 0] = -1e-3, -1e-3
-    kept = other_colour(sp.csr_array(star))  # the hub stays, or nothing is eliminated
+    kept = red_black_splitting(sp.csr_array(star))  # the hub stays, or nothing is eliminated
     assert kept is None or kept[0]
-    assert other_colour(sp.csr_array(LINE - 2 * sp.eye_array(30))) is None  # zeros on the diagonal
+    assert red_black_splitting(sp.csr_array(LINE - 2 * sp.eye_array(30))) is None  # zeros on the diagonal
 
 
 def test_closed_regions_of_two_unknowns() -> None:
@@ -274,9 +274,9 @@ def test_new_numbers_of_winds(make: Any) -> None:
 
 
 def test_which_smoothers_are_in_turns() -> None:
-    assert AmgSettings("classical").smooths_in_turns
-    assert not AmgSettings("classical", smoother="jacobi").smooths_in_turns
-    assert not AmgSettings("classical", cycle="W").smooths_in_turns
+    assert AmgSettings("classical").uses_cf_relaxation
+    assert not AmgSettings("classical", smoother="jacobi").uses_cf_relaxation
+    assert not AmgSettings("classical", cycle="W").uses_cf_relaxation
     A = nine_points(30)
     assert iterations(A, "biCG-stab", coarsening="classical", cycle="W") <= 20
     assert iterations(A, "biCG-stab", coarsening="classical", precision="single") <= 10

@@ -11,6 +11,7 @@ import pytest
 import scipy.sparse as sp
 
 import krylix
+from cells import in_turn
 from krylix.backends import get_backend
 from krylix.solvers.preconditioners import UPDATES
 from krylix.solvers.preconditioners.amg.classical.levels import classical_levels
@@ -24,7 +25,7 @@ from modes import array, compiled, to_numpy
 GRID = (30, 25)
 N = GRID[0] * GRID[1]
 TRACED = ("jax-jit", "tf-function")
-every_mode = pytest.mark.parametrize("mode", ("numpy", "torch", *TRACED))
+EVERY_MODE = ("numpy", "torch", *TRACED)
 
 
 def edges(*grid: int) -> sp.csr_array:
@@ -166,8 +167,8 @@ def test_interpolation_is_that_of_the_textbook(name: str) -> None:
     A = sp.csr_array(A + sp.diags_array(1.0 + abs(A).sum(axis=1)))
     A = -A if name == "negative" else A
     A.sort_indices()
-    strong = sp.csr_array((level.strong, level.A.indices, level.A.indptr), A.shape).toarray()
-    rule = ClassicalRule.of(level.A, level.P, level.splitting, level.strong)
+    rule = level.tentative
+    strong = rule.strong.to_scipy((np.ones(rule.strong.nnz),)).toarray() != 0
     found = rule.prolongation(A).toarray()
     np.testing.assert_allclose(
         found, by_loops(A.toarray(), strong, level.splitting, level.P.toarray() != 0), atol=1e-13
@@ -199,9 +200,10 @@ def test_saved_and_pickled(name: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.compiled_by_default(modes=("jax-jit",))
-@every_mode
-@pytest.mark.parametrize("name", ["medium", "complex Hermitian"])
-def test_numbers_in_programs(mode: str, name: str) -> None:
+@pytest.mark.parametrize(
+    ("name", "mode"), in_turn(["medium", "complex Hermitian"], EVERY_MODE, always=["numpy", "torch"])
+)
+def test_numbers_in_programs(name: str, mode: str) -> None:
     """On the places of other numbers, given as a preconditioner, and of one cycle and its transpose."""
     A = MATRICES[name]
     pattern, M0, r = krylix.as_operator(A), made(A), right_hand_side(A)
@@ -219,7 +221,7 @@ def test_numbers_in_programs(mode: str, name: str) -> None:
 
 
 @pytest.mark.compiled_by_default(modes=("jax-jit",))
-@every_mode
+@pytest.mark.parametrize("mode", EVERY_MODE)
 def test_unknown_numbers(mode: str) -> None:
     """The splitting of unit coefficients, and all numbers of the run; each system of a batch as it is alone."""
     matrices = [medium(sigma, seed) for seed, sigma in enumerate((0.0, 1.0, 1.5))]

@@ -11,7 +11,7 @@ import pytest
 from krylix.backends import get_backend
 from krylix.solvers.preconditioners.multigrid import blockwise, transfer
 from krylix.solvers.preconditioners.multigrid.hierarchy import made
-from krylix.solvers.preconditioners.multigrid.lost import LostPoints
+from krylix.solvers.preconditioners.multigrid.weakly_coupled import WeaklyCoupled
 from krylix.sparse.operators.couplings import Couplings, neighbours
 
 HOST = get_backend("numpy")
@@ -59,12 +59,12 @@ def test_same_as_at_once(
     A = random_couplings(grid, rings, dtype, systems, hermitian)
     within = np.dtype({"float64": "float32", "complex128": "complex64"}[dtype] if kept == "single" else dtype)
     for factors in {(2,) * len(grid), (1, *(2,) * (len(grid) - 1)), (2, *(1,) * (len(grid) - 1))} - {(1,)}:
-        make = partial(made, factors=factors, hermitian=hermitian, dust=1e-12)
+        make = partial(made, factors=factors, hermitian=hermitian, rounding=1e-12)
         whole = make(A)
         monkeypatch.setattr(blockwise, "_LEAST", 0)
         monkeypatch.setattr(blockwise, "_ROWS", 5)
-        found, lost = blockwise.blockwise_setup(make, A, factors, within, lambda lost: False)
-        assert found is not None and lost == LostPoints.of(whole.lost, slice(None))
+        found, weak_points = blockwise.blockwise_setup(make, A, factors, within, lambda weak_points: False)
+        assert found is not None and weak_points == WeaklyCoupled.of(whole.weak_points, slice(None))
         assert type(found.own.values) is not type(whole.own.values)  # it was made in parts indeed
         np.testing.assert_array_equal(found.scale, whole.scale)
         np.testing.assert_array_equal(found.weights, whole.weights.astype(within))
@@ -88,8 +88,10 @@ def test_gives_up_early(monkeypatch: pytest.MonkeyPatch) -> None:
         count += 1
         return made(part, (2, 2), True, 1e-12)
 
-    found, lost = blockwise.blockwise_setup(make, A, (2, 2), np.dtype(float), lambda lost: lost.points > 0)
-    assert found is None and count == 1 and lost.points == 2 * 5 * 3
+    found, weak_points = blockwise.blockwise_setup(
+        make, A, (2, 2), np.dtype(float), lambda weak_points: weak_points.points > 0
+    )
+    assert found is None and count == 1 and weak_points.points == 2 * 5 * 3
 
 
 @pytest.mark.parametrize("grid, rings", GRIDS)

@@ -14,8 +14,9 @@ import scipy.sparse as sp
 import scipy.sparse.linalg as sla
 
 import krylix
-from krylix.solvers.preconditioners.multigrid.lost import LostPoints, lost_points
-from krylix.solvers.preconditioners.multigrid.weights import weights_and_lost
+from cells import in_turn
+from krylix.solvers.preconditioners.multigrid.weakly_coupled import WeaklyCoupled, weakly_coupled
+from krylix.solvers.preconditioners.multigrid.weights import weights_and_weakly_coupled
 from krylix.sparse.operators.couplings import Couplings
 from library import ROOT
 from modes import EAGER, array, library, to_numpy
@@ -91,7 +92,7 @@ def test_lost_points_by_hand() -> None:
         k[3] = contrast
         face = 2 * contrast / (1 + contrast)
         own = couplings(k)
-        _, (across, along) = weights_and_lost(own, (2, 2))  # of points beside the second axis, the first
+        _, (across, along) = weights_and_weakly_coupled(own, (2, 2))  # of points beside the second axis, the first
         expected = np.zeros((5, 5), int)
         share = 2 * face / (2 * face + 2 * contrast)
         expected[1, 1:4] = 0 if share > 0.01 else 2 if share < 0.001 else 1
@@ -110,13 +111,13 @@ def test_weak_and_faint_points() -> None:
     terms = [0.5e-3 * one, np.array([[-0.5e-3, 0, 1, 1, 1, 1e-2]])]
     strength = np.array([[0.0, 1e-4, 5e-3, 2e-2, 5e-3, 5e-3]])
     excess = np.array([[0.0, 0.0, 0.0, 0.0, 0.5, 0.0]])
-    found = lost_points(one, excess, strength, terms)
+    found = weakly_coupled(one, excess, strength, terms)
     np.testing.assert_array_equal(found, [[1, 2, 1, 0, 0, 1]])
-    assert not lost_points(0 * one, excess, strength, terms).any()
-    counted = LostPoints.of([found[:, :, None], found[:, :, None]], slice(1, None))
+    assert not weakly_coupled(0 * one, excess, strength, terms).any()
+    counted = WeaklyCoupled.of([found[:, :, None], found[:, :, None]], slice(1, None))
     assert counted == (10, 6, 2) and counted.plus(counted) == (20, 12, 4)
-    assert not counted.too_many(True, 10) and LostPoints(10**6, 700, 0).too_many(True, 10**6)
-    assert not LostPoints(10**6, 700, 0).too_many(False, 10**6) and LostPoints(10**6, 9, 8).too_many(False, 10**6)
+    assert not counted.too_many(True, 10) and WeaklyCoupled(10**6, 700, 0).too_many(True, 10**6)
+    assert not WeaklyCoupled(10**6, 700, 0).too_many(False, 10**6) and WeaklyCoupled(10**6, 9, 8).too_many(False, 10**6)
 
 
 def test_a_batch_keeps_its_grids() -> None:
@@ -127,9 +128,8 @@ def test_a_batch_keeps_its_grids() -> None:
     assert M.note is None
 
 
-@pytest.mark.parametrize("precision", [None, "single"])
-@pytest.mark.parametrize("mode", EAGER)
-def test_on_all_libraries(mode: str, precision: str | None, tmp_path: Any) -> None:
+@pytest.mark.parametrize(("precision", "mode"), in_turn([None, "single"], EAGER, always=["numpy"]))
+def test_on_all_libraries(precision: str | None, mode: str, tmp_path: Any) -> None:
     """Levels of grids above, rows below: the same numbers everywhere, moved and stored."""
     A, grid, b = flow(k := binary((96, 96), 1e4, 2)), k.shape, np.random.default_rng(0).standard_normal(96 * 96)
     M = krylix.preconditioner(A, "multigrid", grid=grid, direct=30, precision=precision)

@@ -14,7 +14,7 @@ import scipy.sparse as sp
 from ....setup_cache_setting import SETUP_CACHE
 from .pattern import EntryPattern, digest_of
 from .protocol import Factors, SymbolicAnalysis
-from .turned import TurnedFactors
+from .transposed import TransposedFactors
 
 MOST = 4  # patterns that are kept though nothing uses them
 MOST_BYTES = 1 << 27  # of each, with its analyses and factors
@@ -78,9 +78,9 @@ def last_factors(known: KnownPattern, A: Any, asked: Hashable) -> tuple[Factors,
     for one, last in list(_recent):
         if last is None or last.asked != asked or last.data.dtype != A.dtype or last.data.shape != A.data.shape:
             continue
-        found = _turned(last, A.data, False) if one is known else None
+        found = _factors_if_same(last, A.data, False) if one is known else None
         data = _data_of_transpose(known, one, A) if found is None else None
-        found = _turned(last, data, True) if data is not None else found
+        found = _factors_if_same(last, data, True) if data is not None else found
         if found is not None:
             return found
     return None
@@ -93,16 +93,16 @@ def _data_of_transpose(known: KnownPattern, other: KnownPattern, A: Any) -> np.n
         return None if mirror is None else A.data[mirror]
     if other.pattern.n != A.shape[0]:
         return None
-    turned = sp.csr_array(A)  # whose arrays are those of the transpose by columns
-    same = np.array_equal(turned.indptr, other.pattern.indptr)
-    return turned.data if same and np.array_equal(turned.indices, other.pattern.indices) else None
+    transpose = sp.csr_array(A)  # whose arrays are those of the transpose by columns
+    same = np.array_equal(transpose.indptr, other.pattern.indptr)
+    return transpose.data if same and np.array_equal(transpose.indices, other.pattern.indices) else None
 
 
-def _turned(last: LastFactors, data: np.ndarray, transposed: bool) -> tuple[Factors, str] | None:
+def _factors_if_same(last: LastFactors, data: np.ndarray, transposed: bool) -> tuple[Factors, str] | None:
     for conjugated in (False, True) if data.dtype.kind == "c" else (False,):
         if np.array_equal(data.conj() if conjugated else data, last.data):
             plain = not (transposed or conjugated)
-            return (last.factors if plain else TurnedFactors(last.factors, transposed, conjugated)), last.by
+            return (last.factors if plain else TransposedFactors(last.factors, transposed, conjugated)), last.by
     return None
 
 

@@ -115,7 +115,7 @@ class PardisoAnalysis(SymbolicAnalysis):
     def __init__(self, pattern: EntryPattern, kind: Kind, definite: bool) -> None:
         self.pattern, self.kind, self.definite = pattern, kind, definite
         self.handle: Handle | None = None
-        self.turned: PardisoAnalysis | None = None  # of the transpose
+        self.transpose: PardisoAnalysis | None = None  # of the transpose
         self._first = Lock()
 
     @property
@@ -125,7 +125,7 @@ class PardisoAnalysis(SymbolicAnalysis):
     @property
     def nbytes(self) -> int:
         own = 0 if self.handle is None else 16 * self.handle.numbers
-        return own if self.turned is None else own + self.turned.nbytes
+        return own if self.transpose is None else own + self.transpose.nbytes
 
     def factor(self, A: Any) -> Factors:
         try:
@@ -146,16 +146,16 @@ class PardisoAnalysis(SymbolicAnalysis):
             raise FactorsRefused("the numbers are symmetric in another way than those that were analysed")
         return self.factor(A)
 
-    def factors_of_transpose(self, turned: Any) -> PardisoFactors:
+    def factors_of_transpose(self, transpose: Any) -> PardisoFactors:
         """Factors of the transposed matrix, with an analysis of its own, which is kept in this one.
 
         Raises:
             FactorsRefused: there are none.
         """
         with self._first:
-            if self.turned is None:
-                self.turned = PardisoAnalysis(EntryPattern(turned), Kind.GENERAL, False)
-        return self.turned._factors(turned)
+            if self.transpose is None:
+                self.transpose = PardisoAnalysis(EntryPattern(transpose), Kind.GENERAL, False)
+        return self.transpose._factors(transpose)
 
     def new_handle(self, data: np.ndarray) -> Handle:
         """Analyse for numbers of A."""
@@ -232,14 +232,14 @@ class PardisoFactors(Factors):
         """Factors of the transpose: the package drops its factors where the parameter for transposed solves is set."""
         with self._making:
             if self.transposed is None:
-                turned = self.A.T.tocsc()
-                turned.sort_indices()
+                transpose = self.A.T.tocsc()
+                transpose.sort_indices()
                 try:
-                    self.transposed = self.analysis.factors_of_transpose(turned)
-                    if not is_stable(turned, self.transposed):
+                    self.transposed = self.analysis.factors_of_transpose(transpose)
+                    if not is_stable(transpose, self.transposed):
                         raise FactorsRefused("a solve left more than rounding errors")
                 except FactorsRefused as error:
-                    self.transposed = _superlu(turned, error)
+                    self.transposed = _superlu(transpose, error)
         return self.transposed
 
 

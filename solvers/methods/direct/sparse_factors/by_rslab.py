@@ -82,7 +82,7 @@ class RslabAnalysis(SymbolicAnalysis):
             raise FactorsRefused(str(error)) from error
         if found.n_perturbed > 0:
             raise FactorsRefused(f"{found.n_perturbed} pivots were too small, and replaced")
-        return RslabFactors(found, turned=self.in_rows, dtype=A.dtype)
+        return RslabFactors(found, is_transpose=self.in_rows, dtype=A.dtype)
 
     def refactor(self, A: Any) -> Factors:
         if self.pattern.kind(A) is not self.kind:
@@ -91,16 +91,16 @@ class RslabAnalysis(SymbolicAnalysis):
 
 
 class RslabFactors(Factors):
-    """Factors of A, or of its transpose where it is `turned`."""
+    """Factors of A, or of its transpose if `is_transpose`."""
 
     provider = Rslab.name
 
-    def __init__(self, factors: Any, turned: bool, dtype: np.dtype) -> None:
-        self.factors, self.turned, self.dtype = factors, turned, dtype
+    def __init__(self, factors: Any, is_transpose: bool, dtype: np.dtype) -> None:
+        self.factors, self.is_transpose, self.dtype = factors, is_transpose, dtype
         self.nnz = int(factors.factor_nnz)
 
     def solve(self, b: np.ndarray, trans: str = "N") -> np.ndarray:
-        of_transpose = self.turned != (trans == "T")
+        of_transpose = self.is_transpose != (trans == "T")
         given = b.astype(self.dtype, copy=False)
         if of_transpose:
             return self._by_columns(self.factors.solve_transpose, given)

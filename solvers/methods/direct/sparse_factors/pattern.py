@@ -53,9 +53,9 @@ class EntryPattern:
     def mirror(self) -> np.ndarray | None:
         """For each entry the place of the mirrored one; None where one is missing."""
         places = sp.csc_array((np.arange(len(self.indices)), self.indices, self.indptr), (self.n, self.n))
-        turned = sp.csr_array(places)  # the entries of the transpose, column by column
-        same = np.array_equal(turned.indptr, self.indptr) and np.array_equal(turned.indices, self.indices)
-        return turned.data if same else None
+        transpose = sp.csr_array(places)  # the entries of the transpose, column by column
+        same = np.array_equal(transpose.indptr, self.indptr) and np.array_equal(transpose.indices, self.indices)
+        return transpose.data if same else None
 
     @cached_property
     def upper(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

@@ -8,10 +8,10 @@ import scipy.sparse as sp
 from .....backends import get_backend
 from .....sparse import Operator
 from ....diagonal import DiagonalOperator
-from ...cycle.dense import check_dense, known_inverse, rounding_of
+from ...cycle.dense import inverse_of_scaled, rounding_of
 from ...cycle.level import VISITS
 from ...cycle.recast import recast
-from ...cycle.scales import scales_of, times_diagonals
+from ...cycle.scales import scales_of
 from ...cycle.smoother import steps_for
 from ...cycle.target import Target
 from ..galerkin import eigenvalue_bound
@@ -62,9 +62,7 @@ def _coarsest(levels: list[HostLevel], settings: AmgSettings, hermitian: bool, t
     left, right = scales_of(A, hermitian)
     if is_solved_by_scaling(A, settings.max_coarse):
         return DiagonalOperator(target.bk, target.array((left * right)[None]))
-    check_dense(A.shape[0])
-    rounding = rounding_of(target.A.dtype, len(levels))
-    inverse = known_inverse(times_diagonals(left, A, right).toarray(), hermitian, rounding)
+    inverse = inverse_of_scaled(left, A, right, hermitian, rounding_of(target.A.dtype, len(levels)))
     return Target(target.A, target.A.dtype).dense(right[:, None] * inverse * left)
 
 

@@ -20,7 +20,18 @@ import numpy as np
 import scipy.sparse as sp
 
 from .products import product
-from .rows import gathered, largest_in_rows, reduced, repeated, row_counts, selected
+from .rows import (
+    gathered,
+    largest_in_rows,
+    numbered,
+    on_diagonal,
+    reduced,
+    repeated,
+    row_counts,
+    selected,
+    submatrix,
+    transposed_entries,
+)
 
 MOST = 4  # entries of a row of the prolongation
 LARGEST_SUM = 10.0  # of the weights of a row
@@ -55,11 +66,11 @@ def prolongation(rows: Rows, coarse: np.ndarray, symmetric: bool, most: int = MO
     """
     A, coupled = rows.A, rows.coupled
     fine = np.flatnonzero(~coarse)
-    numbers = np.where(coarse, np.cumsum(coarse), np.cumsum(~coarse)).astype(A.indices.dtype) - 1
+    numbers = numbered(coarse, A.indices.dtype)
     to_coarse, of_fine = gathered(coarse, A.indices), repeated(~coarse, A)
     strong = rows.strong & of_fine
     fc, ff = strong & to_coarse, strong & ~to_coarse
-    A_FC = _fine_rows(selected(A, fc), fine, numbers, A.shape[0] - len(fine))
+    A_FC = submatrix(selected(A, fc), fine, numbers, A.shape[0] - len(fine))
     beta = reduced(np.add, A_FC.data if coupled is A.data else coupled[fc], A_FC.indptr, 0.0)
     places = np.flatnonzero(ff)
     own, of_k = coupled.take(places), gathered(beta, numbers.take(A.indices.take(places)))
@@ -67,8 +78,7 @@ def prolongation(rows: Rows, coarse: np.ndarray, symmetric: bool, most: int = MO
     below[below == 0] = -np.inf  # k takes from nobody: an entry that counts as weak
     values = np.ones(len(A.data), A.dtype)  # on the diagonal, for one product that makes A_FC + F A_FC
     values[places] = A.data.take(places) / below
-    diagonal = A.indices == repeated(np.arange(A.shape[0], dtype=A.indices.dtype), A)
-    N = product(_fine_rows(selected(A, ff | (diagonal & of_fine), values), fine, numbers, len(fine)), A_FC)
+    N = product(submatrix(selected(A, ff | (on_diagonal(A) & of_fine), values), fine, numbers, len(fine)), A_FC)
     total = None
     if coupled is not A.data:  # N has phases
         through = np.zeros(len(coupled))
@@ -92,21 +102,10 @@ def without_explosion(A: sp.csr_array, strong: np.ndarray, coarse: np.ndarray, c
     return strong & (kept | ~between)
 
 
-def _fine_rows(A: sp.csr_array, fine: np.ndarray, numbers: np.ndarray, width: int) -> sp.csr_array:
-    """A matrix without the other rows, which are empty, and with renumbered columns."""
-    starts = A.indptr[np.append(fine, A.shape[0])]
-    return sp.csr_array((A.data, gathered(numbers, A.indices), starts), (len(fine), width))
-
-
 def _of_transpose(A: sp.csr_array, coupled: np.ndarray, places: np.ndarray) -> np.ndarray:
     """`a_ki` for the entries (i, k) at these places; 0 where there is none."""
-    turned = sp.csr_array(sp.csr_array((coupled, A.indices, A.indptr), A.shape).T)
-    if np.array_equal(turned.indptr, A.indptr) and np.array_equal(turned.indices, A.indices):
-        return np.asarray(turned.data.take(places))
-    n, rows = np.int64(A.shape[0]), repeated(np.arange(A.shape[0], dtype=np.int64), A)
-    keys, wanted = rows * n + A.indices, A.indices.take(places) * n + rows.take(places)
-    found = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
-    return np.where(keys.take(found) == wanted, coupled.take(found), 0)
+    back = transposed_entries(A, places, repeated(np.arange(A.shape[0], dtype=np.int64), A).take(places))
+    return np.where(back >= 0, coupled.take(back), 0)
 
 
 def _weights(N: sp.csr_array, total: np.ndarray | None, sums: np.ndarray, most: int) -> sp.csr_array:

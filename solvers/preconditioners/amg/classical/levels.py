@@ -7,15 +7,15 @@ import scipy.sparse as sp
 
 from ..galerkin import adjoint
 from ..hierarchy import HostLevel
-from ..settings import BOUND, AmgSettings
-from .colours import eliminated, other_colour
-from .dust import without_dust
+from ..settings import AmgSettings
 from .interpolation import Rows, prolongation, without_explosion
 from .products import product, sorted_rows
+from .red_black import eliminated, red_black_splitting
+from .rounding_residues import without_rounding_residues
 from .rows import gathered, repeated, row_sums, selected
 from .rule import ClassicalRule
 from .splitting import first_pass, pmis
-from .strength import couplings, strong_entries, threshold_of, turned_rows
+from .strength import couplings, strong_entries, threshold_of, with_positive_diagonal
 
 _MOST_COARSE = 0.9  # of the unknowns: where more are coarse, another level does not pay
 _MOST_ENTRIES = 15  # in all levels, times those of A: of graphs without geometry each level has more
@@ -40,7 +40,7 @@ def classical_levels(
     A, found = _canonical(A), list[HostLevel]()
     theta, most = threshold_of(A, settings), _MOST_ENTRIES * A.nnz
     while A.shape[0] > settings.max_coarse and len(found) + 1 < settings.max_levels:
-        colour = other_colour(A)
+        colour = red_black_splitting(A)
         without = None if colour is None else eliminated(A, colour, hermitian, components)
         if without is not None:
             found.append(without[0])
@@ -52,9 +52,9 @@ def classical_levels(
             break
         P.sort_indices()
         R, rule = adjoint(P), ClassicalRule.of(A, P, coarse, strong, components)
-        found.append(HostLevel(A, P, R, rule, BOUND[hermitian], coarse, strong))
+        found.append(HostLevel(A, P, R, rule, splitting=coarse))
         most -= A.nnz
-        A = without_dust(sorted_rows(_galerkin(A, P, R, most), hermitian), P, A)
+        A = without_rounding_residues(sorted_rows(_galerkin(A, P, R, most), hermitian), P, A)
         components = None if components is None else components[coarse]
     return [*found, HostLevel(A)]
 
@@ -81,7 +81,7 @@ def _coarsened(
 ) -> tuple[np.ndarray, np.ndarray, sp.csr_array]:
     """The strong entries, the coarse unknowns and the prolongation of a level."""
     own = None if components is None else repeated(components, A) == gathered(components, A.indices)
-    B = turned_rows(A if own is None else selected(A, own))
+    B = with_positive_diagonal(A if own is None else selected(A, own))
     coupled = couplings(B)
     sums = row_sums(coupled, B)
     strong = strong_entries(B, coupled, sums, theta)

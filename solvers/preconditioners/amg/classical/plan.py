@@ -11,6 +11,7 @@ from .....sparse.formats import Structure
 from .....sparse.formats.compressed import CsrStructure
 from .....sparse.formats.entries.integers import check_size, places_in_rows, repeat_rows, starts_from, starts_of
 from .....sparse.formats.entries.order import rows_first
+from .rows import find_keys, keys_of, transposed_entries
 
 
 class InterpolationPlaces(NamedTuple):
@@ -50,9 +51,9 @@ def places_of(
     is_fine = coarse_of < 0
     fine = np.flatnonzero(is_fine).astype(np.int32)
     fine_of = np.cumsum(is_fine, dtype=np.int32) - np.int32(1)
-    keys = _keys(A.rows, A.cols, n)
+    keys = keys_of(A.rows, A.cols, n)
     i, j, _ = strong.entries()
-    places = _find(keys, _keys(i, j, n))
+    places = find_keys(keys, keys_of(i, j, n))
     some = (places >= 0) & is_fine[i] & (i != j)
     i, j, places = i[some], j[some], places[some]
     inner = is_fine[j]
@@ -74,7 +75,7 @@ def places_of(
         to_fine=places[inner],
         to_fine_rows=f_rows,
         to_fine_cols=f_cols,
-        back=_opposite(A, keys, places[inner], i[inner], j[inner]),
+        back=transposed_entries(_as_scipy(A), places[inner], i[inner]),
         left=left,
         right=right,
         into=into,
@@ -99,18 +100,14 @@ def _products(F: Entries, C: Entries, W: Entries, fine: int, m: int) -> tuple[np
     rows = np.append(F[0], np.int32(0))[left]
     itself = left == len(F[0])
     rows[itself] = C[0][right[itself]]
-    into = _find(_keys(*W, m), _keys(rows, C[1][right], m))
+    into = find_keys(keys_of(*W, m), keys_of(rows, C[1][right], m))
     there = np.flatnonzero(into >= 0)
     there = there[rows_first(into[there], len(W[0]))]
     return left[there], right[there], into[there]
 
 
-def _opposite(A: CsrStructure, keys: np.ndarray, places: np.ndarray, i: np.ndarray, j: np.ndarray) -> np.ndarray:
-    """Numbers of the entries (j, i) of A, for entries (i, j) at places; -1 where there is none."""
-    turned = sp.csr_array((np.arange(A.nnz, dtype=np.int32), A.cols, A.starts), A.shape).T.tocsr()
-    if np.array_equal(turned.indptr, A.starts) and np.array_equal(turned.indices, A.cols):  # which is the rule
-        return np.asarray(turned.data[places])
-    return _find(keys, _keys(j, i, A.shape[1]))
+def _as_scipy(A: CsrStructure) -> sp.csr_array:
+    return sp.csr_array((np.ones(A.nnz, np.int8), A.cols, A.starts), A.shape)
 
 
 def _counted(components: Structure | None, A: CsrStructure) -> np.ndarray | None:
@@ -120,16 +117,3 @@ def _counted(components: Structure | None, A: CsrStructure) -> np.ndarray | None
     of = np.zeros(A.shape[0], np.int32)
     of[rows] = cols
     return np.flatnonzero(of[A.rows] == of[A.cols]).astype(np.int32)
-
-
-def _keys(rows: np.ndarray, cols: np.ndarray, width: int) -> np.ndarray:
-    """One number for each place; rising with entries in row order."""
-    return rows * np.int64(width) + cols
-
-
-def _find(keys: np.ndarray, wanted: np.ndarray) -> np.ndarray:
-    """Numbers (int32) of keys in a rising list; -1 where there is none."""
-    if not len(keys):
-        return np.full(len(wanted), -1, np.int32)
-    at = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
-    return np.where(keys[at] == wanted, at, -1).astype(np.int32)

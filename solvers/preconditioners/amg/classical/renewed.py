@@ -44,7 +44,7 @@ def interpolation_values(bk: Backend, places: InterpolationPlaces, a: Array) -> 
 
 
 def _units_and_sums(bk: Backend, places: InterpolationPlaces, a: Array) -> tuple[Array, Array]:
-    """Unit numbers `(n,)` that turn the diagonal positive, and real sums of the rows that are turned by them."""
+    """Unit numbers `(n,)` that turn the diagonal positive, and real sums of the rows that are rotated by them."""
     last = len(a.shape) - 1
     diagonal = places.A.diagonal(bk, (a,), None if last == 0 else int(a.shape[0]))
     size = bk.abs(diagonal)
@@ -60,14 +60,14 @@ def _units_and_sums(bk: Backend, places: InterpolationPlaces, a: Array) -> tuple
     return unit, sums
 
 
-def _coupled(bk: Backend, turned: Array) -> Array:
+def _coupled(bk: Backend, rotated: Array) -> Array:
     """Couplings as real numbers: `-|a|` of complex ones, see `strength.couplings`."""
-    return -bk.abs(turned) if bk.dtype(turned).kind == "c" else turned
+    return -bk.abs(rotated) if bk.dtype(rotated).kind == "c" else rotated
 
 
-def _opposite(bk: Backend, turned: Array) -> Array:
+def _opposite(bk: Backend, rotated: Array) -> Array:
     """Real couplings that are not negative are 0."""
-    return turned if bk.dtype(turned).kind == "c" else bk.where(turned < 0, turned, 0)
+    return rotated if bk.dtype(rotated).kind == "c" else bk.where(rotated < 0, rotated, 0)
 
 
 def _quotient(bk: Backend, a: Array, b: Array) -> Array:

@@ -49,6 +49,51 @@ def gathered(x: np.ndarray, indices: np.ndarray) -> np.ndarray:
     return x.take(indices, mode="clip")
 
 
+def on_diagonal(A: sp.csr_array) -> np.ndarray:
+    """Mask of the diagonal entries."""
+    return np.asarray(A.indices == repeated(np.arange(A.shape[0], dtype=A.indices.dtype), A))
+
+
+def numbered(mask: np.ndarray, dtype: np.dtype) -> np.ndarray:
+    """0, 1, ... for those in a mask, and likewise for those that are not."""
+    return np.where(mask, np.cumsum(mask), np.cumsum(~mask)).astype(dtype) - 1
+
+
+def submatrix(A: sp.csr_array, rows: np.ndarray, numbers: np.ndarray, width: int) -> sp.csr_array:
+    """These rows of A, of which the others are empty, with renumbered columns."""
+    starts = A.indptr[np.append(rows, A.shape[0])]
+    return sp.csr_array((A.data, gathered(numbers, A.indices), starts), (len(rows), width))
+
+
+def keys_of(rows: np.ndarray, cols: np.ndarray, width: int) -> np.ndarray:
+    """One number for each place; rising with entries in row order."""
+    return rows * np.int64(width) + cols
+
+
+def find_keys(keys: np.ndarray, wanted: np.ndarray) -> np.ndarray:
+    """Positions (int32) in a rising list of keys; -1 for those that it has not."""
+    if not len(keys):
+        return np.full(len(wanted), -1, np.int32)
+    at = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
+    return np.where(keys[at] == wanted, at, -1).astype(np.int32)
+
+
+def transposed_entries(A: sp.csr_array, places: np.ndarray, rows: np.ndarray) -> np.ndarray:
+    """Positions (int32) of the entries (j, i) of a square A for its entries (i, j) at some places; -1 without one.
+
+    Args:
+        A: with sorted rows.
+        rows: i, of each of the places.
+    """
+    numbers = np.arange(len(A.indices), dtype=np.int32)
+    mirror = sp.csr_array(sp.csr_array((numbers, A.indices, A.indptr), A.shape).T)
+    if np.array_equal(mirror.indptr, A.indptr) and np.array_equal(mirror.indices, A.indices):  # which is the rule
+        return np.asarray(mirror.data.take(places))
+    n = A.shape[0]
+    keys = keys_of(repeated(np.arange(n, dtype=np.int64), A), A.indices, n)
+    return find_keys(keys, keys_of(A.indices.take(places), rows, n))
+
+
 def selected(A: sp.csr_array, mask: np.ndarray, data: np.ndarray | None = None) -> sp.csr_array:
     """The entries of A where `mask`, with other numbers if given."""
     places, values = np.flatnonzero(mask), A.data if data is None else data

@@ -15,7 +15,7 @@ from .....sparse.formats import Structure
 from .....sparse.formats.compressed import CsrStructure
 from .....sparse.formats.entries.integers import starts_from, starts_of
 from .....sparse.formats.making.build import from_csr
-from ..current import Current
+from ..scaled_values import ScaledValues
 from .plan import InterpolationPlaces, places_of
 from .renewed import interpolation_values
 from .rows import row_counts
@@ -31,7 +31,7 @@ class InterpolationPlan(NamedTuple):
         """Structure of the prolongation."""
         return self.places.prolongation
 
-    def values(self, bk: Backend, level: Current, kept: Any, rho: Array) -> Array:
+    def values(self, bk: Backend, level: ScaledValues, kept: Any, rho: Array) -> Array:
         """Entries of P in row order, for the scaled matrix of a level."""
         p, last = interpolation_values(bk, self.places, level.before), len(level.before.shape) - 1
         return p / bk.take_in_bounds(level.scale, self.prolongation.rows, last)
@@ -62,7 +62,7 @@ class EliminationPlan(NamedTuple):
             CsrStructure(starts_of(rows, kept.shape[0]), cols, kept.shape), entries, diagonal, chosen[cols] == rows
         )
 
-    def values(self, bk: Backend, level: Current, kept: Any, rho: Array) -> Array:
+    def values(self, bk: Backend, level: ScaledValues, kept: Any, rho: Array) -> Array:
         """Entries of P in row order, for the scaled matrix of a level."""
         last = len(level.before.shape) - 1
         entries, diagonal, scale = (

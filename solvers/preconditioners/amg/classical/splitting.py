@@ -21,17 +21,17 @@ def pmis(S: sp.csr_array, seed: int = 0) -> np.ndarray:
     Source: De Sterck, Yang and Heys, Reducing complexity in parallel algebraic multigrid preconditioners, SIAM J.
     Matrix Anal. Appl. 27 (2006).
     """
-    turned = sp.csr_array(S.T)
-    dependents = np.diff(turned.indptr)
+    transposed = sp.csr_array(S.T)
+    dependents = np.diff(transposed.indptr)
     weight = dependents + np.random.default_rng(seed).random(S.shape[0])
     state = np.where(dependents == 0, -1, 0).astype(np.int8)  # -1 fine, 1 coarse, 0 not decided
-    graphs, left = (S, turned), np.arange(S.shape[0])  # weights of fine ones are below all that are not decided
+    graphs, left = (S, transposed), np.arange(S.shape[0])  # weights of fine ones are below all that are not decided
     while len(left):
         own = weight[left]
         around = [reduced(np.maximum, gathered(own, g.indices), g.indptr, -1.0) for g in graphs]
         new = left[(own > np.maximum(*around)) & (state[left] == 0)]
         state[new] = 1
-        near = turned[new].indices
+        near = transposed[new].indices
         state[near[state[near] == 0]] = -1
         open_ = np.flatnonzero(state[left] == 0)
         graphs, left = tuple(g[open_][:, open_] for g in graphs), left[open_]
@@ -54,8 +54,8 @@ def first_pass(S: sp.csr_array) -> np.ndarray:
     """
     from pyamg.amg_core import rs_cf_splitting
 
-    turned = sp.csr_array(S.T)
-    parts = [part.astype(np.int32, copy=False) for M in (S, turned) for part in (M.indptr, M.indices)]
+    transposed = sp.csr_array(S.T)
+    parts = [part.astype(np.int32, copy=False) for M in (S, transposed) for part in (M.indptr, M.indices)]
     influence, found = np.zeros(S.shape[0], np.int32), np.empty(S.shape[0], np.int32)
     rs_cf_splitting(S.shape[0], *parts, influence, found)
     return found == 1

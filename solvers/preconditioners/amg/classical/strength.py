@@ -6,14 +6,14 @@ import numpy as np
 import scipy.sparse as sp
 
 from ..settings import AmgSettings
-from .rows import reduced, repeated
+from .rows import on_diagonal, reduced, repeated
 
 _HUB = 20  # times the mean number of entries of a row
 _STRENGTH_OF_HUBS = 0.7  # of graphs with such rows, whose distant neighbours would be too many
 DOMINATED = 0.9  # of the diagonal entry: rows of a larger sum are solved by smoothing alone
 
 
-def turned_rows(A: sp.csr_array) -> sp.csr_array:
+def with_positive_diagonal(A: sp.csr_array) -> sp.csr_array:
     """A with rows multiplied by unit numbers that make its diagonal positive; A itself where it is."""
     diagonal = A.diagonal()
     size = np.abs(diagonal)
@@ -31,8 +31,7 @@ def couplings(A: sp.csr_array) -> np.ndarray:
     """
     if A.dtype.kind != "c":
         return A.data
-    diagonal = A.indices == repeated(np.arange(A.shape[0], dtype=A.indices.dtype), A)
-    return np.where(diagonal, 1, -1) * np.abs(A.data)
+    return np.where(on_diagonal(A), 1, -1) * np.abs(A.data)
 
 
 def strong_entries(A: sp.csr_array, coupled: np.ndarray, sums: np.ndarray, theta: float) -> np.ndarray:

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from .activity import Activity
+from ..activity import Activity
 from .combinations import Combination
 from .comparison import NONE, ComparisonRow, Settings, measure
 

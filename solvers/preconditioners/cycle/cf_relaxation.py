@@ -12,7 +12,7 @@ from .formats import suited
 
 @storable("level of a cycle on coarse and fine unknowns")
 @dataclass(eq=False, repr=False)
-class SplitLevel(Composed):
+class CFRelaxationLevel(Composed):
     """Smooth, correct by the coarser levels, smooth again: an approximate inverse of `I - N`, coarse unknowns first.
 
     A smoothing is a Jacobi step on the coarse unknowns, then two on the fine ones, each with the newest values of the
@@ -20,14 +20,14 @@ class SplitLevel(Composed):
     upwind matrix information has one direction. The transpose takes the transposed steps in the opposite order.
 
     Attributes:
-        C: rows of N of the coarse unknowns, `(coarse, n)`; transposed if `turned`.
-        FC: rows of the fine ones, columns of the coarse ones; transposed if `turned`.
+        C: rows of N of the coarse unknowns, `(coarse, n)`; transposed if `transposed`.
+        FC: rows of the fine ones, columns of the coarse ones; transposed if `transposed`.
         FF: likewise, columns of the fine ones.
         P: prolongation `(n, m)`, from the next coarser level.
         R: restriction, to it.
         coarse: approximate inverse of the next coarser matrix.
         A, tentative: the matrix and what an update makes P of, in the order of the unknowns of the whole.
-        turned: is this the transpose of such a level?
+        transposed: is this the transpose of such a level?
 
     Cost: 2 products with N, 2 more with FF, one with P and R each.
 
@@ -45,12 +45,12 @@ class SplitLevel(Composed):
     R: Operator
     coarse: Operator
     tentative: Operator
-    turned: bool = False
+    transposed: bool = False
 
     def __post_init__(self) -> None:
-        k, n = self.C.shape[::-1] if self.turned else self.C.shape
+        k, n = self.C.shape[::-1] if self.transposed else self.C.shape
         fine, m = n - k, self.coarse.shape[0]
-        found = self.FC.shape[:: -1 if self.turned else 1], self.FF.shape, self.P.shape, self.R.shape
+        found = self.FC.shape[:: -1 if self.transposed else 1], self.FF.shape, self.P.shape, self.R.shape
         if found != ((fine, k), (fine, fine), (n, m), (m, n)):
             raise ValueError(f"The parts of a level of coarse and fine unknowns do not fit each other: {found}.")
         super().__post_init__()
@@ -61,12 +61,12 @@ class SplitLevel(Composed):
 
     @property
     def _coarse_unknowns(self) -> int:
-        return int(self.FC.shape[0 if self.turned else 1])
+        return int(self.FC.shape[0 if self.transposed else 1])
 
     def apply(self, x: Array) -> Array:
-        return self._turned(x) if self.turned else self._straight(x)
+        return self._apply_transpose(x) if self.transposed else self._apply_plain(x)
 
-    def _straight(self, b: Array) -> Array:
+    def _apply_plain(self, b: Array) -> Array:
         bk, k, materialize = self.bk, self._coarse_unknowns, self.bk.materialize
         bc, bf = b[:, :k], b[:, k:]
         xf = materialize(bf + self.FC.apply(bc))  # from x = 0 the first step on the coarse ones is x = b
@@ -80,7 +80,7 @@ class SplitLevel(Composed):
             xf = materialize(g + self.FF.apply(xf))
         return bk.concat([xc, xf], axis=1)
 
-    def _turned(self, b: Array) -> Array:
+    def _apply_transpose(self, b: Array) -> Array:
         bk, k, materialize = self.bk, self._coarse_unknowns, self.bk.materialize
         bc, bf = b[:, :k], b[:, k:]
         step = materialize(self.FF.apply(bf))
@@ -100,9 +100,9 @@ class SplitLevel(Composed):
 
     def transpose(self) -> Operator:
         parts: dict[str, Any] = {name: getattr(self, name).T for name in self.parts if name != "tentative"}
-        parts |= {"P": parts["R"], "R": parts["P"], "turned": not self.turned}
+        parts |= {"P": parts["R"], "R": parts["P"], "transposed": not self.transposed}
         return replace(self, **parts)
 
     def on_backend(self, bk: Backend, like: Array | None) -> Operator | None:
         matrices: dict[str, Any] = {name: suited(getattr(self, name), bk, like) for name in ("C", "FC", "FF", "P", "R")}
-        return super(SplitLevel, replace(self, **matrices)).on_backend(bk, like)
+        return super(CFRelaxationLevel, replace(self, **matrices)).on_backend(bk, like)

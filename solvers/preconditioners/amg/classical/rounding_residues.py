@@ -8,26 +8,26 @@ import scipy.sparse as sp
 from .....backends import Array, Backend
 from .....sparse.formats.compressed import CsrStructure
 
-_DUST = 0.75  # power of the rounding unit: sums of that size, of terms of one, are of rounding only
+_RESIDUE = 0.75  # power of the rounding unit: sums of that size, of terms of one, are of rounding only
 
 
-def without_dust(coarse: sp.csr_array, P: sp.csr_array, A: sp.csr_array) -> sp.csr_array:
+def without_rounding_residues(coarse: sp.csr_array, P: sp.csr_array, A: sp.csr_array) -> sp.csr_array:
     """`P^T A P` without rows of rounding only, whose inverse is huge and of any sign; may write to `coarse`.
 
     A closed region that has shrunk to a point leaves one. It gets the diagonal that the point would have without
     neighbours.
     """
     squares = sp.csr_array((np.abs(P.data) ** 2, P.indices, P.indptr), P.shape).T @ A.diagonal()
-    alone = np.flatnonzero(np.abs(coarse.diagonal()) <= np.finfo(A.dtype).eps ** _DUST * np.abs(squares))
+    alone = np.flatnonzero(np.abs(coarse.diagonal()) <= np.finfo(A.dtype).eps ** _RESIDUE * np.abs(squares))
     if len(alone):
         coarse = sp.csr_array(coarse + sp.csr_array((squares[alone], (alone, alone)), coarse.shape))
     return coarse
 
 
-def values_without_dust(
+def values_without_rounding_residues(
     bk: Backend, structure: CsrStructure, values: Array, P: CsrStructure, p: Array, diagonal: Array
 ) -> Array:
-    """`without_dust` for entries in row order, `(nnz,)` or `(systems, nnz)`, in any library.
+    """`without_rounding_residues` for entries in row order, `(nnz,)` or `(systems, nnz)`, in any library.
 
     Args:
         structure: of the coarse matrix.
@@ -39,7 +39,7 @@ def values_without_dust(
     terms = p * bk.conj(p) * bk.take_in_bounds(diagonal, P.rows, last)
     squares = bk.sum_entries(terms, P.cols, P.shape[1])
     own = structure.diagonal(bk, (values,), None if last == 0 else int(values.shape[0]))
-    alone = bk.abs(own) <= float(np.finfo(bk.dtype(values)).eps) ** _DUST * bk.abs(squares)
+    alone = bk.abs(own) <= float(np.finfo(bk.dtype(values)).eps) ** _RESIDUE * bk.abs(squares)
     found = bk.where(alone, squares, own)
     on_diagonal = structure.rows == structure.cols
     places = bk.take_in_bounds(found, structure.rows, last)

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from ..solvers import METHODS, PRECONDITIONERS, find_method
-from ..solvers.methods.registry import is_auto
-from ..sparse.analysis.facts import is_hermitian
-from ..sparse.analysis.symmetry import is_symmetric
+from ...solvers import METHODS, PRECONDITIONERS, find_method
+from ...solvers.methods.registry import is_auto
+from ...sparse.analysis.facts import is_hermitian
+from ...sparse.analysis.symmetry import is_symmetric
 from .comparison import AUTO, NONE
 
 Combination = tuple[str, str]  # method, preconditioner

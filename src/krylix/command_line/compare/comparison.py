@@ -10,14 +10,14 @@ from typing import Any
 
 import numpy as np
 
-from ..solvers import PRECONDITIONERS, ConvergenceError, PreparedSolver, SolveResult
-from ..solvers.prepare import prepare_for_one
-from ..sparse.analysis.facts import is_hermitian
-from .activity import Activity
-from .errors import SolveFailed, UsageError, as_options
-from .facts import column_norms, maps_constants_to_zero
-from .preconditioning import build
-from .report import status_word
+from ...solvers import PRECONDITIONERS, ConvergenceError, PreparedSolver, SolveResult
+from ...solvers.prepare import prepare_for_one
+from ...sparse.analysis.facts import is_hermitian
+from ..activity import Activity
+from ..errors import SolveFailed, UsageError, as_options
+from ..facts import column_norms, maps_constants_to_zero
+from ..preconditioning import build
+from ..report import status_word
 
 NONE, AUTO = "none", "auto"
 COSTS = ("memory", "work", "entries", "hermitian", "note")

@@ -7,7 +7,7 @@ import scipy.sparse as sp
 
 from .....sparse.formats.entries.integers import places_in_rows, repeat_rows, starts_from
 from .interpolation import STRONGEST
-from .rows import reduced
+from .rows import find_keys, keys_of, reduced
 from .rule import ClassicalRule
 from .strength import DOMINATED
 
@@ -18,7 +18,7 @@ _LOST = 0.002  # of the fine unknowns take less than ...
 _LEAST = 0.05  # ... of their couplings from those that were strong
 
 
-def still_serves(rule: ClassicalRule, A: sp.csr_array, threshold: float) -> bool:
+def is_reusable(rule: ClassicalRule, A: sp.csr_array, threshold: float) -> bool:
     """Are the strong couplings of A, with sorted rows, mostly those of the rule?
 
     Read off hierarchies of one medium with the numbers of another (constant, smooth, lognormal, blocks, channels; 121
@@ -75,10 +75,5 @@ def _coupled(values: np.ndarray, on_diagonal: np.ndarray, diagonal: np.ndarray, 
 
 def _were_strong(rule: ClassicalRule, rows: np.ndarray, own: np.ndarray, cols: np.ndarray) -> np.ndarray:
     """Which of these entries are strong couplings of the rule?"""
-    n = np.int64(rule.shape[0])
-    strong_rows, strong_cols = rule.strong.in_rows(rows)
-    strong, keys = strong_rows * n + strong_cols, rows[own] * n + cols
-    if not len(strong):
-        return np.zeros(len(keys), bool)
-    at = np.minimum(np.searchsorted(strong, keys), len(strong) - 1)
-    return np.asarray(strong[at] == keys)
+    n, strong = rule.shape[0], rule.strong.in_rows(rows)
+    return find_keys(keys_of(*strong, n), keys_of(rows[own], cols, n)) >= 0

@@ -119,7 +119,7 @@ def _by_renewed(
     except ConvergenceError:
         result, attempt = None, None
     if result is None or attempt is None or not _all_converged(result, attempt):
-        log.info("what is kept of a matrix with the same places does not serve this one")
+        log.info("the renewed preconditioner of an earlier matrix with this pattern does not serve; making a fresh one")
         _drop(known.pattern)
         return None
     if _most_iterations(result, attempt) > 2 * known.iterations + _SLACK or result.method != attempt.method.name:

@@ -1,4 +1,4 @@
-"""Lost points: does a coarser grid still have what the matrix couples?
+"""Weakly coupled points: can a coarser grid represent what the matrix couples?
 
 A point between two coarse ones along an axis interpolates by its couplings along that axis, collapsed over the others.
 Where these are next to nothing of its diagonal it belongs to what passes between the points of the coarser grid: thin
@@ -10,8 +10,8 @@ slowly along it: conjugate gradients need an iteration or two for each. Or they 
 do here and there: a small share of all points does no harm. On the finest grid, that of the user's stencil, a smaller
 share shows that coarser ones will lose more.
 
-Large blocks with jumps of any size lose no points, nor do smooth coefficients, or layers that are halved along their
-strong axes only.
+Large blocks with jumps of any size have no such points, nor do smooth coefficients, or layers that are halved along
+their strong axes only.
 """
 
 from __future__ import annotations
@@ -21,14 +21,16 @@ from typing import NamedTuple
 
 import numpy as np
 
-_WEAK, _FAINT = 0.01, 0.001  # of the diagonal: the sum of the couplings, and that of their sizes
+_WEAK, _ISOLATED = 0.01, 0.001  # of the diagonal: the sum of the couplings, and that of their sizes
 _MOST_WEAK = {True: 6e-4, False: 0.003}  # of all points between two coarse ones, on the finest grid and on others
-_MOST_FAINT = 7
+_MOST_ISOLATED = 7
 _DOMINATED = 0.2  # of the diagonal that is no coupling: smoothing alone solves for such a point
 
 
-def lost_points(diagonal: np.ndarray, excess: np.ndarray, strength: np.ndarray, terms: list[np.ndarray]) -> np.ndarray:
-    """0 for points that a coarser grid has, 1 for those with weak couplings towards it, 2 for faint ones; int8.
+def weakly_coupled(
+    diagonal: np.ndarray, excess: np.ndarray, strength: np.ndarray, terms: list[np.ndarray]
+) -> np.ndarray:
+    """0 for points that are coupled to a coarser grid, 1 for weakly coupled, 2 for isolated ones; int8.
 
     Args:
         diagonal: of points between two coarse ones along an axis.
@@ -40,36 +42,36 @@ def lost_points(diagonal: np.ndarray, excess: np.ndarray, strength: np.ndarray, 
     found = weak.astype(np.int8)
     if weak.any():
         sizes = np.sum([np.abs(a[weak]) for a in terms], axis=0)
-        found[weak] += sizes < _FAINT * diagonal[weak]
+        found[weak] += sizes < _ISOLATED * diagonal[weak]
     return found
 
 
-class LostPoints(NamedTuple):
+class WeaklyCoupled(NamedTuple):
     """Counts from one grid to the next, over all axes that are halved.
 
     Attributes:
         points: between two coarse ones.
         weak: those with couplings towards these that sum to less than 0.01 of the diagonal.
-        faint: those among them with couplings of less than 0.001 without regard to signs.
+        isolated: those among them with couplings of less than 0.001 without regard to signs.
     """
 
     points: int = 0
     weak: int = 0
-    faint: int = 0
+    isolated: int = 0
 
     @classmethod
-    def of(cls, lost: Sequence[np.ndarray], rows: slice) -> LostPoints:
-        """Of `lost_points` along each axis, in some rows of the coarser grid."""
-        found = [each[:, rows] for each in lost]
+    def of(cls, points: Sequence[np.ndarray], rows: slice) -> WeaklyCoupled:
+        """Of `weakly_coupled` along each axis, in some rows of the coarser grid."""
+        found = [each[:, rows] for each in points]
         return cls(
             sum(each.size for each in found),
             sum(int(np.count_nonzero(each)) for each in found),
             sum(int(np.count_nonzero(each == 2)) for each in found),
         )
 
-    def plus(self, other: LostPoints) -> LostPoints:
+    def plus(self, other: WeaklyCoupled) -> WeaklyCoupled:
         """Counts of both together."""
-        return LostPoints(*(a + b for a, b in zip(self, other)))
+        return WeaklyCoupled(*(a + b for a, b in zip(self, other)))
 
     def too_many(self, finest: bool, points: int) -> bool:
         """Are they too many for multigrid on grids?
@@ -78,7 +80,7 @@ class LostPoints(NamedTuple):
             finest: are they those of the finest grid?
             points: of the whole grid, some of which may not have been looked at.
         """
-        return self.faint > _MOST_FAINT or self.weak > max(_MOST_WEAK[finest] * points, _MOST_FAINT)
+        return self.isolated > _MOST_ISOLATED or self.weak > max(_MOST_WEAK[finest] * points, _MOST_ISOLATED)
 
     def __str__(self) -> str:
-        return f"{self.weak} of {self.points} points that were looked at"
+        return f"{self.weak} of {self.points} points that were examined"

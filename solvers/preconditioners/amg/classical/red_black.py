@@ -21,11 +21,10 @@ from scipy.sparse.csgraph import connected_components
 
 from .....sparse.formats.entries.some_rows import evenly_spread
 from ..hierarchy import HostLevel
-from ..settings import BOUND
-from .dust import without_dust
 from .interpolation import with_coarse
 from .products import product
-from .rows import gathered, repeated, selected
+from .rounding_residues import without_rounding_residues
+from .rows import gathered, numbered, on_diagonal, repeated, selected, submatrix
 from .rule import ClassicalRule
 
 _MEAN = 7.5  # entries of a row: with more, matrices have triangles
@@ -34,7 +33,7 @@ _FEWEST = 0.25  # of the unknowns are eliminated at least
 _SAMPLE = 64  # rows in which triangles are looked for first
 
 
-def other_colour(A: sp.csr_array) -> np.ndarray | None:
+def red_black_splitting(A: sp.csr_array) -> np.ndarray | None:
     """Mask of the unknowns that stay when those of one colour are eliminated, `(n,)`; None where that does not pay.
 
     Two colours there are where the graph of A, doubled, falls into two parts.
@@ -44,7 +43,7 @@ def other_colour(A: sp.csr_array) -> np.ndarray | None:
     n = A.shape[0]
     if A.nnz > _MEAN * n or not np.all(A.diagonal()) or _has_triangles(A):
         return None
-    off = selected(A, ~_on_diagonal(A), np.ones(A.nnz, np.int8))
+    off = selected(A, ~on_diagonal(A), np.ones(A.nnz, np.int8))
     starts = np.concatenate([off.indptr, np.full(n, off.indptr[-1], off.indptr.dtype)])
     doubled = sp.csr_array((off.data, off.indices + off.indices.dtype.type(n), starts), (2 * n, 2 * n))
     labels = connected_components(doubled, directed=False)[1]
@@ -82,19 +81,18 @@ def eliminated(
         A: with sorted rows and no zeros on its diagonal.
         components: labels that an update needs.
     """
-    fine, own, from_coarse = ~coarse, _on_diagonal(A), gathered(coarse, A.indices)
+    fine, own, from_coarse = ~coarse, on_diagonal(A), gathered(coarse, A.indices)
     in_fine = repeated(fine, A)
     if np.any(in_fine & ~from_coarse & ~own):
         return None
     n, m = A.shape[0], int(np.count_nonzero(coarse))
-    numbers = np.where(coarse, np.cumsum(coarse), np.cumsum(fine)).astype(A.indices.dtype) - 1
+    numbers, places, kept = numbered(coarse, A.indices.dtype), np.flatnonzero(fine), np.flatnonzero(coarse)
     diagonal, sums = A.diagonal(), A @ np.ones(A.shape[1])
-    W = _rows_of(selected(A, in_fine & ~own, A.data * repeated(-1 / diagonal, A)), fine, numbers, m)
-    CF = _rows_of(selected(A, ~in_fine & ~from_coarse), coarse, numbers, n - m)
-    CC = _rows_of(selected(A, ~in_fine & from_coarse), coarse, numbers, m)
+    W = submatrix(selected(A, in_fine & ~own, A.data * repeated(-1 / diagonal, A)), places, numbers, m)
+    CF = submatrix(selected(A, ~in_fine & ~from_coarse), kept, numbers, n - m)
+    CC = submatrix(selected(A, ~in_fine & from_coarse), kept, numbers, m)
     left = sums[coarse] - CF @ (sums / diagonal)[fine]
     S = _with_exact_sums(sp.csr_array(CC + product(CF, W)), CC, left)
-    places = np.flatnonzero(fine)
     P = with_coarse(W, places, coarse)
     if hermitian:
         R = sp.csr_array(P.conj().T)
@@ -103,9 +101,9 @@ def eliminated(
         weights.data *= repeated(-1 / diagonal[fine], weights)
         R = sp.csr_array(with_coarse(weights, places, coarse).T)
     rule = replace(ClassicalRule.of(A, P, coarse, ~own, components), eliminates=hermitian)
-    level = HostLevel(A, P, R, rule, BOUND[hermitian], coarse, ~own, True)
+    level = HostLevel(A, P, R, rule, splitting=coarse, exact=True)
     S.sort_indices()
-    return level, without_dust(S, P, A)
+    return level, without_rounding_residues(S, P, A)
 
 
 def _with_exact_sums(S: sp.csr_array, CC: sp.csr_array, sums: np.ndarray) -> sp.csr_array:
@@ -114,19 +112,9 @@ def _with_exact_sums(S: sp.csr_array, CC: sp.csr_array, sums: np.ndarray) -> sp.
     An unknown that is coupled to an eliminated one much more than to all others has a small diagonal entry, the
     difference of two large numbers.
     """
-    own, diagonal = _on_diagonal(S), S.diagonal()
+    own, diagonal = on_diagonal(S), S.diagonal()
     off = selected(S, ~own)
     sizes = np.abs(sums) + np.abs(off) @ np.ones(off.shape[1])
     better = sizes < np.abs(CC.diagonal())
     S.data[own] = np.where(better, sums - off @ np.ones(off.shape[1]), diagonal)[S.indices[own]]
     return S
-
-
-def _on_diagonal(A: sp.csr_array) -> np.ndarray:
-    return np.asarray(A.indices == repeated(np.arange(A.shape[0], dtype=A.indices.dtype), A))
-
-
-def _rows_of(A: sp.csr_array, kept: np.ndarray, numbers: np.ndarray, width: int) -> sp.csr_array:
-    """Some rows of A, of which the others are empty, with renumbered columns."""
-    starts = A.indptr[np.append(np.flatnonzero(kept), A.shape[0])]
-    return sp.csr_array((A.data, gathered(numbers, A.indices), starts), (len(starts) - 1, width))

@@ -7,20 +7,21 @@ import scipy.sparse as sp
 
 from .....sparse import Operator
 from ....diagonal import DiagonalOperator
-from ...cycle.dense import check_dense, known_inverse, rounding_of
+from ...cycle.cf_relaxation import CFRelaxationLevel
+from ...cycle.dense import inverse_of_scaled, rounding_of
 from ...cycle.permuted import permuted
 from ...cycle.recast import recast
 from ...cycle.scaled import DiagonallyScaled
 from ...cycle.scales import times_diagonals
-from ...cycle.split import SplitLevel
 from ...cycle.target import Target
 from ..hierarchy import HostLevel, is_diagonal, is_solved_by_scaling
 from ..level import placed
+from ..order import places_in
 from .cycle import eliminated_level, is_in_range
-from .rows import gathered, repeated, selected
+from .rows import gathered, on_diagonal, repeated, selected
 
 
-def split_cycle(levels: list[HostLevel], max_coarse: int, target: Target, dtype: np.dtype) -> Operator:
+def cf_cycle(levels: list[HostLevel], max_coarse: int, target: Target, dtype: np.dtype) -> Operator:
     """The cycle over all levels, finest first, for vectors of `dtype`; inside it is in that of `target`.
 
     Unknowns of one of two colours are eliminated on the finest levels.
@@ -33,7 +34,7 @@ def split_cycle(levels: list[HostLevel], max_coarse: int, target: Target, dtype:
     """
     if levels[0].exact and is_in_range(levels, dtype):
         outside = Target(target.A, dtype)
-        below = split_cycle(levels[1:], max_coarse, target, dtype)
+        below = cf_cycle(levels[1:], max_coarse, target, dtype)
         return eliminated_level(levels[0], below, False, outside)
     diagonals = [_diagonal(level.A, level.splitting) for level in levels]
     orders = [_coarse_first(np.asarray(level.splitting)) for level in levels[:-1]]
@@ -51,14 +52,13 @@ def _coarsest(levels: list[HostLevel], diagonal: np.ndarray, max_coarse: int, ta
     A = levels[-1].A
     if is_diagonal(A) or is_solved_by_scaling(A, max_coarse):
         return DiagonalOperator(target.bk, target.array(np.ones((1, A.shape[0]))))
-    check_dense(A.shape[0])
-    scaled = times_diagonals(1 / diagonal, A, np.ones(A.shape[0])).toarray()
-    return target.dense(known_inverse(scaled, False, rounding_of(target.A.dtype, len(levels))))
+    rounding = rounding_of(target.A.dtype, len(levels))
+    return target.dense(inverse_of_scaled(1 / diagonal, A, np.ones(A.shape[0]), False, rounding))
 
 
 def _level(
     level: HostLevel, orders: list[np.ndarray], diagonals: list[np.ndarray], coarse: Operator, target: Target
-) -> SplitLevel:
+) -> CFRelaxationLevel:
     (order, below), (diagonal, diagonal_below) = orders, diagonals
     n, k = len(order), int(np.count_nonzero(np.asarray(level.splitting)))
     N = _renumbered(_iteration(level.A, diagonal), order)
@@ -73,20 +73,18 @@ def _level(
     rows = "csr" if target.bk.has_compiled_rows else None  # blocks are on few diagonals nowhere
     A, C, FC, FF, P, R = (target.matrix(M, rows, copy=False) for M in (level.A, N[order[:k]], FC, FF, P, R))
     tentative = placed(level.tentative, target.bk, target.dtype, target.like)
-    return SplitLevel(A, C, FC, FF, P, R, coarse, tentative)
+    return CFRelaxationLevel(A, C, FC, FF, P, R, coarse, tentative)
 
 
 def _renumbered(A: sp.csr_array, order: np.ndarray) -> sp.csr_array:
     """A with columns in an order."""
-    places = np.empty_like(order)
-    places[order] = np.arange(len(order), dtype=order.dtype)
-    return sp.csr_array((A.data, gathered(places, A.indices), A.indptr), A.shape)
+    return sp.csr_array((A.data, gathered(places_in(order), A.indices), A.indptr), A.shape)
 
 
 def _iteration(A: sp.csr_array, diagonal: np.ndarray) -> sp.csr_array:
     """`I - D^-1 A`, without zeros."""
     data = A.data * repeated(-1 / diagonal, A)
-    own = A.indices == repeated(np.arange(A.shape[0], dtype=A.indices.dtype), A)
+    own = on_diagonal(A)
     data[own] = 1 - A.data[own] / repeated(diagonal, A)[own]
     return selected(A, data != 0, data)
 

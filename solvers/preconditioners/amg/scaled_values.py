@@ -8,7 +8,7 @@ from ....backends import Array, Backend
 from ....sparse.formats.compressed import CsrStructure
 
 
-class Current(NamedTuple):
+class ScaledValues(NamedTuple):
     """Matrix of a level in CSR order, scaled from both sides.
 
     Attributes:
@@ -22,7 +22,7 @@ class Current(NamedTuple):
     before: Array
 
 
-def scaled_values(bk: Backend, A: CsrStructure, values: Array, by_rows: bool = False) -> Current:
+def scaled_values(bk: Backend, A: CsrStructure, values: Array, by_rows: bool = False) -> ScaledValues:
     """Values scaled to a unit diagonal (zero where A has none).
 
     Args:
@@ -36,4 +36,4 @@ def scaled_values(bk: Backend, A: CsrStructure, values: Array, by_rows: bool = F
     scale = bk.where(size > 0, 1 / bk.sqrt(bk.where(size > 0, size, 1)), 1)
     scale = bk.astype(scale, bk.dtype(values))
     left, right = bk.take_in_bounds(scale, A.rows, last), bk.take_in_bounds(scale, A.cols, last)
-    return Current(values * left * right, scale, values)
+    return ScaledValues(values * left * right, scale, values)

@@ -10,15 +10,15 @@ from typing import Any
 
 import numpy as np
 
-from ..solvers import prepare
+from ...solvers import prepare
+from ..errors import UsageError
+from ..facts import Line
+from ..storage import in_words
+from ..system import System
+from ..system import load as load_system
 from . import comparison
 from .combinations import combinations
 from .comparison import AUTO, NONE, ComparisonRow, Settings
-from .errors import UsageError
-from .facts import Line
-from .storage import in_words
-from .system import System
-from .system import load as load_system
 from .trials import Trials
 
 

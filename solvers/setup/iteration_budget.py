@@ -59,7 +59,7 @@ class Fallback(NamedTuple):
         return Limits((tuple(min(limit, self.after) for limit in limits.rows[-1]),))
 
 
-def with_patience(
+def with_iteration_budget(
     fallback: Method | None, problem: Problem, method: Method, M: Operator | None, matrix: Operator, many: bool = False
 ) -> Fallback | None:
     """The fallback, with the iterations that the chosen method gets.
@@ -97,7 +97,7 @@ def iterations_for(cost: FactorCost, problem: Problem, method: Method, one: floa
     return max((_SET_UP + times * cost.work + solves) / one, LEAST)
 
 
-def goes_on_for(problem: Problem, method: Method, M: Operator | None, after: int) -> int | None:
+def remaining_budget(problem: Problem, method: Method, M: Operator | None, after: int) -> int | None:
     """Further iterations, after so many, that take no longer than factors would; None: as many as the method may.
 
     The cost of the factors is counted here.

@@ -15,7 +15,7 @@ from .cycle.recast import Recast
 from .cycle.scaled import DiagonallyScaled
 from .pipeline import constant_linear_part
 
-PATIENCE = 40  # iterations with multigrid on grids, which takes 6 to 15 where it suits the matrix
+MOST_ITERATIONS = 40  # iterations with multigrid on grids, which takes 6 to 15 where it suits the matrix
 
 
 def is_on_grids(M: Operator | None) -> bool:
@@ -28,7 +28,7 @@ def is_on_grids(M: Operator | None) -> bool:
     return isinstance(found, Level) and not isinstance(found, AlgebraicLevel)
 
 
-def second_cycle(A: Operator, M: Operator | None) -> Preconditioner:
+def amg_after_multigrid(A: Operator, M: Operator | None) -> Preconditioner:
     """Classical AMG for A, in the precision of M.
 
     Raises:

@@ -7,7 +7,7 @@ import numpy as np
 from .protocol import Factors
 
 
-class TurnedFactors(Factors):
+class TransposedFactors(Factors):
     """Factors that were made of the transposed, or the conjugated matrix, or of both."""
 
     def __init__(self, inner: Factors, transposed: bool, conjugated: bool) -> None:

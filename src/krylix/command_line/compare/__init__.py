@@ -1,0 +1,1 @@
+"""`krylix compare`: which methods and preconditioners are tried, how they are measured, and what is printed."""
