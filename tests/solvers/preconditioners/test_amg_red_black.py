@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from krylix.solvers.preconditioners.amg.classical.colours import other_colour
+from krylix.solvers.preconditioners.amg.classical.red_black import red_black_splitting
 
 
 def graph(n: int, pairs: list[tuple[int, int]]) -> sp.csr_array:
@@ -20,19 +20,19 @@ def graph(n: int, pairs: list[tuple[int, int]]) -> sp.csr_array:
 @pytest.mark.parametrize("n", [12, 1000])
 @pytest.mark.parametrize("extra", [(0, 2), (0, 4), (5, 7)])  # a triangle, a cycle of 5 points, a triangle elsewhere
 def test_odd_cycles_have_no_two_colours(n: int, extra: tuple[int, int]) -> None:
-    assert other_colour(graph(n, [extra])) is None
+    assert red_black_splitting(graph(n, [extra])) is None
 
 
 @pytest.mark.parametrize("n", [2, 12, 1000])
 @pytest.mark.parametrize("extra", [[], [(0, 3)], [(0, 3), (2, 5), (0, 5)]])
 def test_even_cycles_have(n: int, extra: list[tuple[int, int]]) -> None:
     A = graph(n, extra if n > 5 else [])
-    colour = other_colour(A)
-    assert colour is not None
+    stays = red_black_splitting(A)
+    assert stays is not None
     rows, cols = A.nonzero()
-    assert np.all((colour[rows] != colour[cols]) | (rows == cols))
+    assert np.all((stays[rows] != stays[cols]) | (rows == cols))
 
 
 def test_one_coupled_direction_is_enough() -> None:
     A = sp.csr_array(np.eye(3) + np.array([[0, 1.0, 1], [0, 0, 1], [0, 0, 0]]))
-    assert other_colour(A) is None
+    assert red_black_splitting(A) is None
