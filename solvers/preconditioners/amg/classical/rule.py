@@ -68,7 +68,7 @@ class EliminationPlan(NamedTuple):
         last = len(level.before.shape) - 1
         entries, diagonal = (take_or_zero(bk, level.before, at) for at in (self.entries, self.rows))
         scale = bk.take_in_bounds(level.scale, self.prolongation.entries().rows, last)
-        p = bk.where(bk.constant(self.coarse), 1, -entries / bk.where(diagonal != 0, diagonal, 1))
+        p = bk.where(~bk.constant(self.coarse), -entries / bk.where(diagonal != 0, diagonal, 1), 1)
         return bk.astype(p, bk.dtype(scale)) / scale
 
 
