@@ -47,12 +47,13 @@ def renewed(A: SparseMatrix, tentative: Sequence[Operator], settings: AmgSetting
     phase = _phase(bk, structures[0], current.values, each=hermitian is False)
     rows = bk.take_in_bounds(phase, structures[0].entries().rows, len(phase.shape) - 1)
     current, outer = current._replace(values=rows * current.values), _as_rows(current.scale)
+    terms = bk.abs(_diagonal(bk, structures[0], current.values))
     made = []
     for k, (level, T) in enumerate(zip(pattern.levels, tentative), 1):
         below = Below(structures[k], by_rows and k < len(tentative))
-        parts, current = _level(bk, level, below, current, T, settings, hermitian, like)
+        parts, current, terms = _level(bk, level, below, current, terms, T, settings, hermitian, like)
         made.append((parts, T))
-    found = _coarsest(bk, pattern.coarsest, current, like)
+    found = _coarsest(bk, pattern.coarsest, current, terms, like)
     dtype = np.dtype(bk.dtype(outer))
     within = inner_dtype(settings.precision, dtype) if made else dtype
     for (A_, P, R, steps), T in reversed(made):
@@ -74,7 +75,11 @@ def _inverse_of_some(bk: Backend, A: SparseMatrix, fine: np.ndarray) -> Array:
     return bk.where(some, 1 / bk.where(some, diagonal, 1), 0 * diagonal)
 
 
-def _coarsest(bk: Backend, A: CsrStructure, current: ScaledValues, like: Array | None) -> Operator:
+def _diagonal(bk: Backend, A: CsrStructure, values: Array) -> Array:
+    return A.diagonal(bk, (values,), int(values.shape[0]) if len(values.shape) == 2 else None)
+
+
+def _coarsest(bk: Backend, A: CsrStructure, current: ScaledValues, terms: Array, like: Array | None) -> Operator:
     """Coarsest solve: a dense (pseudo-)inverse, or the identity for a (scaled) diagonal matrix.
 
     Raises:
@@ -83,7 +88,7 @@ def _coarsest(bk: Backend, A: CsrStructure, current: ScaledValues, like: Array |
     if np.array_equal(A.entries().rows, A.cols):
         return DiagonalOperator(bk, bk.full_like(_as_rows(current.scale), 1))
     check_dense(A.shape[0])
-    return Dense(bk, traced_inverse(bk, SparseMatrix.build(bk, A, (current.values,), like=like).dense()))
+    return Dense(bk, traced_inverse(bk, SparseMatrix.build(bk, A, (current.values,), like=like).dense(), terms))
 
 
 def _phase(bk: Backend, A: CsrStructure, values: Array, each: bool) -> Array:
@@ -117,27 +122,27 @@ def _level(
     level: LevelPattern,
     below: Below,
     current: ScaledValues,
+    terms: Array,
     T: Operator,
     settings: AmgSettings,
     hermitian: bool | None,
     like: Array | None,
-) -> tuple[tuple[SparseMatrix, SparseMatrix, SparseMatrix, Array], ScaledValues]:
-    """A, P and R of a level with the coefficients of its smoother, and the next coarser level."""
+) -> tuple[tuple[SparseMatrix, SparseMatrix, SparseMatrix, Array], ScaledValues, Array]:
+    """A, P and R of a level with the coefficients of its smoother, and the next coarser level with its `terms`."""
     a, last, plan = current.values, len(current.values.shape) - 1, level.plan
     A = level.A.matrix(bk, a, like)
     rho = _bound(bk, A, level.rows, current, settings, hermitian)
     p = plan.values(bk, current, T, rho)
     r = bk.conj(bk.take_in_bounds(p, level.transposed, last))
     values = level.coarse.values(bk, r, level.image.values(bk, a, p))
-    if settings.is_classical:
-        diagonal = level.rows.diagonal(bk, (a,), int(a.shape[0]) if last else None)
-        values = values_without_rounding_residues(bk, below.structure, values, plan.prolongation, p, diagonal)
+    diagonal = _diagonal(bk, level.rows, a)
+    values, terms = values_without_rounding_residues(bk, below.structure, values, plan.prolongation, p, diagonal, terms)
     coarse = scaled_values(bk, below.structure, values, below.by_rows)
     p = p * (bk.take_in_bounds(coarse.scale, plan.prolongation.cols, last) * float(np.sqrt(settings.factor)))
     P = level.P.matrix(bk, p, like)
     R = level.R.matrix(bk, bk.conj(bk.take_in_bounds(p, level.transposed, last)), like)
     steps = bk.astype(steps_for(bk, settings.smoother_of(hermitian), rho, settings.degree), bk.dtype(a))
-    return (A, P, R, steps), coarse
+    return (A, P, R, steps), coarse, terms * bk.abs(coarse.scale) ** 2
 
 
 def _bound(

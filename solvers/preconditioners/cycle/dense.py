@@ -86,26 +86,30 @@ def _are_kept(bk: Backend, values: Array, cut: float, cut_beyond: float) -> Arra
     return (turned > cut * largest) | (turned < -cut_beyond * largest)
 
 
-def traced_inverse(bk: Backend, A: Array) -> Array:
+def traced_inverse(bk: Backend, A: Array, terms: Array | None = None) -> Array:
     """(Pseudo-)inverse of traced values, `(n, n)` or `(systems, n, n)`.
 
-    What is not Hermitian is inverted by LU with a small shift, which serves singular matrices, too.
+    What is not Hermitian is inverted by LU with a small shift, which serves singular matrices, too. `terms`, with the
+    shape of its diagonal, are as for `known_inverse`.
     """
     if len(A.shape) == 3:
-        return bk.stack([traced_inverse(bk, A[i]) for i in range(int(A.shape[0]))])
+        return bk.stack([traced_inverse(bk, A[i], None if terms is None else terms[i]) for i in range(int(A.shape[0]))])
     adjoint = bk.matrix_transpose(bk.conj(A))
     eps = float(np.finfo(bk.dtype(A)).eps)
     n = int(A.shape[0])
     size, difference = (bk.max_abs(bk.reshape(M, (1, n * n)))[0, 0] for M in (A, A - adjoint))
     # both, as a branch that depends on values is none where libraries map functions
-    return bk.where(difference <= 100 * eps * size, _by_eigenvalues(bk, A), _by_lu(bk, A))
+    return bk.where(difference <= 100 * eps * size, _by_eigenvalues(bk, A, terms), _by_lu(bk, A))
 
 
-def _by_eigenvalues(bk: Backend, A: Array) -> Array:
+def _by_eigenvalues(bk: Backend, A: Array, terms: Array | None) -> Array:
     n, dtype = int(A.shape[0]), bk.dtype(A)
     values, vectors = bk.linalg.eigh((A + bk.matrix_transpose(bk.conj(A))) / 2)
     eps = float(np.finfo(dtype).eps)
     kept = _are_kept(bk, values, _CUT * n**0.5 * eps, _CUT * n * eps)
+    if terms is not None:
+        sizes = bk.product(bk.matrix_transpose(bk.abs(vectors) ** 2), terms[None])[0]
+        kept = kept & (bk.abs(values) > _OF_TERMS * eps * sizes)
     inverse = bk.astype(bk.where(kept, 1 / bk.where(kept, values, 1), 0), dtype)
     scaled = vectors * inverse
     found = bk.product(bk.conj(vectors), scaled)  # rows i of: sum over k of conj(v_jk) scaled_ik

@@ -46,22 +46,24 @@ def _squared(P: sp.csr_array) -> sp.csr_array:
 
 
 def values_without_rounding_residues(
-    bk: Backend, structure: CsrStructure, values: Array, P: CsrStructure, p: Array, diagonal: Array
-) -> Array:
-    """`without_rounding_residues` for entries in row order, `(nnz,)` or `(systems, nnz)`, in any library.
+    bk: Backend, structure: CsrStructure, values: Array, P: CsrStructure, p: Array, diagonal: Array, terms: Array
+) -> tuple[Array, Array]:
+    """`without_rounding_residues` for entries in row order, `(nnz,)` or `(systems, nnz)`, in any library, and `terms`.
 
     Args:
         structure: of the coarse matrix.
         P: the structure of the prolongation.
         p: its entries.
         diagonal: of the finer matrix, `(n,)` or `(systems, n)`.
+        terms: of the finer matrix, likewise; real.
     """
     last = len(values.shape) - 1
-    terms = p * bk.conj(p) * bk.take_in_bounds(diagonal, P.rows, last)
-    squares = bk.sum_entries(terms, P.cols, P.shape[1])
+    squares = bk.sum_entries(p * bk.conj(p) * bk.take_in_bounds(diagonal, P.rows, last), P.cols, P.shape[1])
+    below = bk.sum_entries(bk.abs(p) ** 2 * bk.take_in_bounds(terms, P.rows, last), P.cols, P.shape[1])
     own = structure.diagonal(bk, (values,), None if last == 0 else int(values.shape[0]))
-    alone = bk.abs(own) <= float(np.finfo(bk.dtype(values)).eps) ** _RESIDUE * bk.abs(squares)
+    eps = float(np.finfo(bk.dtype(values)).eps)
+    alone = (bk.abs(own) <= eps**_RESIDUE * bk.abs(squares)) | (bk.abs(own) <= ROUNDING * eps * below)
     found = bk.where(alone, squares, own)
     on_diagonal = structure.rows == structure.cols
     places = bk.take_in_bounds(found, structure.rows, last)
-    return bk.where(bk.asarray(on_diagonal, like=values), places, values)
+    return bk.where(bk.asarray(on_diagonal, like=values), places, values), below
