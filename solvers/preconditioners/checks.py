@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 MOST_STEPS = 1000  # of a polynomial or a sweep in one application: more never pays, and is no setting but damage
+_LEAST = 64  # times the least normal number, whose inverse is a fourth of the largest one
 
 
 def check_integer(name: str, value: Any, least: int, most: int | None = None) -> int:
@@ -50,6 +51,17 @@ def check_finite(kind: str, finite: bool) -> None:
     """Raises ValueError where the entries of a known matrix are not all finite."""
     if not finite:
         raise ValueError(f"{kind} was asked for a matrix with entries that are infinite or NaN; expected numbers.")
+
+
+def check_in_range(kind: str, diagonal: np.ndarray) -> None:
+    """Raises ValueError where numbers on a known diagonal are so small that the inverse overflows."""
+    sizes, least = np.abs(diagonal), _LEAST * float(np.finfo(diagonal.dtype).tiny)
+    small = sizes[(sizes > 0) & (sizes < least)]
+    if small.size:
+        raise ValueError(
+            f"{kind} was asked for a matrix with {small.min():.2g} on its diagonal; expected at least {least:.2g} in "
+            f"{diagonal.dtype}, as the inverse overflows. Multiply A and b by a power of two."
+        )
 
 
 def check_grid(grid: Any) -> tuple[int, ...]:

@@ -18,7 +18,7 @@ from ...sparse.operators.concrete import concrete, nonzero_entries
 from ...sparse.operators.couplings import Couplings, are_flat, sum_of_terms
 from .amg.amg import amg
 from .base import Preconditioner
-from .checks import MOST_STEPS, check_finite, check_integer, check_number
+from .checks import MOST_STEPS, check_finite, check_in_range, check_integer, check_number
 from .cycle.level import VISITS
 from .cycle.recast import check_precision, precision_as_setting
 from .cycle.small import exact_inverse
@@ -82,7 +82,7 @@ def shifted_laplacian(
         raise ValueError(f"cycle={cycle!r} was given; expected {' or '.join(map(repr, VISITS))}.")
     degree = check_integer("degree", degree, 1, MOST_STEPS)
     check_precision(precision)
-    _check_finite_entries(own)
+    _check_entries(own)
     settings = (("shift", shift), ("cycle", cycle), ("degree", degree), *precision_as_setting(precision))
     placed = own if grid is not None or len(own.in_shape) > 1 else on_its_grid(own)
     if grid is None and not couples_neighbours(placed) and own.shape[0] > _SMALL:
@@ -108,9 +108,11 @@ def shifted_laplacian(
     return _named(with_cost(cycle_found.inner, hermitian, ()), (*settings, ("direct", cycle_found.points)), absorbs)
 
 
-def _check_finite_entries(own: Matrix) -> None:
+def _check_entries(own: Matrix) -> None:
     bk, _, _, values = nonzero_entries(own)
-    check_finite(_NAME, not bk.on_host or bool(np.isfinite(values).all()))
+    if bk.on_host:
+        check_finite(_NAME, bool(np.isfinite(values).all()))
+        check_in_range(_NAME, concrete(own).diagonals())
 
 
 def looks_like_waves(A: Matrix) -> bool:

@@ -13,7 +13,7 @@ from ....sparse import Matrix, Operator
 from ....sparse.operators.couplings import Couplings, are_flat
 from ...block_tridiagonal.inverse import BlockTridiagonalInverse, block_tridiagonal_inverse
 from ..base import Preconditioner
-from ..checks import MOST_STEPS, check_choice, check_finite, check_integer
+from ..checks import MOST_STEPS, check_choice, check_finite, check_in_range, check_integer
 from ..cycle.cost import numbers_stored, work_of
 from ..cycle.dense import rounding_of
 from ..cycle.level import VISITS, Level
@@ -239,9 +239,11 @@ def _checked(A: Couplings) -> bool:
     """Is it Hermitian?
 
     Raises:
-        ValueError: it has what is no finite number, or a row with entries but a zero on the diagonal.
+        ValueError: it has what is no finite number, or an overflowing inverse, or a row with entries but a zero on the
+            diagonal.
     """
     check_finite("multigrid", A.is_finite())
+    check_in_range("multigrid", A.diagonal)
     wrong = A.diagonal == 0
     if wrong.any():
         wrong &= A.sum_of_sizes() > 0

@@ -175,3 +175,15 @@ def test_entries_that_are_not_finite_are_refused(kind: str, place: tuple[int, in
     A[place] = number
     with pytest.raises(ValueError, match="finite"):
         preconditioner(A, kind, **SETTINGS.get(kind, {}))
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("kind", ["amg", "multigrid", "shifted-laplacian"])
+def test_inverses_that_overflow_are_refused(kind: str, dtype: str) -> None:
+    line = sp.diags_array([-1.0, 2.5, -1.0], offsets=[-1, 0, 1], shape=(12, 12))
+    A = sp.csr_array(sp.kron(line, sp.eye_array(12)) + sp.kron(sp.eye_array(12), line))
+    tiny = float(np.finfo(dtype).tiny)
+    for size in (tiny / 1000, tiny):
+        with pytest.raises(ValueError, match="power of two"):
+            preconditioner((A * size).astype(dtype), kind)
+    assert np.isfinite(preconditioner((A * (1000 * tiny)).astype(dtype), kind) @ np.ones(144, dtype)).all()
