@@ -224,8 +224,6 @@ class Attempt:
         if self._is_seen_to_converge(outcome):
             return outcome
         name, last = self.method.name, self
-        if self.may_switch and self.switch_after is not None:
-            outcome = self._switched_to_amg(outcome, self.switch_after)
         if self.fallback is not None and not self.problem.several and self._may_be_rescued():
             climbed = self._climbed(outcome, self.fallback.method)
             if climbed is not None:
@@ -234,6 +232,12 @@ class Attempt:
         result = replace(last.result(outcome), method=purpose + name, x=outcome.x)
         look = last.look(outcome)
         return outcome._replace(x=apply_policy(self.problem.bk, result, self.on_failure, look, self.may_be_stopped).x)
+
+    def continued(self, outcome: Outcome) -> Outcome:
+        """Outcome of a solve in a compiled function or for a derivative, after classical AMG if it was to switch."""
+        if not self.may_switch or self.switch_after is None or self._is_seen_to_converge(outcome):
+            return outcome
+        return self._switched_to_amg(outcome, self.switch_after)
 
     def _is_seen_to_converge(self, outcome: Outcome) -> bool:
         """Have all systems converged, as known without waiting?"""

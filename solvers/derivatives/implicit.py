@@ -179,6 +179,7 @@ class ImplicitSolve(LinearSystem):
         outcome = this.run()
         if not derived and not self.problem.compiled:
             return outcome  # whose failure may lead to another method
+        outcome = this.continued(outcome)  # by the M that has decided how many iterations it was to take
         return replace(this, M=attempt.M).guarded(outcome, self.purpose)  # as it was, it may be known to the host
 
     def _by_symmetry(self, problem: Problem) -> Outcome:

@@ -135,3 +135,19 @@ def test_traced_coefficients(mode: str, monkeypatch: pytest.MonkeyPatch) -> None
 
     x = compiled(mode, solved)(array(mode, np.asarray(A.data)), array(mode, B))
     assert relative(x) <= 1.01 * RTOL
+
+
+@pytest.mark.needs("jax")
+@pytest.mark.parametrize("compile", [False, True])
+def test_backward_solves_switch_too(compile: bool) -> None:
+    import jax
+
+    weights = np.cos(np.arange(N * N))
+
+    def loss(b: Any) -> Any:
+        return weights @ krylix.linear_solve(A, b, method="CG", preconditioner=on_grids(), rtol=1e-10).x
+
+    gradient = jax.jit(jax.grad(loss)) if compile else jax.grad(loss)
+    expected = sp.linalg.spsolve(A.T.tocsc(), weights)
+    found = np.asarray(gradient(array("jax", B)))
+    np.testing.assert_allclose(found, expected, atol=1e-7 * np.abs(expected).max(), rtol=0)
