@@ -144,7 +144,8 @@ def _continued(attempt: Attempt, first: Outcome, which: Array, iterations: int |
     if not any(left) or not bk.any(which):
         return first
     rest = replace(problem, x0=first.x, limits=Limits((tuple(left),)))
-    found = checked(problem, first_outcome(replace(attempt, problem=rest, fallback=None)))
+    monitor = None if attempt.monitor is None else attempt.monitor.after(bk.to_numpy(first.steps))
+    found = checked(problem, first_outcome(replace(attempt, problem=rest, fallback=None, monitor=monitor)))
     return _where(bk, which, _merged(bk, which, found, first), first)
 
 

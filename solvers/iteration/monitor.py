@@ -79,9 +79,20 @@ class Monitor:
         """Can it end the loop?"""
         return self.callback is not None or self.time_limit is not None
 
+    def after(self, taken: np.ndarray) -> Monitor:
+        """For a solve that goes on after so many iterations, of each system: the callback is told of both together."""
+        told = self.callback
+        if told is None:
+            return self
+        return replace(self, callback=lambda state: told(state._replace(iterations=_sum(state.iterations, taken))))
+
     def is_over(self) -> bool:
         """Is the time over? Where it is counted from the call."""
         return self.time_limit is not None and time.monotonic() - self.since > self.time_limit
+
+
+def _sum(iterations: Any, taken: np.ndarray) -> Any:
+    return iterations + taken.reshape(np.shape(iterations)) if np.ndim(iterations) else iterations + int(taken.max())
 
 
 def monitor_of(progress: Progress | None, callback: Any, time_limit: Any) -> Monitor | None:

@@ -72,6 +72,20 @@ def test_history_goes_on() -> None:
     assert result.history[MOST_ITERATIONS] <= 1.01 * few.residual_norm
 
 
+def test_callbacks_count_on() -> None:
+    told: list[Any] = []
+    result = krylix.linear_solve(
+        A, B, method="CG", preconditioner=on_grids(), rtol=RTOL, callback=lambda s: told.append(s.iterations)
+    )
+    assert told == [*range(1, result.iterations + 1)] and result.iterations > MOST_ITERATIONS
+    rows: list[Any] = []
+    both = krylix.linear_solve(
+        A, np.stack([B, A @ np.ones(N * N)]), method="CG", preconditioner=on_grids(), rtol=RTOL, batch_ndim=1,
+        callback=lambda s: rows.append(s.iterations),
+    )  # fmt: skip
+    np.testing.assert_array_equal(rows[-1], both.iterations)
+
+
 def test_limits_stay() -> None:
     """No more iterations than were asked for, of both together."""
     result = krylix.linear_solve(
