@@ -5,6 +5,7 @@ from __future__ import annotations
 import pickle
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from threading import Thread
 from types import ModuleType
 from typing import Any
@@ -16,7 +17,7 @@ import scipy.sparse as sp
 import krylix
 from krylix import linear_solve, prepare
 from krylix.solvers import SparseDirect
-from krylix.solvers.methods.direct.sparse_factors import analyses, ladder
+from krylix.solvers.methods.direct.sparse_factors import analyses, ladder, protocol
 from krylix.solvers.methods.direct.sparse_factors.ladder import PROVIDERS, SUPERLU, sparse_factors
 from krylix.solvers.methods.direct.sparse_factors.pattern import EntryPattern, Kind
 from krylix.solvers.methods.direct.sparse_factors.protocol import Factors, FactorsRefused, Provider, SymbolicAnalysis
@@ -520,3 +521,31 @@ def test_a_library_that_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(ValueError, match="Install py-mkl-pardiso"):
         linear_solve(GRID, np.ones(N), method=SparseDirect("Pardiso"))
     assert prepare(GRID, method="sparse-direct").explain().endswith("factors by SuperLU")
+
+
+# --- where a library cannot serve
+
+
+def test_libraries_that_cannot_be_imported(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Installed, but without what they need: the others serve, after one warning."""
+    packages = {"Pardiso": "pymklpardiso", "rslab": "rslab"}
+    for package in packages.values():
+        (tmp_path / package).mkdir()
+        (tmp_path / package / "__init__.py").write_text("raise ImportError('libmkl_rt.so.2: cannot open it')\n")
+        monkeypatch.delitem(sys.modules, package, raising=False)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(protocol, "_unusable", {})
+    for one in ("Pardiso", "rslab"):
+        monkeypatch.setattr(type(PROVIDERS[one]), "is_installed", lambda self: True)
+    A, b = sp.csr_array(GRID + 0.5 * SKEW), np.ones(N)
+    for method in ("sparse-direct", "auto", SparseDirect("Pardiso"), SparseDirect("rslab")):
+        krylix.clear_setup_cache()
+        assert residual(A, linear_solve(A, b, method=method).x, b) < 1e-6
+    explained = prepare(A, method="sparse-direct").explain()
+    assert "SuperLU, after" in explained and "libmkl_rt.so.2" in explained
+    assert all(
+        caplog.text.count(f"{package} is installed, but cannot be imported") == 1 for package in packages.values()
+    )
+    krylix.clear_setup_cache()

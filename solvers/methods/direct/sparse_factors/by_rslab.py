@@ -9,7 +9,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from .pattern import EntryPattern, Kind, numbers_at
-from .protocol import Factors, FactorsRefused, PatternRefused, Provider, SymbolicAnalysis, Work, is_there
+from .protocol import Factors, FactorsRefused, PatternRefused, Provider, SymbolicAnalysis, Work, is_there, library
 from .threads import thread_limit
 
 _SPARSE, _FILL = 4, 25  # numbers per unknown that a matrix for KLU, which has no dense blocks, and its factors may have
@@ -32,8 +32,7 @@ class Rslab(Provider):
         return is_there("rslab")
 
     def analyse(self, pattern: EntryPattern, A: Any) -> SymbolicAnalysis:
-        import rslab
-
+        rslab = library("rslab")
         kind, complex_ = pattern.kind(A), A.dtype.kind == "c"
         symmetric = kind is Kind.SYMMETRIC or (kind is Kind.HERMITIAN and not complex_)
         if not symmetric and len(pattern.indices) > _SPARSE * pattern.n:  # whose analysis alone may take long
