@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import pickle
+import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -524,6 +526,30 @@ def test_a_library_that_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 # --- where a library cannot serve
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no processes are forked here")
+def test_rslab_in_a_forked_process() -> None:
+    """Its threads are those of the parent: SuperLU serves, where a factorisation would never end."""
+    if not has("rslab"):
+        pytest.skip("rslab is not installed")
+    program = """
+import os, signal, sys
+import numpy as np, scipy.sparse as sp, krylix
+line = sp.diags_array([-1.0, 2.0, -1.0], offsets=[-1, 0, 1], shape=(30, 30))
+A = sp.csr_array(sp.kron(line, sp.eye_array(30)) + sp.kron(sp.eye_array(30), line) - 1.3 * sp.eye_array(900))
+method, b = krylix.solvers.SparseDirect("rslab"), np.ones(900)
+assert krylix.prepare(A, method=method).explain().endswith("factors by rslab")
+child = os.fork()
+if not child:
+    signal.alarm(60)
+    solver = krylix.prepare(2 * A, method=method)
+    good = np.allclose(2 * A @ solver.solve(b).x, b) and "SuperLU, after rslab: this process" in solver.explain()
+    other = sp.csr_array(A @ A)
+    os._exit(0 if good and np.allclose(other @ krylix.linear_solve(other, b, method=method).x, b) else 1)
+sys.exit(os.waitpid(child, 0)[1])
+"""
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=300)
 
 
 def test_libraries_that_cannot_be_imported(
