@@ -61,7 +61,7 @@ def _on_host(host: HostMatrices, z: Array, inverse: bool) -> Array:
     known = not bk.compiled(host.values)
 
     def root(one: FactorisedMatrix, z: np.ndarray) -> tuple[np.ndarray]:
-        if one.definite is None and not known:
+        if one.root_factors is None and not known:
             return (np.full_like(z, np.nan),)
         return (one.square_root(z, inverse),)
 
