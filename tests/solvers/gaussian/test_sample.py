@@ -163,6 +163,9 @@ def test_refuses_semi_definite() -> None:
     for A in (L, L.toarray()):
         with pytest.raises(ValueError, match=r"(?s)positive definite.*multiple of the identity"):
             prepare(A, method="CG").sample(0)
+    m = grid_laplacian(20, 20, shift=0)
+    with pytest.raises(ValueError, match="positive definite"):  # by products, which show no null vector but this one
+        prepare(Opaque(m - sp.diags_array(m.sum(axis=1))), np.zeros(400), method="CG").sample(0)
     large = closed(30)  # whose last pivot is rounding
     for A in (large, large.toarray()):
         with pytest.raises(ValueError, match="positive definite"):
