@@ -29,13 +29,11 @@ REASONS = {
     "prefers_diagonals": "only the library knows its kernels: 1.0 ms for 1.6 on the host in torch, in single precision",
     "recorded": "JAX's record of a function, whose Python then runs once and not up to 25 times for each solve",
     "recurrence": "by rows in place in NumPy, in a loop in JAX: 4 ms and 0.8 ms for 40 by passes over arrays of 1024^2",
-    "rescued": "only the library knows how a program calls the host where it has failed, and nowhere else",
     "step_active": "NumPy sets finished rows aside and restores them: 5.3 ms a step where a selection took 8.9",
     "derivatives": "what a message tells users of the library to call",
     "enable_double_precision": "only the library knows its switch, and the command line computes in double precision",
     "uncut": "XLA cuts known arrays number by number: 2.4 s to compile a solve on 1024^2 for 4.4",
     "with_auto_axes": "only JAX has meshes whose axes are part of types; solves and `prepare` enter by one function",
-    "where_needed": "only the library knows how a program leaves out work: 99 ms for 144 at 512^2 without grids",
     "window": "one negative padding in JAX: 0.20 ms for 0.32 with a padded copy, and a message to one neighbour only",
 }
 # For users, with tests of their own: test_standard.py calls every function of `xp`, test_operations.py every operation

@@ -72,7 +72,7 @@ def test_where_needed(mode: str) -> None:
     assert like_x.dtype == like_squares.dtype == x.dtype
 
 
-@covers("by_host")
+@covers("by_host", "sets_up_by_host")
 @modes
 def test_by_host(mode: str) -> None:
     """The same either way; in a compiled program of JAX it is the host that finds it, once for each lane."""
@@ -83,6 +83,7 @@ def test_by_host(mode: str) -> None:
         return [2 * x, np.sum(x, 1, keepdims=True)]
 
     def found(bk: Backend, x: Any) -> list[Any]:
+        assert bk.sets_up_by_host() == (bk.name == "jax")
         return bk.by_host(on_host, lambda x: [2 * x, bk.sum(x, (1,), keepdims=True)], x)
 
     x = rows(np.float64, (2, 3), 1)

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
+from ....sparse.analysis.canonical import row_maxima
 from ....sparse.analysis.definite import is_seen_indefinite
 from ....sparse.analysis.facts import is_diagonally_dominant
 from ...block_tridiagonal.band_lapack import band_lu
@@ -106,7 +107,7 @@ def is_stable(A: Any, lu: Any) -> bool:
     Source: Oettli and Prager, Numer. Math. 6 (1964).
     """
     size = abs(A)
-    v = np.random.default_rng(3).choice([-1.0, 1.0], A.shape[0]) * size.max(axis=1).toarray()
+    v = np.random.default_rng(3).choice([-1.0, 1.0], A.shape[0]) * row_maxima(A)
     v = v.astype(A.dtype)
     with np.errstate(all="ignore"):
         x = lu.solve(v)

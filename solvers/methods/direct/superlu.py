@@ -309,7 +309,7 @@ def _condition(matrix: Any, lu: Any) -> float:
 def _blown_up(matrix: Any, lu: Any) -> float:
     """Growth of a random vector under the inverse: largest entry of the image."""
     n = matrix.shape[0]
-    rows = row_maxima(sp.csr_array(matrix))
+    rows = row_maxima(matrix)
     rng = np.random.default_rng(2)
     # scaled as the rows are; no plain signs, of which a product with one column may consist
     v = rng.choice([-1.0, 1.0], n) * rng.uniform(0.5, 1.5, n) * np.where(rows > 0, rows, 1)

@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from krylix.sparse.analysis import facts
+from krylix.sparse.analysis.canonical import row_maxima
 
 DTYPES = [np.float32, np.float64, np.complex64, np.complex128]
 
@@ -235,3 +236,17 @@ def test_empty_one_and_rectangular() -> None:
     for function in (facts.component_labels, facts.dominance):
         with pytest.raises(ValueError, match=r"shape \(2, 3\): expected a square one"):
             function(wide)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "complex128"])
+def test_row_maxima_by_rows_and_by_columns(dtype: str) -> None:
+    rng = np.random.default_rng(5)
+    A = (np.where(rng.random((7, 9)) < 0.4, rng.standard_normal((7, 9)), 0) * (1j if dtype[0] == "c" else 1)).astype(
+        dtype
+    )
+    A[3], A[4, 2], A[5, 1], A[6, 0] = 0, np.nan, 1e30, -1e30
+    truth = np.max(np.abs(A), axis=1).astype(float)
+    for M in (sp.csr_array(A), sp.csc_array(A)):
+        found = row_maxima(M)
+        assert found.dtype == np.float64
+        assert np.array_equal(found, truth, equal_nan=True)

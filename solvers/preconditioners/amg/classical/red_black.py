@@ -19,6 +19,7 @@ import numpy as np
 import scipy.sparse as sp
 from scipy.sparse.csgraph import connected_components
 
+from .....sparse.formats.entries.some_rows import evenly_spread
 from ..hierarchy import HostLevel
 from .interpolation import with_coarse
 from .products import product
@@ -29,6 +30,7 @@ from .rule import ClassicalRule
 _MEAN = 7.5  # entries of a row: with more, matrices have triangles
 _MOST_PATHS = 3  # over eliminated unknowns, for each entry of A
 _FEWEST = 0.25  # of the unknowns are eliminated at least
+_SAMPLE = 64  # rows in which triangles are looked for first
 
 
 def red_black_splitting(A: sp.csr_array) -> np.ndarray | None:
@@ -39,7 +41,7 @@ def red_black_splitting(A: sp.csr_array) -> np.ndarray | None:
     Cost: some passes over the entries of A, if rows are short.
     """
     n = A.shape[0]
-    if A.nnz > _MEAN * n or not np.all(A.diagonal()):
+    if A.nnz > _MEAN * n or not np.all(A.diagonal()) or _has_triangles(A):
         return None
     off = selected(A, ~on_diagonal(A), np.ones(A.nnz, np.int8))
     starts = np.concatenate([off.indptr, np.full(n, off.indptr[-1], off.indptr.dtype)])
@@ -54,6 +56,20 @@ def red_black_splitting(A: sp.csr_array) -> np.ndarray | None:
         if paths[key] <= _MOST_PATHS * A.nnz and np.count_nonzero(colour == key) >= _FEWEST * n:
             return np.asarray(colour != key)
     return None
+
+
+def _has_triangles(A: sp.csr_array) -> bool:
+    """Is an unknown of a sample coupled to two that are coupled to each other? Then two colours are not enough.
+
+    Args:
+        A: with its whole diagonal stored.
+    """
+    rows = evenly_spread(A.shape[0], _SAMPLE)
+    ones = sp.csr_array((np.ones(A.nnz, np.int8), A.indices, A.indptr), A.shape)
+    some = ones[rows]
+    off = selected(some, some.indices != repeated(rows, some))
+    paths = off @ ones  # to each neighbour one over its own diagonal; 8 bits may hide triangles, and make none
+    return bool(np.any(off.multiply(paths).data > 1))
 
 
 def eliminated(

@@ -73,7 +73,7 @@ class EliminationPlan(NamedTuple):
                 (level.scale, self.prolongation.entries().rows),
             )
         )
-        p = bk.where(bk.constant(self.coarse), 1, -entries / bk.where(diagonal != 0, diagonal, 1))
+        p = bk.where(~bk.constant(self.coarse), -entries / bk.where(diagonal != 0, diagonal, 1), 1)
         return bk.astype(p, bk.dtype(scale)) / scale
 
 
