@@ -10,7 +10,7 @@ import scipy.sparse as sp
 from scipy.sparse.linalg import splu
 
 from ...sparse.analysis.equilibrate import equilibrated, scales
-from ...sparse.analysis.symmetry import is_hermitian
+from ...sparse.analysis.symmetry import is_hermitian, nearest_hermitian
 from .selected_inverse import SelectedInverse
 from .sparse_factors import SparseFactors, definite_factors, sign_and_log, sparse_factors
 
@@ -36,9 +36,11 @@ class FactorisedMatrix:
 
     Attributes:
         A: square `csc_array`.
+        given: the precision in which it was given, which says what of it is rounding.
     """
 
     def __init__(self, A: Any) -> None:
+        self.given = A.dtype
         self.A = sp.csc_array(A, dtype=np.result_type(A.dtype, np.float64))
         self.A.sum_duplicates()
 
@@ -51,9 +53,11 @@ class FactorisedMatrix:
     def definite(self) -> SparseFactors | None:
         """`L D Lᴴ` where the matrix is Hermitian and positive definite, else None."""
         A = self.A
-        if not self.is_finite or not np.all(A.diagonal().real > 0) or not is_hermitian(sp.csr_array(A)):
+        if not self.is_finite or not np.all(A.diagonal().real > 0):
             return None
-        found = definite_factors(A)
+        if not is_hermitian(sp.csr_array(A.astype(self.given, copy=False))):
+            return None
+        found = definite_factors(sp.csc_array((A + A.conj().T) / 2))
         if found is None:
             return None
         pivots, diagonal = found.U.diagonal().real, A.diagonal().real
@@ -150,11 +154,19 @@ class FactorisedMatrix:
         return found
 
     @cached_property
+    def root_factors(self) -> SparseFactors | None:
+        """`definite`, also where more than rounding of its entries, but little, keeps A from being Hermitian."""
+        if self.definite is not None or not self.is_finite:
+            return self.definite
+        near = nearest_hermitian(sp.csr_array(self.A))
+        return None if near is None else FactorisedMatrix(near).definite
+
+    @cached_property
     def _triangle(self) -> Any:
         """SuperLU of L, whose factors are itself and I."""
-        if self.definite is None:
+        if self.root_factors is None:
             raise ValueError(NOT_DEFINITE)
-        L = self.definite.L
+        L = self.root_factors.L
         return splu(L, permc_spec="NATURAL", diag_pivot_thresh=0.0, relax=1, panel_size=1, options={"Equil": False})
 
     def square_root(self, z: np.ndarray, inverse: bool) -> np.ndarray:
@@ -167,9 +179,9 @@ class FactorisedMatrix:
 
         Source: Rue and Held, Gaussian Markov Random Fields (2005), algorithms 2.3 and 2.4.
         """
-        if self.definite is None:
+        if self.root_factors is None:
             raise ValueError(NOT_DEFINITE)
-        L, U, order, *_ = self.definite
+        L, U, order, *_ = self.root_factors
         root = np.sqrt(U.diagonal().real)[:, None]
         columns = np.asarray(z.T, self.A.dtype, order="F")
         found = self._triangle.solve(columns / root, "H") if inverse else L @ (root * columns)

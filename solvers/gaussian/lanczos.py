@@ -12,6 +12,8 @@ from ...sparse import Operator
 from ...sparse.analysis.symmetry import REFUSED
 
 Function = Callable[[Array], Array]  # of eigenvalues
+_FLOOR = 4  # rounding units of the largest eigenvalue up to which another one may be zero
+_NULL = 8  # rounding units that the sums of the rows of a singular matrix may be
 SETTLED = 1e-3  # by how much, relative to it, an image may differ from that of three quarters of the steps
 
 NOT_SETTLED = (
@@ -20,7 +22,8 @@ NOT_SETTLED = (
 )
 NOT_POSITIVE = (
     "Lanczos' method needs a Hermitian positive definite operator, and found that A is not: its products are not "
-    "symmetric, or it has an eigenvalue that is not above zero. Take method='exact' for other matrices."
+    "symmetric, or it has an eigenvalue that is not above zero, but for rounding of the largest. Take method='exact' "
+    "for other matrices; add a multiple of the identity to one that is only semi-definite."
 )
 
 
@@ -44,14 +47,14 @@ class Tridiagonal(NamedTuple):
         betas: likewise, `betas[:, j]` beside `alphas[:, j - 1]` and `alphas[:, j]`.
         basis: `(batch, steps, n)`, or ().
         norm: `(batch, 1)`, of the rows at the start.
-        asymmetric: were products seen not to be symmetric?
+        refused: were products seen not to be symmetric, or to be zero of a constant vector?
     """
 
     alphas: Array
     betas: Array
     basis: Any
     norm: Array
-    asymmetric: Array
+    refused: Array
 
 
 def product(A: Operator, rows: Array) -> Array:
@@ -93,15 +96,24 @@ def tridiagonal(A: Operator, start: Array, steps: int, keep: bool) -> Tridiagona
     first = _Steps(0, bk.zeros_like(v), v, zero[:, :1], zero, zero, basis)
     with bk.errstate():
         found = bk.while_loop(lambda s: s.step < steps, one, first)
-        return Tridiagonal(found.alphas, found.betas, found.basis, norm, _is_asymmetric(A, v))
+        return Tridiagonal(found.alphas, found.betas, found.basis, norm, _is_refused(A, v))
 
 
-def _is_asymmetric(A: Operator, v: Array) -> Array:
-    """Is `<v_i, A v_j>` for different rows another one than the conjugate of `<v_j, A v_i>`?"""
-    bk, image = A.bk, product(A, v)
+def _is_refused(A: Operator, v: Array) -> Array:
+    """Is `<v_i, A v_j>` for rows of unit norm another one than the conjugate of `<v_j, A v_i>`, or A 1 zero?
+
+    Constants are the null vectors that matrices come with: those of closed domains and of graphs. A start vector has
+    so small a part of them that Lanczos' method does not see them.
+    """
+    bk = A.bk
+    constant = bk.full_like(v[:1, ...], int(v.shape[1]) ** -0.5)
+    v = bk.concat([v, constant], 0)
+    image = product(A, v)
+    sizes = bk.norm(image)
+    singular = ~(sizes[-1, 0] > _NULL * float(np.finfo(A.dtype).eps) * bk.max(sizes))
     other, image_of_other = (bk.concat([x[1:, ...], x[:1, ...]], 0) for x in (v, image))
     difference = bk.abs(bk.dot(other, image) - bk.conj(bk.dot(v, image_of_other)))
-    return bk.any(~(difference <= REFUSED * (bk.norm(image) + bk.norm(image_of_other))))
+    return singular | bk.any(~(difference <= REFUSED * (sizes + bk.norm(image_of_other))))
 
 
 def eigenpairs(bk: Backend, T: Tridiagonal, steps: int | None = None) -> tuple[Array, Array]:
@@ -121,7 +133,7 @@ def quadrature(bk: Backend, T: Tridiagonal, function: Function, steps: int | Non
     """`z^H f(A) z` for each start z, `(batch,)`, and whether T is positive definite."""
     values, vectors = eigenpairs(bk, T, steps)
     weights = vectors[:, 0, :] ** 2
-    positive = ~bk.any(~(values > 0))
+    positive = _are_positive(bk, values)
     found = bk.sum(weights * function(bk.where(values > 0, values, 1)), -1)
     return T.norm[:, 0] ** 2 * found, positive
 
@@ -145,7 +157,13 @@ def _coefficients(bk: Backend, T: Tridiagonal, function: Function, steps: int) -
     """`f(T) e_1`, `(batch, steps)`."""
     values, vectors = eigenpairs(bk, T, steps)
     weighted = function(bk.where(values > 0, values, 1)) * vectors[:, 0, :]
-    return bk.sum(vectors * weighted[:, None, :], -1), ~bk.any(~(values > 0))
+    return bk.sum(vectors * weighted[:, None, :], -1), _are_positive(bk, values)
+
+
+def _are_positive(bk: Backend, values: Array) -> Array:
+    """Are all eigenvalues `(batch, steps)`, which rise, more than rounding of the last one?"""
+    floor = _FLOOR * float(np.finfo(bk.dtype(values)).eps) * bk.abs(values[:, -1:])
+    return ~bk.any(~(values > floor))
 
 
 def checked(A: Operator, x: Array, failed: Array, message: str) -> Array:

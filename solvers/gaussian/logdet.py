@@ -80,8 +80,9 @@ def logdet(
         LogDeterminant: `(sign, logabsdet, standard_error)`, arrays without axes, or `(systems,)` for a batch.
 
     Raises:
-        ValueError: an estimate of a matrix that is not Hermitian positive definite, in compiled functions when they
-            run (NaN instead with `krylix.on_failure("nan")`); an argument that does not fit.
+        ValueError: an estimate of a matrix that is seen not to be Hermitian positive definite, in compiled functions
+            when they run (NaN instead with `krylix.on_failure("nan")`); an argument that does not fit. Zero
+            eigenvalues of a semi-definite one are seen where its rows add up to zero, or a Ritz value is one.
         UnsupportedOperation: method="exact" of an A whose entries cannot be found.
         TypeError: a function without `like`; a second derivative where there is none: of a sparse matrix of 257
             unknowns or more, and of an estimate.
@@ -179,7 +180,7 @@ def _estimate(A: Operator, like: Array, settings: LogdetSettings) -> LogDetermin
     log = bk.sum(found) / settings.probes
     left_out = log - bk.sum(fewer) / settings.probes
     variance = bk.sum((found - log) ** 2) / (settings.probes - 1)
-    log = checked(A, log, T.asymmetric | ~positive, NOT_POSITIVE)
+    log = checked(A, log, T.refused | ~positive, NOT_POSITIVE)
     log = _with_derivative(A, log, z)
     one = bk.asarray(np.array(1), A.dtype, like=z)
     return LogDeterminant(one, log, bk.sqrt(variance / settings.probes + left_out**2))

@@ -61,7 +61,7 @@ def _on_host(host: HostMatrices, z: Array, inverse: bool) -> Array:
     known = not bk.compiled(host.values)
 
     def root(one: FactorisedMatrix, z: np.ndarray) -> tuple[np.ndarray]:
-        if one.definite is None and not known:
+        if one.root_factors is None and not known:
             return (np.full_like(z, np.nan),)
         return (one.square_root(z, inverse),)
 
@@ -104,7 +104,7 @@ def by_lanczos(A: Operator, z: Array, inverse: bool, steps: int) -> Array:
     start = z if count > 1 else bk.concat([z, bk.astype(bk.scatter_numbers(A.shape[0], A.dtype, z), A.dtype)[None]], 0)
     T = tridiagonal(fixed, start, steps, True)
     x, settled, positive = images(bk, T, lambda values: values ** (-0.5 if inverse else 0.5))
-    x = checked(A, x[:count, ...], T.asymmetric | ~positive, NOT_POSITIVE)
+    x = checked(A, x[:count, ...], T.refused | ~positive, NOT_POSITIVE)
     message = NOT_SETTLED.format(steps=int(T.alphas.shape[1]), settled=SETTLED)
     x = checked(A, x, ~settled, message)
     sources = [a for a in arrays if bk.dtype(a).kind in "fc"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -34,6 +35,56 @@ def test_against_lapack(name: str) -> None:
     assert found.residuals.shape == (2 * k,) and found.residuals.max() <= 1e-2 * np.abs(values[-1])
     assert not found.singular
     np.testing.assert_allclose(found.condition, np.abs(values[-1] / values[0]), rtol=1e-3)
+
+
+MULTIPLE: dict[str, Callable[[], Any]] = {
+    "square grid": lambda: grid_laplacian(16, 16, shift=0),
+    "cube": lambda: grid_laplacian(6, 6, 6, shift=0),
+    "equal blocks": lambda: sp.block_diag([grid_laplacian(60)] * 4),
+    "fivefold": lambda: sp.diags_array(np.r_[[1.0] * 5, [2.0] * 5, np.linspace(3, 50, 290), [60.0] * 5]),
+    "both signs": lambda: sp.diags_array(np.r_[[1.0, -1.0] * 3, np.linspace(3, 50, 290), [-60.0, 60.0] * 3]),
+    "identity": lambda: sp.eye_array(300),
+    "two values": lambda: sp.diags_array(np.r_[[1.0] * 2, [3.0] * 300]),
+    "complex": lambda: sp.kron(grid_laplacian(10, 10), np.array([[2, 1j], [-1j, 2]])),
+    "real, not symmetric": lambda: shear() @ sp.kron(sp.eye_array(3), grid_laplacian(50)) @ shear(-1),
+    "complex pairs": lambda: sp.kron(sp.eye_array(3), rotations(40)),
+}
+
+
+def shear(sign: int = 1) -> Any:
+    """I + N and its inverse I - N, as N N is zero."""
+    return sp.eye_array(150) + sign * sp.diags_array(np.arange(150) % 2 * 0.3, offsets=0) @ sp.eye_array(150, k=-1)
+
+
+def rotations(n: int) -> Any:
+    """Eigenvalues s (1 + 0.5j) and their conjugates, s from 1 to n."""
+    return sp.kron(sp.diags_array(np.arange(1.0, n + 1)), np.array([[1.0, 0.5], [-0.5, 1.0]]))
+
+
+@pytest.mark.parametrize("name", MULTIPLE)
+def test_multiple_eigenvalues(name: str) -> None:
+    """Each comes as often as LAPACK has it, at both ends."""
+    A = sp.csr_array(MULTIPLE[name]())
+    values = np.abs(by_modulus(A))
+    for k in (3, 6):
+        found = extreme_eigenvalues(A, k)
+        np.testing.assert_allclose(np.abs(found.smallest), values[:k], rtol=1e-4)
+        np.testing.assert_allclose(np.abs(found.largest), values[::-1][:k], rtol=1e-4)
+        assert found.residuals.max() <= 1e-2 * values[-1]
+
+
+def test_multiple_eigenvalues_in_single_precision() -> None:
+    A = grid_laplacian(16, 16, shift=0).astype(np.float32)
+    found, values = extreme_eigenvalues(A, 4), by_modulus(A.astype(float))
+    np.testing.assert_allclose(found.smallest, values[:4], rtol=1e-3)
+    np.testing.assert_allclose(found.largest, values[::-1][:4], rtol=1e-3)
+
+
+def test_a_jordan_block_has_one_vector() -> None:
+    """Copies without vectors of their own are no reason to fail."""
+    A = sp.csr_array(sp.block_diag([np.array([[60.0, 1.0], [0.0, 60.0]]), sp.diags_array(np.linspace(1, 50, 200))]))
+    found = extreme_eigenvalues(A, 3, which="largest")
+    np.testing.assert_allclose(np.abs(found.largest[0]), 60, rtol=1e-2)
 
 
 def test_signs_and_one_end() -> None:

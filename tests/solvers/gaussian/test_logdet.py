@@ -146,6 +146,31 @@ def test_estimates_refuse_what_is_not_definite(name: str) -> None:
         logdet(MATRICES[name], method="lanczos")
 
 
+@pytest.mark.parametrize("dtype", ["float64", "float32", "complex128"])
+def test_estimates_refuse_what_is_semi_definite(dtype: str) -> None:
+    """Constants as null vectors, of which the probes show little, and Ritz values that are rounding."""
+    rng = np.random.default_rng(1)
+    closed = grid_laplacian(60, 60, shift=0)
+    closed = closed - sp.diags_array(closed.sum(axis=1))
+    weights = np.abs(sp.csr_array(sp.random_array((300, 300), density=0.02, rng=rng)))
+    weights = weights + weights.T
+    graph = sp.diags_array(weights.sum(axis=1)) - weights
+    rank_one = np.outer(v := rng.standard_normal(120), v) + np.diag(np.arange(120.0) % 2)
+    for m in (closed, 1e-20 * closed, graph, rank_one, sp.csr_array((300, 300))):
+        with pytest.raises(ValueError, match="semi-definite"):
+            logdet(sp.csr_array(m).astype(dtype), method="lanczos", probes=4)
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+def test_estimates_take_what_is_nearly_singular(dtype: str) -> None:
+    """Rows that add up to little, but more than rounding."""
+    shift = 1e-4 if dtype == "float32" else 1e-12
+    m = grid_laplacian(12, 12, shift=0)
+    m = sp.csr_array(m - sp.diags_array(m.sum(axis=1)) + shift * sp.eye_array(144)).astype(dtype)
+    found = logdet(m, method="lanczos", probes=60, steps=144)
+    assert abs(found.logabsdet - exact(m.astype(float))[1]) < 6 * found.standard_error
+
+
 @pytest.mark.needs("jax")
 def test_nan_instead_of_an_error() -> None:
     """By policy, also in a program, which then calls nobody on the host."""

@@ -163,10 +163,35 @@ def test_refuses_semi_definite() -> None:
     for A in (L, L.toarray()):
         with pytest.raises(ValueError, match=r"(?s)positive definite.*multiple of the identity"):
             prepare(A, method="CG").sample(0)
+    m = grid_laplacian(20, 20, shift=0)
+    with pytest.raises(ValueError, match="positive definite"):  # by products, which show no null vector but this one
+        prepare(Opaque(m - sp.diags_array(m.sum(axis=1))), np.zeros(400), method="CG").sample(0)
     large = closed(30)  # whose last pivot is rounding
     for A in (large, large.toarray()):
         with pytest.raises(ValueError, match="positive definite"):
             prepare(A, method="CG").sample(0)
+
+
+@pytest.mark.parametrize("name", ["Gram", "noise", "noise in double precision"])
+def test_symmetric_up_to_rounding(name: str) -> None:
+    """In the precision of the matrix, sparse as dense: mirrored entries that are summed in different order."""
+    rng = np.random.default_rng(0)
+    if name == "Gram":
+        B = sp.csr_array(sp.random_array((500, 400), density=0.02, rng=rng)).astype(np.float32)
+        weights = sp.diags_array(rng.uniform(1, 2, 500).astype(np.float32))
+        m = sp.csr_array(B.T @ (weights @ B) + sp.eye_array(400, dtype=np.float32))
+    else:
+        m, size = grid_laplacian(20, 20), 1e-7 if name == "noise" else 1e-12
+        m.data *= 1 + rng.uniform(-size, size, m.nnz)
+        m = m.astype(np.float32) if name == "noise" else m
+    assert abs(m - m.T).max() > 0
+    operator = krylix.as_operator(m)
+    R = times_root(operator, np.eye(400, dtype=m.dtype), True, 1, entries_of(operator))
+    expected = np.linalg.inv(m.toarray().astype(float))
+    np.testing.assert_allclose(R.T @ R, expected, atol=1e-5 * np.abs(expected).max())
+    assert prepare(m).sample(0, 3).shape == prepare(m.toarray()).sample(0, 3).shape == (3, 400)
+    with pytest.raises(ValueError, match="positive definite"):
+        prepare(sp.csr_array(m + 1e-3 * sp.triu(m, 1)).astype(m.dtype), method="GMRES", preconditioner=None).sample(0)
 
 
 @pytest.mark.compiled_by_default(modes=("jax-jit",))

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import pickle
+import subprocess
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from threading import Thread
 from types import ModuleType
 from typing import Any
@@ -16,7 +19,7 @@ import scipy.sparse as sp
 import krylix
 from krylix import linear_solve, prepare
 from krylix.solvers import SparseDirect
-from krylix.solvers.methods.direct.sparse_factors import analyses, ladder
+from krylix.solvers.methods.direct.sparse_factors import analyses, ladder, protocol
 from krylix.solvers.methods.direct.sparse_factors.ladder import PROVIDERS, SUPERLU, sparse_factors
 from krylix.solvers.methods.direct.sparse_factors.pattern import EntryPattern, Kind
 from krylix.solvers.methods.direct.sparse_factors.protocol import Factors, FactorsRefused, Provider, SymbolicAnalysis
@@ -520,3 +523,55 @@ def test_a_library_that_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(ValueError, match="Install py-mkl-pardiso"):
         linear_solve(GRID, np.ones(N), method=SparseDirect("Pardiso"))
     assert prepare(GRID, method="sparse-direct").explain().endswith("factors by SuperLU")
+
+
+# --- where a library cannot serve
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no processes are forked here")
+def test_rslab_in_a_forked_process() -> None:
+    """Its threads are those of the parent: SuperLU serves, where a factorisation would never end."""
+    if not has("rslab"):
+        pytest.skip("rslab is not installed")
+    program = """
+import os, signal, sys
+import numpy as np, scipy.sparse as sp, krylix
+line = sp.diags_array([-1.0, 2.0, -1.0], offsets=[-1, 0, 1], shape=(30, 30))
+A = sp.csr_array(sp.kron(line, sp.eye_array(30)) + sp.kron(sp.eye_array(30), line) - 1.3 * sp.eye_array(900))
+method, b = krylix.solvers.SparseDirect("rslab"), np.ones(900)
+assert krylix.prepare(A, method=method).explain().endswith("factors by rslab")
+child = os.fork()
+if not child:
+    signal.alarm(60)
+    solver = krylix.prepare(2 * A, method=method)
+    good = np.allclose(2 * A @ solver.solve(b).x, b) and "SuperLU, after rslab: this process" in solver.explain()
+    other = sp.csr_array(A @ A)
+    os._exit(0 if good and np.allclose(other @ krylix.linear_solve(other, b, method=method).x, b) else 1)
+sys.exit(os.waitpid(child, 0)[1])
+"""
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=300)
+
+
+def test_libraries_that_cannot_be_imported(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Installed, but without what they need: the others serve, after one warning."""
+    packages = {"Pardiso": "pymklpardiso", "rslab": "rslab"}
+    for package in packages.values():
+        (tmp_path / package).mkdir()
+        (tmp_path / package / "__init__.py").write_text("raise ImportError('libmkl_rt.so.2: cannot open it')\n")
+        monkeypatch.delitem(sys.modules, package, raising=False)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(protocol, "_unusable", {})
+    for one in ("Pardiso", "rslab"):
+        monkeypatch.setattr(type(PROVIDERS[one]), "is_installed", lambda self: True)
+    A, b = sp.csr_array(GRID + 0.5 * SKEW), np.ones(N)
+    for method in ("sparse-direct", "auto", SparseDirect("Pardiso"), SparseDirect("rslab")):
+        krylix.clear_setup_cache()
+        assert residual(A, linear_solve(A, b, method=method).x, b) < 1e-6
+    explained = prepare(A, method="sparse-direct").explain()
+    assert "SuperLU, after" in explained and "libmkl_rt.so.2" in explained
+    assert all(
+        caplog.text.count(f"{package} is installed, but cannot be imported") == 1 for package in packages.values()
+    )
+    krylix.clear_setup_cache()

@@ -8,7 +8,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from .pattern import EntryPattern, Kind
-from .protocol import Factors, FactorsRefused, Provider, SymbolicAnalysis, is_there
+from .protocol import Factors, FactorsRefused, Provider, SymbolicAnalysis, is_there, library
 
 
 class Cholmod(Provider):
@@ -24,8 +24,7 @@ class Cholmod(Provider):
         return is_there("sksparse")
 
     def analyse(self, pattern: EntryPattern, A: Any) -> SymbolicAnalysis:
-        from sksparse import cholmod
-
+        cholmod = library("sksparse.cholmod")
         _check(pattern, A)
         if not hasattr(cholmod, "analyze"):
             raise FactorsRefused("this version of scikit-sparse has other functions than 0.4")
@@ -39,8 +38,7 @@ class CholmodAnalysis(SymbolicAnalysis):
         self.pattern, self.symbolic = pattern, symbolic
 
     def factor(self, A: Any) -> Factors:
-        from sksparse import cholmod
-
+        cholmod = library("sksparse.cholmod")
         _check(self.pattern, A)
         try:
             return CholmodFactors(self.symbolic.cholesky(_given(A)), A)

@@ -12,7 +12,7 @@ import numpy as np
 from ..pivot_order import is_stable
 from .by_superlu import SuperLUAnalysis
 from .pattern import EntryPattern, Kind, numbers_at
-from .protocol import Factors, FactorsRefused, PatternRefused, Provider, SymbolicAnalysis, Work, is_there
+from .protocol import Factors, FactorsRefused, PatternRefused, Provider, SymbolicAnalysis, Work, is_there, library
 
 _DEFINITE = {"f": 2, "c": 4}
 _HERMITIAN = {"f": -2, "c": -4}
@@ -68,7 +68,7 @@ class Handle:
         Raises:
             FactorsRefused: Pardiso reports an error.
         """
-        make = getattr(_library(), "_PardisoSolver", None)  # whose phases can be called apart
+        make = getattr(library("pymklpardiso"), "_PardisoSolver", None)  # whose phases can be called apart
         if make is None:
             raise FactorsRefused("this version of py-mkl-pardiso has other functions than 0.0.6")
         self.owner: ReferenceType[Any] | None = None
@@ -247,9 +247,3 @@ def _superlu(A: Any, error: FactorsRefused) -> Factors:
     """Factors by SuperLU, where Pardiso has none of a matrix whose transpose it has factorised, or no memory."""
     logging.getLogger("krylix").info("Pardiso does not factorise %d x %d again, but SuperLU: %s", *A.shape, error)
     return SuperLUAnalysis(A.shape[0]).factor(A)
-
-
-def _library() -> Any:
-    import pymklpardiso
-
-    return pymklpardiso

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from typing import Any
 
@@ -9,7 +10,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from .pattern import EntryPattern, Kind, numbers_at
-from .protocol import Factors, FactorsRefused, PatternRefused, Provider, SymbolicAnalysis, Work, is_there
+from .protocol import Factors, FactorsRefused, PatternRefused, Provider, SymbolicAnalysis, Work, is_there, library
 from .threads import thread_limit
 
 _SPARSE, _FILL = 4, 25  # numbers per unknown that a matrix for KLU, which has no dense blocks, and its factors may have
@@ -32,8 +33,7 @@ class Rslab(Provider):
         return is_there("rslab")
 
     def analyse(self, pattern: EntryPattern, A: Any) -> SymbolicAnalysis:
-        import rslab
-
+        rslab = _in_this_process()
         kind, complex_ = pattern.kind(A), A.dtype.kind == "c"
         symmetric = kind is Kind.SYMMETRIC or (kind is Kind.HERMITIAN and not complex_)
         if not symmetric and len(pattern.indices) > _SPARSE * pattern.n:  # whose analysis alone may take long
@@ -53,6 +53,22 @@ class Rslab(Provider):
         if symbolic.factor_nnz > _FILL * pattern.n:
             raise PatternRefused("its factors fill in, and its LU of such matrices is not to be trusted")
         return RslabAnalysis(symbolic, pattern, kind, symmetric)
+
+
+_users: list[int] = []  # the process that called rslab first
+
+
+def _in_this_process() -> Any:
+    """The library, whose pool of threads does not outlive a fork: a factorisation in the child would wait for ever.
+
+    Raises:
+        FactorsRefused: this process was forked after its parent had used the library; it cannot be imported.
+    """
+    found = library("rslab")
+    _users[:] = _users or [os.getpid()]
+    if _users[0] != os.getpid():
+        raise FactorsRefused("this process was forked from one that had used it, and its threads stayed there")
+    return found
 
 
 class RslabAnalysis(SymbolicAnalysis):
@@ -76,6 +92,7 @@ class RslabAnalysis(SymbolicAnalysis):
         return 16 * len(self.places)
 
     def factor(self, A: Any) -> Factors:
+        _in_this_process()
         try:
             found = self.symbolic.factor(numbers_at(self.places, A.data, A.dtype))
         except (RuntimeError, ValueError) as error:

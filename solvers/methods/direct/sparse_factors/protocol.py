@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 from abc import ABC, abstractmethod
 from functools import cache
+from importlib import import_module
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -85,6 +87,25 @@ class SymbolicAnalysis(ABC):
 def is_there(package: str) -> bool:
     """Is a package installed? It is looked for once, and not imported."""
     return find_spec(package) is not None
+
+
+_unusable: dict[str, str] = {}  # package -> why it cannot be imported
+
+
+def library(package: str) -> Any:
+    """The module of a package that is there. A package that cannot be imported is tried once, and told of once.
+
+    Raises:
+        FactorsRefused: it cannot be imported, as a library that it needs is not there or does not suit.
+    """
+    if package not in _unusable:
+        try:
+            return import_module(package)
+        except (ImportError, OSError, RuntimeError) as error:
+            _unusable[package] = f"{type(error).__name__}: {error}"
+            log = logging.getLogger("krylix")
+            log.warning("%s is installed, but cannot be imported, and is left out: %s", package, _unusable[package])
+    raise FactorsRefused(f"{package} cannot be imported: {_unusable[package]}")
 
 
 class Provider(ABC):
