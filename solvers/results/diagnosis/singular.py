@@ -203,7 +203,10 @@ def _by_products(case: Case) -> list[Cause]:
         return []
     what = "A has (nearly) dependent columns" if case.least_squares else "A is singular to working precision"
     seen = f"{what}: it takes the x that was reached, of norm {size:.1e}, to a vector of norm {left:.1e}"
-    return [Cause(seen, ("damp it (damp=...)",) if case.least_squares else SINGULAR)]
+    if case.least_squares:
+        return [Cause(seen, ("damp it (damp=...)",))]
+    wider = ("use double precision, in which A may be regular",) if case.eps >= _SINGLE else ()
+    return [Cause(seen, (*wider, *SINGULAR))]
 
 
 def _constants(case: Case, usual: float) -> list[Cause]:
