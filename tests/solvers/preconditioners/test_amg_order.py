@@ -203,7 +203,7 @@ def test_prepared_and_updated() -> None:
     assert isinstance(again.preconditioner.inner, Permuted)  # type: ignore[union-attr]
     for one, A in ((solver, MIXED), (again, OTHER)):
         assert np.linalg.norm(A @ one.solve(RHS).x - RHS) <= 1e-9 * np.linalg.norm(RHS)
-    with pytest.raises(ValueError, match="other entries"):
+    with pytest.raises(ValueError, match="entries at other places"):
         krylix.preconditioner(MIXED @ MIXED, "amg", pattern=solver.preconditioner)
 
 
