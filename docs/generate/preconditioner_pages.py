@@ -116,12 +116,19 @@ _CONVECTION = (
     "line = sp.diags_array([-1.5, 2.5, -1.0], offsets=[-1, 0, 1], shape=(60, 60))\n"
     'A = sp.kronsum(line, line, format="csr")  # convection and diffusion\n'
 )
+_WAVES = (
+    "import numpy as np\nimport pyamg\nimport scipy.sparse as sp\n\nfrom krylix import linear_solve, preconditioner\n\n"
+    'A = pyamg.gallery.poisson((60, 60), format="csr")\n'
+    "A = A - (0.2 + 0.02j) * sp.eye_array(3600)  # waves with absorption\n"
+)
+_MATRICES = {"CG": _GRID, "COCR": _WAVES}
+"""Method -> the matrix of the example; others are shown on convection."""
 
 
 def _example(kind: str, method: str) -> str:
     settings = "".join(f", {name}={value}" for name, value in SETTINGS.get(kind, {}).items())
     code = (
-        f'{_GRID if method == "CG" else _CONVECTION}M = preconditioner(A, "{kind}"{settings})\nprint(M)\n'
+        f'{_MATRICES.get(method, _CONVECTION)}M = preconditioner(A, "{kind}"{settings})\nprint(M)\n'
         f'result = linear_solve(A, np.ones(3600), method="{method}", preconditioner=M)\nprint(result.iterations)\n'
     )
     printed = io.StringIO()
