@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from ...backends import Array, Backend, get_on_failure, nan_of, real_dtype
 from ...sparse import Operator
+from ...sparse.analysis.lanczos import lanczos
 from ...sparse.analysis.symmetry import REFUSED
 
 Function = Callable[[Array], Array]  # of eigenvalues
@@ -25,18 +27,6 @@ NOT_POSITIVE = (
     "symmetric, or it has an eigenvalue that is not above zero, but for rounding of the largest. Take method='exact' "
     "for other matrices; add a multiple of the identity to one that is only semi-definite."
 )
-
-
-class _Steps(NamedTuple):
-    """Vectors are (batch, n), scalars (batch, 1)."""
-
-    step: Any  # a number, or counted by the library's loop
-    old: Array
-    v: Array
-    beta: Array
-    alphas: Array  # (batch, steps): the diagonal of T
-    betas: Array  # (batch, steps): below it, from the second on
-    basis: Any  # (batch, steps, n), or ()
 
 
 class Tridiagonal(NamedTuple):
@@ -73,29 +63,12 @@ def tridiagonal(A: Operator, start: Array, steps: int, keep: bool) -> Tridiagona
 
     Source: Golub and Meurant, Matrices, Moments and Quadrature with Applications (2010), chapter 4.
     """
-    bk, (batch, n) = A.bk, (int(k) for k in start.shape)
-    steps = max(1, min(steps, n))
+    bk = A.bk
     norm = bk.norm(start)
     v = bk.times(bk.safe_divide(0 * norm + 1, norm), start)
-    zero = bk.zeros((batch, steps), bk.dtype(norm), start)
-    columns = bk.asarray(np.arange(steps, dtype=np.int32), like=start)
-    rows = bk.asarray(np.zeros((batch, 1), np.int32), like=start)
-
-    def one(s: _Steps) -> _Steps:
-        here = columns == s.step
-        basis = bk.put_row(s.basis, rows + s.step, s.v) if keep else ()
-        w = product(A, s.v)
-        first = bk.where(s.alphas[:, :1] > 0, s.alphas[:, :1], 1)
-        alpha = bk.where(bk.max_abs(s.v) > 0, bk.real(bk.dot(s.v, w)), first)  # none is left: of no weight
-        w = w - bk.times(alpha, s.v) - bk.times(s.beta, s.old)
-        beta = bk.norm(w)
-        alphas, betas = bk.where(here, alpha, s.alphas), bk.where(here, s.beta, s.betas)
-        return _Steps(s.step + 1, s.v, bk.times(bk.safe_divide(0 * beta + 1, beta), w), beta, alphas, betas, basis)
-
-    basis = bk.room_for(start, steps) if keep else ()
-    first = _Steps(0, bk.zeros_like(v), v, zero[:, :1], zero, zero, basis)
     with bk.errstate():
-        found = bk.while_loop(lambda s: s.step < steps, one, first)
+        count = max(1, min(steps, int(start.shape[1])))
+        found = lanczos(bk, partial(product, A), v, count, keep_basis=keep, positive=True)
         return Tridiagonal(found.alphas, found.betas, found.basis, norm, _is_refused(A, v))
 
 

@@ -10,21 +10,11 @@ import numpy as np
 from ...backends import Array, Backend
 from ..formats import Matrix
 from ..operator import Operator
+from .lanczos import lanczos
 
 _BISECTIONS = 24
 _POWER_STEPS = 15
 _SAFETY = 1.1  # the largest eigenvalue over what the power method finds of it
-
-
-class _Lanczos(NamedTuple):
-    """Vectors are (batch, n), scalars (batch, 1)."""
-
-    step: Any  # a number, or counted by the library's loop
-    old: Array
-    v: Array
-    beta: Array
-    alphas: Array  # (batch, steps): the diagonal of T
-    betas: Array  # (batch, steps): below it, from the second on
 
 
 class _Bisection(NamedTuple):
@@ -46,25 +36,8 @@ def largest_eigenvalue(bk: Backend, apply: Callable[[Array], Array], start: Arra
 
     Source: Saad, Numerical Methods for Large Eigenvalue Problems, 2nd ed., algorithm 6.5.
     """
-    batch, n = (int(k) for k in start.shape)
-    steps = min(steps, n)
-    zero = bk.zeros((batch, steps), bk.dtype(bk.real(start)), start)
-    columns = bk.asarray(np.arange(steps, dtype=np.int32), like=start)
-
-    def one(s: _Lanczos) -> _Lanczos:
-        w = apply(s.v)
-        alpha = bk.real(bk.dot(s.v, w))
-        w = w - bk.times(alpha, s.v) - bk.times(s.beta, s.old)
-        beta = bk.norm(w)
-        here = columns == s.step
-        betas = bk.where(here, s.beta, s.betas)
-        v = bk.times(bk.safe_divide(0 * beta + 1, beta), w)
-        return _Lanczos(s.step + 1, s.v, v, beta, bk.where(here, alpha, s.alphas), betas)
-
-    v = bk.times(1 / bk.norm(start), start)
-    first = _Lanczos(0, bk.zeros_like(v), v, zero[:, :1], zero, zero)
     with bk.errstate():
-        found = bk.while_loop(lambda s: s.step < steps, one, first)
+        found = lanczos(bk, apply, bk.times(1 / bk.norm(start), start), min(steps, int(start.shape[1])))
         return _largest_of_tridiagonal(bk, found.alphas, found.betas)
 
 
