@@ -21,6 +21,7 @@ from .along_axes import Fourier, Recurrences
 from .arrays import Array as Array
 from .arrays import have_one_dtype, scattered
 from .control import Control
+from .cuts import Collectives
 from .devices import Devices
 from .linalg import Linalg
 from .new_arrays import NewArrays
@@ -32,7 +33,9 @@ from .updates import Updates
 _SAFE_SQUARES = {"f": (1e-20, 1e30), "d": (1e-200, 1e300)}  # far from both ends
 
 
-class Backend(Control, SparseKernels, Transformations, Recurrences, Updates, NewArrays, Devices, NamedOperations):
+class Backend(
+    Control, SparseKernels, Transformations, Recurrences, Updates, NewArrays, Devices, Collectives, NamedOperations
+):
     """One array library. Use as a context (`with choose_backend("torch"):`) to make it the default."""
 
     is_eager: ClassVar[bool] = False  # is control flow always Python's, never compiled?

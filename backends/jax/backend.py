@@ -38,6 +38,7 @@ from .on_numpy import may_leave_to_host, results_from_host
 from .program.constants import hiding_constants
 from .program.function import called, compiled, trace
 from .program.recorded import recorded
+from .sharding.collectives import JaxCollectives
 from .sharding.grid_rows import GridStack, cells_of
 from .sharding.placement import first_placed, placed_like, with_auto_axes
 from .sharding.varying import axes_of, is_mapped, vary
@@ -49,7 +50,7 @@ from .vectors import JaxVectors
 _handed_over = jax.jit(lambda x: x)  # arguments of programs become arrays in half the time that jnp.asarray takes
 
 
-class JaxBackend(JaxIndexing, JaxLoops, JaxMemory, JaxRecurrences, JaxVectors):
+class JaxBackend(JaxIndexing, JaxLoops, JaxMemory, JaxRecurrences, JaxCollectives, JaxVectors):
     """JAX arrays and tracers."""
 
     name = "jax"

@@ -4,6 +4,7 @@ import ast
 from collections import defaultdict
 
 from krylix.backends import Backend
+from krylix.backends.interface.cuts import Collectives
 from krylix.backends.interface.devices import Devices
 from krylix.backends.operations.table import OPERATIONS
 from library import label, library_files
@@ -39,6 +40,7 @@ REASONS = {
 # For users, with tests of their own: test_standard.py calls every function of `xp`, test_operations.py every operation
 # by name, test_devices.py these, test_array_api_backend.py `supports`.
 FOR_USERS = {"xp", "supports", "float_type", "complex_type", *OPERATIONS, *vars(Devices)}
+MESSAGES = set(vars(Collectives))  # between devices, which only the library can send
 NAMES = {"bk", "backend", "host", "own", "theirs"}  # of variables and attributes that hold a backend
 MAKERS = {"side", "get_backend", "choose_backend", "default_backend"}  # of functions that return one
 
@@ -47,7 +49,7 @@ def public_names() -> set[str]:
     """But for facts (true or false), which stand in the place of a question for the library's name."""
     annotated = {name for cls in Backend.__mro__ for name in getattr(cls, "__annotations__", {})}
     facts = {name for name in dir(Backend) if isinstance(getattr(Backend, name), bool)}
-    return {name for name in {*dir(Backend), *annotated} - facts - FOR_USERS if not name.startswith("_")}
+    return {name for name in {*dir(Backend), *annotated} - facts - FOR_USERS - MESSAGES if not name.startswith("_")}
 
 
 def is_backend(node: ast.AST) -> bool:

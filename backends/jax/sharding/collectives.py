@@ -1,0 +1,110 @@
+"""Functions of the blocks of distributed arrays (`jax.shard_map`), and messages between devices inside of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+from jax.sharding import AbstractMesh, AxisType, Mesh, NamedSharding, PartitionSpec
+
+from ...interface.arrays import Array
+from ...interface.backend import Backend
+from ...interface.cuts import Cut, CutAxis
+from .varying import is_mapped
+
+
+class JaxCollectives(Backend):
+    """See `Collectives`."""
+
+    def cut_of(self, x: Array, batch_ndim: int, sharding: Any = None) -> Cut | None:
+        sharding = _sharding_of(x) if sharding is None else sharding
+        mesh = getattr(sharding, "mesh", None)
+        if not isinstance(sharding, NamedSharding) or mesh is None or mesh.size == 1 or is_mapped():
+            return None
+        entries = [*sharding.spec, *[None] * (x.ndim - len(sharding.spec))]
+        names = [tuple(name for name in _names(entry) if mesh.shape[name] > 1) for entry in entries]
+        if not any(names):
+            return None
+        batch = tuple(name for axis in names[:batch_ndim] for name in axis)
+        return Cut(_with_auto_axes(mesh), tuple(names[batch_ndim:]), batch)
+
+    def map_parts(
+        self,
+        function: Callable[..., Any],
+        cut: Cut,
+        arrays: Sequence[Array],
+        leads: Sequence[int | None],
+        out_leads: Any,
+    ) -> Any:
+        context = jax.sharding.get_abstract_mesh()
+        return jax.shard_map(
+            function,
+            mesh=cut.mesh if context.empty else context,
+            in_specs=tuple(_spec(cut, lead) for lead in leads),
+            out_specs=jax.tree.map(lambda lead: _spec(cut, lead), out_leads, is_leaf=lambda lead: lead is None),
+            check_vma=False,
+        )(*arrays)
+
+    def from_neighbour(self, u: Array, axis: CutAxis, side: int) -> Array:
+        last = axis.parts - 1
+        pairs = [(k, k + 1) if side < 0 else (k + 1, k) for k in range(last)]
+        if axis.ring:
+            pairs.append((last, 0) if side < 0 else (0, last))
+        return self.permuted(u, axis.names, pairs)
+
+    def permuted(self, u: Array, names: Sequence[str], pairs: Sequence[tuple[int, int]]) -> Array:
+        number = _in_order_of_mesh(names)
+        return lax.ppermute(u, tuple(names), [(number[source], number[target]) for source, target in pairs])
+
+    def all_gathered(self, u: Array, names: Sequence[str], axis: int) -> Array:
+        return lax.all_gather(u, tuple(names), axis=axis, tiled=True)
+
+    def all_to_all(self, u: Array, names: Sequence[str], split: int, concat: int) -> Array:
+        return lax.all_to_all(u, tuple(names), split, concat, tiled=True)
+
+    def part_index(self, names: Sequence[str]) -> Array:
+        return jnp.asarray(lax.axis_index(tuple(names)), np.int32)
+
+    def sum_over(self, x: Array, names: Sequence[str]) -> Array:
+        return lax.psum(x, tuple(names)) if names else x
+
+    def max_over(self, x: Array, names: Sequence[str]) -> Array:
+        return lax.pmax(x, tuple(names)) if names else x
+
+
+def _in_order_of_mesh(names: Sequence[str]) -> list[int]:
+    """The number that `ppermute` gives to each position along mesh axes: it counts in the order of the mesh."""
+    mesh = jax.sharding.get_abstract_mesh()
+    sizes = [mesh.shape[name] for name in names]
+    order = sorted(range(len(names)), key=lambda k: mesh.axis_names.index(names[k]))
+    numbers = np.arange(np.prod(sizes)).reshape([sizes[k] for k in order])
+    return numbers.transpose(np.argsort(order)).ravel().tolist()
+
+
+def _sharding_of(x: Any) -> Any:
+    """The sharding of an array with values, or in the type of a traced one where its mesh has Explicit axes."""
+    if not isinstance(x, jax.core.Tracer):
+        return getattr(x, "sharding", None)
+    sharding = jax.typeof(x).sharding
+    return sharding if sharding.mesh.explicit_axes else None
+
+
+def _names(entry: Any) -> tuple[str, ...]:
+    return () if entry is None else (entry,) if isinstance(entry, str) else tuple(entry)
+
+
+def _with_auto_axes(mesh: Any) -> Any:
+    if isinstance(mesh, AbstractMesh):
+        return mesh.update_axis_types(dict.fromkeys(mesh.axis_names, AxisType.Auto))
+    return Mesh(mesh.devices, mesh.axis_names)
+
+
+def _spec(cut: Cut, lead: int | None) -> PartitionSpec:
+    if lead is None:
+        return PartitionSpec()
+    front = (*(None,) * (lead - 1), cut.batch or None) if lead else ()
+    return PartitionSpec(*front, *(names or None for names in cut.names))
