@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from ..backends import Array, get_backend
+from ..backends import Array, Backend, get_backend
 from ..backends.on_failure import QUIET
 from ..sparse import Layout, NonlinearError, Operator, UnsupportedOperation
 from .iteration.method import Method
@@ -247,6 +247,8 @@ class Attempt:
 
     def look(self, outcome: Outcome) -> Look | None:
         """Function that diagnoses a failure of this attempt; None where it is not needed."""
+        if self.problem.bk.communicator is not None:  # members would look at their own parts, each on its way
+            return None
         compiled = self.problem.compiled or self.problem.bk.compiled(outcome.status)
         later = self.on_failure in QUIET
         return None if compiled and later else Look.at(self.problem, self.method, self.M, outcome, later)
@@ -277,6 +279,7 @@ class Attempt:
         problem, M = self.problem, self.M
         bk, layout = problem.bk, problem.layout
         lead = (len(problem.limits),) if len(problem.limits) > 1 else ()
+        outcome = _replicated(bk, outcome)
         if problem.several and not lead:
             outcome = Outcome(*(() if isinstance(a, tuple) else bk.reshape(a, (1, *a.shape)) for a in outcome))
             lead = (1,)
@@ -319,6 +322,16 @@ class Attempt:
             longest = int(np.max(bk.to_numpy(steps), initial=0)) + 1
             lines = lines[..., :longest, :]
         return bk.reshape(lines, (*lead, int(lines.shape[-2]), *problem.layout.batch))
+
+
+def _replicated(bk: Backend, outcome: Outcome) -> Outcome:
+    """The outcome of parts of vectors, with numbers that are known to be those of all members."""
+    if bk.communicator is None:
+        return outcome
+    alike = [name for name in Outcome._fields if name not in ("x", "residual", "history")]
+    found = {name: bk.replicated(getattr(outcome, name)) for name in alike}
+    lines = outcome.history if isinstance(outcome.history, tuple) else bk.replicated(outcome.history)
+    return outcome._replace(**found, history=lines)
 
 
 def _presented(problem: Problem, in_numpy: bool, rows: np.ndarray) -> Any:

@@ -20,6 +20,7 @@ from .log import DEBUG, log, log_choice, timed_set_up
 from .methods.direct.refinement import Refinement
 from .methods.registry import METHODS, find_method, is_auto
 from .names import MethodName, PreconditionerName
+from .over.solve import solve_over
 from .pattern_cache import solve_on_pattern
 from .preconditioners import to_preconditioner
 from .results.result import ArrayT, SolveResult
@@ -63,6 +64,7 @@ def linear_solve(
     progress: Progress = False,
     callback: Callback | None = None,
     time_limit: float | None = None,
+    over: Any = None,
 ) -> SolveResult[ArrayT]:
     """Solve `A x = b`; with "LSMR" and "CGLS" also least squares, `min |b - A x|^2 + damp^2 |x|^2`.
 
@@ -117,6 +119,11 @@ def linear_solve(
             the tolerance. None and False go on; anything else is refused.
         time_limit: seconds from the call after which the solve stops, at the end of an iteration, with the status
             TIME_LIMIT: a failure. No other method is tried then. In a compiled function from the start of each solve.
+        over: the communicator whose members, processes or devices, each hold a part of all vectors; all of them call
+            with the same settings. An mpi4py communicator (NumPy), a process group of torch.distributed (PyTorch), or
+            the name of a mesh axis, or a tuple of them, inside `jax.shard_map`. A is then a function of this member's
+            part, which exchanges with the others what it needs; b, x0, x and the residual are parts, M takes and
+            returns parts, and all numbers of the result are those of the whole. See "Over a communicator" below.
 
     x has exact derivatives, to every order, with respect to b, the entries of a matrix, args and what a function closes
     over; x0, the preconditioner and the tolerances have none. A backward solve has the same relative tolerance and
@@ -133,8 +140,15 @@ def linear_solve(
             setting, a name.
         TypeError: an input of a kind that cannot be used.
         NoBackendFound: arrays of two libraries.
+        OtherMemberFailed: with `over`, another member raised one of these before the iteration.
         NonlinearError: the function A is not linear.
         UnsupportedOperation: the method needs something of A that is not known, such as its transpose.
+
+    Over a communicator: Krylov methods of krylix; direct methods and those of SciPy are refused. "auto" takes CG, MINRES
+    or biCG-stab(2) by products with random vectors, inside `shard_map` biCG-stab(2). As preconditioner a function, a
+    matrix or a `Preconditioner` of this part, or "chebyshev". Null vectors are taken off where they are given, and not
+    looked for. Where the solve, or an argument of one member, fails, all members raise. Messages per iteration, besides
+    those of A and M: CG 2 sums of a number, MINRES 4, GMRES 6, biCG-stab(2) 18.
 
     Cost: see the method. On top: 1 product for the true residual (2 with x0), and where that misses the tolerance 1 to
     see what the precision allows; for a function whose values are known, 1 evaluation to take off a constant part, 3 to
@@ -158,7 +172,7 @@ def linear_solve(
     request = Request(
         A=A, b=b, x0=x0, args=args, method=method, preconditioner=preconditioner, rtol=rtol, atol=atol,
         max_iter=max_iter, batch_ndim=batch_ndim, axis=axis, nullspace=nullspace, matrix_offset=matrix_offset,
-        on_failure=get_on_failure() if on_failure is None else on_failure, history=history,
+        on_failure=get_on_failure() if on_failure is None else on_failure, history=history, over=over,
     )  # fmt: skip
     monitored = not (progress is False and callback is None and time_limit is None)
     asked = (progress, callback, time_limit) if monitored else None
@@ -184,6 +198,8 @@ def _linear_solve(request: Request, monitored: tuple[Any, Any, Any] | None) -> S
         request = with_peers_read(request)
     if monitored is not None:
         request = replace(request, monitor=monitor_of(*monitored))
+    if request.over is not None:
+        return run_for(request.on_failure, solve_over, request)
     found = solve_small_dense(request)
     if found is not None and log.isEnabledFor(DEBUG):
         log.debug("%s", found.message)

@@ -21,7 +21,8 @@ class Request:
 
     For `prepare`, `b` is an array like the right-hand sides to come. `program`: that of the function A, as it is
     in this solve, if it was traced already. `declared`: facts that the package of A declares, see `Operator.declared`.
-    `derived`: is it the solve for a derivative, of which only the part of b in the range of A counts?
+    `derived`: is it the solve for a derivative, of which only the part of b in the range of A counts? `over`: the
+    communicator whose members hold the parts of all vectors, as the user gave it; None: vectors are whole.
     """
 
     A: Any
@@ -43,6 +44,7 @@ class Request:
     program: tuple[Callable[..., Any], Sequence[Array]] | None = None
     declared: tuple[tuple[str, Any], ...] | None = None
     derived: bool = False
+    over: Any = None
 
 
 class KnownNull(NamedTuple):
@@ -79,7 +81,8 @@ class Problem:
     @property
     def is_empty(self) -> bool:
         """Are there no systems, or no unknowns? Then there is nothing to factorise, and no entry to look at."""
-        return not (self.layout.systems and self.layout.size)
+        whole = self.bk.communicator is None  # a part may have none, and takes part
+        return not (self.layout.systems and (self.layout.size or not whole))
 
     @property
     def is_implicit(self) -> bool:
