@@ -119,11 +119,11 @@ def linear_solve(
             the tolerance. None and False go on; anything else is refused.
         time_limit: seconds from the call after which the solve stops, at the end of an iteration, with the status
             TIME_LIMIT: a failure. No other method is tried then. In a compiled function from the start of each solve.
-        over: the communicator whose members, processes or devices, each hold a part of all vectors; all of them call
-            with the same settings. An mpi4py communicator (NumPy), a process group of torch.distributed (PyTorch), or
-            the name of a mesh axis, or a tuple of them, inside `jax.shard_map`. A is then a function of this member's
-            part, which exchanges with the others what it needs; b, x0, x and the residual are parts, M takes and
-            returns parts, and all numbers of the result are those of the whole. See "Over a communicator" below.
+        over: the communicator whose members each hold a part of all vectors: one of mpi4py (NumPy), a process group
+            (PyTorch), or the name of a mesh axis or a tuple of them inside `jax.shard_map`. A is then a function of
+            this member's part, which exchanges with others what it needs; b, x0, x and M's argument are parts, numbers
+            those of the whole. Krylov methods only; M is a function, a matrix of this part, or "chebyshev". All members
+            call with the same settings, and a failure raises in all. docs/how_to/several_devices.md has more.
 
     x has exact derivatives, to every order, with respect to b, the entries of a matrix, args and what a function closes
     over; x0, the preconditioner and the tolerances have none. A backward solve has the same relative tolerance and
@@ -143,12 +143,6 @@ def linear_solve(
         OtherMemberFailed: with `over`, another member raised one of these before the iteration.
         NonlinearError: the function A is not linear.
         UnsupportedOperation: the method needs something of A that is not known, such as its transpose.
-
-    Over a communicator: Krylov methods of krylix; direct methods and those of SciPy are refused. "auto" takes CG, MINRES
-    or biCG-stab(2) by products with random vectors, inside `shard_map` biCG-stab(2). As preconditioner a function, a
-    matrix or a `Preconditioner` of this part, or "chebyshev". Null vectors are taken off where they are given, and not
-    looked for. Where the solve, or an argument of one member, fails, all members raise. Messages per iteration, besides
-    those of A and M: CG 2 sums of a number, MINRES 4, GMRES 6, biCG-stab(2) 18.
 
     Cost: see the method. On top: 1 product for the true residual (2 with x0), and where that misses the tolerance 1 to
     see what the precision allows; for a function whose values are known, 1 evaluation to take off a constant part, 3 to

@@ -62,13 +62,13 @@ def communicator_of(bk: Backend, over: Any) -> Any:
 
 
 def _made(bk: Backend, communicator: Any) -> Backend:
-    cls: Any = type(f"{type(bk).__name__}OfMembers", (*bk._of_members, Reductions, type(bk)), {})
+    cls: Any = type(f"{type(bk).__name__}OfMembers", (*bk._of_members, SumsOverMembers, type(bk)), {})
     made: Backend = cls()
     made.__dict__.update(vars(bk), communicator=communicator, alone=bk)
     return made
 
 
-class Reductions(Backend):
+class SumsOverMembers(Backend):
     """The functions that reduce, each one message.
 
     Attributes:

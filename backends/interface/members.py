@@ -13,7 +13,7 @@ class Members:
 
     communicator: Any = None  # of the members that hold the parts of vectors, see `Communicator`
     _communicators: ClassVar[str] = ""  # what `over=` takes with arrays of the library
-    _of_members: ClassVar[tuple[type, ...]] = ()  # what it needs beside `communicators.members.Reductions`
+    _of_members: ClassVar[tuple[type, ...]] = ()  # what it needs beside `communicators.members.SumsOverMembers`
 
     product: Callable[[Array, Array], Array]
 
@@ -22,7 +22,7 @@ class Members:
         return None
 
     def dots(self, stack: Array, v: Array) -> Array:
-        """`(k, n)` or `(batch, k, n)` with each row of `(batch, n)` -> `(batch, k)`: sums over n, nothing conjugated."""
+        """`(k, n)` or `(batch, k, n)` and each row of `(batch, n)` -> `(batch, k)`: sums over n, nothing conjugated."""
         return self.product(stack, v)
 
     def unknowns(self, v: Array) -> int:

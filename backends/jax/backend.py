@@ -40,7 +40,6 @@ from .program.function import called, compiled, trace
 from .program.recorded import recorded
 from .sharding.collectives import JaxCollectives
 from .sharding.grid_rows import GridStack, cells_of
-from .sharding.mesh_axes import MeshControl, mesh_axes
 from .sharding.placement import first_placed, placed_like, with_auto_axes
 from .sharding.varying import axes_of, is_mapped, vary
 from .sparse import JaxSparse
@@ -62,8 +61,6 @@ class JaxBackend(JaxIndexing, JaxLoops, JaxMemory, JaxRecurrences, JaxCollective
     requires_fixed_shapes_when_tracing = True
     prefers_channels_last = True
     derivatives = "jax.vjp and jax.jvp"
-    _communicators = "the name of a mesh axis, or a tuple of names, inside jax.shard_map"
-    _of_members = (MeshControl,)
     linalg = JaxLinalg()
     fourier = JaxFourier()
     sparse = JaxSparse()
@@ -214,7 +211,6 @@ class JaxBackend(JaxIndexing, JaxLoops, JaxMemory, JaxRecurrences, JaxCollective
         return vary(found, axes_of(arrays)) if is_mapped() else found
 
     _reference = staticmethod(first_placed)
-    _communicator = staticmethod(mesh_axes)
 
     def can_ask_host(self) -> bool:
         return jax.process_count() == 1 and not is_mapped()

@@ -73,5 +73,3 @@ def _largest(bk: Backend, A: Operator, problem: Problem) -> Any:
     with bk.errstate():
         end = _MARGIN * largest_eigenvalue(bk, A.apply, start)
     return bk.constant(bk.where(end > 0, end, bk.full_like(end, 1)))
-
-

@@ -24,7 +24,7 @@ from .null_vectors import given_null_vectors, orthonormal_over
 from .preconditioner import of_one_part
 
 
-class Cut(NamedTuple):
+class ProblemOfPart(NamedTuple):
     """A problem over a communicator.
 
     Attributes:
@@ -36,7 +36,7 @@ class Cut(NamedTuple):
     M: Operator | str | None
 
 
-def problem_over(request: Request, method: Method | None) -> Cut:
+def problem_over(request: Request, method: Method | None) -> ProblemOfPart:
     """Check, agree and complete.
 
     Args:
@@ -57,7 +57,7 @@ def problem_over(request: Request, method: Method | None) -> Cut:
     A = _on_members(local.A if local.given is None else local.given.A, bk)
     problem = replace(local, bk=bk, limits=limits, several=several)
     if problem.is_empty:
-        return Cut(replace(problem, A=A), None)
+        return ProblemOfPart(replace(problem, A=A), None)
     A, rows = _linear(bk, A, local)
     M = _preconditioner_on_members(M, bk)
     given = None
@@ -65,7 +65,7 @@ def problem_over(request: Request, method: Method | None) -> Cut:
         given = replace(local.given, A=A, b=rows)
         A, rows = given.equations()
     null = None if vectors is None else orthonormal_over(bk, A, vectors)
-    return Cut(replace(problem, A=A, b=rows, given=given, null=null), M)
+    return ProblemOfPart(replace(problem, A=A, b=rows, given=given, null=null), M)
 
 
 def _checked(request: Request, method: Method | None, alone: Backend) -> tuple[Problem, Any, Array | None]:
@@ -146,11 +146,10 @@ def _linear(bk: Backend, A: Operator, local: Problem) -> tuple[Operator, Array]:
     else:
         constant = agreed(communicator, "its first product with A", lambda: A.apply(zeros))
         image = bk.to_numpy(constant)
-        affine, tracked = communicator.max_of_numbers([int(np.any(image[np.isfinite(image)])), int(bk.tracks(constant))])
+        found = bool(np.any(image[np.isfinite(image)])), bk.tracks(constant) or bk.tracks(b)
+        affine, tracked = communicator.max_of_numbers(list(map(int, found)))
         A.tracked = bool(tracked)
         constant = constant if affine else None
     linear = A.with_constant(constant)
     linear.is_linear = True
     return linear, b if constant is None else linear.image.difference(bk, b, constant)
-
-

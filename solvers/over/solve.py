@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ...backends import agreed
+from ...sparse import Operator
 from ..attempt import AS_GIVEN, Attempt
 from ..methods.registry import METHODS, find_method, is_auto
 from ..results.result import SolveResult
@@ -24,8 +25,12 @@ def solve_over(request: Request) -> SolveResult:
     return solve(attempt_over(request), request.b)
 
 
-def attempt_over(request: Request) -> Attempt:
-    """Method, problem and preconditioner, as all members have them."""
+def attempt_over(request: Request, made: Operator | None = None) -> Attempt:
+    """Method, problem and preconditioner, as all members have them.
+
+    Args:
+        made: a preconditioner of an earlier solve with this A.
+    """
     method = None if is_auto(request.method) else find_method(request.method, request.A)
     problem, given = problem_over(request, method)
     if problem.is_empty:
@@ -33,7 +38,6 @@ def attempt_over(request: Request) -> Attempt:
     why = AS_GIVEN
     if method is None:
         method, why = choose_over(problem)
-    M = made_of_products(given, problem)
+    M = made_of_products(given, problem) if made is None else made
     agreed(problem.bk.communicator, "the requirements of the method", lambda: check_over(problem, method, M))
     return replace(Attempt.of(request, problem, method, M), why=why, may_switch=False)
-

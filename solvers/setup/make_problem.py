@@ -85,7 +85,8 @@ def make_problem(request: Request, method: Method | None, null: KnownNull | None
         unknown = Layout(layout.batch, ((operator.shape[1],),), layout.dtypes, axis=layout.axis)
     if isinstance(operator, OffsetOperator | FunctionOperator):
         rows = _without_constant(rows, operator, layout)
-    if not layout.systems and bk.on_host and request.over is None:  # without entries, which would be found by columns or taken of no matrix
+    # without entries, which would be found by columns or taken of no matrix
+    if not layout.systems and bk.on_host and request.over is None:
         operator = to_operator(bk, sp.csr_array(operator.shape, dtype=dtype), None, dtype)
     start = None if x0 is None else bk.copy(_start(bk, x0, unknown, layout, dtype))
     compiled = bk.compiled(rows, *(() if start is None else (start,)), *args)

@@ -15,6 +15,7 @@ from ...interface.arrays import Array, scattered
 from ...interface.backend import Backend
 from ...interface.control import select
 from ...precision import real_dtype
+from ..tracing import is_vectorizing
 from .varying import axes_of, vary, varying_function
 
 
@@ -96,19 +97,23 @@ class MeshControl(Backend):
     all of them take part in a message of one: groups that have ended go on without effect.
     """
 
+    alone: Backend  # see `SumsOverMembers`
+
     @property
     def raises_in_programs(self) -> bool:
         return True  # all of them know of the failure
 
     def _zeros(self, shape: Any, dtype: np.dtype, like: Array | None) -> Array:
-        return self.communicator.varying(super()._zeros(shape, dtype, like), everywhere=True)  # as parts of vectors do
+        return self.communicator.varying(
+            self.alone._zeros(shape, dtype, like), everywhere=True
+        )  # as parts of vectors do
 
     def scatter_numbers(self, n: int, dtype: np.dtype, like: Array) -> Array:
         places = 1 + n * self.communicator.rank + jnp.arange(n, dtype=np.int32)
         return scattered(jnp, places.astype(real_dtype(dtype))).astype(dtype)
 
     def cond(self, predicate: Any, if_true: Callable[..., Any], if_false: Callable[..., Any], *operands: Any) -> Any:
-        if self.communicator.others:
+        if self.communicator.others or is_vectorizing():  # where both branches run
             return super().cond(predicate, if_true, if_false, *operands)
         axes = frozenset(self.communicator.names) if self.communicator.types_tell else frozenset()
         return lax.cond(predicate, varying_function(if_true, axes), varying_function(if_false, axes), *operands)
@@ -119,7 +124,7 @@ class MeshControl(Backend):
         def together(state: Any) -> Any:
             return lax.pmax(jnp.asarray(condition(state), np.int32), others) > 0
 
-        found: Any = super()._while_loop(together if others else condition, body, state)  # type: ignore[misc]
+        found: Any = super()._while_loop(together if others else condition, body, state)
         return found
 
     def step_active(self, step: Callable[[Any], Any], state: Any, active: Array) -> Any:
