@@ -1,4 +1,4 @@
-"""What devices tell each other in a compiled program of JAX, read from its text; the benchmark `scaling` reads it too."""
+"""What devices tell each other in a compiled program of JAX, read from its text, as benchmarks/scaling.py does too."""
 
 from __future__ import annotations
 
