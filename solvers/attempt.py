@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from ..backends import Array, Backend, get_backend
+from ..backends import Array, get_backend
 from ..backends.on_failure import QUIET
 from ..sparse import Layout, NonlinearError, Operator, UnsupportedOperation
 from .iteration.method import Method
@@ -23,6 +23,7 @@ from .methods.cg import CG
 from .methods.direct.singular import Singularity
 from .methods.direct.superlu import provider_note
 from .on_host import continued_on_host, rescued_on_host, run_on_host
+from .over.members import raise_in_all, replicated, shows_no_progress
 from .preconditioners import Preconditioner
 from .preconditioners.amg_after_multigrid import MOST_ITERATIONS, amg_after_multigrid, is_on_grids
 from .results.diagnosis.look import Look
@@ -164,7 +165,7 @@ class Attempt:
         found = self._run(report)
         if report is not None and report.errors is not None and not self.problem.bk.compiled(found.status):
             self.problem.bk.to_numpy(found.status)  # waits for the loop
-            report.raise_errors()
+            raise_in_all(self.problem.bk, "the callback", report.raise_errors)
         return found
 
     def _run(self, report: StepReport | None) -> Outcome:
@@ -195,6 +196,8 @@ class Attempt:
                 "callback and time_limit ask the host after each iteration, which a program for XLA alone, for several "
                 "processes or inside shard_map cannot. Leave them out, or solve outside of it."
             )
+        if monitor.progress is True and shows_no_progress(problem.bk):
+            monitor = replace(monitor, progress=False)
         present = partial(_presented, problem, monitor.in_numpy)
         return StepReport.of(monitor, self.method.name, present, problem.layout.batch, problem.compiled)
 
@@ -279,7 +282,7 @@ class Attempt:
         problem, M = self.problem, self.M
         bk, layout = problem.bk, problem.layout
         lead = (len(problem.limits),) if len(problem.limits) > 1 else ()
-        outcome = _replicated(bk, outcome)
+        outcome = outcome if bk.communicator is None else replicated(bk, outcome)
         if problem.several and not lead:
             outcome = Outcome(*(() if isinstance(a, tuple) else bk.reshape(a, (1, *a.shape)) for a in outcome))
             lead = (1,)
@@ -322,16 +325,6 @@ class Attempt:
             longest = int(np.max(bk.to_numpy(steps), initial=0)) + 1
             lines = lines[..., :longest, :]
         return bk.reshape(lines, (*lead, int(lines.shape[-2]), *problem.layout.batch))
-
-
-def _replicated(bk: Backend, outcome: Outcome) -> Outcome:
-    """The outcome of parts of vectors, with numbers that are known to be those of all members."""
-    if bk.communicator is None:
-        return outcome
-    alike = [name for name in Outcome._fields if name not in ("x", "residual", "history")]
-    found = {name: bk.replicated(getattr(outcome, name)) for name in alike}
-    lines = outcome.history if isinstance(outcome.history, tuple) else bk.replicated(outcome.history)
-    return outcome._replace(**found, history=lines)
 
 
 def _presented(problem: Problem, in_numpy: bool, rows: np.ndarray) -> Any:

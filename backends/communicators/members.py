@@ -80,6 +80,10 @@ class SumsOverMembers(Backend):
     def dot(self, a: Array, b: Array) -> Array:
         return self.communicator.sum(self.alone.dot(a, b))
 
+    def dots(self, *pairs: tuple[Array, Array]) -> tuple[Array, ...]:
+        sums = self.communicator.sum(self.concat(self.alone.dots(*pairs), 1))
+        return tuple(sums[:, k : k + 1] for k in range(len(pairs)))
+
     def square_norm(self, v: Array) -> Array:
         return self.communicator.sum(self.alone.square_norm(v))
 
@@ -87,8 +91,8 @@ class SumsOverMembers(Backend):
         y, square = self.alone.axpy_norm(a, x, y)
         return y, self.communicator.sum(square)
 
-    def dots(self, stack: Array, v: Array) -> Array:
-        return self.communicator.sum(self.alone.dots(stack, v))
+    def stack_dots(self, stack: Array, v: Array) -> Array:
+        return self.communicator.sum(self.alone.stack_dots(stack, v))
 
     def max_abs(self, v: Array) -> Array:
         largest = self.alone.max_abs(v)

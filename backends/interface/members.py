@@ -21,7 +21,7 @@ class Members:
         """The `Communicator` of what a user gave as `over=`; None if it is none for arrays of this library."""
         return None
 
-    def dots(self, stack: Array, v: Array) -> Array:
+    def stack_dots(self, stack: Array, v: Array) -> Array:
         """`(k, n)` or `(batch, k, n)` and each row of `(batch, n)` -> `(batch, k)`: sums over n, nothing conjugated."""
         return self.product(stack, v)
 

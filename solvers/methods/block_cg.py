@@ -142,7 +142,7 @@ def _eps(bk: Backend, real: Array) -> float:
 
 def _gram(bk: Backend, a: Array, b: Array) -> Array:
     """Gram matrix `(k, m)`: dot products of the rows of `a` `(k, n)` and `b` `(m, n)`."""
-    return bk.dots(b, bk.conj(a))
+    return bk.stack_dots(b, bk.conj(a))
 
 
 def _times_transposed(bk: Backend, inverse: Array, g: Array) -> Array:

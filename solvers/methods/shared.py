@@ -21,7 +21,7 @@ def bilinear(bk: Backend, a: Array, b: Array) -> Array:
 
 def components(bk: Backend, stack: Array, v: Array) -> Array:
     """`(batch, k)`: the dot product of each vector of the stack with v."""
-    return bk.conj(bk.dots(stack, bk.conj(v)))
+    return bk.conj(bk.stack_dots(stack, bk.conj(v)))
 
 
 def combination(bk: Backend, stack: Array, c: Array) -> Array:

@@ -118,7 +118,7 @@ def _agree_on_settings(bk: Backend, request: Request, local: Problem) -> None:
 def _on_members(A: Operator, bk: Backend) -> Operator:
     """The operator on the backend of the communicator."""
     if isinstance(A, HostOperator):
-        return A.on_backend(bk, None)
+        return A.of_part(bk)
     if not isinstance(A, FunctionOperator):
         raise TypeError(f"A is a {type(A).__name__}; expected a function.")
     return FunctionOperator(bk, A.function, A.layout, A.dtype, A.args, A.name, A.like, image=A.image)
