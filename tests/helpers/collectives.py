@@ -102,3 +102,8 @@ def _bytes(array: tuple[str, str]) -> int:
     dtype, shape = array
     bits = 8 if dtype == "pred" else int(re.sub(r"\D+", "", dtype) or 0)
     return prod(int(n) for n in shape.split(",") if n) * bits // 8
+
+
+def bytes_of_constants(program: str) -> int:
+    """Bytes of the arrays that a program holds itself, whole on every device, whatever uses them."""
+    return sum(map(_bytes, re.findall(r"= (\w+)\[([\d,]*)\]\S* constant\(", program)))
