@@ -18,11 +18,11 @@ from .settings import Settings, missing
 from .table import Row
 
 ROOT = Path(__file__).resolve().parents[1]
-METHODS = ("CG + jacobi", "CG + multigrid", "fast-direct")
+METHODS = ("CG + jacobi", "CG-single-reduction + jacobi", "CG + multigrid", "fast-direct")
 PARTS = ((1, 1, 1), (2, 1, 1), (2, 2, 1), (2, 2, 2))
 SMALL = 1024  # bytes: a longer sum than this is one of vectors
 NOTE = """Virtual devices are parts of one processor and share its cores: their times say what several programs and
-their messages cost on it, nothing about several devices. Messages, bytes and iterations are those of several devices."""
+their messages cost on it, nothing about several devices. Messages, bytes and iterations are as on several."""
 
 
 @dataclass(frozen=True)

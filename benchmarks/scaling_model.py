@@ -53,12 +53,12 @@ to 1e-8 are run.
 Extrapolated: exchanges by as many as doubling the grid added, once for each further doubling of a device's part; their
 bytes as its faces; gathered bytes as all unknowns where doubling the grid multiplied them, else as the number of
 devices; all-to-all bytes and memory as a device's part; constants of programs as all unknowns. Iterations of
-`CG + jacobi` as the points along an axis; others do not grow.
+CG with `jacobi` as the points along an axis; others do not grow.
 
 Assumed: the numbers of `MACHINES`; nothing overlaps; numbers read and written for each unknown are {STEP} in a step,
 {LEVEL} + {PRODUCTS} x {FINEST} in the finest level of multigrid, {LEVEL} + {PRODUCTS} x {COARSER} in coarser ones,
-{TRANSFORMS} in a direct solve by transforms; a level of at most {GATHERED}³ points a device is gathered, and all devices
-compute it."""
+{TRANSFORMS} in a direct solve by transforms; a level of at most {GATHERED}³ points a device is gathered, and every
+device computes it."""
 
 
 @dataclass(frozen=True)

@@ -38,6 +38,7 @@ from krylix import linear_solve  # noqa: E402
 RTOL = 1e-8
 METHODS: dict[str, dict[str, Any]] = {
     "CG + jacobi": {"method": "CG", "preconditioner": "jacobi"},
+    "CG-single-reduction + jacobi": {"method": "CG-single-reduction", "preconditioner": "jacobi"},
     "CG + multigrid": {"method": "CG", "preconditioner": "multigrid"},
     "fast-direct": {"method": "fast-direct"},
 }
