@@ -7,9 +7,9 @@ from .compilers import without_compilers
 from .convert import convert
 from .interface.arrays import nan_of
 from .interface.backend import Array, Backend
-from .interface.cuts import Cut
 from .interface.bilinear import Bilinear
 from .interface.control import Kept, select
+from .interface.cuts import Cut
 from .interface.devices import ComputeDevice
 from .interface.implicit import LinearSystem
 from .interface.sparse_kernels import CooEntries
@@ -31,10 +31,10 @@ from .registry import (
 __all__ = [
     "Array",
     "Backend",
-    "Cut",
     "Bilinear",
     "ComputeDevice",
     "CooEntries",
+    "Cut",
     "Kept",
     "LinearSystem",
     "NoBackendFound",

@@ -58,7 +58,11 @@ class JaxVectors(Backend):
         return rows.flat if isinstance(rows, GridRows) else rows
 
     def zeros_like(self, x: Array, dtype: Any = None) -> Array:
-        return on_cells(partial(jnp.zeros_like, dtype=dtype), x) if isinstance(x, GridRows) else super().zeros_like(x, dtype)
+        return (
+            on_cells(partial(jnp.zeros_like, dtype=dtype), x)
+            if isinstance(x, GridRows)
+            else super().zeros_like(x, dtype)
+        )
 
     def room_for(self, v: Array, count: int) -> Any:
         if not isinstance(v, GridRows):

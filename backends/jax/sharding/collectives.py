@@ -25,7 +25,7 @@ class JaxCollectives(Backend):
     def cut_of(self, x: Array, batch_ndim: int, sharding: Any = None) -> Cut | None:
         if is_mapped():
             return None
-        found = self.sharding_of(x) if sharding is None else checked_sharding(sharding, tuple(x.shape))
+        found: Any = self.sharding_of(x) if sharding is None else checked_sharding(sharding, tuple(x.shape))
         if found is None or found.mesh.size == 1:
             return None
         mesh, entries = found.mesh, [*found.spec, *[None] * (x.ndim - len(found.spec))]

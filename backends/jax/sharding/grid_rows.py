@@ -101,7 +101,8 @@ class GridStack:
 
     @classmethod
     def tree_unflatten(cls, static: tuple[bool, Cut | None], children: tuple[Any]) -> GridStack:
-        return cls(*children, *static)
+        transposed, cut = static
+        return cls(*children, transposed, cut)
 
     @property
     def shape(self) -> tuple[int, int, int]:
@@ -184,7 +185,9 @@ def dot_of_cells(a: Any, b: Any) -> Array:
 
 def sums_of_cells(x: GridRows) -> Array:
     """`(batch, 1)`: the sum of each row."""
-    return reduced(lambda cells: jnp.sum(cells, tuple(range(1, cells.ndim)), cells.dtype)[:, None], lax.psum, x.cut, x.cells)
+    return reduced(
+        lambda cells: jnp.sum(cells, tuple(range(1, cells.ndim)), cells.dtype)[:, None], lax.psum, x.cut, x.cells
+    )
 
 
 def reduced(function: Callable[..., Array], across: Callable[..., Array], cut: Cut | None, *cells: Array) -> Array:
