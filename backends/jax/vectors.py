@@ -22,6 +22,7 @@ from .sharding.grid_rows import (
     GridStack,
     cells_of,
     dot_of_cells,
+    dots_of_cells,
     on_cells,
     reduced,
     sums_of_cells,
@@ -120,6 +121,15 @@ class JaxVectors(Backend):
             return dot_of_one(a, b)
         return jnp.sum(jnp.conj(a) * b, axis=1, keepdims=True)
 
+    def dots(self, *pairs: tuple[Array, Array]) -> tuple[Array, ...]:
+        if not self.spreads_arrays():
+            return super().dots(*pairs)
+        if (found := dots_of_cells(pairs)) is not None:
+            return found
+        terms = jnp.stack([cells_of(on_cells(_conj_times, a, b)) for a, b in pairs])
+        sums = jnp.sum(terms, tuple(range(2, terms.ndim)))
+        return tuple(sums[k][:, None] for k in range(len(pairs)))
+
     def sum(
         self, x: Array, axis: int | Sequence[int] | None = None, keepdims: bool = False, dtype: Any = None
     ) -> Array:
@@ -147,6 +157,10 @@ def _largest_bits(v: Any) -> tuple[Array, np.dtype]:
         return largest_bits(cells)
     bits = reduced(lambda cells: largest_bits(cells)[0], lax.pmax, cut, cells)
     return bits, real_dtype(cells.dtype)
+
+
+def _conj_times(a: Array, b: Array) -> Array:
+    return jnp.conj(a) * b
 
 
 def _are_arrays(a: Any, b: Any) -> bool:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
@@ -181,6 +181,21 @@ def dot_of_cells(a: Any, b: Any) -> Array:
     rows = a if isinstance(a, GridRows) else b
     cut = next((x.cut for x in (a, b) if isinstance(x, GridRows) and x.cut is not None), None)
     return reduced(_dot, lax.psum, cut, rows.fitted(a), rows.fitted(b))
+
+
+def dots_of_cells(pairs: Sequence[tuple[Any, Any]]) -> tuple[Array, ...] | None:
+    """`Backend.dots`, by one reduction; None where not all are grids that are distributed alike."""
+    rows = [x for pair in pairs for x in pair]
+    cuts = {x.cut if isinstance(x, GridRows) else None for x in rows}
+    cut = next(iter(cuts))
+    if len(cuts) != 1 or not is_reduced_by_parts(rows[0].cells if cut else None, cut):
+        return None
+
+    def of_block(*cells: Array) -> Array:
+        return jnp.concatenate([_dot(*cells[k : k + 2]) for k in range(0, len(cells), 2)], 1)
+
+    found = reduced(of_block, lax.psum, cut, *(x.cells for x in rows))
+    return tuple(found[:, k : k + 1] for k in range(len(pairs)))
 
 
 def sums_of_cells(x: GridRows) -> Array:

@@ -17,7 +17,18 @@ from .cases import STAR, Case, exact, periodic, star
 
 N, SYSTEMS = 16, 8
 METHODS = (
-    *("CG", "CG-adaptive", "biCG-stab", "biCG-stab(2)", "MINRES", "GMRES(9)", "FGMRES(9)", "IDR(4)", "mixed-CG"),
+    *(
+        "CG",
+        "CG-adaptive",
+        "CG-single-reduction",
+        "biCG-stab",
+        "biCG-stab(2)",
+        "MINRES",
+        "GMRES(9)",
+        "FGMRES(9)",
+        "IDR(4)",
+        "mixed-CG",
+    ),
     *("COCG", "COCR", "block-CG", "LSMR", "CGLS"),
 )
 GRID = np.random.default_rng(0).normal(size=(N, N))
