@@ -11,6 +11,7 @@ from .interface.arrays import nan_of
 from .interface.backend import Array, Backend
 from .interface.bilinear import Bilinear
 from .interface.control import Kept, select
+from .interface.cuts import Cut
 from .interface.devices import ComputeDevice
 from .interface.implicit import LinearSystem
 from .interface.sparse_kernels import CooEntries
@@ -36,6 +37,7 @@ __all__ = [
     "Communicator",
     "ComputeDevice",
     "CooEntries",
+    "Cut",
     "Kept",
     "LinearSystem",
     "NoBackendFound",

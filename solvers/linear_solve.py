@@ -13,30 +13,25 @@ from ..sparse.analysis.analysis import forget, release
 from ..sparse.peers.table import NO_PEERS
 from .attempt import Attempt, with_times
 from .first_call import solve_first_call, solve_on_numpy
-from .iteration.method import Method, precision_for
+from .iteration.method import Method
 from .iteration.monitor import Callback, monitor_of
 from .iteration.progress import Progress
-from .log import DEBUG, log, log_choice, timed_set_up
+from .log import DEBUG, log, log_choice
 from .methods.direct.refinement import Refinement
 from .methods.registry import METHODS, find_method, is_auto
 from .names import MethodName, PreconditionerName
 from .over.solve import solve_over
 from .pattern_cache import solve_on_pattern
-from .preconditioners import to_preconditioner
 from .results.result import ArrayT, SolveResult
+from .set_up import set_up_attempt
 from .setup.choose import MethodChoice, choose, first_that_can
-from .setup.factors import entries_for, factors_now, factors_of_known
+from .setup.factors import factors_now
 from .setup.iteration_budget import with_iteration_budget
 from .setup.make_problem import make_problem, with_constants
 from .setup.other_names import with_our_names
 from .setup.peers import with_peers_read
 from .setup.problem import Problem, Request
-from .setup.requirements import (
-    check_requirements,
-    refuse_infinite_entries,
-    refuse_preconditioner,
-    refuse_unsuited,
-)
+from .setup.requirements import refuse_infinite_entries
 from .setup_cache import Setup, call_of, find_setup, keep_setup, seen_before
 from .small_dense import solve_small_dense
 from .solve import solve
@@ -60,6 +55,7 @@ def linear_solve(
     nullspace: Any = "auto",
     matrix_offset: complex | None = None,
     on_failure: OnFailure | None = None,
+    sharding: Any = None,
     history: bool = False,
     progress: Progress = False,
     callback: Callback | None = None,
@@ -112,6 +108,10 @@ def linear_solve(
         on_failure: "raise", "warn", "status" (leave it to the caller to look at the result) or "nan": x of a system
             that failed, and its derivatives, are NaN, and compiled programs call no host for it. If None what
             `krylix.on_failure` or `krylix.set_global_on_failure` says, else "raise".
+        sharding: of JAX, how b is spread over several devices, where it does not tell by itself, as a traced array
+            whose mesh has Auto axes: a `NamedSharding`, or a `PartitionSpec` for the mesh of `jax.set_mesh`. Arrays
+            with values and those of meshes with Explicit axes tell. Sums over all unknowns are then one reduction
+            each, whatever the mesh (see docs/how_to/several_devices.md).
         history: record residual norms.
         progress: True shows a line on stderr; a function is called with (iteration, residual norm, goal).
         callback: a function that is called after each iteration with an `IterationState` (iterations, residual_norm,
@@ -166,7 +166,8 @@ def linear_solve(
     request = Request(
         A=A, b=b, x0=x0, args=args, method=method, preconditioner=preconditioner, rtol=rtol, atol=atol,
         max_iter=max_iter, batch_ndim=batch_ndim, axis=axis, nullspace=nullspace, matrix_offset=matrix_offset,
-        on_failure=get_on_failure() if on_failure is None else on_failure, history=history, over=over,
+        on_failure=get_on_failure() if on_failure is None else on_failure, history=history, sharding=sharding,
+        over=over,
     )  # fmt: skip
     monitored = not (progress is False and callback is None and time_limit is None)
     asked = (progress, callback, time_limit) if monitored else None
@@ -271,7 +272,7 @@ def _set_up_and_solved(
     refuse_infinite_entries(problem, request.on_failure)
     if method is not None:
         problem = with_constants(problem, method, problem.A, request)
-        attempt = _set_up(request, problem, method, request.preconditioner, problem.A, previous)
+        attempt = set_up_attempt(request, problem, method, request.preconditioner, problem.A, previous)
     else:
         chosen = choose(problem, request.preconditioner is not None, calls_host=request.on_failure in ("raise", "warn"))
         choice, attempt = first_that_can(chosen, as_chosen)
@@ -306,44 +307,7 @@ def _set_up_as_chosen(
     method, given = choice.method, request.preconditioner
     problem = with_constants(problem, method, choice.matrix, request)
     M = choice.preconditioner if given is None else given
-    attempt = _set_up(request, problem, method, M, choice.matrix, previous, choice.factors, choice.is_last)
+    attempt = set_up_attempt(request, problem, method, M, choice.matrix, previous, choice.factors, choice.is_last)
     fallback = with_iteration_budget(choice.fallback, problem, method, attempt.M, choice.matrix, many)
     release(choice.matrix)
     return replace(attempt, fallback=fallback, why=choice.why)
-
-
-def _set_up(
-    request: Request,
-    problem: Problem,
-    method: Method,
-    M: Any,
-    matrix: Operator,
-    previous: Operator | None,
-    factors: Operator | None = None,
-    last: bool = True,
-) -> Attempt:
-    """Set up the preconditioner or the factors of `matrix`, where that is done before the solve.
-
-    Args:
-        previous: the preconditioner of other numbers, whose work is kept where its kind can.
-        last: is there no other method? Then refusals say what they say to the user.
-    """
-    if M is not None:
-        refuse_preconditioner(method, M)
-        given = M
-        M = timed_set_up(
-            f"preconditioner of {method.name}",
-            lambda: to_preconditioner(
-                given, matrix, problem.bk, problem.layout, problem.like, previous, precision_for(method)
-            ),
-        )
-    if last:
-        check_requirements(problem, method, M)
-    else:
-        refuse_unsuited(problem, method, M)
-    early = method.needs_known or (method.names_provider and not problem.compiled)
-    if isinstance(method, Refinement) and (problem.compiled or early):
-        M = factors or (factors_now if early else factors_of_known)(problem, method)
-        if M is None:
-            M = entries_for(problem, method, matrix)
-    return Attempt.of(request, problem, method, M)

@@ -223,6 +223,7 @@ class PreparedSolver(OfMatrix, PublicNames):
     def __reduce__(self) -> tuple[Callable[..., PreparedSolver], tuple[Any, ...]]:
         again = isinstance(self.preconditioner, HostFactors)
         found = {field.name: getattr(self, field.name) for field in fields(self)}
+        found["_request"] = replace(self._request, sharding=None, seen_sharding=None)  # of devices of this process
         try:
             content = pickle.dumps(found | ({"preconditioner": None} if again else {}), pickle.HIGHEST_PROTOCOL)
         except (pickle.PicklingError, AttributeError, TypeError) as error:  # of functions, each of the three
@@ -267,6 +268,8 @@ def _solve_prepared(
     )  # fmt: skip
     if request.over is not None:
         return run_for(request.on_failure, solve_prepared_over, solver.A, solver.preconditioner, request)
+    if request.seen_sharding is not None and np.shape(b) != np.shape(solver._request.b):
+        request = replace(request, seen_sharding=None)
     return run_for(request.on_failure, run_where_spread, lambda given: _solved_again(solver, given), request)
 
 
