@@ -32,7 +32,8 @@ from .methods.least_squares.cgls import CGLS
 from .methods.least_squares.lsmr import LSMR
 from .methods.minres import MINRES
 from .methods.mixed_precision import MixedPrecision
-from .methods.registry import METHODS, find_method
+from .methods.petsc.method import Petsc
+from .methods.registry import METHODS, OPTIONAL_METHODS, find_method
 from .methods.scipy_methods import ScipyMethod
 from .names import MethodName, PreconditionerName
 from .nonlinear.minimize import minimize
@@ -57,6 +58,7 @@ __all__ = [
     "LSMR",
     "METHODS",
     "MINRES",
+    "OPTIONAL_METHODS",
     "PRECONDITIONERS",
     "BandedDirect",
     "BiCGStab",
@@ -78,6 +80,7 @@ __all__ = [
     "NotConverged",
     "OnFailure",
     "OtherMemberFailed",
+    "Petsc",
     "Preconditioner",
     "PreconditionerName",
     "PreparedSolver",

@@ -17,7 +17,6 @@ from .iteration.method import Method
 from .iteration.monitor import Callback, monitor_of
 from .iteration.progress import Progress
 from .log import DEBUG, log, log_choice
-from .methods.direct.refinement import Refinement
 from .methods.registry import METHODS, find_method, is_auto
 from .names import MethodName, PreconditionerName
 from .over.solve import solve_over
@@ -292,7 +291,7 @@ def _with_factors(attempt: Attempt) -> Attempt:
     """Factorise now, instead of in each solve, unless the solve is compiled as a whole."""
     problem, method = attempt.problem, attempt.method
     compiled = problem.bk.compiles_solves and not method.on_host
-    if attempt.M is not None or not isinstance(method, Refinement) or compiled:
+    if attempt.M is not None or not method.keeps_setup or compiled:
         return attempt
     return replace(attempt, M=factors_now(problem, method))
 

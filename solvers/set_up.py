@@ -8,7 +8,6 @@ from ..sparse import Operator
 from .attempt import Attempt
 from .iteration.method import Method, precision_for
 from .log import timed_set_up
-from .methods.direct.refinement import Refinement
 from .preconditioners import to_preconditioner
 from .setup.factors import entries_for, factors_now, factors_of_known
 from .setup.problem import Problem, Request
@@ -45,7 +44,7 @@ def set_up_attempt(
     else:
         refuse_unsuited(problem, method, M)
     early = method.needs_known or (method.names_provider and not problem.compiled)
-    if isinstance(method, Refinement) and (problem.compiled or early):
+    if method.keeps_setup and (problem.compiled or early):
         M = factors or (factors_now if early else factors_of_known)(problem, method)
         if M is None:
             M = entries_for(problem, method, matrix)

@@ -24,7 +24,7 @@ from jax import lax
 from jax.sharding import NamedSharding, PartitionSpec
 
 from collectives import collectives
-from cut_problem import FULL, N, WEIGHTS, dense, periodic, star
+from cut_problem import FULL, WEIGHTS, N, dense, periodic, star
 from krylix import linear_solve, prepare
 
 AXES = ("i", "j")
@@ -105,16 +105,20 @@ def settings() -> Iterator[dict[str, Any]]:
         yield "constant", jax.jit(mapped(lambda b: cg(ring, b, nullspace="constant").x))(balanced), null
         ones = mapped(lambda b: cg(ring, b, nullspace=jnp.ones((1, *b.shape))).x)
         yield "null vectors", jax.jit(ones)(balanced), null
-        yield "affine", jax.jit(mapped(lambda b: cg(lambda u: star_here(u) + 1.0, b).x))(b), solved(dense(star), FULL - 1)
+        yield (
+            "affine",
+            jax.jit(mapped(lambda b: cg(lambda u: star_here(u) + 1.0, b).x))(b),
+            solved(dense(star), FULL - 1),
+        )
         complex_ = solved(dense(star) + 0.5j * np.eye(N * N))
         cocg = partial(linear_solve, method="COCG", **SOLVE)
         yield "complex", jax.jit(mapped(lambda b: cocg(lambda u: star_here(u) + 0.5j * u, b + 0j).x))(b), complex_
-        many = np.stack([FULL, 0 * FULL, 3 * FULL])
-        three = PartitionSpec(None, *AXES)
+        many, three = np.stack([FULL, 0 * FULL, 3 * FULL]), PartitionSpec(None, *AXES)
+        spread = jax.device_put(many, NamedSharding(MESH, three))
         batch = mapped(lambda b: cg(jax.vmap(star_here), b, batch_ndim=1).x, three, ins=three)
-        yield "batch", jax.jit(batch)(many), np.stack([exact, 0 * exact, 3 * exact])
+        yield "batch", jax.jit(batch)(spread), np.stack([exact, 0 * exact, 3 * exact])
         vmap = mapped(lambda b: jax.vmap(lambda b: cg(star_here, b).x)(b), three, ins=three)
-        yield "vmap", jax.jit(vmap)(many), np.stack([exact, 0 * exact, 3 * exact])
+        yield "vmap", jax.jit(vmap)(spread), np.stack([exact, 0 * exact, 3 * exact])
         start = mapped(lambda b: cg(star_here, b, x0=b, max_iter=[5, 200], history=True).x[1])
         yield "start and limits", jax.jit(start)(b), exact
         prepared = mapped(lambda b: prepare(star_here, b, method="MINRES", **SOLVE).solve(2 * b).x)
@@ -123,7 +127,11 @@ def settings() -> Iterator[dict[str, Any]]:
         expected = np.stack([np.linalg.solve(lines[c >= N // 2], FULL[:, c]) for c in range(N)], 1)
         for method in ("CG", "GMRES(5)"):
             settings = {**SOLVE, "over": "i", "method": method}
-            yield f"one axis, {method}", jax.jit(mapped(lambda b, s=settings: linear_solve(line_here, b, **s).x))(b), expected
+            yield (
+                f"one axis, {method}",
+                jax.jit(mapped(lambda b, s=settings: linear_solve(line_here, b, **s).x))(b),
+                expected,
+            )
 
     for name, x, expected in cases():
         yield {"name": name, "error": error(x, expected)}
@@ -177,7 +185,12 @@ def failures() -> Iterator[dict[str, Any]]:
         yield {"name": name, **said_by(lambda solve=solve: jax.jit(mapped(solve))(b))}
     yield {"name": "outside", **said_by(lambda: linear_solve(star, b, **raising))}
     found = jax.jit(mapped(lambda b: told(with_nan(b)), PartitionSpec()))(b)
-    yield {"name": "status", "error": "", "message": str([int(status) for status in np.ravel(found[0])]), "norm": str(found[1])}
+    yield {
+        "name": "status",
+        "error": "",
+        "message": str([int(status) for status in np.ravel(found[0])]),
+        "norm": str(found[1]),
+    }
 
 
 def told(b: Any) -> Any:
