@@ -14,6 +14,8 @@ from jax.sharding import AbstractMesh, AxisType, Mesh, NamedSharding, PartitionS
 from ...interface.arrays import Array
 from ...interface.backend import Backend
 from ...interface.cuts import Cut, CutAxis
+from ..tracing import is_tracing
+from .grid_rows import GridRows
 from .varying import is_mapped
 
 
@@ -31,6 +33,17 @@ class JaxCollectives(Backend):
             return None
         batch = tuple(name for axis in names[:batch_ndim] for name in axis)
         return Cut(_with_auto_axes(mesh), tuple(names[batch_ndim:]), batch)
+
+    def spread_over(self, x: Array, cut: Cut, lead: int) -> Array:
+        context = jax.sharding.get_abstract_mesh()
+        place = NamedSharding(cut.mesh if context.empty else context, _spec(cut, lead))
+        return jax.lax.with_sharding_constraint(x, place) if is_tracing() else jax.device_put(x, place)
+
+    def cells(self, x: Any, grid: Sequence[int]) -> Array:
+        return x.cells if isinstance(x, GridRows) else jnp.reshape(x, (x.shape[0], *grid))
+
+    def as_rows(self, cells: Array, like: Any) -> Any:
+        return GridRows(cells) if isinstance(like, GridRows) else jnp.reshape(cells, like.shape)
 
     def map_parts(
         self,
@@ -106,5 +119,5 @@ def _with_auto_axes(mesh: Any) -> Any:
 def _spec(cut: Cut, lead: int | None) -> PartitionSpec:
     if lead is None:
         return PartitionSpec()
-    front = (*(None,) * (lead - 1), cut.batch or None) if lead else ()
+    front = (*(None,) * (lead - 1), cut.batch or None) if lead > 0 else (None,) * -lead
     return PartitionSpec(*front, *(names or None for names in cut.names))
