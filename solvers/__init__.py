@@ -17,6 +17,7 @@ from .methods.bicgstab import BiCGStab
 from .methods.block_cg import BlockCG
 from .methods.cg import CG
 from .methods.cg_adaptive import CGAdaptive
+from .methods.cg_single_reduction import CGSingleReduction
 from .methods.cocg import COCG
 from .methods.cocr import COCR
 from .methods.direct.banded import BandedDirect
@@ -60,6 +61,7 @@ __all__ = [
     "BiCGStab",
     "BlockCG",
     "CGAdaptive",
+    "CGSingleReduction",
     "ConvergenceError",
     "Direct",
     "Diverged",

@@ -23,6 +23,7 @@ def _table(*rows: tuple[str, str]) -> dict[str, str]:
 
 SAME_METHODS = _table(
     ("pcg preconditioned-cg conjugate-gradient conjugate-gradients", "CG"),
+    ("cg-one-reduction chronopoulos-gear", "CG-single-reduction"),
     ("bcg-stab bcgs", "biCG-stab"),
     ("bicgstab2 bicgstab-l bicgstab(l) bcgsl", "biCG-stab(2)"),
     ("flexible-gmres", "FGMRES"),
@@ -82,8 +83,8 @@ PRECONDITIONER_HINTS = _table(
 NO_PRECONDITIONER = frozenset(_table(("none no identity eye false off", "")))
 
 METHODS_BY_WORD = re.compile(
-    r"(scipy|mixed).+|(cg|cgadaptive|blockcg|cocg|cocr|cgls|lsmr|minres|direct|sparsedirect|fastdirect|bandeddirect)"
-    r"|(bicgstab|f?gmres|idr)(\(\w+\))?"
+    r"(scipy|mixed).+|(cg|cgadaptive|cgsinglereduction|blockcg|cocg|cocr|cgls|lsmr|minres|direct|sparsedirect|fastdirect"
+    r"|bandeddirect)|(bicgstab|f?gmres|idr)(\(\w+\))?"
 )
 """Squeezed names of all methods: a preconditioner by such a name is a method in the wrong place."""
 

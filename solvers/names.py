@@ -12,6 +12,7 @@ MethodName: TypeAlias = Literal[
     "auto",
     "CG",
     "CG-adaptive",
+    "CG-single-reduction",
     "block-CG",
     "COCG",
     "COCR",

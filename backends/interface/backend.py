@@ -212,6 +212,10 @@ class Backend(
     def dot(self, a: Array, b: Array) -> Array:
         """`(batch, n)` twice -> `(batch, 1)`: sum of conj(a) b over each row."""
 
+    def dots(self, *pairs: tuple[Array, Array]) -> tuple[Array, ...]:
+        """`dot` of each pair of one dtype: one reduction for all of them where vectors are spread over devices."""
+        return tuple(self.dot(a, b) for a, b in pairs)
+
     @abstractmethod
     def sum(
         self, x: Array, axis: int | Sequence[int] | None = None, keepdims: bool = False, dtype: Any = None

@@ -94,6 +94,13 @@ class JaxVectors(Backend):
             return dot_of_one(a, b)
         return jnp.sum(jnp.conj(a) * b, axis=1, keepdims=True)
 
+    def dots(self, *pairs: tuple[Array, Array]) -> tuple[Array, ...]:
+        if not self.spreads_arrays():
+            return super().dots(*pairs)
+        terms = jnp.stack([cells_of(on_cells(_conj_times, a, b)) for a, b in pairs])
+        sums = jnp.sum(terms, tuple(range(2, terms.ndim)))
+        return tuple(sums[k][:, None] for k in range(len(pairs)))
+
     def sum(
         self, x: Array, axis: int | Sequence[int] | None = None, keepdims: bool = False, dtype: Any = None
     ) -> Array:
@@ -113,6 +120,10 @@ class JaxVectors(Backend):
             part = self.window(diagonals[..., d, :], (shift,), (n,)) * self.window(x, (step,), (n,))
             total = total + jnp.where((row >= lo) & (row < hi), part, 0)  # stored values outside count as 0
         return total
+
+
+def _conj_times(a: Array, b: Array) -> Array:
+    return jnp.conj(a) * b
 
 
 def _are_arrays(a: Any, b: Any) -> bool:

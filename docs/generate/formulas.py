@@ -18,6 +18,12 @@ METHODS: dict[str, tuple[str, ...]] = {
         _ENERGY,
         r"\alpha_k = \frac{p_k^H r_k}{p_k^H A p_k}, \qquad p_{k+1} = M r_{k+1} - \frac{(A p_k)^H M r_{k+1}}{p_k^H A p_k} \, p_k",
     ),
+    "CG-single-reduction": (
+        _ENERGY,
+        r"\begin{aligned} u_k &= M r_k, & \beta_k &= \frac{r_k^H u_k}{r_{k-1}^H u_{k-1}}, & p_k &= u_k + \beta_k p_{k-1},"
+        r" & s_k &= A u_k + \beta_k s_{k-1}, \\ \alpha_k &= \frac{r_k^H u_k}{u_k^H A u_k - \beta_k r_k^H u_k / \alpha_{k-1}}, &"
+        r" x_{k+1} &= x_k + \alpha_k p_k, & r_{k+1} &= r_k - \alpha_k s_k \end{aligned}",
+    ),
     "block-CG": (
         r"X_{k+1} = X_k + P_k (P_k^H A P_k)^{-1} P_k^H R_k, \qquad P_k^H P_k = I, \qquad P_{k+1}^H A P_k = 0",
     ),

@@ -19,6 +19,7 @@ from .bicgstab import BiCGStab
 from .block_cg import BlockCG
 from .cg import CG
 from .cg_adaptive import CGAdaptive
+from .cg_single_reduction import CGSingleReduction
 from .cocg import COCG
 from .cocr import COCR
 from .direct.banded import BandedDirect
@@ -39,6 +40,7 @@ METHODS: dict[str, Method] = {
     for method in (
         CG(),
         CGAdaptive(),
+        CGSingleReduction(),
         BlockCG(),
         COCG(),
         COCR(),

@@ -128,6 +128,12 @@ PRIMITIVES = {
         pairs,
         lambda a, b: np.sum(np.abs(a * b), 1, keepdims=True),
     ),
+    "dots": Primitive(
+        lambda bk, a, b: bk.dots((a, b), (b, b), (a, a)),
+        lambda a, b: tuple(np.sum(u.conj() * v, 1, keepdims=True) for u, v in ((a, b), (b, b), (a, a))),
+        lambda d: [(v, rows(d, v.shape, 7)) for (v,) in finite(d)],
+        lambda a, b: np.sum((np.abs(a) + np.abs(b)) ** 2, 1, keepdims=True),
+    ),
     "square_norm": Primitive(
         lambda bk, v: bk.square_norm(v), lambda v: np.sum(np.abs(v) ** 2, 1, keepdims=True), single
     ),

@@ -34,6 +34,7 @@ MEANT = {  # word -> name of the method
     "superlu": "scipy-direct", "spsolve": "scipy-direct", "splu": "scipy-direct", "scipy_direct": "scipy-direct",
     "scipy bicgstab": "scipy-biCG-stab", "cg_adaptive": "CG-adaptive", "block cg": "block-CG", "mixed_cg": "mixed-CG",
     "mixed-bicgstab(2)": "mixed-biCG-stab(2)", "mixed-pcg": "mixed-CG", "cgnr": "CGLS", "thomas": "banded-direct",
+    "cg one reduction": "CG-single-reduction", "Chronopoulos-Gear": "CG-single-reduction",
 }  # fmt: skip
 
 HINTS: dict[str, tuple[dict[str, Any], tuple[str, ...]]] = {  # what is given, and the words of the refusal

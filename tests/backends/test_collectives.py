@@ -1,0 +1,54 @@
+"""Distributed arrays: functions of their blocks and messages between devices, on eight virtual devices of JAX."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from contract import covers
+from krylix.backends import get_backend
+from krylix.backends.interface.cuts import Cut, CutAxis
+
+SCRIPT = Path(__file__).parents[1] / "helpers" / "blocks_on_devices.py"
+
+
+@covers("cut_of", "map_parts", "from_neighbour", "permuted", "all_gathered", "all_to_all")
+@covers("part_index", "sum_over", "max_over")
+@pytest.mark.needs("jax")
+def test_blocks_of_devices() -> None:
+    """As NumPy has it on the whole grid, for Auto and Explicit mesh axes in any order."""
+    run = subprocess.run([sys.executable, str(SCRIPT)], env=os.environ.copy(), capture_output=True, text=True)
+    assert run.returncode == 0, run.stdout + run.stderr
+    lines = [json.loads(line) for line in run.stdout.splitlines()]
+    assert len(lines) == 10
+    for line in lines:
+        assert line["errors"] and max(line["errors"].values()) <= 1e-13, line
+
+
+@pytest.mark.needs("jax")
+def test_one_device_cuts_nothing() -> None:
+    bk = get_backend("jax")
+    assert bk.cut_of(bk.asarray(np.ones((4, 4))), 0) is None
+
+
+@pytest.mark.parametrize("name", ["numpy", "torch"])
+def test_other_libraries_refuse(name: str) -> None:
+    bk = get_backend(name)
+    assert bk.cut_of(bk.asarray(np.ones(4)), 0) is None
+    with pytest.raises(TypeError, match="JAX"):
+        bk.sum_over(bk.asarray(np.ones(4)), ("i",))
+
+
+def test_cut() -> None:
+    mesh = SimpleNamespace(shape={"i": 2, "j": 4})
+    cut = Cut(mesh, (("i",), (), ("j",)))
+    assert cut.parts == (2, 1, 4) and cut.local((8, 3, 12)) == (4, 3, 3) and cut.all_names == ("i", "j")
+    assert cut.divides((8, 3, 12)) and not cut.divides((8, 3, 10))
+    assert cut.axes((True, True, False)) == (CutAxis(("i",), 2, True), True, CutAxis(("j",), 4, False))
