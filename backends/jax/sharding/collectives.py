@@ -16,7 +16,7 @@ from ...interface.backend import Backend
 from ...interface.cuts import Cut, CutAxis
 from ..tracing import is_tracing
 from .given import checked_sharding, names_in
-from .grid_rows import GridRows
+from .grid_rows import GridRows, cells_of
 from .parts import WHOLE, grid_spec, of_blocks, spread
 from .varying import is_mapped
 
@@ -49,10 +49,11 @@ class JaxCollectives(Backend):
         return spread(jnp.asarray(x) if is_tracing() else x, cut, lead)
 
     def cells(self, x: Any, grid: Sequence[int]) -> Array:
-        return x.cells if isinstance(x, GridRows) else jnp.reshape(x, (x.shape[0], *grid))
+        return jnp.reshape(cells_of(x), (x.shape[0], *grid))
 
     def as_rows(self, cells: Array, like: Any) -> Any:
-        return GridRows(cells, like.cut) if isinstance(like, GridRows) else jnp.reshape(cells, like.shape)
+        found = jnp.reshape(cells, cells_of(like).shape)
+        return GridRows(found, like.cut) if isinstance(like, GridRows) else found
 
     def map_parts(
         self,

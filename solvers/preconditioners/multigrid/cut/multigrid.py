@@ -8,19 +8,20 @@ from collections.abc import Sequence
 import numpy as np
 
 from .....backends import Array, Backend, Cut
-from .....sparse import Matrix
+from .....sparse import Matrix, Operator, Stencil, UnsupportedOperation
 from .....sparse.operators.couplings import Couplings
-from ...base import Preconditioner
+from ...base import Preconditioner, Spread
 from ...checks import check_integer
 from ...cycle.cost import numbers_stored
 from ...cycle.level import VISITS
 from ...cycle.recast import precision_as_setting
 from ...cycle.target import Target
-from ...pipeline import grid_of, of_operator
+from ...pipeline import built, entries_of, grid_of
 from ..coarsening import strengths_of
-from ..from_matrix import couplings_of
+from ..from_matrix import couplings_of, structure_of
 from ..multigrid import checked_couplings, checked_smoothing
 from ..smoothing import Smoothing
+from .by_products import couplings_by_products
 from .cycle import CutMultigrid
 from .levels import CutSetup, cut_levels
 from .plan import CutPlan, plan_of
@@ -28,12 +29,10 @@ from .plan import CutPlan, plan_of
 _DIRECT = 256  # points of the coarsest grid: more would be as much work for a device as its part of the finest
 
 
-@of_operator()
 def multigrid_on_cut_grid(
-    own: Matrix,
-    target: Target,
+    A: Operator,
     *,
-    cut: Cut,
+    spread: Spread,
     grid: Sequence[int] | None = None,
     cycle: str = "V",
     smoother: str | None = None,
@@ -41,26 +40,40 @@ def multigrid_on_cut_grid(
     direct: int | None = None,
     directional: bool = True,
     precision: str | None = None,
-) -> Preconditioner:
+) -> Preconditioner | None:
     """`multigrid` for vectors that are spread over a device mesh, with its settings.
 
+    Returns:
+        None where the blocks of the vectors are no boxes of the grid.
+
     Raises:
-        ValueError, UnsupportedOperation: as of `multigrid`; or the grid is none that is cut so.
+        ValueError, UnsupportedOperation: as of `multigrid`; the parts do not divide a periodic axis.
     """
     choose = checked_smoothing(cycle, smoother, degree, precision)
-    shape = grid_of(own, grid, find=True)
-    if len(shape) != len(cut.names):
-        raise ValueError(
-            f"multigrid was asked for the grid {shape} with vectors of {len(cut.names)} axes that are spread over "
-            f"devices; expected vectors of the shape of the grid. Give b as an array {shape}."
-        )
-    couplings = couplings_of(own, shape)
-    known = own.bk.on_host
-    hermitian = checked_couplings(couplings) if known else None
-    single = known and directional and own.systems is None
-    strengths = strengths_of(couplings) if single else None
-    direct = None if direct is None else check_integer("direct", direct, 1)
-    return cut_multigrid(couplings, target.bk, cut, own.dtype, choose(hermitian), hermitian, direct, strengths)
+    points = None if direct is None else check_integer("direct", direct, 1)
+    entries = entries_of(A)
+    shape = grid_of(entries, grid, find=True)
+    cut = spread.cut.on(spread.shape, shape)
+    if cut is None or not cut.all_names:
+        return None
+
+    def kind(own: Matrix, target: Target) -> Preconditioner:
+        known = own.bk.on_host
+        couplings = couplings_of(own, shape) if known or isinstance(own, Stencil) else by_products(own)
+        hermitian = checked_couplings(couplings) if known else None
+        single = known and directional and own.systems is None
+        strengths = strengths_of(couplings) if single else None
+        return cut_multigrid(couplings, target.bk, cut, own.dtype, choose(hermitian), hermitian, points, strengths)
+
+    def by_products(own: Matrix) -> Couplings:
+        if own.systems is not None:
+            raise UnsupportedOperation(
+                f"multigrid was asked for {own.systems} matrices whose values are not known before the program runs, "
+                "on a grid that is cut. Give Stencils, or preconditioner='jacobi'."
+            )
+        return couplings_by_products(A.without_offset, shape, *structure_of(own, shape), cut)
+
+    return built(A, entries, kind)
 
 
 def cut_multigrid(
