@@ -125,7 +125,7 @@ class Collectives:
 
     def cells(self, x: Any, grid: Sequence[int]) -> Array:
         """Rows, also those that are kept as grids, as one array `(batch, *grid)`."""
-        return self.reshape(x, (int(x.shape[0]), *grid))  # type: ignore[attr-defined, no-any-return]
+        return self.reshape(x, (int(x.shape[0]), *grid))  # type: ignore[attr-defined]
 
     def as_rows(self, cells: Array, like: Any) -> Any:
         """An array `(batch, *grid)` as rows of the form of `like`."""

@@ -6,12 +6,13 @@ An axis is open (False), a ring (True), or cut into blocks, one of which is here
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
 from ...backends import Array, Backend, CutAxis
 
-Axes = tuple[CutAxis | bool, ...]
+Axes = tuple[Any, ...]  # of bool or CutAxis each
 
 
 def are_cut(periodic: Axes) -> bool:

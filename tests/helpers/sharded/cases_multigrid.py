@@ -13,8 +13,7 @@ import numpy as np
 import scipy.sparse as sp
 import scipy.sparse.linalg as spl
 
-from krylix import linear_solve, prepare, preconditioner
-from krylix.sparse import Stencil
+from krylix import linear_solve, preconditioner
 
 from .cases import NAMES, Case, shifted
 
@@ -97,11 +96,11 @@ class Problem:
     def found(self) -> np.ndarray:
         """By a factorisation; of least norm where A is singular."""
         A, rows = matrix(self.values, self.rings), self.b.reshape(-1, self.stacked[0].size)
-        if not np.any(A.sum(1) > 1e-12):  # on a torus
-            found = np.array([spl.lsqr(A, row, atol=1e-14, btol=1e-14, iter_lim=9999)[0] for row in rows])
-        else:
-            found = spl.splu(A.tocsc()).solve(rows.T).T
-        return found.reshape(self.b.shape)
+        if np.any(np.abs(A.sum(1)) > 1e-12):
+            return spl.splu(A.tocsc()).solve(rows.T).T.reshape(self.b.shape)
+        ones = np.ones((A.shape[0], 1))  # on a torus: whose sum is zero
+        bordered = spl.splu(sp.block_array([[A, ones], [ones.T, None]], format="csc"))
+        return bordered.solve(np.pad(rows, [(0, 0), (0, 1)]).T)[:-1].T.reshape(self.b.shape)
 
     @property
     def alone(self) -> int:
@@ -195,10 +194,18 @@ def windy(grid: tuple[int, int]) -> Problem:
 def cases() -> Iterator[tuple[str, Case]]:
     """Names and cases; most solve with coefficients that are arguments of the program."""
 
-    def case(problem: Problem, mesh: str, spec: tuple[Any, ...] | None = None, how: str = "traced", **more: Any) -> Case:
+    def case(
+        problem: Problem, mesh: str, spec: tuple[Any, ...] | None = None, how: str = "traced", **more: Any
+    ) -> Case:
         spec = NAMES[: len(problem.rings)] if spec is None else spec
         grid = spec[len(spec) - len(problem.rings) :]
-        settings: dict[str, Any] = {"mesh": mesh, "spec": spec, "b": problem.b, "expected": Later(problem.found), **more}
+        settings: dict[str, Any] = {
+            "mesh": mesh,
+            "spec": spec,
+            "b": problem.b,
+            "expected": Later(problem.found),
+            **more,
+        }
         if how == "prepared":
             return Case(solve=problem.prepared, eager=True, **settings)
         if how == "traced":

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from .....backends import Array, Cut
-from .....sparse import Operator
+from .....sparse import FunctionOperator, Operator
 from .....sparse.operators.couplings import Couplings, Shift, Stacked
 from .....sparse.operators.on_grid import on_grid
 from ..probes import colours_of
@@ -22,15 +22,21 @@ def couplings_by_products(
 ) -> Couplings:
     """Stencil coefficients of A, of which the offsets are known.
 
-    Cost: a product for every colour, 3^d on most grids.
+    Cost: a product for every colour, 3^d on most grids, and one with zero.
     """
     bk, here = A.bk, (0,) * len(grid)
-    own = on_grid(A, grid)
+    own = on_grid(A.with_constant(None) if isinstance(A, FunctionOperator) else A, grid)
     colours = [colours_of(n, ring) for n, ring in zip(grid, rings)]
     counts = [int(each.max()) + 1 for each in colours]
     tables = [_table(each, axis, shifts, rings[axis], len(grid)) for axis, each in enumerate(colours)]
     start = bk.zeros((len(shifts), 1, *grid), A.dtype, getattr(A, "like", None))
     values = bk.spread_over(start, cut, -2)
+
+    def image_of(cells: Array) -> Array:
+        rows = bk.on_grid(bk.spread_over(cells, cut, -1), grid, Cut(cut.mesh, cut.names))
+        return bk.cells(own.apply(rows), grid)
+
+    of_zero = bk.spread_over(image_of(values[0]), cut, -1)  # as a grid: what an operator subtracts itself is flat
 
     def body(state: tuple[Array, Array]) -> tuple[Array, Array]:
         colour, found = state
@@ -39,9 +45,7 @@ def couplings_by_products(
             each = bk.materialize(bk.asarray(table, like=found))
             number = bk.where((number < 0) | (each < 0), 0 * each - 1, number * count + each)
         has_it = bk.spread_over(number == colour, cut, -1)
-        probe = bk.astype(has_it[shifts.index(here)][None], A.dtype)
-        rows = bk.on_grid(bk.spread_over(probe, cut, -1), grid, _alone(cut))
-        image = bk.cells(own.apply(rows), grid)
+        image = image_of(bk.astype(has_it[shifts.index(here)][None], A.dtype)) - of_zero
         return colour + 1, bk.spread_over(bk.where(has_it[:, None], image[None], found), cut, -2)
 
     count = int(np.prod(counts))
@@ -49,12 +53,8 @@ def couplings_by_products(
     return Couplings(bk, grid, rings, Stacked(shifts, bk.constant(values)), None)
 
 
-def _alone(cut: Cut) -> Cut:
-    return Cut(cut.mesh, cut.names)
-
-
 def _table(colours: np.ndarray, axis: int, shifts: tuple[Shift, ...], ring: bool, axes: int) -> np.ndarray:
-    """Colour of the neighbour in the direction of each offset along an axis, -1 off the grid; `(shifts, 1, .., n, ..)`."""
+    """Colour of the neighbour in the direction of each offset along an axis, -1 off the grid; `(shifts, .., n, ..)`."""
     n = len(colours)
     there = np.arange(n) + np.array([shift[axis] for shift in shifts])[:, None]
     found = np.where(ring | ((there >= 0) & (there < n)), colours[there % n], -1).astype(np.int32)

@@ -117,7 +117,7 @@ def _applied(x: Any, M: CutMultigrid) -> Any:
         return bk.reshape(found, tuple(map(int, own.shape)))
 
     arrays, leads = (rows, M.scale, M.sign, M.coarse, *M.levels), (1, -1, None, None, *(-2,) * count)
-    found = bk.map_parts(on_block, this.cut, arrays, leads, 1)  # type: ignore[arg-type]
+    found = bk.map_parts(on_block, this.cut, arrays, leads, 1)
     if any(added):
         found = found[(slice(None), *map(slice, this.grid))]
     return bk.as_rows(found, x)

@@ -54,7 +54,7 @@ class CutArrays(NamedTuple):
 
     Attributes:
         scale: diagonal scaling of the cycle on both sides, `(systems or 1, *grid)`.
-        sign: of the matrix of each system, `(systems or 1, 1, ...)`; also its size, where the cycle is in single precision.
+        sign: of the matrix of each system, `(systems or 1, 1, ...)`, over its size for single precision.
         levels: for each level two arrays: the values of the matrix, and the weights of the interpolation to it.
         coarse: the cycle on the gathered grid.
     """
@@ -103,7 +103,7 @@ def _arrays(levels: list[GridLevel], k: int, dtype: np.dtype) -> tuple[Array, Ar
     A, _, P = levels[k]
     below = levels[k + 1].scale if k + 1 < len(levels) else None
     P = P if below is None else P.scaled(below)  # type: ignore[union-attr]
-    return MatrixOnGrid.of(A.astype(dtype)).values, P.astype(dtype).weights  # type: ignore[attr-defined, union-attr]
+    return MatrixOnGrid.of(A.astype(dtype)).values, P.astype(dtype).weights  # type: ignore[union-attr]
 
 
 def _below(A: Couplings, this: CutSetup) -> Operator:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -116,8 +117,8 @@ def cut_multigrid(
     inner = CutMultigrid.of(levels(values, setup=setup), setup)
     points = math.prod(plan.grids[-1])
     cycle = next(name for name, visits in VISITS.items() if visits == smoothing.visits)
-    own = ("direct", min(setup.direct, points)), ("degree", smoothing.degree), ("cycle", cycle)
-    own = *own, *precision_as_setting(smoothing.precision)
+    own: tuple[tuple[str, Any], ...] = ("direct", min(setup.direct, points)), ("degree", smoothing.degree)
+    own = *own, ("cycle", cycle), *precision_as_setting(smoothing.precision)
     costs = numbers_stored(inner), inner.work, None
     return Preconditioner(inner, "multigrid", hermitian, *costs, own, _note(plan, cut, smoothing.precision))
 
