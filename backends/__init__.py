@@ -10,6 +10,7 @@ from .interface.backend import Array, Backend
 from .interface.cuts import Cut
 from .interface.bilinear import Bilinear
 from .interface.control import Kept, select
+from .interface.cuts import Cut, CutAxis
 from .interface.devices import ComputeDevice
 from .interface.implicit import LinearSystem
 from .interface.sparse_kernels import CooEntries
@@ -35,6 +36,8 @@ __all__ = [
     "Bilinear",
     "ComputeDevice",
     "CooEntries",
+    "Cut",
+    "CutAxis",
     "Kept",
     "LinearSystem",
     "NoBackendFound",

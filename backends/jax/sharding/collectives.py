@@ -14,7 +14,9 @@ from jax.sharding import AbstractMesh, AxisType, Mesh, NamedSharding, PartitionS
 from ...interface.arrays import Array
 from ...interface.backend import Backend
 from ...interface.cuts import Cut, CutAxis
+from ..tracing import is_tracing
 from .given import checked_sharding, names_in
+from .grid_rows import GridRows
 from .parts import WHOLE, grid_spec, of_blocks
 from .varying import is_mapped
 
@@ -40,6 +42,17 @@ class JaxCollectives(Backend):
         found = getattr(jax.typeof(x), "sharding", None) if traced else getattr(x, "sharding", None)
         known = isinstance(found, NamedSharding) and found.mesh.size > 1
         return found if known and (not traced or found.mesh.explicit_axes) else None
+
+    def spread_over(self, x: Array, cut: Cut, lead: int) -> Array:
+        context = jax.sharding.get_abstract_mesh()
+        place = NamedSharding(cut.mesh if context.empty else context, _spec(cut, lead))
+        return jax.lax.with_sharding_constraint(x, place) if is_tracing() else jax.device_put(x, place)
+
+    def cells(self, x: Any, grid: Sequence[int]) -> Array:
+        return x.cells if isinstance(x, GridRows) else jnp.reshape(x, (x.shape[0], *grid))
+
+    def as_rows(self, cells: Array, like: Any) -> Any:
+        return GridRows(cells, like.cut) if isinstance(like, GridRows) else jnp.reshape(cells, like.shape)
 
     def map_parts(
         self,

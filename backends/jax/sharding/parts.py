@@ -24,8 +24,8 @@ def of_blocks(function: Callable[..., Any], cut: Cut, in_specs: Sequence[Any], o
 
 
 def grid_spec(cut: Cut, lead: int = 1) -> PartitionSpec:
-    """Of `(*lead, *grid)`; the last axis of `lead` is that of the batch, the others are whole."""
-    front = (*(None,) * (lead - 1), cut.batch or None) if lead else ()
+    """Of `(*lead, *grid)`; the last axis of `lead` is that of the batch, the others are whole; all, if it is negative."""
+    front = (*(None,) * (lead - 1), cut.batch or None) if lead > 0 else (None,) * -lead
     return PartitionSpec(*front, *(names or None for names in cut.names))
 
 
