@@ -7,7 +7,6 @@ from .compilers import without_compilers
 from .convert import convert
 from .interface.arrays import nan_of
 from .interface.backend import Array, Backend
-from .interface.cuts import Cut
 from .interface.bilinear import Bilinear
 from .interface.control import Kept, select
 from .interface.cuts import Cut, CutAxis
@@ -32,7 +31,6 @@ from .registry import (
 __all__ = [
     "Array",
     "Backend",
-    "Cut",
     "Bilinear",
     "ComputeDevice",
     "CooEntries",

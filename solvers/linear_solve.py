@@ -111,10 +111,10 @@ def linear_solve(
         on_failure: "raise", "warn", "status" (leave it to the caller to look at the result) or "nan": x of a system
             that failed, and its derivatives, are NaN, and compiled programs call no host for it. If None what
             `krylix.on_failure` or `krylix.set_global_on_failure` says, else "raise".
-        sharding: of JAX, how b is spread over several devices, where it does not tell by itself, as a traced array whose
-            mesh has Auto axes: a `NamedSharding`, or a `PartitionSpec` for the mesh of `jax.set_mesh`. Arrays with values
-            and those of meshes with Explicit axes tell. Sums over all unknowns are then one reduction each, whatever the
-            mesh (see docs/how_to/several_devices.md).
+        sharding: of JAX, how b is spread over several devices, where it does not tell by itself, as a traced array
+            whose mesh has Auto axes: a `NamedSharding`, or a `PartitionSpec` for the mesh of `jax.set_mesh`. Arrays
+            with values and those of meshes with Explicit axes tell. Sums over all unknowns are then one reduction
+            each, whatever the mesh (see docs/how_to/several_devices.md).
         history: record residual norms.
         progress: True shows a line on stderr; a function is called with (iteration, residual norm, goal).
         callback: a function that is called after each iteration with an `IterationState` (iterations, residual_norm,

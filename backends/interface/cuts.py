@@ -106,11 +106,13 @@ class Collectives:
             ValueError: it does not fit `x`.
         """
         if sharding is not None:
-            raise TypeError(f"sharding={sharding!r} was given for arrays of {self!r}; it is for those of JAX. Leave it out.")
+            raise TypeError(
+                f"sharding={sharding!r} was given for arrays of {self!r}; it is for those of JAX. Leave it out."
+            )
         return None
 
     def sharding_of(self, x: Any) -> Any:
-        """The sharding of an array over several devices, as `cut_of` takes it; None where there is none, or not known."""
+        """The sharding of an array over several devices, as `cut_of` takes it; None where there is none, or unknown."""
         return None
 
     def spread_over(self, x: Array, cut: Cut, lead: int) -> Array:

@@ -59,7 +59,11 @@ class JaxVectors(Backend):
         return rows.flat if isinstance(rows, GridRows) else rows
 
     def zeros_like(self, x: Array, dtype: Any = None) -> Array:
-        return on_cells(partial(jnp.zeros_like, dtype=dtype), x) if isinstance(x, GridRows) else super().zeros_like(x, dtype)
+        return (
+            on_cells(partial(jnp.zeros_like, dtype=dtype), x)
+            if isinstance(x, GridRows)
+            else super().zeros_like(x, dtype)
+        )
 
     def room_for(self, v: Array, count: int) -> Any:
         if not isinstance(v, GridRows):
@@ -118,8 +122,13 @@ class JaxVectors(Backend):
         return jnp.sum(jnp.conj(a) * b, axis=1, keepdims=True)
 
     def dots(self, *pairs: tuple[Array, Array]) -> tuple[Array, ...]:
-        rows = next((x for pair in pairs for x in pair if isinstance(x, GridRows)), None)
-        return super().dots(*pairs) if rows is None else dots_of_cells(rows, pairs)
+        if not self.spreads_arrays():
+            return super().dots(*pairs)
+        if (found := dots_of_cells(pairs)) is not None:
+            return found
+        terms = jnp.stack([cells_of(on_cells(_conj_times, a, b)) for a, b in pairs])
+        sums = jnp.sum(terms, tuple(range(2, terms.ndim)))
+        return tuple(sums[k][:, None] for k in range(len(pairs)))
 
     def sum(
         self, x: Array, axis: int | Sequence[int] | None = None, keepdims: bool = False, dtype: Any = None
@@ -148,6 +157,10 @@ def _largest_bits(v: Any) -> tuple[Array, np.dtype]:
         return largest_bits(cells)
     bits = reduced(lambda cells: largest_bits(cells)[0], lax.pmax, cut, cells)
     return bits, real_dtype(cells.dtype)
+
+
+def _conj_times(a: Array, b: Array) -> Array:
+    return jnp.conj(a) * b
 
 
 def _are_arrays(a: Any, b: Any) -> bool:

@@ -72,8 +72,8 @@ def make_problem(request: Request, method: Method | None, null: KnownNull | None
         axis = axis if axis is None or axis < 0 else axis - len(b.shape)  # more batch axes may come in front
         b = for_each_matrix(bk, A, vectors)
     layout, dtype = _layout(bk, A, b, request.batch_ndim)
-    cut = known_cut(bk, request, b, layout)
-    on_devices = None if bk.compiled(b) else cut  # in a program, the compiler cancels opposite reshapes
+    cut = known_cut(bk, request, b, layout) if bk.compiles_solves or request.sharding is not None else None
+    on_devices = None if cut is None or bk.compiled(b) else cut  # in a program, the compiler cancels opposite reshapes
     rows = layout.flatten(bk, b, dtype, "b", cut=on_devices)
     layout = layout if axis is None else layout.along(axis)
     x0 = None if request.x0 is None else _on_device(bk, request.x0, like)

@@ -102,3 +102,8 @@ def _bytes(array: tuple[str, str]) -> int:
     dtype, shape = array
     bits = 8 if dtype == "pred" else int(re.sub(r"\D+", "", dtype) or 0)
     return prod(int(n) for n in shape.split(",") if n) * bits // 8
+
+
+def constants(program: str) -> list[int]:
+    """Bytes of the constants of a compiled program, which lie in full on each device."""
+    return [_bytes(array) for array in re.findall(r"= (\w+)\[([\d,]*)\]\S* constant\(", program)]

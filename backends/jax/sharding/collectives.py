@@ -27,7 +27,8 @@ class JaxCollectives(Backend):
     def cut_of(self, x: Array, batch_ndim: int, sharding: Any = None) -> Cut | None:
         if is_mapped():
             return None
-        found = self.sharding_of(x) if sharding is None else checked_sharding(sharding, tuple(x.shape))
+        given = None if sharding is None else checked_sharding(sharding, tuple(x.shape))
+        found = self.sharding_of(x) if given is None else given
         if found is None or found.mesh.size == 1:
             return None
         mesh, entries = found.mesh, [*found.spec, *[None] * (x.ndim - len(found.spec))]
@@ -37,11 +38,12 @@ class JaxCollectives(Backend):
         batch = names[0] if batch_ndim else ()
         return Cut(_with_auto_axes(mesh), tuple(names[batch_ndim:]), batch)
 
-    def sharding_of(self, x: Any) -> Any:
+    def sharding_of(self, x: Any) -> NamedSharding | None:
         traced = isinstance(x, jax.core.Tracer)
         found = getattr(jax.typeof(x), "sharding", None) if traced else getattr(x, "sharding", None)
-        known = isinstance(found, NamedSharding) and found.mesh.size > 1
-        return found if known and (not traced or found.mesh.explicit_axes) else None
+        if not isinstance(found, NamedSharding) or found.mesh.size == 1:
+            return None
+        return found if not traced or found.mesh.explicit_axes else None
 
     def spread_over(self, x: Array, cut: Cut, lead: int) -> Array:
         context = jax.sharding.get_abstract_mesh()

@@ -27,7 +27,8 @@ def checked_sharding(sharding: Any, shape: Sequence[int]) -> NamedSharding:
         unknown = [name for entry in sharding for name in names_in(entry) if name not in mesh.axis_names]
         if unknown:
             raise ValueError(
-                f"sharding={sharding!r} names the mesh axis {unknown[0]!r}; the mesh of the context has {mesh.axis_names}."
+                f"sharding={sharding!r} names the mesh axis {unknown[0]!r}; the mesh of the context has the axes "
+                f"{mesh.axis_names}. Give one of these, or NamedSharding(mesh, spec)."
             )
         sharding = NamedSharding(mesh, sharding)
     if not isinstance(sharding, NamedSharding):

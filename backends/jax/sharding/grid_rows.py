@@ -101,7 +101,8 @@ class GridStack:
 
     @classmethod
     def tree_unflatten(cls, static: tuple[bool, Cut | None], children: tuple[Any]) -> GridStack:
-        return cls(*children, *static)
+        transposed, cut = static
+        return cls(*children, transposed, cut)
 
     @property
     def shape(self) -> tuple[int, int, int]:
@@ -182,20 +183,26 @@ def dot_of_cells(a: Any, b: Any) -> Array:
     return reduced(_dot, lax.psum, cut, rows.fitted(a), rows.fitted(b))
 
 
-def dots_of_cells(rows: GridRows, pairs: Sequence[tuple[Any, Any]]) -> tuple[Array, ...]:
-    """`Backend.dots`, by one reduction over all devices where the mesh is known."""
-    cells = [rows.fitted(x) for pair in pairs for x in pair]
+def dots_of_cells(pairs: Sequence[tuple[Any, Any]]) -> tuple[Array, ...] | None:
+    """`Backend.dots`, by one reduction; None where not all are grids that are distributed alike."""
+    rows = [x for pair in pairs for x in pair]
+    cuts = {x.cut if isinstance(x, GridRows) else None for x in rows}
+    cut = next(iter(cuts))
+    if len(cuts) != 1 or not is_reduced_by_parts(rows[0].cells if cut else None, cut):
+        return None
 
-    def each(*cells: Array) -> Array:
-        return jnp.concatenate([_dot(a, b) for a, b in zip(cells[::2], cells[1::2], strict=True)], 1)
+    def of_block(*cells: Array) -> Array:
+        return jnp.concatenate([_dot(*cells[k : k + 2]) for k in range(0, len(cells), 2)], 1)
 
-    found = reduced(each, lax.psum, rows.cut, *cells)
+    found = reduced(of_block, lax.psum, cut, *(x.cells for x in rows))
     return tuple(found[:, k : k + 1] for k in range(len(pairs)))
 
 
 def sums_of_cells(x: GridRows) -> Array:
     """`(batch, 1)`: the sum of each row."""
-    return reduced(lambda cells: jnp.sum(cells, tuple(range(1, cells.ndim)), cells.dtype)[:, None], lax.psum, x.cut, x.cells)
+    return reduced(
+        lambda cells: jnp.sum(cells, tuple(range(1, cells.ndim)), cells.dtype)[:, None], lax.psum, x.cut, x.cells
+    )
 
 
 def reduced(function: Callable[..., Array], across: Callable[..., Array], cut: Cut | None, *cells: Array) -> Array:
