@@ -41,6 +41,7 @@ GROUPS = (
     "cores",
     "media",
     "meshes",
+    "scaling",
 )
 BACKENDS = ("jax", "numpy", "torch", "tensorflow")
 
@@ -54,16 +55,24 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--repeats", type=int, help="pairs per row (default 9)")
     parser.add_argument("--threads", type=int, default=1, help="of each library (default 1)")
     parser.add_argument("--backend", choices=BACKENDS, default="jax", help="for tracing: whose functions (default jax)")
+    parser.add_argument("--model", action="store_true", help="scaling: counts, and what they cost on large machines")
     parser.add_argument("--json", type=Path, metavar="FILE", help="also write what was measured, and on what")
     parser.add_argument("--note", default="", help="about the machine, for the file: what else ran on it, say")
     given = parser.parse_args(arguments)
     unknown = sorted(set(given.names) - set(GROUPS))
     if unknown:
         parser.error(f"no benchmark is called {', '.join(unknown)}; there are {', '.join(GROUPS)}")
+    if given.model and given.names != ["scaling"]:
+        parser.error("--model is of scaling alone: python -m benchmarks scaling --model")
     use_threads(given.threads)
     settings = replace(QUICK if given.quick else Settings(), backend=given.backend)
     if given.repeats:
         settings = replace(settings, repeats=given.repeats)
+    if given.model:
+        from .scaling_model import page
+
+        print(page(settings))
+        return
     if not missing("torch"):
         import torch
 
@@ -74,16 +83,18 @@ def main(arguments: list[str] | None = None) -> None:
     krylix.set_global_setup_cache(False)  # what is measured again and again is one solve
     clock = "processor time" if given.threads == 1 else "time that passes"
     facts = {"machine": machine(given.threads), "clock": clock, "pairs": settings.repeats, "note": given.note}
-    rows, groups = [], []
+    rows, groups, notes = [], [], []
     for name in given.names or GROUPS:
-        for row in import_module(f".{name}", __package__).rows(settings):
+        module = import_module(f".{name}", __package__)
+        notes += [module.NOTE] if hasattr(module, "NOTE") else []
+        for row in module.rows(settings):
             print(" ".join(cell for cell in row.cells() if cell), file=sys.stderr, flush=True)
             rows.append(row)
             groups.append(name)
             if given.json:  # after each row, so that one that is interrupted is not for nothing
                 given.json.write_text(as_json(facts, groups, rows))
     print(f"Measured on {machine(given.threads)}\nMedians of {settings.repeats} alternating pairs.\n")
-    print(markdown(rows))
+    print("\n\n".join([markdown(rows), *notes]))
 
 
 if __name__ == "__main__":

@@ -31,6 +31,7 @@ class Settings:
     grid_of_media: int = 512
     grid_of_media_in_3d: int = 48
     grid_of_meshes: int = 150  # a side of the quadratic triangles, by which the other meshes go
+    local_grid: int = 16  # of one device, in three dimensions
     calls: int = 100  # in a row, for the overhead of one
     bar: bool = True
     backend: str = "jax"  # whose functions are traced
@@ -52,6 +53,7 @@ QUICK = Settings(
     grid_of_media=32,
     grid_of_media_in_3d=8,
     grid_of_meshes=12,
+    local_grid=4,
     calls=2,
     bar=False,
 )

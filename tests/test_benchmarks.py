@@ -51,6 +51,21 @@ def test_prints_numbers(group: str) -> None:
         assert group != "iteration" or missing(package) or f"{name}" in peers
 
 
+@pytest.mark.needs("jax")
+@pytest.mark.slow
+def test_the_model_counts_and_extrapolates() -> None:
+    command = [sys.executable, "-m", "benchmarks", "scaling", "--model", "--quick"]
+    run = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    assert run.returncode == 0, run.stderr
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in run.stdout.splitlines() if "|" in line]
+    counted = [row for row in rows if len(row) == 9 and row[1].endswith("³")]
+    estimated = [row for row in rows if len(row) == 10 and row[1].isdigit()]
+    assert {row[0] for row in counted} == {row[2] for row in estimated}
+    assert all(int(row[3]) > 0 for row in counted), counted
+    assert all(re.fullmatch(r"[\d.e+-]+ s", cell) for row in estimated for cell in row[4:9]), estimated
+    assert all(word in run.stdout for word in ("Counted in", "Extrapolated:", "Assumed:"))
+
+
 def test_unknown_name() -> None:
     command = [sys.executable, "-m", "benchmarks", "iterations"]
     run = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)

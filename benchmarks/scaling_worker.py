@@ -1,0 +1,109 @@
+"""Solves on eight virtual devices, in a process of their own: `python -m benchmarks.scaling_worker TASK...`.
+
+A task is JSON: a method of `METHODS`, the points along each axis, into how many parts each axis is cut, and how many
+solves to time. Prints a line of JSON for each.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[1]
+# The repository's root holds sparse/, which is not PyData sparse; the tests count messages by the same module.
+sys.path[:] = [str(ROOT / "tests" / "helpers"), *(p for p in sys.path if Path(p or ".").resolve() != ROOT)]
+
+from fast_compilation import FLAGS  # noqa: E402
+
+DEVICES = 8
+TIMED = "--timed" in sys.argv  # with XLA's optimisations; counts are the same without them
+os.environ.update(
+    JAX_ENABLE_X64="1",
+    JAX_PLATFORMS="cpu",
+    XLA_FLAGS=" ".join([*(() if TIMED else FLAGS), f"--xla_force_host_platform_device_count={DEVICES}"]),
+)
+
+import jax  # noqa: E402
+import jax.numpy as jnp  # noqa: E402
+import numpy as np  # noqa: E402
+from jax.sharding import NamedSharding, PartitionSpec  # noqa: E402
+
+from collectives import constants, messages  # noqa: E402
+from krylix import linear_solve  # noqa: E402
+
+RTOL = 1e-8
+METHODS: dict[str, dict[str, Any]] = {
+    "CG + jacobi": {"method": "CG", "preconditioner": "jacobi"},
+    "CG-single-reduction + jacobi": {"method": "CG-single-reduction", "preconditioner": "jacobi"},
+    "CG + multigrid": {"method": "CG", "preconditioner": "multigrid"},
+    "fast-direct": {"method": "fast-direct"},
+}
+
+
+def diffusion(u: Any, conductivities: list[np.ndarray]) -> Any:
+    """`-div(k grad u)` in units of the cells, u = 0 outside; k on the faces across each axis."""
+    total = 0.0
+    for axis, k in enumerate(conductivities):
+        wide = jnp.pad(u, [(1, 1) if a == axis else (0, 0) for a in range(u.ndim)])
+        total = total - jnp.diff(k * jnp.diff(wide, axis=axis), axis=axis)
+    return total
+
+
+def conductivities(points: int, dimensions: int, constant: bool) -> list[np.ndarray]:
+    """Smooth, between 1/e and e."""
+    waves = [np.sin((7 - a) * (np.arange(points + 1) + a) / points) for a in range(dimensions)]
+    found = []
+    for axis in range(dimensions):
+        grids = np.ix_(*(w if a == axis else w[:-1] for a, w in enumerate(waves)))
+        k = np.exp(np.prod(np.broadcast_arrays(*grids), axis=0))
+        found.append(np.ones_like(k) if constant else k)
+    return found
+
+
+def counted(method: str, points: int, parts: list[int], timed: int) -> dict[str, Any]:
+    """Compile, run and count one solve."""
+    k = conductivities(points, len(parts), constant=method == "fast-direct")
+    names = tuple("ijk"[: len(parts)])
+    devices = jax.devices()[: int(np.prod(parts))]
+    spread = NamedSharding(jax.make_mesh(tuple(parts), names, devices=devices), PartitionSpec(*names))
+    b = jax.device_put(np.random.default_rng(0).normal(size=(points,) * len(parts)), spread)
+
+    @jax.jit
+    def solve(b: Any) -> Any:
+        result = linear_solve(lambda u: diffusion(u, k), b, rtol=RTOL, max_iter=10_000, **METHODS[method])
+        return result.x, result.iterations
+
+    program = solve.lower(b).compile()
+    x, iterations = program(b)
+    x, b_whole = (jnp.asarray(np.asarray(u)) for u in (x, b))  # on one device
+    error = float(jnp.linalg.norm(b_whole - diffusion(x, k)) / jnp.linalg.norm(b_whole))
+    if not error <= 10 * RTOL:
+        raise RuntimeError(f"{method} on {parts} left a residual of {error:.1e}")
+    memory, text = program.memory_analysis(), program.as_text()
+    sizes = [memory.temp_size_in_bytes, memory.argument_size_in_bytes, memory.output_size_in_bytes]
+    return {
+        "iterations": int(iterations),
+        "messages": [[m.kind, m.bytes * m.times, m.times] for m in messages(text) if m.in_step or method in DIRECT],
+        "bytes": sum(sizes),
+        "constants": sum(constants(text)),
+        "seconds": [time_of(program, b) for _ in range(timed)],
+    }
+
+
+DIRECT = ("fast-direct",)  # whose messages are in no loop of steps
+
+
+def time_of(program: Any, b: Any) -> float:
+    start = perf_counter()
+    jax.block_until_ready(program(b))
+    return perf_counter() - start
+
+
+if __name__ == "__main__":
+    for task in sys.argv[1:]:
+        if task != "--timed":
+            print(json.dumps(counted(**json.loads(task))), flush=True)
