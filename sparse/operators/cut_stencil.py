@@ -1,11 +1,10 @@
-"""Products of stencils on grids that are cut over a device mesh: one exchange with the neighbours along each cut axis."""
+"""Stencils on grids that are cut over a device mesh: products by one exchange along each cut axis."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 

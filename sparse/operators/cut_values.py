@@ -139,7 +139,7 @@ def _values(
     if not arrays:
         return [numbers[shift] for shift in parts]
     colours = _colours([*parts], grid, rings)
-    if colours.count > _MOST_COLOURS:
+    if colours.number > _MOST_COLOURS:
         return None
     found = _measured(bk, arrays, colours, grid, rings, product, like)
     measured = dict(zip(arrays, found, strict=True))
@@ -147,9 +147,9 @@ def _values(
 
 
 class _Colours(NamedTuple):
-    """The colour of a point is the sum of a number for each of its coordinates, modulo `count`."""
+    """The colour of a point is the sum of a number for each of its coordinates, modulo `number`."""
 
-    count: int
+    number: int
     tables: list[np.ndarray]  # for each axis
 
 
@@ -198,7 +198,7 @@ def _measured(
         return colour + 1, *(bk.where(each == colour, image, total) for each, total in zip(theirs, sums, strict=True))
 
     first = bk.asarray(np.zeros((), np.int32), like=like)
-    _, *found = bk.for_loop(colours.count, add, (first, *[zero] * len(shifts)))
+    _, *found = bk.for_loop(colours.number, add, (first, *[zero] * len(shifts)))
     return [array if systems > 1 else array[0] for array in found]
 
 
@@ -210,9 +210,9 @@ def _number_of(
     for axis, (table, n, ring, step) in enumerate(zip(colours.tables, grid, rings, shift, strict=True)):
         there = np.arange(n) + step
         on_grid = ring | ((there >= 0) & (there < n))
-        along = np.where(on_grid, table[there % n], -colours.count * (len(grid) + 1)).astype(np.int32)
+        along = np.where(on_grid, table[there % n], -colours.number * (len(grid) + 1)).astype(np.int32)
         total = total + bk.asarray(along.reshape([-1 if k == axis else 1 for k in range(len(grid))]), like=like)
-    return bk.where(total < 0, 0 * total - 1, total % colours.count)
+    return bk.where(total < 0, 0 * total - 1, total % colours.number)
 
 
 def _spread(bk: Backend, value: Array, cut: Cut, axes: int) -> Array:

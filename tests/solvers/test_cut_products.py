@@ -1,4 +1,4 @@
-"""Functions on grids that are spread over a known mesh multiply by one exchange with the neighbours, however written."""
+"""Functions on grids that are spread over a known mesh multiply by one exchange, however they are written."""
 
 from __future__ import annotations
 

@@ -16,8 +16,8 @@ from ...interface.backend import Backend
 from ...interface.cuts import Cut, CutAxis
 from ..tracing import is_tracing
 from .given import checked_sharding, names_in
-from .grid_rows import GridRows
-from .parts import WHOLE, grid_spec, of_blocks
+from .grid_rows import GridRows, cells_of
+from .parts import WHOLE, grid_spec, of_blocks, spread
 from .varying import is_mapped
 
 
@@ -48,15 +48,14 @@ class JaxCollectives(Backend):
         return found if not traced or found.mesh.explicit_axes else None
 
     def spread_over(self, x: Array, cut: Cut, lead: int) -> Array:
-        context = jax.sharding.get_abstract_mesh()
-        place = NamedSharding(cut.mesh if context.empty else context, _spec(cut, lead))
-        return jax.lax.with_sharding_constraint(x, place) if is_tracing() else jax.device_put(x, place)
+        return spread(jnp.asarray(x) if is_tracing() else x, cut, lead)
 
     def cells(self, x: Any, grid: Sequence[int]) -> Array:
-        return x.cells if isinstance(x, GridRows) else jnp.reshape(x, (x.shape[0], *grid))
+        return jnp.reshape(cells_of(x), (x.shape[0], *grid))
 
     def as_rows(self, cells: Array, like: Any) -> Any:
-        return GridRows(cells, like.cut) if isinstance(like, GridRows) else jnp.reshape(cells, like.shape)
+        found = jnp.reshape(cells, cells_of(like).shape)
+        return GridRows(found, like.cut) if isinstance(like, GridRows) else found
 
     def map_parts(
         self,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -67,29 +67,40 @@ def multigrid(
 
     Source: Dendy, Black box multigrid, J. Comput. Phys. 48 (1982).
     """
-    if cycle not in VISITS:
-        raise ValueError(f"cycle={cycle!r} was given; expected one of {', '.join(map(repr, VISITS))}.")
-    if smoother is not None:
-        smoother = check_choice("smoother", smoother, tuple(SMOOTHERS))
-    degree = check_integer("degree", degree, 1, MOST_STEPS)
-    check_precision(precision)
+    choose = checked_smoothing(cycle, smoother, degree, precision)
     shape = grid_of(own, grid, find=True)
     if own.shape[0] <= _SMALL:
         return with_cost(*exact_inverse(own, "multigrid"), ())
     size = coarsest(shape) if direct is None else Coarsest(*(check_integer("direct", direct, 1),) * 2)
     couplings = couplings_of(own, shape)
-    hermitian = _checked(couplings) if own.bk.on_host else None
-    smoothing = Smoothing(
-        smoother or ("jacobi" if hermitian is False else "chebyshev"), degree, VISITS[cycle], precision,
-        as_grids=are_flat(target.bk, couplings.periodic),
-    )  # fmt: skip
+    hermitian = checked_couplings(couplings) if own.bk.on_host else None
+    smoothing = choose(hermitian)._replace(as_grids=are_flat(target.bk, couplings.periodic))
     host = Target(own, own.dtype, target.bk) if own.bk.on_host else None
     found = cycle_of(couplings, own.dtype, size, smoothing, hermitian, directional, host)
     settings = (("direct", found.points), ("degree", degree), ("cycle", cycle), *precision_as_setting(precision))
     return with_cost(found.inner, hermitian, settings, found.note)
 
 
-def _checked(A: Couplings) -> bool:
+def checked_smoothing(
+    cycle: str, smoother: str | None, degree: int, precision: str | None
+) -> Callable[[bool | None], Smoothing]:
+    """The smoothing that the settings mean, once it is known whether A is Hermitian.
+
+    Raises:
+        ValueError: there is no such setting.
+    """
+    if cycle not in VISITS:
+        raise ValueError(f"cycle={cycle!r} was given; expected one of {', '.join(map(repr, VISITS))}.")
+    if smoother is not None:
+        smoother = check_choice("smoother", smoother, tuple(SMOOTHERS))
+    degree = check_integer("degree", degree, 1, MOST_STEPS)
+    check_precision(precision)
+    return lambda hermitian: Smoothing(
+        smoother or ("jacobi" if hermitian is False else "chebyshev"), degree, VISITS[cycle], precision
+    )
+
+
+def checked_couplings(A: Couplings) -> bool:
     """Is it Hermitian?
 
     Raises:

@@ -27,19 +27,19 @@ class CutMultigrid(Composed):
     """A cycle on a grid that is cut over a device mesh.
 
     Attributes:
-        left, right, levels, coarse: see `CutArrays`; spread over the mesh, but for what is of the gathered grid.
+        scale, sign, levels, coarse: see `CutArrays`; spread over the mesh, but for what is of the gathered grid.
         setup: how it was made.
 
     Cost: for each level and side of a cut axis a message for each product, and one message up and one down for each
     axis; one all-gather of the residual on the gathered grid. Nothing else leaves a device.
     """
 
-    parts = ("left", "right", "levels", "coarse")
+    parts = ("scale", "sign", "levels", "coarse")
     keeps_grids = True
     is_container = True
 
-    left: Array
-    right: Array
+    scale: Array
+    sign: Array
     levels: tuple[Array, ...]
     coarse: Operator
     setup: CutSetup
@@ -52,8 +52,8 @@ class CutMultigrid(Composed):
     def _settle(self) -> None:
         self.bk = self.setup.bk
         self.shape = (math.prod(self.setup.grid),) * 2
-        self.dtype = np.dtype(self.bk.dtype(self.left))
-        self.systems = int(self.left.shape[0]) if self.setup.batch else None
+        self.dtype = np.dtype(self.bk.dtype(self.scale))
+        self.systems = int(self.scale.shape[0]) if self.setup.batch else None
 
     @property
     def in_shape(self) -> tuple[int, ...]:
@@ -64,7 +64,7 @@ class CutMultigrid(Composed):
         return self.setup.grid
 
     def apply(self, x: Array) -> Array:
-        if self.bk.compiled(x, self.left):
+        if self.bk.compiled(x, self.scale):
             return _applied(x, self)
         return self.bk.compile_if_faster(_applied, ())(x, self)
 
@@ -72,11 +72,9 @@ class CutMultigrid(Composed):
         if self.setup.hermitian:
             return self.conj() if self.dtype.kind == "c" else self
         turned = _transposed
-        if not self.bk.compiled(self.left):
+        if not self.bk.compiled(self.scale):
             turned = self.bk.compile_if_faster(_transposed, ())
-        return replace(
-            self, left=self.right, right=self.left, levels=turned(self.levels, self), coarse=self.coarse.transpose()
-        )
+        return replace(self, levels=turned(self.levels, self), coarse=self.coarse.transpose())
 
     def on_backend(self, bk: Any, like: Array | None) -> Operator | None:
         return self if bk is self.bk else None
@@ -94,7 +92,7 @@ class CutMultigrid(Composed):
         found = work_of(self.coarse)
         for values, weights in reversed([*zip(sizes[::2], sizes[1::2])]):
             found = products * values + self.setup.smoothing.visits * (2 * weights + found)
-        return found + 2 * math.prod(map(int, self.left.shape))
+        return found + 2 * math.prod(map(int, self.scale.shape))
 
     def matrices(self) -> list[tuple[tuple[tuple[int, ...], ...], tuple[int, ...]]]:
         """Offsets of each level's matrix, and the grid of each block."""
@@ -112,13 +110,13 @@ def _applied(x: Any, M: CutMultigrid) -> Any:
         rows = bk.pad(rows, [(0, 0), *((0, n) for n in added)])
     count = len(M.levels)
 
-    def on_block(own: Array, left: Array, right: Array, coarse: Operator, *levels: Array) -> Array:
+    def on_block(own: Array, scale: Array, sign: Array, coarse: Operator, *levels: Array) -> Array:
         flat = bk.reshape(own, (int(own.shape[0]), -1))
-        left, right = (bk.reshape(side, (int(side.shape[0]), -1)) for side in (left, right))
-        found = left * _in_range(_cycle(M, levels, coarse), right * flat, this)
+        scale, sign = (bk.reshape(each, (int(each.shape[0]), -1)) for each in (scale, sign))
+        found = scale * _in_range(_cycle(M, levels, coarse), sign * (scale * flat), this)
         return bk.reshape(found, tuple(map(int, own.shape)))
 
-    arrays, leads = (rows, M.left, M.right, M.coarse, *M.levels), (1, -1, -1, None, *(-2,) * count)
+    arrays, leads = (rows, M.scale, M.sign, M.coarse, *M.levels), (1, -1, None, None, *(-2,) * count)
     found = bk.map_parts(on_block, this.cut, arrays, leads, 1)  # type: ignore[arg-type]
     if any(added):
         found = found[(slice(None), *map(slice, this.grid))]

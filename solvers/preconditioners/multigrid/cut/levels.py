@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -53,13 +53,14 @@ class CutArrays(NamedTuple):
     """Arrays of a cycle on a cut grid.
 
     Attributes:
-        left, right: diagonal scalings of the cycle, `(systems or 1, *grid)`.
+        scale: diagonal scaling of the cycle on both sides, `(systems or 1, *grid)`.
+        sign: of the matrix of each system, `(systems or 1, 1, ...)`; also its size, where the cycle is in single precision.
         levels: for each level two arrays: the values of the matrix, and the weights of the interpolation to it.
         coarse: the cycle on the gathered grid.
     """
 
-    left: Array
-    right: Array
+    scale: Array
+    sign: Array
     levels: tuple[Array, ...]
     coarse: Operator
 
@@ -72,7 +73,7 @@ def cut_levels(values: Array, setup: CutSetup) -> CutArrays:
 
     Cost: the products and transfers of 3^d probes on each level; one gather of the coefficients of the gathered grid.
     """
-    leads = CutArrays(-1, -1, (-2,) * (2 * len(setup.plan.factors)), None)  # type: ignore[arg-type]
+    leads = CutArrays(-1, None, (-2,) * (2 * len(setup.plan.factors)), None)  # type: ignore[arg-type]
     found: CutArrays = setup.bk.map_parts(lambda own: _on_block(own, setup), setup.cut, [values], [-2], leads)
     return found
 
@@ -93,10 +94,9 @@ def _on_block(values: Array, this: CutSetup) -> CutArrays:
         levels.append(GridLevel(found.own, found.scale, P))
         A = found.coarse
     scale = levels[0].scale if levels else bk.full_like(bk.real(A.diagonal), 1)
-    right = scale * (sign if levels else 1)
-    coarse = _below(A, this, sign if not levels else None)
+    coarse = _below(A, this)
     arrays = [array for k in range(len(levels)) for array in _arrays(levels, k, this.within)]
-    return CutArrays(bk.astype(scale, this.dtype), bk.astype(right, this.dtype), tuple(arrays), coarse)
+    return CutArrays(bk.astype(scale, this.dtype), bk.astype(sign, this.dtype), tuple(arrays), coarse)
 
 
 def _arrays(levels: list[GridLevel], k: int, dtype: np.dtype) -> tuple[Array, Array]:
@@ -106,13 +106,11 @@ def _arrays(levels: list[GridLevel], k: int, dtype: np.dtype) -> tuple[Array, Ar
     return MatrixOnGrid.of(A.astype(dtype)).values, P.astype(dtype).weights  # type: ignore[attr-defined, union-attr]
 
 
-def _below(A: Couplings, this: CutSetup, sign: Any) -> Operator:
-    """The cycle on the gathered grid, of the matrix that was multiplied with `sign`."""
+def _below(A: Couplings, this: CutSetup) -> Operator:
+    """The cycle on the gathered grid."""
     bk, axes = this.bk, A.periodic
     shifts, count = A.shifts, len(A.shifts)
     array = bk.stack([A.values[s] for s in shifts])
-    if sign is not None:
-        array = array / bk.astype(sign, bk.dtype(array))
     rows = int(array.shape[1])
     flat = bk.reshape(array, (count * rows, *A.grid))
     whole = gathered(bk, flat, axes)

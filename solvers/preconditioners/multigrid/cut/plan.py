@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from .....backends import Cut
 from .....sparse.operators.couplings import Shift
+from ..coarsening import LEAST, LEAST_RING, WEAK
 
 _SIDE = 8  # points along each axis of what a device has of the gathered grid, at most
-_MOST_PADDING = 1.5  # times as many points
-_LEAST_RING, _LEAST = 6, 3  # as in `coarsening`
+_MOST_PADDING = 2  # times as many points
 
 
 class CutPlan(NamedTuple):
@@ -35,11 +36,17 @@ class CutPlan(NamedTuple):
         return found
 
 
-def plan_of(grid: tuple[int, ...], cut: Cut, periodic: tuple[bool, ...]) -> CutPlan:
+def plan_of(
+    grid: tuple[int, ...], cut: Cut, periodic: tuple[bool, ...], strengths: Sequence[float] | None = None
+) -> CutPlan:
     """Coarsen until a device has at most 8^d points, and no further: it then solves on all of them.
 
-    Rings are not padded, so that their blocks are halved while their length is even. With as much padding as half of
-    the points the grid is gathered earlier.
+    Rings are not padded, so that their blocks are halved while their length is even. Where padding would double the
+    points, the grid is gathered earlier.
+
+    Args:
+        strengths: of the couplings along each axis, if known: axes along which they are weak are not coarsened yet. On
+            the coarser grid they are a quarter for an axis that was halved, as differences are of second order.
 
     Raises:
         ValueError: the parts do not divide a ring.
@@ -51,47 +58,37 @@ def plan_of(grid: tuple[int, ...], cut: Cut, periodic: tuple[bool, ...]) -> CutP
                 "another mesh or grid, or preconditioner='jacobi'."
             )
     most = _SIDE ** max(sum(n > 1 for n in grid), 1)
-    best = CutPlan(_padded(grid, cut, periodic, 0), (), most)
-    for count in range(1, max(grid).bit_length() + 1):
-        if _share(best, cut) <= most:
+    best, lengths, factors = CutPlan(_padded(grid, cut, periodic, ()), (), most), grid, list[Shift]()
+    strong = [1.0] * len(grid) if strengths is None else list(strengths)
+    while math.prod(cut.local(best.grids[-1])) > most:
+        step = _step(lengths, cut, periodic, strong)
+        if step is None:
             break
-        padded = _padded(grid, cut, periodic, count)
-        factors = _factors(padded, cut, periodic, count)
-        if factors is None or math.prod(padded) > _MOST_PADDING * math.prod(grid):
+        factors.append(step)
+        padded = _padded(grid, cut, periodic, factors)
+        if math.prod(padded) > _MOST_PADDING * math.prod(grid):
             break
-        best = CutPlan(padded, factors, most)
+        best = CutPlan(padded, tuple(factors), most)
+        lengths = tuple(-(-n // f) for n, f in zip(lengths, step))
+        strong = [s / f**2 for s, f in zip(strong, step)]
     return best
 
 
-def _share(plan: CutPlan, cut: Cut) -> int:
-    """Points that a device has of the gathered grid."""
-    return math.prod(cut.local(plan.grids[-1]))
+def _step(lengths: Shift, cut: Cut, periodic: Sequence[bool], strengths: Sequence[float]) -> Shift | None:
+    """Factors of the next level; None where there is none."""
+    long = [n >= (LEAST_RING if ring else LEAST) for n, ring in zip(lengths, periodic)]
+    largest = max((s for s, can in zip(strengths, long) if can), default=0)
+    halved = [can and s >= WEAK * largest for s, can in zip(strengths, long)]
+    even = [not ring or n // parts % 2 == 0 for n, parts, ring in zip(lengths, cut.parts, periodic)]
+    if not any(halved) or not all(fits for fits, needed in zip(even, halved) if needed):
+        return None
+    return tuple(2 if half else 1 for half in halved)
 
 
-def _padded(grid: tuple[int, ...], cut: Cut, periodic: tuple[bool, ...], count: int) -> tuple[int, ...]:
-    """The grid whose blocks can be halved `count` times, or as often as their axis is long enough."""
-    found = []
-    for n, parts, ring in zip(grid, cut.parts, periodic):
-        halvings, left = 0, n
-        while halvings < count and left >= _LEAST:
-            halvings, left = halvings + 1, -(-left // 2)
-        unit = parts * 2**halvings
-        found.append(n if ring or parts == 1 else -(-n // unit) * unit)
-    return tuple(found)
-
-
-def _factors(grid: tuple[int, ...], cut: Cut, periodic: tuple[bool, ...], count: int) -> tuple[Shift, ...] | None:
-    """Of so many levels; None where there are not so many."""
-    found = []
-    for _ in range(count):
-        factors = []
-        for n, parts, ring in zip(grid, cut.parts, periodic):
-            if ring and parts > 1 and n // parts % 2:
-                return None
-            halved = n >= _LEAST_RING and n % 2 == 0 if ring else n >= _LEAST and n // parts * parts == n
-            factors.append(2 if halved and (parts == 1 or n // parts % 2 == 0) else 1)
-        if max(factors) == 1:
-            return None
-        found.append(tuple(factors))
-        grid = tuple(-(-n // f) for n, f in zip(grid, factors))
-    return tuple(found)
+def _padded(grid: Shift, cut: Cut, periodic: Sequence[bool], factors: Sequence[Shift]) -> Shift:
+    """The grid whose blocks can be halved so."""
+    units = [parts * math.prod(f[axis] for f in factors) for axis, parts in enumerate(cut.parts)]
+    return tuple(
+        n if ring or parts == 1 else -(-n // unit) * unit
+        for n, ring, parts, unit in zip(grid, periodic, cut.parts, units)
+    )
