@@ -1,4 +1,4 @@
-"""Solves that know how b is spread: sums go over all mesh axes at once, and x is spread as b, in programs and eagerly."""
+"""Solves that know how b is spread: one sum over all mesh axes, x spread as b, in programs and eagerly."""
 
 from __future__ import annotations
 
