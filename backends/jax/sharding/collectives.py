@@ -30,8 +30,8 @@ class JaxCollectives(Backend):
     _communicator = staticmethod(mesh_axes)
 
     def cut_of(self, x: Array, batch_ndim: int, sharding: Any = None) -> Cut | None:
-        if is_mapped():
-            return None
+        if isinstance(sharding, Cut) or is_mapped():
+            return sharding if isinstance(sharding, Cut) else None
         given = None if sharding is None else checked_sharding(sharding, tuple(x.shape))
         found = self.sharding_of(x) if given is None else given
         if found is None or found.mesh.size == 1:
