@@ -61,7 +61,7 @@ def run(
     with bk.errstate():
         # those that are found at run time are mostly none, and would cost as much there as M
         around = both and null is not None and not isinstance(null, WithoutConstantsInside)
-        if method.keeps_grids and single:
+        if method.keeps_grids and single and not A.only_flat:
             A, M, b, x0, null = _on_grid(bk, A, M, b, x0, null, cut)
         else:
             b, x0 = bk.flat(b), None if x0 is None else bk.flat(x0)
