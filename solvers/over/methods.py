@@ -16,6 +16,8 @@ from ..setup.problem import Problem
 
 def refuse_method(method: Method) -> None:
     """Raises UnsupportedOperation for a method that needs all of A, or the vectors of NumPy."""
+    if method.takes_rows:
+        return
     if method.on_host or method.factorises or method.needs_grid or method.needs_band or method.needs_known:
         raise UnsupportedOperation(
             f"{method.name} needs whole vectors and the entries of A; with over= each member has a part, and A is a "
