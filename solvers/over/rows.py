@@ -59,10 +59,12 @@ def _local_size(request: Request, alone: Any) -> int:
     if is_function(A) and not _is_mat(A):
         raise TypeError(
             "A is a function; with over= and method='petsc' expected the rows of this member, CSR of the shape "
-            "(local rows, n), or the matrix of the whole function, krylix.matrix_from_function(f, like)[0], which is cut."
+            "(local rows, n), or the matrix of the whole function, krylix.matrix_from_function(f, like)[0], to be cut."
         )
     if request.axis not in (None, -1) or request.batch_ndim not in (0, b.ndim - 1):
-        raise ValueError("With over= and method='petsc' vectors lie on the last axis of b; leave axis and batch_ndim out.")
+        raise ValueError(
+            "With over= and method='petsc' vectors lie on the last axis of b; leave axis and batch_ndim out."
+        )
     if b.ndim < 1:
         raise ValueError("b is a single number; expected this member's part of a vector.")
     return int(b.shape[-1])
@@ -74,20 +76,24 @@ def _rows(A: Any, first: int, local: int, n: int, block_size: int) -> Any:
     shape = tuple(getattr(A, "shape", ()))
     if len(shape) != 2 or not (sp.issparse(A) or isinstance(A, SparseMatrix | np.ndarray)):
         raise TypeError(
-            f"A is a {type(A).__name__}; with over= and method='petsc' expected a sparse matrix of SciPy or krylix with "
-            "the rows of this member (local rows, n) or of all members (n, n), or a Mat of PETSc."
+            f"A is a {type(A).__name__}; with over= and method='petsc' expected a sparse matrix of SciPy or krylix "
+            "with the rows of this member (local rows, n) or of all members (n, n), or a Mat of PETSc."
         )
     if shape[1] != n or shape[0] not in (local, n):
         raise ValueError(
-            f"A has the shape {shape}; this member's b has {local} of {n} unknowns, so expected ({local}, {n}), its rows, "
-            f"or ({n}, {n}), all of them."
+            f"A has the shape {shape}; this member's b has {local} of {n} unknowns, so expected ({local}, {n}), its "
+            f"rows, or ({n}, {n}), all of them."
         )
     if local % block_size:
         raise ValueError(f"This member has {local} rows, which is no multiple of block_size={block_size}.")
     if shape[0] == local:
         rows = A.known() if isinstance(A, SparseMatrix) else A
     else:
-        rows = local_rows(A, first, first + local) if isinstance(A, SparseMatrix) else sp.csr_array(A)[first : first + local]
+        rows = (
+            local_rows(A, first, first + local)
+            if isinstance(A, SparseMatrix)
+            else sp.csr_array(A)[first : first + local]
+        )
     found = with_diagonal(canonical(sp.csr_array(rows)), first)
     if not np.all(np.isfinite(found.data)):
         raise ValueError("A has no solution in finite numbers: rows of this member have NaN or infinity.")
@@ -107,8 +113,8 @@ def _check_mat(mat: Any, local: int) -> None:
     (rows, n), (own, columns) = mat.getSize(), mat.getLocalSize()
     if rows != n or own != columns or own != local:
         raise ValueError(
-            f"A is a Mat of {rows} rows and {n} columns, {own} and {columns} of them in this process, and its part of b "
-            f"has {local} numbers; expected one number for each row, and a square matrix whose columns are cut alike."
+            f"A is a Mat of {rows} rows and {n} columns, {own} and {columns} of them in this process, and its part of "
+            f"b has {local} numbers; expected one number for each row, and a square matrix whose columns are cut alike."
         )
 
 
@@ -117,4 +123,6 @@ def _has_constants(bk: Any, product: Any, made: Any) -> bool:
     ones = np.ones(product.shape[0], product.dtype)
     usual = abs(bk.norm(made.scale_of_rows()[None])[0, 0])
     eps = _ROUNDING * float(np.finfo(product.dtype).eps)
-    return all(bool(bk.norm(multiply(ones)[None])[0, 0] <= eps * usual) for multiply in (product.matvec, product.rmatvec))
+    return all(
+        bool(bk.norm(multiply(ones)[None])[0, 0] <= eps * usual) for multiply in (product.matvec, product.rmatvec)
+    )

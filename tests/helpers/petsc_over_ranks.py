@@ -1,11 +1,10 @@
-"""Solves by PETSc whose rows are cut over the ranks; each prints a line of JSON for every case.
+"""Solves by PETSc whose rows are cut over the ranks; each tells a line of JSON for every case.
 
 `mpirun -n 2 python petsc_over_ranks.py [case ...]`
 """
 
 from __future__ import annotations
 
-import json
 import sys
 from typing import Any
 
@@ -18,6 +17,7 @@ from petsc4py import PETSc
 from krylix import linear_solve, matrix_from_function, prepare
 from krylix.solvers import Petsc
 from krylix.sparse.formats.local_rows import row_range
+from mpi_ranks import tell
 
 COMM = MPI.COMM_WORLD
 N = 32
@@ -88,7 +88,9 @@ def adjoint() -> dict[str, Any]:
 
 def methods() -> dict[str, Any]:
     mumps = Petsc("preonly", "lu", {"pc_factor_mat_solver_type": "mumps"})
-    found = [linear_solve(MATRIX, B[MINE], method=m, over=COMM) for m in (Petsc("cg", "gamg"), Petsc("cg", "jacobi"), mumps)]
+    found = [
+        linear_solve(MATRIX, B[MINE], method=m, over=COMM) for m in (Petsc("cg", "gamg"), Petsc("cg", "jacobi"), mumps)
+    ]
     return {"error": max(distance(r.x, WHOLE) for r in found), "iterations": [int(r.iterations) for r in found]}
 
 
@@ -185,4 +187,4 @@ CASES = (
 if __name__ == "__main__":
     for case in CASES:
         if not sys.argv[1:] or case.__name__ in sys.argv[1:]:
-            print(json.dumps({"case": case.__name__, "rank": COMM.rank, **case()}), flush=True)
+            tell(COMM.rank, case=case.__name__, **case())

@@ -167,6 +167,7 @@ def _solvers(
 
 
 def same_pattern(one: Any, other: Any) -> bool:
+    """Have two CSR matrices their entries at the same places, in the same order?"""
     same = one.shape == other.shape and np.array_equal(one.indptr, other.indptr)
     return same and np.array_equal(one.indices, other.indices)
 

@@ -103,9 +103,7 @@ def of_members(
             made = made_mat(rows, 1, block_size, communicator.comm) if mat is None else mat
         system, hermitian = PetscSystem.over(made, given, rows)
     product = RowsProduct(system, rows)
-    inverse = PetscInverse(
-        bk, product.shape, product.dtype, None, [rows], [system], hermitian, _not_here
-    )
+    inverse = PetscInverse(bk, product.shape, product.dtype, None, [rows], [system], hermitian, _not_here)
     return inverse, product
 
 
