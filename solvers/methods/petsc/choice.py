@@ -53,7 +53,7 @@ def suited(given: Choice, hermitian: bool, one_sign: bool, is_complex: bool, ran
     return Choice(ksp, pc, options)
 
 
-class Facts(NamedTuple):
+class MatFacts(NamedTuple):
     """What the settings depend on, of a Mat of several processes."""
 
     hermitian: bool
@@ -62,8 +62,8 @@ class Facts(NamedTuple):
     is_complex: bool
 
 
-def facts_of(mat: Any) -> Facts:
-    """Facts that products and the diagonal tell. Collective; 2 products, 5 messages."""
+def facts_of(mat: Any) -> MatFacts:
+    """MatFacts that products and the diagonal tell. Collective; 2 products, 5 messages."""
     PETSc = petsc()
     u, Au = mat.createVecs()
     v, Av = u.duplicate(), Au.duplicate()
@@ -76,10 +76,10 @@ def facts_of(mat: Any) -> Facts:
     hermitian = abs(Av.dot(u) - v.dot(Au)) <= PRODUCTS * float(np.finfo(PETSc.RealType).eps) * size
     is_complex = np.dtype(PETSc.ScalarType).kind == "c"
     if is_complex:
-        return Facts(hermitian, False, False, True)
+        return MatFacts(hermitian, False, False, True)
     diagonal = mat.getDiagonal()
     least, most = diagonal.min()[1], diagonal.max()[1]
-    return Facts(hermitian, least > 0 or most < 0, most < 0, False)
+    return MatFacts(hermitian, least > 0 or most < 0, most < 0, False)
 
 
 def ask_for_true_norm(ksp: Any, name: str) -> None:
