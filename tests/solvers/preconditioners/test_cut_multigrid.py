@@ -12,7 +12,7 @@ from sharded_runs import Found, run_cases, selected_names
 TRACED, PREPARED = "traced", "prepared"
 MERGED = (
     "smooth, 2x2, known", "smooth, columns, eager", "other blocks, prepared", "wind, traced", "56x100, traced",
-    "ring, both axes, prepared", "obstacles, prepared", "torus, traced", "3-d, prepared",
+    "ring, both axes, prepared", "obstacles, prepared", "torus, known", "3-d, prepared",
 )  # fmt: skip
 LEVELS = {"56x100": 3, "3-d": 1, "line": 5, "weak axis": 4, "128": 3, "112": 3, "32^3, 2x2x1": 2, "32^3, 2x2x2": 1}
 AXES = {"rows": 1, "columns": 1, "two mesh axes": 1, "line": 1, "2x2x2": 3, "8 devices": 3}
@@ -23,7 +23,7 @@ FOUR = (
         "line", "torus", "negative") for how in (TRACED, PREPARED)),
     *(f"ring, {name}, {how}" for name in ("both axes", "first axis", "last axis", "both axes, rows", "first axis, rows",
         "last axis, rows") for how in (TRACED, PREPARED)),
-    "smooth, explicit, traced", "two mesh axes on one", "mesh axes swapped", "weak axis",
+    "smooth, explicit, traced", "torus, known", "two mesh axes on one", "mesh axes swapped", "weak axis",
     "setting, W", "setting, single", "setting, degree", "128, 2x2", "112 blocks, 2x2", "32^3, 2x2x1",
 )  # fmt: skip
 EIGHT = ("smooth, 4x2, traced", "smooth, 4x2, prepared", "3-d, 8 devices, prepared", "32^3, 2x2x2")
@@ -75,5 +75,7 @@ def test_messages_of_a_step(name: str, found: Found) -> None:
 @pytest.mark.parametrize("name", tiers(("128, 2x2", "112 blocks, 2x2", "32^3, 2x2x1", "32^3, 2x2x2")))
 def test_memory_of_a_device_in_parts_of_a_vector(name: str, found: Found) -> None:
     one = found[name]
-    gathered = 30 if name == "32^3, 2x2x2" else 2  # whose gathered grid has as many points as a device has of the finest
+    gathered = (
+        30 if name == "32^3, 2x2x2" else 2
+    )  # whose gathered grid has as many points as a device has of the finest
     assert one["temporary"] + one["arguments"] <= ((42 if "^3" in name else 32) + gathered) * one["part"], one
