@@ -3,6 +3,7 @@
 if __name__ != "krylix.solvers":  # reached through sys.path (repository root), not through the package
     raise ModuleNotFoundError(f"{__file__} is krylix.solvers, not a top-level module", name=__name__)
 
+from ..backends import OtherMemberFailed
 from ..backends.on_failure import OnFailure
 from . import backend_solves as backend_solves
 from . import profiled as profiled  # what profiles monitor
@@ -31,7 +32,8 @@ from .methods.least_squares.cgls import CGLS
 from .methods.least_squares.lsmr import LSMR
 from .methods.minres import MINRES
 from .methods.mixed_precision import MixedPrecision
-from .methods.registry import METHODS, find_method
+from .methods.petsc.method import Petsc
+from .methods.registry import METHODS, OPTIONAL_METHODS, find_method
 from .methods.scipy_methods import ScipyMethod
 from .names import MethodName, PreconditionerName
 from .nonlinear.minimize import minimize
@@ -56,6 +58,7 @@ __all__ = [
     "LSMR",
     "METHODS",
     "MINRES",
+    "OPTIONAL_METHODS",
     "PRECONDITIONERS",
     "BandedDirect",
     "BiCGStab",
@@ -76,6 +79,8 @@ __all__ = [
     "NonlinearResult",
     "NotConverged",
     "OnFailure",
+    "OtherMemberFailed",
+    "Petsc",
     "Preconditioner",
     "PreconditionerName",
     "PreparedSolver",

@@ -99,7 +99,7 @@ class Collectives:
         """The distribution of `(*batch, *grid)` over several devices; None where it has none or it is not known.
 
         Args:
-            sharding: what the caller says of `x`, in place of what `x` says itself.
+            sharding: what the caller says of `x`, in place of what `x` says itself; or the distribution, if known.
 
         Raises:
             TypeError: `sharding` is none, or of another library.

@@ -18,6 +18,7 @@ from ..interface.sparse_kernels import diagonal_places
 from ..precision import real_dtype
 from .direct import direct, dot_of_one, largest_bits, scale_bits, select_elements
 from .sharding.grid_rows import (
+    GRIDS,
     GridRows,
     GridStack,
     cells_of,
@@ -138,6 +139,16 @@ class JaxVectors(Backend):
         if dtype is None and x.dtype.kind not in "fc":
             return self.xp.sum(x, axis=axis, keepdims=keepdims)
         return jnp.sum(x, axis, dtype or x.dtype, keepdims=keepdims)
+
+    def product(self, matrix: Array, x: Array) -> Any:
+        if isinstance(matrix, GRIDS):
+            return matrix.times(x)
+        if matrix.ndim == 2:
+            return jnp.matmul(x, matrix.T, precision=lax.Precision.HIGHEST)
+        return jnp.matmul(matrix, x[..., None], precision=lax.Precision.HIGHEST)[..., 0]
+
+    def matrix_transpose(self, matrix: Array) -> Any:
+        return matrix.T if isinstance(matrix, GRIDS) else jnp.swapaxes(matrix, -1, -2)
 
     def dia_product(
         self, diagonals: Array, offsets: Sequence[int], x: Array, n: int, transposed: bool = False

@@ -38,25 +38,29 @@ def own_part(bk: Backend, table: Array, axis: int, n: int, cut: CutAxis | bool) 
     return bk.take_in_bounds(bk.asarray(table), here, axis)
 
 
-def plane_beside(bk: Backend, u: Array, axis: int, ring: CutAxis | bool, side: int) -> Array:
-    """The plane next to u on the side -1 or 1 of an axis of u: of a ring, of the neighbour (one message), or zeros."""
+def plane_beside(bk: Backend, u: Array, axis: int, ring: CutAxis | bool, side: int, width: int = 1) -> Array:
+    """The plane next to u on the side -1 or 1 of an axis of u: of a ring, of the neighbour (one message), or zeros.
+
+    Args:
+        width: number of planes, as many as u has at most.
+    """
     n = int(u.shape[axis])
-    found = u[_between(u, axis, n - 1, n) if side < 0 else _between(u, axis, 0, 1)]
+    found = u[_between(u, axis, n - width, n) if side < 0 else _between(u, axis, 0, width)]
     if isinstance(ring, CutAxis):
         return bk.from_neighbour(found, ring, side)
     return found if ring else bk.zeros_like(found)
 
 
 def with_halo(bk: Backend, u: Array, before: Sequence[int], after: Sequence[int], periodic: Axes) -> Array:
-    """u with one plane more where `before` or `after` is 1 for an axis, corners included: a message each if it is cut.
+    """u with so many planes more before and after it along each axis, corners included: a message each if it is cut.
 
     The planes of an axis have the halo of those before it, so that corners come from the neighbours' neighbours.
     """
     for axis, (low, high, ring) in enumerate(zip(before, after, periodic, strict=True), 1):
-        planes = [plane_beside(bk, u, axis, ring, -1)] if low else []
+        planes = [plane_beside(bk, u, axis, ring, -1, low)] if low else []
         planes.append(u)
         if high:
-            planes.append(plane_beside(bk, u, axis, ring, 1))
+            planes.append(plane_beside(bk, u, axis, ring, 1, high))
         u = bk.concat(planes, axis) if len(planes) > 1 else u
     return u
 

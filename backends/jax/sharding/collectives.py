@@ -17,16 +17,21 @@ from ...interface.cuts import Cut, CutAxis
 from ..tracing import is_tracing
 from .given import checked_sharding, names_in
 from .grid_rows import GridRows, cells_of
+from .mesh_axes import MeshControl, mesh_axes
 from .parts import WHOLE, grid_spec, of_blocks, spread
 from .varying import is_mapped
 
 
 class JaxCollectives(Backend):
-    """See `Collectives`."""
+    """See `Collectives` and `Members`."""
+
+    _communicators = "the name of a mesh axis, or a tuple of names, inside jax.shard_map"
+    _of_members = (MeshControl,)
+    _communicator = staticmethod(mesh_axes)
 
     def cut_of(self, x: Array, batch_ndim: int, sharding: Any = None) -> Cut | None:
-        if is_mapped():
-            return None
+        if isinstance(sharding, Cut) or is_mapped():
+            return sharding if isinstance(sharding, Cut) else None
         given = None if sharding is None else checked_sharding(sharding, tuple(x.shape))
         found = self.sharding_of(x) if given is None else given
         if found is None or found.mesh.size == 1:
@@ -39,6 +44,8 @@ class JaxCollectives(Backend):
         return Cut(_with_auto_axes(mesh), tuple(names[batch_ndim:]), batch)
 
     def sharding_of(self, x: Any) -> NamedSharding | None:
+        while isinstance(x, jax.core.Tracer) and hasattr(x, "primal"):  # of a derivative, whose values are known
+            x = x.primal
         traced = isinstance(x, jax.core.Tracer)
         found = getattr(jax.typeof(x), "sharding", None) if traced else getattr(x, "sharding", None)
         if not isinstance(found, NamedSharding) or found.mesh.size == 1:
