@@ -40,6 +40,7 @@ from .operators.mapped import MappedOperator
 from .operators.normal import NormalOperator
 from .operators.on_grid import on_grid
 from .operators.products import Turned
+from .operators.some_systems import for_some_systems
 from .operators.symmetric_dia import as_symmetric_dia
 from .operators.transposed_function import transposed_in_shape
 from .plot import picture as picture
@@ -81,6 +82,7 @@ __all__ = [
     "block",
     "block_diagonal",
     "eye",
+    "for_some_systems",
     "hstack",
     "in_precision",
     "is_function",
