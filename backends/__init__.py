@@ -3,13 +3,15 @@
 if __name__ != "krylix.backends":  # reached through sys.path (repository root), not through the package
     raise ModuleNotFoundError(f"{__file__} is krylix.backends, not a top-level module", name=__name__)
 
+from .communicators.communicator import Communicator, OtherMemberFailed, agreed
+from .communicators.members import over_members
 from .compilers import without_compilers
 from .convert import convert
 from .interface.arrays import nan_of
 from .interface.backend import Array, Backend
 from .interface.bilinear import Bilinear
 from .interface.control import Kept, select
-from .interface.cuts import Cut
+from .interface.cuts import Cut, CutAxis
 from .interface.devices import ComputeDevice
 from .interface.implicit import LinearSystem
 from .interface.sparse_kernels import CooEntries
@@ -32,12 +34,16 @@ __all__ = [
     "Array",
     "Backend",
     "Bilinear",
+    "Communicator",
     "ComputeDevice",
     "CooEntries",
     "Cut",
+    "CutAxis",
     "Kept",
     "LinearSystem",
     "NoBackendFound",
+    "OtherMemberFailed",
+    "agreed",
     "choose_backend",
     "context_backend",
     "convert",
@@ -49,6 +55,7 @@ __all__ = [
     "nan_of",
     "of_libraries",
     "on_failure",
+    "over_members",
     "precision",
     "profile",
     "profile_function",

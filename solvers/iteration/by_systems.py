@@ -114,7 +114,8 @@ def run_by_systems(
         values = [None if one is None else next(given) for one in rows]
         A, M, null = (make([next(given) for _ in range(count)]) for count, make in makers)
         A = A if values[4] is None else A.with_constant(values[4])
-        return tuple(run(A, M, *values[:4], null, settings._replace(cut=None)))
+        b, x0, rtol, atol, _ = values
+        return tuple(run(A, M, b, x0, rtol, atol, null, settings._replace(cut=None)))
 
     fields = len(Outcome._fields) - 1
     out_leads = ((1,) * fields) + ((2,) if settings.history else ((),))

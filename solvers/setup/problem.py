@@ -12,6 +12,7 @@ from ...sparse import Layout, Operator
 from ..iteration.method import Method
 from ..iteration.monitor import Monitor
 from ..iteration.stopping import Limits
+from ..preconditioners.base import Spread
 from .normal_equations import Given
 
 
@@ -21,7 +22,8 @@ class Request:
 
     For `prepare`, `b` is an array like the right-hand sides to come. `program`: that of the function A, as it is
     in this solve, if it was traced already. `declared`: facts that the package of A declares, see `Operator.declared`.
-    `derived`: is it the solve for a derivative, of which only the part of b in the range of A counts?
+    `derived`: is it the solve for a derivative, of which only the part of b in the range of A counts? `over`: the
+    communicator whose members hold the parts of all vectors, as the user gave it; None: vectors are whole.
     """
 
     A: Any
@@ -45,6 +47,7 @@ class Request:
     derived: bool = False
     sharding: Any = None  # how b is spread over devices, as the caller says ...
     seen_sharding: Any = None  # ... and as was seen before the solve, in which it may not tell
+    over: Any = None
 
 
 class KnownNull(NamedTuple):
@@ -80,9 +83,15 @@ class Problem:
     cut: Cut | None = None  # how `(systems, *shape of one system)` is distributed over devices, where that is known
 
     @property
+    def spread(self) -> Spread | None:
+        """How its vectors are spread over devices, where that is known."""
+        return None if self.cut is None else Spread(self.layout.shapes[0], self.cut)
+
+    @property
     def is_empty(self) -> bool:
         """Are there no systems, or no unknowns? Then there is nothing to factorise, and no entry to look at."""
-        return not (self.layout.systems and self.layout.size)
+        whole = self.bk.communicator is None  # a part may have none, and takes part
+        return not (self.layout.systems and (self.layout.size or not whole))
 
     @property
     def is_implicit(self) -> bool:

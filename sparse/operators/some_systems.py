@@ -17,7 +17,7 @@ def for_some_systems(A: Operator, count: int) -> Operator | None:
     Functions are called with `count` systems, and without the constant that is taken off.
     """
     if isinstance(A, FunctionOperator):
-        return None if A.is_container else _function(A, count)
+        return None if A._is_record else _function(A, count)  # a record is of all systems
     if isinstance(A, DerivedFunction):
         part = for_some_systems(A.function, count)
         if not isinstance(part, FunctionOperator):
@@ -39,6 +39,7 @@ def _function(A: FunctionOperator, count: int) -> FunctionOperator:
     other.layout, other.image = _some(A.layout, count), _some(A.image, count)
     other.systems = count if A.layout.batch else None
     other.constant, other._entries, other._matrix, other._traced, other.recorded = None, None, None, None, None
+    other.is_container = False  # type: ignore[misc]
     other.__dict__.pop("_only_shape", None)
     return other
 
