@@ -1,4 +1,4 @@
-"""Multigrid on grids that are cut over a device mesh: right, as quick to converge as on one device, and by halos only."""
+"""Multigrid on grids that are cut over a device mesh: right, iterations as on one device, by halos only."""
 
 from __future__ import annotations
 
@@ -75,5 +75,7 @@ def test_messages_of_a_step(name: str, found: Found) -> None:
 @pytest.mark.parametrize("name", tiers(("128, 2x2", "112 blocks, 2x2", "32^3, 2x2x1", "32^3, 2x2x2")))
 def test_memory_of_a_device_in_parts_of_a_vector(name: str, found: Found) -> None:
     one = found[name]
-    gathered = 30 if name == "32^3, 2x2x2" else 2  # whose gathered grid has as many points as a device has of the finest
+    gathered = (
+        30 if name == "32^3, 2x2x2" else 2
+    )  # whose gathered grid has as many points as a device has of the finest
     assert one["temporary"] + one["arguments"] <= ((42 if "^3" in name else 32) + gathered) * one["part"], one
