@@ -9,6 +9,7 @@ from .interface.arrays import nan_of
 from .interface.backend import Array, Backend
 from .interface.bilinear import Bilinear
 from .interface.control import Kept, select
+from .interface.cuts import Cut
 from .interface.devices import ComputeDevice
 from .interface.implicit import LinearSystem
 from .interface.sparse_kernels import CooEntries
@@ -33,6 +34,7 @@ __all__ = [
     "Bilinear",
     "ComputeDevice",
     "CooEntries",
+    "Cut",
     "Kept",
     "LinearSystem",
     "NoBackendFound",

@@ -32,7 +32,7 @@ import jax.numpy as jnp  # noqa: E402
 import numpy as np  # noqa: E402
 from jax.sharding import NamedSharding, PartitionSpec  # noqa: E402
 
-from collectives import bytes_of_constants, messages  # noqa: E402
+from collectives import constants, messages  # noqa: E402
 from krylix import linear_solve  # noqa: E402
 
 RTOL = 1e-8
@@ -89,7 +89,7 @@ def counted(method: str, points: int, parts: list[int], timed: int) -> dict[str,
         "iterations": int(iterations),
         "messages": [[m.kind, m.bytes * m.times, m.times] for m in messages(text) if m.in_step or method in DIRECT],
         "bytes": sum(sizes),
-        "constants": bytes_of_constants(text),
+        "constants": sum(constants(text)),
         "seconds": [time_of(program, b) for _ in range(timed)],
     }
 

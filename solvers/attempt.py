@@ -213,7 +213,8 @@ class Attempt:
         # given null vectors are those of the transpose too, where the method was chosen as A is symmetric
         same = self.method.needs_hermitian or (self.method.needs_symmetric and problem.A.dtype.kind != "c")
         both = problem.both or (problem.given is None and same)
-        return LoopSettings(problem.bk, method, limits, self.history, problem.by_default, both, problem.derived)
+        cut = None if problem.cut is None else (problem.layout.shapes[0], problem.cut)
+        return LoopSettings(problem.bk, method, limits, self.history, problem.by_default, both, problem.derived, cut)
 
     def guarded(self, outcome: Outcome, purpose: str = "") -> Outcome:
         """Outcome of a solve in a compiled function or for a derivative, with its failure handled here.

@@ -97,6 +97,7 @@ def _library_of(request: Request) -> Backend | None:
     """The backend of b, if it compiles solves and NumPy may compute in its place; else None."""
     A, b = request.A, request.b
     usual = request.axis is None and request.matrix_offset is None and request.monitor is None
+    usual = usual and request.sharding is None
     if not (usual and is_function(A)) or not hasattr(b, "dtype") or get_precision() is not None:
         return None
     bk = choose_backend(b)

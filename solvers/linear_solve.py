@@ -59,6 +59,7 @@ def linear_solve(
     nullspace: Any = "auto",
     matrix_offset: complex | None = None,
     on_failure: OnFailure | None = None,
+    sharding: Any = None,
     history: bool = False,
     progress: Progress = False,
     callback: Callback | None = None,
@@ -110,6 +111,10 @@ def linear_solve(
         on_failure: "raise", "warn", "status" (leave it to the caller to look at the result) or "nan": x of a system
             that failed, and its derivatives, are NaN, and compiled programs call no host for it. If None what
             `krylix.on_failure` or `krylix.set_global_on_failure` says, else "raise".
+        sharding: of JAX, how b is spread over several devices, where it does not tell by itself, as a traced array
+            whose mesh has Auto axes: a `NamedSharding`, or a `PartitionSpec` for the mesh of `jax.set_mesh`. Arrays
+            with values and those of meshes with Explicit axes tell. Sums over all unknowns are then one reduction
+            each, whatever the mesh (see docs/how_to/several_devices.md).
         history: record residual norms.
         progress: True shows a line on stderr; a function is called with (iteration, residual norm, goal).
         callback: a function that is called after each iteration with an `IterationState` (iterations, residual_norm,
@@ -158,7 +163,7 @@ def linear_solve(
     request = Request(
         A=A, b=b, x0=x0, args=args, method=method, preconditioner=preconditioner, rtol=rtol, atol=atol,
         max_iter=max_iter, batch_ndim=batch_ndim, axis=axis, nullspace=nullspace, matrix_offset=matrix_offset,
-        on_failure=get_on_failure() if on_failure is None else on_failure, history=history,
+        on_failure=get_on_failure() if on_failure is None else on_failure, history=history, sharding=sharding,
     )  # fmt: skip
     monitored = not (progress is False and callback is None and time_limit is None)
     asked = (progress, callback, time_limit) if monitored else None

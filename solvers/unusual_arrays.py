@@ -73,15 +73,20 @@ def _along_axis(bk: Backend, request: Request, solve: Callable[[Request], SolveR
 def run_where_spread(function: Callable[[Request], T], request: Request, spread: bool = True) -> T:
     """`function(request)`; where `spread`, the arrays of its result are spread as b is.
 
-    Of JAX only: `jax.make_mesh` makes meshes with Explicit axes, where types say how arrays are spread.
+    Of JAX only: `jax.make_mesh` makes meshes with Explicit axes, where types say how arrays are spread. What they say
+    of b is kept in the request, as the solve runs where they say nothing.
     """
     if "jax" not in sys.modules or isinstance(request.b, np.ndarray):  # which does not mix with such arrays
         return function(request)
+    bk = get_backend("jax")
+    leaves, structure = bk.leaves(request.b)
+    like = leaves[0] if leaves else None
+    if structure is None and (seen := bk.sharding_of(like)) is not None:
+        request = replace(request, seen_sharding=seen)
 
     def inside(arrays: dict[str, Any]) -> T:
         return function(replace(request, **arrays))
 
     arrays = {name: getattr(request, name) for name in _FIELDS}
-    leaves, _ = get_backend("jax").leaves(request.b) if spread else ((None,), None)
-    found: T = get_backend("jax").with_auto_axes(inside, arrays, leaves[0] if leaves else None)
+    found: T = bk.with_auto_axes(inside, arrays, like if spread else None)
     return found

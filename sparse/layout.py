@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from ..backends import Array, Backend
+from ..backends import Array, Backend, Cut
 
 
 @dataclass(frozen=True)
@@ -105,8 +105,13 @@ class Layout:
         dtypes = tuple(d if d.kind == dtype.kind else dtype for d in own)
         return Layout(self.batch, self.shapes, dtypes, self.structure)
 
-    def flatten(self, bk: Backend, tree: Any, dtype: np.dtype, what: str, exact: bool = False) -> Array:
+    def flatten(
+        self, bk: Backend, tree: Any, dtype: np.dtype, what: str, exact: bool = False, cut: Cut | None = None
+    ) -> Array:
         """The arrays of `tree` as `(systems, size)` of `dtype`.
+
+        Args:
+            cut: how the array is distributed over devices, which it is to stay: as a grid, see `Backend.on_grid`.
 
         Raises:
             ValueError: the arrays have other shapes than this layout, or another container.
@@ -136,6 +141,8 @@ class Layout:
                     raise TypeError(coarse(f"{what} returned {found} for an argument of {dtype}", found))
                 array = bk.astype(array, dtype)
             array = array if self.axis is None else moved_axis(bk, array, self.axis, -1)
+            if cut is not None:
+                return bk.on_grid(bk.reshape(array, (self.systems, *shape)), shape, cut)
             rows.append(bk.reshape(array, (self.systems, math.prod(shape))))
         return rows[0] if len(rows) == 1 else bk.concat(rows, 1)
 
@@ -143,7 +150,9 @@ class Layout:
         """`rows - others`, of grids where they are these: flat ones that are spread over devices would be gathered."""
         if self.structure is not None or not bk.spreads_arrays():
             return rows - others
-        return bk.flat(bk.on_grid(rows, self.shapes[0]) - bk.on_grid(others, self.shapes[0]))
+        cut = bk.known_cut(rows)
+        found = bk.on_grid(rows, self.shapes[0], cut) - bk.on_grid(others, self.shapes[0])
+        return found if cut is not None else bk.flat(found)
 
     def unflatten(self, bk: Backend, rows: Array, lead: Sequence[int] = ()) -> Any:
         """`(*lead, systems, size)` as the user's arrays, with `lead` as their first axes."""

@@ -21,7 +21,7 @@ from .along_axes import Fourier, Recurrences
 from .arrays import Array as Array
 from .arrays import have_one_dtype, scattered
 from .control import Control
-from .cuts import Collectives
+from .cuts import Collectives, Cut
 from .devices import Devices
 from .linalg import Linalg
 from .new_arrays import NewArrays
@@ -136,12 +136,19 @@ class Backend(
         """May a compiler shard arrays over several devices, so that moving entries costs communication?"""
         return False
 
-    def on_grid(self, rows: Array, grid: Sequence[int]) -> Array:
+    def on_grid(self, rows: Array, grid: Sequence[int], cut: Cut | None = None) -> Array:
         """Rows `(batch, n)` in the form in which grid vectors keep their sharding; mostly the rows themselves.
 
         The other form supports elementwise functions, `dot`, `sum` over each row, `max_abs`, and combinations of these.
+
+        Args:
+            cut: how `(batch, *grid)` is distributed over a device mesh, where that is known.
         """
         return rows
+
+    def known_cut(self, rows: Array) -> Cut | None:
+        """The distribution that `on_grid` was told."""
+        return None
 
     def flat(self, rows: Array) -> Array:
         """Inverse of `on_grid`: rows `(batch, n)`."""

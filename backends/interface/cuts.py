@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from .arrays import Array
@@ -62,6 +62,28 @@ class Cut:
         """Are all blocks of one size?"""
         return all(n % parts == 0 for n, parts in zip(grid, self.parts, strict=True))
 
+    def behind(self, count: int) -> Cut:
+        """The same with `count` whole axes in front of the grid."""
+        return replace(self, names=((),) * count + self.names)
+
+    def within(self, count: int) -> Cut:
+        """Inverse of `behind`."""
+        return replace(self, names=self.names[count:])
+
+    def on(self, shape: Sequence[int], grid: Sequence[int]) -> Cut | None:
+        """The same distribution of the same unknowns on another grid; None where its blocks are no boxes.
+
+        Args:
+            shape: of the arrays that are cut so.
+            grid: a shape of as many numbers, in the same order.
+        """
+        if tuple(shape) == tuple(grid):
+            return self
+        first, *others = self.names or ((),)
+        if any(others) or not grid or grid[0] % self.size_of(first):
+            return None
+        return replace(self, names=(first, *((),) * (len(grid) - 1)))
+
     def axes(self, periodic: Sequence[bool]) -> tuple[CutAxis | bool, ...]:
         """For each axis of a block: how it is cut, or whether it is periodic where it is whole."""
         return tuple(
@@ -78,7 +100,19 @@ class Collectives:
 
         Args:
             sharding: what the caller says of `x`, in place of what `x` says itself.
+
+        Raises:
+            TypeError: `sharding` is none, or of another library.
+            ValueError: it does not fit `x`.
         """
+        if sharding is not None:
+            raise TypeError(
+                f"sharding={sharding!r} was given for arrays of {self!r}; it is for those of JAX. Leave it out."
+            )
+        return None
+
+    def sharding_of(self, x: Any) -> Any:
+        """The sharding of an array over several devices, as `cut_of` takes it; None where there is none, or unknown."""
         return None
 
     def map_parts(

@@ -13,9 +13,22 @@ from jax import lax
 
 from ..interface.arrays import SMALL, pairs_alike, pairs_with_int
 from ..interface.backend import Array, Backend
+from ..interface.cuts import Cut
 from ..interface.sparse_kernels import diagonal_places
+from ..precision import real_dtype
 from .direct import direct, dot_of_one, largest_bits, scale_bits, select_elements
-from .sharding.grid_rows import GridRows, GridStack, cells_of, dot_of_cells, on_cells
+from .sharding.grid_rows import (
+    GridRows,
+    GridStack,
+    cells_of,
+    dot_of_cells,
+    dots_of_cells,
+    on_cells,
+    reduced,
+    sums_of_cells,
+    unfolded,
+)
+from .sharding.parts import spread
 from .sharding.varying import is_mapped
 
 _DTYPES = {np.dtype(char): np.dtype(char) for char in "?iqefdFD"}
@@ -29,26 +42,40 @@ class JaxVectors(Backend):
     def spreads_arrays(self) -> bool:
         return jax.device_count() > 1 and not is_mapped()
 
-    def on_grid(self, rows: Array, grid: Sequence[int]) -> Any:
-        return GridRows(jnp.reshape(cells_of(rows), (rows.shape[0], *grid))) if self.spreads_arrays() else rows
+    def on_grid(self, rows: Array, grid: Sequence[int], cut: Cut | None = None) -> Any:
+        if not self.spreads_arrays():
+            return rows
+        cells = cells_of(rows)
+        shape = (rows.shape[0], *grid)
+        cells = cells if cells.shape == shape else jnp.reshape(cells, shape)
+        if cut is None or (isinstance(rows, GridRows) and rows.cut == cut):
+            return GridRows(cells, cut)
+        return GridRows(spread(cells, cut), cut)
+
+    def known_cut(self, rows: Any) -> Cut | None:
+        return rows.cut if isinstance(rows, GridRows) else None
 
     def flat(self, rows: Any) -> Array:
         return rows.flat if isinstance(rows, GridRows) else rows
 
     def zeros_like(self, x: Array, dtype: Any = None) -> Array:
-        return GridRows(jnp.zeros_like(x.cells, dtype)) if isinstance(x, GridRows) else super().zeros_like(x, dtype)
+        return (
+            on_cells(partial(jnp.zeros_like, dtype=dtype), x)
+            if isinstance(x, GridRows)
+            else super().zeros_like(x, dtype)
+        )
 
     def room_for(self, v: Array, count: int) -> Any:
         if not isinstance(v, GridRows):
             return super().room_for(v, count)
         batch, *grid = v.cells.shape
-        return GridStack(jnp.zeros((batch, count, *grid), v.dtype))
+        return GridStack(jnp.zeros((batch, count, *grid), v.dtype), cut=v.cut)
 
     def unfold(self, flat: Array, count: int) -> Any:
-        return GridStack(flat.cells) if isinstance(flat, GridRows) else super().unfold(flat, count)
+        return unfolded(flat) if isinstance(flat, GridRows) else super().unfold(flat, count)
 
     def fold(self, stack: Any) -> Any:
-        return GridRows(stack.cells) if isinstance(stack, GridStack) else super().fold(stack)
+        return stack.folded if isinstance(stack, GridStack) else super().fold(stack)
 
     def where(self, condition: Array, a: Any, b: Any) -> Array:
         pair = (getattr(a, "dtype", type(a)), getattr(b, "dtype", type(b)))
@@ -78,13 +105,13 @@ class JaxVectors(Backend):
     def max_abs(self, v: Array) -> Array:
         cells = cells_of(v)
         if jnp.issubdtype(cells.dtype, jnp.inexact):
-            bits, dtype = largest_bits(cells)
+            bits, dtype = _largest_bits(v)
             return lax.bitcast_convert_type(bits, dtype)
         return jnp.max(jnp.abs(cells), tuple(range(1, cells.ndim)), initial=0)[:, None]
 
     def binary_scale(self, v: Array) -> Array:
         """As in `Backend`, by integer operations: the same numbers with half as many."""
-        bits, dtype = largest_bits(cells_of(v))
+        bits, dtype = _largest_bits(v)
         return lax.bitcast_convert_type(scale_bits(bits, dtype), dtype)
 
     def dot(self, a: Array, b: Array) -> Array:
@@ -97,6 +124,8 @@ class JaxVectors(Backend):
     def dots(self, *pairs: tuple[Array, Array]) -> tuple[Array, ...]:
         if not self.spreads_arrays():
             return super().dots(*pairs)
+        if (found := dots_of_cells(pairs)) is not None:
+            return found
         terms = jnp.stack([cells_of(on_cells(_conj_times, a, b)) for a, b in pairs])
         sums = jnp.sum(terms, tuple(range(2, terms.ndim)))
         return tuple(sums[k][:, None] for k in range(len(pairs)))
@@ -104,8 +133,8 @@ class JaxVectors(Backend):
     def sum(
         self, x: Array, axis: int | Sequence[int] | None = None, keepdims: bool = False, dtype: Any = None
     ) -> Array:
-        if isinstance(x, GridRows):  # the sum of each row
-            return jnp.sum(x.cells, tuple(range(1, x.cells.ndim)), x.dtype)[:, None]
+        if isinstance(x, GridRows):
+            return sums_of_cells(x)
         if dtype is None and x.dtype.kind not in "fc":
             return self.xp.sum(x, axis=axis, keepdims=keepdims)
         return jnp.sum(x, axis, dtype or x.dtype, keepdims=keepdims)
@@ -120,6 +149,14 @@ class JaxVectors(Backend):
             part = self.window(diagonals[..., d, :], (shift,), (n,)) * self.window(x, (step,), (n,))
             total = total + jnp.where((row >= lo) & (row < hi), part, 0)  # stored values outside count as 0
         return total
+
+
+def _largest_bits(v: Any) -> tuple[Array, np.dtype]:
+    cells, cut = cells_of(v), v.cut if isinstance(v, GridRows) else None
+    if cut is None:
+        return largest_bits(cells)
+    bits = reduced(lambda cells: largest_bits(cells)[0], lax.pmax, cut, cells)
+    return bits, real_dtype(cells.dtype)
 
 
 def _conj_times(a: Array, b: Array) -> Array:

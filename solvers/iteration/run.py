@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ...backends import Array, Backend, get_backend
+from ...backends import Array, Backend, Cut, get_backend
 from ...sparse import OnHost, Operator, on_grid
 from ..log import timed_set_up
 from ..methods.direct.singular import Singularity, told_by
@@ -37,6 +37,7 @@ class LoopSettings(NamedTuple):
     by_default: bool  # was the tolerance left to the library?
     both: bool = False  # are the known null vectors also those of the transpose?
     derived: bool = False  # is it the solve for a derivative, of which only the part in the range of A counts?
+    cut: tuple[tuple[int, ...], Cut] | None = None  # shape of one system, and how it is distributed over devices
 
 
 def run(
@@ -55,15 +56,15 @@ def run(
     Args:
         null: projects known null vectors of A out, or None.
     """
-    bk, method, limits, history, by_default, both, derived = settings
+    bk, method, limits, history, by_default, both, derived, cut = settings
     single = len(limits) == 1
     with bk.errstate():
         # those that are found at run time are mostly none, and would cost as much there as M
         around = both and null is not None and not isinstance(null, WithoutConstantsInside)
         if method.keeps_grids and single:
-            A, M, b, x0, null = _on_grid(bk, A, M, b, x0, null)
-        elif x0 is not None:
-            x0 = bk.flat(x0)
+            A, M, b, x0, null = _on_grid(bk, A, M, b, x0, null, cut)
+        else:
+            b, x0 = bk.flat(b), None if x0 is None else bk.flat(x0)
         if around and null is not None and M is not None and not method.factorises:
             M = Projected(null, M)
         if method.factorises and M is None:
@@ -84,7 +85,15 @@ def run(
         return found if apart is None else apart.told(bk, found, rtol, atol, derived)
 
 
-def _on_grid(bk: Backend, A: Operator, M: Operator | None, b: Array, x0: Array | None, null: Operator | None) -> Any:
+def _on_grid(
+    bk: Backend,
+    A: Operator,
+    M: Operator | None,
+    b: Array,
+    x0: Array | None,
+    null: Operator | None,
+    known: tuple[tuple[int, ...], Cut] | None,
+) -> Any:
     """Operands of a solve, with rows kept as grids where they may be sharded.
 
     Other rows are grids of one axis, so that stacks of vectors are not flattened.
@@ -92,8 +101,9 @@ def _on_grid(bk: Backend, A: Operator, M: Operator | None, b: Array, x0: Array |
     if not bk.spreads_arrays() or not A.shape[0]:
         return A, M, b, x0, null
     grid = A.own_grid or A.shape[:1]
-    start = None if x0 is None else bk.on_grid(x0, grid)
-    return on_grid(A, grid), on_grid(M, grid), bk.on_grid(b, grid), start, on_grid(null, grid)
+    cut = None if known is None else known[1].on(known[0], grid)
+    start = None if x0 is None else bk.on_grid(x0, grid, cut)
+    return on_grid(A, grid), on_grid(M, grid), bk.on_grid(b, grid, cut), start, on_grid(null, grid)
 
 
 def _singularity(bk: Backend, b: Array, null: Operator | None, factors: Operator | None) -> Array | None:

@@ -217,6 +217,7 @@ class PreparedSolver(OfMatrix, PublicNames):
     def __reduce__(self) -> tuple[Callable[..., PreparedSolver], tuple[Any, ...]]:
         again = isinstance(self.preconditioner, HostFactors)
         found = {field.name: getattr(self, field.name) for field in fields(self)}
+        found["_request"] = replace(self._request, sharding=None, seen_sharding=None)  # of devices of this process
         try:
             content = pickle.dumps(found | ({"preconditioner": None} if again else {}), pickle.HIGHEST_PROTOCOL)
         except (pickle.PicklingError, AttributeError, TypeError) as error:  # of functions, each of the three
@@ -252,6 +253,8 @@ def _solve_prepared(
         solver._request, A=solver.A, b=b, x0=x0, axis=solver._request.axis if axis is None else axis,
         preconditioner=None, history=history, monitor=monitor,
     )  # fmt: skip
+    if request.seen_sharding is not None and np.shape(b) != np.shape(solver._request.b):
+        request = replace(request, seen_sharding=None)
     return run_for(request.on_failure, run_where_spread, lambda given: _solved_again(solver, given), request)
 
 

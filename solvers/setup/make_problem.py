@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from ...backends import Array, Backend, choose_backend, of_libraries, real_dtype, working_dtype
+from ...backends import Array, Backend, Cut, choose_backend, of_libraries, real_dtype, working_dtype
 from ...backends.on_failure import checked_policy
 from ...sparse import (
     Dense,
@@ -37,6 +37,7 @@ from .axis import expected_vectors, for_each_matrix, last_axis, matched, vectors
 from .constant_stencil import with_numbers
 from .normal_equations import Given
 from .problem import KnownNull, Problem, Request
+from .spread import known_cut
 from .stopping import default_rtol, find_limits, tolerance
 from .unusable import checked_offset, refuse_unusable, with_rectangular_hint
 
@@ -71,7 +72,9 @@ def make_problem(request: Request, method: Method | None, null: KnownNull | None
         axis = axis if axis is None or axis < 0 else axis - len(b.shape)  # more batch axes may come in front
         b = for_each_matrix(bk, A, vectors)
     layout, dtype = _layout(bk, A, b, request.batch_ndim)
-    rows = layout.flatten(bk, b, dtype, "b")
+    cut = known_cut(bk, request, b, layout) if bk.compiles_solves or request.sharding is not None else None
+    on_devices = None if cut is None or bk.compiled(b) else cut  # in a program, the compiler cancels opposite reshapes
+    rows = layout.flatten(bk, b, dtype, "b", cut=on_devices)
     layout = layout if axis is None else layout.along(axis)
     x0 = None if request.x0 is None else _on_device(bk, request.x0, like)
     unknown = _unknown(bk, A, x0, layout, method)
@@ -84,7 +87,7 @@ def make_problem(request: Request, method: Method | None, null: KnownNull | None
         rows = _without_constant(rows, operator, layout)
     if not layout.systems and bk.on_host:  # without entries, which would be found by columns or taken of no matrix
         operator = to_operator(bk, sp.csr_array(operator.shape, dtype=dtype), None, dtype)
-    start = None if x0 is None else bk.copy(_start(bk, x0, unknown, layout, dtype))
+    start = None if x0 is None else bk.copy(_start(bk, x0, unknown, layout, dtype, on_devices))
     compiled = bk.compiled(rows, *(() if start is None else (start,)), *args)
     limits, several = find_limits(bk, request.max_iter, unknown.size, layout.batch)
     given, damp = None, float(getattr(method, "damp", 0.0))
@@ -95,7 +98,7 @@ def make_problem(request: Request, method: Method | None, null: KnownNull | None
         given = Given(operator, rows, layout, damp)
         operator, rows = given.equations()
     if request.derived and null.both and null.projection is not None:
-        rows = null.projection.apply(rows)
+        rows = null.projection.apply(bk.flat(rows))
     real = real_dtype(bk.dtype(rows))
     return Problem(
         bk=bk, A=operator, b=rows, x0=start, layout=unknown, like=like,
@@ -104,7 +107,7 @@ def make_problem(request: Request, method: Method | None, null: KnownNull | None
         by_default=request.rtol is None, has_atol=not isinstance(request.atol, int | float) or request.atol > 0,
         limits=limits, several=several, null=null.projection, both=null.both, compiled=compiled,
         derived=request.derived,
-        least_squares=given is not None, given=given, source=A,
+        least_squares=given is not None, given=given, source=A, cut=cut,
     )  # fmt: skip
 
 
@@ -183,11 +186,11 @@ def _unknown(bk: Backend, A: Any, x0: Any, layout: Layout, method: Method | None
     return found.with_dtype(layout.dtypes[0])
 
 
-def _start(bk: Backend, x0: Any, unknown: Layout, layout: Layout, dtype: np.dtype) -> Array:
+def _start(bk: Backend, x0: Any, unknown: Layout, layout: Layout, dtype: np.dtype, cut: Cut | None) -> Array:
     shape, expected = tuple(getattr(x0, "shape", ())), unknown.whole((unknown.size,))
     if unknown is not layout and len(unknown.shapes[0]) == 1 and unknown.structure is None and shape != expected:
         raise ValueError(f"x0 has the shape {shape}; expected {expected}, as A has {unknown.size} columns.")
-    return unknown.flatten(bk, x0, dtype, "x0")
+    return unknown.flatten(bk, x0, dtype, "x0", cut=cut if unknown is layout else None)
 
 
 def _linear_part(operator: FunctionOperator, layout: Layout, unknown: Layout, least_squares: bool) -> FunctionOperator:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
 
-from ...backends import Array, Backend
+from ...backends import Array, Backend, Cut
 from ...sparse import Layout, Operator
 from ..iteration.method import Method
 from ..iteration.monitor import Monitor
@@ -43,6 +43,8 @@ class Request:
     program: tuple[Callable[..., Any], Sequence[Array]] | None = None
     declared: tuple[tuple[str, Any], ...] | None = None
     derived: bool = False
+    sharding: Any = None  # how b is spread over devices, as the caller says ...
+    seen_sharding: Any = None  # ... and as was seen before the solve, in which it may not tell
 
 
 class KnownNull(NamedTuple):
@@ -75,6 +77,7 @@ class Problem:
     least_squares: bool = False  # are A x = b the normal equations of a problem of least squares, which is ...
     given: Given | None = None  # ... this one?
     source: Any = None  # what the user called A
+    cut: Cut | None = None  # how `(systems, *shape of one system)` is distributed over devices, where that is known
 
     @property
     def is_empty(self) -> bool:

@@ -29,7 +29,8 @@ class OnGrid(Composed):
         self.products = self.inner.products  # type: ignore[misc]
 
     def apply(self, x: Array) -> Array:
-        return self.bk.on_grid(self.inner.apply(self.bk.flat(x)), self.grid)
+        bk = self.bk
+        return bk.on_grid(self.inner.apply(bk.flat(x)), self.grid, bk.known_cut(x))
 
     def transpose(self) -> Operator:
         transposed: Operator = self._map(lambda A: A.transpose())

@@ -104,6 +104,6 @@ def _bytes(array: tuple[str, str]) -> int:
     return prod(int(n) for n in shape.split(",") if n) * bits // 8
 
 
-def bytes_of_constants(program: str) -> int:
-    """Bytes of the arrays that a program holds itself, whole on every device, whatever uses them."""
-    return sum(map(_bytes, re.findall(r"= (\w+)\[([\d,]*)\]\S* constant\(", program)))
+def constants(program: str) -> list[int]:
+    """Bytes of the constants of a compiled program, which lie in full on each device."""
+    return [_bytes(array) for array in re.findall(r"= (\w+)\[([\d,]*)\]\S* constant\(", program)]

@@ -2,69 +2,66 @@
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
-import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-SCRIPT = Path(__file__).parents[1] / "helpers" / "sharded_solves.py"
-# In each step: shifts from neighbour to neighbour, and sums over all devices, one for each axis of the mesh.
-EXPECTED = {
+from sharded_runs import Found, run_cases, selected_names
+
+# In each step: shifts from neighbour to neighbour, and sums over all devices: where the mesh is not known, one for each
+# of its axes.
+BY_XLA = {
     "CG, rows": (2, 2),
     "CG, columns": (2, 2),
-    "CG, both": (4, 4),
+    "CG, 2x2": (4, 4),
     "stencil, rows": (2, 2),
-    "stencil, both": (4, 4),
+    "stencil, rows, known": (2, 2),
+    "stencil, 2x2": (4, 4),
     "stencil of arrays, rows": (2, 2),
     "periodic stencil, rows": (4, 2),
     "diagonals, rows": (4, 2),
     "diagonals of numbers, rows": (2, 2),
     "GMRES with diagonals, rows": (4, 6),
-    "biCG-stab(2), both": (16, 14),
-    "MINRES, both": (4, 8),
-    "mixed-CG, both": (4, 4),
-    "FGMRES(9), both": (4, 12),
-    "IDR(4), both": (4, 10),
-    "jacobi, both": (4, 6),
-    "a function as M, both": (4, 6),
-    "traced coefficients, both": (4, 4),
-    "null space, both": (4, 4),
+    "GMRES with diagonals, rows, known": (4, 6),
+    "biCG-stab(2), 2x2": (16, 14),
+    "MINRES, 2x2": (4, 8),
+    "mixed-CG, 2x2": (4, 4),
+    "FGMRES(9), 2x2": (4, 12),
+    "IDR(4), 2x2": (4, 10),
+    "jacobi, 2x2": (4, 6),
+    "a function as M, 2x2": (4, 6),
+    "traced coefficients, 2x2": (4, 4),
+    "traced coefficients, 2x2, known": (4, 2),
+    "null space, 2x2": (4, 4),
+    "null space, 2x2, known": (4, 2),
     "gradient, rows": (4, 4),
-    "gradient, both": (8, 8),
+    "gradient, 2x2": (8, 8),
     "batch, systems": (0, 1),
     "batch, rows": (2, 2),
     "batch, systems and columns": (2, 3),
+    "batch, systems and columns, known": (2, 3),
 }
-GATHERED = ("container, both", "several limits, both", "ssor, both")
-
-
+GATHERED = ("container, 2x2", "container, 2x2, eager", "several limits, 2x2", "ssor, 2x2")
 # Each part of a solve that may gather, once; what is another combination of them is looked at on demand.
-ON_DEMAND = ("CG, columns", "stencil, rows", "stencil, both", "mixed-CG, both", "FGMRES(9), both", "IDR(4), both",
-             "MINRES, both", "a function as M, both", "gradient, rows", "batch, systems", "batch, rows")  # fmt: skip
+DEFAULT = ("CG, rows", "CG, 2x2", "stencil of arrays, rows", "periodic stencil, rows", "diagonals, rows",
+           "diagonals of numbers, rows", "GMRES with diagonals, rows", "biCG-stab(2), 2x2", "jacobi, 2x2",
+           "traced coefficients, 2x2", "null space, 2x2", "gradient, 2x2", "batch, systems and columns")  # fmt: skip
 
 
 @pytest.fixture(scope="module")
-def found(request: pytest.FixtureRequest) -> dict[str, dict[str, Any]]:
+def found(request: pytest.FixtureRequest) -> Found:
     """Of those solves that this run looks at."""
-    here = (item for item in request.session.items if item.path == request.path and "found" in item.fixturenames)
-    names = [item.callspec.params["name"] for item in here]
-    run = subprocess.run(
-        [sys.executable, str(SCRIPT), *names], env=os.environ.copy(), capture_output=True, text=True, timeout=600
-    )
-    assert run.returncode == 0, run.stdout + run.stderr
-    return {line.pop("name"): line for line in map(json.loads, run.stdout.splitlines())}
+    return run_cases("cases_krylov", selected_names(request))
+
+
+def tiers(names: Any, merged: Any) -> list[Any]:
+    return [pytest.param(name, marks=pytest.mark.merge if name in merged else pytest.mark.slow) for name in names]
 
 
 @pytest.mark.needs("jax")
-@pytest.mark.parametrize(
-    "name", [pytest.param(n, marks=pytest.mark.slow if n in ON_DEMAND else pytest.mark.merge) for n in EXPECTED]
-)
-def test_only_halos_and_sums_travel(name: str, found: dict[str, dict[str, Any]]) -> None:
-    permutes, sums = EXPECTED[name]
+@pytest.mark.parametrize("name", tiers(BY_XLA, DEFAULT))
+def test_only_halos_and_sums_travel(name: str, found: Found) -> None:
+    permutes, sums = BY_XLA[name]
     one = found[name]
     assert one["error"] < 1e-7 and one["spread"], one
     assert one["step"] == {k: n for k, n in (("collective-permute", permutes), ("all-reduce", sums)) if n}, one
@@ -73,7 +70,6 @@ def test_only_halos_and_sums_travel(name: str, found: dict[str, dict[str, Any]])
 
 
 @pytest.mark.needs("jax")
-@pytest.mark.merge
-@pytest.mark.parametrize("name", GATHERED)
-def test_what_is_gathered_is_right(name: str, found: dict[str, dict[str, Any]]) -> None:
+@pytest.mark.parametrize("name", tiers(GATHERED, GATHERED))
+def test_what_is_gathered_is_right(name: str, found: Found) -> None:
     assert found[name]["error"] < 1e-7, found[name]

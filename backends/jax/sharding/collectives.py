@@ -1,4 +1,4 @@
-"""Functions of the blocks of distributed arrays (`jax.shard_map`), and messages between devices inside of them."""
+"""The distribution of arrays over devices, and messages between devices inside of functions of blocks."""
 
 from __future__ import annotations
 
@@ -14,6 +14,8 @@ from jax.sharding import AbstractMesh, AxisType, Mesh, NamedSharding, PartitionS
 from ...interface.arrays import Array
 from ...interface.backend import Backend
 from ...interface.cuts import Cut, CutAxis
+from .given import checked_sharding, names_in
+from .parts import WHOLE, grid_spec, of_blocks
 from .varying import is_mapped
 
 
@@ -21,16 +23,25 @@ class JaxCollectives(Backend):
     """See `Collectives`."""
 
     def cut_of(self, x: Array, batch_ndim: int, sharding: Any = None) -> Cut | None:
-        sharding = _sharding_of(x) if sharding is None else sharding
-        mesh = getattr(sharding, "mesh", None)
-        if not isinstance(sharding, NamedSharding) or mesh is None or mesh.size == 1 or is_mapped():
+        if is_mapped():
             return None
-        entries = [*sharding.spec, *[None] * (x.ndim - len(sharding.spec))]
-        names = [tuple(name for name in _names(entry) if mesh.shape[name] > 1) for entry in entries]
-        if not any(names):
+        given = None if sharding is None else checked_sharding(sharding, tuple(x.shape))
+        found = self.sharding_of(x) if given is None else given
+        if found is None or found.mesh.size == 1:
             return None
-        batch = tuple(name for axis in names[:batch_ndim] for name in axis)
+        mesh, entries = found.mesh, [*found.spec, *[None] * (x.ndim - len(found.spec))]
+        names = [tuple(name for name in names_in(entry) if mesh.shape[name] > 1) for entry in entries]
+        if not any(names) or any(names[1:batch_ndim]):  # batch axes become one, of which only the first stays cut
+            return None
+        batch = names[0] if batch_ndim else ()
         return Cut(_with_auto_axes(mesh), tuple(names[batch_ndim:]), batch)
+
+    def sharding_of(self, x: Any) -> NamedSharding | None:
+        traced = isinstance(x, jax.core.Tracer)
+        found = getattr(jax.typeof(x), "sharding", None) if traced else getattr(x, "sharding", None)
+        if not isinstance(found, NamedSharding) or found.mesh.size == 1:
+            return None
+        return found if not traced or found.mesh.explicit_axes else None
 
     def map_parts(
         self,
@@ -40,14 +51,8 @@ class JaxCollectives(Backend):
         leads: Sequence[int | None],
         out_leads: Any,
     ) -> Any:
-        context = jax.sharding.get_abstract_mesh()
-        return jax.shard_map(
-            function,
-            mesh=cut.mesh if context.empty else context,
-            in_specs=tuple(_spec(cut, lead) for lead in leads),
-            out_specs=jax.tree.map(lambda lead: _spec(cut, lead), out_leads, is_leaf=lambda lead: lead is None),
-            check_vma=False,
-        )(*arrays)
+        out = jax.tree.map(lambda lead: _spec(cut, lead), out_leads, is_leaf=lambda lead: lead is None)
+        return of_blocks(function, cut, [_spec(cut, lead) for lead in leads], out)(*arrays)
 
     def from_neighbour(self, u: Array, axis: CutAxis, side: int) -> Array:
         last = axis.parts - 1
@@ -85,18 +90,6 @@ def _in_order_of_mesh(names: Sequence[str]) -> list[int]:
     return numbers.transpose(np.argsort(order)).ravel().tolist()
 
 
-def _sharding_of(x: Any) -> Any:
-    """The sharding of an array with values, or in the type of a traced one where its mesh has Explicit axes."""
-    if not isinstance(x, jax.core.Tracer):
-        return getattr(x, "sharding", None)
-    sharding = jax.typeof(x).sharding
-    return sharding if sharding.mesh.explicit_axes else None
-
-
-def _names(entry: Any) -> tuple[str, ...]:
-    return () if entry is None else (entry,) if isinstance(entry, str) else tuple(entry)
-
-
 def _with_auto_axes(mesh: Any) -> Any:
     if isinstance(mesh, AbstractMesh):
         return mesh.update_axis_types(dict.fromkeys(mesh.axis_names, AxisType.Auto))
@@ -104,7 +97,4 @@ def _with_auto_axes(mesh: Any) -> Any:
 
 
 def _spec(cut: Cut, lead: int | None) -> PartitionSpec:
-    if lead is None:
-        return PartitionSpec()
-    front = (*(None,) * (lead - 1), cut.batch or None) if lead else ()
-    return PartitionSpec(*front, *(names or None for names in cut.names))
+    return WHOLE if lead is None else grid_spec(cut, lead)

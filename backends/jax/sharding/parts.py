@@ -1,0 +1,48 @@
+"""Functions of the blocks of distributed arrays (`jax.shard_map`), and the specs that say how arrays are cut."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+from jax import lax
+from jax.sharding import NamedSharding, PartitionSpec
+
+from ...interface.arrays import Array
+from ...interface.cuts import Cut
+from .varying import is_mapped
+
+WHOLE = PartitionSpec()
+
+
+def of_blocks(function: Callable[..., Any], cut: Cut, in_specs: Sequence[Any], out_specs: Any) -> Callable[..., Any]:
+    """`function` on each device of the mesh of a cut, or on those of the context, whose mesh is that one."""
+    context = jax.sharding.get_abstract_mesh()
+    mesh = cut.mesh if context.empty else context
+    return jax.shard_map(function, mesh=mesh, in_specs=tuple(in_specs), out_specs=out_specs, check_vma=False)
+
+
+def grid_spec(cut: Cut, lead: int = 1) -> PartitionSpec:
+    """Of `(*lead, *grid)`; the last axis of `lead` is that of the batch, the others are whole."""
+    front = (*(None,) * (lead - 1), cut.batch or None) if lead else ()
+    return PartitionSpec(*front, *(names or None for names in cut.names))
+
+
+def batch_spec(cut: Cut) -> PartitionSpec:
+    """Of an array whose first axis is that of the batch."""
+    return PartitionSpec(cut.batch or None)
+
+
+def spread(cells: Array, cut: Cut) -> Array:
+    """`(batch, *grid)` laid out as the cut says: XLA's search for layouts starts from there."""
+    spec = grid_spec(cut)
+    if not isinstance(cells, jax.core.Tracer):
+        return jax.device_put(cells, NamedSharding(cut.mesh, spec))
+    context = jax.sharding.get_abstract_mesh()
+    return lax.with_sharding_constraint(cells, NamedSharding(cut.mesh, spec) if context.empty else spec)
+
+
+def is_reduced_by_parts(x: Any, cut: Cut | None) -> bool:
+    """Is a reduction over the grid axes of `x` one of a program, over several devices whose mesh is known?"""
+    return cut is not None and bool(cut.all_names) and isinstance(x, jax.core.Tracer) and not is_mapped()
