@@ -31,7 +31,8 @@ from .methods.least_squares.cgls import CGLS
 from .methods.least_squares.lsmr import LSMR
 from .methods.minres import MINRES
 from .methods.mixed_precision import MixedPrecision
-from .methods.registry import METHODS, find_method
+from .methods.petsc.method import Petsc
+from .methods.registry import METHODS, OPTIONAL_METHODS, find_method
 from .methods.scipy_methods import ScipyMethod
 from .names import MethodName, PreconditionerName
 from .nonlinear.minimize import minimize
@@ -56,6 +57,7 @@ __all__ = [
     "LSMR",
     "METHODS",
     "MINRES",
+    "OPTIONAL_METHODS",
     "PRECONDITIONERS",
     "BandedDirect",
     "BiCGStab",
@@ -76,6 +78,7 @@ __all__ = [
     "NonlinearResult",
     "NotConverged",
     "OnFailure",
+    "Petsc",
     "Preconditioner",
     "PreconditionerName",
     "PreparedSolver",

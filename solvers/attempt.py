@@ -281,6 +281,8 @@ class Attempt:
         if problem.several and not lead:
             outcome = Outcome(*(() if isinstance(a, tuple) else bk.reshape(a, (1, *a.shape)) for a in outcome))
             lead = (1,)
+        if problem.cut is not None and not lead:
+            outcome = outcome._replace(x=self._spread_as_b(outcome.x), residual=self._spread_as_b(outcome.residual))
         shape = (*lead, *layout.batch)
         status, steps = bk.reshape(outcome.status, shape), bk.reshape(outcome.steps, shape)
         may_be_singular = self.method.factorises or self.fallback is not None or problem.null is not None
@@ -312,6 +314,12 @@ class Attempt:
             _time_limit=None if self.monitor is None else self.monitor.time_limit,
             _sensitivity=sensitivity,
         )
+
+    def _spread_as_b(self, rows: Array) -> Array:
+        """Rows that may lie on one device, as those from the host."""
+        problem = self.problem
+        fits = int(rows.shape[-1]) == problem.layout.size and problem.given is None
+        return problem.bk.on_grid(rows, problem.layout.shapes[0], problem.cut) if fits else rows
 
     def _history(self, lines: Array, steps: Array, lead: tuple[int, ...]) -> Array:
         """`(*lead, iterations + 1, *batch)`, cut after the last iteration where that is known."""

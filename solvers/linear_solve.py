@@ -17,7 +17,6 @@ from .iteration.method import Method, precision_for
 from .iteration.monitor import Callback, monitor_of
 from .iteration.progress import Progress
 from .log import DEBUG, log, log_choice, timed_set_up
-from .methods.direct.refinement import Refinement
 from .methods.registry import METHODS, find_method, is_auto
 from .names import MethodName, PreconditionerName
 from .pattern_cache import solve_on_pattern
@@ -286,7 +285,7 @@ def _with_factors(attempt: Attempt) -> Attempt:
     """Factorise now, instead of in each solve, unless the solve is compiled as a whole."""
     problem, method = attempt.problem, attempt.method
     compiled = problem.bk.compiles_solves and not method.on_host
-    if attempt.M is not None or not isinstance(method, Refinement) or compiled:
+    if attempt.M is not None or not method.keeps_setup or compiled:
         return attempt
     return replace(attempt, M=factors_now(problem, method))
 
@@ -337,7 +336,7 @@ def _set_up(
     else:
         refuse_unsuited(problem, method, M)
     early = method.needs_known or (method.names_provider and not problem.compiled)
-    if isinstance(method, Refinement) and (problem.compiled or early):
+    if method.keeps_setup and (problem.compiled or early):
         M = factors or (factors_now if early else factors_of_known)(problem, method)
         if M is None:
             M = entries_for(problem, method, matrix)

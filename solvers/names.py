@@ -44,8 +44,9 @@ MethodName: TypeAlias = Literal[
     "scipy-MINRES",
     "scipy-lsqr",
     "scipy-lsmr",
+    "petsc",
 ]
-"""Names in `krylix.solvers.METHODS`, and "auto"."""
+"""Names in `krylix.solvers.METHODS`, "auto", and those of methods that need a further package."""
 
 PreconditionerName: TypeAlias = Literal[
     "auto",

@@ -157,7 +157,7 @@ def _settings(request: Request, bk: Backend) -> tuple[Hashable, ...]:
     """
     method, kind = request.method, request.preconditioner
     found = "auto" if is_auto(method) else find_method(method, request.A)
-    if not isinstance(found, str) and not _is_ours(type(found)):
+    if not isinstance(found, str) and (found.holds_external or not _is_ours(type(found))):
         raise TypeError(f"{found!r} may do something else each time.")
     if not (kind is None or kind == "auto" or (isinstance(kind, str) and _is_ours(PRECONDITIONERS.get(kind)))):
         raise TypeError(f"{kind!r} may be something else each time.")

@@ -42,6 +42,7 @@ class Operator(ScipyProducts, PublicNames, ABC):
         False  # does `apply` compute its argument once by itself, see `Backend.materialize`?
     )
     keeps_grids: bool = False  # does `apply` take rows that the library keeps as grids (`Backend.on_grid`) as they are?
+    only_flat: ClassVar[bool] = False  # do methods take it apart, so that its rows are not kept as grids?
     one_after_the_other: ClassVar[str] = "as_operator(lambda x: A @ (B @ x), like=b)"  # the product of two
     tracked: bool = False  # was a function seen to depend on something whose derivatives are being recorded?
     offset: complex = 0  # a constant that is added to every entry of `without_offset`

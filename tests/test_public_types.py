@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 import krylix
 from krylix.backends.profile.event import ProfileEvent
 from krylix.backends.profile.user_profile import Profile
-from krylix.solvers import METHODS, PRECONDITIONERS, MethodName, OnFailure, PreconditionerName
+from krylix.solvers import METHODS, OPTIONAL_METHODS, PRECONDITIONERS, MethodName, OnFailure, PreconditionerName
 
 Vector: TypeAlias = NDArray[np.float64]
 A = sp.csr_array(2.5 * np.eye(4) - np.eye(4, k=1) - np.eye(4, k=-1))
@@ -147,7 +147,7 @@ def test_failures() -> None:
 
 def test_names_of_methods_and_preconditioners() -> None:
     """What editors complete is what there is; any other string is taken, too."""
-    assert get_args(MethodName) == ("auto", *METHODS)
+    assert get_args(MethodName) == ("auto", *METHODS, *OPTIONAL_METHODS)
     assert get_args(PreconditionerName) == ("auto", *PRECONDITIONERS)
     method: MethodName = "biCG-stab(2)"
     assert_type(krylix.linear_solve(A, b, method=method, preconditioner="jacobi"), krylix.SolveResult[Vector])

@@ -39,7 +39,7 @@ from .program.constants import hiding_constants
 from .program.function import called, compiled, trace
 from .program.recorded import recorded
 from .sharding.collectives import JaxCollectives
-from .sharding.grid_rows import GridStack, cells_of
+from .sharding.grid_rows import cells_of
 from .sharding.placement import first_placed, placed_like, with_auto_axes
 from .sharding.varying import axes_of, is_mapped, vary
 from .sparse import JaxSparse
@@ -261,16 +261,6 @@ class JaxBackend(JaxIndexing, JaxLoops, JaxMemory, JaxRecurrences, JaxCollective
         if not self.compiled(failed, arrays):
             return super().guard(bool(failed), handler, x, *arrays)
         return guarded(failed, handler, x, arrays, kept)
-
-    def product(self, matrix: Array, x: Array) -> Any:
-        if isinstance(matrix, GridStack):
-            return matrix.times(x)
-        if matrix.ndim == 2:
-            return jnp.matmul(x, matrix.T, precision=lax.Precision.HIGHEST)
-        return jnp.matmul(matrix, x[..., None], precision=lax.Precision.HIGHEST)[..., 0]
-
-    def matrix_transpose(self, matrix: Array) -> Any:
-        return matrix.T if isinstance(matrix, GridStack) else jnp.swapaxes(matrix, -1, -2)
 
     def diagonal(self, matrix: Array, offset: int = 0) -> Array:
         return jnp.diagonal(matrix, offset, axis1=-2, axis2=-1)

@@ -21,7 +21,6 @@ from ...sparse import (
 from ...sparse.analysis.symmetry import PRODUCTS
 from ..attempt import Attempt
 from ..iteration.outcome import Outcome, has_failed
-from ..methods.direct.refinement import Refinement
 from ..results.result import Gradient
 from ..setup.axis import matched
 from ..setup.problem import Problem
@@ -83,7 +82,7 @@ class Sensitivity:
     @cached_property
     def _system(self) -> ImplicitSolve:
         attempt, problem = replace(self.attempt, history=False, monitor=None), self.problem
-        if isinstance(attempt.method, Refinement):  # one factorisation for all derivatives
+        if attempt.method.keeps_setup:  # one factorisation for all derivatives
             attempt = replace(attempt, M=attempt.method.setup(problem.bk, problem.A, attempt.M))
         return ImplicitSolve.of(attempt)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, NamedTuple
@@ -16,12 +17,15 @@ from ...sparse.operators.concrete import as_matrix, from_host, is_known
 from ..diagonal import DiagonalOperator
 from .eigenvectors import TrigonometricEigenvectors, eigen, trigonometric_eigenvectors
 from .elimination import Eliminated, eliminated, extremes, pays
+from .reciprocals import Reciprocal
 from .separable import Separable, on_axis, separable
+from .spectral_inverse import SpectralInverse, spectral_inverse
 from .transforms import AlongAxis, AlongTrigonometric, Periodic
 from .trigonometric import fast_cost, is_fast
 from .trigonometric import transform_matrix as waves_as_matrix
 
 _MOST_PER_UNKNOWN, _MOST = 4, 10**6  # numbers of all eigenvectors
+_DEVICES = 16  # parts of a vector, one of which is larger than eigenvectors that a fast transform could do without
 _SURE = 1e-9  # of the largest eigenvalue: the smallest, that pivots show with digits to spare
 _LAPACK = 64 * float(np.finfo(float).eps)  # relative to the largest eigenvalue
 
@@ -90,24 +94,28 @@ def inverse_of_sum(
     parts: Separable,
     dtype: np.dtype,
     bk: Backend,
-    inverse: Callable[[np.ndarray, Separable, float], float],
+    rule: Callable[[np.ndarray, Separable, float], tuple[Reciprocal, float]],
     size: float = 1.0,
 ) -> Inverse:
     """The inverse of `size` times the sum.
 
-    `inverse(values, parts, eps)` inverts the eigenvalues in place, and returns the smallest.
+    `rule(values, parts, eps)` says what takes the place of reciprocals of eigenvalues, and which is the smallest. It is
+    not called where lines of a definite matrix are eliminated along the first axis.
 
-    It is not called where lines of a definite matrix are eliminated along the first axis.
+    Where a library may spread arrays over devices it is a `SpectralInverse`, which needs no numbers of the size of a
+    vector.
 
     Raises:
         UnsupportedOperation: the eigenvectors along an axis would need too much memory, or there are none.
     """
-    wide, eps = np.result_type(dtype, np.float64), float(np.finfo(dtype).eps)
+    wide, eps = np.result_type(np.float64, parts.shift, *(A.dtype for A in parts.along)), float(np.finfo(dtype).eps)
     along = [A.astype(wide) for A in parts.along]
-    room = _MOST_PER_UNKNOWN * int(np.prod(parts.grid)) + _MOST
+    unknowns = math.prod(parts.grid)
+    room = _MOST_PER_UNKNOWN * unknowns + _MOST
+    formulas = unknowns // _DEVICES if bk.spreads_arrays() else room
     axes: list[_Axis] = []
     for A in along[1:]:
-        axes.append(_along(A, len(axes) + 1, eps, bk, room))
+        axes.append(_along(A, len(axes) + 1, eps, bk, room, formulas))
         room -= 0 if axes[-1].vectors is None else A.shape[0] ** 2
     spectra = [on_axis(one.values, axis, len(along)) for axis, one in enumerate(axes, 1)]
     bases, shift = [one.base for one in axes], np.asarray(parts.shift, wide)
@@ -117,9 +125,12 @@ def inverse_of_sum(
         lines, least = found
         lines = replace(lines, before=lines.before / lines.dtype.type(size))
         return Inverse(_nested(lines, parts.grid, [None, *axes], bk), least)
-    first = _along(along[0], 0, eps, bk, room)
+    first = _along(along[0], 0, eps, bk, room, formulas)
     values = sum(spectra, sum(bases, shift + first.base) + on_axis(first.values, 0, len(along)))
-    least = inverse(values, parts, eps)
+    reciprocal, least = rule(values, parts, eps)
+    if bk.spreads_arrays():
+        return Inverse(_spectral([first, *axes], values, reciprocal, size, dtype), least)
+    reciprocal.invert(values)
     values /= size
     return Inverse(_nested(values.astype(dtype, copy=False), parts.grid, [first, *axes], bk), least)
 
@@ -143,23 +154,32 @@ def _eliminated(A: Any, others: np.ndarray, dtype: np.dtype, bk: Backend) -> tup
     return None if lines is None else (lines, least)
 
 
-def _pseudo_inverse(values: np.ndarray, parts: Separable, eps: float) -> float:
-    """Pseudo-inverse in place; the smallest eigenvalue is not needed by a solve."""
-    zero = _zeros(values, parts, eps)
-    values[zero] = 1
-    np.divide(1, values, out=values)
-    values[zero] = 0
-    return 0.0
+def _spectral(axes: list[_Axis], values: np.ndarray, rule: Reciprocal, size: float, dtype: np.dtype) -> SpectralInverse:
+    at = np.unravel_index(np.argmin(np.abs(values)), values.shape)
+    matrices = [part for one in axes if one.kind is None for part in (one.vectors, one.inverse)]
+    kinds = [one.kind or "matrix" for one in axes]
+    spectra = [one.values * size for one in axes]
+    return spectral_inverse(spectra, values[at] * size, at, kinds, matrices, rule.times(size), dtype)
 
 
-def _along(A: Any, axis: int, eps: float, bk: Backend, room: int) -> _Axis:
+def _pseudo_inverse(values: np.ndarray, parts: Separable, eps: float) -> tuple[Reciprocal, float]:
+    """Zeros in the place of reciprocals of zero; the smallest eigenvalue is not needed by a solve."""
+    limit, other = _zeros(values, parts, eps)
+    return Reciprocal(max(limit, other / 2)) if limit >= 0 else Reciprocal(), 0.0
+
+
+def _along(A: Any, axis: int, eps: float, bk: Backend, room: int, formulas: int) -> _Axis:
     """Eigendecomposition along one axis.
 
     Fast transforms of the library are used where they are quicker than dense products.
+
+    Args:
+        room: the most numbers of eigenvectors.
+        formulas: of those that a fast transform could do without.
     """
     n, found = A.shape[0], trigonometric_eigenvectors(A, eps)
     if found is not None:
-        if is_fast(bk, found.kind, n) or n * n > room:
+        if is_fast(bk, found.kind, n) or n * n > min(room, formulas):
             return _Axis(found.base, found.values, found)
         matrix = waves_as_matrix(found.kind, n)
         return _Axis(found.base, found.values, found, matrix.T, matrix)
@@ -225,8 +245,8 @@ def _dense(matrix: np.ndarray) -> Dense:
     return Dense(get_backend("numpy"), matrix, matrix)
 
 
-def _zeros(values: np.ndarray, parts: Separable, eps: float) -> tuple[np.ndarray, ...]:
-    """Indices of the eigenvalues that are zero up to rounding.
+def _zeros(values: np.ndarray, parts: Separable, eps: float) -> tuple[float, float]:
+    """The largest magnitude of an eigenvalue that is zero up to rounding, -1 without any, and the least of others.
 
     One at the level of the matrix's own rounding counts if it is the only one, and A maps constants to zero.
 
@@ -236,22 +256,20 @@ def _zeros(values: np.ndarray, parts: Separable, eps: float) -> tuple[np.ndarray
     if values.dtype.kind == "f":  # mostly definite, which takes no array of absolute values
         low, high = np.min(values), np.max(values)
         if min(abs(low), abs(high)) > max(_LAPACK, eps) * max(abs(low), abs(high)) and (low > 0) == (high > 0):
-            return (np.zeros(0, np.intp),) * values.ndim
+            return -1.0, 0.0
     sizes = np.abs(values)
     largest = np.max(sizes, initial=0)
     rounding = of_region(parts.dtype) * np.max(parts.allowed, initial=0)
-    small = np.nonzero(sizes <= max(_LAPACK * largest, rounding))
-    of_small = sizes[small]
+    of_small = sizes[sizes <= max(_LAPACK * largest, rounding)]
     zero = of_small <= _LAPACK * largest
     count = np.count_nonzero((of_small <= rounding) & ~zero)
-    if not count:
-        return tuple(index[zero] for index in small)
-    if count == 1 and not zero.any() and parts.maps_constants_to_zero:
-        return small
-    raise _refusal(
-        f"{count} of its eigenvalues cannot be told from zero in this precision: the smallest is "
-        f"{np.min(of_small[~zero]):.1e}, the largest {largest:.1e}. Use double precision"
-    )
+    if count and not (count == 1 and not zero.any() and parts.maps_constants_to_zero):
+        raise _refusal(
+            f"{count} of its eigenvalues cannot be told from zero in this precision: the smallest is "
+            f"{np.min(of_small[~zero]):.1e}, the largest {largest:.1e}. Use double precision"
+        )
+    limit = float(np.max(of_small if count else of_small[zero], initial=-1.0))
+    return limit, float(np.min(sizes, where=sizes > limit, initial=largest))
 
 
 def _matrix_of(A: Operator) -> Matrix:

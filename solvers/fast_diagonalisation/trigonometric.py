@@ -2,7 +2,8 @@
 
     y_k = s_k sum over j of f(pi (2 j + a) (2 k + b) x_j / (4 n + c)),    j, k = 0 ... n - 1,    f = sin or cos
 
-"periodic" is the twelfth, of sin + cos (Hartley's transform) over 2 n. By the Fourier transform of the lengths:
+"periodic" is the twelfth, of sin + cos (Hartley's transform) over 2 n: real, as the others are. By the Fourier
+transform of the lengths:
 
 | kinds | how | length |
 |---|---|---|
@@ -11,6 +12,7 @@
 | DCT-IV, DST-IV | the odd frequencies of DCT-II of twice as many numbers | 2 n |
 | DST-I | the odd continuation | 2 n + 2 |
 | DST-V, VI, VII, DCT-VIII | the odd continuation | 2 n + 1 |
+| periodic | sums of real and imaginary parts | n |
 
 Source: Strang, The Discrete Cosine Transform, SIAM Review 41 (1999); Makhoul, IEEE Trans. ASSP 28 (1980); Martucci,
 IEEE Trans. Signal Process. 42 (1994), for the kinds V to VIII.
@@ -122,7 +124,8 @@ def trigonometric_transform(bk: Backend, kind: str, x: Array, axes: Sequence[int
         order = list(range(rank))
         order[axis], order[-1] = order[-1], order[axis]  # its own inverse
         moved = axis % rank != rank - 1
-        lines = _lines(bk, kind, bk.permute_dims(x, order) if moved else x)
+        # else XLA moves them twice, as they are read twice, and holds two more copies meanwhile
+        lines = _lines(bk, kind, bk.materialize(bk.permute_dims(x, order)) if moved else x)
         x = bk.permute_dims(lines, order) if moved else lines
     return x
 
@@ -135,6 +138,8 @@ def _lines(bk: Backend, kind: str, x: Array) -> Array:
         return _cosines(bk, x)
     if kind == "DCT-III":
         return _of_cosines(bk, x)
+    if kind == "periodic":
+        return _of_period(bk, x)
     if kind == "DCT-IV":
         return _cosines(bk, bk.concat([x, -_backwards(bk, x)], -1))[..., 1::2] * float(np.sqrt(0.5))
     other, steps = _BY_OTHERS[kind]
@@ -172,6 +177,13 @@ def _odd(bk: Backend, x: Array, zeros: int) -> Array:
     continued = bk.concat([zero, x, *([zero] if zeros == 2 else []), -_backwards(bk, x)], -1)
     _, imaginary = bk.fourier.parts(bk.fourier.forward(continued, (-1,)))
     return imaginary[..., 1 : n + 1] * float(-1 / np.sqrt(2 * n + zeros))
+
+
+def _of_period(bk: Backend, x: Array) -> Array:
+    n = int(x.shape[-1])
+    real, imaginary = bk.fourier.parts(bk.fourier.forward(x, (-1,)))
+    last = (real + imaginary)[..., 1 : (n + 1) // 2]
+    return bk.concat([real - imaginary, _backwards(bk, last)], -1) * float(1 / np.sqrt(n))
 
 
 def _cosines(bk: Backend, x: Array) -> Array:

@@ -76,6 +76,10 @@ class Method(PublicNames, ABC):
     """Sets up with the values of A, so that these must be known when a function that it is used in is compiled."""
     names_provider: ClassVar[bool] = False
     """Its factors are of a library that it chooses: they are made before a solve, whose result tells of them."""
+    keeps_setup: ClassVar[bool] = False
+    """What `setup` makes of A serves all solves with it: factors, or what another library has set up."""
+    holds_external: ClassVar[bool] = False
+    """What `setup` makes are objects of another library, maybe of several processes, which no cache may keep."""
     lower_precision: ClassVar[bool] = False
     """Computes inside with fewer digits than the system has; a perfect preconditioner is then not quite perfect."""
 
@@ -111,6 +115,18 @@ class Method(PublicNames, ABC):
     def setup(self, bk: Backend, A: Operator, M: Operator | None) -> Operator | None:
         """The M that `init` and `step` get: the preconditioner, or a factorisation."""
         return M
+
+    def set_up_again(self, bk: Backend, A: Operator, previous: Operator | None) -> Operator | None:
+        """`setup` for another A; `previous` is what it made for one that may have the same pattern."""
+        return self.setup(bk, A, None)
+
+    def tell_null(self, M: Operator | None, null: Operator, both: bool) -> None:
+        """Let what `setup` has made know null vectors of A: those that a projection removes.
+
+        Args:
+            both: has the adjoint of A them, too?
+        """
+        return None
 
     def check(self, A: Operator, M: Operator | None) -> None:
         """Raise ValueError for unsuitable systems, before anything is computed."""

@@ -61,16 +61,18 @@ def run(
     with bk.errstate():
         # those that are found at run time are mostly none, and would cost as much there as M
         around = both and null is not None and not isinstance(null, WithoutConstantsInside)
-        if method.keeps_grids and single:
+        if method.keeps_grids and single and not A.only_flat:
             A, M, b, x0, null = _on_grid(bk, A, M, b, x0, null, cut)
         else:
             b, x0 = bk.flat(b), None if x0 is None else bk.flat(x0)
-        if around and null is not None and M is not None and not method.factorises:
+        if around and null is not None and M is not None and not method.keeps_setup:
             M = Projected(null, M)
-        if method.factorises and M is None:
+        if method.keeps_setup and M is None:
             inverse = timed_set_up(f"factors of {method.name}", lambda: method.setup(bk, A, M))
         else:
             inverse = method.setup(bk, A, M)
+        if null is not None:
+            method.tell_null(inverse, null, both)
         apart = NullPart.of(bk, b, null) if both and null is not None else None
         if apart is None and method.factorises:
             apart = NullPart.by_factors(b, inverse)

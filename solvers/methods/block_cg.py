@@ -63,6 +63,7 @@ class BlockCG(Method):
         True
     """
 
+    keeps_grids = True
     needs_hermitian = True
     combines_images = True
     needs_definite = True

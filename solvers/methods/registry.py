@@ -33,6 +33,7 @@ from .least_squares.cgls import CGLS
 from .least_squares.lsmr import LSMR
 from .minres import MINRES
 from .mixed_precision import MixedPrecision
+from .petsc.method import Petsc
 from .scipy_methods import SCIPY_NAMES, ScipyMethod
 
 METHODS: dict[str, Method] = {
@@ -69,7 +70,11 @@ mixed-... exists for every method that iterates on each system by itself. Those 
 names (`find_method`), and listed by `METHOD_PLUGINS.all()`; they are none of these.
 """
 
-_BY_WORD: dict[str, Method] = {squeezed(name): method for name, method in METHODS.items()} | {"idr": IDR()}
+OPTIONAL_METHODS: dict[str, Method] = {method.name: method for method in (Petsc(),)}
+"""Name -> method, of those that need a package which krylix does not install; no choice takes them by itself."""
+
+_BY_WORD: dict[str, Method] = {squeezed(name): method for name, method in (METHODS | OPTIONAL_METHODS).items()}
+_BY_WORD["idr"] = IDR()
 _WITH_A_NUMBER: dict[str, Callable[[int], Method]] = {
     "bicgstab": BiCGStab,
     "gmres": GMRES,
@@ -143,7 +148,7 @@ def find_method(method: str | Method, A: Any = None) -> Method:
     plugin = METHOD_PLUGINS.find(method)
     if plugin is not None:
         return plugin
-    names = ", ".join([*METHODS, *METHOD_PLUGINS.names()])
+    names = ", ".join([*METHODS, *OPTIONAL_METHODS, *METHOD_PLUGINS.names()])
     raise ValueError(f"No method is called {method!r}{_hint(method)} There are auto, {names}.")
 
 

@@ -11,10 +11,10 @@ from typing import Any, NamedTuple
 import numpy as np
 import scipy.sparse.linalg as spl
 
-from ...backends import Array, Backend
 from ...sparse import Operator
-from ..iteration.method import Goal, Method, declare
+from ..iteration.method import Method, declare
 from ..iteration.told import InnerSteps
+from .one_by_one import LoopStopped, OneByOne, See
 
 
 class _Task(NamedTuple):
@@ -100,10 +100,6 @@ class _Reached(Exception):
     """Raised in a callback to end a SciPy method."""
 
 
-class _LoopStopped(Exception):
-    """Raised in a callback to end a solve."""
-
-
 def _minres(task: _Task) -> np.ndarray:
     # MINRES stops on a test of its own, relative to |A| |x|, so the residual is looked at after each step.
     after = task.after_iteration()
@@ -166,21 +162,8 @@ _TABLE = {
 SCIPY_NAMES = tuple(_TABLE)
 
 
-class ScipyState(NamedTuple):
-    """Vectors are (batch, n), scalars (batch, 1)."""
-
-    x: Array
-    r: Array
-    rr: Array
-    broken: Array
-    goal: Array
-    left: Array
-    taken: Array
-    products: Array
-
-
 @dataclass(frozen=True)
-class ScipyMethod(Method):
+class ScipyMethod(OneByOne):
     """One of SciPy's iterative methods, by its name here (`ScipyMethod("scipy-GMres")`).
 
     Runs on the host, one system after the other; arrays of other libraries are copied there and back, in compiled
@@ -204,8 +187,6 @@ class ScipyMethod(Method):
     """
 
     key: str
-    on_host = True
-    can_pause = False
 
     def __post_init__(self) -> None:
         if self.key not in _TABLE:
@@ -221,50 +202,12 @@ class ScipyMethod(Method):
         function = self.key.removeprefix("scipy-").replace("-", "").lower()
         return f"scipy.sparse.linalg.{function}, on the host, one system after the other"
 
-    def init(self, bk: Backend, A: Operator, M: Operator | None, r: Array, goal: Goal) -> ScipyState:
-        rr = bk.square_norm(r)
-        none = np.zeros(rr.shape, np.int32)
-        return ScipyState(np.zeros_like(r), r, rr, rr < 0, goal.norm + 0 * rr, none, none, none)
-
     def monitored(self, inner: InnerSteps | None) -> Method:
         return self if inner is None else _MonitoredScipyMethod(self.key, inner)
 
-    def _told(self) -> InnerSteps | None:
-        """What is told of iterations, in a monitored solve."""
-        return None
-
-    def limited(self, bk: Backend, state: ScipyState, left: Array) -> ScipyState:
-        return state._replace(left=np.array(left))
-
-    def steps_taken(self, state: ScipyState) -> Array:
-        return state.taken
-
-    def products_made(self, state: ScipyState) -> Array:
-        return state.products
-
-    def step(self, bk: Backend, A: Operator, M: Operator | None, s: ScipyState) -> ScipyState:
-        x, taken, products, least = s.x.copy(), np.zeros_like(s.taken), np.zeros_like(s.products), 1
-        inner, rr = self._told(), s.rr.copy()
-        for i in np.flatnonzero((s.rr > s.goal * s.goal)[:, 0] & (s.left > 0)[:, 0]):
-            see = None if inner is None else partial(_see, inner, x, taken, rr, int(i))
-            found, taken[i, 0], products[i, 0] = self._solve(
-                A, M, s.r[i], float(s.goal[i, 0]), int(s.left[i, 0]), int(i), see
-            )
-            x[i] += found.astype(x.dtype)
-            if inner is not None and inner.reason:
-                least = 0  # the others have not begun
-                break
-        r = s.r - A.apply(x - s.x)
-        rr = bk.square_norm(r)
-        # SciPy gave up, or has nothing more to give: the true residual decides what that means.
-        return ScipyState(
-            x, r, rr, rr > s.goal * s.goal, s.goal, s.left, np.clip(taken, least, np.maximum(s.left, 1)), products + 1
-        )
-
-    def _solve(
-        self, A: Operator, M: Operator | None, b: np.ndarray, goal: float, limit: int, i: int,
-        see: Callable[..., None] | None = None,
-    ) -> tuple[np.ndarray, int, int]:  # fmt: skip
+    def solve_system(
+        self, A: Operator, M: Operator | None, b: np.ndarray, goal: float, limit: int, i: int, see: See | None
+    ) -> tuple[np.ndarray, int, int]:
         steps, products = [0], [0]
 
         def count(*_: Any, times: int = 1) -> None:
@@ -298,7 +241,7 @@ class ScipyMethod(Method):
         task = _Task(matrix, b, preconditioner, goal, limit, count, latest, None if see is None else shown)
         try:
             found = _TABLE[self.key].run(task)
-        except _LoopStopped:
+        except LoopStopped:
             return latest[0], steps[0], products[0]
         except _OF_SCIPY:
             if theirs:
@@ -307,30 +250,11 @@ class ScipyMethod(Method):
         return np.asarray(found), steps[0], products[0]
 
 
-def _see(
-    inner: InnerSteps, x: np.ndarray, taken: np.ndarray, rr: np.ndarray, i: int,
-    own: np.ndarray, steps: int, residual: Callable[[], np.ndarray],
-) -> None:  # fmt: skip
-    """Tell an iteration of system `i`, at x + own.
-
-    Raises:
-        _LoopStopped: it was the last one.
-    """
-    active, count, rows = np.zeros(taken.shape, bool), taken.copy(), x
-    active[i, 0], count[i, 0] = True, steps
-    if inner.takes_x:
-        rows = x.copy()
-        rows[i] += own.astype(x.dtype)
-        rr[i, 0] = np.linalg.norm(residual()) ** 2
-    if inner.after(count, active, rows, rr):
-        raise _LoopStopped
-
-
 @dataclass(frozen=True)
 class _MonitoredScipyMethod(ScipyMethod):
     """The method in a monitored solve."""
 
     inner: InnerSteps | None = None
 
-    def _told(self) -> InnerSteps | None:
+    def told(self) -> InnerSteps | None:
         return self.inner

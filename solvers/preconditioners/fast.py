@@ -13,6 +13,9 @@ from ...sparse.operators.couplings import Couplings
 from ..fast_diagonalisation.elimination import Eliminated
 from ..fast_diagonalisation.inverse import inverse_of_sum
 from ..fast_diagonalisation.nearby import Nearby, is_far, nearby
+from ..fast_diagonalisation.reciprocals import Reciprocal
+from ..fast_diagonalisation.separable import Separable
+from ..fast_diagonalisation.spectral_inverse import SpectralInverse
 from ..fast_diagonalisation.transforms import AlongTrigonometric, Periodic
 from .base import Preconditioner
 from .checks import check_finite
@@ -102,9 +105,7 @@ def _inverse(found: Nearby, matrix: Matrix, precision: str | None) -> tuple[Oper
     within = inner_dtype(precision, matrix.dtype)
     narrow = within != matrix.dtype
     size = 1.0 if narrow else found.size  # of which single precision may have no inverse
-    inner, least = inverse_of_sum(
-        found.sum, matrix.dtype, matrix.bk, lambda v, _, eps: _regular_inverse(v.real, eps), size
-    )
+    inner, least = inverse_of_sum(found.sum, matrix.dtype, matrix.bk, _regular, size)
     factor = 1 / found.size if narrow else 1.0
     if narrow:
         inner = Recast(inner.astype(within), matrix.dtype.name, factor if found.root is None else 1.0)
@@ -116,20 +117,15 @@ def _inverse(found: Nearby, matrix: Matrix, precision: str | None) -> tuple[Oper
     return inner, least
 
 
-def _regular_inverse(values: np.ndarray, eps: float) -> float:
-    """Reciprocals in place, made non-zero, and of one sign unless indefinite; returns the smallest |value|, or 0."""
+def _regular(values: np.ndarray, _: Separable, eps: float) -> tuple[Reciprocal, float]:
+    """Makes reciprocals finite, and of one sign unless indefinite; and the smallest |value|, 0 of an indefinite one."""
     sign = 1 if values.sum() >= 0 else -1
-    values *= sign
+    values = sign * values
     tiny = eps * float(np.max(np.abs(values), initial=0))
     least = float(np.min(values, where=values > tiny, initial=np.inf))
     least = least if np.isfinite(least) else 1.0
     waves = bool(np.min(values, initial=0) < -max(_NEGATIVE * least, tiny))
-    if waves:
-        values[np.abs(values) <= tiny] = least
-    else:
-        np.maximum(values, least, out=values)
-    np.divide(sign, values, out=values)
-    return 0.0 if waves else least
+    return Reciprocal(tiny, sign / least, 0 if waves else sign), 0.0 if waves else least
 
 
 def _described(inner: Operator, matrix: Matrix, A: Operator, precision: str | None) -> Preconditioner:
@@ -143,6 +139,9 @@ def _work_of(M: Operator) -> int:
     n = M.shape[1]
     if isinstance(M, Eliminated):
         return 4 * n
+    if isinstance(M, SpectralInverse):
+        lines = zip(M.grid, M.kinds)
+        return n * (1 + sum(2 * m if kind == "matrix" else int(3 * math.log2(max(m, 2))) for m, kind in lines))
     if not isinstance(M, Composed):
         return n
     parts = [getattr(M, name) for name in M.parts]

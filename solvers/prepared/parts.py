@@ -15,7 +15,6 @@ from ...sparse.peers.table import read_peer
 from ..iteration.method import Method, precision_for
 from ..log import log_choice, timed_set_up
 from ..methods.direct.factorisation import DenseFactors
-from ..methods.direct.refinement import Refinement
 from ..methods.direct.superlu import HostFactors
 from ..methods.registry import METHODS, find_method, is_auto
 from ..preconditioners import Preconditioner, to_preconditioner
@@ -137,8 +136,8 @@ def set_up(request: Request, previous: Operator | None, many: bool) -> PreparedP
     check_requirements(problem, method, M)
     if automatic and isinstance(M, Preconditioner):
         kind = M.kind  # for `update`: what it was that suited A
-    if isinstance(method, Refinement):
-        M = factors or timed_set_up(f"factors of {method.name}", lambda: factors_now(problem, method))
+    if method.keeps_setup:
+        M = factors or timed_set_up(f"factors of {method.name}", lambda: factors_now(problem, method, previous))
     bounded = with_iteration_budget(fallback, problem, method, M, A, many)
     release(A)
     again = request if factors is not None else replace(request, method=method, preconditioner=kind)

@@ -1,16 +1,16 @@
-"""Early factorisation for direct methods, as soon as the matrix is known."""
+"""Early set-up of methods that keep it, mostly factors, as soon as the matrix is known."""
 
 from __future__ import annotations
 
 from ...backends import get_backend
 from ...sparse import FunctionOperator, NonlinearError, Operator, SparseMatrix, UnsupportedOperation
 from ...sparse.operators.concrete import as_matrix, is_known
+from ..iteration.method import Method
 from ..methods.direct.factorisation import MatrixToFactorise
-from ..methods.direct.refinement import Refinement
 from .problem import Problem
 
 
-def factors_of_known(problem: Problem, method: Refinement) -> Operator | None:
+def factors_of_known(problem: Problem, method: Method) -> Operator | None:
     """While tracing: factors of a matrix that does not depend on the function's arguments, else None.
 
     They are computed once, at trace time.
@@ -36,8 +36,12 @@ def factors_of_known(problem: Problem, method: Refinement) -> Operator | None:
             return None if moved is None else method.setup(bk, moved, None)
 
 
-def factors_now(problem: Problem, method: Refinement) -> Operator | None:
-    """Factors, if they can be computed before b is known; None if each solve has to compute them."""
+def factors_now(problem: Problem, method: Method, previous: Operator | None = None) -> Operator | None:
+    """Factors, if they can be computed before b is known; None if each solve has to compute them.
+
+    Args:
+        previous: those of another matrix, maybe of the same pattern.
+    """
     bk, A = problem.bk, problem.A
     if problem.compiled:
         found = factors_of_known(problem, method)
@@ -45,14 +49,14 @@ def factors_now(problem: Problem, method: Refinement) -> Operator | None:
             return found
     if not method.on_host:
         with bk.errstate():
-            return method.setup(bk, A, None)
+            return method.set_up_again(bk, A, previous)
     host = get_backend("numpy")
     with host.errstate():
         arrays, make = A.for_host()
-        return method.setup(host, make([bk.to_numpy(a) for a in arrays]), None)
+        return method.set_up_again(host, make([bk.to_numpy(a) for a in arrays]), previous)
 
 
-def entries_for(problem: Problem, method: Refinement, matrix: Operator) -> MatrixToFactorise | None:
+def entries_for(problem: Problem, method: Method, matrix: Operator) -> MatrixToFactorise | None:
     """The entries of a function, to be factorised by an eager program that gets what the function closes over as
     arguments, and could find no pattern in these; None where it needs none.
     """

@@ -73,7 +73,7 @@ def make_problem(request: Request, method: Method | None, null: KnownNull | None
         b = for_each_matrix(bk, A, vectors)
     layout, dtype = _layout(bk, A, b, request.batch_ndim)
     cut = known_cut(bk, request, b, layout) if bk.compiles_solves or request.sharding is not None else None
-    on_devices = None if cut is None or bk.compiled(b) else cut  # in a program, the compiler cancels opposite reshapes
+    on_devices = None if cut is None or bk.in_program() else cut  # where a compiler cancels opposite reshapes
     rows = layout.flatten(bk, b, dtype, "b", cut=on_devices)
     layout = layout if axis is None else layout.along(axis)
     x0 = None if request.x0 is None else _on_device(bk, request.x0, like)
@@ -95,7 +95,7 @@ def make_problem(request: Request, method: Method | None, null: KnownNull | None
         look = unknown is layout and not damp and layout.systems > 0
         null = _null_vectors(request, bk, operator, unknown, like, look)
     if unknown is not layout or damp:
-        given = Given(operator, rows, layout, damp)
+        given = Given(operator, bk.flat(rows), layout, damp)
         operator, rows = given.equations()
     if request.derived and null.both and null.projection is not None:
         rows = null.projection.apply(bk.flat(rows))

@@ -26,6 +26,7 @@ class NormalOperator(Composed):
     """
 
     products = 2
+    only_flat = True
 
     inner: Operator
     damp: float = 0.0

@@ -32,10 +32,13 @@ def test_blocks_of_devices() -> None:
         assert line["errors"] and max(line["errors"].values()) <= 1e-13, line
 
 
-@pytest.mark.needs("jax")
-def test_one_device_cuts_nothing() -> None:
-    bk = get_backend("jax")
-    assert bk.cut_of(bk.asarray(np.ones((4, 4))), 0) is None
+@covers("sharding_of", "known_cut")
+@pytest.mark.parametrize("name", [pytest.param(n, marks=pytest.mark.needs(n)) for n in ("numpy", "jax", "torch", "tf")])
+def test_one_device_cuts_nothing(name: str) -> None:
+    bk = get_backend({"tf": "tensorflow"}.get(name, name))
+    grid = bk.asarray(np.ones((4, 4)))
+    assert bk.cut_of(grid, 0) is None and bk.sharding_of(grid) is None
+    assert bk.known_cut(bk.on_grid(grid, (2, 2))) is None
 
 
 @pytest.mark.parametrize("name", ["numpy", "torch"])
@@ -50,5 +53,9 @@ def test_cut() -> None:
     mesh = SimpleNamespace(shape={"i": 2, "j": 4})
     cut = Cut(mesh, (("i",), (), ("j",)))
     assert cut.parts == (2, 1, 4) and cut.local((8, 3, 12)) == (4, 3, 3) and cut.all_names == ("i", "j")
+    assert cut.behind(2).names == ((), (), ("i",), (), ("j",)) and cut.behind(2).within(2) == cut
+    assert cut.on((8, 3, 12), (8, 3, 12)) == cut and cut.on((8, 3, 12), (24, 12)) is None
+    line = Cut(mesh, (("i", "j"),), ("k",))
+    assert line.on((48,), (16, 3)) == Cut(mesh, (("i", "j"), ()), ("k",)) and line.on((48,), (12, 4)) is None
     assert cut.divides((8, 3, 12)) and not cut.divides((8, 3, 10))
     assert cut.axes((True, True, False)) == (CutAxis(("i",), 2, True), True, CutAxis(("j",), 4, False))

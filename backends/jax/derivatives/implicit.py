@@ -17,6 +17,7 @@ from jax.extend.core import ClosedJaxpr
 from ...interface.arrays import Array
 from ...interface.implicit import LinearSystem
 from ..program.constants import evaluated, hiding_constants
+from ..sharding.grid_rows import GridRows, cells_of
 from ..sharding.varying import axes_after, casts, is_mapped, vary, varying_function
 from .solve import Rules, solve
 from .transposed import with_transpose
@@ -32,9 +33,11 @@ def implicit_solve(
 
     `grid`: the shape that one row has in what is done here to all of them, see `grid_rows`; None leaves it flat.
     """
-    b = jnp.reshape(rows, (rows.shape[0], *(rows.shape[1:] if grid is None else grid)))
+    b = jnp.reshape(cells_of(rows), (rows.shape[0], *(rows.shape[1:] if grid is None else grid)))
     how = _solve_by_rule if system.is_explicit and not is_mapped() else _solve_at_once
     x, *rest = how(system, b, rows.shape)
+    if isinstance(rows, GridRows):  # not in a program, in which opposite reshapes are nothing
+        return GridRows(jnp.reshape(x, rows.cells.shape), rows.cut), tuple(rest)
     return jnp.reshape(x, rows.shape), tuple(rest)
 
 

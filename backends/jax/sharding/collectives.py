@@ -37,6 +37,8 @@ class JaxCollectives(Backend):
         return Cut(_with_auto_axes(mesh), tuple(names[batch_ndim:]), batch)
 
     def sharding_of(self, x: Any) -> NamedSharding | None:
+        while isinstance(x, jax.core.Tracer) and hasattr(x, "primal"):  # of a derivative, whose values are known
+            x = x.primal
         traced = isinstance(x, jax.core.Tracer)
         found = getattr(jax.typeof(x), "sharding", None) if traced else getattr(x, "sharding", None)
         if not isinstance(found, NamedSharding) or found.mesh.size == 1:

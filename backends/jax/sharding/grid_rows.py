@@ -22,7 +22,7 @@ from jax import lax
 
 from ...interface.arrays import Array
 from ...interface.cuts import Cut
-from .parts import batch_spec, grid_spec, is_reduced_by_parts, of_blocks
+from .parts import WHOLE, batch_spec, grid_spec, is_reduced_by_parts, of_blocks
 
 
 @jax.tree_util.register_pytree_node_class
@@ -160,6 +160,36 @@ class GridStack:
 def unfolded(rows: GridRows) -> GridStack:
     """The stack that `folded` made one row of."""
     return GridStack(rows.cells, cut=None if rows.cut is None else rows.cut.within(1))
+
+
+class GridColumns:
+    """The transpose `(n, k)` of rows, which is multiplied by coefficients only."""
+
+    def __init__(self, rows: GridRows) -> None:
+        self.rows = rows
+
+    @property
+    def T(self) -> GridRows:
+        return self.rows
+
+    def times(self, c: Array) -> GridRows:
+        """`Backend.product`: combinations of the rows with coefficients `(m, k)`, as m rows."""
+        return GridRows(_contracted(c, self.rows.cells, ((1,), (0,)), ((), ())), self.rows.cut)
+
+
+def gram(rows: GridRows, x: Any) -> Array:
+    """`Backend.product` of `(k, n)` and each row of `(m, n)`: `(m, k)`, not conjugated."""
+    cells, axes = rows.fitted(x), tuple(range(1, rows.cells.ndim))
+
+    def of_block(a: Array, b: Array) -> Array:
+        return _contracted(b, a, (axes, axes), ((), ()))
+
+    cut: Any = rows.cut
+    if not is_reduced_by_parts(rows.cells, cut) or cut.batch:
+        return of_block(rows.cells, cells)
+    summed = of_blocks(lambda a, b: lax.psum(of_block(a, b), cut.all_names), cut, (grid_spec(cut),) * 2, WHOLE)
+    found: Array = summed(rows.cells, cells)
+    return found
 
 
 def on_cells(function: Callable[..., Array], *operands: Any) -> Any:

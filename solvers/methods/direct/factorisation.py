@@ -57,6 +57,8 @@ class Factorisation(Turned, Solves):
 class InverseFactors(Composed, Solves):
     """The inverse of A as another operator."""
 
+    passes_grids = True
+
     inner: Operator
 
     def apply(self, x: Array) -> Array:

@@ -31,6 +31,10 @@ class FastDirect(Refinement):
     Cost: n numbers, and 2 n_k^2 for each axis without a fast transform, once per matrix; then per iteration 1 product
     with A and two transforms along each axis: about 5 n log2(n_k) operations each, or 2 n n_k; mostly 1 iteration.
 
+    On a grid that is cut over devices each transforms the lines that are whole on it, and all-to-all exchanges of a
+    device's part of the vector make the other axes whole: 2 for one axis that is cut, 4 for two, or three, for each
+    application; the numbers stored are those of the axes only, 1 or 2 n_k^2 for each.
+
     Source: Lynch, Rice, Thomas, Numer. Math. 6 (1964), 185-199; Buzbee, Golub, Nielson, SIAM J. Numer. Anal. 7 (1970);
     Strang, The Discrete Cosine Transform, SIAM Review 41 (1999); Hockney, J. ACM 12 (1965), for the elimination.
 
@@ -49,6 +53,7 @@ class FastDirect(Refinement):
     needs_grid: ClassVar[bool] = True
     needs_known: ClassVar[bool] = True
     short_steps: ClassVar[bool] = True
+    keeps_grids: ClassVar[bool] = True
 
     @property
     def name(self) -> str:

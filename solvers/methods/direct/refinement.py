@@ -31,6 +31,7 @@ class Refinement(Method):
 
     takes_preconditioner = False
     factorises = True
+    keeps_setup = True
     steps_per_iteration = float("inf")
 
     @abstractmethod

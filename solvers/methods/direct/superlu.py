@@ -181,6 +181,8 @@ class HostFactors(Factorisation):
 
 def provider_note(factors: Operator | None) -> str:
     """What made factors of the best library that is installed, as the end of a sentence."""
+    if isinstance(note := getattr(factors, "note", None), str):
+        return f"; {note}"
     if not isinstance(factors, HostFactors) or factors.by == SUPERLU.name:
         return ""
     return f"; factors by {factors.made_by}"

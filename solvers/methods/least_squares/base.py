@@ -22,6 +22,7 @@ class LeastSquares(Method):
 
     damp: float = 0.0
 
+    keeps_grids = True
     least_squares = True
     needs_transpose = True
     takes_preconditioner = False

@@ -15,6 +15,7 @@ class DiagonallyScaled(Composed):
     """`left inner right`, with diagonals `(1, n)`, or one per system `(systems, n)`."""
 
     parts = ("inner", "left", "right")
+    passes_grids = True
 
     inner: Operator
     left: Array

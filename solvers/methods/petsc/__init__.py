@@ -1,0 +1,1 @@
+"""KSP and PC of PETSc behind the Method interface."""

@@ -1,0 +1,191 @@
+"""What a solve by PETSc sets up for a matrix: Mats and KSPs that live as long as it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from ....backends import Array, Backend, get_backend
+from ....sparse import Operator, SparseMatrix, as_operator
+from ....sparse.analysis.analysis import analysis_of
+from ....sparse.analysis.canonical import canonical
+from ...null_space.basis import basis_of
+from ..direct.factorisation import Factorisation
+from ..one_by_one import See
+from .choice import Choice, suited
+from .system import Found, PetscSystem
+
+
+class PetscInverse(Factorisation):
+    """KSPs for the matrix of each system, for its transpose too. As an operator it applies the PC.
+
+    A KSP may be shared with other matrices of the same pattern: it takes the numbers of that which is solved with.
+    """
+
+    def __init__(
+        self,
+        bk: Backend,
+        shape: tuple[int, int],
+        dtype: np.dtype,
+        systems: int | None,
+        rows: Sequence[Any],
+        solvers: Sequence[PetscSystem],
+        hermitian: bool,
+        again: Callable[[], Sequence[PetscSystem]],
+        transposed: bool = False,
+        conjugated: bool = False,
+    ) -> None:
+        """
+        Args:
+            rows: CSR of each matrix.
+            solvers: one for each.
+            hermitian: is it, so that one KSP serves both sides?
+            again: makes the solvers in another process.
+        """
+        self.bk, self.shape, self.dtype, self.systems = bk, shape, np.dtype(dtype), systems
+        self.rows, self.solvers, self.hermitian, self.again = rows, solvers, hermitian, again
+        self.transposed, self.conjugated = transposed, conjugated
+        self.last = ""
+
+    @property
+    def note(self) -> str:
+        """The KSP and the PC in words, and why the KSP stopped last."""
+        return f"{self.solvers[0].choice}" + (f", which ended with {self.last}" if self.last else "")
+
+    def solver(self, i: int) -> tuple[PetscSystem, bool]:
+        """The solver of system `i` in this form, and whether vectors are to be conjugated before and after it."""
+        k = 0 if self.systems is None else i
+        own = self.solvers[k].with_numbers(self.rows[k])
+        if self.hermitian and self.transposed:  # A^T is the conjugate of A
+            return own, not self.conjugated if self.dtype.kind == "c" else False
+        return (own.transposed() if self.transposed else own), self.conjugated
+
+    def solve_system(self, i: int, b: np.ndarray, goal: float, limit: int, see: See | None) -> Found:
+        """See `PetscSystem.solve`."""
+        solver, conjugated = self.solver(i)
+        if not conjugated:
+            found = solver.solve(b, goal, limit, see)
+        else:
+            shown = None if see is None else lambda x, its, r: see(x.conj(), its, lambda: r().conj())
+            found = solver.solve(b.conj(), goal, limit, shown)
+            found = found._replace(x=found.x.conj())
+        self.last = found.reason
+        return found
+
+    def tell_null(self, null: Operator, both: bool) -> None:
+        """Hand the null vectors that a projection removes over to each Mat."""
+        for k in range(len(self.solvers)):
+            solver, conjugated = self.solver(k)
+            found = basis_of(null, k)
+            if found is not None and len(found):
+                solver.tell_null(null, lambda found=found, c=conjugated: found.conj() if c else found, both)
+
+    def product(self, x: Array) -> Array:
+        bk = self.bk
+        if bk.on_host:
+            return self._preconditioned(x)
+        spec = [(tuple(int(n) for n in x.shape), bk.dtype(x))]
+        return bk.host_call(lambda rows: (self._preconditioned(np.asarray(rows)),), spec, x)[0]
+
+    def _preconditioned(self, x: np.ndarray) -> np.ndarray:
+        found = np.empty_like(x)
+        for i, r in enumerate(x):
+            solver, _ = PetscInverse.solver(self.turned(transposed=self.transposed, conjugated=False), i)
+            found[i] = solver.precondition(r)
+        return found
+
+    def turned(self, *, transposed: bool, conjugated: bool) -> PetscInverse:
+        return self._with(transposed=transposed, conjugated=conjugated)
+
+    def _with(self, **changed: Any) -> PetscInverse:
+        names = ("bk", "shape", "dtype", "systems", "rows", "solvers", "hermitian", "again", "transposed", "conjugated")
+        return PetscInverse(**{**{name: getattr(self, name) for name in names}, **changed})
+
+    def on_backend(self, bk: Backend, like: Array | None) -> PetscInverse:
+        return self._with(bk=bk, dtype=bk.stored_dtype(self.dtype))
+
+    def for_host(self) -> tuple[Sequence[Array], Callable[[Sequence[np.ndarray]], Operator]]:
+        return (), lambda _: self.on_backend(get_backend("numpy"), None)
+
+    def __deepcopy__(self, memo: Any) -> PetscInverse:
+        return self
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "solvers": None, "last": ""}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self.solvers = self.again()
+
+
+def inverse_of(bk: Backend, A: Operator, given: Choice, block_size: int, previous: Any = None) -> PetscInverse:
+    """Set up KSPs for the matrices of an operator of NumPy.
+
+    Args:
+        given: settings; "" where they are to be chosen.
+        previous: a `PetscInverse` of other matrices, whose solvers are taken where the pattern is the same.
+
+    Raises:
+        ValueError, TypeError: PETSc cannot take the matrix, or the settings.
+        ImportError: there is no PETSc.
+    """
+    if A.offset:
+        raise ValueError(
+            "method='petsc' takes no matrix_offset, which makes every entry different from zero. Name the null vectors "
+            "of a singular matrix (nullspace='constant'), or use CG or 'scipy-direct'."
+        )
+    own, matrices = _matrices(bk, A.without_offset)
+    facts = analysis_of(own)
+    hermitian = facts.hermitian is True
+    choice = suited(given, facts.seems_hermitian, bool(facts.one_sign), A.dtype.kind == "c", 1)
+    negative = hermitian and all(one.diagonal().real.max(initial=-1) < 0 for one in matrices)
+    make = partial(_solvers, matrices, choice, -1 if negative else 1, block_size)
+    olds = previous.solvers if isinstance(previous, PetscInverse) and previous.hermitian == hermitian else ()
+    solvers = make(olds)
+    return PetscInverse(bk, A.shape, A.dtype, A.systems, matrices, solvers, hermitian, make)
+
+
+def _solvers(
+    matrices: Sequence[Any], choice: Choice, sign: int, block_size: int, olds: Sequence[PetscSystem] = ()
+) -> list[PetscSystem]:
+    found = []
+    for k, matrix in enumerate(matrices):
+        old = olds[k] if len(olds) == len(matrices) else None
+        if old is not None and (old.choice, old.sign) == (choice, sign) and _same_pattern(old.rows, matrix):
+            found.append(old.with_numbers(matrix))
+        else:
+            found.append(PetscSystem.of(matrix, choice, sign, block_size))
+    return found
+
+
+def _same_pattern(one: Any, other: Any) -> bool:
+    same = one.shape == other.shape and np.array_equal(one.indptr, other.indptr)
+    return same and np.array_equal(one.indices, other.indices)
+
+
+def _matrices(bk: Backend, A: Operator) -> tuple[Operator, list[Any]]:
+    """An operator with entries, and its matrices as canonical CSR with a diagonal, of NumPy."""
+    if not isinstance(A, SparseMatrix):  # a function may have a sparse matrix
+        arrays, make = A.for_host()
+        A = make([bk.to_numpy(array) for array in arrays])
+    if not isinstance(A, SparseMatrix):
+        A = as_operator(np.asarray(A.dense()))
+    count = 1 if A.systems is None else A.systems
+    return A, [_with_diagonal(canonical(sp.csr_array(A.per_system(i)))) for i in range(count)]
+
+
+def _with_diagonal(A: Any) -> Any:
+    """With a stored entry in each place of the diagonal, where incomplete factors and MUMPS look for one."""
+    n = A.shape[0]
+    rows = np.repeat(np.arange(n), np.diff(A.indptr))
+    there = np.zeros(n, bool)
+    there[rows[rows == A.indices]] = True
+    if there.all():
+        return A
+    lost = np.flatnonzero(~there)
+    entries = (np.append(A.data, np.zeros(len(lost), A.dtype)), (np.append(rows, lost), np.append(A.indices, lost)))
+    return canonical(sp.coo_array(entries, shape=A.shape).tocsr())

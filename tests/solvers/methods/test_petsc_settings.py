@@ -1,0 +1,51 @@
+"""The method "petsc" without PETSc: its settings, and what it says where the package is missing."""
+
+import sys
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+from krylix import linear_solve
+from krylix.solvers import METHODS, OPTIONAL_METHODS, Petsc, find_method
+from krylix.solvers.methods.petsc import library
+
+A = sp.diags_array([-1.0, 2.5, -1.0], offsets=[-1, 0, 1], shape=(9, 9)).tocsr()
+
+
+def test_name_and_settings() -> None:
+    assert find_method("PETSc") == Petsc() == OPTIONAL_METHODS["petsc"] and "petsc" not in METHODS
+    one, other = (Petsc("gmres", options=o) for o in ({"-a": True, "b": 2}, {"b": "2", "a": "true"}))
+    assert one == other and hash(one) == hash(other) and one != Petsc("gmres")
+
+
+@pytest.mark.parametrize(
+    "settings, word",
+    [
+        ({"ksp": 3}, "ksp is a name"),
+        ({"pc": ["hypre"]}, "pc is a name"),
+        ({"options": 7}, "options is a dictionary"),
+        ({"options": {3: 4}}, "options is a dictionary"),
+        ({"block_size": 0}, "block_size"),
+        ({"block_size": True}, "block_size"),
+    ],
+)
+def test_wrong_settings(settings: dict[str, Any], word: str) -> None:
+    with pytest.raises((TypeError, ValueError), match=word):
+        Petsc(**settings)
+
+
+def test_what_needs_no_petsc_is_refused_first() -> None:
+    with pytest.raises(ValueError, match="no multiple of block_size=2"):
+        linear_solve(A, np.ones(9), method=Petsc(block_size=2))
+    with pytest.raises(ValueError, match="takes no preconditioner"):
+        linear_solve(A, np.ones(9), method="petsc", preconditioner="jacobi")
+
+
+def test_where_it_is_missing_the_error_says_how_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    library.petsc.cache_clear()
+    monkeypatch.setitem(sys.modules, "petsc4py.PETSc", None)
+    with pytest.raises(ImportError, match=r"apt-get install python3-petsc4py.*conda install.*krylix\[petsc\]"):
+        linear_solve(A, np.ones(9), method="petsc")
+    library.petsc.cache_clear()
