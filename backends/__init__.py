@@ -3,6 +3,8 @@
 if __name__ != "krylix.backends":  # reached through sys.path (repository root), not through the package
     raise ModuleNotFoundError(f"{__file__} is krylix.backends, not a top-level module", name=__name__)
 
+from .communicators.communicator import Communicator, OtherMemberFailed, agreed
+from .communicators.members import over_members
 from .compilers import without_compilers
 from .convert import convert
 from .interface.arrays import nan_of
@@ -32,12 +34,15 @@ __all__ = [
     "Array",
     "Backend",
     "Bilinear",
+    "Communicator",
     "ComputeDevice",
     "CooEntries",
     "Cut",
     "Kept",
     "LinearSystem",
     "NoBackendFound",
+    "OtherMemberFailed",
+    "agreed",
     "choose_backend",
     "context_backend",
     "convert",
@@ -49,6 +54,7 @@ __all__ = [
     "nan_of",
     "of_libraries",
     "on_failure",
+    "over_members",
     "precision",
     "profile",
     "profile_function",

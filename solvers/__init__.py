@@ -3,6 +3,7 @@
 if __name__ != "krylix.solvers":  # reached through sys.path (repository root), not through the package
     raise ModuleNotFoundError(f"{__file__} is krylix.solvers, not a top-level module", name=__name__)
 
+from ..backends import OtherMemberFailed
 from ..backends.on_failure import OnFailure
 from . import backend_solves as backend_solves
 from . import profiled as profiled  # what profiles monitor
@@ -78,6 +79,7 @@ __all__ = [
     "NonlinearResult",
     "NotConverged",
     "OnFailure",
+    "OtherMemberFailed",
     "Petsc",
     "Preconditioner",
     "PreconditionerName",

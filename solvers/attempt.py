@@ -23,6 +23,7 @@ from .methods.cg import CG
 from .methods.direct.singular import Singularity
 from .methods.direct.superlu import provider_note
 from .on_host import continued_on_host, rescued_on_host, run_on_host
+from .over.members import raise_in_all, replicated, shows_no_progress
 from .preconditioners import Preconditioner
 from .preconditioners.amg_after_multigrid import MOST_ITERATIONS, amg_after_multigrid, is_on_grids
 from .results.diagnosis.look import Look
@@ -164,7 +165,7 @@ class Attempt:
         found = self._run(report)
         if report is not None and report.errors is not None and not self.problem.bk.compiled(found.status):
             self.problem.bk.to_numpy(found.status)  # waits for the loop
-            report.raise_errors()
+            raise_in_all(self.problem.bk, "the callback", report.raise_errors)
         return found
 
     def _run(self, report: StepReport | None) -> Outcome:
@@ -195,6 +196,8 @@ class Attempt:
                 "callback and time_limit ask the host after each iteration, which a program for XLA alone, for several "
                 "processes or inside shard_map cannot. Leave them out, or solve outside of it."
             )
+        if monitor.progress is True and shows_no_progress(problem.bk):
+            monitor = replace(monitor, progress=False)
         present = partial(_presented, problem, monitor.in_numpy)
         return StepReport.of(monitor, self.method.name, present, problem.layout.batch, problem.compiled)
 
@@ -248,6 +251,8 @@ class Attempt:
 
     def look(self, outcome: Outcome) -> Look | None:
         """Function that diagnoses a failure of this attempt; None where it is not needed."""
+        if self.problem.bk.communicator is not None:  # members would look at their own parts, each on its way
+            return None
         compiled = self.problem.compiled or self.problem.bk.compiled(outcome.status)
         later = self.on_failure in QUIET
         return None if compiled and later else Look.at(self.problem, self.method, self.M, outcome, later)
@@ -278,6 +283,7 @@ class Attempt:
         problem, M = self.problem, self.M
         bk, layout = problem.bk, problem.layout
         lead = (len(problem.limits),) if len(problem.limits) > 1 else ()
+        outcome = outcome if bk.communicator is None else replicated(bk, outcome)
         if problem.several and not lead:
             outcome = Outcome(*(() if isinstance(a, tuple) else bk.reshape(a, (1, *a.shape)) for a in outcome))
             lead = (1,)

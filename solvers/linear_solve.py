@@ -13,28 +13,24 @@ from ..sparse.analysis.analysis import forget, release
 from ..sparse.peers.table import NO_PEERS
 from .attempt import Attempt, with_times
 from .first_call import solve_first_call, solve_on_numpy
-from .iteration.method import Method, precision_for
+from .iteration.method import Method
 from .iteration.monitor import Callback, monitor_of
 from .iteration.progress import Progress
-from .log import DEBUG, log, log_choice, timed_set_up
+from .log import DEBUG, log, log_choice
 from .methods.registry import METHODS, find_method, is_auto
 from .names import MethodName, PreconditionerName
+from .over.solve import solve_over
 from .pattern_cache import solve_on_pattern
-from .preconditioners import to_preconditioner
 from .results.result import ArrayT, SolveResult
+from .set_up import set_up_attempt
 from .setup.choose import MethodChoice, choose, first_that_can
-from .setup.factors import entries_for, factors_now, factors_of_known
+from .setup.factors import factors_now
 from .setup.iteration_budget import with_iteration_budget
 from .setup.make_problem import make_problem, with_constants
 from .setup.other_names import with_our_names
 from .setup.peers import with_peers_read
 from .setup.problem import Problem, Request
-from .setup.requirements import (
-    check_requirements,
-    refuse_infinite_entries,
-    refuse_preconditioner,
-    refuse_unsuited,
-)
+from .setup.requirements import refuse_infinite_entries
 from .setup_cache import Setup, call_of, find_setup, keep_setup, seen_before
 from .small_dense import solve_small_dense
 from .solve import solve
@@ -63,6 +59,7 @@ def linear_solve(
     progress: Progress = False,
     callback: Callback | None = None,
     time_limit: float | None = None,
+    over: Any = None,
 ) -> SolveResult[ArrayT]:
     """Solve `A x = b`; with "LSMR" and "CGLS" also least squares, `min |b - A x|^2 + damp^2 |x|^2`.
 
@@ -121,6 +118,11 @@ def linear_solve(
             the tolerance. None and False go on; anything else is refused.
         time_limit: seconds from the call after which the solve stops, at the end of an iteration, with the status
             TIME_LIMIT: a failure. No other method is tried then. In a compiled function from the start of each solve.
+        over: the communicator whose members each hold a part of all vectors: one of mpi4py (NumPy), a process group
+            (PyTorch), or the name of a mesh axis or a tuple of them inside `jax.shard_map`. A is then a function of
+            this member's part, which exchanges with others what it needs; b, x0, x and M's argument are parts, numbers
+            those of the whole. Krylov methods only; M is a function, a matrix of this part, or "chebyshev". All members
+            call with the same settings, and a failure raises in all. docs/how_to/several_devices.md has more.
 
     x has exact derivatives, to every order, with respect to b, the entries of a matrix, args and what a function closes
     over; x0, the preconditioner and the tolerances have none. A backward solve has the same relative tolerance and
@@ -137,6 +139,7 @@ def linear_solve(
             setting, a name.
         TypeError: an input of a kind that cannot be used.
         NoBackendFound: arrays of two libraries.
+        OtherMemberFailed: with `over`, another member raised one of these before the iteration.
         NonlinearError: the function A is not linear.
         UnsupportedOperation: the method needs something of A that is not known, such as its transpose.
 
@@ -163,6 +166,7 @@ def linear_solve(
         A=A, b=b, x0=x0, args=args, method=method, preconditioner=preconditioner, rtol=rtol, atol=atol,
         max_iter=max_iter, batch_ndim=batch_ndim, axis=axis, nullspace=nullspace, matrix_offset=matrix_offset,
         on_failure=get_on_failure() if on_failure is None else on_failure, history=history, sharding=sharding,
+        over=over,
     )  # fmt: skip
     monitored = not (progress is False and callback is None and time_limit is None)
     asked = (progress, callback, time_limit) if monitored else None
@@ -188,6 +192,8 @@ def _linear_solve(request: Request, monitored: tuple[Any, Any, Any] | None) -> S
         request = with_peers_read(request)
     if monitored is not None:
         request = replace(request, monitor=monitor_of(*monitored))
+    if request.over is not None:
+        return run_for(request.on_failure, solve_over, request)
     found = solve_small_dense(request)
     if found is not None and log.isEnabledFor(DEBUG):
         log.debug("%s", found.message)
@@ -265,7 +271,7 @@ def _set_up_and_solved(
     refuse_infinite_entries(problem, request.on_failure)
     if method is not None:
         problem = with_constants(problem, method, problem.A, request)
-        attempt = _set_up(request, problem, method, request.preconditioner, problem.A, previous)
+        attempt = set_up_attempt(request, problem, method, request.preconditioner, problem.A, previous)
     else:
         chosen = choose(problem, request.preconditioner is not None, calls_host=request.on_failure in ("raise", "warn"))
         choice, attempt = first_that_can(chosen, as_chosen)
@@ -300,44 +306,7 @@ def _set_up_as_chosen(
     method, given = choice.method, request.preconditioner
     problem = with_constants(problem, method, choice.matrix, request)
     M = choice.preconditioner if given is None else given
-    attempt = _set_up(request, problem, method, M, choice.matrix, previous, choice.factors, choice.is_last)
+    attempt = set_up_attempt(request, problem, method, M, choice.matrix, previous, choice.factors, choice.is_last)
     fallback = with_iteration_budget(choice.fallback, problem, method, attempt.M, choice.matrix, many)
     release(choice.matrix)
     return replace(attempt, fallback=fallback, why=choice.why)
-
-
-def _set_up(
-    request: Request,
-    problem: Problem,
-    method: Method,
-    M: Any,
-    matrix: Operator,
-    previous: Operator | None,
-    factors: Operator | None = None,
-    last: bool = True,
-) -> Attempt:
-    """Set up the preconditioner or the factors of `matrix`, where that is done before the solve.
-
-    Args:
-        previous: the preconditioner of other numbers, whose work is kept where its kind can.
-        last: is there no other method? Then refusals say what they say to the user.
-    """
-    if M is not None:
-        refuse_preconditioner(method, M)
-        given = M
-        M = timed_set_up(
-            f"preconditioner of {method.name}",
-            lambda: to_preconditioner(
-                given, matrix, problem.bk, problem.layout, problem.like, previous, precision_for(method)
-            ),
-        )
-    if last:
-        check_requirements(problem, method, M)
-    else:
-        refuse_unsuited(problem, method, M)
-    early = method.needs_known or (method.names_provider and not problem.compiled)
-    if method.keeps_setup and (problem.compiled or early):
-        M = factors or (factors_now if early else factors_of_known)(problem, method)
-        if M is None:
-            M = entries_for(problem, method, matrix)
-    return Attempt.of(request, problem, method, M)

@@ -33,6 +33,7 @@ def prepare(
     matrix_offset: complex | None = None,
     on_failure: OnFailure | None = None,
     sharding: Any = None,
+    over: Any = None,
 ) -> PreparedSolver:
     """Do once what solves with the same A have in common, A as it is now: matrices are copied.
 
@@ -56,6 +57,8 @@ def prepare(
         matrix_offset: as for `linear_solve`.
         on_failure: as for `linear_solve`.
         sharding: as for `linear_solve`; if None that of `like`, for right-hand sides of its shape that do not tell.
+        over: as for `linear_solve`: `like` and all right-hand sides are this member's parts. Each solve looks at its
+            arguments again, in 3 messages and a product, as members could differ in them.
 
     Returns:
         PreparedSolver: `solve(b, x0=None)` as often as needed, or called for x alone; `update(A)` for other numbers,
@@ -87,7 +90,7 @@ def prepare(
     request = Request(
         A=A, b=like, args=args, method=method, preconditioner=preconditioner, rtol=rtol, atol=atol,
         max_iter=max_iter, batch_ndim=batch_ndim, axis=axis, nullspace=nullspace, matrix_offset=matrix_offset,
-        on_failure=get_on_failure() if on_failure is None else on_failure, sharding=sharding,
+        on_failure=get_on_failure() if on_failure is None else on_failure, sharding=sharding, over=over,
     )  # fmt: skip
     return without_compilers(prepared_solver.prepared)(request)
 

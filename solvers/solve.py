@@ -106,7 +106,7 @@ def _after_failure(attempt: Attempt, outcome: Outcome, result: SolveResult) -> S
 def _result(attempt: Attempt, outcome: Outcome, converged: bool) -> SolveResult:
     """Result in the user's terms, of the given outcome and x."""
     problem = attempt.problem
-    sensitivity = Sensitivity.of(attempt, outcome) if problem.bk.on_host else None
+    sensitivity = Sensitivity.of(attempt, outcome) if problem.bk.on_host and problem.bk.communicator is None else None
     spoils = attempt.on_failure == "nan" and not converged
     x = with_nan(problem.bk, outcome.x, outcome.status, attempt.may_be_stopped) if spoils else outcome.x
     told = outcome._replace(x=x) if spoils else outcome

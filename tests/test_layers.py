@@ -19,7 +19,15 @@ from library import FOLDERS, ROOT, label, library_files, module_name
 FILES = library_files()
 MODULES = {module_name(path): path for path in FILES}
 LEVELS = {"backends": 0, "sparse": 1, "solvers": 2}  # anything else in krylix: 3
-HEAVY = {"jax", "torch", "tensorflow", "pyamg", "matplotlib", "tqdm"}  # a reason to import one of our modules late
+HEAVY = {
+    "jax",
+    "torch",
+    "tensorflow",
+    "pyamg",
+    "matplotlib",
+    "tqdm",
+    "mpi4py",
+}  # a reason to import one of our modules late
 LIBRARIES = {"numpy", "jax", "torch", "tensorflow"}
 TABLES_OF_LIBRARIES = ("sparse/tracing/front_end.py",)  # where a front end is registered
 MAX_FILE_LINES = 350

@@ -133,7 +133,7 @@ def test_settings() -> None:
 
 def test_failures() -> None:
     failures: list[type[Exception]] = [
-        krylix.ConvergenceError, krylix.NotConverged, krylix.Diverged, krylix.NonlinearError,
+        krylix.ConvergenceError, krylix.NotConverged, krylix.Diverged, krylix.OtherMemberFailed, krylix.NonlinearError,
         krylix.UnsupportedOperation, krylix.NoBackendFound, krylix.SingularMatrixWarning,
     ]  # fmt: skip
     assert all(issubclass(failure, Exception) for failure in failures)

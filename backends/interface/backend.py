@@ -24,6 +24,7 @@ from .control import Control
 from .cuts import Collectives, Cut
 from .devices import Devices
 from .linalg import Linalg
+from .members import Members
 from .new_arrays import NewArrays
 from .sparse_kernels import SparseKernels
 from .structure import Opened, flatten_with_structure
@@ -34,7 +35,16 @@ _SAFE_SQUARES = {"f": (1e-20, 1e30), "d": (1e-200, 1e300)}  # far from both ends
 
 
 class Backend(
-    Control, SparseKernels, Transformations, Recurrences, Updates, NewArrays, Devices, Collectives, NamedOperations
+    Control,
+    SparseKernels,
+    Transformations,
+    Recurrences,
+    Updates,
+    NewArrays,
+    Devices,
+    Collectives,
+    Members,
+    NamedOperations,
 ):
     """One array library. Use as a context (`with choose_backend("torch"):`) to make it the default."""
 

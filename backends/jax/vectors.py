@@ -18,13 +18,12 @@ from ..interface.sparse_kernels import diagonal_places
 from ..precision import real_dtype
 from .direct import direct, dot_of_one, largest_bits, scale_bits, select_elements
 from .sharding.grid_rows import (
-    GridColumns,
+    GRIDS,
     GridRows,
     GridStack,
     cells_of,
     dot_of_cells,
     dots_of_cells,
-    gram,
     on_cells,
     reduced,
     sums_of_cells,
@@ -142,18 +141,14 @@ class JaxVectors(Backend):
         return jnp.sum(x, axis, dtype or x.dtype, keepdims=keepdims)
 
     def product(self, matrix: Array, x: Array) -> Any:
-        if isinstance(matrix, GridStack | GridColumns):
+        if isinstance(matrix, GRIDS):
             return matrix.times(x)
-        if isinstance(matrix, GridRows):
-            return gram(matrix, x)
         if matrix.ndim == 2:
             return jnp.matmul(x, matrix.T, precision=lax.Precision.HIGHEST)
         return jnp.matmul(matrix, x[..., None], precision=lax.Precision.HIGHEST)[..., 0]
 
     def matrix_transpose(self, matrix: Array) -> Any:
-        if isinstance(matrix, GridRows):
-            return GridColumns(matrix)
-        return matrix.T if isinstance(matrix, GridStack | GridColumns) else jnp.swapaxes(matrix, -1, -2)
+        return matrix.T if isinstance(matrix, GRIDS) else jnp.swapaxes(matrix, -1, -2)
 
     def dia_product(
         self, diagonals: Array, offsets: Sequence[int], x: Array, n: int, transposed: bool = False

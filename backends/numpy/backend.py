@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from typing import Any
@@ -41,10 +42,18 @@ class NumpyBackend(NumpyKernels, Backend):
     is_eager = True
     updates_in_place = True
     on_host = True
+    _communicators = "an intracommunicator of mpi4py, such as MPI.COMM_WORLD"
     has_compiled_rows = True
     linalg = NumpyLinalg()
     fourier = NumpyFourier()
     sparse = NumpySparse()
+
+    def _communicator(self, over: Any) -> Any:
+        if "mpi4py" not in sys.modules:  # then it is none of its
+            return None
+        from ..communicators.by_mpi import by_mpi
+
+        return by_mpi(over)
 
     def is_array(self, x: Any) -> bool:
         # subclasses have products of their own: np.matrix

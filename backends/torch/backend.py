@@ -56,6 +56,7 @@ class TorchBackend(TorchKernels, TorchUpdates, DerivativesOfFunctions, TorchProm
     has_compiled_rows = True
     always_writable = True
     derivatives = "torch.autograd or torch.func"
+    _communicators = "a process group of torch.distributed, such as torch.distributed.group.WORLD or mesh.get_group()"
     explicit_derivatives = True
     linalg = TorchLinalg()
     fourier = TorchFourier()
@@ -64,6 +65,13 @@ class TorchBackend(TorchKernels, TorchUpdates, DerivativesOfFunctions, TorchProm
     @property
     def default_float(self) -> np.dtype:
         return numpy_dtype(torch.get_default_dtype())
+
+    def _communicator(self, over: Any) -> Any:
+        if not torch.distributed.is_available():
+            return None
+        from ..communicators.by_torch import by_torch
+
+        return by_torch(over)
 
     def is_array(self, x: Any) -> bool:
         return isinstance(x, torch.Tensor) and x.layout == torch.strided
@@ -77,7 +85,8 @@ class TorchBackend(TorchKernels, TorchUpdates, DerivativesOfFunctions, TorchProm
         if type(x).__name__ == "DTensor":
             raise TypeError(
                 f"{what} is a DTensor, spread over processes; expected a tensor of one process: give its "
-                "full_tensor(), or let each process solve a system of its own."
+                "to_local() with over=mesh.get_group() and a function of local parts that exchanges what it needs, or "
+                "its full_tensor()."
             )
 
     def asarray(self, x: Any, dtype: np.dtype | None = None, like: Array | None = None) -> Array:

@@ -42,9 +42,15 @@ class OfMatrix:
 
         Raises:
             ValueError: it has none, or it is another matrix that is solved with.
+            UnsupportedOperation: it is a part of one.
         """
         if self.A.shape[0] != self.A.shape[1]:
             raise ValueError(f"A has the shape {self.A.shape}; expected a square matrix, of which there is an inverse.")
+        if self._request.over is not None:
+            raise UnsupportedOperation(
+                "This solver has a part of A, over a communicator, which does not tell the determinant and the inverse "
+                "of the whole. Prepare with the whole matrix, without over=."
+            )
         if self._request.matrix_offset:
             raise ValueError(
                 f"This solver was prepared with matrix_offset={self._request.matrix_offset}; expected none. Add it to "

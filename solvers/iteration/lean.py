@@ -35,7 +35,7 @@ def lean_steps(
     """
     enough, largest = rule.enough, np.minimum(rule.largest, np.finfo(rule.largest.dtype).max)
     left = int(rule.limit - tally.steps.max())
-    if _NUMBERS.serves(state.x):
+    if bk.communicator is None and _NUMBERS.serves(state.x):
         state, taken = _of_one(method, A, M, _NUMBERS.enter(state), enough[0, 0], largest[0, 0], left)
         state = _NUMBERS.leave(state)
     else:

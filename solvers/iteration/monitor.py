@@ -190,7 +190,7 @@ class StepReport:
             return None
         more = (() if x is None else (x,), () if self.begin is None else (self.begin,))
         (reason,) = bk.host_call(self._asked, [(tuple(int(k) for k in steps.shape), _INT32)], *told, *more[0], *more[1])
-        return reason
+        return reason if bk.communicator is None else bk.communicator.max(reason)  # all stop, or none does
 
     def _shown(self, steps: np.ndarray, norm: np.ndarray, goal: np.ndarray, active: np.ndarray) -> None:
         if self.show is None:

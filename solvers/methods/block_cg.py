@@ -116,7 +116,7 @@ class BlockCG(Method):
 def _check_shared(operator: Operator, what: str) -> None:
     """One product of an operator with batch axes: the same vector for every system has the same image."""
     bk, systems = operator.bk, operator.systems
-    if systems is None or systems < 2:
+    if systems is None or systems < 2 or bk.communicator is not None:  # members could differ in what they see
         return
 
     def images() -> Array:
@@ -143,7 +143,7 @@ def _eps(bk: Backend, real: Array) -> float:
 
 def _gram(bk: Backend, a: Array, b: Array) -> Array:
     """Gram matrix `(k, m)`: dot products of the rows of `a` `(k, n)` and `b` `(m, n)`."""
-    return bk.product(b, bk.conj(a))
+    return bk.stack_dots(b, bk.conj(a))
 
 
 def _times_transposed(bk: Backend, inverse: Array, g: Array) -> Array:
@@ -187,12 +187,17 @@ def _orthonormal(bk: Backend, w: Array, g: Array, live: Array) -> Array:
 def _inverse(bk: Backend, g: Array) -> tuple[Array, Array]:
     """The inverse of a Hermitian `(k, k)` matrix where it is not zero up to rounding; `(1, 1)`: is all of it zero?"""
     k, dtype = int(g.shape[0]), bk.dtype(g)
-    largest = bk.max_abs(bk.reshape(g, (1, k * k)))
+    largest = _largest(bk, bk.reshape(g, (1, k * k)))
     usable = (largest > 0) & bk.isfinite(largest)
     size = bk.astype(bk.where(usable, largest, bk.full_like(largest, 1)), dtype)
     g = bk.where(usable, g, bk.zeros_like(g)) / size
     values, vectors = bk.linalg.eigh(0.5 * (g + bk.conj(bk.matrix_transpose(g))))
     values = bk.reshape(values, (1, k))
-    clear = bk.abs(values) > _FLAT * _eps(bk, values) * bk.max_abs(values)
+    clear = bk.abs(values) > _FLAT * _eps(bk, values) * _largest(bk, values)
     inverse = bk.where(clear, 1 / bk.where(clear, values, bk.full_like(values, 1)), bk.zeros_like(values))
-    return bk.product(bk.conj(vectors), vectors * bk.astype(inverse, dtype)) / size, bk.max_abs(inverse) == 0
+    return bk.product(bk.conj(vectors), vectors * bk.astype(inverse, dtype)) / size, _largest(bk, inverse) == 0
+
+
+def _largest(bk: Backend, numbers: Array) -> Array:
+    """`(1, 1)`: the largest absolute value of `(1, m)` numbers that are no unknowns, so the same in all members."""
+    return bk.xp.max(bk.abs(numbers), axis=1, keepdims=True)

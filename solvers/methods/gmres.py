@@ -103,7 +103,7 @@ class GMRES(Method):
         return super().summary.replace("m = restart steps", f"{self.restart} steps") + varying
 
     def init(self, bk: Backend, A: Operator, M: Operator | None, r: Array, goal: Goal) -> GMRESState:
-        m = min(self.restart, int(r.shape[1]))
+        m = min(self.restart, bk.unknowns(r))
         s = _begin(bk, bk.zeros_like(r), r, 0 * goal.attempt, m)
         V = bk.put_row(bk.room_for(r, m), s.j, s.v)
         return s._replace(V=bk.fold(V), Z=bk.fold(bk.room_for(r, m)) if self.flexible else ())
@@ -188,7 +188,8 @@ def _rotate(bk: Backend, s: GMRESState, new: _ArnoldiColumn) -> tuple[GMRESState
     largest = bk.maximum(s.largest, new.before * new.size)
     column = bk.product(Q, new.h)
     # A M maps the new direction less what it shares with the others, of length |(1, shared)|, to length rho
-    shared = bk.square_norm(bk.linalg.solve_triangular(R, bk.times(new.size, column), lower=False))
+    part = bk.linalg.solve_triangular(R, bk.times(new.size, column), lower=False)
+    shared = bk.sum(bk.real(bk.conj(part) * part), 1, keepdims=True)  # of coefficients
     dead = rho * new.size <= _noise(bk, rho) * largest * bk.sqrt(1 + shared)
     c, sine = bk.safe_divide(a, bk.astype(rho, kind)), bk.astype(bk.safe_divide(new.after, rho), kind)
     row = bk.conj(c) * s.q + bk.where(below, sine, zero)

@@ -77,7 +77,7 @@ class IDR(Method):
         return f"IDR({self.s})"
 
     def init(self, bk: Backend, A: Operator, M: Operator | None, r: Array, goal: Goal) -> IDRState:
-        rows, kind, rr = min(self.s, int(r.shape[1])), bk.dtype(r), bk.square_norm(r)
+        rows, kind, rr = min(self.s, bk.unknowns(r)), bk.dtype(r), bk.square_norm(r)
         P = left_vectors(bk, r, rows, goal.attempt)
         return IDRState(
             bk.zeros_like(r),

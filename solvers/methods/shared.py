@@ -21,7 +21,7 @@ def bilinear(bk: Backend, a: Array, b: Array) -> Array:
 
 def components(bk: Backend, stack: Array, v: Array) -> Array:
     """`(batch, k)`: the dot product of each vector of the stack with v."""
-    return bk.conj(bk.product(stack, bk.conj(v)))
+    return bk.conj(bk.stack_dots(stack, bk.conj(v)))
 
 
 def combination(bk: Backend, stack: Array, c: Array) -> Array:
@@ -67,10 +67,9 @@ def left_vector(bk: Backend, r: Array, attempt: Array) -> Array:
 
     That is as long as r, and longer with each attempt; `attempt` is that of the `Goal`.
     """
-    n = r.shape[1]
     dtype = bk.dtype(r)
-    noise = bk.scatter_numbers(n, real_dtype(bk.dtype(r)), r)
-    length = bk.sqrt(bk.square_norm(r) * (12.0 / max(n, 1)))
+    noise = bk.scatter_numbers(int(r.shape[1]), real_dtype(bk.dtype(r)), r)
+    length = bk.sqrt(bk.square_norm(r) * (12.0 / max(bk.unknowns(r), 1)))
     weight = length * bk.astype(attempt, bk.dtype(length))
     return r + bk.astype(weight, dtype) * bk.astype(noise, dtype)
 
@@ -87,7 +86,7 @@ def left_vectors(bk: Backend, r: Array, count: int, attempt: Array) -> Array:
     vectors = [bk.astype(numbers[i : i + 1, :], kind) for i in range(parts)]
     first, other = vectors if parts == 2 else (vectors[0] + 1j * vectors[1], vectors[2] + 1j * vectors[3])
     weight = bk.astype(attempt, real)
-    scale = float(np.sqrt(12 / n)) / (1 + weight)
+    scale = float(np.sqrt(12 / bk.unknowns(r))) / (1 + weight)
     return bk.times(scale, first + bk.astype(weight, kind) * other) + bk.fold(bk.room_for(r, count))
 
 

@@ -34,7 +34,7 @@ class WithoutVectors(Composed):
         bk, rows = self.bk, self.array("basis")
         rows = bk.astype(rows, np.result_type(self.dtype, bk.dtype(x)))
         rows = rows[0, ...] if len(rows.shape) == 3 and self.systems is None else rows
-        return x - bk.product(bk.matrix_transpose(rows), bk.product(bk.conj(rows), x))
+        return x - bk.product(bk.matrix_transpose(rows), bk.stack_dots(bk.conj(rows), x))
 
     def transpose(self) -> WithoutVectors:
         return self.conj()  # type: ignore[return-value]

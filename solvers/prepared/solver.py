@@ -13,7 +13,7 @@ import numpy as np
 from ...backends import without_compilers
 from ...backends.on_failure import run_for
 from ...backends.public_names import PublicNames
-from ...sparse import Operator, to_operator
+from ...sparse import Operator, UnsupportedOperation, to_operator
 from ..attempt import AS_GIVEN, Attempt, with_times
 from ..gaussian.of_matrix import OfMatrix
 from ..iteration.method import Method
@@ -23,6 +23,7 @@ from ..known_plan import KnownPlan
 from ..log import DEBUG, log
 from ..methods.direct.superlu import HostFactors, provider_note
 from ..methods.registry import is_auto
+from ..over.prepared import prepared_over, solve_prepared_over
 from ..preconditioners import Preconditioner
 from ..results.result import ArrayT, SolveResult
 from ..setup.choose import Explanation
@@ -140,8 +141,13 @@ class PreparedSolver(OfMatrix, PublicNames):
         has no derivatives it is that of the entries, which are found once.
 
         Raises:
-            UnsupportedOperation: the transpose of a function, or of a preconditioner, is not known.
+            UnsupportedOperation: the transpose of a function, or of a preconditioner, is not known; or vectors are cut
+                over a communicator.
         """
+        if self._request.over is not None:
+            raise UnsupportedOperation(
+                "The transpose of a solver over a communicator is not known; prepare with the transposed function."
+            )
         return _made(without_compilers(transposed)(_parts_of(self)))
 
     @cached_property
@@ -243,7 +249,14 @@ def _solve_prepared(
     solver: PreparedSolver, b: Any, x0: Any, axis: int | None, history: bool, monitored: tuple[Any, Any, Any] | None
 ) -> SolveResult:
     """No method of the solver, as what is left alone is remembered for ever."""
-    plain = type(b) is np.ndarray and x0 is None and axis is None and history is False and monitored is None
+    plain = (
+        solver._request.over is None
+        and type(b) is np.ndarray
+        and x0 is None
+        and axis is None
+        and history is False
+        and monitored is None
+    )
     if plain and solver._plan is not None and (found := solver._plan.solve(b)) is not None:
         if log.isEnabledFor(DEBUG):
             log.debug("%s", found.message)
@@ -253,6 +266,8 @@ def _solve_prepared(
         solver._request, A=solver.A, b=b, x0=x0, axis=solver._request.axis if axis is None else axis,
         preconditioner=None, history=history, monitor=monitor,
     )  # fmt: skip
+    if request.over is not None:
+        return run_for(request.on_failure, solve_prepared_over, solver.A, solver.preconditioner, request)
     if request.seen_sharding is not None and np.shape(b) != np.shape(solver._request.b):
         request = replace(request, seen_sharding=None)
     return run_for(request.on_failure, run_where_spread, lambda given: _solved_again(solver, given), request)
@@ -284,6 +299,8 @@ def _moved(A: Operator | None, problem: Problem, name: str) -> Operator | None:
 
 def prepared(request: Request, previous: Operator | None = None, many: bool = True) -> PreparedSolver:
     """The solver that a request asks for; see `set_up`."""
+    if request.over is not None:
+        return run_for(request.on_failure, lambda: _made(prepared_over(request)))
     request = with_peers_read(request)
     return run_for(
         request.on_failure, run_where_spread, lambda given: _made(set_up(given, previous, many)), request, False

@@ -96,7 +96,7 @@ def unreachable(A: Operator, b: np.ndarray, asked: np.ndarray) -> np.ndarray | N
 def _entries(A: Operator) -> Any:
     """The known square matrix as SciPy's or NumPy's, one per system for a batch."""
     A = A.without_offset
-    if A.shape[0] != A.shape[1]:
+    if A.shape[0] != A.shape[1] or A.bk.communicator is not None:
         return None
     if isinstance(A, FunctionOperator) and A.shape[0] <= _SMALL:
         try:

@@ -45,6 +45,9 @@ from .unusable import checked_offset, refuse_unusable, with_rectangular_hint
 def make_problem(request: Request, method: Method | None, null: KnownNull | None = None) -> Problem:
     """Check and convert; for a least-squares method, a rectangular or damped problem into its normal equations.
 
+    With `request.over`, b is a part of a vector. Then nothing is evaluated here, where one member may fail alone: see
+    `over.problem`, which completes it.
+
     Args:
         request: the arguments; method and preconditioner are checked elsewhere.
         method: the method that will solve, None where it is still to be chosen.
@@ -85,18 +88,19 @@ def make_problem(request: Request, method: Method | None, null: KnownNull | None
         unknown = Layout(layout.batch, ((operator.shape[1],),), layout.dtypes, axis=layout.axis)
     if isinstance(operator, OffsetOperator | FunctionOperator):
         rows = _without_constant(rows, operator, layout)
-    if not layout.systems and bk.on_host:  # without entries, which would be found by columns or taken of no matrix
+    # without entries, which would be found by columns or taken of no matrix
+    if not layout.systems and bk.on_host and request.over is None:
         operator = to_operator(bk, sp.csr_array(operator.shape, dtype=dtype), None, dtype)
     start = None if x0 is None else bk.copy(_start(bk, x0, unknown, layout, dtype, on_devices))
     compiled = bk.compiled(rows, *(() if start is None else (start,)), *args)
     limits, several = find_limits(bk, request.max_iter, unknown.size, layout.batch)
     given, damp = None, float(getattr(method, "damp", 0.0))
     if null is None:
-        look = unknown is layout and not damp and layout.systems > 0
+        look = unknown is layout and not damp and layout.systems > 0 and request.over is None
         null = _null_vectors(request, bk, operator, unknown, like, look)
     if unknown is not layout or damp:
         given = Given(operator, bk.flat(rows), layout, damp)
-        operator, rows = given.equations()
+        operator, rows = given.equations() if request.over is None else (operator, rows)
     if request.derived and null.both and null.projection is not None:
         rows = null.projection.apply(bk.flat(rows))
     real = real_dtype(bk.dtype(rows))
@@ -113,7 +117,7 @@ def make_problem(request: Request, method: Method | None, null: KnownNull | None
 
 def _null_vectors(request: Request, bk: Backend, A: Operator, layout: Layout, like: Array, look: bool) -> KnownNull:
     """Null vectors, given or detected."""
-    given = request.nullspace
+    given = request.nullspace if request.over is None else "auto"
     if isinstance(given, str) and given == "auto":
         return KnownNull(find_constants(A, layout, like) if look else None, both=True)
     return KnownNull(None if given is None else given_vectors(given, bk, A, layout, like), both=False)
@@ -242,7 +246,7 @@ def _operator(
         if operator is A and (A.layout.batch, A.layout.shapes) != (layout.batch, layout.shapes):
             raise ValueError(f"The operator takes arrays of shape {A.in_shape}; b has {tuple(like.shape)}.")
         operator = operator if request.program is None else operator.by_its_program(request.program)
-        operator = _linear_part(operator, layout, unknown, least_squares)
+        operator = operator if request.over is not None else _linear_part(operator, layout, unknown, least_squares)
     elif isinstance(operator, HostOperator):
         operator = operator.exactly()
     if request.declared:

@@ -21,7 +21,8 @@ class Request:
 
     For `prepare`, `b` is an array like the right-hand sides to come. `program`: that of the function A, as it is
     in this solve, if it was traced already. `declared`: facts that the package of A declares, see `Operator.declared`.
-    `derived`: is it the solve for a derivative, of which only the part of b in the range of A counts?
+    `derived`: is it the solve for a derivative, of which only the part of b in the range of A counts? `over`: the
+    communicator whose members hold the parts of all vectors, as the user gave it; None: vectors are whole.
     """
 
     A: Any
@@ -45,6 +46,7 @@ class Request:
     derived: bool = False
     sharding: Any = None  # how b is spread over devices, as the caller says ...
     seen_sharding: Any = None  # ... and as was seen before the solve, in which it may not tell
+    over: Any = None
 
 
 class KnownNull(NamedTuple):
@@ -82,7 +84,8 @@ class Problem:
     @property
     def is_empty(self) -> bool:
         """Are there no systems, or no unknowns? Then there is nothing to factorise, and no entry to look at."""
-        return not (self.layout.systems and self.layout.size)
+        whole = self.bk.communicator is None  # a part may have none, and takes part
+        return not (self.layout.systems and (self.layout.size or not whole))
 
     @property
     def is_implicit(self) -> bool:

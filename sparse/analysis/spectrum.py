@@ -37,7 +37,7 @@ def largest_eigenvalue(bk: Backend, apply: Callable[[Array], Array], start: Arra
     Source: Saad, Numerical Methods for Large Eigenvalue Problems, 2nd ed., algorithm 6.5.
     """
     with bk.errstate():
-        found = lanczos(bk, apply, bk.times(1 / bk.norm(start), start), min(steps, int(start.shape[1])))
+        found = lanczos(bk, apply, bk.times(1 / bk.norm(start), start), min(steps, bk.unknowns(start)))
         return _largest_of_tridiagonal(bk, found.alphas, found.betas)
 
 

@@ -235,7 +235,7 @@ class FunctionOperator(LinearFunction):
 
     def transposed_product(self) -> Callable[[Array], Array]:
         """`x -> transposed matrix x` on rows; where the library has no derivatives, by the entries, which are kept."""
-        if self.bk.has_derivatives:
+        if self.bk.has_derivatives or self.bk.communicator is not None:  # columns of a part are none of A
             return self.bk.transpose_function(self.apply, self._zeros())
         if self._entries is None:
             self._entries = Dense(self.bk, self.dense())

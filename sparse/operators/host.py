@@ -64,6 +64,11 @@ class HostOperator(Turned):
     def on_backend(self, bk: Backend, like: Array | None) -> HostOperator:
         return self._with(bk=bk)
 
+    def of_part(self, bk: Backend) -> HostOperator:
+        """The same on the backend of a communicator."""
+        self._guarded.trust_adjoint()
+        return self._with(bk=bk)
+
     def exactly(self) -> HostOperator:
         """The same as A of a solve, whose products must have its precision."""
         return self._with(exact=True)

@@ -1,4 +1,4 @@
-"""Solves that know how b is spread: one sum over all mesh axes, x spread as b, in programs and eagerly."""
+"""Solves that know how b is spread: a sum goes over all mesh axes at once, and x is spread as b, eagerly too."""
 
 from __future__ import annotations
 

@@ -170,9 +170,14 @@ def custom_linear_solve(
     axes = axes_after(lambda b: solve(product, b), b)
     b = vary(b, axes)
     whole = with_transpose(lambda *u: vary(tuple(product(*u)), axes), *b)  # made here, where JAX casts by itself
-    solves = (varying_function(function, axes) for function in (solve, *transposed))
-    with casts(automatic=False):
-        return lax.custom_linear_solve(lambda u: tuple(whole(*u)), b, *solves, has_aux=True)
+    solves = [varying_function(function, axes) for function in (solve, *transposed)]
+
+    def solved(b: tuple[Array, ...]) -> tuple[Arrays, Arrays]:
+        with casts(automatic=False):
+            return lax.custom_linear_solve(lambda u: tuple(whole(*u)), b, *solves, has_aux=True)
+
+    # traced by itself, so that it is vectorised and lowered where JAX casts again
+    return jax.jit(solved, inline=True)(b)
 
 
 def _solved(system: LinearSystem, b: Array, shape: Sequence[int], given: Array | None = None) -> Arrays:

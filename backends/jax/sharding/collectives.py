@@ -15,12 +15,17 @@ from ...interface.arrays import Array
 from ...interface.backend import Backend
 from ...interface.cuts import Cut, CutAxis
 from .given import checked_sharding, names_in
+from .mesh_axes import MeshControl, mesh_axes
 from .parts import WHOLE, grid_spec, of_blocks
 from .varying import is_mapped
 
 
 class JaxCollectives(Backend):
-    """See `Collectives`."""
+    """See `Collectives` and `Members`."""
+
+    _communicators = "the name of a mesh axis, or a tuple of names, inside jax.shard_map"
+    _of_members = (MeshControl,)
+    _communicator = staticmethod(mesh_axes)
 
     def cut_of(self, x: Array, batch_ndim: int, sharding: Any = None) -> Cut | None:
         if is_mapped():

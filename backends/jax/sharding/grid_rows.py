@@ -67,6 +67,24 @@ class GridRows:
     def astype(self, dtype: Any) -> GridRows:
         return GridRows(self.cells.astype(dtype), self.cut)
 
+    @property
+    def T(self) -> GridColumns:
+        return GridColumns(self)
+
+    def times(self, x: Any) -> Array:
+        """`Backend.product` of `(k, n)` and each row of `(m, n)`: `(m, k)`."""
+        cells, axes = self.fitted(x), tuple(range(1, self.cells.ndim))
+
+        def of_block(a: Array, b: Array) -> Array:
+            return _contracted(b, a, (axes, axes), ((), ()))
+
+        cut: Any = self.cut
+        if not is_reduced_by_parts(self.cells, cut) or cut.batch:
+            return of_block(self.cells, cells)
+        summed = of_blocks(lambda a, b: lax.psum(of_block(a, b), cut.all_names), cut, (grid_spec(cut),) * 2, WHOLE)
+        found: Array = summed(self.cells, cells)
+        return found
+
     def fitted(self, other: Any) -> Any:
         """Reshape `other` to broadcast with the cells.
 
@@ -177,19 +195,7 @@ class GridColumns:
         return GridRows(_contracted(c, self.rows.cells, ((1,), (0,)), ((), ())), self.rows.cut)
 
 
-def gram(rows: GridRows, x: Any) -> Array:
-    """`Backend.product` of `(k, n)` and each row of `(m, n)`: `(m, k)`, not conjugated."""
-    cells, axes = rows.fitted(x), tuple(range(1, rows.cells.ndim))
-
-    def of_block(a: Array, b: Array) -> Array:
-        return _contracted(b, a, (axes, axes), ((), ()))
-
-    cut: Any = rows.cut
-    if not is_reduced_by_parts(rows.cells, cut) or cut.batch:
-        return of_block(rows.cells, cells)
-    summed = of_blocks(lambda a, b: lax.psum(of_block(a, b), cut.all_names), cut, (grid_spec(cut),) * 2, WHOLE)
-    found: Array = summed(rows.cells, cells)
-    return found
+GRIDS = (GridRows, GridStack, GridColumns)  # what products and transposes of the backend take in place of matrices
 
 
 def on_cells(function: Callable[..., Array], *operands: Any) -> Any:

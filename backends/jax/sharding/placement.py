@@ -15,6 +15,7 @@ from jax.sharding import AxisType, NamedSharding, PartitionSpec
 
 from ...interface.arrays import Array
 from ..tracing import is_tracing
+from .grid_rows import cells_of
 
 _WHAT_TO_DO = (
     "A(x) closes over an array that is spread over a mesh with Explicit axes, and a solve runs with Auto axes, so the "
@@ -57,6 +58,10 @@ def _explicit(x: Any) -> Any:
 def _spread(x: Any, like: Any, mesh: Any) -> Any:
     sharding = _explicit(like)
     spec = () if sharding is None or x.shape != like.shape[: x.ndim] else tuple(sharding.spec)[: x.ndim]
+    if not any(isinstance(array, jax.core.Tracer) for array in (x, like)):  # x may lie on one device
+        return jax.device_put(
+            x, NamedSharding(like.sharding.mesh if sharding is not None else mesh, PartitionSpec(*spec))
+        )
     return jax.sharding.reshard(x, NamedSharding(mesh, PartitionSpec(*spec)))
 
 
@@ -71,11 +76,12 @@ def placed_like(array: Array, like: Any) -> Array:
 
 def first_placed(arrays: Sequence[Any]) -> Any:
     """The first committed array, or None."""
-    return next((x for x in arrays if getattr(x, "committed", False)), None)
+    return next((x for x in map(cells_of, arrays) if getattr(x, "committed", False)), None)
 
 
 def _place(like: Any) -> Any:
     """Device of a committed array; None for a single device or while tracing."""
+    like = cells_of(like)
     if isinstance(like, jax.core.Tracer) or not getattr(like, "committed", False) or jax.device_count() == 1:
         return None
     if is_tracing():

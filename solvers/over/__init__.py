@@ -1,0 +1,1 @@
+"""Solves whose vectors are cut over the members of a communicator (`linear_solve(over=...)`)."""

@@ -1,0 +1,81 @@
+"""Methods for parts of vectors: which there are, and which one "auto" takes."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from ...backends import Array, Backend
+from ...sparse import Operator, UnsupportedOperation
+from ...sparse.analysis.symmetry import PRODUCTS
+from ..iteration.method import Method
+from ..methods.registry import METHODS
+from ..setup.problem import Problem
+
+
+def refuse_method(method: Method) -> None:
+    """Raises UnsupportedOperation for a method that needs all of A, or the vectors of NumPy."""
+    if method.on_host or method.factorises or method.needs_grid or method.needs_band or method.needs_known:
+        raise UnsupportedOperation(
+            f"{method.name} needs whole vectors and the entries of A; with over= each member has a part, and A is a "
+            "function. Use a Krylov method of krylix: CG, MINRES, biCG-stab(2), GMRES, IDR(4), ..."
+        )
+
+
+class Chosen(NamedTuple):
+    """A method, and why it was chosen."""
+
+    method: Method
+    why: str
+
+
+def choose_over(problem: Problem) -> Chosen:
+    """The method that "auto" takes, by products alone; all members choose alike.
+
+    CG for a symmetric (Hermitian) A of which random vectors see one sign, MINRES for another symmetric one, else
+    biCG-stab(2); this too where A is known in a program only.
+
+    Cost: 2 products and 7 messages; none in a program.
+    """
+    if problem.bk.communicator.is_traced:
+        return Chosen(METHODS["biCG-stab(2)"], '"auto" chose it: A is known in the program only, which suits any A')
+    with problem.bk.errstate():
+        symmetric, definite = _symmetry(problem.bk, problem.A, problem.b)
+    if not symmetric:
+        return Chosen(METHODS["biCG-stab(2)"], '"auto" chose it: random products show that A is not symmetric')
+    if definite:
+        return Chosen(METHODS["CG"], '"auto" chose it: random products show A to be symmetric, and of one sign')
+    return Chosen(METHODS["MINRES"], '"auto" chose it: random products show A to be symmetric, and of both signs')
+
+
+def _symmetry(bk: Backend, A: Operator, like: Array) -> tuple[bool, bool]:
+    """Is `<u, A v> = <A u, v>` for random u and v; and have `<u, A u>` and `<v, A v>` the same sign?"""
+    shape = (int(like.shape[0]), A.shape[1])
+    seeds = [(seed, int(bk.communicator.rank)) for seed in (4, 5)]
+    u, v = (bk.asarray(np.random.default_rng(seed).standard_normal(shape).astype(A.dtype), like=like) for seed in seeds)
+    Au, Av = bk.copy(A.apply(u)), bk.copy(A.apply(v))
+    size = bk.norm(u) * bk.norm(Av) + bk.norm(Au) * bk.norm(v)
+    differ = bk.abs(bk.dot(u, Av) - bk.dot(Au, v)) > PRODUCTS * float(np.finfo(A.dtype).eps) * size
+    signs = bk.real(bk.dot(u, Au)) * bk.real(bk.dot(v, Av))
+    return not bk.any(differ), not bk.any(~(signs > 0))
+
+
+def check_over(problem: Problem, method: Method, M: Operator | None) -> None:
+    """Refuse what the method cannot do; what all members find alike.
+
+    Raises:
+        TypeError, ValueError, UnsupportedOperation: got / expected / do this instead.
+    """
+    systems = problem.layout.systems
+    if M is not None and M.systems not in (None, systems):
+        raise ValueError(f"The preconditioner was made for {M.systems} systems; got {systems} right-hand sides.")
+    method.check(problem.A, M)
+    if not method.needs_transpose:
+        return
+    for operator in (problem.A, M):
+        try:
+            if operator is not None:
+                operator.transpose()
+        except TypeError as error:
+            raise UnsupportedOperation(f"{method.name} needs products with the transpose. {error}") from error

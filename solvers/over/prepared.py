@@ -1,0 +1,39 @@
+"""`prepare` over a communicator: the method and the preconditioner are kept, the function is asked again."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from ...sparse import FunctionOperator, Operator
+from ..prepared.parts import PreparedParts
+from ..results.result import SolveResult
+from ..setup.choose import Explanation
+from ..setup.problem import KnownNull, Request
+from ..solve import solve
+from .solve import attempt_over
+
+
+def prepared_over(request: Request) -> PreparedParts:
+    """What is done once for many solves with the same A."""
+    automatic = isinstance(request.preconditioner, str) and request.preconditioner.strip().lower() == "auto"
+    asked = replace(request, preconditioner=None) if automatic else request
+    attempt = attempt_over(asked)
+    why = None if attempt.method is request.method else _explanation(attempt.method.name, attempt.why)
+    kept = replace(asked, A=None, args=(), method=attempt.method, b=request.b)
+    problem = attempt.problem
+    A = problem.A if problem.given is None else problem.given.A
+    null = KnownNull(problem.null, problem.both)
+    return PreparedParts(A, attempt.method, attempt.M, None, kept, why, null)
+
+
+def _explanation(name: str, why: str) -> Explanation | None:
+    chosen = why.partition("chose it: ")[2]
+    return Explanation("a function of parts of vectors", (), chosen, name, chosen, None) if chosen else None
+
+
+def solve_prepared_over(A: Operator, M: Operator | None, request: Request) -> SolveResult:
+    """Solve for a right-hand side, with the function of A as it is now, and M as it was made."""
+    args: Any = A.args if isinstance(A, FunctionOperator) else ()
+    function = A.function if isinstance(A, FunctionOperator) else A.linear  # type: ignore[attr-defined]
+    return solve(attempt_over(replace(request, A=function, args=args), M), request.b)

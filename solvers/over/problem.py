@@ -1,0 +1,155 @@
+"""The problem of a solve over a communicator: this member's part of it, and what all members agree on.
+
+First everything that one member can find wrong by itself is looked at, without a message. Then they tell each other
+whether anyone has failed, and how they are set: a member that went another way would leave the others waiting for ever.
+"""
+
+from __future__ import annotations
+
+import zlib
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ...backends import Array, Backend, agreed, choose_backend, of_libraries, over_members
+from ...sparse import FunctionOperator, HostOperator, Operator, is_function
+from ..iteration.method import Method
+from ..preconditioners import Preconditioner
+from ..setup.make_problem import make_problem
+from ..setup.problem import Problem, Request
+from ..setup.stopping import find_limits
+from .methods import refuse_method
+from .null_vectors import given_null_vectors, orthonormal_over
+from .preconditioner import of_one_part
+
+
+class ProblemOfPart(NamedTuple):
+    """A problem over a communicator.
+
+    Attributes:
+        problem: in this member's rows, on the backend of the communicator.
+        M: the preconditioner of this part, the name of one that is made of products with A, or None.
+    """
+
+    problem: Problem
+    M: Operator | str | None
+
+
+def problem_over(request: Request, method: Method | None) -> ProblemOfPart:
+    """Check, agree and complete.
+
+    Args:
+        method: None where it is still to be chosen.
+
+    Raises:
+        OtherMemberFailed: another member raised one of the following.
+        ValueError, TypeError: as `make_problem`; what `over` does not go with; members differ in their settings.
+
+    Cost: 3 messages, and 1 product; more with null vectors.
+    """
+    alone = choose_backend(request.b, request.A, request.x0, *of_libraries(request.args))
+    alone.check_numbers(request.b, "b")
+    bk = over_members(alone, request.over)
+    local, M, vectors = agreed(bk.communicator, "the arguments", lambda: _checked(request, method, alone))
+    _agree_on_settings(bk, request, local)
+    limits, several = find_limits(bk, request.max_iter, bk.unknowns(local.b), local.layout.batch)
+    A = _on_members(local.A if local.given is None else local.given.A, bk)
+    problem = replace(local, bk=bk, limits=limits, several=several)
+    if problem.is_empty:
+        return ProblemOfPart(replace(problem, A=A), None)
+    A, rows = _linear(bk, A, local)
+    M = _preconditioner_on_members(M, bk)
+    given = None
+    if local.given is not None:
+        given = replace(local.given, A=A, b=rows)
+        A, rows = given.equations()
+    null = None if vectors is None else orthonormal_over(bk, A, vectors)
+    return ProblemOfPart(replace(problem, A=A, b=rows, given=given, null=null), M)
+
+
+def _checked(request: Request, method: Method | None, alone: Backend) -> tuple[Problem, Any, Array | None]:
+    """What can be seen without a message: the problem of this part alone, its preconditioner and null vectors."""
+    if request.matrix_offset is not None:
+        raise ValueError(
+            "matrix_offset adds a number to every entry of A, and with over= it would have to be summed over all "
+            "members; expected None. Add it in the function A, with a sum over the communicator."
+        )
+    _refuse_matrix(request.A, alone)
+    if method is not None:
+        refuse_method(method)
+    problem = make_problem(request, method)
+    M = of_one_part(request.preconditioner, problem, method)
+    return problem, M, given_null_vectors(request.nullspace, problem)
+
+
+def _refuse_matrix(A: Any, alone: Backend) -> None:
+    """Raises TypeError for what does not tell what the unknowns of other members have to do with these."""
+    if is_function(A) or isinstance(A, FunctionOperator):
+        return
+    if alone.on_host and hasattr(A, "matvec") and not isinstance(A, Operator):
+        return
+    also = ", a LinearOperator" if alone.on_host else ""
+    raise TypeError(
+        f"A is a {type(A).__name__}; with over= expected a function of this member's part{also}, which exchanges with "
+        "other members what it needs: a matrix does not tell what their unknowns have to do with these."
+    )
+
+
+def _agree_on_settings(bk: Backend, request: Request, local: Problem) -> None:
+    """Raises ValueError in all members where they are not set alike: then they would make different steps."""
+    monitor = request.monitor
+    told = None if monitor is None else (monitor.callback is None, monitor.time_limit is None)
+    kind = request.preconditioner if isinstance(request.preconditioner, str) else type(request.preconditioner).__name__
+    method = request.method if isinstance(request.method, str) else request.method.name
+    numbers = [repr(value) for value in (request.rtol, request.atol, request.max_iter)]
+    null = request.nullspace if isinstance(request.nullspace, str | None) else np.shape(request.nullspace)[:1]
+    settings = (method, kind, *numbers, request.x0 is None, request.history, null, told)
+    mine = repr((*settings, local.layout.batch, local.A.dtype.name, request.on_failure == "nan", request.derived))
+    number = zlib.crc32(mine.encode())
+    most, least = bk.communicator.max_of_numbers([number, -number])
+    if most != -least:
+        raise ValueError(
+            f"The members of the communicator are not set alike; expected one method, one preconditioner, the same "
+            f"tolerances, limits, batch axes and dtype in all {bk.communicator.size}. This one has {mine}."
+        )
+
+
+def _on_members(A: Operator, bk: Backend) -> Operator:
+    """The operator on the backend of the communicator."""
+    if isinstance(A, HostOperator):
+        return A.of_part(bk)
+    if not isinstance(A, FunctionOperator):
+        raise TypeError(f"A is a {type(A).__name__}; expected a function.")
+    return FunctionOperator(bk, A.function, A.layout, A.dtype, A.args, A.name, A.like, image=A.image)
+
+
+def _preconditioner_on_members(M: Any, bk: Backend) -> Any:
+    """A user's function likewise; all others are of this part alone, and stay so."""
+    if not isinstance(M, Preconditioner) or not isinstance(M.inner, FunctionOperator):
+        return M
+    inner = _on_members(M.inner, bk)
+    inner.may_round = True  # type: ignore[attr-defined]
+    return replace(M, inner=inner)
+
+
+def _linear(bk: Backend, A: Operator, local: Problem) -> tuple[Operator, Array]:
+    """The linear part of A, and b without its constant part; all members find one, or none does."""
+    b, communicator = local.b, bk.communicator
+    zeros = bk.zeros((local.layout.systems, A.shape[1]), A.dtype, local.like)
+    if not isinstance(A, FunctionOperator):
+        agreed(communicator, "its first product with A", lambda: A.apply(zeros))
+        return A, b
+    if communicator.is_traced:
+        A = A.as_traced()
+        constant = A.apply(zeros)
+    else:
+        constant = agreed(communicator, "its first product with A", lambda: A.apply(zeros))
+        image = bk.to_numpy(constant)
+        found = bool(np.any(image[np.isfinite(image)])), bk.tracks(constant) or bk.tracks(b)
+        affine, tracked = communicator.max_of_numbers(list(map(int, found)))
+        A.tracked = bool(tracked)
+        constant = constant if affine else None
+    linear = A.with_constant(constant)
+    linear.is_linear = True
+    return linear, b if constant is None else linear.image.difference(bk, b, constant)

@@ -1,0 +1,43 @@
+"""`linear_solve` and `prepare` over a communicator: set up, agree and solve.
+
+Nothing that looks at one part only decides anything here: no entries are traced, no set-up is kept, no other method is
+tried behind the first one, and the cause of a failure is not looked for.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from ...backends import agreed
+from ...sparse import Operator
+from ..attempt import AS_GIVEN, Attempt
+from ..methods.registry import METHODS, find_method, is_auto
+from ..results.result import SolveResult
+from ..setup.problem import Request
+from ..solve import solve
+from .methods import check_over, choose_over
+from .preconditioner import made_of_products
+from .problem import problem_over
+
+
+def solve_over(request: Request) -> SolveResult:
+    """The result in this member: x and residual are its parts, all numbers are those of the whole."""
+    return solve(attempt_over(request), request.b)
+
+
+def attempt_over(request: Request, made: Operator | None = None) -> Attempt:
+    """Method, problem and preconditioner, as all members have them.
+
+    Args:
+        made: a preconditioner of an earlier solve with this A.
+    """
+    method = None if is_auto(request.method) else find_method(request.method, request.A)
+    problem, given = problem_over(request, method)
+    if problem.is_empty:
+        return Attempt.of(request, problem, method or METHODS["CG"], None)
+    why = AS_GIVEN
+    if method is None:
+        method, why = choose_over(problem)
+    M = made_of_products(given, problem) if made is None else made
+    agreed(problem.bk.communicator, "the requirements of the method", lambda: check_over(problem, method, M))
+    return replace(Attempt.of(request, problem, method, M), why=why, may_switch=False)

@@ -1,0 +1,51 @@
+"""One attempt of a solve, set up: the method with its preconditioner or factors."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..sparse import Operator
+from .attempt import Attempt
+from .iteration.method import Method, precision_for
+from .log import timed_set_up
+from .preconditioners import to_preconditioner
+from .setup.factors import entries_for, factors_now, factors_of_known
+from .setup.problem import Problem, Request
+from .setup.requirements import check_requirements, refuse_preconditioner, refuse_unsuited
+
+
+def set_up_attempt(
+    request: Request,
+    problem: Problem,
+    method: Method,
+    M: Any,
+    matrix: Operator,
+    previous: Operator | None,
+    factors: Operator | None = None,
+    last: bool = True,
+) -> Attempt:
+    """Set up the preconditioner or the factors of `matrix`, where that is done before the solve.
+
+    Args:
+        previous: the preconditioner of other numbers, whose work is kept where its kind can.
+        last: is there no other method? Then refusals say what they say to the user.
+    """
+    if M is not None:
+        refuse_preconditioner(method, M)
+        given = M
+        M = timed_set_up(
+            f"preconditioner of {method.name}",
+            lambda: to_preconditioner(
+                given, matrix, problem.bk, problem.layout, problem.like, previous, precision_for(method)
+            ),
+        )
+    if last:
+        check_requirements(problem, method, M)
+    else:
+        refuse_unsuited(problem, method, M)
+    early = method.needs_known or (method.names_provider and not problem.compiled)
+    if method.keeps_setup and (problem.compiled or early):
+        M = factors or (factors_now if early else factors_of_known)(problem, method)
+        if M is None:
+            M = entries_for(problem, method, matrix)
+    return Attempt.of(request, problem, method, M)

@@ -1,0 +1,216 @@
+"""Solves with `over=` inside `jax.shard_map` on four virtual devices, in a process of their own.
+
+Prints a line of JSON for each case: what differs from NumPy's dense answer, and what devices tell each other. Arguments:
+the names of groups of cases; without any, all of them.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any
+
+from fast_compilation import FLAGS
+
+os.environ.update(JAX_ENABLE_X64="1", XLA_FLAGS=" ".join((*FLAGS, "--xla_force_host_platform_device_count=4")))
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+from jax.sharding import NamedSharding, PartitionSpec
+
+from collectives import collectives
+from cut_problem import FULL, WEIGHTS, N, dense, periodic, star
+from krylix import linear_solve, prepare
+
+AXES = ("i", "j")
+CUT = PartitionSpec(*AXES)
+MESH = jax.make_mesh((2, 2), AXES)
+SOLVE = {"over": AXES, "rtol": 1e-10, "on_failure": "status"}
+METHODS = (
+    "CG", "CG-adaptive", "CG-single-reduction", "block-CG", "COCG", "COCR", "biCG-stab", "biCG-stab(2)", "biCG-stab(4)",
+    "GMRES", "FGMRES", "IDR(4)", "MINRES", "LSMR", "CGLS", "mixed-CG", "mixed-biCG-stab(2)", "auto",
+)  # fmt: skip
+b = jax.device_put(FULL, NamedSharding(MESH, CUT))
+weights = jax.device_put(WEIGHTS, NamedSharding(MESH, CUT))
+
+
+def neighbours(u: Any, axis: int, ring: bool) -> Any:
+    """u with a row of each neighbour along an axis of the grid; zeros beyond the ends."""
+    last = u.shape[axis] - 1
+    around = ((1, 0),) if ring else ()
+    before = lax.ppermute(lax.slice_in_dim(u, last, None, axis=axis), AXES[axis], [(0, 1), *around])
+    after = lax.ppermute(lax.slice_in_dim(u, 0, 1, axis=axis), AXES[axis], [(1, 0), *((0, 1) for _ in around)])
+    return jnp.concatenate([before, u, after], axis)
+
+
+def star_here(u: Any, centre: Any = 4.2, ring: bool = False) -> Any:
+    v, w = neighbours(u, 0, ring), neighbours(u, 1, ring)
+    return centre * u - v[2:] - v[:-2] - w[:, 2:] - w[:, :-2]
+
+
+def line_here(u: Any) -> Any:
+    """Systems along j, one in each column, that differ from device to device."""
+    v = neighbours(u, 0, False)
+    return (2.1 + lax.axis_index("j")) * u - v[2:] - v[:-2]
+
+
+def mapped(function: Callable[..., Any], out: Any = CUT, check: bool = True, ins: Any = CUT) -> Callable[..., Any]:
+    return jax.shard_map(function, mesh=MESH, in_specs=ins, out_specs=out, check_vma=check)
+
+
+def error(x: Any, expected: np.ndarray) -> float:
+    return float(np.abs(np.asarray(x) - expected).max() / np.abs(expected).max())
+
+
+def solved(A: np.ndarray, right: np.ndarray = FULL) -> np.ndarray:
+    return np.linalg.lstsq(A, right.reshape(-1, N * N).T, rcond=1e-12)[0].T.reshape(right.shape)
+
+
+def each_method() -> Iterator[dict[str, Any]]:
+    for method in METHODS:
+        yield of_method(method, True)
+    for method in ("CG", "GMRES"):
+        yield {**of_method(method, False), "name": f"{method} without types"}
+
+
+def of_method(method: str, check: bool) -> dict[str, Any]:
+    def solve(b: Any) -> Any:
+        found = linear_solve(star_here, b, method=method, **SOLVE)
+        return found.x, found.converged, found.iterations
+
+    function = mapped(solve, (CUT, PartitionSpec(), PartitionSpec()), check)
+    program = jax.jit(function).lower(b).compile()
+    x, converged, _ = program(b)
+    step, rest = collectives(program.as_text())
+    spread = x.sharding.is_equivalent_to(b.sharding, 2)
+    found = {"error": error(x, solved(dense(star))), "converged": bool(converged), "spread": spread}
+    return {"name": method, "step": step, "rest": rest, **found}
+
+
+def settings() -> Iterator[dict[str, Any]]:
+    exact, right = solved(dense(star)), FULL - FULL.mean()
+    balanced = jax.device_put(right, b.sharding)
+    cg = partial(linear_solve, method="CG", **SOLVE)
+
+    def cases() -> Iterator[tuple[str, Any, np.ndarray]]:
+        yield "function as M", mapped(lambda b: cg(star_here, b, preconditioner=lambda r: r / 4).x)(b), exact
+        yield "chebyshev", jax.jit(mapped(lambda b: cg(star_here, b, preconditioner="chebyshev").x))(b), exact
+        null = solved(dense(periodic), right)
+        ring = partial(star_here, centre=4.0, ring=True)
+        yield "constant", jax.jit(mapped(lambda b: cg(ring, b, nullspace="constant").x))(balanced), null
+        ones = mapped(lambda b: cg(ring, b, nullspace=jnp.ones((1, *b.shape))).x)
+        yield "null vectors", jax.jit(ones)(balanced), null
+        yield (
+            "affine",
+            jax.jit(mapped(lambda b: cg(lambda u: star_here(u) + 1.0, b).x))(b),
+            solved(dense(star), FULL - 1),
+        )
+        complex_ = solved(dense(star) + 0.5j * np.eye(N * N))
+        cocg = partial(linear_solve, method="COCG", **SOLVE)
+        yield "complex", jax.jit(mapped(lambda b: cocg(lambda u: star_here(u) + 0.5j * u, b + 0j).x))(b), complex_
+        many, three = np.stack([FULL, 0 * FULL, 3 * FULL]), PartitionSpec(None, *AXES)
+        spread = jax.device_put(many, NamedSharding(MESH, three))
+        batch = mapped(lambda b: cg(jax.vmap(star_here), b, batch_ndim=1).x, three, ins=three)
+        yield "batch", jax.jit(batch)(spread), np.stack([exact, 0 * exact, 3 * exact])
+        vmap = mapped(lambda b: jax.vmap(lambda b: cg(star_here, b).x)(b), three, ins=three)
+        yield "vmap", jax.jit(vmap)(spread), np.stack([exact, 0 * exact, 3 * exact])
+        start = mapped(lambda b: cg(star_here, b, x0=b, max_iter=[5, 200], history=True).x[1])
+        yield "start and limits", jax.jit(start)(b), exact
+        prepared = mapped(lambda b: prepare(star_here, b, method="MINRES", **SOLVE).solve(2 * b).x)
+        yield "prepared", jax.jit(prepared)(b), 2 * exact
+        lines = [lines_of(2.1), lines_of(3.1)]
+        expected = np.stack([np.linalg.solve(lines[c >= N // 2], FULL[:, c]) for c in range(N)], 1)
+        for method in ("CG", "GMRES(5)"):
+            settings = {**SOLVE, "over": "i", "method": method}
+            yield (
+                f"one axis, {method}",
+                jax.jit(mapped(lambda b, s=settings: linear_solve(line_here, b, **s).x))(b),
+                expected,
+            )
+
+    for name, x, expected in cases():
+        yield {"name": name, "error": error(x, expected)}
+
+
+def lines_of(centre: float) -> np.ndarray:
+    return centre * np.eye(N) - np.eye(N, k=1) - np.eye(N, k=-1)
+
+
+def derivatives() -> Iterator[dict[str, Any]]:
+    def solve(b: Any, weights: Any) -> Any:
+        return linear_solve(lambda u: star_here(u) + weights * u, b, method="CG", over=AXES, rtol=1e-12).x
+
+    def whole(b: Any, weights: Any) -> Any:
+        A = jnp.asarray(dense(star)) + jnp.diag(weights.ravel())
+        return jnp.sum(jnp.linalg.solve(A, b.ravel()) ** 3)
+
+    def inside(b: Any, weights: Any) -> Any:
+        return jax.grad(lambda *given: lax.psum(jnp.sum(solve(*given) ** 3), AXES), (0, 1))(b, weights)
+
+    expected = jax.grad(whole, (0, 1))(FULL, WEIGHTS)
+    for check in (True, False):
+        outside = lambda *given, check=check: jnp.sum(mapped(solve, check=check)(*given) ** 3)  # noqa: E731
+        found = jax.jit(jax.grad(outside, (0, 1)))(b, weights)
+        name = "gradient outside" + ("" if check else " without types")
+        yield {"name": name, "error": max(map(error, found, expected))}
+    found = jax.jit(mapped(inside, CUT, True))(b, weights)
+    yield {"name": "gradient inside", "error": max(map(error, found, expected))}
+    direction = jnp.asarray(WEIGHTS)
+    twice = jax.jvp(lambda b: jax.grad(whole)(b, WEIGHTS), (FULL,), (direction,))[1]
+    outer = jax.grad(lambda b: jnp.sum(mapped(solve)(b, weights) ** 3))
+    yield {"name": "second", "error": error(jax.jit(lambda b, v: jax.jvp(outer, (b,), (v,))[1])(b, weights), twice)}
+
+
+def failures() -> Iterator[dict[str, Any]]:
+    def with_nan(b: Any) -> Any:
+        return b.at[0, 0].set(jnp.where(lax.axis_index("i") == 0, jnp.nan, b[0, 0]))
+
+    raising = {"over": AXES, "rtol": 1e-10, "method": "CG"}
+    cases = {
+        "limit": lambda b: linear_solve(star_here, b, max_iter=3, **raising).x,
+        "nan in a part": lambda b: linear_solve(star_here, with_nan(b), **raising).x,
+        "unknown axis": lambda b: linear_solve(star_here, b, **{**raising, "over": "k"}).x,
+        "no axis": lambda b: linear_solve(star_here, b, **{**raising, "over": 3}).x,
+        "direct": lambda b: linear_solve(star_here, b, **{**raising, "method": "direct"}).x,
+        "ilu": lambda b: linear_solve(star_here, b, preconditioner="ilu", **raising).x,
+        "matrix": lambda b: linear_solve(np.eye(b.size), b.ravel(), **raising).x.reshape(b.shape),
+        "callback": lambda b: linear_solve(star_here, b, callback=print, **raising).x,
+    }
+    for name, solve in cases.items():
+        yield {"name": name, **said_by(lambda solve=solve: jax.jit(mapped(solve))(b))}
+    yield {"name": "outside", **said_by(lambda: linear_solve(star, b, **raising))}
+    found = jax.jit(mapped(lambda b: told(with_nan(b)), PartitionSpec()))(b)
+    yield {
+        "name": "status",
+        "error": "",
+        "message": str([int(status) for status in np.ravel(found[0])]),
+        "norm": str(found[1]),
+    }
+
+
+def told(b: Any) -> Any:
+    found = linear_solve(star_here, b, **{**SOLVE, "method": "CG"})
+    return found.status, found.residual_norm
+
+
+def said_by(run: Callable[[], Any]) -> dict[str, str]:
+    try:
+        jax.block_until_ready(run())
+        jax.effects_barrier()
+    except Exception as raised:
+        return {"error": type(raised).__name__, "message": str(raised)}
+    return {"error": "", "message": ""}
+
+
+GROUPS = {"methods": each_method, "settings": settings, "derivatives": derivatives, "failures": failures}
+
+if __name__ == "__main__":
+    for group, cases in GROUPS.items():
+        if len(sys.argv) == 1 or group in sys.argv[1:]:
+            for case in cases():
+                print(json.dumps({"group": group, **case}), flush=True)
