@@ -1,9 +1,9 @@
 """Poisson's equation with obstacles and jumps on eight devices: the right-hand side is spread, and the rest follows.
 
-The ground conducts water; blocks of it conduct 10 000 times better than others, and nothing flows through two walls. The
-grid is cut into 4 x 2 blocks, one on each device, and the function that krylix gets is written as for one device. It
-chooses, cuts what it chooses like the grid, and leaves the solution where the right-hand side is. The example counts, in
-the program that XLA compiled, what a device receives in a step. `sharded_poisson.png` shows who owns what.
+The ground conducts water; blocks of it conduct 10 000 times better than others, and nothing flows through two walls.
+The grid is cut into 4 x 2 blocks, one on each device, and the function that krylix gets is written as for one device.
+What is chosen is cut like the grid, and the solution is where the right-hand side is. The example counts, in the program
+that XLA compiled, what a device receives in a step. `sharded_poisson.png` shows who owns what.
 
 The eight devices are virtual ones, parts of one CPU: messages are real, times mean nothing. On GPUs leave
 `jax_num_cpu_devices` out; on several machines call `jax.distributed.initialize()` first.
@@ -19,7 +19,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 from jax.sharding import NamedSharding, PartitionSpec
 
-from krylix import linear_solve, prepare
+from krylix import prepare
 
 jax.config.update("jax_num_cpu_devices", 8)  # before the first array
 jax.config.update("jax_enable_x64", True)
@@ -72,37 +72,43 @@ def received(program):
 
 
 def draw(b, x, sent):
-    fig, (left, middle, right) = plt.subplots(1, 3, figsize=(15, 4.6), layout="constrained")
-    image = left.imshow(np.ma.masked_equal(K, 0), norm="log", cmap="cividis")
-    left.set_title("conductivity; walls are white")
-    fig.colorbar(image, ax=left)
-    image = middle.imshow(np.ma.masked_where(K == 0, np.asarray(x)), cmap="viridis")
-    middle.set_title("solution, and the device that owns it")
-    fig.colorbar(image, ax=middle)
+    fig, (left, middle, right) = plt.subplots(1, 3, figsize=(15, 4.4), layout="constrained")
+    for ax, title, values, scale in (
+        (left, "conductivity; walls are white", K, "log"),
+        (middle, "solution, and the device that owns it", np.asarray(x), "linear"),
+    ):
+        image = ax.imshow(np.ma.masked_where(K == 0, values), norm=scale, cmap="cividis")
+        ax.set(title=title, xticks=[], yticks=[])
+        fig.colorbar(image, ax=ax)
     for shard in x.addressable_shards:
         rows, columns = (range(N)[part] for part in shard.index)
+        corner, size = (columns[0] - 0.5, rows[0] - 0.5), (len(columns), len(rows))
         for ax in (left, middle):
-            ax.add_patch(plt.Rectangle((columns[0] - 0.5, rows[0] - 0.5), len(columns), len(rows), fill=False, color="w"))
-        middle.text(columns[len(columns) // 2], rows[len(rows) // 2], shard.device.id, color="w", fontsize=18)
-    bars = {name: size for name, (_, size) in sent.items()} | {"its part of the grid": b.nbytes // 8, "the grid": b.nbytes}
+            ax.add_patch(plt.Rectangle(corner, *size, fill=False, color="w"))
+        middle.text(columns[4], rows[8], f"device {shard.device.id}", color="w", bbox={"color": "0.3"})
+    bars = {f"{count} {name}": size for name, (count, size) in sent.items()}
+    bars |= {"one part of the grid": b.nbytes // len(x.addressable_shards), "the grid": b.nbytes}
     right.barh(list(bars), list(bars.values()), color=["C0"] * len(sent) + ["0.6"] * 2)
-    right.set(xscale="log", xlabel="bytes", title="what a device receives in a step, and what it does not")
+    right.set(xscale="log", xlim=(1, None), xlabel="bytes", title="what a device receives in a step (blue)")
     fig.savefig("sharded_poisson.png", dpi=90)
 
 
 def main():
     b = jax.make_array_from_callback((N, N), SPREAD, rain)
-    print(prepare(minus_div_k_grad, b, rtol=RTOL).explain())
+    solver = prepare(minus_div_k_grad, b, rtol=RTOL)
+    print(solver.explain())
 
     @jax.jit
     def solve(b):
-        result = linear_solve(minus_div_k_grad, b, rtol=RTOL)
+        result = solver.solve(b)
         return result.x, result.iterations
 
     program = solve.lower(b).compile()
     x, iterations = program(b)
     sent = received(program)
-    print(f"{N} x {N} points on {len(jax.devices())} devices: {iterations} iterations; x is spread as {x.sharding.spec}")
+    print(
+        f"{N} x {N} points on {len(jax.devices())} devices: {iterations} iterations; x is spread as {x.sharding.spec}"
+    )
     for name, (count, size) in sent.items():
         print(f"  in a step a device receives {count} {name}, {size} bytes")
     assert x.sharding.is_equivalent_to(b.sharding, 2)
