@@ -2,8 +2,8 @@
 
 The ground conducts water; blocks of it conduct 10 000 times better than others, and nothing flows through two walls.
 The grid is cut into 4 x 2 blocks, one on each device, and the function that krylix gets is written as for one device.
-What is chosen is cut like the grid, and the solution is where the right-hand side is. The example counts, in the program
-that XLA compiled, what a device receives in a step. `sharded_poisson.png` shows who owns what.
+What is chosen is cut like the grid, and the solution is where the right-hand side is. The example counts, in the
+program that XLA compiled, what a device receives in a step. `sharded_poisson.png` shows who owns what.
 
 The eight devices are virtual ones, parts of one CPU: messages are real, times mean nothing. On GPUs leave
 `jax_num_cpu_devices` out; on several machines call `jax.distributed.initialize()` first.

@@ -1,9 +1,9 @@
 """A gradient through a solve that is cut over PyTorch processes: `torchrun --nproc-per-node 2 examples/torch_halo.py`.
 
 A plate conducts heat, and each process holds some rows of it: temperatures and conductivities. `Halo` fetches border
-rows from the neighbours and, in the backward pass, carries their gradients back. A distributed simulation in PyTorch has
-that anyway; with it and `over=`, the process group, a solve is differentiable by what each process holds. Started by
-plain `python`, the example is one process.
+rows from the neighbours and, in the backward pass, carries their gradients back. A distributed simulation in PyTorch
+has that anyway; with it and `over=`, the process group, a solve is differentiable by what each process holds. Started
+by plain `python`, the example is one process.
 """
 
 import torch
