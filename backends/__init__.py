@@ -11,7 +11,7 @@ from .interface.arrays import nan_of
 from .interface.backend import Array, Backend
 from .interface.bilinear import Bilinear
 from .interface.control import Kept, select
-from .interface.cuts import Cut
+from .interface.cuts import Cut, CutAxis
 from .interface.devices import ComputeDevice
 from .interface.implicit import LinearSystem
 from .interface.sparse_kernels import CooEntries
@@ -38,6 +38,7 @@ __all__ = [
     "ComputeDevice",
     "CooEntries",
     "Cut",
+    "CutAxis",
     "Kept",
     "LinearSystem",
     "NoBackendFound",

@@ -8,10 +8,11 @@ from typing import Any
 
 from ..backends import Array, get_on_failure, without_compilers
 from ..backends.on_failure import OnFailure, run_for
-from ..sparse import Operator, UnsupportedOperation
+from ..sparse import Operator, RowCutMatrix, UnsupportedOperation
 from ..sparse.analysis.analysis import forget, release
 from ..sparse.peers.table import NO_PEERS
 from .attempt import Attempt, with_times
+from .cut_rows import solve_with_cut_rows
 from .first_call import solve_first_call, solve_on_numpy
 from .iteration.method import Method
 from .iteration.monitor import Callback, monitor_of
@@ -201,6 +202,9 @@ def _linear_solve(request: Request, monitored: tuple[Any, Any, Any] | None) -> S
 
 
 def _solved(request: Request) -> SolveResult:
+    spread = request.seen_sharding is not None or request.sharding is not None
+    if (spread or request.A.__class__ is RowCutMatrix) and (found := solve_with_cut_rows(request, _solved)) is not None:
+        return found
     if has_unknown_size(request.b) and (found := solve_one_by_one(request, _solved)) is not None:
         return found
     first, request = solve_first_call(request, _on_numpy)

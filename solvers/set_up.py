@@ -36,7 +36,7 @@ def set_up_attempt(
         M = timed_set_up(
             f"preconditioner of {method.name}",
             lambda: to_preconditioner(
-                given, matrix, problem.bk, problem.layout, problem.like, previous, precision_for(method)
+                given, matrix, problem.bk, problem.layout, problem.like, previous, precision_for(method), problem.spread
             ),
         )
     if last:

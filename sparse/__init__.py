@@ -33,6 +33,7 @@ from .operators.bridge import BridgedOperator, OnHost
 from .operators.cast import CastOperator, in_precision
 from .operators.combine import OffsetOperator
 from .operators.composed import Composed
+from .operators.cut_rows import CutRows
 from .operators.function import FunctionOperator
 from .operators.host import HostOperator
 from .operators.linearity import linear_part
@@ -40,8 +41,10 @@ from .operators.mapped import MappedOperator
 from .operators.normal import NormalOperator
 from .operators.on_grid import on_grid
 from .operators.products import Turned
+from .operators.row_cut_matrix import RowCutMatrix, cut_matrix, row_cut
 from .operators.symmetric_dia import as_symmetric_dia
 from .operators.transposed_function import transposed_in_shape
+from .partition.row_partition import GhostCounts, ghost_counts, row_partition
 from .plot import picture as picture
 from .tracing.jacobian_matrix import jacobian_matrix
 from .tracing.matrix_from_function import matrix_from_function
@@ -58,9 +61,11 @@ __all__ = [
     "BridgedOperator",
     "CastOperator",
     "Composed",
+    "CutRows",
     "Dense",
     "DenseOperator",
     "FunctionOperator",
+    "GhostCounts",
     "HostOperator",
     "Layout",
     "MappedOperator",
@@ -70,6 +75,7 @@ __all__ = [
     "OffsetOperator",
     "OnHost",
     "Operator",
+    "RowCutMatrix",
     "SparseMatrix",
     "Stencil",
     "Turned",
@@ -80,7 +86,9 @@ __all__ = [
     "batch_shape",
     "block",
     "block_diagonal",
+    "cut_matrix",
     "eye",
+    "ghost_counts",
     "hstack",
     "in_precision",
     "is_function",
@@ -92,6 +100,8 @@ __all__ = [
     "matrix_from_function",
     "on_grid",
     "operand_dtype",
+    "row_cut",
+    "row_partition",
     "save",
     "stack",
     "storable",

@@ -18,8 +18,9 @@ from scipy_shipped import OURS
 # What these two packages export for users; the rest of their `__all__` serves the folders above them.
 OF_BACKENDS = ["get_backend", "tune_malloc"]
 OF_SPARSE = [
-    "COO", "CSC", "CSR", "DIA", "ELL", "HYB", "Operator", "Stencil", "block", "block_diagonal", "eye", "hstack", "kron",
-    "load", "save", "stack", "vstack",
+    "COO", "CSC", "CSR", "DIA", "ELL", "GhostCounts", "HYB", "Operator", "RowCutMatrix", "Stencil", "block",
+    "block_diagonal", "eye", "ghost_counts", "hstack", "kron", "load", "row_cut", "row_partition", "save", "stack",
+    "vstack",
 ]  # fmt: skip
 
 

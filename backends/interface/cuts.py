@@ -99,7 +99,7 @@ class Collectives:
         """The distribution of `(*batch, *grid)` over several devices; None where it has none or it is not known.
 
         Args:
-            sharding: what the caller says of `x`, in place of what `x` says itself.
+            sharding: what the caller says of `x`, in place of what `x` says itself; or the distribution, if known.
 
         Raises:
             TypeError: `sharding` is none, or of another library.
@@ -115,6 +115,22 @@ class Collectives:
         """The sharding of an array over several devices, as `cut_of` takes it; None where there is none, or unknown."""
         return None
 
+    def spread_over(self, x: Array, cut: Cut, lead: int) -> Array:
+        """Spread an array over the mesh as `map_parts` takes it, so that no device holds all of it.
+
+        Args:
+            lead: as in `map_parts`; the parts divide the grid.
+        """
+        raise self._undistributed()
+
+    def cells(self, x: Any, grid: Sequence[int]) -> Array:
+        """Rows, also those that are kept as grids, as one array `(batch, *grid)`."""
+        return self.reshape(x, (int(x.shape[0]), *grid))  # type: ignore[attr-defined]
+
+    def as_rows(self, cells: Array, like: Any) -> Any:
+        """An array `(batch, *grid)` as rows of the form of `like`."""
+        return self.reshape(cells, like.shape)  # type: ignore[attr-defined]
+
     def map_parts(
         self,
         function: Callable[..., Any],
@@ -127,7 +143,8 @@ class Collectives:
 
         Args:
             leads: for each array, how many axes stand in front of those of the grid; the last of them is the batch
-                axis, the others are whole. None: every device gets all of the array.
+                axis, the others are whole. Negative: so many axes, all of them whole. None: every device gets all of
+                the array.
             out_leads: likewise of the results, in the container in which `function` returns them.
         """
         raise self._undistributed()

@@ -32,8 +32,9 @@ PAGES: dict[str, tuple[str, ...]] = {
 """Pages for names of `krylix`, in this order; those that are not named here are on the page "Settings and backends"."""
 SERVES_USERS: dict[str, tuple[str, ...]] = {
     "krylix.sparse": (
-        "COO", "CSC", "CSR", "DIA", "ELL", "HYB", "Operator", "Stencil", "block", "block_diagonal", "eye", "hstack",
-        "kron", "load", "save", "stack", "vstack",
+        "COO", "CSC", "CSR", "DIA", "ELL", "GhostCounts", "HYB", "Operator", "RowCutMatrix", "Stencil", "block",
+        "block_diagonal", "eye", "ghost_counts", "hstack", "kron", "load", "row_cut", "row_partition", "save", "stack",
+        "vstack",
     ),
     "krylix.backends": ("get_backend", "tune_malloc"),
 }  # fmt: skip

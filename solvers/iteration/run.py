@@ -14,7 +14,9 @@ import numpy as np
 
 from ...backends import Array, Backend, Cut, get_backend
 from ...sparse import OnHost, Operator, on_grid
-from ..log import timed_set_up
+from ...sparse.operators.cut_stencil import InSteps
+from ...sparse.operators.cut_values import cut_stencil
+from ..log import log, timed_set_up
 from ..methods.direct.singular import Singularity, told_by
 from ..null_space.projections import Projected, WithoutConstants, WithoutConstantsInside, WithoutVectors
 from .driver import Iteration
@@ -104,8 +106,20 @@ def _on_grid(
         return A, M, b, x0, null
     grid = A.own_grid or A.shape[:1]
     cut = None if known is None else known[1].on(known[0], grid)
-    start = None if x0 is None else bk.on_grid(x0, grid, cut)
-    return on_grid(A, grid), on_grid(M, grid), bk.on_grid(b, grid, cut), start, on_grid(null, grid)
+    start, b = None if x0 is None else bk.on_grid(x0, grid, cut), bk.on_grid(b, grid, cut)
+    own = on_grid(A, grid) if cut is None else _with_cut_product(A, on_grid(A, grid), cut, b)
+    return own, on_grid(M, grid), b, start, on_grid(null, grid)
+
+
+def _with_cut_product(A: Operator, own: Operator, cut: Cut, b: Array) -> Operator:
+    """`own`, which iterations multiply by blocks of a stencil where it is one."""
+    if not cut.all_names or not A.bk.compiled(b):
+        return own
+    found = cut_stencil(A, cut, b)
+    if isinstance(found, str):
+        log.debug("iterations multiply by the function as it is: it %s", found)
+        return own
+    return InSteps(own, found)
 
 
 def _singularity(bk: Backend, b: Array, null: Operator | None, factors: Operator | None) -> Array | None:

@@ -5,14 +5,26 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
-from ...backends import Array, get_backend
+from ...backends import Array, Cut, get_backend
 from ...sparse import Composed, Operator, UnsupportedOperation, storable
 from ...sparse.files import tree
 from ...sparse.notebook import html_table
 from ..diagonal import DiagonalOperator
 from .checks import check_grid
+
+
+class Spread(NamedTuple):
+    """How the vectors of a solve are spread over devices.
+
+    Attributes:
+        shape: of one vector.
+        cut: how `(systems, *shape)` is cut.
+    """
+
+    shape: tuple[int, ...]
+    cut: Cut
 
 
 @storable("preconditioner")

@@ -20,7 +20,7 @@ from ..plugins import Plugins, in_one_line
 from .amg.amg import amg
 from .amg.updates import updated
 from .automatic import AUTOMATIC
-from .base import Preconditioner
+from .base import Preconditioner, Spread
 from .block_jacobi.block_jacobi import block_jacobi
 from .chebyshev import chebyshev
 from .choose import choose_kind
@@ -30,6 +30,7 @@ from .fast import fast
 from .foreign import from_foreign
 from .ilu import ic, ilu, ssor
 from .jacobi import jacobi
+from .multigrid.cut.multigrid import multigrid_on_cut_grid
 from .multigrid.multigrid import multigrid
 from .pipeline import check_square, constant_linear_part
 from .shifted_laplacian import shifted_laplacian
@@ -48,6 +49,10 @@ PRECONDITIONERS: dict[str, Callable[..., Preconditioner]] = {
     "shifted-laplacian": shifted_laplacian,
 }
 """Name -> function that builds it from an operator; tests and the command line run over this table."""
+
+
+ON_CUT_GRIDS: dict[str, Callable[..., Preconditioner | None]] = {"multigrid": multigrid_on_cut_grid}
+"""Kinds that have a form for vectors that are spread over a device mesh; None where these are cut otherwise."""
 
 
 def _kind_of_plugin(name: str, found: Any) -> Callable[..., Preconditioner]:
@@ -108,7 +113,8 @@ def _of_user(A: Any, kind: str, like: Any, settings: dict[str, Any]) -> Precondi
         raise TypeError(f"kind={kind!r} was given; expected a name: auto, {', '.join(PRECONDITIONERS)}.")
     M = A if isinstance(A, Preconditioner) else foreign_piece(A)
     if M is None:
-        return _of_values_now(as_operator(A, like), kind, settings)
+        operator = as_operator(A, like)
+        return _of_values_now(operator, kind, settings, _spread_as(operator, like))
     if kind.strip().lower() != "auto" or settings:
         asked = _asked(kind, settings)
         raise ValueError(f"{M!r} is a preconditioner by itself; got {asked} too. Leave that out, or give A.")
@@ -119,13 +125,21 @@ def _of_user(A: Any, kind: str, like: Any, settings: dict[str, Any]) -> Precondi
     return replace(M, inner=to_operator(bk, M.inner, None, dtype, (), like))
 
 
-def _of_values_now(A: Operator, kind: str, settings: dict[str, Any]) -> Preconditioner:
+def _of_values_now(A: Operator, kind: str, settings: dict[str, Any], spread: Spread | None) -> Preconditioner:
     """By no facts that were found before: the caller may have written to A."""
     kept, A.analysis = A.analysis, None
     try:
-        return _build(A, kind, settings)
+        return _build(A, kind, settings, None, spread)
     finally:
         A.analysis = kept
+
+
+def _spread_as(A: Operator, like: Any) -> Spread | None:
+    """How vectors of the form of `like` are spread over devices."""
+    if like is None or not A.bk.is_array(like) or tuple(like.shape) != A.in_shape:
+        return None
+    cut = A.bk.cut_of(like, 0)
+    return None if cut is None else Spread(A.in_shape, cut)
 
 
 def _asked(kind: str, settings: dict[str, Any]) -> str:
@@ -140,12 +154,14 @@ def to_preconditioner(
     like: Any,
     previous: Operator | None = None,
     precision: str | None = None,
+    spread: Spread | None = None,
 ) -> Operator | None:
     """The operator that `linear_solve(preconditioner=M)` means, or None.
 
     Args:
         precision: in which a kind that is chosen here computes, where it can, see `Method.combines_images`.
         previous: one that was made for other values of A, whose work is kept where its kind can.
+        spread: how vectors are spread over devices, where that is known.
 
     Raises:
         ValueError: an unknown name, or another size than A's.
@@ -165,7 +181,7 @@ def to_preconditioner(
                 updated = UPDATES[previous.kind](previous, linear)
             if updated is not None:
                 return updated.on_grid_of(linear)
-        return _build(A, M, _kept(previous, M), precision)
+        return _build(A, M, _kept(previous, M), precision, spread)
     if is_function(M):
         function = to_operator(bk, M, layout, A.dtype, (), like, "preconditioner")
         function.may_round = True  # type: ignore[attr-defined]
@@ -195,14 +211,18 @@ def _kept(previous: Operator | None, kind: str) -> dict[str, Any]:
     return {k: v for k, v in previous.settings if k == "precision"} if same else {}  # type: ignore[union-attr]
 
 
-def _build(A: Operator, kind: str, settings: dict[str, Any], precision: str | None = None) -> Preconditioner:
+def _build(
+    A: Operator, kind: str, settings: dict[str, Any], precision: str | None = None, spread: Spread | None = None
+) -> Preconditioner:
     """Build M from the linear part of A, constant to derivatives."""
     A = constant_linear_part(A)
     with analysed(A):
-        return _of_kind(A, kind, settings, precision).on_grid_of(A)
+        return _of_kind(A, kind, settings, precision, spread).on_grid_of(A)
 
 
-def _of_kind(A: Operator, kind: str, settings: dict[str, Any], precision: str | None) -> Preconditioner:
+def _of_kind(
+    A: Operator, kind: str, settings: dict[str, Any], precision: str | None, spread: Spread | None
+) -> Preconditioner:
     key = check_kind(kind)
     check_square(A)
     if key == "auto" and not settings:
@@ -211,6 +231,9 @@ def _of_kind(A: Operator, kind: str, settings: dict[str, Any], precision: str | 
     _check_settings(key, settings)
     if not A.shape[0] or A.systems == 0:  # as good as any
         return replace(jacobi(A), kind=key)
+    found = None if spread is None or key not in ON_CUT_GRIDS else ON_CUT_GRIDS[key](A, spread=spread, **settings)
+    if found is not None:
+        return found
     return _maker(key)(A, **settings) if key in PRECONDITIONERS else _of_plugin(A, key, settings)
 
 

@@ -25,7 +25,7 @@ from .cycle.small import exact_inverse
 from .cycle.target import Target
 from .multigrid.coarsening import Coarsest, coarsest
 from .multigrid.from_matrix import couples_neighbours, couplings_of
-from .multigrid.multigrid import cycle_of, with_cost
+from .multigrid.grid_cycle import cycle_of, with_cost
 from .multigrid.smoothing import Smoothing
 from .pipeline import grid_of, of_operator
 

@@ -150,7 +150,8 @@ def _made(kind: Any, A: Operator, problem: Problem, method: Method, previous: Op
     """The preconditioner."""
     place, precision = (problem.bk, problem.layout, problem.like), precision_for(method)
     return timed_set_up(
-        f"preconditioner of {method.name}", lambda: to_preconditioner(kind, A, *place, previous, precision)
+        f"preconditioner of {method.name}",
+        lambda: to_preconditioner(kind, A, *place, previous, precision, problem.spread),
     )
 
 

@@ -12,6 +12,7 @@ from ...sparse import Layout, Operator
 from ..iteration.method import Method
 from ..iteration.monitor import Monitor
 from ..iteration.stopping import Limits
+from ..preconditioners.base import Spread
 from .normal_equations import Given
 
 
@@ -80,6 +81,11 @@ class Problem:
     given: Given | None = None  # ... this one?
     source: Any = None  # what the user called A
     cut: Cut | None = None  # how `(systems, *shape of one system)` is distributed over devices, where that is known
+
+    @property
+    def spread(self) -> Spread | None:
+        """How its vectors are spread over devices, where that is known."""
+        return None if self.cut is None else Spread(self.layout.shapes[0], self.cut)
 
     @property
     def is_empty(self) -> bool:

@@ -11,9 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from ...backends import Array, Backend
+from ...backends import Array, Backend, CutAxis
 from ..analysis.symmetry import CHOSEN, ENTRIES
 from ..formats.entries.grid import row_strides
+from .halo import Axes, are_cut, names_of, plane_beside, with_halo
 
 Shift = tuple[int, ...]
 
@@ -30,14 +31,15 @@ class Couplings:
     Attributes:
         bk: whose the arrays are.
         grid: lengths of the axes.
-        periodic: which of them are closed to rings. Along the others couplings that leave the grid are zero.
+        periodic: which of them are closed to rings. Along the others couplings that leave the grid are zero. An axis
+            may be cut (`CutAxis`): then the arrays are the block of this device, inside of `map_parts`.
         values: `(systems or 1, *grid)` by shift; there is one for the shift 0, and one for -s where there is one for s.
         systems: how many matrices there are, None for a single one.
     """
 
     bk: Backend
     grid: tuple[int, ...]
-    periodic: tuple[bool, ...]
+    periodic: Axes
     values: Mapping[Shift, Array]
     systems: int | None
 
@@ -79,6 +81,12 @@ class Couplings:
     def sum_of_sizes(self) -> Array:
         """Sum of |entries| of each row."""
         return sum_of_terms([self.bk.abs(a) for a in self.values.values()])
+
+    def largest(self, u: Array) -> Array:
+        """The largest |u| of each system, `(systems or 1, 1)`, for `(systems or 1, *grid)`; over all blocks."""
+        bk = self.bk
+        found, names = bk.max_abs(bk.reshape(u, (int(u.shape[0]), -1))), names_of(self.periodic)
+        return bk.max_over(found, names) if names else found
 
     def is_finite(self) -> bool:
         """Are all coefficients finite? For known values; mostly their sum shows it."""
@@ -163,7 +171,7 @@ def settled(bk: Backend, arrays: Mapping[Any, Array]) -> Mapping[Any, Array]:
     return Stacked([*arrays], bk.stack_materialized([*arrays.values()]))
 
 
-def are_flat(bk: Backend, periodic: tuple[bool, ...]) -> bool:
+def are_flat(bk: Backend, periodic: Axes) -> bool:
     """Are grids read as windows of flat rows `(batch, n)`, each a single operation without a copy?"""
     return bk.has_windows and not bk.spreads_arrays() and not any(periodic)
 
@@ -173,11 +181,15 @@ def distance(shift: Shift, grid: tuple[int, ...]) -> int:
     return sum(s * stride for s, stride in zip(shift, row_strides(grid)))
 
 
-def shifted_arrays(bk: Backend, u: Array, shifts: Iterable[Shift], periodic: tuple[bool, ...]) -> dict[Shift, Array]:
+def shifted_arrays(bk: Backend, u: Array, shifts: Iterable[Shift], periodic: Axes) -> dict[Shift, Array]:
     """`u[x + shift]` by offset, for `(rows, *grid)`.
 
     Unspecified past the end of a grid line, where `shifted_array` has zeros.
+
+    Cost: a message for each side of a cut axis.
     """
+    if are_cut(periodic):
+        return _windows(bk, u, [*shifts], periodic)
     rows, *grid = map(int, u.shape)
     steps = {s: distance(s, tuple(grid)) for s in shifts}
     if not are_flat(bk, periodic):
@@ -188,12 +200,27 @@ def shifted_arrays(bk: Backend, u: Array, shifts: Iterable[Shift], periodic: tup
     return {s: bk.reshape(flat[:, before + k : before + k + n], u.shape) for s, k in steps.items()}
 
 
-def shifted_array(bk: Backend, u: Array, shift: Shift, periodic: tuple[bool, ...]) -> Array:
-    """`u[x + shift]` on `(rows, *grid)`, with zeros outside, and wrap-around along periodic axes."""
+def _windows(bk: Backend, u: Array, shifts: Sequence[Shift], periodic: Axes) -> dict[Shift, Array]:
+    """Of one array with a halo, by one exchange for all offsets."""
+    axes = range(len(periodic))
+    before = [int(any(s[k] < 0 for s in shifts)) for k in axes]
+    after = [int(any(s[k] > 0 for s in shifts)) for k in axes]
+    around = with_halo(bk, bk.materialize(u), before, after, periodic)
+    grid = [int(n) for n in u.shape[1:]]
+    return {s: around[(slice(None), *(slice(b + k, b + k + n) for b, k, n in zip(before, s, grid)))] for s in shifts}
+
+
+def shifted_array(bk: Backend, u: Array, shift: Shift, periodic: Axes) -> Array:
+    """`u[x + shift]` on `(rows, *grid)`, with zeros outside, and wrap-around along periodic axes.
+
+    Along cut axes the steps are -1, 0 or 1, and cost a message each.
+    """
     cut, widths = [slice(None)], [(0, 0)]
     for axis, (step, ring) in enumerate(zip(shift, periodic), 1):
         n = int(u.shape[axis])
-        if ring and step % n:
+        if step and isinstance(ring, CutAxis):
+            u = _moved_by_one(bk, u, axis, ring, step)
+        elif ring and step % n:
             split = [slice(None)] * len(u.shape)
             first, rest = list(split), list(split)
             first[axis], rest[axis] = slice(step % n, None), slice(None, step % n)
@@ -202,3 +229,10 @@ def shifted_array(bk: Backend, u: Array, shift: Shift, periodic: tuple[bool, ...
         cut.append(slice(max(0, open_step), n + min(0, open_step)))
         widths.append((max(0, -open_step), max(0, open_step)))
     return bk.pad(u[tuple(cut)], widths) if any(map(any, widths)) else u
+
+
+def _moved_by_one(bk: Backend, u: Array, axis: int, ring: CutAxis, step: int) -> Array:
+    n, rest = int(u.shape[axis]), [slice(None)] * len(u.shape)
+    rest[axis] = slice(1, n) if step > 0 else slice(0, n - 1)
+    plane, kept = plane_beside(bk, u, axis, ring, step), u[tuple(rest)]
+    return bk.concat([kept, plane] if step > 0 else [plane, kept], axis)

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from ...backends import Array
 from ..errors import NonlinearError
 from ..peers.modes import WITH_MODES, state_of
 from .by_record import known_product
@@ -47,12 +48,19 @@ def linear_part(operator: FunctionOperator) -> FunctionOperator:
         if undo is not None:
             undo()
     if constant is None:
-        return _linear(operator.with_constant(operator.apply(bk.zeros(shape, operator.dtype, operator.like))))
+        return _linear(operator.with_constant(_image_of_zero(operator)))
     if not np.any(constant[np.isfinite(constant)]):  # it is linear
         return _linear(operator)
     if operator.tracked:  # the constant part may have derivatives too
-        return _linear(operator.with_constant(operator.apply(bk.zeros(shape, operator.dtype, operator.like))))
+        return _linear(operator.with_constant(_image_of_zero(operator)))
     return _linear(operator.with_constant(bk.asarray(constant, like=operator.like)))
+
+
+def _image_of_zero(operator: FunctionOperator) -> Array:
+    """As a grid where the library spreads arrays over devices: a flat one would lie on each of them."""
+    bk, image = operator.bk, operator.image
+    rows = operator.apply(bk.zeros((operator.layout.systems, operator.shape[1]), operator.dtype, operator.like))
+    return rows if image.structure is not None else bk.on_grid(rows, image.shapes[0])
 
 
 def _test_once(operator: FunctionOperator, at: Image, constant: np.ndarray, mode: tuple[Any, ...]) -> None:

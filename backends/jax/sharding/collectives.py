@@ -14,9 +14,11 @@ from jax.sharding import AbstractMesh, AxisType, Mesh, NamedSharding, PartitionS
 from ...interface.arrays import Array
 from ...interface.backend import Backend
 from ...interface.cuts import Cut, CutAxis
+from ..tracing import is_tracing
 from .given import checked_sharding, names_in
+from .grid_rows import GridRows, cells_of
 from .mesh_axes import MeshControl, mesh_axes
-from .parts import WHOLE, grid_spec, of_blocks
+from .parts import WHOLE, grid_spec, of_blocks, spread
 from .varying import is_mapped
 
 
@@ -28,8 +30,8 @@ class JaxCollectives(Backend):
     _communicator = staticmethod(mesh_axes)
 
     def cut_of(self, x: Array, batch_ndim: int, sharding: Any = None) -> Cut | None:
-        if is_mapped():
-            return None
+        if isinstance(sharding, Cut) or is_mapped():
+            return sharding if isinstance(sharding, Cut) else None
         given = None if sharding is None else checked_sharding(sharding, tuple(x.shape))
         found = self.sharding_of(x) if given is None else given
         if found is None or found.mesh.size == 1:
@@ -49,6 +51,16 @@ class JaxCollectives(Backend):
         if not isinstance(found, NamedSharding) or found.mesh.size == 1:
             return None
         return found if not traced or found.mesh.explicit_axes else None
+
+    def spread_over(self, x: Array, cut: Cut, lead: int) -> Array:
+        return spread(jnp.asarray(x) if is_tracing() else x, cut, lead)
+
+    def cells(self, x: Any, grid: Sequence[int]) -> Array:
+        return jnp.reshape(cells_of(x), (x.shape[0], *grid))
+
+    def as_rows(self, cells: Array, like: Any) -> Any:
+        found = jnp.reshape(cells, cells_of(like).shape)
+        return GridRows(found, like.cut) if isinstance(like, GridRows) else found
 
     def map_parts(
         self,

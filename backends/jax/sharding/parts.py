@@ -24,8 +24,8 @@ def of_blocks(function: Callable[..., Any], cut: Cut, in_specs: Sequence[Any], o
 
 
 def grid_spec(cut: Cut, lead: int = 1) -> PartitionSpec:
-    """Of `(*lead, *grid)`; the last axis of `lead` is that of the batch, the others are whole."""
-    front = (*(None,) * (lead - 1), cut.batch or None) if lead else ()
+    """Of `(*lead, *grid)`; the last axis of `lead` is that of the batch, the others are whole; all, if negative."""
+    front = (*(None,) * (lead - 1), cut.batch or None) if lead > 0 else (None,) * -lead
     return PartitionSpec(*front, *(names or None for names in cut.names))
 
 
@@ -34,9 +34,9 @@ def batch_spec(cut: Cut) -> PartitionSpec:
     return PartitionSpec(cut.batch or None)
 
 
-def spread(cells: Array, cut: Cut) -> Array:
-    """`(batch, *grid)` laid out as the cut says: XLA's search for layouts starts from there."""
-    spec = grid_spec(cut)
+def spread(cells: Array, cut: Cut, lead: int = 1) -> Array:
+    """`(*lead, *grid)`, see `grid_spec`, laid out as the cut says: XLA's search for layouts starts from there."""
+    spec = grid_spec(cut, lead)
     if not isinstance(cells, jax.core.Tracer):
         return jax.device_put(cells, NamedSharding(cut.mesh, spec))
     context = jax.sharding.get_abstract_mesh()

@@ -40,4 +40,5 @@ def work_of(cycle: Operator) -> int:
 
 
 def _parts(cycle: Operator) -> list[Any]:
-    return [getattr(cycle, name) for name in cycle.parts] if isinstance(cycle, Composed) else []
+    parts = [getattr(cycle, name) for name in cycle.parts] if isinstance(cycle, Composed) else []
+    return [each for part in parts for each in (part if isinstance(part, tuple) else (part,))]

@@ -10,9 +10,9 @@ from ....sparse.formats.entries.some_rows import evenly_spread
 from ....sparse.operators.couplings import Couplings
 from ...block_tridiagonal.planes import numbers_of_blocks
 
-_WEAK = 0.25  # of the strongest axis: couplings along an axis that need no coarsening yet
-_LEAST_RING = 6  # points of a periodic axis that can be halved: there must be three at least
-_LEAST = 3
+WEAK = 0.25  # of the strongest axis: couplings along an axis that need no coarsening yet
+LEAST_RING = 6  # points of a periodic axis that can be halved: there must be three at least
+LEAST = 3
 _SAMPLE = 50_000  # points that tell how strong couplings are
 _MOST_NUMBERS = 4 * 10**7  # of the inverse on the coarsest grid
 
@@ -42,17 +42,17 @@ def coarsening_factors(A: Couplings, directional: bool) -> tuple[int, ...] | Non
     Args:
         directional: leave axes alone along which couplings are weak, which takes values that are known.
     """
-    possible = [n >= _LEAST_RING and n % 2 == 0 if ring else n >= _LEAST for n, ring in zip(A.grid, A.periodic)]
+    possible = [n >= LEAST_RING and n % 2 == 0 if ring else n >= LEAST for n, ring in zip(A.grid, A.periodic)]
     if not any(possible):
         return None
     if directional:
-        strengths = [s if can else 0.0 for s, can in zip(_strengths(A), possible)]
-        strong = [can and s >= _WEAK * max(strengths) for s, can in zip(strengths, possible)]
+        strengths = [s if can else 0.0 for s, can in zip(strengths_of(A), possible)]
+        strong = [can and s >= WEAK * max(strengths) for s, can in zip(strengths, possible)]
         return tuple(2 if s else 1 for s in strong)
     return tuple(2 if can else 1 for can in possible)
 
 
-def _strengths(A: Couplings) -> list[float]:
+def strengths_of(A: Couplings) -> list[float]:
     """Strength of the couplings along each axis: the median over a sample of points."""
     some = (0, *np.ix_(*(evenly_spread(n, _least(A.grid)) for n in A.grid)))
     sizes = {s: np.abs(a[some]) for s, a in A.values.items()}

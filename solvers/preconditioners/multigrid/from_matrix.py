@@ -114,6 +114,31 @@ def _of_diagonals(matrix: Any, grid: tuple[int, ...]) -> tuple[Parts, tuple[bool
 
 def _of_entries(matrix: Any, grid: tuple[int, ...]) -> tuple[Parts, tuple[bool, ...]]:
     bk, rows, cols, values = nonzero_entries(matrix)
+    codes, rings = _codes(rows, cols, grid)
+    parts: Parts = {}
+    for code in np.flatnonzero(np.bincount(codes)):
+        here = np.flatnonzero(codes == code)
+        source = np.full(matrix.shape[0], -1, np.int32)
+        source[rows[here]] = here
+        parts[_shift_of_code(int(code), grid)] = [bk.reshape(take_or_zero(bk, values, source), (-1, *grid))]
+    return parts, rings
+
+
+def structure_of(matrix: Matrix, grid: tuple[int, ...]) -> tuple[tuple[Shift, ...], tuple[bool, ...]]:
+    """Offsets of a matrix on a grid and their opposites, and which axes are rings, by the positions of its entries.
+
+    Raises:
+        UnsupportedOperation: it couples points that are no neighbours.
+    """
+    own: Any = matrix
+    rows, cols, _ = own.structure.entries()
+    codes, rings = _codes(rows, cols, grid)
+    found = {_shift_of_code(int(code), grid) for code in np.flatnonzero(np.bincount(codes))} | {(0,) * len(grid)}
+    return tuple(sorted(found | set(map(opposite, found)))), rings
+
+
+def _codes(rows: np.ndarray, cols: np.ndarray, grid: tuple[int, ...]) -> tuple[np.ndarray, tuple[bool, ...]]:
+    """A number for the offset of each entry, and which axes are rings."""
     codes = np.zeros(len(rows), np.int64)
     rings = []
     for n, stride in zip(grid, row_strides(grid)):
@@ -123,14 +148,11 @@ def _of_entries(matrix: Any, grid: tuple[int, ...]) -> tuple[Parts, tuple[bool, 
             at = int(np.argmax(np.abs(step) > 1))
             raise _far(tuple(int(v[at]) for v in differences(rows, cols, grid)), grid)
         codes = 3 * codes + step + 1
-    parts: Parts = {}
-    for code in np.flatnonzero(np.bincount(codes)):
-        here = np.flatnonzero(codes == code)
-        source = np.full(matrix.shape[0], -1, np.int32)
-        source[rows[here]] = here
-        shift = tuple(int(code) // 3**k % 3 - 1 for k in reversed(range(len(grid))))
-        parts[shift] = [bk.reshape(take_or_zero(bk, values, source), (-1, *grid))]
-    return parts, tuple(rings)
+    return codes, tuple(rings)
+
+
+def _shift_of_code(code: int, grid: tuple[int, ...]) -> Shift:
+    return tuple(code // 3**k % 3 - 1 for k in reversed(range(len(grid))))
 
 
 def _far(shift: Shift, grid: tuple[int, ...]) -> UnsupportedOperation:

@@ -2,37 +2,26 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from ....backends import Array
-from ....sparse import Matrix, Operator
+from ....sparse import Matrix
 from ....sparse.operators.couplings import Couplings, are_flat
-from ...block_tridiagonal.inverse import BlockTridiagonalInverse, block_tridiagonal_inverse
 from ..base import Preconditioner
 from ..checks import MOST_STEPS, check_choice, check_finite, check_in_range, check_integer
-from ..cycle.cost import numbers_stored, work_of
-from ..cycle.dense import rounding_of
-from ..cycle.level import VISITS, Level
-from ..cycle.recast import check_precision, inner_dtype, note_on_precision, precision_as_setting, recast
-from ..cycle.scaled import DiagonallyScaled
+from ..cycle.level import VISITS
+from ..cycle.recast import check_precision, precision_as_setting
 from ..cycle.small import exact_inverse
-from ..cycle.smoother import SMOOTHERS, steps_for
+from ..cycle.smoother import SMOOTHERS
 from ..cycle.target import Target
 from ..pipeline import grid_of, of_operator
-from .algebraic import algebraic_cycle
 from .coarsening import Coarsest, coarsest
 from .from_matrix import couplings_of
-from .hierarchy import GridLevel, levels_of
-from .matrix import couplings_matrix
+from .grid_cycle import cycle_of, with_cost
 from .smoothing import Smoothing
-from .weakly_coupled import WeaklyCoupled
 
 _SMALL = 64  # unknowns up to which there is one grid
-_RESIDUE = 0.75  # power of the rounding unit: sums of that size, of terms of one, are of rounding only
 
 
 @of_operator()
@@ -78,164 +67,40 @@ def multigrid(
 
     Source: Dendy, Black box multigrid, J. Comput. Phys. 48 (1982).
     """
-    if cycle not in VISITS:
-        raise ValueError(f"cycle={cycle!r} was given; expected one of {', '.join(map(repr, VISITS))}.")
-    if smoother is not None:
-        smoother = check_choice("smoother", smoother, tuple(SMOOTHERS))
-    degree = check_integer("degree", degree, 1, MOST_STEPS)
-    check_precision(precision)
+    choose = checked_smoothing(cycle, smoother, degree, precision)
     shape = grid_of(own, grid, find=True)
     if own.shape[0] <= _SMALL:
         return with_cost(*exact_inverse(own, "multigrid"), ())
     size = coarsest(shape) if direct is None else Coarsest(*(check_integer("direct", direct, 1),) * 2)
     couplings = couplings_of(own, shape)
-    hermitian = _checked(couplings) if own.bk.on_host else None
-    smoothing = Smoothing(
-        smoother or ("jacobi" if hermitian is False else "chebyshev"), degree, VISITS[cycle], precision,
-        as_grids=are_flat(target.bk, couplings.periodic),
-    )  # fmt: skip
+    hermitian = checked_couplings(couplings) if own.bk.on_host else None
+    smoothing = choose(hermitian)._replace(as_grids=are_flat(target.bk, couplings.periodic))
     host = Target(own, own.dtype, target.bk) if own.bk.on_host else None
     found = cycle_of(couplings, own.dtype, size, smoothing, hermitian, directional, host)
     settings = (("direct", found.points), ("degree", degree), ("cycle", cycle), *precision_as_setting(precision))
     return with_cost(found.inner, hermitian, settings, found.note)
 
 
-class GridCycle(NamedTuple):
-    """A cycle.
+def checked_smoothing(
+    cycle: str, smoother: str | None, degree: int, precision: str | None
+) -> Callable[[bool | None], Smoothing]:
+    """The smoothing that the settings mean, once it is known whether A is Hermitian.
 
-    Attributes:
-        inner: the operator.
-        points: of the coarsest grid.
-        note: what the preconditioner says of it, see `_note`.
+    Raises:
+        ValueError: there is no such setting.
     """
-
-    inner: Operator
-    points: int
-    note: str | None
-
-
-def cycle_of(
-    own: Couplings,
-    dtype: np.dtype,
-    size: Coarsest,
-    smoothing: Smoothing,
-    hermitian: bool | None = None,
-    directional: bool = False,
-    target: Target | None = None,
-) -> GridCycle:
-    """Cycle for stencil coefficients in the given dtype.
-
-    Args:
-        target: NumPy, with the formats of the library that the cycle is for. None: all levels are grids, whatever they
-            lose.
-    """
-    known = own.bk.on_host
-    wide = np.result_type(dtype, np.float64)
-    working = own.astype(wide) if known else own.map(own.bk.constant)
-    working = working.symmetrised() if hermitian else working
-    sign = _sign(working)
-    within = inner_dtype(smoothing.precision, dtype)
-    if within != dtype:  # interpolation has numbers of the size of sqrt(A)
-        sign = sign / _size(working)
-    factor = own.bk.astype(sign, own.bk.dtype(working.diagonal))
-    signed = working.with_values({s: factor * a for s, a in working.values.items()})
-    single = known and own.systems is None
-    rounding = float(np.finfo(dtype).eps) ** _RESIDUE
-    may_stop = single and target is not None
-    found = levels_of(signed, size, bool(hermitian), directional and single, rounding, within, may_stop)
-    levels, rest = found.levels, found.rest
-    if rest is None or target is None:
-        inner = _exact(levels[-1].A, dtype, len(levels), bool(hermitian))
-        cycle = _assembled(levels, inner, sign, smoothing, bool(hermitian), dtype, within)
-        return GridCycle(cycle, math.prod(levels[-1].A.grid), None)
-    cycle = algebraic_cycle(rest if levels else working, smoothing, bool(hermitian), target)
-    if levels:
-        cycle = _assembled(
-            [*levels, GridLevel(rest, None, None)], cycle, sign, smoothing, bool(hermitian), dtype, within
-        )
-    return GridCycle(cycle, math.prod(rest.grid), _note(own.grid, rest.grid, found.weak_points[-1]))
+    if cycle not in VISITS:
+        raise ValueError(f"cycle={cycle!r} was given; expected one of {', '.join(map(repr, VISITS))}.")
+    if smoother is not None:
+        smoother = check_choice("smoother", smoother, tuple(SMOOTHERS))
+    degree = check_integer("degree", degree, 1, MOST_STEPS)
+    check_precision(precision)
+    return lambda hermitian: Smoothing(
+        smoother or ("jacobi" if hermitian is False else "chebyshev"), degree, VISITS[cycle], precision
+    )
 
 
-def _note(finest: tuple[int, ...], grid: tuple[int, ...], weak_points: WeaklyCoupled) -> str:
-    """Why and from where on the cycle is algebraic."""
-    where = "" if grid == finest else f" from the grid {grid} on"
-    return f"classical AMG{where}: coefficients jump, {weak_points} are weakly coupled to a coarser grid"
-
-
-def with_cost(
-    cycle: Operator, hermitian: bool | None, settings: tuple[tuple[str, Any], ...], note: str | None = None
-) -> Preconditioner:
-    """The preconditioner with its cost."""
-    costs = numbers_stored(cycle), work_of(cycle), None
-    notes = "; ".join(part for part in (note, note_on_precision(cycle)) if part)
-    return Preconditioner(cycle, "multigrid", hermitian, *costs, settings, notes or None)
-
-
-def _exact(A: Couplings, dtype: np.dtype, levels: int, hermitian: bool) -> Operator:
-    """The inverse on the coarsest grid."""
-    bk, batch, shift = A.bk, A.systems is not None, 2 * rounding_of(dtype, levels)
-    pivots, lower, upper = (bk.astype(part, dtype) for part in block_tridiagonal_inverse(A, shift, hermitian))
-    return BlockTridiagonalInverse(bk, pivots, lower, upper, A.grid, A.periodic, A.shifts, batch)
-
-
-def _assembled(
-    levels: list[GridLevel],
-    inner: Operator,
-    sign: Array,
-    smoothing: Smoothing,
-    hermitian: bool,
-    dtype: np.dtype,
-    within: np.dtype,
-) -> Operator:
-    """The cycle over all levels for vectors of the dtype of the matrix, on all but the coarsest in that of `within`.
-
-    For `sign` times what they were made of; `inner` is an inverse for the last one.
-    """
-    bk, found = inner.bk, inner
-    for k, level in reversed([*enumerate(levels)]):
-        A = level.A
-        if level.P is not None:
-            coarser = levels[k + 1].scale
-            P = (level.P if coarser is None else level.P.scaled(coarser)).astype(within)
-            bound = bk.full_like(bk.real(A.diagonal[:, *(0,) * len(A.grid)]), 1)
-            steps = bk.astype(steps_for(bk, smoothing.smoother, bound, smoothing.degree), within)
-            found = recast(found, within)
-            found = Level(
-                couplings_matrix(A.astype(within), smoothing.as_grids),
-                P,
-                P.T,
-                found,
-                steps,
-                smoothing.visits,
-                hermitian,
-            )
-    finest = levels[0]
-    if finest.scale is None:
-        return found
-    found = recast(found, dtype)
-    rows = bk.reshape(finest.scale, (int(finest.scale.shape[0]), math.prod(finest.A.grid)))
-    signed = rows * bk.reshape(sign, (int(sign.shape[0]), 1))
-    return DiagonallyScaled(found, bk.astype(rows, dtype), bk.astype(signed, dtype))
-
-
-def _sign(A: Couplings) -> Array:
-    """-1 for each system that has no positive entry on its diagonal, `(systems or 1, 1, ...)`, real."""
-    bk, diagonal = A.bk, A.bk.real(A.diagonal)
-    axes = (-1, *(1,) * len(A.grid))
-    rows = bk.reshape(diagonal, (int(diagonal.shape[0]), -1))
-    highest, lowest = (bk.max_abs(bk.where(part, rows, 0 * rows)) for part in (rows > 0, rows < 0))
-    one = bk.full_like(highest, 1)
-    return bk.reshape(bk.where((highest == 0) & (lowest > 0), -one, one), axes)
-
-
-def _size(A: Couplings) -> Array:
-    """Of the diagonal of each system, `(systems or 1, 1, ...)`, real and positive."""
-    bk, diagonal = A.bk, A.diagonal
-    largest = bk.max_abs(bk.reshape(diagonal, (int(diagonal.shape[0]), -1)))
-    return bk.reshape(bk.where(largest > 0, largest, bk.full_like(largest, 1)), (-1, *(1,) * len(A.grid)))
-
-
-def _checked(A: Couplings) -> bool:
+def checked_couplings(A: Couplings) -> bool:
     """Is it Hermitian?
 
     Raises:

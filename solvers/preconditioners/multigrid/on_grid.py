@@ -23,6 +23,7 @@ from ....sparse.operators.couplings import (
     shifted_arrays,
     sum_of_terms,
 )
+from ....sparse.operators.halo import Axes
 
 
 @storable("matrix on a grid")
@@ -35,7 +36,7 @@ class MatrixOnGrid(Composed):
     Attributes:
         values: `(shifts, systems or 1, *grid)`; zero where they leave the grid.
         shifts: -1, 0 or 1 along each axis; -s is among them where s is.
-        grid, periodic: lengths of the axes, and which of them are rings.
+        grid, periodic: lengths of the axes, and which of them are rings; as of `Couplings` they may be cut.
         batch: is there one matrix for each system?
     """
 
@@ -46,7 +47,7 @@ class MatrixOnGrid(Composed):
     values: Array
     shifts: tuple[Shift, ...]
     grid: tuple[int, ...]
-    periodic: tuple[bool, ...]
+    periodic: Axes
     batch: bool = False
 
     @classmethod

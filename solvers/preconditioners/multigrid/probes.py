@@ -1,4 +1,4 @@
-"""Galerkin product by probing: products with vectors of ones in every third point.
+"""Galerkin product by probing: products with vectors of ones in every third point, of the whole grid if it is cut.
 
 For compiled programs, where a loop over few vectors is an operation and the hundred products of `galerkin` are a
 hundred: they take ten seconds to compile, and the loop half a second.
@@ -16,6 +16,7 @@ import numpy as np
 from ....backends import Array
 from ....sparse import Operator
 from ....sparse.operators.couplings import Couplings, Stacked, sum_of_terms
+from ....sparse.operators.halo import length_and_ring, own_part
 from ...block_tridiagonal.inverse import scanned
 from .transfer import Interpolation
 from .weights import without_rounding_residues
@@ -27,12 +28,13 @@ def probed_couplings(A: Operator, P: Interpolation, rounding: float = 0.0) -> Co
     Cost: a product with each for every colour, 3^d on most grids.
     """
     bk, grid, rows = P.bk, P.coarse, A.systems or 1
-    colours = [colours_of(n, ring) for n, ring in zip(grid, P.periodic)]
+    colours = [colours_of(*length_and_ring(n, axis)) for n, axis in zip(grid, P.periodic)]
     counts = [int(each.max()) + 1 for each in colours]
     like = P.weights
     number = bk.zeros((1,) * len(grid), np.dtype(np.int32), like)
     for axis, each in enumerate(colours):
-        number = number * counts[axis] + bk.asarray(_along(each, axis, len(grid)).astype(np.int32), like=like)
+        whole = bk.asarray(_along(each, axis, len(grid)).astype(np.int32), like=like)
+        number = number * counts[axis] + own_part(bk, whole, axis, grid[axis], P.periodic[axis])
     number = bk.reshape(number, (1, math.prod(grid)))
     R, zero = P.T, bk.zeros((rows, math.prod(grid)), P.dtype, like)
 
@@ -60,16 +62,18 @@ def _told_apart(
     """Read coefficients off the images: that of x + s is the image of its colour at x, which no other neighbour has."""
     bk, grid, axes = P.bk, P.coarse, len(P.coarse)
     found = bk.reshape(images, (int(images.shape[0]), *counts, *grid))
-    steps = [(0,) if n == 1 else (-1, 0, 1) for n in grid]
-    for axis, (each, n, ring) in enumerate(zip(colours, grid, P.periodic)):
+    steps = [(0,) if len(each) == 1 else (-1, 0, 1) for each in colours]
+    for axis, (each, cut) in enumerate(zip(colours, P.periodic)):
+        n, ring = length_and_ring(grid[axis], cut)
         there = np.arange(n) + np.array(steps[axis])[:, None]
         colour = np.where(ring | ((there >= 0) & (there < n)), each[there % n], -1)
         shape = [1] * len(found.shape)
         shape[1 + axis], shape[1 + axes + axis] = colour.shape
+        own = own_part(bk, colour.reshape(shape).astype(np.int32), 1 + axes + axis, grid[axis], cut)
         terms = []
         for c in range(counts[axis]):
             image = found[(*(slice(None),) * (1 + axis), slice(c, c + 1))]
-            has_it = bk.asarray((colour == c).reshape(shape), like=found)
+            has_it = bk.asarray(own == c, like=found)
             terms.append(bk.where(has_it, image, bk.zeros_like(image)))
         found = sum_of_terms(terms)
     shifts = [*itertools.product(*steps)]

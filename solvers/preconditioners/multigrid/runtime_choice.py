@@ -21,7 +21,7 @@ from ..jacobi import jacobi
 from ..pipeline import grid_of, of_operator
 from .coarsening import Coarsest
 from .from_matrix import couples_neighbours, couplings_of
-from .multigrid import cycle_of, with_cost
+from .grid_cycle import cycle_of, with_cost
 from .smoothing import Smoothing
 
 _DIRECT = 64**2  # points of the coarsest grid: its elimination takes no longer than the finer grids

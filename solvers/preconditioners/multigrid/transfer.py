@@ -13,6 +13,7 @@ from ....backends import Array, Backend
 from ....backends.cores import shared as cores
 from ....sparse import Composed, storable
 from ....sparse.operators.couplings import Shift, are_flat, opposite, shifted_array, shifted_arrays, sum_of_terms
+from ....sparse.operators.halo import Axes, added_halo, are_cut
 from .weights import Weights, coarse_grid, every
 
 _PART, _LEAST = 32768, 4  # points of the coarser grid that NumPy takes at a time, and rows of it at least
@@ -45,7 +46,7 @@ class Interpolation(Composed):
             the two points is off the grid.
         grid: of all points.
         factors: by which each axis is coarsened.
-        periodic: which axes are rings.
+        periodic: which axes are rings, or how they are cut: then the grids are blocks, inside of `map_parts`.
         batch: is there one matrix for each system?
         transposed: from all points to the coarser grid?
     """
@@ -57,13 +58,13 @@ class Interpolation(Composed):
     weights: Array
     grid: tuple[int, ...]
     factors: tuple[int, ...]
-    periodic: tuple[bool, ...]
+    periodic: Axes
     batch: bool = False
     transposed: bool = False
 
     @classmethod
     def of(cls, bk: Backend, W: Weights, grid: tuple[int, ...], factors: tuple[int, ...],
-           periodic: tuple[bool, ...], systems: int | None) -> Interpolation:  # fmt: skip
+           periodic: Axes, systems: int | None) -> Interpolation:  # fmt: skip
         """From weights by p and c."""
         return cls(bk, stacked_weights(bk, W, factors), grid, factors, periodic, systems is not None)
 
@@ -174,11 +175,22 @@ class Interpolation(Composed):
         if bk.on_host:  # each is read up to four times
             rows = {p: np.ascontiguousarray(a) for p, a in rows.items()}
         sums = {c: sum_of_terms([own[p, c] * rows[p] for p in rows if (p, c) in own]) for c in _box(self.factors)}
+        if are_cut(self.periodic):
+            return self._added(sums)
         if not are_flat(bk, self.periodic):
             return sum_of_terms([shifted_array(bk, a, opposite(c), self.periodic) for c, a in sums.items()])
         count, each = int(u.shape[0]), bk.concat([*sums.values()], 0)
         found = shifted_arrays(bk, each, map(opposite, sums), self.periodic)
         return sum_of_terms([found[opposite(c)][k * count : (k + 1) * count] for k, c in enumerate(sums)])
+
+    def _added(self, sums: dict[Shift, Array]) -> Array:
+        """The sum of `sums[c][X - c]` on a cut grid, by one message for each cut axis."""
+        upper = [f - 1 for f in self.factors]
+        whole = [
+            self.bk.pad(a, [(0, 0), *((k, high - k) for k, high in zip(c, upper))]) if any(upper) else a
+            for c, a in sums.items()
+        ]
+        return added_halo(self.bk, sum_of_terms(whole), upper, self.periodic)
 
 
 def _from_near(own: dict[tuple[Shift, Shift], Array], near: dict[Shift, Array], p: Shift) -> Array:

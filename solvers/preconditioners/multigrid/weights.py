@@ -25,6 +25,7 @@ from ....sparse.operators.couplings import (
     shifted_array,
     sum_of_terms,
 )
+from ....sparse.operators.halo import Axes
 from .weakly_coupled import weakly_coupled
 
 Weights = Mapping[Shift, Mapping[Shift, Array]]  # W[p][c], each `(systems or 1, *coarse grid)`
@@ -84,9 +85,7 @@ def weights_and_weakly_coupled(A: Couplings, factors: tuple[int, ...]) -> tuple[
     return found, weak_points
 
 
-def without_rounding_residues(
-    bk: Backend, diagonal: Array, W: Weights, periodic: tuple[bool, ...], rounding: float
-) -> Array:
+def without_rounding_residues(bk: Backend, diagonal: Array, W: Weights, periodic: Axes, rounding: float) -> Array:
     """The diagonal of `P^T A P`, of an A whose rows are of size one, where rounding can no longer make A indefinite.
 
     A closed region where A maps constants to zero leaves rounding of any sign, whose inverse is huge: a row of nothing

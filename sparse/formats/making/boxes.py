@@ -59,7 +59,7 @@ def stencil_of(
     kept = [box for box in boxes if not (_known(box.coefficient) and not np.any(box.coefficient))]
     if not kept or any(_axes(box.coefficient) or box.mask is not None for box in kept):
         return None
-    shifted = [found for box in kept if (found := _shifted(box, in_shape)) is not None]
+    shifted = [found for box in kept if (found := shifted_box(box, in_shape)) is not None]
     if len(shifted) < len(kept) or any(a.overlaps(b) for a, b in combinations(shifted, 2)):
         return None
     values = [box.coefficient for box in kept]
@@ -81,7 +81,7 @@ def _axes(c: Any) -> int:
     return np.ndim(c) if _known(c) else len(c.shape)
 
 
-def _shifted(box: StridedBox, grid: Grid) -> Shifted | None:
+def shifted_box(box: StridedBox, grid: Grid) -> Shifted | None:
     """The box on both grids; None where its columns are no box of consecutive points there."""
     start, offset = [], box.offset
     for k, n, stride, distance in zip(box.shape, grid, box.strides, row_strides(grid), strict=True):

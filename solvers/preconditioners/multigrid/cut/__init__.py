@@ -1,0 +1,1 @@
+"""Structured multigrid on grids that are cut over a device mesh."""

@@ -1,0 +1,1 @@
+"""Partitions of the rows of a sparse matrix, and what the parts then exchange."""

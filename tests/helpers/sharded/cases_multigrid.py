@@ -1,0 +1,250 @@
+"""Solves with multigrid on grids that are cut; `expected` by SciPy's factors, `alone` iterations of one device."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from math import prod
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import scipy.sparse as sp
+import scipy.sparse.linalg as spl
+
+from krylix import linear_solve, preconditioner
+
+from .cases import NAMES, Case, shifted
+
+Values = dict[tuple[int, ...], np.ndarray]
+TOLERANCE = 1e-9
+
+
+def around(field: np.ndarray, axis: int, step: int, ring: bool) -> np.ndarray:
+    """The field at the next point; on an open axis the last value again."""
+    there = np.arange(field.shape[axis]) + step
+    n = field.shape[axis]
+    return field.take(there % n if ring else there.clip(0, n - 1), axis)
+
+
+def diffusion(field: np.ndarray, rings: tuple[bool, ...], absorbing: float = 0.0) -> Values:
+    """Stencil coefficients of -div(field grad u) + absorbing u; zero outside of open axes."""
+    axes, values = field.ndim, dict[tuple[int, ...], np.ndarray]()
+    diagonal = np.full(field.shape, absorbing)
+    for axis in range(axes):
+        for step in (-1, 1):
+            other = around(field, axis, step, rings[axis])
+            face = 2 * field * other / (field + other)
+            diagonal = diagonal + face
+            coupling = -face
+            if not rings[axis]:
+                edge: list[Any] = [slice(None)] * axes
+                edge[axis] = slice(-1, None) if step > 0 else slice(0, 1)
+                coupling[tuple(edge)] = 0
+            values[tuple(step if k == axis else 0 for k in range(axes))] = coupling
+    return {(0,) * axes: diagonal, **values}
+
+
+def matrix(values: Values, rings: tuple[bool, ...]) -> sp.csr_array:
+    """The matrix, by SciPy."""
+    grid = next(iter(values.values())).shape
+    points = np.arange(prod(grid)).reshape(grid)
+    parts = []
+    for shift, a in values.items():
+        cols = points
+        for axis, step in enumerate(shift):
+            cols = np.roll(cols, -step, axis)
+        kept = a.ravel() != 0
+        parts.append((a.ravel()[kept], points.ravel()[kept], cols.ravel()[kept]))
+    data, rows, cols = map(np.concatenate, zip(*parts))
+    return sp.csr_array((data, (rows, cols)), (prod(grid),) * 2)
+
+
+def product(u: Any, values: Any, shifts: Any, rings: tuple[bool, ...]) -> Any:
+    """A u on the last axes; `values` along their first axis."""
+    total = 0
+    for a, shift in zip(values, shifts):
+        moved = u
+        for axis, step in enumerate(shift):
+            if step and rings[axis]:
+                moved = jnp.roll(moved, -step, axis - len(shift))
+            elif step:
+                moved = shifted(moved, tuple(step if k == axis else 0 for k in range(len(shift))))
+        total = total + a * moved
+    return total
+
+
+class Later:
+    """An array that is found when it is asked for: of the cases that run."""
+
+    def __init__(self, find: Callable[[], np.ndarray]) -> None:
+        self.find = find
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        return np.asarray(self.find(), dtype)
+
+
+class Problem:
+    """A system, and ways to solve it."""
+
+    def __init__(self, values: Values, rings: tuple[bool, ...], b: np.ndarray, method: str = "CG", **settings: Any):
+        self.values, self.rings, self.b, self.method, self.settings = values, rings, b, method, settings
+        self.shifts = tuple(values)
+        self.stacked = np.stack([*values.values()])
+
+    def found(self) -> np.ndarray:
+        """By a factorisation; of least norm where A is singular."""
+        A, rows = matrix(self.values, self.rings), self.b.reshape(-1, self.stacked[0].size)
+        if np.any(np.abs(A.sum(1)) > 1e-12):
+            return spl.splu(A.tocsc()).solve(rows.T).T.reshape(self.b.shape)
+        ones = np.ones((A.shape[0], 1))  # on a torus: whose sum is zero
+        bordered = spl.splu(sp.block_array([[A, ones], [ones.T, None]], format="csc"))
+        return bordered.solve(np.pad(rows, [(0, 0), (0, 1)]).T)[:-1].T.reshape(self.b.shape)
+
+    @property
+    def alone(self) -> int:
+        """Iterations on one device, with the same coarsest grid."""
+        A = matrix(self.values, self.rings)
+        M = preconditioner(A, "multigrid", grid=self.stacked[0].shape, **{"direct": 256, **self.settings})
+        b = self.b.reshape(-1, A.shape[0])
+        found = linear_solve(A, b, method=self.method, preconditioner=M, rtol=TOLERANCE)
+        return int(np.max(found.iterations))
+
+    def function(self, values: Any) -> Callable[[Any], Any]:
+        return partial(product, values=values, shifts=self.shifts, rings=self.rings)
+
+    def solve(self, b: Any, values: Any = None, **more: Any) -> Any:
+        """Coefficients are arguments of the program, or known."""
+        A = self.function(self.stacked if values is None else values)
+        given: dict[str, Any] = {"method": self.method, "rtol": TOLERANCE, "on_failure": "status", **more}
+        if self.settings:
+            raise ValueError("settings are for prepared preconditioners")
+        r = linear_solve(A, b, preconditioner="multigrid", batch_ndim=b.ndim - len(self.rings), **given)
+        return r.x, {"iterations": jnp.max(r.iterations), "alone": self.alone}
+
+    def prepared(self, b: Any) -> Any:
+        """Set up with known coefficients, and solved with in a program that gets the levels as arguments."""
+        A = self.function(self.stacked)
+        M = preconditioner(A, "multigrid", like=b, **self.settings)
+        settings = {"method": self.method, "rtol": TOLERANCE, "on_failure": "status", "sharding": b.sharding}
+        arguments = jax.device_put(self.stacked, _behind(b.sharding))
+
+        def run(b: Any, M: Any, values: Any) -> Any:
+            r = linear_solve(self.function(values), b, preconditioner=M, **settings)
+            return r.x, r.iterations
+
+        from .cases import of_program
+
+        program = jax.jit(run).lower(b, M, arguments).compile()
+        x, iterations = program(b, M, arguments)
+        return x, {"iterations": iterations, "alone": self.alone, "note": M.note, **of_program(program)}
+
+
+def _behind(sharding: Any) -> Any:
+    return jax.sharding.NamedSharding(sharding.mesh, jax.sharding.PartitionSpec(None, *sharding.spec))
+
+
+def smooth(grid: tuple[int, ...], rings: tuple[bool, ...] | None = None) -> np.ndarray:
+    """A coefficient between e^-2 and e^2."""
+    x = np.meshgrid(*(np.arange(n) / n for n in grid), indexing="ij")
+    phase = 2 * np.pi if rings is not None and any(rings) else 5.0
+    return np.exp(2 * np.sin(phase * x[0]) * np.cos(phase * x[-1]))
+
+
+def blocks(grid: tuple[int, ...], size: int, contrast: float) -> np.ndarray:
+    """A coefficient of 1 or `contrast` in blocks."""
+    few = tuple(-(-n // size) for n in grid)
+    found = np.where(np.random.default_rng(3).random(few) < 0.5, 1.0, contrast)
+    for axis in range(len(grid)):
+        found = found.repeat(size, axis)
+    return found[tuple(map(slice, grid))]
+
+
+def open_problem(field: np.ndarray, **more: Any) -> Problem:
+    """With Dirichlet's conditions on all sides, and a random right-hand side."""
+    rings = (False,) * field.ndim
+    values = diffusion(field, rings)
+    return Problem(values, rings, np.random.default_rng(1).normal(size=field.shape), **more)
+
+
+def with_obstacles(problem: Problem) -> Problem:
+    """Points that are coupled to nothing, some in a block, some alone."""
+    grid = problem.stacked[0].shape
+    wall = np.random.default_rng(5).random(grid) < 0.2
+    wall[grid[0] // 4 : grid[0] // 2, grid[1] // 2 - 2 : grid[1] // 2 + 3] = True
+    values = {}
+    for shift, a in problem.values.items():
+        there = wall
+        for axis, step in enumerate(shift):
+            there = np.roll(there, -step, axis)
+        values[shift] = np.where(wall, 0.0 if any(shift) else 1.0, np.where(there, 0.0 if any(shift) else a, a))
+    return Problem(values, problem.rings, problem.b, problem.method)
+
+
+def windy(grid: tuple[int, int]) -> Problem:
+    """Diffusion in a wind from one side: not symmetric."""
+    values = diffusion(smooth(grid), (False, False))
+    values[-1, 0] = 1.8 * values[-1, 0]
+    values[1, 0] = 0.4 * values[1, 0]
+    values[0, 0] = 0.01 - sum(a for shift, a in values.items() if any(shift))
+    return Problem(values, (False, False), np.random.default_rng(1).normal(size=grid), "biCG-stab(2)")
+
+
+def cases() -> Iterator[tuple[str, Case]]:
+    """Names and cases; most solve with coefficients that are arguments of the program."""
+
+    def case(
+        problem: Problem, mesh: str, spec: tuple[Any, ...] | None = None, how: str = "traced", **more: Any
+    ) -> Case:
+        spec = NAMES[: len(problem.rings)] if spec is None else spec
+        grid = spec[len(spec) - len(problem.rings) :]
+        settings: dict[str, Any] = {
+            "mesh": mesh,
+            "spec": spec,
+            "b": problem.b,
+            "expected": Later(problem.found),
+            **more,
+        }
+        if how == "prepared":
+            return Case(solve=problem.prepared, eager=True, **settings)
+        if how == "traced":
+            return Case(solve=problem.solve, arrays=[(problem.stacked, (None, *grid))], known=True, **settings)
+        return Case(solve=problem.solve, known=how == "known", eager=how == "eager", **settings)
+
+    plain = open_problem(smooth((64, 64)))
+    for mesh in ("rows", "columns", "2x2", "4x2"):
+        for how in ("traced", "known", "prepared", "eager"):
+            yield f"smooth, {mesh}, {how}", case(plain, mesh, how=how)
+    yield "smooth, explicit, traced", case(plain, "2x2")._replace(explicit=True, known=False)
+    yield "two mesh axes on one", case(plain, "2x2", (("j", "i"), None), "prepared")
+    yield "mesh axes swapped", case(plain, "2x2", ("j", "i"), "prepared")
+    for how in ("traced", "prepared"):
+        yield f"aligned blocks, {how}", case(open_problem(blocks((56, 56), 7, 1e4)), "2x2", how=how)
+        yield f"other blocks, {how}", case(open_problem(blocks((64, 64), 5, 1e6)), "2x2", how=how)
+        yield f"obstacles, {how}", case(with_obstacles(plain), "2x2", how=how)
+        yield f"wind, {how}", case(windy((64, 64)), "2x2", how=how)
+        for n in ((56, 100), (52, 72)):
+            yield f"{n[0]}x{n[1]}, {how}", case(open_problem(smooth(n)), "2x2", how=how)
+        yield f"3-d, {how}", case(open_problem(smooth((16, 24, 16))), "2x2", ("i", None, "j"), how)
+        yield f"3-d, 8 devices, {how}", case(open_problem(smooth((16, 32, 16))), "2x2x2", how=how)
+        yield f"line, {how}", case(open_problem(smooth((1024,))), "line", how=how)
+        for name, rings in {"both axes": (True, True), "first axis": (True, False), "last axis": (False, True)}.items():
+            values = diffusion(smooth((64, 48), rings), rings, 0.02)
+            ring = Problem(values, rings, plain.b[:, :48])
+            yield f"ring, {name}, {how}", case(ring, "2x2", how=how)
+            yield f"ring, {name}, rows, {how}", case(ring, "rows", how=how)
+        b = plain.b[:, :48] - plain.b[:, :48].mean()
+        torus = Problem(diffusion(smooth((64, 48), (True, True)), (True, True)), (True, True), b)
+        yield f"torus, {how}", case(torus, "2x2", how=how)
+        negative = Problem({s: -a for s, a in plain.values.items()}, plain.rings, plain.b)
+        yield f"negative, {how}", case(negative, "2x2", how=how)
+    thin = {s: a * (1e-3 if s[1] else 1.0) for s, a in diffusion(smooth((64, 64)), (False, False)).items() if any(s)}
+    thin[0, 0] = 1e-4 - sum(thin.values())
+    yield "weak axis", case(Problem(thin, plain.rings, plain.b), "2x2", how="prepared")
+    for name, settings in {"W": {"cycle": "W"}, "single": {"precision": "single"}, "degree": {"degree": 3}}.items():
+        yield f"setting, {name}", case(open_problem(smooth((64, 64)), **settings), "2x2", how="prepared")
+    yield "128, 2x2", case(open_problem(smooth((128, 128))), "2x2", how="prepared")
+    yield "112 blocks, 2x2", case(open_problem(blocks((112, 112), 8, 1e4)), "2x2", how="prepared")
+    yield "32^3, 2x2x1", case(open_problem(smooth((32, 32, 32))), "2x2x1", how="prepared")
+    yield "32^3, 2x2x2", case(open_problem(smooth((32, 32, 32))), "2x2x2", how="prepared")
