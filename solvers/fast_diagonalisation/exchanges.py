@@ -42,7 +42,7 @@ Layout = tuple[
 ]  # of each axis of the grid: its cuts, the first one slowest; none if it is whole
 
 
-class Exchange(NamedTuple):
+class AllToAll(NamedTuple):
     """One all-to-all exchange.
 
     Attributes:
@@ -82,7 +82,7 @@ def whole_axes(layout: Layout) -> tuple[int, ...]:
 
 
 @lru_cache(maxsize=64)
-def exchanges(layout: Layout, grid: tuple[int, ...]) -> tuple[Exchange, ...]:
+def exchanges(layout: Layout, grid: tuple[int, ...]) -> tuple[AllToAll, ...]:
     """The plan after which each axis has been whole once, with the least numbers and messages sent.
 
     Args:
@@ -95,10 +95,10 @@ def exchanges(layout: Layout, grid: tuple[int, ...]) -> tuple[Exchange, ...]:
     return _cheapest(layout, grid, waiting)[1]
 
 
-def _cheapest(layout: Layout, grid: tuple[int, ...], waiting: frozenset[int]) -> tuple[float, tuple[Exchange, ...]]:
+def _cheapest(layout: Layout, grid: tuple[int, ...], waiting: frozenset[int]) -> tuple[float, tuple[AllToAll, ...]]:
     if not waiting:
         return 0, ()
-    found: list[tuple[float, tuple[Exchange, ...]]] = []
+    found: list[tuple[float, tuple[AllToAll, ...]]] = []
     for exchange in _next(layout, waiting):
         after = exchange.after
         cost, rest = _cheapest(after, grid, waiting - set(exchange.whole))
@@ -106,15 +106,15 @@ def _cheapest(layout: Layout, grid: tuple[int, ...], waiting: frozenset[int]) ->
     return min(found, key=lambda one: one[0])
 
 
-def _next(layout: Layout, waiting: frozenset[int]) -> Iterator[Exchange]:
+def _next(layout: Layout, waiting: frozenset[int]) -> Iterator[AllToAll]:
     for count in range(len(waiting), 0, -1):
         for whole in combinations(sorted(waiting), count):
             for split in reversed(range(len(layout))):
                 if split not in whole:
-                    yield Exchange(whole, split, layout)
+                    yield AllToAll(whole, split, layout)
 
 
-def _cost(exchange: Exchange, grid: tuple[int, ...]) -> float:
+def _cost(exchange: AllToAll, grid: tuple[int, ...]) -> float:
     """Numbers that a device sends, the padding included, and the time that exchange and messages take in such units."""
     parts = exchange.level.parts
     lengths = [piece(n, levels) for n, levels in zip(grid, exchange.before)]
@@ -122,7 +122,7 @@ def _cost(exchange: Exchange, grid: tuple[int, ...]) -> float:
     return math.prod(lengths) * (1 - 1 / parts) + _EXCHANGE + _MESSAGE * (parts - 1)
 
 
-def forward(bk: Backend, u: Array, exchange: Exchange, grid: Sequence[int]) -> Array:
+def forward(bk: Backend, u: Array, exchange: AllToAll, grid: Sequence[int]) -> Array:
     """The exchange on the block `(batch, *lengths)` of a device."""
     split, level = exchange.split, exchange.level
     u = _in_pieces(bk, u, split + 1, level.parts)
@@ -137,7 +137,7 @@ def forward(bk: Backend, u: Array, exchange: Exchange, grid: Sequence[int]) -> A
     return u
 
 
-def backward(bk: Backend, u: Array, exchange: Exchange, grid: Sequence[int]) -> Array:
+def backward(bk: Backend, u: Array, exchange: AllToAll, grid: Sequence[int]) -> Array:
     """The inverse of `forward`."""
     split, level = exchange.split, exchange.level
     length = piece(grid[split], exchange.before[split])

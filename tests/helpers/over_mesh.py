@@ -1,7 +1,7 @@
 """Solves with `over=` inside `jax.shard_map` on four virtual devices, in a process of their own.
 
-Prints a line of JSON for each case: what differs from NumPy's dense answer, and what devices tell each other. Arguments:
-the names of groups of cases; without any, all of them.
+Prints a line of JSON for each case: what differs from NumPy's dense answer, and what devices tell each other.
+Arguments: the names of groups of cases; without any, all of them.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ from .....sparse.operators.halo import Axes, length_and_ring, names_of, own_part
 
 
 @dataclass(eq=False, repr=False)
-class GatheredCycle(Composed):
+class OnGatheredGrid(Composed):
     """`inner`, on the whole grid, as an operator on blocks; inside of `map_parts`.
 
     Attributes:
@@ -29,7 +29,7 @@ class GatheredCycle(Composed):
         super()._settle()
         self.shape = (math.prod(self.grid),) * 2
 
-    def transpose(self) -> GatheredCycle:
+    def transpose(self) -> OnGatheredGrid:
         return replace(self, inner=self.inner.transpose())
 
     def apply(self, x: Array) -> Array:
