@@ -30,7 +30,10 @@ def flow(u: Any, c: Any, wind: float = 0.0) -> Any:
 
 
 def constant(u: Any) -> Any:
-    return sum(2.0 * u - shifted(u, s) - shifted(u, tuple(-k for k in s)) for s in np.eye(u.ndim, dtype=int).tolist()) + 0.01 * u
+    return (
+        sum(2.0 * u - shifted(u, s) - shifted(u, tuple(-k for k in s)) for s in np.eye(u.ndim, dtype=int).tolist())
+        + 0.01 * u
+    )
 
 
 def solved(b: Any, *arrays: Any, A: Any, **settings: Any) -> Any:
