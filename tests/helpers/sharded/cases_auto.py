@@ -11,7 +11,7 @@ import numpy as np
 
 from krylix import linear_solve
 
-from .cases import Case, shifted, star
+from .cases import Case, shifted
 
 SIDES = {2: 64, 3: 16}
 MESHES = {"rows": ("i", "j"), "columns": ("i", "j"), "2x2": ("i", "j"), "2x2x2": ("i", "j", "k")}
