@@ -32,6 +32,7 @@ from .ilu import ic, ilu, ssor
 from .jacobi import jacobi
 from .multigrid.cut.multigrid import multigrid_on_cut_grid
 from .multigrid.multigrid import multigrid
+from .on_devices import chosen_for_blocks
 from .pipeline import check_square, constant_linear_part
 from .shifted_laplacian import shifted_laplacian
 
@@ -226,7 +227,7 @@ def _of_kind(
     key = check_kind(kind)
     check_square(A)
     if key == "auto" and not settings:
-        return _chosen(A, precision)
+        return _chosen(A, precision) if spread is None else chosen_for_blocks(A, precision, spread)
     key = _key(A, kind)
     _check_settings(key, settings)
     if not A.shape[0] or A.systems == 0:  # as good as any
