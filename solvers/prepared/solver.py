@@ -29,7 +29,7 @@ from ..results.result import ArrayT, SolveResult
 from ..setup.choose import Explanation
 from ..setup.iteration_budget import Fallback
 from ..setup.make_problem import make_problem
-from ..setup.peers import with_peers_read
+from ..setup.peers import communicator_of_mat, with_peers_read
 from ..setup.problem import KnownNull, Problem, Request
 from ..setup.requirements import check_requirements
 from ..solve import solve
@@ -299,8 +299,10 @@ def _moved(A: Operator | None, problem: Problem, name: str) -> Operator | None:
 
 def prepared(request: Request, previous: Operator | None = None, many: bool = True) -> PreparedSolver:
     """The solver that a request asks for; see `set_up`."""
+    if (own := communicator_of_mat(request)) is not None:
+        request = replace(request, over=own)
     if request.over is not None:
-        return run_for(request.on_failure, lambda: _made(prepared_over(request)))
+        return run_for(request.on_failure, lambda: _made(prepared_over(request, previous)))
     request = with_peers_read(request)
     return run_for(
         request.on_failure, run_where_spread, lambda given: _made(set_up(given, previous, many)), request, False
