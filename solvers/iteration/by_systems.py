@@ -94,8 +94,8 @@ def run_by_systems(
     settings: LoopSettings,
 ) -> Outcome:
     """As `run`, on each device for its own systems."""
-    bk, known = settings.bk, settings.cut
-    assert known is not None
+    bk = settings.bk
+    known: Any = settings.cut
     cut, systems = Cut(known[1].mesh, (), known[1].batch), int(b.shape[0])
     constant = A.constant if isinstance(A, FunctionOperator) else None
     rows = [None if one is None else bk.flat(one) for one in (b, x0, rtol, atol, constant)]

@@ -11,7 +11,7 @@ import numpy as np
 
 from krylix import linear_solve
 
-from .cases import Case, shifted, star
+from .cases import Case, shifted
 
 SIDES = {2: 64, 3: 16}
 MESHES = {"rows": ("i", "j"), "columns": ("i", "j"), "2x2": ("i", "j"), "2x2x2": ("i", "j", "k")}
@@ -30,7 +30,10 @@ def flow(u: Any, c: Any, wind: float = 0.0) -> Any:
 
 
 def constant(u: Any) -> Any:
-    return sum(2.0 * u - shifted(u, s) - shifted(u, tuple(-k for k in s)) for s in np.eye(u.ndim, dtype=int).tolist()) + 0.01 * u
+    return (
+        sum(2.0 * u - shifted(u, s) - shifted(u, tuple(-k for k in s)) for s in np.eye(u.ndim, dtype=int).tolist())
+        + 0.01 * u
+    )
 
 
 def solved(b: Any, *arrays: Any, A: Any, **settings: Any) -> Any:

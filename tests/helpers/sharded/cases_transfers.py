@@ -1,20 +1,18 @@
-"""Every method and preconditioner, and what `auto` takes, on grids that are spread over a mesh: what moves, and what is said."""
+"""What every method, preconditioner and `auto` moves on grids that are spread over a mesh, and what is said of it."""
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
-import jax.numpy as jnp
 import numpy as np
 
 from krylix import linear_solve
 from krylix.solvers import METHODS, PRECONDITIONERS
 
 from .cases import Case, exact, star
-from .cases_cut_products import conduction, wind
+from .cases_cut_products import conduction
 
 N = 16
 GRID = np.random.default_rng(0).normal(size=(N, N))
