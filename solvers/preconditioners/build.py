@@ -26,7 +26,7 @@ from .chebyshev import chebyshev
 from .choose import choose_kind
 from .cluster.cluster import cluster
 from .composed.pieces import foreign_piece
-from .fast import fast
+from .fast import fast, fast_on_cut_grid
 from .foreign import from_foreign
 from .ilu import ic, ilu, ssor
 from .jacobi import jacobi
@@ -52,7 +52,10 @@ PRECONDITIONERS: dict[str, Callable[..., Preconditioner]] = {
 """Name -> function that builds it from an operator; tests and the command line run over this table."""
 
 
-ON_CUT_GRIDS: dict[str, Callable[..., Preconditioner | None]] = {"multigrid": multigrid_on_cut_grid}
+ON_CUT_GRIDS: dict[str, Callable[..., Preconditioner | None]] = {
+    "multigrid": multigrid_on_cut_grid,
+    "fast": fast_on_cut_grid,
+}
 """Kinds that have a form for vectors that are spread over a device mesh; None where these are cut otherwise."""
 
 
