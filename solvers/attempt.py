@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from time import perf_counter
 from typing import Any
 
 import numpy as np
@@ -28,43 +26,13 @@ from .over.members import raise_in_all, replicated, shows_no_progress
 from .preconditioners import Preconditioner
 from .preconditioners.amg_after_multigrid import MOST_ITERATIONS, amg_after_multigrid, is_on_grids
 from .results.diagnosis.look import Look
-from .results.failure import ConvergenceError, apply_policy, result_of_this_solve
-from .results.later import with_python_numbers
+from .results.failure import apply_policy
 from .results.result import SolveResult
 from .setup.iteration_budget import Fallback
 from .setup.problem import Problem, Request
 
 AS_GIVEN = "it was asked for"
 _MOST_ON_HOST = 200  # iterations with classical AMG, in a compiled function
-
-
-def with_times(function: Callable[..., SolveResult], *args: Any) -> SolveResult:
-    """`function(*args)`, a solve, as users get it, with times and Python's numbers; so is the result of an error.
-
-    Raises:
-        NotConverged, Diverged: as the function.
-    """
-    begun = perf_counter()
-    try:
-        result = function(*args)
-    except ConvergenceError as error:
-        if (failed := result_of_this_solve(error)) is not None:
-            _tell_of(failed, begun)
-        raise
-    found = result.__dict__
-    if "_later" in found:
-        found["setup_time"] = max(perf_counter() - begun - found["solve_time"], 0.0)
-    else:
-        _tell_of(result, begun)
-    return result
-
-
-def _tell_of(result: SolveResult, begun: float) -> None:
-    found = result.__dict__
-    if not with_python_numbers(result):
-        found["solve_time"] = found["setup_time"] = None  # it was compiled only
-    elif found["solve_time"] is not None:
-        found["setup_time"] = max(perf_counter() - begun - found["solve_time"], 0.0)
 
 
 def after_failure(method: str, first: str) -> str:
