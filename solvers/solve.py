@@ -106,7 +106,8 @@ def _after_failure(attempt: Attempt, outcome: Outcome, result: SolveResult) -> S
 def _result(attempt: Attempt, outcome: Outcome, converged: bool) -> SolveResult:
     """Result in the user's terms, of the given outcome and x."""
     problem = attempt.problem
-    sensitivity = Sensitivity.of(attempt, outcome) if problem.bk.on_host and problem.bk.communicator is None else None
+    whole = problem.bk.communicator is None or attempt.method.takes_rows  # or there is no adjoint to believe
+    sensitivity = Sensitivity.of(attempt, outcome) if problem.bk.on_host and whole else None
     spoils = attempt.on_failure == "nan" and not converged
     x = with_nan(problem.bk, outcome.x, outcome.status, attempt.may_be_stopped) if spoils else outcome.x
     told = outcome._replace(x=x) if spoils else outcome

@@ -22,8 +22,8 @@ def matrix_gradient(A: Any, y: Array, x: Array, batch: Sequence[int]) -> Any:
 
     Returns:
         A dense array shaped as a dense A; for a sparse A one of its format, with one value for each that A stores, in
-        their order (CSR for formats whose values are no array); a list for a list; None for functions and
-        LinearOperators.
+        their order (CSR for formats whose values are no array); a list for a list; CSR of the rows of a member of a
+        communicator; None for functions and LinearOperators.
     """
     if is_list_of_matrices(A, get_backend("numpy")):
         ys, xs = (v.reshape(-1, len(A), v.shape[1]) for v in (y, x))
@@ -38,6 +38,8 @@ def matrix_gradient(A: Any, y: Array, x: Array, batch: Sequence[int]) -> Any:
         if A.systems == len(y):  # with whatever axes the user's array had
             return _dense((*batch, *A.shape), A.dtype, y, x, batch)
         return _dense((A.systems, *A.shape), A.dtype, y, x, (len(y) // max(A.systems, 1), A.systems))
+    if (of_rows := getattr(A, "gradient_by_entries", None)) is not None:
+        return of_rows(y, x)
     if is_function(A) or isinstance(A, Operator) or hasattr(A, "matvec"):
         return None
     matrix = np.asarray(A)

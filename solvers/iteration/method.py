@@ -80,6 +80,8 @@ class Method(PublicNames, ABC):
     """What `setup` makes of A serves all solves with it: factors, or what another library has set up."""
     holds_external: ClassVar[bool] = False
     """What `setup` makes are objects of another library, maybe of several processes, which no cache may keep."""
+    takes_rows: ClassVar[bool] = False
+    """Over a communicator it takes the rows of a matrix that belong to this member, see `Petsc.of_rows`."""
     lower_precision: ClassVar[bool] = False
     """Computes inside with fewer digits than the system has; a perfect preconditioner is then not quite perfect."""
 

@@ -13,7 +13,7 @@ def basis_of(null: Operator, system: int) -> np.ndarray | None:
     if isinstance(null, WithoutVectors):
         rows = np.asarray(null.basis)
         rows = rows if rows.ndim == 2 else rows[system if null.systems is not None else 0]
-        return rows[np.any(rows != 0, axis=1)]
+        return rows if null.bk.communicator is not None else rows[np.any(rows != 0, axis=1)]  # of a part all are
     if isinstance(null, WithoutConstants):
         labels, weights = np.asarray(null.labels), np.asarray(null.weights)
         own = labels if labels.ndim == 1 else labels[system]

@@ -14,11 +14,11 @@ from ..solve import solve
 from .solve import attempt_over
 
 
-def prepared_over(request: Request) -> PreparedParts:
-    """What is done once for many solves with the same A."""
+def prepared_over(request: Request, previous: Operator | None = None) -> PreparedParts:
+    """What is done once for many solves with the same A; `previous` as of `attempt_over`."""
     automatic = isinstance(request.preconditioner, str) and request.preconditioner.strip().lower() == "auto"
     asked = replace(request, preconditioner=None) if automatic else request
-    attempt = attempt_over(asked)
+    attempt = attempt_over(asked, previous=previous)
     why = None if attempt.method is request.method else _explanation(attempt.method.name, attempt.why)
     kept = replace(asked, A=None, args=(), method=attempt.method, b=request.b)
     problem = attempt.problem

@@ -11,6 +11,7 @@ from dataclasses import replace
 from ...backends import agreed
 from ...sparse import Operator
 from ..attempt import AS_GIVEN, Attempt
+from ..methods.petsc.inverse import PetscInverse
 from ..methods.registry import METHODS, find_method, is_auto
 from ..results.result import SolveResult
 from ..setup.problem import Request
@@ -18,6 +19,7 @@ from ..solve import solve
 from .methods import check_over, choose_over
 from .preconditioner import made_of_products
 from .problem import problem_over
+from .rows import rows_over
 
 
 def solve_over(request: Request) -> SolveResult:
@@ -25,13 +27,16 @@ def solve_over(request: Request) -> SolveResult:
     return solve(attempt_over(request), request.b)
 
 
-def attempt_over(request: Request, made: Operator | None = None) -> Attempt:
+def attempt_over(request: Request, made: Operator | None = None, previous: Operator | None = None) -> Attempt:
     """Method, problem and preconditioner, as all members have them.
 
     Args:
         made: a preconditioner of an earlier solve with this A.
+        previous: that of another A, which may have the same pattern.
     """
     method = None if is_auto(request.method) else find_method(request.method, request.A)
+    if method is not None and method.takes_rows and not isinstance(made, PetscInverse):
+        request, made = rows_over(request, method, previous)
     problem, given = problem_over(request, method)
     if problem.is_empty:
         return Attempt.of(request, problem, method or METHODS["CG"], None)

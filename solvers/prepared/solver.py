@@ -14,7 +14,7 @@ from ...backends import without_compilers
 from ...backends.on_failure import run_for
 from ...backends.public_names import PublicNames
 from ...sparse import Operator, UnsupportedOperation, to_operator
-from ..attempt import AS_GIVEN, Attempt, with_times
+from ..attempt import AS_GIVEN, Attempt
 from ..gaussian.of_matrix import OfMatrix
 from ..iteration.method import Method
 from ..iteration.monitor import Callback, monitor_of
@@ -26,10 +26,11 @@ from ..methods.registry import is_auto
 from ..over.prepared import prepared_over, solve_prepared_over
 from ..preconditioners import Preconditioner
 from ..results.result import ArrayT, SolveResult
+from ..results.times import with_times
 from ..setup.choose import Explanation
 from ..setup.iteration_budget import Fallback
 from ..setup.make_problem import make_problem
-from ..setup.peers import with_peers_read
+from ..setup.peers import communicator_of_mat, with_peers_read
 from ..setup.problem import KnownNull, Problem, Request
 from ..setup.requirements import check_requirements
 from ..solve import solve
@@ -299,8 +300,10 @@ def _moved(A: Operator | None, problem: Problem, name: str) -> Operator | None:
 
 def prepared(request: Request, previous: Operator | None = None, many: bool = True) -> PreparedSolver:
     """The solver that a request asks for; see `set_up`."""
+    if (own := communicator_of_mat(request)) is not None:
+        request = replace(request, over=own)
     if request.over is not None:
-        return run_for(request.on_failure, lambda: _made(prepared_over(request)))
+        return run_for(request.on_failure, lambda: _made(prepared_over(request, previous)))
     request = with_peers_read(request)
     return run_for(
         request.on_failure, run_where_spread, lambda given: _made(set_up(given, previous, many)), request, False

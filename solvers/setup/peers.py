@@ -9,17 +9,19 @@ import numpy as np
 
 from ...backends import Backend, choose_backend
 from ...sparse.peers.read import LibraryFunction, Read, Space
-from ...sparse.peers.table import read_peer
+from ...sparse.peers.table import peer_of, read_peer
 from ..methods.registry import find_method, is_auto
 from .problem import Request
 
 
 def with_peers_read(request: Request) -> Request:
-    """The request with A and M as matrices and functions.
+    """The request with A and M as matrices and functions; a Mat for PETSc stays as it is.
 
     Raises:
         TypeError, ValueError: one of them cannot be taken; b has another shape or dtype than a function returns.
     """
+    if (over := communicator_of_mat(request)) is not None:
+        return replace(request, over=over)
     A, M = read_peer(request.A), read_peer(request.preconditioner)
     if M is not None:
         request = replace(request, preconditioner=M.A)
@@ -30,6 +32,26 @@ def with_peers_read(request: Request) -> Request:
     else:
         request = replace(request, A=A.A)
     return replace(request, declared=A.declared) if A.declared else request
+
+
+def communicator_of_mat(request: Request) -> Any:
+    """The communicator of a Mat of PETSc that PETSc is to solve with; None for all else, and without mpi4py.
+
+    Raises:
+        ValueError: another communicator was given.
+    """
+    A, peer = request.A, peer_of(type(request.A))
+    if peer is None or peer.module != "petsc_matrices" or type(request.b) is not np.ndarray:
+        return None
+    if is_auto(request.method) or not find_method(request.method).takes_rows:
+        return None
+    try:
+        own = A.getComm().tompi4py()
+    except ImportError:
+        return None
+    if request.over is not None and type(own).Compare(request.over, own) > 1:  # neither it nor a copy
+        raise ValueError("A is a Mat of another communicator than over=...; leave over out, or give that of the Mat.")
+    return own
 
 
 def _for_function(request: Request, A: Read, bk: Backend) -> Request:

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+import numpy as np
+
+from ....sparse.analysis.symmetry import PRODUCTS
 from .library import petsc
 
 
@@ -48,6 +51,35 @@ def suited(given: Choice, hermitian: bool, one_sign: bool, is_complex: bool, ran
     if direct and pc != "svd" and ranks > 1 and "pc_factor_mat_solver_type" not in dict(options):
         options = (("pc_factor_mat_solver_type", "mumps"), *options)  # PETSc's own factors are of one process
     return Choice(ksp, pc, options)
+
+
+class MatFacts(NamedTuple):
+    """What the settings depend on, of a Mat of several processes."""
+
+    hermitian: bool
+    one_sign: bool
+    negative: bool
+    is_complex: bool
+
+
+def facts_of(mat: Any) -> MatFacts:
+    """MatFacts that products and the diagonal tell. Collective; 2 products, 5 messages."""
+    PETSc = petsc()
+    u, Au = mat.createVecs()
+    v, Av = u.duplicate(), Au.duplicate()
+    for k, vector in enumerate((u, v)):
+        rng = np.random.default_rng((7 + k, mat.getComm().getRank()))
+        vector.setArray(rng.standard_normal(vector.getLocalSize()).astype(PETSc.ScalarType))
+    mat.mult(u, Au)
+    mat.mult(v, Av)
+    size = u.norm() * Av.norm() + Au.norm() * v.norm()
+    hermitian = abs(Av.dot(u) - v.dot(Au)) <= PRODUCTS * float(np.finfo(PETSc.RealType).eps) * size
+    is_complex = np.dtype(PETSc.ScalarType).kind == "c"
+    if is_complex:
+        return MatFacts(hermitian, False, False, True)
+    diagonal = mat.getDiagonal()
+    least, most = diagonal.min()[1], diagonal.max()[1]
+    return MatFacts(hermitian, least > 0 or most < 0, most < 0, False)
 
 
 def ask_for_true_norm(ksp: Any, name: str) -> None:

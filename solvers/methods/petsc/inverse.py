@@ -81,8 +81,12 @@ class PetscInverse(Factorisation):
         for k in range(len(self.solvers)):
             solver, conjugated = self.solver(k)
             found = basis_of(null, k)
-            if found is not None and len(found):
+            if found is not None and len(found):  # also in a member that has no unknowns
                 solver.tell_null(null, lambda found=found, c=conjugated: found.conj() if c else found, both)
+
+    def scale_of_rows(self) -> np.ndarray:
+        """`(local rows,)`: the size of the diagonal entries."""
+        return np.abs(self.solvers[0].mat.getDiagonal().getArray())
 
     def product(self, x: Array) -> Array:
         bk = self.bk
@@ -155,14 +159,15 @@ def _solvers(
     found = []
     for k, matrix in enumerate(matrices):
         old = olds[k] if len(olds) == len(matrices) else None
-        if old is not None and (old.choice, old.sign) == (choice, sign) and _same_pattern(old.rows, matrix):
+        if old is not None and (old.choice, old.sign) == (choice, sign) and same_pattern(old.rows, matrix):
             found.append(old.with_numbers(matrix))
         else:
             found.append(PetscSystem.of(matrix, choice, sign, block_size))
     return found
 
 
-def _same_pattern(one: Any, other: Any) -> bool:
+def same_pattern(one: Any, other: Any) -> bool:
+    """Have two CSR matrices their entries at the same places, in the same order?"""
     same = one.shape == other.shape and np.array_equal(one.indptr, other.indptr)
     return same and np.array_equal(one.indices, other.indices)
 
@@ -175,17 +180,22 @@ def _matrices(bk: Backend, A: Operator) -> tuple[Operator, list[Any]]:
     if not isinstance(A, SparseMatrix):
         A = as_operator(np.asarray(A.dense()))
     count = 1 if A.systems is None else A.systems
-    return A, [_with_diagonal(canonical(sp.csr_array(A.per_system(i)))) for i in range(count)]
+    return A, [with_diagonal(canonical(sp.csr_array(A.per_system(i)))) for i in range(count)]
 
 
-def _with_diagonal(A: Any) -> Any:
-    """With a stored entry in each place of the diagonal, where incomplete factors and MUMPS look for one."""
+def with_diagonal(A: Any, first: int = 0) -> Any:
+    """With a stored entry in each place of the diagonal, where incomplete factors and MUMPS look for one.
+
+    Args:
+        first: column of the diagonal's entry in the first row.
+    """
     n = A.shape[0]
     rows = np.repeat(np.arange(n), np.diff(A.indptr))
     there = np.zeros(n, bool)
-    there[rows[rows == A.indices]] = True
+    there[rows[rows + first == A.indices]] = True
     if there.all():
         return A
     lost = np.flatnonzero(~there)
-    entries = (np.append(A.data, np.zeros(len(lost), A.dtype)), (np.append(rows, lost), np.append(A.indices, lost)))
+    places = np.append(rows, lost), np.append(A.indices, lost + first)
+    entries = np.append(A.data, np.zeros(len(lost), A.dtype)), places
     return canonical(sp.coo_array(entries, shape=A.shape).tocsr())

@@ -15,6 +15,7 @@ from ...iteration.told import InnerSteps
 from ..one_by_one import OneByOne, See
 from .choice import Choice
 from .inverse import PetscInverse, inverse_of
+from .rows import RowsProduct, of_members
 
 
 @dataclass(frozen=True)
@@ -56,6 +57,7 @@ class Petsc(OneByOne):
     keeps_setup: ClassVar[bool] = True
     names_provider: ClassVar[bool] = True
     holds_external: ClassVar[bool] = True
+    takes_rows: ClassVar[bool] = True
 
     ksp: str | None = None
     pc: str | None = None
@@ -93,6 +95,12 @@ class Petsc(OneByOne):
 
     def setup(self, bk: Backend, A: Operator, M: Operator | None) -> PetscInverse:
         return M if isinstance(M, PetscInverse) else inverse_of(bk, A, self.choice, self.block_size)
+
+    def of_rows(
+        self, bk: Backend, rows: Any, mat: Any, previous: Operator | None = None
+    ) -> tuple[PetscInverse, RowsProduct]:
+        """What `setup` makes, and the product with A, for rows that are cut over the members of a communicator."""
+        return of_members(bk, rows, mat, self.choice, self.block_size, previous)
 
     def set_up_again(self, bk: Backend, A: Operator, previous: Operator | None) -> Operator | None:
         return inverse_of(bk, A, self.choice, self.block_size, previous)

@@ -10,7 +10,7 @@ import numpy as np
 
 from ...log import log
 from ..one_by_one import LoopStopped, See
-from .choice import Choice, ask_for_true_norm
+from .choice import Choice, ask_for_true_norm, facts_of, suited
 from .library import checked_indices, checked_values, petsc, told
 
 _numbers = count()
@@ -61,6 +61,17 @@ class PetscSystem:
         """From rows of this process: CSR `(local rows, columns of the whole)`, canonical."""
         with _LOCK, told("make a matrix"):
             return cls(made_mat(rows, sign, block_size, comm), choice, rows, sign)
+
+    @classmethod
+    def over(cls, mat: Any, given: Choice, rows: Any = None) -> tuple[PetscSystem, bool]:
+        """For a Mat of several processes, and whether it is Hermitian. Collective; `rows` as in the constructor."""
+        with _LOCK, told("look at a matrix"):
+            facts = facts_of(mat)
+            choice = suited(given, facts.hermitian, facts.one_sign, facts.is_complex, mat.getComm().getSize())
+            negative = facts.hermitian and facts.negative and rows is not None
+            if negative:
+                mat.scale(-1)
+        return cls(mat, choice, rows, -1 if negative else 1), facts.hermitian
 
     def _set_up(self) -> None:
         PETSc = petsc()
@@ -207,17 +218,24 @@ class PetscSystem:
             return
         if self._twin is not None:
             self._twin.close()
-        options = PETSc.Options(self._prefix)
-        for name, _ in self.choice.options:
-            options.delValue(name)
+        self._forget_options()
         for one in (self.ksp, self._x, self._b, *((self.mat,) if self._owns else ())):
             if one is not None:
                 one.destroy()
         self.ksp = None
 
+    def _forget_options(self) -> None:
+        options = petsc().Options(self._prefix)
+        for name, _ in self.choice.options:
+            options.delValue(name)
+
     def __del__(self) -> None:
-        if getattr(self, "ksp", None) is not None and self.mat.getComm().getSize() == 1:
-            self.close()  # of several processes, PETSc's own collection of garbage does it, which is collective
+        if getattr(self, "ksp", None) is None or petsc().Sys.isFinalized():
+            return
+        if self.mat.getComm().getSize() == 1:
+            self.close()
+        else:  # the rest is left to PETSc's own collection of garbage, which is collective
+            self._forget_options()
 
 
 def made_mat(rows: Any, sign: int, block_size: int, comm: Any) -> Any:

@@ -1,0 +1,111 @@
+"""Matrices whose rows are cut over the processes of a communicator: their Mat, its products and KSP."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ....backends import Backend
+from .choice import Choice
+from .inverse import PetscInverse, same_pattern
+from .library import petsc, told
+from .system import PetscSystem, made_mat
+
+
+class RowsProduct:
+    """Products of a Mat with vectors of which each process holds its part, with SciPy's names.
+
+    Attributes:
+        system: the Mat and its KSP.
+        rows: CSR of this process; None where a Mat was given.
+        shape: of this process's part, as vectors are cut as rows are.
+    """
+
+    def __init__(self, system: PetscSystem, rows: Any) -> None:
+        self.system, self.rows = system, rows
+        local = system.mat.getLocalSize()
+        self.shape, self.dtype = (int(local[0]), int(local[1])), np.dtype(petsc().ScalarType)
+        self._in, self._out = system.mat.createVecs()
+
+    def matvec(self, v: np.ndarray) -> np.ndarray:
+        """A v, a message to each neighbour."""
+        system = self.system.with_numbers(self.rows)
+        return self._product(system, system.mat.mult, v)
+
+    def rmatvec(self, v: np.ndarray) -> np.ndarray:
+        """The adjoint times v, likewise."""
+        system = self.system.with_numbers(self.rows)
+        return self._product(system, system.mat.multHermitian, v)
+
+    def gradient_by_entries(self, y: np.ndarray, x: np.ndarray) -> Any:
+        """`- y x^H` in the entries of this process's rows, CSR `(local rows, n)`, summed over the systems.
+
+        None where the rows are not here, of a Mat. One message to each neighbour per system.
+        """
+        rows, petsc_ = self.rows, petsc()
+        if rows is None:
+            return None
+        needed, place = np.unique(rows.indices, return_inverse=True)
+        index = petsc_.IS().createGeneral(needed.astype(petsc_.IntType), comm=petsc_.COMM_SELF)
+        near = petsc_.Vec().createSeq(len(needed), comm=petsc_.COMM_SELF)
+        scatter = petsc_.Scatter().create(self._in, index, near, None)
+
+        def of_neighbours(v: np.ndarray) -> np.ndarray:
+            if v.dtype.kind == "c" and self.dtype.kind != "c":
+                return of_neighbours(v.real) + 1j * of_neighbours(v.imag)
+            self._in.setArray(np.ascontiguousarray(v, self.dtype))
+            scatter.scatter(self._in, near)
+            found: np.ndarray = near.getArray().copy()
+            return found
+
+        lines = np.repeat(np.arange(rows.shape[0]), np.diff(rows.indptr))
+        values = -sum(yi[lines] * of_neighbours(xi).conj()[place] for yi, xi in zip(y, x, strict=True))
+        found = rows.astype(np.result_type(rows.dtype, np.float32))
+        found.data = np.asarray(values if found.dtype.kind == "c" else np.real(values), found.dtype)
+        for one in (scatter, near, index):
+            one.destroy()
+        return found
+
+    def _product(self, system: PetscSystem, multiply: Any, v: np.ndarray) -> np.ndarray:
+        v = np.asarray(v).reshape(-1)
+        if v.dtype.kind == "c" and self.dtype.kind != "c":
+            return self._product(system, multiply, v.real) + 1j * self._product(system, multiply, v.imag)
+        with told("multiply"):
+            self._in.setArray(np.ascontiguousarray(v, self.dtype))
+            multiply(self._in, self._out)
+            found: np.ndarray = system.sign * self._out.getArray()
+        return found
+
+
+def of_members(
+    bk: Backend, rows: Any, mat: Any, given: Choice, block_size: int, previous: Any = None
+) -> tuple[PetscInverse, RowsProduct]:
+    """The KSP of a matrix, and its products. Collective.
+
+    Args:
+        bk: of the communicator.
+        rows: CSR of this process, None where a Mat is given.
+        mat: None, or the user's.
+        given: settings; "" where they are to be chosen.
+        previous: a `PetscInverse` of other numbers.
+    """
+    communicator: Any = bk.communicator
+    petsc().garbage_cleanup()  # what was let go of since, in all processes at once
+    system, hermitian = None, False
+    if isinstance(previous, PetscInverse) and rows is not None:
+        (old,), hermitian = previous.solvers, previous.hermitian
+        mine = old.rows is not None and same_pattern(old.rows, rows)
+        if not communicator.any(not mine):
+            system = old.with_numbers(rows)
+    if system is None:
+        with told("make a matrix"):
+            made = made_mat(rows, 1, block_size, communicator.comm) if mat is None else mat
+        system, hermitian = PetscSystem.over(made, given, rows)
+    product = RowsProduct(system, rows)
+    inverse = PetscInverse(bk, product.shape, product.dtype, None, [rows], [system], hermitian, _not_here)
+    return inverse, product
+
+
+def _not_here() -> Any:
+    raise TypeError("A solver over a communicator cannot be stored: prepare again, in all of its processes.")
