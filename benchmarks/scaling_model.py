@@ -47,13 +47,13 @@ STEP, LEVEL, PRODUCTS, FINEST, COARSER, TRANSFORMS = 12, 20, 4, 7, 27, 36
 GATHERED = 8  # points along each axis of a device at which levels are gathered
 
 COUNTED = f"""Counted in programs that XLA compiled for 8 virtual devices, 2 along each axis of a cube with 7-point
-diffusion and smooth coefficients (constant for `fast-direct`), at two sizes: sums, messages, bytes, memory. Iterations
-to 1e-8 are run.
+diffusion at two sizes: sums, messages, bytes, memory. Coefficients are smooth and spread as the right-hand side, for
+`fast-direct` constant. Iterations to 1e-8 are run.
 
 Extrapolated: exchanges by as many as doubling the grid added, once for each further doubling of a device's part; their
 bytes as its faces; gathered bytes as all unknowns where doubling the grid multiplied them, else as the number of
-devices; all-to-all bytes and memory as a device's part; constants of programs as all unknowns. Iterations of
-CG with `jacobi` as the points along an axis; others do not grow.
+devices; all-to-all bytes and memory as a device's part; constants of programs as all unknowns, where they grew.
+Iterations of CG with `jacobi` as the points along an axis; others do not grow.
 
 Assumed: the numbers of `MACHINES`; nothing overlaps; numbers read and written for each unknown are {STEP} in a step,
 {LEVEL} + {PRODUCTS} x {FINEST} in the finest level of multigrid, {LEVEL} + {PRODUCTS} x {COARSER} in coarser ones,
@@ -111,9 +111,11 @@ def estimate(machine: Machine, few: Counts, many: Counts, unknowns: float, devic
         bytes=0,
     )  # fmt: skip
     held = many.memory * (unknowns / many.points**DIMENSIONS if whole else length)
+    if many.constants > 2 * few.constants:  # by 8 where a grid is one of them
+        held += many.constants * unknowns / many.points**DIMENSIONS
     return Estimate(
         iterations, *(iterations * t for t in (step.memory, step.exchanges, step.sums, step.gathers)),
-        bytes=held + many.constants * unknowns / many.points**DIMENSIONS,
+        bytes=held,
     )  # fmt: skip
 
 

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from time import perf_counter
 from typing import Any
 
 import numpy as np
@@ -13,6 +11,7 @@ import numpy as np
 from ..backends import Array, get_backend
 from ..backends.on_failure import QUIET
 from ..sparse import Layout, NonlinearError, Operator, UnsupportedOperation
+from .iteration.by_systems import Local, local_operators, run_by_systems
 from .iteration.method import Method
 from .iteration.monitor import Monitor, StepReport
 from .iteration.outcome import Outcome, Status
@@ -27,43 +26,13 @@ from .over.members import raise_in_all, replicated, shows_no_progress
 from .preconditioners import Preconditioner
 from .preconditioners.amg_after_multigrid import MOST_ITERATIONS, amg_after_multigrid, is_on_grids
 from .results.diagnosis.look import Look
-from .results.failure import ConvergenceError, apply_policy, result_of_this_solve
-from .results.later import with_python_numbers
+from .results.failure import apply_policy
 from .results.result import SolveResult
 from .setup.iteration_budget import Fallback
 from .setup.problem import Problem, Request
 
 AS_GIVEN = "it was asked for"
 _MOST_ON_HOST = 200  # iterations with classical AMG, in a compiled function
-
-
-def with_times(function: Callable[..., SolveResult], *args: Any) -> SolveResult:
-    """`function(*args)`, a solve, as users get it, with times and Python's numbers; so is the result of an error.
-
-    Raises:
-        NotConverged, Diverged: as the function.
-    """
-    begun = perf_counter()
-    try:
-        result = function(*args)
-    except ConvergenceError as error:
-        if (failed := result_of_this_solve(error)) is not None:
-            _tell_of(failed, begun)
-        raise
-    found = result.__dict__
-    if "_later" in found:
-        found["setup_time"] = max(perf_counter() - begun - found["solve_time"], 0.0)
-    else:
-        _tell_of(result, begun)
-    return result
-
-
-def _tell_of(result: SolveResult, begun: float) -> None:
-    found = result.__dict__
-    if not with_python_numbers(result):
-        found["solve_time"] = found["setup_time"] = None  # it was compiled only
-    elif found["solve_time"] is not None:
-        found["setup_time"] = max(perf_counter() - begun - found["solve_time"], 0.0)
 
 
 def after_failure(method: str, first: str) -> str:
@@ -175,12 +144,30 @@ class Attempt:
         if method.on_host and not bk.on_host:
             return run_on_host(problem, settings, M, report)
         arrays = (problem.b, problem.x0, problem.rtol, problem.atol)
+        local = None
+        if problem.cut is not None and report is None:
+            local = local_operators(A, M, problem.null, settings, problem.layout.systems)
+        if local is not None and problem.compiled:
+            return run_by_systems(A, local, *arrays, settings=settings)
         if bk.compiles_solves and not problem.compiled and report is None:
+            if local is not None and (found := self._compiled_by_systems(local, settings)) is not None:
+                return found
             A = A.as_container()
             M, null = (None if one is None else one.as_container() for one in (M, problem.null))
             if A.is_container and (M is None or M.is_container):
                 return bk.compile_if_faster(run, ("settings",))(A, M, *arrays, null, settings=settings)
         return run(problem.A, self.M, *arrays, problem.null, settings=settings, report=report)
+
+    def _compiled_by_systems(self, local: Local, settings: LoopSettings) -> Outcome | None:
+        """`run_by_systems`, compiled once; None where a part is no container of arrays."""
+        problem, bk = self.problem, self.problem.bk
+        M, null = (None if one is None else one.as_container() for one in (local.M, local.null))
+        A, kept = problem.A.as_container(), Local(local.A.as_container(), M, null)
+        if not all(one is None or one.is_container for one in (A, *kept)):
+            return None
+        arrays = (problem.b, problem.x0, problem.rtol, problem.atol)
+        found: Outcome = bk.compile_if_faster(run_by_systems, ("settings",))(A, kept, *arrays, settings=settings)
+        return found
 
     def _report(self) -> StepReport | None:
         """What the loop calls after each step.

@@ -42,6 +42,7 @@ from .operators.normal import NormalOperator
 from .operators.on_grid import on_grid
 from .operators.products import Turned
 from .operators.row_cut_matrix import RowCutMatrix, cut_matrix, row_cut
+from .operators.some_systems import for_some_systems
 from .operators.symmetric_dia import as_symmetric_dia
 from .operators.transposed_function import transposed_in_shape
 from .partition.row_partition import GhostCounts, ghost_counts, row_partition
@@ -88,6 +89,7 @@ __all__ = [
     "block_diagonal",
     "cut_matrix",
     "eye",
+    "for_some_systems",
     "ghost_counts",
     "hstack",
     "in_precision",

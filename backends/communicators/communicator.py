@@ -61,19 +61,20 @@ class OtherMemberFailed(RuntimeError):
     """
 
 
-def agreed(communicator: Communicator, what: str, work: Callable[[], T]) -> T:
+def agreed(communicator: Communicator | None, what: str, work: Callable[[], T]) -> T:
     """`work()`, if no member fails in it: else its own error in each member that has one, and a word in the others.
 
     Cost: one message of a number.
 
     Args:
+        communicator: None: there are no others.
         what: the work, for the message.
         work: communicates by itself in all members or in none before it may fail.
 
     Raises:
         OtherMemberFailed: another one failed.
     """
-    if communicator.is_traced:
+    if communicator is None or communicator.is_traced:
         return work()
     failure: Exception | None = None
     try:

@@ -15,6 +15,7 @@ import numpy as np
 
 from ..interface.arrays import Array, scattered
 from ..interface.backend import Backend
+from ..registry import loaded_backends
 
 _MOST = 16  # communicators whose backends are kept
 _bound: OrderedDict[Any, Backend] = OrderedDict()
@@ -41,6 +42,15 @@ def over_members(bk: Backend, over: Any) -> Backend:
         while len(_bound) > _MOST:
             _bound.popitem(last=False)
     return found
+
+
+def find_communicator(over: Any) -> Any:
+    """The `Communicator` of what a user gave, whatever the library of his arrays; None if it is none of any library.
+
+    Raises:
+        ValueError: see `over_members`.
+    """
+    return next((found for bk in loaded_backends() if (found := bk._communicator(over)) is not None), None)
 
 
 def communicator_of(bk: Backend, over: Any) -> Any:

@@ -63,10 +63,13 @@ class ImplicitSolve(LinearSystem):
                 M = attempt.method.setup(bk, problem.A, M)
         x0 = None if problem.x0 is None else bk.constant(problem.x0)
         rtol, atol, relative = map(bk.constant, (problem.rtol, problem.atol, _relative(problem)))
-        A, null, as_found = problem.A.as_container(), None, None
+        apart = problem.cut is not None and not problem.cut.all_names  # functions get the systems of one device
+        A, null, as_found = problem.A if apart else problem.A.as_container(), None, None
         if not bk.explicit_derivatives:
-            M, null = (None if one is None else one.as_container() for one in (M, problem.null))
-            M = None if M is None else _constant(bk, M)
+            if not apart:
+                M = None if M is None else M.as_container()
+            null = None if problem.null is None else problem.null.as_container()
+            M = M if M is None or (apart and _is_function(M)) else _constant(bk, M)
             as_found = Parts(problem.A, M, x0, rtol, atol, relative, problem.null)
         elif M is not None and problem.compiled:
             M = M.as_container()

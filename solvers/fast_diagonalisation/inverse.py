@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,9 +17,9 @@ from ...sparse.operators.concrete import as_matrix, from_host, is_known
 from ..diagonal import DiagonalOperator
 from .eigenvectors import TrigonometricEigenvectors, eigen, trigonometric_eigenvectors
 from .elimination import Eliminated, eliminated, extremes, pays
-from .reciprocals import Reciprocal
+from .reciprocals import Reciprocal, Rule, Values, extremes_of, sums_in_parts
 from .separable import Separable, on_axis, separable
-from .spectral_inverse import SpectralInverse, spectral_inverse
+from .spectral_inverse import spectral_inverse
 from .transforms import AlongAxis, AlongTrigonometric, Periodic
 from .trigonometric import fast_cost, is_fast
 from .trigonometric import transform_matrix as waves_as_matrix
@@ -94,16 +94,16 @@ def inverse_of_sum(
     parts: Separable,
     dtype: np.dtype,
     bk: Backend,
-    rule: Callable[[np.ndarray, Separable, float], tuple[Reciprocal, float]],
+    rule: Rule,
     size: float = 1.0,
 ) -> Inverse:
     """The inverse of `size` times the sum.
 
-    `rule(values, parts, eps)` says what takes the place of reciprocals of eigenvalues, and which is the smallest. It is
-    not called where lines of a definite matrix are eliminated along the first axis.
-
     Where a library may spread arrays over devices it is a `SpectralInverse`, which needs no numbers of the size of a
     vector.
+
+    Args:
+        rule: not called where lines of a definite matrix are eliminated along the first axis.
 
     Raises:
         UnsupportedOperation: the eigenvectors along an axis would need too much memory, or there are none.
@@ -126,10 +126,11 @@ def inverse_of_sum(
         lines = replace(lines, before=lines.before / lines.dtype.type(size))
         return Inverse(_nested(lines, parts.grid, [None, *axes], bk), least)
     first = _along(along[0], 0, eps, bk, room, formulas)
-    values = sum(spectra, sum(bases, shift + first.base) + on_axis(first.values, 0, len(along)))
-    reciprocal, least = rule(values, parts, eps)
+    total = sum(bases, shift + first.base)
     if bk.spreads_arrays():
-        return Inverse(_spectral([first, *axes], values, reciprocal, size, dtype), least)
+        return _spectral([first, *axes], total, parts, rule, size, dtype)
+    values = sum(spectra, total + on_axis(first.values, 0, len(along)))
+    reciprocal, least = rule(lambda: [values], parts, eps)
     reciprocal.invert(values)
     values /= size
     return Inverse(_nested(values.astype(dtype, copy=False), parts.grid, [first, *axes], bk), least)
@@ -154,15 +155,16 @@ def _eliminated(A: Any, others: np.ndarray, dtype: np.dtype, bk: Backend) -> tup
     return None if lines is None else (lines, least)
 
 
-def _spectral(axes: list[_Axis], values: np.ndarray, rule: Reciprocal, size: float, dtype: np.dtype) -> SpectralInverse:
-    at = np.unravel_index(np.argmin(np.abs(values)), values.shape)
+def _spectral(axes: list[_Axis], total: Any, parts: Separable, rule: Rule, size: float, dtype: np.dtype) -> Inverse:
+    spectra = [one.values for one in axes]
+    reciprocal, least = rule(partial(sums_in_parts, spectra, total), parts, float(np.finfo(dtype).eps))
     matrices = [part for one in axes if one.kind is None for part in (one.vectors, one.inverse)]
     kinds = [one.kind or "matrix" for one in axes]
-    spectra = [one.values * size for one in axes]
-    return spectral_inverse(spectra, values[at] * size, at, kinds, matrices, rule.times(size), dtype)
+    scaled = [values * size for values in spectra]
+    return Inverse(spectral_inverse(scaled, total * size, kinds, matrices, reciprocal.times(size), dtype), least)
 
 
-def _pseudo_inverse(values: np.ndarray, parts: Separable, eps: float) -> tuple[Reciprocal, float]:
+def _pseudo_inverse(values: Values, parts: Separable, eps: float) -> tuple[Reciprocal, float]:
     """Zeros in the place of reciprocals of zero; the smallest eigenvalue is not needed by a solve."""
     limit, other = _zeros(values, parts, eps)
     return Reciprocal(max(limit, other / 2)) if limit >= 0 else Reciprocal(), 0.0
@@ -245,7 +247,7 @@ def _dense(matrix: np.ndarray) -> Dense:
     return Dense(get_backend("numpy"), matrix, matrix)
 
 
-def _zeros(values: np.ndarray, parts: Separable, eps: float) -> tuple[float, float]:
+def _zeros(values: Values, parts: Separable, eps: float) -> tuple[float, float]:
     """The largest magnitude of an eigenvalue that is zero up to rounding, -1 without any, and the least of others.
 
     One at the level of the matrix's own rounding counts if it is the only one, and A maps constants to zero.
@@ -253,14 +255,14 @@ def _zeros(values: np.ndarray, parts: Separable, eps: float) -> tuple[float, flo
     Raises:
         UnsupportedOperation: there are others, as of very different axes in single precision.
     """
-    if values.dtype.kind == "f":  # mostly definite, which takes no array of absolute values
-        low, high = np.min(values), np.max(values)
+    if all(part.dtype.kind == "f" for part in values()):  # mostly definite, which takes no array of absolute values
+        low, high = extremes_of(values)
         if min(abs(low), abs(high)) > max(_LAPACK, eps) * max(abs(low), abs(high)) and (low > 0) == (high > 0):
             return -1.0, 0.0
-    sizes = np.abs(values)
-    largest = np.max(sizes, initial=0)
-    rounding = of_region(parts.dtype) * np.max(parts.allowed, initial=0)
-    of_small = sizes[sizes <= max(_LAPACK * largest, rounding)]
+    largest = max(float(np.max(np.abs(part), initial=0)) for part in values())
+    rounding = of_region(parts.dtype) * parts.most_allowed
+    top = max(_LAPACK * largest, rounding)
+    of_small = np.concatenate([sizes[sizes <= top] for sizes in map(np.abs, values())])
     zero = of_small <= _LAPACK * largest
     count = np.count_nonzero((of_small <= rounding) & ~zero)
     if count and not (count == 1 and not zero.any() and parts.maps_constants_to_zero):
@@ -269,7 +271,7 @@ def _zeros(values: np.ndarray, parts: Separable, eps: float) -> tuple[float, flo
             f"{np.min(of_small[~zero]):.1e}, the largest {largest:.1e}. Use double precision"
         )
     limit = float(np.max(of_small if count else of_small[zero], initial=-1.0))
-    return limit, float(np.min(sizes, where=sizes > limit, initial=largest))
+    return limit, min(float(np.min(a, where=a > limit, initial=largest)) for a in map(np.abs, values()))
 
 
 def _matrix_of(A: Operator) -> Matrix:

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from ...backends import Array, Backend
+from .separable import Separable, on_axis
+
+_PART = 2**17  # numbers that are computed with at a time
 
 
 class Reciprocal(NamedTuple):
@@ -44,3 +49,35 @@ class Reciprocal(NamedTuple):
 
     def _size(self, bk: Any, values: Array) -> Array:
         return self.sign * values if self.sign else bk.abs(values)
+
+
+Values = Callable[[], Iterable[np.ndarray]]  # eigenvalues, part by part, each time it is called
+Rule = Callable[[Values, Separable, float], tuple[Reciprocal, float]]
+"""Of eigenvalues, the sum that has them, and the rounding unit: their reciprocals, and which is the smallest."""
+
+
+def sums_in_parts(spectra: Sequence[np.ndarray], total: Any) -> Iterator[np.ndarray]:
+    """The sums of one number for each axis, and `total`: `(*grid)`, some planes of the first axis at a time."""
+    first, *others = spectra
+    rest = sum((on_axis(values, axis, len(spectra)) for axis, values in enumerate(others, 1)), np.asarray(total))
+    planes = max(1, _PART // max(math.prod(map(len, others)), 1))
+    for start in range(0, len(first), planes):
+        yield on_axis(first[start : start + planes], 0, len(spectra)) + rest
+
+
+def extremes_of(values: Values) -> tuple[float, float]:
+    """The lowest and the highest real number."""
+    ends = [(float(np.min(part)), float(np.max(part))) for part in values() if part.size]
+    return (min(low for low, _ in ends), max(high for _, high in ends)) if ends else (0.0, 0.0)
+
+
+def nearest_to_zero(spectra: Sequence[np.ndarray], total: Any) -> tuple[Any, tuple[int, ...]]:
+    """The sum of smallest magnitude, and its place on the grid."""
+    found: tuple[Any, tuple[int, ...]] = (np.inf, ())
+    start = 0
+    for part in sums_in_parts(spectra, total):
+        at = np.unravel_index(np.argmin(np.abs(part)), part.shape)
+        if abs(part[at]) < abs(found[0]):
+            found = part[at], (start + int(at[0]), *map(int, at[1:]))
+        start += len(part)
+    return found

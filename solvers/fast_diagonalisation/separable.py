@@ -49,8 +49,16 @@ class Separable:
     @cached_property
     def allowed(self) -> np.ndarray:
         """Bound of each row sum by rounding of the entries, `(n_0, n_1, ...)`."""
-        host = get_backend("numpy")
-        return self.row_sums(lambda values: half_units(host, np.asarray(values, self.dtype)).astype(np.float64))
+        return self.row_sums(self._half_units)
+
+    @property
+    def most_allowed(self) -> float:
+        """The largest of them, without an array of all."""
+        of_axes = (np.max(_mapped(A, self._half_units).sum(axis=1), initial=0) for A in self.along)
+        return float(sum(of_axes, self._half_units(self.shift)))
+
+    def _half_units(self, values: Any) -> np.ndarray:
+        return half_units(get_backend("numpy"), np.asarray(values, self.dtype)).astype(np.float64)
 
     @property
     def maps_constants_to_zero(self) -> bool:
@@ -89,7 +97,24 @@ def separable(matrix: Matrix, host: Operator) -> Separable | str:
         shift = first if shift is None else shift  # the same corner of the grid lies on all these lines
         along.append(sp.csr_array(A - first * sp.eye_array(n, dtype=A.dtype)))
     found = Separable(grid, tuple(along), shift, matrix.dtype)
+    if isinstance(matrix, Stencil) and _is_sum_of_numbers(matrix):
+        return found
     return _differs(host, found) or found
+
+
+def _is_sum_of_numbers(matrix: Stencil) -> bool:
+    """Does each entry depend on the place along one axis only, as stencils of numbers show without a product?"""
+    structure: Any = matrix.structure
+    grid, numbers = structure.in_grid, matrix.constant
+    if numbers is None or not all(structure.numbers) or not grid == structure.out_grid == matrix.in_shape:
+        return False
+    if not sum(abs(complex(number)) for number in numbers) <= np.finfo(matrix.dtype).max / 4:  # nor is one NaN
+        return False
+    for box in structure.boxes:
+        whole = [(lo, first, n) == (0, 0, size) for lo, first, n, size in zip(box.lo, box.start, box.shape, grid)]
+        if sum(whole) < len(grid) - 1:
+            return False
+    return True
 
 
 def _differs(host: Operator, parts: Separable) -> str | None:

@@ -17,7 +17,7 @@ import numpy as np
 from ...backends import Array, Backend, Cut, get_backend
 from ...sparse import Composed, UnsupportedOperation, storable
 from .exchanges import AxisCut, Layout, backward, exchanges, forward, piece, whole_axes
-from .reciprocals import Reciprocal
+from .reciprocals import Reciprocal, nearest_to_zero
 from .trigonometric import KINDS, trigonometric_transform
 
 
@@ -175,8 +175,7 @@ def layout_of(cut: Cut) -> Layout:
 
 def spectral_inverse(
     spectra: Sequence[np.ndarray],
-    least: Any,
-    at: Sequence[Any],
+    total: Any,
     kinds: Sequence[str],
     matrices: Sequence[np.ndarray],
     rule: Reciprocal,
@@ -189,10 +188,10 @@ def spectral_inverse(
 
     Args:
         spectra: of each axis, `(n_k,)`.
-        least: the eigenvalue of smallest magnitude.
-        at: its place on the grid.
+        total: what is added to each of their sums.
         matrices: eigenvectors and their inverse of each axis of the kind "matrix".
     """
+    least, at = nearest_to_zero(spectra, total)
     differences = [values - values[place] for values, place in zip(spectra, at)]
     differences[0] = differences[0] + least
     flat = np.concatenate([np.zeros(0), *(matrix.reshape(-1) for matrix in matrices)])

@@ -22,10 +22,7 @@ def raise_in_all(bk: Backend, what: str, check: Callable[[], None]) -> None:
     Raises:
         OtherMemberFailed: it did in another one.
     """
-    if bk.communicator is None:
-        check()
-    else:
-        agreed(bk.communicator, what, check)
+    agreed(bk.communicator, what, check)
 
 
 def shows_no_progress(bk: Backend) -> bool:

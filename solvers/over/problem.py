@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ...backends import Array, Backend, agreed, choose_backend, of_libraries, over_members
+from ...backends import Array, Backend, agreed, choose_backend, find_communicator, of_libraries, over_members
 from ...sparse import FunctionOperator, HostOperator, Operator, is_function
 from ..iteration.method import Method
 from ..preconditioners import Preconditioner
@@ -48,10 +48,8 @@ def problem_over(request: Request, method: Method | None) -> ProblemOfPart:
 
     Cost: 3 messages, and 1 product; more with null vectors.
     """
-    alone = choose_backend(request.b, request.A, request.x0, *of_libraries(request.args))
-    alone.check_numbers(request.b, "b")
-    bk = over_members(alone, request.over)
-    local, M, vectors = agreed(bk.communicator, "the arguments", lambda: _checked(request, method, alone))
+    communicator = find_communicator(request.over)
+    bk, local, M, vectors = agreed(communicator, "the arguments", lambda: _checked(request, method))
     _agree_on_settings(bk, request, local)
     limits, several = find_limits(bk, request.max_iter, bk.unknowns(local.b), local.layout.batch)
     A = _on_members(local.A if local.given is None else local.given.A, bk)
@@ -68,8 +66,15 @@ def problem_over(request: Request, method: Method | None) -> ProblemOfPart:
     return ProblemOfPart(replace(problem, A=A, b=rows, given=given, null=null), M)
 
 
-def _checked(request: Request, method: Method | None, alone: Backend) -> tuple[Problem, Any, Array | None]:
-    """What can be seen without a message: the problem of this part alone, its preconditioner and null vectors."""
+def _checked(request: Request, method: Method | None) -> tuple[Backend, Problem, Any, Array | None]:
+    """What can be seen without a message.
+
+    Returns:
+        The backend of the communicator; the problem of this part alone, its preconditioner and null vectors.
+    """
+    alone = choose_backend(request.b, request.A, request.x0, *of_libraries(request.args))
+    alone.check_numbers(request.b, "b")
+    bk = over_members(alone, request.over)
     if request.matrix_offset is not None:
         raise ValueError(
             "matrix_offset adds a number to every entry of A, and with over= it would have to be summed over all "
@@ -80,7 +85,7 @@ def _checked(request: Request, method: Method | None, alone: Backend) -> tuple[P
         refuse_method(method)
     problem = make_problem(request, method)
     M = of_one_part(request.preconditioner, problem, method)
-    return problem, M, given_null_vectors(request.nullspace, problem)
+    return bk, problem, M, given_null_vectors(request.nullspace, problem)
 
 
 def _refuse_matrix(A: Any, alone: Backend) -> None:

@@ -13,7 +13,7 @@ from ...sparse.operators.couplings import Couplings
 from ..fast_diagonalisation.elimination import Eliminated
 from ..fast_diagonalisation.inverse import inverse_of_sum
 from ..fast_diagonalisation.nearby import Nearby, is_far, nearby
-from ..fast_diagonalisation.reciprocals import Reciprocal
+from ..fast_diagonalisation.reciprocals import Reciprocal, Values, extremes_of
 from ..fast_diagonalisation.separable import Separable
 from ..fast_diagonalisation.spectral_inverse import SpectralInverse
 from ..fast_diagonalisation.transforms import AlongTrigonometric, Periodic
@@ -117,14 +117,14 @@ def _inverse(found: Nearby, matrix: Matrix, precision: str | None) -> tuple[Oper
     return inner, least
 
 
-def _regular(values: np.ndarray, _: Separable, eps: float) -> tuple[Reciprocal, float]:
+def _regular(values: Values, _: Separable, eps: float) -> tuple[Reciprocal, float]:
     """Makes reciprocals finite, and of one sign unless indefinite; and the smallest |value|, 0 of an indefinite one."""
-    sign = 1 if values.sum() >= 0 else -1
-    values = sign * values
-    tiny = eps * float(np.max(np.abs(values), initial=0))
-    least = float(np.min(values, where=values > tiny, initial=np.inf))
+    sign = 1 if sum(part.sum() for part in values()) >= 0 else -1
+    ends = extremes_of(values)
+    low, tiny = min(sign * end for end in ends), eps * max(map(abs, ends))
+    least = min(float(np.min(v, where=v > tiny, initial=np.inf)) for v in (sign * part for part in values()))
     least = least if np.isfinite(least) else 1.0
-    waves = bool(np.min(values, initial=0) < -max(_NEGATIVE * least, tiny))
+    waves = low < -max(_NEGATIVE * least, tiny)
     return Reciprocal(tiny, sign / least, 0 if waves else sign), 0.0 if waves else least
 
 

@@ -14,7 +14,7 @@ from ...backends import without_compilers
 from ...backends.on_failure import run_for
 from ...backends.public_names import PublicNames
 from ...sparse import Operator, UnsupportedOperation, to_operator
-from ..attempt import AS_GIVEN, Attempt, with_times
+from ..attempt import AS_GIVEN, Attempt
 from ..gaussian.of_matrix import OfMatrix
 from ..iteration.method import Method
 from ..iteration.monitor import Callback, monitor_of
@@ -26,6 +26,7 @@ from ..methods.registry import is_auto
 from ..over.prepared import prepared_over, solve_prepared_over
 from ..preconditioners import Preconditioner
 from ..results.result import ArrayT, SolveResult
+from ..results.times import with_times
 from ..setup.choose import Explanation
 from ..setup.iteration_budget import Fallback
 from ..setup.make_problem import make_problem

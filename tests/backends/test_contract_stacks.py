@@ -48,3 +48,19 @@ def test_rows_as_grids(mode: str, dtype: str) -> None:
     np.testing.assert_array_equal(doubled, x + x)
     check(dots, np.sum(np.abs(wide(x)) ** 2, 1, keepdims=True), dtype, 12 * np.abs(wide(x)).max() ** 2)
     assert not backend(mode).spreads_arrays()
+
+
+@covers("stack_dots", "unknowns", "replicated")
+@cells
+def test_vectors_that_are_whole(mode: str, dtype: str) -> None:
+    """Without a communicator sums are those of the rows; `test_over.py` looks at parts of vectors."""
+    stack, v = rows(dtype, (2, 3, 7), 3), rows(dtype, (2, 7), 4)
+
+    def products(bk: Any, stack: Any, v: Any) -> Any:
+        return bk.stack_dots(stack, v), bk.replicated(v)
+
+    dots, same = run(mode, products, stack, v)
+    size = np.abs(wide(stack)).max() * np.abs(wide(v)).max()
+    check(dots, np.einsum("bkn,bn->bk", wide(stack), wide(v)), dtype, 7 * size)
+    np.testing.assert_array_equal(same, v)
+    assert backend(mode).unknowns(v) == 7 and backend(mode).communicator is None

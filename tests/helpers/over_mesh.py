@@ -1,7 +1,7 @@
 """Solves with `over=` inside `jax.shard_map` on four virtual devices, in a process of their own.
 
 Prints a line of JSON for each case: what differs from NumPy's dense answer, and what devices tell each other.
-Arguments: the names of groups of cases; without any, all of them.
+Arguments: names of cases; without any, all of them.
 """
 
 from __future__ import annotations
@@ -71,11 +71,14 @@ def solved(A: np.ndarray, right: np.ndarray = FULL) -> np.ndarray:
     return np.linalg.lstsq(A, right.reshape(-1, N * N).T, rcond=1e-12)[0].T.reshape(right.shape)
 
 
-def each_method() -> Iterator[dict[str, Any]]:
+Case = tuple[str, Callable[[], dict[str, Any]]]
+
+
+def each_method() -> Iterator[Case]:
     for method in METHODS:
-        yield of_method(method, True)
+        yield method, partial(of_method, method, True)
     for method in ("CG", "GMRES"):
-        yield {**of_method(method, False), "name": f"{method} without types"}
+        yield f"{method} without types", partial(of_method, method, False)
 
 
 def of_method(method: str, check: bool) -> dict[str, Any]:
@@ -89,59 +92,51 @@ def of_method(method: str, check: bool) -> dict[str, Any]:
     step, rest = collectives(program.as_text())
     spread = x.sharding.is_equivalent_to(b.sharding, 2)
     found = {"error": error(x, solved(dense(star))), "converged": bool(converged), "spread": spread}
-    return {"name": method, "step": step, "rest": rest, **found}
+    return {"step": step, "rest": rest, **found}
 
 
-def settings() -> Iterator[dict[str, Any]]:
+def settings() -> Iterator[Case]:
     exact, right = solved(dense(star)), FULL - FULL.mean()
     balanced = jax.device_put(right, b.sharding)
+    null = solved(dense(periodic), right)
+    many, three = np.stack([FULL, 0 * FULL, 3 * FULL]), PartitionSpec(None, *AXES)
+    spread = jax.device_put(many, NamedSharding(MESH, three))
+    each = np.stack([exact, 0 * exact, 3 * exact])
+    ring = partial(star_here, centre=4.0, ring=True)
     cg = partial(linear_solve, method="CG", **SOLVE)
+    cocg = partial(linear_solve, method="COCG", **SOLVE)
 
-    def cases() -> Iterator[tuple[str, Any, np.ndarray]]:
-        yield "function as M", mapped(lambda b: cg(star_here, b, preconditioner=lambda r: r / 4).x)(b), exact
-        yield "chebyshev", jax.jit(mapped(lambda b: cg(star_here, b, preconditioner="chebyshev").x))(b), exact
-        null = solved(dense(periodic), right)
-        ring = partial(star_here, centre=4.0, ring=True)
-        yield "constant", jax.jit(mapped(lambda b: cg(ring, b, nullspace="constant").x))(balanced), null
-        ones = mapped(lambda b: cg(ring, b, nullspace=jnp.ones((1, *b.shape))).x)
-        yield "null vectors", jax.jit(ones)(balanced), null
-        yield (
-            "affine",
-            jax.jit(mapped(lambda b: cg(lambda u: star_here(u) + 1.0, b).x))(b),
-            solved(dense(star), FULL - 1),
-        )
-        complex_ = solved(dense(star) + 0.5j * np.eye(N * N))
-        cocg = partial(linear_solve, method="COCG", **SOLVE)
-        yield "complex", jax.jit(mapped(lambda b: cocg(lambda u: star_here(u) + 0.5j * u, b + 0j).x))(b), complex_
-        many, three = np.stack([FULL, 0 * FULL, 3 * FULL]), PartitionSpec(None, *AXES)
-        spread = jax.device_put(many, NamedSharding(MESH, three))
-        batch = mapped(lambda b: cg(jax.vmap(star_here), b, batch_ndim=1).x, three, ins=three)
-        yield "batch", jax.jit(batch)(spread), np.stack([exact, 0 * exact, 3 * exact])
-        vmap = mapped(lambda b: jax.vmap(lambda b: cg(star_here, b).x)(b), three, ins=three)
-        yield "vmap", jax.jit(vmap)(spread), np.stack([exact, 0 * exact, 3 * exact])
-        start = mapped(lambda b: cg(star_here, b, x0=b, max_iter=[5, 200], history=True).x[1])
-        yield "start and limits", jax.jit(start)(b), exact
-        prepared = mapped(lambda b: prepare(star_here, b, method="MINRES", **SOLVE).solve(2 * b).x)
-        yield "prepared", jax.jit(prepared)(b), 2 * exact
-        lines = [lines_of(2.1), lines_of(3.1)]
-        expected = np.stack([np.linalg.solve(lines[c >= N // 2], FULL[:, c]) for c in range(N)], 1)
-        for method in ("CG", "GMRES(5)"):
-            settings = {**SOLVE, "over": "i", "method": method}
-            yield (
-                f"one axis, {method}",
-                jax.jit(mapped(lambda b, s=settings: linear_solve(line_here, b, **s).x))(b),
-                expected,
-            )
+    def case(
+        name: str, solve: Any, expected: np.ndarray, given: Any = b, spec: Any = CUT, compile: bool = True
+    ) -> Case:
+        function = mapped(solve, spec, ins=spec)
+        return name, lambda: {"error": error((jax.jit(function) if compile else function)(given), expected)}
 
-    for name, x, expected in cases():
-        yield {"name": name, "error": error(x, expected)}
+    yield case("eager", lambda b: cg(star_here, b).x, exact, compile=False)
+    yield case("function as M", lambda b: cg(star_here, b, preconditioner=lambda r: r / 4).x, exact)
+    yield case("chebyshev", lambda b: cg(star_here, b, preconditioner="chebyshev").x, exact)
+    yield case("constant", lambda b: cg(ring, b, nullspace="constant").x, null, balanced)
+    yield case("null vectors", lambda b: cg(ring, b, nullspace=jnp.ones((1, *b.shape))).x, null, balanced)
+    yield case("affine", lambda b: cg(lambda u: star_here(u) + 1.0, b).x, solved(dense(star), FULL - 1))
+    complex_ = solved(dense(star) + 0.5j * np.eye(N * N))
+    yield case("complex", lambda b: cocg(lambda u: star_here(u) + 0.5j * u, b + 0j).x, complex_)
+    yield case("batch", lambda b: cg(jax.vmap(star_here), b, batch_ndim=1).x, each, spread, three)
+    yield case("vmap", jax.vmap(lambda b: cg(star_here, b).x), each, spread, three)
+    start = {"max_iter": [5, 200], "history": True}
+    yield case("start and limits", lambda b: cg(star_here, b, x0=b, **start).x[1], exact)
+    yield case("prepared", lambda b: prepare(star_here, b, method="MINRES", **SOLVE).solve(2 * b).x, 2 * exact)
+    lines = [lines_of(2.1), lines_of(3.1)]
+    expected = np.stack([np.linalg.solve(lines[c >= N // 2], FULL[:, c]) for c in range(N)], 1)
+    for method in ("CG", "GMRES(5)"):
+        one = {**SOLVE, "over": "i", "method": method}
+        yield case(f"one axis, {method}", lambda b, one=one: linear_solve(line_here, b, **one).x, expected)
 
 
 def lines_of(centre: float) -> np.ndarray:
     return centre * np.eye(N) - np.eye(N, k=1) - np.eye(N, k=-1)
 
 
-def derivatives() -> Iterator[dict[str, Any]]:
+def derivatives() -> Iterator[Case]:
     def solve(b: Any, weights: Any) -> Any:
         return linear_solve(lambda u: star_here(u) + weights * u, b, method="CG", over=AXES, rtol=1e-12).x
 
@@ -152,45 +147,47 @@ def derivatives() -> Iterator[dict[str, Any]]:
     def inside(b: Any, weights: Any) -> Any:
         return jax.grad(lambda *given: lax.psum(jnp.sum(solve(*given) ** 3), AXES), (0, 1))(b, weights)
 
-    expected = jax.grad(whole, (0, 1))(FULL, WEIGHTS)
-    for check in (True, False):
-        outside = lambda *given, check=check: jnp.sum(mapped(solve, check=check)(*given) ** 3)  # noqa: E731
-        found = jax.jit(jax.grad(outside, (0, 1)))(b, weights)
-        name = "gradient outside" + ("" if check else " without types")
-        yield {"name": name, "error": max(map(error, found, expected))}
-    found = jax.jit(mapped(inside, CUT, True))(b, weights)
-    yield {"name": "gradient inside", "error": max(map(error, found, expected))}
-    direction = jnp.asarray(WEIGHTS)
-    twice = jax.jvp(lambda b: jax.grad(whole)(b, WEIGHTS), (FULL,), (direction,))[1]
-    outer = jax.grad(lambda b: jnp.sum(mapped(solve)(b, weights) ** 3))
-    yield {"name": "second", "error": error(jax.jit(lambda b, v: jax.jvp(outer, (b,), (v,))[1])(b, weights), twice)}
+    def outside(check: bool) -> Callable[..., Any]:
+        return jax.grad(lambda *given: jnp.sum(mapped(solve, check=check)(*given) ** 3), (0, 1))
+
+    def compared(function: Callable[..., Any]) -> dict[str, Any]:
+        expected = jax.grad(whole, (0, 1))(FULL, WEIGHTS)
+        return {"error": max(map(error, jax.jit(function)(b, weights), expected))}
+
+    def second() -> dict[str, Any]:
+        twice = jax.jvp(lambda b: jax.grad(whole)(b, WEIGHTS), (FULL,), (jnp.asarray(WEIGHTS),))[1]
+        found = jax.jit(lambda b, v: jax.jvp(lambda b: outside(True)(b, v)[0], (b,), (v,))[1])(b, weights)
+        return {"error": error(found, twice)}
+
+    yield "gradient outside", lambda: compared(outside(True))
+    yield "gradient outside without types", lambda: compared(outside(False))
+    yield "gradient inside", lambda: compared(mapped(inside))
+    yield "second derivative", second
 
 
-def failures() -> Iterator[dict[str, Any]]:
+def failures() -> Iterator[Case]:
     def with_nan(b: Any) -> Any:
         return b.at[0, 0].set(jnp.where(lax.axis_index("i") == 0, jnp.nan, b[0, 0]))
 
-    raising = {"over": AXES, "rtol": 1e-10, "method": "CG"}
-    cases = {
-        "limit": lambda b: linear_solve(star_here, b, max_iter=3, **raising).x,
-        "nan in a part": lambda b: linear_solve(star_here, with_nan(b), **raising).x,
-        "unknown axis": lambda b: linear_solve(star_here, b, **{**raising, "over": "k"}).x,
-        "no axis": lambda b: linear_solve(star_here, b, **{**raising, "over": 3}).x,
-        "direct": lambda b: linear_solve(star_here, b, **{**raising, "method": "direct"}).x,
-        "ilu": lambda b: linear_solve(star_here, b, preconditioner="ilu", **raising).x,
-        "matrix": lambda b: linear_solve(np.eye(b.size), b.ravel(), **raising).x.reshape(b.shape),
-        "callback": lambda b: linear_solve(star_here, b, callback=print, **raising).x,
+    settings = {"over": AXES, "rtol": 1e-10, "method": "CG"}
+    solves = {
+        "limit": lambda b: linear_solve(star_here, b, max_iter=3, **settings).x,
+        "nan in a part": lambda b: linear_solve(star_here, with_nan(b), **settings).x,
+        "unknown axis": lambda b: linear_solve(star_here, b, **{**settings, "over": "k"}).x,
+        "no axis": lambda b: linear_solve(star_here, b, **{**settings, "over": 3}).x,
+        "direct": lambda b: linear_solve(star_here, b, **{**settings, "method": "direct"}).x,
+        "ilu": lambda b: linear_solve(star_here, b, preconditioner="ilu", **settings).x,
+        "matrix": lambda b: linear_solve(np.eye(b.size), b.ravel(), **settings).x.reshape(b.shape),
+        "callback": lambda b: linear_solve(star_here, b, callback=print, **settings).x,
     }
-    for name, solve in cases.items():
-        yield {"name": name, **said_by(lambda solve=solve: jax.jit(mapped(solve))(b))}
-    yield {"name": "outside", **said_by(lambda: linear_solve(star, b, **raising))}
-    found = jax.jit(mapped(lambda b: told(with_nan(b)), PartitionSpec()))(b)
-    yield {
-        "name": "status",
-        "error": "",
-        "message": str([int(status) for status in np.ravel(found[0])]),
-        "norm": str(found[1]),
-    }
+    for name, solve in solves.items():
+        yield name, partial(said_by, lambda solve=solve: jax.jit(mapped(solve))(b))
+    yield "outside", lambda: said_by(lambda: linear_solve(star, b, **settings))
+    yield "status", lambda: of_status(jax.jit(mapped(lambda b: told(with_nan(b)), PartitionSpec()))(b))
+
+
+def of_status(found: Any) -> dict[str, str]:
+    return {"raised": "", "message": f"{int(found[0])} {float(found[1])}"}
 
 
 def told(b: Any) -> Any:
@@ -203,14 +200,12 @@ def said_by(run: Callable[[], Any]) -> dict[str, str]:
         jax.block_until_ready(run())
         jax.effects_barrier()
     except Exception as raised:
-        return {"error": type(raised).__name__, "message": str(raised)}
-    return {"error": "", "message": ""}
+        return {"raised": type(raised).__name__, "message": str(raised)}
+    return {"raised": "", "message": ""}
 
 
-GROUPS = {"methods": each_method, "settings": settings, "derivatives": derivatives, "failures": failures}
+CASES = dict(case for group in (each_method, settings, derivatives, failures) for case in group())
 
 if __name__ == "__main__":
-    for group, cases in GROUPS.items():
-        if len(sys.argv) == 1 or group in sys.argv[1:]:
-            for case in cases():
-                print(json.dumps({"group": group, **case}), flush=True)
+    for name in sys.argv[1:] or CASES:
+        print(json.dumps({"name": name, **CASES[name]()}), flush=True)

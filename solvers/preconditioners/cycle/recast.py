@@ -65,6 +65,8 @@ class Recast(Composed):
     single precision inside of a double one.
     """
 
+    passes_grids = True
+
     inner: Operator
     given: str
     factor: float = 1.0
@@ -121,7 +123,7 @@ class Recast(Composed):
         """`(batch, 1)`: 1, or of vectors beyond `_PLAIN` the power of two, whose derivative is then not finite."""
         bk, scale = self.bk, self.bk.constant(self.bk.binary_scale(x))
         beyond, one = (scale < 1 / _PLAIN) | (scale > _PLAIN), bk.full_like(scale, 1)
-        if bk.has_derivatives:
+        if bk.has_derivatives and not hasattr(x, "cells"):  # rows that are kept as grids are those of solves
             first = bk.real(x[:, :1])
             root = bk.sqrt(bk.where(beyond, first - bk.constant(first), one))  # of 0
             scale = scale * (1 + bk.where(beyond, root, 0 * one))

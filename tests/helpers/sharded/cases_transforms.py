@@ -13,11 +13,12 @@ import numpy as np
 import scipy.sparse as sp
 import scipy.sparse.linalg
 
-from krylix import as_operator, linear_solve
+from krylix import as_operator, linear_solve, preconditioner
 from krylix.backends import get_backend
 from krylix.solvers.fast_diagonalisation.inverse import fast_inverse
+from krylix.sparse import Stencil
 
-from .cases import Case, shifted
+from .cases import Case, dense, shifted
 
 ENDS = {"point": 0.0, "value": 1.0, "derivative": -1.0}  # what is added to the diagonal beside couplings of -1
 POINTS, SLOPES = ("point", "point"), ("derivative", "derivative")
@@ -85,6 +86,20 @@ def solved(b: Any, *, A: Sum, method: str = "fast-direct", rtol: float = 1e-13, 
     return linear_solve(A, b, method=method, rtol=rtol, batch_ndim=b.ndim - len(A.grid), **settings).x
 
 
+def of_stencil(b: Any, **settings: Any) -> Any:
+    """A matrix of numbers, and flat vectors."""
+    A = Stencil([4.3, -1.0, -1.0, -1.0, -1.0], [(0, 0), (1, 0), (-1, 0), (0, 1), (0, -1)], (16, 24))
+    return linear_solve(A, b, **{"method": "fast-direct", "rtol": 1e-13} | settings).x
+
+
+def near(b: Any, *, precision: str | None, **settings: Any) -> Any:
+    """By CG with the inverse of a nearby matrix, and how many iterations that took."""
+    with jax.ensure_compile_time_eval():
+        M = preconditioner(varying, "fast", like=jnp.zeros(b.shape), precision=precision)
+    found = linear_solve(varying, b, method="CG", preconditioner=M, rtol=1e-12, **settings)
+    return found.x, {"iterations": found.iterations}
+
+
 def inverted(b: Any, *, A: Sum, transposed: bool = False, sharding: Any) -> Any:
     """The inverse by itself, which is applied once."""
     bk = get_backend("jax")
@@ -92,6 +107,17 @@ def inverted(b: Any, *, A: Sum, transposed: bool = False, sharding: Any) -> Any:
         M = fast_inverse(as_operator(A, like=jnp.zeros(A.grid, b.dtype)))
     M = M.transpose() if transposed else M
     return M.on_cells(b[None], bk.cut_of(b, 0, sharding))[0]
+
+
+def varying(u: Any) -> Any:
+    """Points on a square with coefficients that vary smoothly along both axes, and are not separable."""
+    n = u.shape[-1]
+    k = 1 + 0.5 * np.outer(np.sin(np.linspace(0, 3, n + 1)), np.cos(np.linspace(0, 3, n + 1)))
+    first, second = (k[:, 1:] + k[:, :-1]) / 2, (k[1:] + k[:-1]) / 2
+    found = (first[1:] + first[:-1] + second[:, 1:] + second[:, :-1]) * u
+    for step, face in (((1, 0), first[1:]), ((-1, 0), first[:-1]), ((0, 1), second[:, 1:]), ((0, -1), second[:, :-1])):
+        found = found - face * shifted(u, step)
+    return found
 
 
 def numbers(shape: Sequence[int], dtype: Any = np.float64, seed: int = 0) -> np.ndarray:
@@ -172,7 +198,15 @@ def _solves() -> Iterator[tuple[str, Case]]:
                 f"{method}, singular, {named}",
                 Case(*BLOCKS, b, partial(solved, A=A, **settings), A.solution(b), known=True),
             )
+        A, b = Sum((16, 24), (POINTS, POINTS)), numbers((384,))
+        flat = Case("line", ("i",), b, partial(of_stencil, **settings), A.solution(b), known=True)
+        yield f"{method}, flat", flat
         A, many = Sum((16, 16), (POINTS, "periodic")), numbers((8, 16, 16))
         batch = Case("2x2", ("i", "j", None), many, partial(solved, A=A, **settings), A.solution(many), known=True)
         yield f"{method}, batch and rows", batch
         yield f"{method}, batch alone", batch._replace(mesh="line", spec=("i", None, None))
+    b = numbers((16, 16))
+    x = np.linalg.solve(dense(varying, b.shape), b.ravel()).reshape(b.shape)
+    for precision in (None, "single"):
+        solve = partial(near, precision=precision)
+        yield f"a nearby matrix, precision {precision}", Case(*BLOCKS, b, solve, x, known=True)

@@ -39,12 +39,14 @@ SOLVES = {
     for way in ("", ", eager", ", Explicit", ", gradient")
 }
 SOLVES |= {f"{method}, singular, {kind}": 4 for method in METHODS for kind in ("slopes", "periodic")}
+SOLVES |= {f"{method}, flat": 2 for method in METHODS}
 BATCHES = {f"{method}, batch and rows": 2 for method in METHODS} | {f"{method}, batch alone": 0 for method in METHODS}
 UNEVEN = ("eight rows", "cube, uneven pieces", "blocks, uneven pieces", "slab, fewer columns than devices",
           "two of three, others")  # fmt: skip
 MERGED = ("slab", "blocks", "pencils", "cube, uneven pieces", "kinds 9, 2x2x2", "transposed", "float32, shift 0.3",
           "complex128, shift (0.3+0.2j)", "fast-direct, slab", "fast-direct, blocks, gradient", "CG with fast, blocks",
-          "fast-direct, singular, periodic", "fast-direct, batch and rows", "CG with fast, columns, eager")  # fmt: skip
+          "fast-direct, singular, periodic", "fast-direct, batch and rows", "CG with fast, columns, eager",
+          "a nearby matrix, precision single", "CG with fast, flat")  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -93,6 +95,16 @@ def test_solves(name: str, found: Found) -> None:
     assert one["step"]["all-reduce"] <= twice * ({"CG": 3, "fast-direct": 1}[method] + 2 * ("singular" in name)), one
     assert "all-gather" not in {*one["step"], *one["rest"]}, one
     assert one["largest"] == one["part"] and one["constants"] <= 2048, one
+
+
+@pytest.mark.needs("jax")
+@pytest.mark.parametrize("name", tiers(["a nearby matrix, precision None", "a nearby matrix, precision single"]))
+def test_of_a_nearby_matrix(name: str, found: Found) -> None:
+    """In single precision half as many bytes, and a reduction more: is the vector in its range?"""
+    one, single = found[name], "single" in name
+    assert one["error"] < 1e-11 and one["spread"] and one["iterations"] <= 10, one
+    assert one["step"]["all-to-all"] == 4 and one["step_bytes"]["all-to-all"] == (2 if single else 4) * one["part"], one
+    assert one["step"]["all-reduce"] <= 3 + single and "all-gather" not in {*one["step"], *one["rest"]}, one
 
 
 @pytest.mark.needs("jax")

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import itertools
+from typing import Any
 
 import numpy as np
 import pytest
 import scipy.sparse as sp
 
 from cells import in_turn
+from krylix import matrix_from_function
+from krylix.solvers.fast_diagonalisation import reciprocals
 from krylix.solvers.fast_diagonalisation.entry_by_entry import equals_sum
 from krylix.solvers.fast_diagonalisation.separable import Separable, separable
-from krylix.sparse import DIA, SparseMatrix
+from krylix.sparse import DIA, SparseMatrix, Stencil
 
 GRIDS = [(6, 5), (5, 4, 3), (2, 6)]
 rng = np.random.default_rng(5)
@@ -107,3 +110,53 @@ def test_it_needs_no_product() -> None:
     for change, expected in ((0.0, True), (1e-15, None), (1e-3, False)):
         values[offsets.index(0), 13] = 4 + change
         assert equals_sum(values, offsets, (6, 5), 4.0, along, 1e-12) is expected
+
+
+def five_points(u: Any, xp: Any) -> Any:
+    p = xp.pad(u, 1)
+    return 4.3 * u - p[2:, 1:-1] - 2 * p[:-2, 1:-1] - p[1:-1, 2:] - p[1:-1, :-2]
+
+
+def on_a_torus(u: Any, xp: Any) -> Any:
+    return 4 * u - sum(xp.roll(u, s, axis) for s in (1, -1) for axis in (0, 1))
+
+
+def layers(u: Any, xp: Any) -> Any:
+    return xp.concatenate([2 * u[:3], 5 * u[3:]]) - xp.pad(u, ((1, 0), (0, 0)))[:-1]
+
+
+def corner(u: Any, xp: Any) -> Any:
+    return 4 * u + xp.pad(u, 1)[2:, 2:]
+
+
+def patch(u: Any, xp: Any) -> Any:
+    return 4 * u - 2 * xp.pad(u[:3, :2], ((1, u.shape[0] - 4), (0, u.shape[1] - 2)))
+
+
+@pytest.mark.needs("jax")
+@pytest.mark.parametrize("function", [five_points, on_a_torus, layers, corner, patch])
+def test_stencils_of_numbers_need_no_product(function: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where each stands at all points of the other axes."""
+    jnp, grid = pytest.importorskip("jax.numpy"), (7, 5)
+    matrix: Any = matrix_from_function(lambda u: function(u, jnp), jnp.zeros(grid, "float32"))[0]
+    assert isinstance(matrix, Stencil)
+    host = matrix.for_host()[1](())
+    found = separable(matrix, host)
+    assert isinstance(found, Separable) == (function not in (corner, patch))
+    if isinstance(found, Separable):
+        total = found.shift * np.eye(35) + np.kron(found.along[0].toarray(), np.eye(5))
+        np.testing.assert_array_equal(total + np.kron(np.eye(7), found.along[1].toarray()), host.dense())
+        monkeypatch.setattr(Stencil, "apply", None)
+        assert isinstance(separable(matrix, host), Separable)
+
+
+@pytest.mark.parametrize("planes", [1, 2, 5])
+def test_eigenvalues_in_parts(planes: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reciprocals, "_PART", planes * 12)
+    spectra = [rng.normal(size=n) for n in (5, 4, 3)]
+    full = spectra[0][:, None, None] + spectra[1][:, None] + spectra[2] + 0.3
+    np.testing.assert_allclose(np.concatenate(list(reciprocals.sums_in_parts(spectra, 0.3))), full)
+    least, at = reciprocals.nearest_to_zero(spectra, 0.3)
+    assert abs(full[at]) == np.min(np.abs(full)) and abs(least - full[at]) < 1e-15
+    ends = reciprocals.extremes_of(lambda: reciprocals.sums_in_parts(spectra, 0.3))
+    np.testing.assert_allclose(ends, (full.min(), full.max()))

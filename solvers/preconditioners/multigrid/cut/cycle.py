@@ -18,7 +18,7 @@ from ...cycle.recast import recast
 from ...cycle.smoother import steps_for
 from ..on_grid import MatrixOnGrid
 from ..transfer import Interpolation
-from .gathered import OnGatheredGrid
+from .gathered import GatheredCycle
 from .levels import CutArrays, CutSetup
 
 
@@ -127,7 +127,7 @@ def _cycle(M: CutMultigrid, levels: tuple[Array, ...], coarse: Operator) -> Oper
     """On a block."""
     this, bk, axes = M.setup, M.bk, M.setup.cut.axes(M.setup.periodic)
     shapes, within = M.matrices(), this.within
-    found: Operator = OnGatheredGrid(coarse, shapes[-1][1], axes)
+    found: Operator = GatheredCycle(coarse, shapes[-1][1], axes)
     for k in reversed(range(len(this.plan.factors))):
         (shifts, grid), values, weights = shapes[k], levels[2 * k], levels[2 * k + 1]
         within = np.dtype(bk.dtype(values))

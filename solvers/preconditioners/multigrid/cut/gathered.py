@@ -11,7 +11,7 @@ from .....sparse.operators.halo import Axes, length_and_ring, names_of, own_part
 
 
 @dataclass(eq=False, repr=False)
-class OnGatheredGrid(Composed):
+class GatheredCycle(Composed):
     """`inner`, on the whole grid, as an operator on blocks; inside of `map_parts`.
 
     Attributes:
@@ -29,7 +29,7 @@ class OnGatheredGrid(Composed):
         super()._settle()
         self.shape = (math.prod(self.grid),) * 2
 
-    def transpose(self) -> OnGatheredGrid:
+    def transpose(self) -> GatheredCycle:
         return replace(self, inner=self.inner.transpose())
 
     def apply(self, x: Array) -> Array:

@@ -1,0 +1,133 @@
+"""Solves of batches whose systems lie on several devices: each device runs a loop of its own, without a message.
+
+A loop of all devices asks in each step whether any system is still running, which is a sum over all of them. A function
+A gets the systems of one device here; whether that makes of it what it is for all of them is seen in the end, by one
+product with all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+from ...backends import Array, Backend, Cut, real_dtype
+from ...sparse import FunctionOperator, Matrix, Operator, for_some_systems
+from ..null_space.projections import WithoutConstantsInside
+from .outcome import Outcome, Status
+from .run import LoopSettings, run
+
+_SAME = 1e-5  # relative difference of images that are taken for the same
+_ROUNDING = 1.5  # by how much a residual norm may exceed the bound where it is computed once more
+
+
+class Local(NamedTuple):
+    """A, M and the projection of null vectors for the systems of one device, but for their arrays."""
+
+    A: Operator
+    M: Operator | None
+    null: Operator | None
+
+
+def local_operators(
+    A: Operator, M: Operator | None, null: Operator | None, settings: LoopSettings, systems: int
+) -> Local | None:
+    """The operators for the systems of one device; None where the systems are not to be, or cannot be, solved apart."""
+    bk, method, cut = settings.bk, settings.method, settings.cut
+    if cut is None or not cut[1].batch or cut[1].all_names or len(settings.limits) != 1:
+        return None
+    several_limits = len(settings.limits.rows[0]) != 1
+    if several_limits or method.couples_systems or not method.keeps_grids or A.offset:
+        return None
+    count = systems // cut[1].size_of(cut[1].batch)
+    found = [None if one is None else for_some_systems(one, count) for one in (A, M, null)]
+    if any(one is None for one in found[1 : 1 + (M is not None)]) or found[0] is None:
+        return None
+    if null is not None and not _is_split(null, systems) and any(_leads(bk, null, systems)):
+        return None  # of all systems or of each: its arrays do not tell
+    try:
+        same = all(_does_the_same(bk, *pair, count, systems) for pair in zip((A, M), found[:2]))
+    except Exception:  # functions may refuse fewer systems, where they close over arrays of all of them
+        return None
+    return Local(*found) if same else None  # type: ignore[arg-type]
+
+
+def _does_the_same(bk: Backend, whole: Operator | None, part: Operator | None, count: int, systems: int) -> bool:
+    """Does a function make of some systems what it makes of all? True where its values are not known now.
+
+    Cost: 2 products with all systems.
+    """
+    if whole is None or part is None or part is whole:
+        return True
+    constant = whole.constant if isinstance(whole, FunctionOperator) else None
+    part.apply(bk.zeros((count, part.shape[1]), part.dtype))
+
+    def difference() -> Array:
+        n = part.shape[1]
+        rows = bk.reshape(bk.scatter_numbers(systems * n, real_dtype(part.dtype), None), (systems, n))
+        rows = bk.astype(rows, part.dtype)
+        blocks = bk.concat([part.apply(rows[k : k + count, :]) for k in range(0, systems, count)], 0)
+        image = whole.apply(rows)
+        image = image if constant is None else image + bk.flat(constant)
+        return bk.concat([bk.norm(image - blocks), bk.norm(image)], 1)
+
+    found = bk.concrete_value(difference)
+    return found is None or bool((found[:, 0] <= _SAME * found[:, 1].max()).all())
+
+
+def _is_split(operator: Operator | None, systems: int) -> bool:
+    """Is the first axis of its arrays that of the systems, where it is as long?"""
+    return operator is not None and (operator.systems == systems or isinstance(operator, WithoutConstantsInside))
+
+
+def _leads(bk: Backend, operator: Operator | None, systems: int) -> list[bool]:
+    """For each of its arrays, is the first axis as long as there are systems?"""
+    return [len(part.shape) > 0 and int(part.shape[0]) == systems for part in bk.flatten(operator)[0]]
+
+
+def run_by_systems(
+    A: Operator,
+    local: Local,
+    b: Array,
+    x0: Array | None,
+    rtol: Array,
+    atol: Array,
+    settings: LoopSettings,
+) -> Outcome:
+    """As `run`, on each device for its own systems."""
+    bk = settings.bk
+    known: Any = settings.cut
+    cut, systems = Cut(known[1].mesh, (), known[1].batch), int(b.shape[0])
+    constant = A.constant if isinstance(A, FunctionOperator) else None
+    rows = [None if one is None else bk.flat(one) for one in (b, x0, rtol, atol, constant)]
+    arrays = [one for one in rows if one is not None]
+    leads: list[int | None] = [1 if int(one.shape[0]) == systems else None for one in arrays]
+    makers: list[tuple[int, Callable[[Sequence[Array]], Any]]] = []
+    for operator in local:
+        parts, make = bk.flatten(operator)
+        own = _is_split(operator, systems)
+        arrays += parts
+        leads += [1 if own and lead else None for lead in _leads(bk, operator, systems)]
+        makers.append((len(parts), make))
+
+    def on_one_device(*blocks: Array) -> tuple[Any, ...]:
+        given = iter(blocks)
+        values = [None if one is None else next(given) for one in rows]
+        A, M, null = (make([next(given) for _ in range(count)]) for count, make in makers)
+        A = A if values[4] is None else A.with_constant(values[4])
+        b, x0, rtol, atol, _ = values
+        return tuple(run(A, M, b, x0, rtol, atol, null, settings._replace(cut=None)))
+
+    fields = len(Outcome._fields) - 1
+    out_leads = ((1,) * fields) + ((2,) if settings.history else ((),))
+    found = Outcome(*bk.map_parts(on_one_device, cut, arrays, leads, out_leads))
+    return found if isinstance(A, Matrix) else _seen_by_all(bk, A, rows[0], found)
+
+
+def _seen_by_all(bk: Backend, A: Operator, b: Array, found: Outcome) -> Outcome:
+    """The outcome, with a failure of the systems whose residual is another one where A gets all systems."""
+    residual = b - A.apply(found.x)
+    norm = bk.norm(residual)
+    refuted = (found.status == int(Status.CONVERGED)) & ~(norm <= _ROUNDING * found.bound)
+    status = bk.where(refuted, int(Status.STAGNATED), found.status)
+    products = found.products + A.products
+    return found._replace(residual=residual, norm=norm, status=status, products=products)

@@ -1,0 +1,60 @@
+"""What `auto` takes on grids that are spread over a known mesh."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+
+from krylix import linear_solve
+
+from .cases import Case, shifted
+
+SIDES = {2: 64, 3: 16}
+MESHES = {"rows": ("i", "j"), "columns": ("i", "j"), "2x2": ("i", "j"), "2x2x2": ("i", "j", "k")}
+
+
+def flow(u: Any, c: Any, wind: float = 0.0) -> Any:
+    """Conduction through faces with conductivities c (an array for each axis), u = 0 around, and wind along axis 0."""
+    total = 0.0
+    for axis in range(u.ndim):
+        ahead = [0] * u.ndim
+        ahead[axis] = 1
+        back = tuple(-s for s in ahead)
+        there = c[axis] * (u - shifted(u, tuple(ahead)))
+        total = total + there + shifted(c[axis], back) * (u - shifted(u, back))
+    return total + 0.01 * u + wind * (u - shifted(u, (-1, *(0,) * (u.ndim - 1))))
+
+
+def constant(u: Any) -> Any:
+    return (
+        sum(2.0 * u - shifted(u, s) - shifted(u, tuple(-k for k in s)) for s in np.eye(u.ndim, dtype=int).tolist())
+        + 0.01 * u
+    )
+
+
+def solved(b: Any, *arrays: Any, A: Any, **settings: Any) -> Any:
+    result = linear_solve(A, b, args=arrays, rtol=1e-8, **settings)
+    return result.x, {"iterations": result.iterations}
+
+
+def cases() -> Iterator[tuple[str, Case]]:
+    rng = np.random.default_rng(5)
+    for mesh, names in MESHES.items():
+        axes = len(names)
+        shape = (SIDES[axes],) * axes
+        x = rng.normal(size=shape)
+        c = np.exp(rng.normal(size=(axes, *shape)))
+        spec = (None, *names)
+        for name, A, arrays in (
+            ("constant", constant, ()),
+            ("known", partial(flow, c=c), ()),
+            ("traced", flow, ((c, spec),)),
+            ("wind, known", partial(flow, c=c, wind=1.0), ()),
+            ("wind, traced", partial(flow, wind=1.0), ((c, spec),)),
+        ):
+            b = np.asarray(A(jnp.asarray(x), *(array for array, _ in arrays)))
+            yield f"{name}, {mesh}", Case(mesh, names, b, partial(solved, A=A), x, arrays, known=True)
