@@ -289,6 +289,7 @@ class Attempt:
             checkpoints=problem.several,
             _by=self.method,
             _why=why,
+            _parts=bk.communicator is not None,
             _time_limit=None if self.monitor is None else self.monitor.time_limit,
             _sensitivity=sensitivity,
         )
