@@ -37,12 +37,13 @@ from .chebyshev import chebyshev
 from .choose import choose_kind
 from .cluster.cluster import cluster
 from .composed.pieces import foreign_piece
-from .fast import fast
+from .fast import fast, fast_on_cut_grid
 from .foreign import from_foreign
 from .ilu import ic, ilu, ssor
 from .jacobi import jacobi
 from .multigrid.cut.multigrid import multigrid_on_cut_grid
 from .multigrid.multigrid import multigrid
+from .on_devices import chosen_for_blocks
 from .pipeline import check_square, constant_linear_part
 from .schwarz.schwarz import schwarz
 from .shifted_laplacian import shifted_laplacian
@@ -64,7 +65,10 @@ PRECONDITIONERS: dict[str, Callable[..., Preconditioner]] = {
 """Name -> function that builds it from an operator; tests and the command line run over this table."""
 
 
-ON_CUT_GRIDS: dict[str, Callable[..., Preconditioner | None]] = {"multigrid": multigrid_on_cut_grid}
+ON_CUT_GRIDS: dict[str, Callable[..., Preconditioner | None]] = {
+    "multigrid": multigrid_on_cut_grid,
+    "fast": fast_on_cut_grid,
+}
 """Kinds that have a form for vectors that are spread over a device mesh; None where these are cut otherwise."""
 
 
@@ -241,7 +245,7 @@ def _of_kind(
     if isinstance(A, CutRows):
         return made_by_parts(A, key, settings)
     if key == "auto" and not settings:
-        return _chosen(A, precision)
+        return _chosen(A, precision) if spread is None else chosen_for_blocks(A, precision, spread)
     key = _key(A, kind)
     _check_settings(key, settings)
     if not A.shape[0] or A.systems == 0:  # as good as any

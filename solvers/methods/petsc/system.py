@@ -45,6 +45,7 @@ class PetscSystem:
         self.ksp: Any = None
         self._x: Any = None
         self._b: Any = None
+        self._real = True  # is the last right-hand side?
         self._twin: PetscSystem | None = None
         self._null: Any = None
         self._owns = rows is not None
@@ -152,6 +153,7 @@ class PetscSystem:
                 return self._solve_parts(b, goal, limit)
             self._b.setArray(np.ascontiguousarray(self.sign * b, PETSc.ScalarType))
             self._x.set(0)
+            self._real = b.dtype.kind != "c"
             norm = self._b.norm()
             rtol = max(goal / norm, 0.1 * float(np.finfo(PETSc.RealType).eps))
             self.ksp.setTolerances(rtol=min(rtol, 0.99), atol=0, max_it=limit)
@@ -178,14 +180,17 @@ class PetscSystem:
 
     def _solve_watched(self, rtol: float, limit: int, see: See) -> None:
         """With a test that shows each iterate."""
-        PETSc, first = petsc(), [0.0]
+        PETSc, first, real = petsc(), [0.0], self._real
         reason = PETSc.KSP.ConvergedReason
 
         def residual() -> np.ndarray:
             r = self._b.duplicate()
             self.mat.mult(self.ksp.buildSolution(), r)
             r.aypx(-1, self._b)
-            return self.sign * r.getArray().copy()
+            return shown(self.sign * r.getArray())
+
+        def shown(v: np.ndarray) -> np.ndarray:
+            return v.real.copy() if real and v.dtype.kind == "c" else v.copy()
 
         def test(ksp: Any, its: int, norm: float) -> Any:
             if not np.isfinite(norm):
@@ -193,7 +198,7 @@ class PetscSystem:
             first[0] = first[0] or norm
             if its:
                 try:
-                    see(ksp.buildSolution().getArray().copy(), its, residual)
+                    see(shown(ksp.buildSolution().getArray()), its, residual)
                 except LoopStopped:
                     return reason.CONVERGED_ITS
             return reason.CONVERGED_RTOL if norm <= rtol * first[0] else reason.ITERATING

@@ -163,6 +163,12 @@ def test_dtypes() -> None:
     if np.dtype(PETSc.ScalarType).kind != "c":
         with pytest.raises(TypeError, match="computes with real numbers"):
             linear_solve(POISSON * (1 + 1j), b, method="petsc")
+        return
+    turned = sp.csr_array(sp.diags_array([0.3j, -0.3j], offsets=[-1, 1], shape=(N * N, N * N)))
+    for A in (POISSON + sp.eye_array(N * N) + turned, BLOWN * (1 + 0.5j)):  # Hermitian, and not
+        solver = prepare(A, method="petsc")
+        assert close(solver(b), A, b) and close(solver.T(b), A.T, b)
+        assert close(linear_solve(A, b, method="petsc").vjp(b).b, A.conj().T, b)
 
 
 def test_trivial_systems() -> None:
