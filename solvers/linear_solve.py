@@ -312,7 +312,7 @@ def _set_up_as_chosen(
     method, given = choice.method, request.preconditioner
     problem = with_constants(problem, method, choice.matrix, request)
     M = choice.preconditioner if given is None else given
-    attempt = set_up_attempt(request, problem, method, M, choice.matrix, previous, choice.factors, choice.is_last)
+    attempt = set_up_attempt(request, problem, method, M, choice.source, previous, choice.factors, choice.is_last)
     fallback = with_iteration_budget(choice.fallback, problem, method, attempt.M, choice.matrix, many)
     release(choice.matrix)
     return replace(attempt, fallback=fallback, why=choice.why)

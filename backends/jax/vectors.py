@@ -66,6 +66,11 @@ class JaxVectors(Backend):
             else super().zeros_like(x, dtype)
         )
 
+    def full_like(self, x: Array, value: Any, dtype: Any = None) -> Array:
+        if isinstance(x, GridRows):
+            return on_cells(partial(jnp.full_like, fill_value=value, dtype=dtype), x)
+        return super().full_like(x, value, dtype)
+
     def room_for(self, v: Array, count: int) -> Any:
         if not isinstance(v, GridRows):
             return super().room_for(v, count)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import cast
 
 import numpy as np
@@ -10,27 +11,35 @@ import numpy as np
 from ...backends import Array, Backend
 from ...sparse import Dense, SparseMatrix
 from ...sparse.analysis.rounding import ROWS, half_units, of_region
+from ...sparse.operators.cut_stencil import CutStencil
 from .projections import WithoutConstantsInside
 
 _NEAR = 1e-3  # of the diagonal: no null vectors where row sums are larger
 _HALF_OF_THE_DIGITS = 12  # of numbers in single precision
 
 
-def constants_at_run_time(A: SparseMatrix | Dense) -> WithoutConstantsInside:
+def constants_at_run_time(A: SparseMatrix | Dense | CutStencil, ones: Array | None = None) -> WithoutConstantsInside:
     """Projection that removes constants if A and its transpose turn out to map them to zero.
+
+    Args:
+        ones: a row of them for each system, as vectors of a grid that is spread over devices are kept.
 
     For one region: the whole matrix without zero rows and columns, which are regions of their own.
     `find_constants` detects more, for known values.
 
     Cost: the sums of the rows; where they are small, also of the columns, and of the rounding of the entries.
     """
-    bk, rows, n = A.bk, A.systems or 1, A.shape[0]
-    like = A.anchor() if isinstance(A, SparseMatrix) else A.matrix
-    ones = bk.broadcast_to(bk.asarray(np.ones((1, n), A.dtype), like=like), (rows, n))
+    bk = A.bk
+    if isinstance(A, CutStencil):
+        diagonal = bk.abs(A.own_diagonal().apply(ones))
+    else:
+        rows, n = A.systems or 1, A.shape[0]
+        like = A.anchor() if isinstance(A, SparseMatrix) else A.matrix
+        ones = bk.broadcast_to(bk.asarray(np.ones((1, n), A.dtype), like=like), (rows, n))
+        diagonal = bk.abs(bk.broadcast_to(A.diagonals(), (rows, n)))
     sums = bk.abs(A.apply(ones))
-    none = bk.zeros_like(sums[:, :1])
+    none = bk.zeros_like(bk.max_abs(sums))
     nothing = bk.full_like(sums, 1), none, none
-    diagonal = bk.abs(bk.broadcast_to(A.diagonals(), (rows, n)))
     near = bk.max_abs(sums) <= _NEAR * bk.max_abs(diagonal)
     empty = bk.max_abs(bk.where(sums + diagonal == 0, bk.full_like(sums, 1), bk.zeros_like(sums))) > 0
     told = bk.hiding_constants(lambda ones: _told(A, ones))
@@ -38,12 +47,15 @@ def constants_at_run_time(A: SparseMatrix | Dense) -> WithoutConstantsInside:
     return WithoutConstantsInside(bk, inside, weights, active)
 
 
-def _told(A: SparseMatrix | Dense, ones: Array) -> tuple[Array, Array, Array]:
+def _told(A: SparseMatrix | Dense | CutStencil, ones: Array) -> tuple[Array, Array, Array]:
     """Arrays of the projection."""
     bk = A.bk
     units = _each(A, lambda host, v: host.astype(half_units(host, v), A.dtype))
     sums, allowed = _sums(A, ones), bk.abs(units.apply(ones))
-    sums_of_columns, allowed_of_columns = _sums(cast(SparseMatrix | Dense, A.T), ones), bk.abs(units.T.apply(ones))
+    sums_of_columns, allowed_of_columns = (
+        _sums(cast(SparseMatrix | Dense | CutStencil, A.T), ones),
+        bk.abs(units.T.apply(ones)),
+    )
     empty = (allowed + allowed_of_columns == 0) & (sums == 0) & (sums_of_columns == 0)
     inside = bk.where(empty, bk.zeros_like(allowed), bk.full_like(allowed, 1))
     null = _is_null(bk, sums, allowed, inside) & _is_null(bk, sums_of_columns, allowed_of_columns, inside)
@@ -61,14 +73,18 @@ def _is_null(bk: Backend, sums: Array, allowed: Array, inside: Array) -> Array:
     return bk.max_abs(bk.where(open_rows, inside, bk.zeros_like(inside))) == 0
 
 
-def _each(A: SparseMatrix | Dense, function: Callable[[Backend, Array], Array]) -> SparseMatrix | Dense:
+def _each(
+    A: SparseMatrix | Dense | CutStencil, function: Callable[[Backend, Array], Array]
+) -> SparseMatrix | Dense | CutStencil:
     """The same structure with a function of the values."""
     if isinstance(A, Dense):
         return Dense(A.bk, function(A.bk, A.matrix))
+    if isinstance(A, CutStencil):
+        return replace(A, values=tuple(function(A.bk, v) for v in A.values))
     return A._each(lambda v: function(A.host, v))
 
 
-def _sums(A: SparseMatrix | Dense, ones: Array) -> Array:
+def _sums(A: SparseMatrix | Dense | CutStencil, ones: Array) -> Array:
     """Row sums; in single precision of the upper and the lower half of the digits separately.
 
     Entries of like size then cancel without rounding, as they do in double precision, which compiled programs may lack.

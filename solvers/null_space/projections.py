@@ -107,12 +107,18 @@ class WithoutConstantsInside(Composed):
     def apply(self, x: Array) -> Array:
         bk, dtype = self.bk, self.bk.dtype(x)
         inside, weights = (bk.astype(bk.astype(self.array(name), real_dtype(dtype)), dtype) for name in self.parts[:2])
+        if bk.known_cut(inside) is not None and bk.known_cut(x) is None:
+            x = bk.as_rows(bk.flat(x), inside)
 
         def taken_off(x: Array) -> Array:
             kept = inside * x
             return kept - inside * bk.sum(weights * kept, 1, keepdims=True)
 
         return bk.cond(bk.any(self.array("active") > 0), taken_off, lambda x: x, x)
+
+    def as_container(self) -> Operator:
+        known = any(isinstance(self.__dict__[name], np.ndarray) for name in self.parts)
+        return super().as_container() if known else self  # which may be rows that are kept as grids
 
     def transpose(self) -> WithoutConstantsInside:
         return self

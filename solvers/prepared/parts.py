@@ -118,10 +118,12 @@ def set_up(request: Request, previous: Operator | None, many: bool) -> PreparedP
         return _set_up_empty(request, problem, method, many)
     refuse_infinite_entries(problem, request.on_failure)
     automatic, A = isinstance(kind, str) and kind.strip().lower() == "auto", problem.A
+    source = A
     if method is None:
         calls_host = request.on_failure in ("raise", "warn")
         choice = choose(problem, not (automatic or kind is None), many, calls_host)
         method, fallback, factors, A = choice.method, choice.fallback, choice.factors, choice.matrix
+        source = choice.source
         log_choice(choice)
         why = choice.explain()
         kind = choice.preconditioner if automatic else kind
@@ -132,7 +134,7 @@ def set_up(request: Request, previous: Operator | None, many: bool) -> PreparedP
     if previous is not None and isinstance(kind, Preconditioner):
         older = "made for other values of A"
         kind = replace(kind, note=older if kind.note in (None, older) else f"{kind.note}; {older}")
-    M = None if kind is None else _made(kind, A, problem, method, previous)
+    M = None if kind is None else _made(kind, source, problem, method, previous)
     check_requirements(problem, method, M)
     if automatic and isinstance(M, Preconditioner):
         kind = M.kind  # for `update`: what it was that suited A

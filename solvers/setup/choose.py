@@ -44,6 +44,12 @@ class MethodChoice(NamedTuple):
         return explain(self.facts, self.row, self.fallback)
 
     @property
+    def source(self) -> Operator:
+        """What a preconditioner is made of: A itself where what was traced of it would lie on each of several devices."""
+        facts = self.facts
+        return facts.A if facts.is_cut and facts.matrix is not None and not facts.is_known else self.matrix
+
+    @property
     def why(self) -> str:
         """The reason, in words."""
         return why_auto(self.row)

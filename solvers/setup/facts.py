@@ -70,6 +70,12 @@ class Facts:
         return self.problem.layout.size
 
     @property
+    def is_cut(self) -> bool:
+        """Are vectors spread over several devices, as far as is known? No device then has all of A, or solves alone."""
+        cut = self.problem.cut
+        return cut is not None and bool(cut.all_names)
+
+    @property
     def is_dense(self) -> bool:
         """Is the matrix dense?"""
         return isinstance(self.A, DenseOperator)
@@ -83,7 +89,7 @@ class Facts:
         if not isinstance(A, FunctionOperator):
             self.untraced = "shows its products only"
             return None
-        if not (self.many or self.problem.compiled or self.unknowns > SMALL_FUNCTION):
+        if not (self.many or self.problem.compiled or self.is_cut or self.unknowns > SMALL_FUNCTION):
             self.untraced = f"has at most {SMALL_FUNCTION} unknowns, and one solve takes less time than to trace it"
             return None
         try:
@@ -121,13 +127,15 @@ class Facts:
         """Can the host factorise the matrix now, with quick solves?"""
         problem = self.problem
         is_concrete = not problem.compiled and problem.bk.is_concrete(problem.b)
-        return is_concrete and self.unknowns > 0 and self.is_known
+        return is_concrete and self.unknowns > 0 and self.is_known and not self.is_cut
 
     @cached_property
     def while_compiling(self) -> bool:
         """Can it be factorised while tracing? For a known sparse matrix that multigrid does not suit."""
         problem, A = self.problem, self.A
         if not problem.compiled or not isinstance(A, SparseMatrix) or self.entries is None or not self.unknowns:
+            return False
+        if self.is_cut:
             return False
         if problem.A.offset or not (problem.bk.in_program() if problem.bk.has_pure_arrays else problem.bk.compiled()):
             return False  # a transformation by itself does not tell the matrices of its lanes
@@ -161,7 +169,7 @@ class Facts:
         if self.preconditioned or problem.A.offset or not isinstance(found, SparseMatrix) or not self.unknowns:
             return False
         transforming = problem.bk.is_eager and problem.bk.compiled()  # where the matrices of all lanes are not at hand
-        if self.on_host or transforming or not may_be_narrow(found):
+        if self.on_host or self.is_cut or transforming or not may_be_narrow(found):
             return False
         return narrow(found).width <= (BAND if self.is_known else BAND_TO_COMPILE)
 
@@ -235,8 +243,10 @@ class Facts:
     def may_fall_back(self) -> bool:
         """May the host factorise it where an iteration fails, as there is room in memory, by its pattern?
 
-        Eagerly that is asked when one has failed.
+        Eagerly that is asked when one has failed. What is spread over devices is not gathered there.
         """
+        if self.is_cut:
+            return False
         if self.matrix is None:
             small = self.unknowns <= SMALL_FUNCTION
             return small and isinstance(self.A, FunctionOperator) and not self.problem.compiled

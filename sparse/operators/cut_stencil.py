@@ -89,6 +89,13 @@ class CutStencil(Composed):
                 values[k] = value
         return replace(self, values=tuple(values), shifts=back)
 
+    def own_diagonal(self) -> CutStencil:
+        """The diagonal alone."""
+        here = (0,) * len(self.grid)
+        if here not in self.shifts:
+            return replace(self, values=(0 * self.values[0],), shifts=(here,))
+        return replace(self, values=(self.values[self.shifts.index(here)],), shifts=(here,))
+
     def _windows(self, u: Array, shifts: Sequence[Shift]) -> list[Array]:
         """`u[x + shift]` of a block `(rows, *block)`, with zeros from outside."""
         before, after = reach(shifts)

@@ -223,8 +223,6 @@ def _filled(bk: Backend, A: SparseMatrix, cut: Cut, plan: RowCutPlan) -> RowCutM
     by_name = dict(zip(CutRows.parts, arrays, strict=False))
     inner = CutRows(bk=bk, spread=cut, layout=layout, symmetric=symmetric, **by_name)
     if own.on_host:
-        rows, cols, slots = layout.coordinates()
-        data = np.concatenate([array.reshape(-1) for array in held])[slots]
-        inner.__dict__["host"] = sp.csr_array(sp.coo_array((data, (rows, cols)), inner.shape))
+        inner.with_known(held)
     there_send, there_places, back_send, back_places = arrays[-4:]
     return RowCutMatrix(inner, there_send, there_places, back_send, back_places, plan.there, plan.back)

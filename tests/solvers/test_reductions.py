@@ -21,6 +21,7 @@ NAMED = {"dot", "norm"}  # of `bk`
 REASONS = {
     "iteration/at_once.py": {"any": 1},
     "iteration/attainable.py": {"any": 1},
+    "iteration/by_systems.py": {"all": 1, "max": 1},  # entries of A that differ from system to system
     "iteration/checkpoints.py": {"any": 2, "sum": 2},  # counts of iterations
     "iteration/driver.py": {"all": 2, "any": 8, "max": 1},
     "iteration/lean.py": {"all": 1, "max": 1},
@@ -34,6 +35,7 @@ REASONS = {
     "over/methods.py": {"any": 2},
     "over/null_vectors.py": {"max": 1, "min": 1},  # of norms
     "over/problem.py": {"any": 1},  # told to all members
+    "over/rows.py": {"all": 1, "sum": 2},  # entries of this member, and lengths of parts
 }
 
 
