@@ -28,8 +28,8 @@ from ...sparse import (
     to_operator,
 )
 from ...sparse.analysis.analysis import analyse_anew, with_declared
-from ...sparse.operators.cut_values import cut_stencil
 from ...sparse.operators.concrete import constant_folded, is_known, without_derivatives
+from ...sparse.operators.cut_values import cut_stencil
 from ..iteration.method import Method
 from ..null_space.at_run_time import constants_at_run_time
 from ..null_space.found import find_constants

@@ -282,4 +282,4 @@ for _name in ("add", "sub", "mul", "truediv", "eq", "ne", "lt", "le", "gt", "ge"
         setattr(GridRows, f"__r{_name}__", _operation(_function, swapped=True))
 for _name in ("and", "or"):
     setattr(GridRows, f"__{_name}__", _operation(getattr(operator, f"{_name}_"), swapped=False))
-setattr(GridRows, "__invert__", lambda rows: on_cells(operator.invert, rows))
+GridRows.__invert__ = lambda rows: on_cells(operator.invert, rows)
