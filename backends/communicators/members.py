@@ -72,7 +72,9 @@ def communicator_of(bk: Backend, over: Any) -> Any:
 
 
 def _made(bk: Backend, communicator: Any) -> Backend:
-    cls: Any = type(f"{type(bk).__name__}OfMembers", (*bk._of_members, SumsOverMembers, type(bk)), {"__module__": __name__})
+    cls: Any = type(
+        f"{type(bk).__name__}OfMembers", (*bk._of_members, SumsOverMembers, type(bk)), {"__module__": __name__}
+    )
     made: Backend = cls()
     made.__dict__.update(vars(bk), communicator=communicator, alone=bk)
     return made
