@@ -203,7 +203,7 @@ def test_communicators_of_other_libraries_are_refused() -> None:
         krylix.prepare(lambda x: 2 * x, np.ones(3), over=object())
 
 
-@pytest.mark.needs("tf")
+@pytest.mark.needs("tensorflow")
 def test_tensorflow_has_no_communicators() -> None:
     b = krylix.choose_backend("tensorflow").asarray(np.ones(3))
     with pytest.raises(TypeError, match="tensorflow, which has no communicators; expected arrays of NumPy"):
