@@ -157,7 +157,7 @@ def run_by_systems(
 
     fields = len(Outcome._fields) - 1
     out_leads = ((1,) * fields) + ((2,) if settings.history else ((),))
-    found = Outcome(*bk.map_parts(on_one_device, cut, arrays, leads, out_leads))
+    found = Outcome(*bk.map_parts(on_one_device, cut, arrays, leads, out_leads, apart=True))
     return found if isinstance(A, Matrix) else _seen_by_all(bk, A, rows[0], found)
 
 
