@@ -109,7 +109,9 @@ def _of_krylov(kind: Status, method: Method, name: str, preconditioner: str | No
         found.append(f"check that the preconditioner is {signs}")
     elif preconditioner is None and method.takes_preconditioner and kind in (Status.MAX_ITER, Status.TIME_LIMIT):
         found.append(_PRECONDITION)
-    if kind is Status.BREAKDOWN and "gmres" not in name.lower():
+    if method.holds_external:
+        found.append("choose others of its settings")
+    elif kind is Status.BREAKDOWN and "gmres" not in name.lower():
         found.append("use GMRES, which does not break down")
     if "direct" not in name:
         found.append("factorise (method='scipy-direct')")

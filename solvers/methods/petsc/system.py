@@ -14,6 +14,7 @@ from .choice import Choice, ask_for_true_norm, facts_of, suited
 from .library import checked_indices, checked_values, petsc, told
 
 _numbers = count()
+_COARSEST = "pc_hypre_boomeramg_relax_type_coarse"
 _LOCK = RLock()  # PETSc is not made for several threads
 
 
@@ -135,6 +136,13 @@ class PetscSystem:
                 self.mat.setTransposeNullSpace(space)
             space.destroy()  # the Mat holds it
             self._null = key
+            self._smooth_the_coarsest()
+
+    def _smooth_the_coarsest(self) -> None:
+        """Of a singular matrix hypre would eliminate on the coarsest grid, with a pivot of rounding errors."""
+        if self.choice.pc == "hypre" and _COARSEST not in dict(self.choice.options):
+            petsc().Options(self._prefix).setValue(_COARSEST, "symmetric-SOR/Jacobi")
+            self.ksp.setFromOptions()
 
     def _vector(self, values: np.ndarray) -> Any:
         vector = self._x.duplicate()
@@ -231,7 +239,7 @@ class PetscSystem:
 
     def _forget_options(self) -> None:
         options = petsc().Options(self._prefix)
-        for name, _ in self.choice.options:
+        for name, _ in (*self.choice.options, (_COARSEST, "")):
             options.delValue(name)
 
     def __del__(self) -> None:
