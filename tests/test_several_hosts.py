@@ -12,7 +12,7 @@ import sys
 import numpy as np
 import pytest
 
-from fast_compilation import FLAGS
+from fast_compilation import virtual_devices
 from library import ROOT
 
 N = 24
@@ -49,8 +49,7 @@ def run_hosts() -> list[str]:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         address = f"127.0.0.1:{free.getsockname()[1]}"
-    devices = {"JAX_PLATFORMS": "cpu", "JAX_NUM_CPU_DEVICES": "2", "JAX_ENABLE_X64": "1"}
-    environment = os.environ | devices | {"XLA_FLAGS": " ".join(FLAGS)}
+    environment = os.environ | virtual_devices(2) | {"JAX_PLATFORMS": "cpu"}
     hosts = []
     for rank in range(2):
         begin = f"jax.distributed.initialize({address!r}, 2, {rank})\n" + GIVEN

@@ -35,6 +35,7 @@ class CutRows(Composed):
             ghost values.
         main: the diagonal, `(parts, size)`.
         symmetric: is A known to be exactly its transpose?
+        declared: what was known of it when it was made, as its values may be traced later.
         transposed: is this its transpose? It adds what it finds for other parts by the exchange reversed.
     """
 
@@ -56,6 +57,7 @@ class CutRows(Composed):
     send: Array
     symmetric: bool = False
     transposed: bool = False
+    declared: tuple[tuple[str, Any], ...] = ()
 
     def _settle(self) -> None:
         n = self.layout.parts * self.layout.size
@@ -98,6 +100,9 @@ class CutRows(Composed):
         """The rows of all parts, one after the other, of a matrix as it was made of known values."""
         found: sp.csr_array | None = self.__dict__.get("_known")
         return found
+
+    def is_exactly_hermitian(self) -> bool | None:
+        return True if self.symmetric else None if self.known() is None else False
 
     def known_values(self) -> list[np.ndarray] | None:
         """`own`, `rest` and `away` on the host, where they are known."""

@@ -21,7 +21,6 @@ NAMED = {"dot", "norm"}  # of `bk`
 REASONS = {
     "iteration/at_once.py": {"any": 1},
     "iteration/attainable.py": {"any": 1},
-    "iteration/by_systems.py": {"all": 1, "max": 1},  # entries of A that differ from system to system
     "iteration/checkpoints.py": {"any": 2, "sum": 2},  # counts of iterations
     "iteration/driver.py": {"all": 2, "any": 8, "max": 1},
     "iteration/lean.py": {"all": 1, "max": 1},

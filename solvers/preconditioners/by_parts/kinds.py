@@ -7,6 +7,8 @@ from inspect import signature
 from typing import Any
 
 from ....sparse import CutRows, UnsupportedOperation
+from ....sparse.analysis.analysis import analysis_of
+from ...diagonal import DOMINANT
 from ..base import Preconditioner
 from ..chebyshev import chebyshev_by_parts
 from ..jacobi import jacobi
@@ -22,13 +24,16 @@ BY_PARTS: dict[str, Callable[..., Preconditioner]] = {
 
 
 def made_by_parts(A: CutRows, kind: str, settings: dict[str, Any]) -> Preconditioner:
-    """The preconditioner of this name of a matrix whose rows are cut; "auto" is "schwarz".
+    """The preconditioner of this name of a matrix whose rows are cut.
+
+    "auto" is "jacobi" where the diagonal dominates, else "schwarz".
 
     Raises:
         UnsupportedOperation: it cannot be made by parts.
         ValueError: a setting that it does not have.
     """
-    key = "schwarz" if kind == "auto" else kind
+    dominant = kind == "auto" and analysis_of(A).dominates(DOMINANT)
+    key = kind if kind != "auto" else "jacobi" if dominant else "schwarz"
     if key not in BY_PARTS:
         raise UnsupportedOperation(
             f"{key!r} was asked for a matrix whose rows are cut; by parts there are {', '.join(BY_PARTS)}. Take one of "

@@ -18,7 +18,11 @@ from ..block_jacobi.inverses import inverses, regular_inverses
 from ..checks import check_finite, check_integer
 from ..cluster.coarse import coarse_inverse
 from ..schwarz.schwarz import CLUSTERS, SIZE
+from .elimination import eliminated
 from .subdomains import Subdomains, subdomains_of
+
+
+_TRACED = 256  # most clusters where values are traced, whose matrix each device inverts in each run
 
 
 @dataclass(eq=False, repr=False)
@@ -81,7 +85,8 @@ def _applied(bk: Any, names: Sequence[str], *blocks: Array) -> Array:
 def schwarz_by_parts(A: CutRows, *, size: int = SIZE, clusters: int = CLUSTERS) -> Preconditioner:
     """`schwarz`, whose subdomains and clusters lie within the parts; one gather of the clusters in an application."""
     size, clusters = check_integer("size", size, 1), check_integer("clusters", clusters, 1)
-    return _made(A, "schwarz", subdomains_of(A.layout, size, clusters), coarse=True)
+    most = clusters if A.known_values() is not None else min(clusters, _TRACED)
+    return _made(A, "schwarz", subdomains_of(A.layout, size, most), coarse=True)
 
 
 def block_jacobi_by_parts(A: CutRows) -> Preconditioner:
@@ -135,7 +140,7 @@ def _on_devices(A: CutRows, *, found: Subdomains, coarse: bool) -> tuple[Array, 
         values, (blocks, sums) = [array[0] for array in given[:3]], [array[0] for array in given[3:]]
         flat = bk.concat([bk.reshape(array, (-1,)) for array in values])
         square = _blocks(bk, flat, blocks, [array[None, ...] for array in values])
-        inverse, singular = inverses(bk, square)
+        inverse, singular = eliminated(bk, square)
         diagonal = bk.diagonal(square)
         alone = (1 / bk.where(diagonal == 0, bk.full_like(diagonal, 1), diagonal))[:, :, None]
         inverse = bk.where(singular, alone * bk.asarray(np.eye(int(square.shape[-1])), A.dtype), inverse)
@@ -143,7 +148,8 @@ def _on_devices(A: CutRows, *, found: Subdomains, coarse: bool) -> tuple[Array, 
         if coarse:
             names = A.spread.all_names
             rows = bk.all_gathered(_sums(bk, flat, sums, found.count, parts), names, 0)
-            whole = coarse_inverse(bk, _regular(bk, rows)[None, ...])[0][0, ...]
+            whole, wrong = eliminated(bk, _regular(bk, rows)[None, ...])
+            whole = bk.where(wrong, bk.zeros_like(whole), whole)[0, ...]  # no correction at all
             own = bk.part_index(names) * found.count + np.arange(found.count, dtype=np.int32)
             between, turned = (bk.take_in_bounds(a, own, 0) for a in (whole, bk.matrix_transpose(whole)))
         return tuple(array[None, ...] for array in (inverse, between, turned))

@@ -111,6 +111,16 @@ def test_of_a_nearby_matrix(name: str, found: Found) -> None:
 
 
 @pytest.mark.needs("jax")
+@pytest.mark.parametrize("name", tiers(["gradient by a coefficient", "gradient by a coefficient, eager"]))
+def test_gradients_by_coefficients(name: str, found: Found) -> None:
+    one = found[name]
+    assert one["error"] < 1e-11 and one["spread"], one
+    if "eager" not in name:
+        assert one["step"]["all-to-all"] == 8 and "all-gather" not in {*one["step"], *one["rest"]}, one
+        assert one["largest"] == one["part"], one
+
+
+@pytest.mark.needs("jax")
 @pytest.mark.parametrize("name", tiers(BATCHES))
 def test_batches(name: str, found: Found) -> None:
     """Spread systems exchange nothing."""
