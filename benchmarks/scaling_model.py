@@ -52,8 +52,9 @@ diffusion at two sizes: sums, messages, bytes, memory. Coefficients are smooth a
 
 Extrapolated: exchanges by as many as doubling the grid added, once for each further doubling of a device's part; their
 bytes as its faces; gathered bytes as all unknowns where doubling the grid multiplied them, else as the number of
-devices; all-to-all bytes and memory as a device's part; constants of programs as all unknowns, where they grew.
-Iterations of CG with `jacobi` as the points along an axis; others do not grow.
+devices; all-to-all bytes and memory as a device's part; constants of programs by the power of the points along an axis
+by which they grew. Iterations of CG with `jacobi` as the points along an axis; others do not grow. Of `fast-direct` all
+messages of the program are counted, those of a second solve for the residual too.
 
 Assumed: the numbers of `MACHINES`; nothing overlaps; numbers read and written for each unknown are {STEP} in a step,
 {LEVEL} + {PRODUCTS} x {FINEST} in the finest level of multigrid, {LEVEL} + {PRODUCTS} x {COARSER} in coarser ones,
@@ -111,8 +112,8 @@ def estimate(machine: Machine, few: Counts, many: Counts, unknowns: float, devic
         bytes=0,
     )  # fmt: skip
     held = many.memory * (unknowns / many.points**DIMENSIONS if whole else length)
-    if many.constants > 2 * few.constants:  # by 8 where a grid is one of them
-        held += many.constants * unknowns / many.points**DIMENSIONS
+    growth = math.log2(many.constants / few.constants) if few.constants < many.constants else 0.0
+    held += many.constants * (unknowns ** (1 / DIMENSIONS) / many.points) ** growth
     return Estimate(
         iterations, *(iterations * t for t in (step.memory, step.exchanges, step.sums, step.gathers)),
         bytes=held,

@@ -19,15 +19,11 @@ ROOT = Path(__file__).resolve().parents[1]
 # The repository's root holds sparse/, which is not PyData sparse; the tests count messages by the same module.
 sys.path[:] = [str(ROOT / "tests" / "helpers"), *(p for p in sys.path if Path(p or ".").resolve() != ROOT)]
 
-from fast_compilation import FLAGS  # noqa: E402
+from fast_compilation import FLAGS, virtual_devices  # noqa: E402
 
 DEVICES = 8
 TIMED = "--timed" in sys.argv  # with XLA's optimisations; counts are the same without them
-os.environ.update(
-    JAX_ENABLE_X64="1",
-    JAX_PLATFORMS="cpu",
-    XLA_FLAGS=" ".join([*(() if TIMED else FLAGS), f"--xla_force_host_platform_device_count={DEVICES}"]),
-)
+os.environ.update(virtual_devices(DEVICES, () if TIMED else FLAGS), JAX_PLATFORMS="cpu")
 
 import jax  # noqa: E402
 import jax.numpy as jnp  # noqa: E402

@@ -9,9 +9,12 @@ The eight devices are virtual ones, parts of one CPU: messages are real, times m
 `jax_num_cpu_devices` out; on several machines call `jax.distributed.initialize()` first.
 """
 
+import os
 import re
 from collections import defaultdict
 from math import prod
+
+os.environ.setdefault("PJRT_NPROC", "64")  # threads in which virtual devices wait for each other, however few cores
 
 import jax
 import jax.numpy as jnp

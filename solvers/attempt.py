@@ -11,7 +11,7 @@ import numpy as np
 from ..backends import Array, get_backend
 from ..backends.on_failure import QUIET
 from ..sparse import Layout, NonlinearError, Operator, UnsupportedOperation
-from .iteration.by_systems import Local, local_operators, run_by_systems
+from .by_systems import solved_by_systems
 from .iteration.method import Method
 from .iteration.monitor import Monitor, StepReport
 from .iteration.outcome import Outcome, Status
@@ -144,30 +144,15 @@ class Attempt:
         if method.on_host and not bk.on_host:
             return run_on_host(problem, settings, M, report)
         arrays = (problem.b, problem.x0, problem.rtol, problem.atol)
-        local = None
-        if problem.cut is not None and report is None:
-            local = local_operators(A, M, problem.null, settings, problem.layout.systems)
-        if local is not None and problem.compiled:
-            return run_by_systems(A, local, *arrays, settings=settings)
+        apart = None if problem.cut is None or report is not None else solved_by_systems(problem, M, settings)
+        if apart is not None:
+            return apart
         if bk.compiles_solves and not problem.compiled and report is None:
-            if local is not None and (found := self._compiled_by_systems(local, settings)) is not None:
-                return found
             A = A.as_container()
             M, null = (None if one is None else one.as_container() for one in (M, problem.null))
             if A.is_container and (M is None or M.is_container):
                 return bk.compile_if_faster(run, ("settings",))(A, M, *arrays, null, settings=settings)
         return run(problem.A, self.M, *arrays, problem.null, settings=settings, report=report)
-
-    def _compiled_by_systems(self, local: Local, settings: LoopSettings) -> Outcome | None:
-        """`run_by_systems`, compiled once; None where a part is no container of arrays."""
-        problem, bk = self.problem, self.problem.bk
-        M, null = (None if one is None else one.as_container() for one in (local.M, local.null))
-        A, kept = problem.A.as_container(), Local(local.A.as_container(), M, null)
-        if not all(one is None or one.is_container for one in (A, *kept)):
-            return None
-        arrays = (problem.b, problem.x0, problem.rtol, problem.atol)
-        found: Outcome = bk.compile_if_faster(run_by_systems, ("settings",))(A, kept, *arrays, settings=settings)
-        return found
 
     def _report(self) -> StepReport | None:
         """What the loop calls after each step.
@@ -275,7 +260,7 @@ class Attempt:
             outcome = Outcome(*(() if isinstance(a, tuple) else bk.reshape(a, (1, *a.shape)) for a in outcome))
             lead = (1,)
         if problem.cut is not None and not lead:
-            outcome = outcome._replace(x=self._spread_as_b(outcome.x), residual=self._spread_as_b(outcome.residual))
+            outcome = outcome._replace(x=problem.spread_rows(outcome.x), residual=problem.spread_rows(outcome.residual))
         shape = (*lead, *layout.batch)
         status, steps = bk.reshape(outcome.status, shape), bk.reshape(outcome.steps, shape)
         may_be_singular = self.method.factorises or self.fallback is not None or problem.null is not None
@@ -304,15 +289,10 @@ class Attempt:
             checkpoints=problem.several,
             _by=self.method,
             _why=why,
+            _parts=bk.communicator is not None,
             _time_limit=None if self.monitor is None else self.monitor.time_limit,
             _sensitivity=sensitivity,
         )
-
-    def _spread_as_b(self, rows: Array) -> Array:
-        """Rows that may lie on one device, as those from the host."""
-        problem = self.problem
-        fits = int(rows.shape[-1]) == problem.layout.size and problem.given is None
-        return problem.bk.on_grid(rows, problem.layout.shapes[0], problem.cut) if fits else rows
 
     def _history(self, lines: Array, steps: Array, lead: tuple[int, ...]) -> Array:
         """`(*lead, iterations + 1, *batch)`, cut after the last iteration where that is known."""

@@ -16,7 +16,7 @@ from .iteration.method import Method
 from .methods.registry import find_method, is_auto
 from .preconditioners import Preconditioner
 from .preconditioners.build import check_kind
-from .preconditioners.by_parts import BY_PARTS
+from .preconditioners.by_parts.kinds import BY_PARTS
 from .results.failure import ConvergenceError, result_of_this_solve
 from .results.result import SolveResult
 from .setup.axis import expected_vectors
@@ -70,8 +70,7 @@ def _by_parts(request: Request, A: RowCutMatrix) -> Request:
 def _spread_by(inner: CutRows, spread: Cut) -> CutRows:
     if spread == inner.spread:
         return inner
-    found: CutRows = replace(inner, spread=spread)
-    found.__dict__["host"] = inner.known()
+    found: CutRows = replace(inner, spread=spread).knowing(inner)
     return found
 
 

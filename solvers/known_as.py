@@ -76,7 +76,8 @@ PRECONDITIONER_HINTS = _table(
     ("cheb chebychev tschebyscheff polynomial poly", "chebyshev"),
     ("fft dct dst poisson laplace laplacian", "fast"),
     ("csl cslp helmholtz shifted-laplace complex-shifted-laplacian complex-shifted-laplace", "shifted-laplacian"),
-    ("deflation coarse-space schwarz additive-schwarz asm ras domain-decomposition bddc", "cluster"),
+    ("deflation coarse-space", "cluster"),
+    ("additive-schwarz asm ras domain-decomposition bddc", "schwarz"),
 )  # fmt: skip
 """Words, squeezed, for preconditioners -> the kind that is meant."""
 

@@ -123,7 +123,8 @@ def linear_solve(
         over: the communicator whose members each hold a part of all vectors: one of mpi4py (NumPy), a process group
             (PyTorch), or the name of a mesh axis or a tuple of them inside `jax.shard_map`. A is then a function of
             this member's part, which exchanges with others what it needs; b, x0, x and M's argument are parts, numbers
-            those of the whole. Krylov methods only; M is a function, a matrix of this part, or "chebyshev". All members
+            those of the whole. Krylov methods only; M is a function, a matrix of this part, or "chebyshev". With
+            "petsc" A is a matrix: the rows of this member, `(local rows, n)`, or all rows, which are cut. All members
             call with the same settings, and a failure raises in all. docs/how_to/several_devices.md has more.
 
     x has exact derivatives, to every order, with respect to b, the entries of a matrix, args and what a function closes

@@ -61,5 +61,6 @@ PreconditionerName: TypeAlias = Literal[
     "fast",
     "cluster",
     "shifted-laplacian",
+    "schwarz",
 ]
 """Names in `krylix.solvers.PRECONDITIONERS`, and "auto"."""

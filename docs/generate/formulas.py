@@ -100,6 +100,8 @@ PRECONDITIONERS: dict[str, tuple[str, ...]] = {
     "fast": (r"M = S \, \Big(\sum_k I \otimes \bar A_k \otimes I\Big)^{-1} S, \qquad"
         r" S^{-1} A S^{-1} \approx \sum_k I \otimes \bar A_k \otimes I",),
     "cluster": (r"M = D^{-1} + Z (Z^H A Z)^{-1} Z^H, \qquad z_{ij} = 1 \ \text{for unknown} \ i \ \text{in cluster} \ j",),
+    "schwarz": (r"M = \sum_i R_i^T (R_i A R_i^T)^{-1} R_i + Z (Z^H A Z)^{-1} Z^H, \qquad"
+        r" z_{ij} = 1 \ \text{for unknown} \ i \ \text{in cluster} \ j",),
     "shifted-laplacian": (r"M \approx \big(A + i \beta K^2\big)^{-1}, \qquad A = -\Delta - K^2; \qquad"
         r" M \approx \big(A + (1 + \beta) K^2\big)^{-1} \ \text{for a real} \ A",),
 }  # fmt: skip

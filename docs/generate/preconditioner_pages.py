@@ -33,6 +33,7 @@ PROBLEMS: dict[str, tuple[Callable[[], model_problems.ModelProblem], str]] = {
     "fast": (model_problems.smooth, "CG"),
     "cluster": (model_problems.poisson, "CG"),
     "shifted-laplacian": (model_problems.absorbing, "COCR"),
+    "schwarz": (model_problems.poisson, "CG"),
 }
 """The system on which a kind is shown, and the method; others are shown on Poisson's equation with CG."""
 SETTINGS: dict[str, dict[str, int]] = {"block-jacobi": {"block_size": 3}}

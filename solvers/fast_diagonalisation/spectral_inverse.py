@@ -71,14 +71,9 @@ class SpectralInverse(Composed):
         self.dtype = np.result_type(*dtypes, *([np.complex64] if self.complex_vectors else []))
 
     def apply(self, x: Array) -> Array:
-        bk, rows, cut = self.bk, int(x.shape[0]), self.bk.known_cut(x)
-        given = tuple(map(int, x.cells.shape[1:])) if hasattr(x, "cells") else None
-        own = None if cut is None or given is None else self._on_own_grid(cut, given)
-        u = x.cells if given == self.grid else bk.reshape(bk.flat(x), (rows, *self.grid))
-        found = self.on_cells(u, own)
-        if given is None:
-            return bk.reshape(found, (rows, self.shape[0]))
-        return bk.on_grid(found if given == self.grid else bk.reshape(found, (rows, *given)), given, cut)
+        bk, cut = self.bk, self.bk.known_cut(x)
+        own = None if cut is None else self._on_own_grid(cut, tuple(x.cells.shape[1:]))
+        return bk.as_rows(self.on_cells(bk.cells(x, self.grid), own), x)
 
     def _on_own_grid(self, cut: Cut, given: tuple[int, ...]) -> Cut:
         own = cut.on(given, self.grid)

@@ -10,7 +10,7 @@ import numpy as np
 from ...backends import Array, Backend, real_dtype
 from ...sparse import Operator
 from ..iteration.method import Goal, Method, apply
-from .shared import growth, left_vector
+from .shared import growth, left_vector, square_norm_and_dots
 
 
 class BiCGStabState(NamedTuple):
@@ -162,9 +162,9 @@ def _half_step(products: _Products, s: BiCGStabState, c: _BiCGPart, j: int) -> _
     Mu = tuple(bk.xpay(Mr, -beta, before) for Mr, before in zip(c.Mr, c.Mu))
     image = products.image(u[j])
     u, Mu = (*u, image.K), (*Mu, image.M) if products.M is not None else ()
-    gamma = bk.dot(shadow, u[j + 1])
+    left, gamma, uu = _of_shadow(bk, shadow, u[j + 1])
     # Where gamma is rounding noise, alpha would be noise too, and of any size.
-    noise = float(np.finfo(real_dtype(bk.dtype(c.rr))).eps) * bk.sqrt(bk.square_norm(u[j + 1]) * bk.square_norm(shadow))
+    noise = float(np.finfo(real_dtype(bk.dtype(c.rr))).eps) * bk.sqrt(uu * left)
     broken = c.live & ((bk.abs(gamma) <= noise) | (rho == 0))
     live = c.live & ~broken
     alpha = bk.where(live, bk.safe_divide(rho, gamma), zero)
@@ -177,20 +177,30 @@ def _half_step(products: _Products, s: BiCGStabState, c: _BiCGPart, j: int) -> _
     return _BiCGPart(x, r, u, Mr, Mu, rho, alpha, rr, live & (rr > s.done), c.broken | broken)
 
 
+def _of_shadow(bk: Backend, shadow: Array, u: Array) -> tuple[Array, Array, Array]:
+    """`<shadow, shadow>`, `<shadow, u>` and `<u, u>`; over a communicator in one message."""
+    if bk.communicator is None:
+        gamma, uu = bk.dot(shadow, u), bk.square_norm(u)
+        return bk.square_norm(shadow), gamma, uu
+    left, gamma, uu = bk.dots((shadow, shadow), (shadow, u), (u, u))
+    return bk.real(left), gamma, bk.real(uu)
+
+
 def _minimise(products: _Products, s: BiCGStabState, c: _BiCGPart) -> BiCGStabState:
     """Subtract from r[0] its best approximation by r[1..l], found by modified Gram-Schmidt."""
     bk, degree, zero = products.bk, len(c.r) - 1, products.bk.zeros_like(c.alpha)
     # Systems that reached their goal in a half step leave the minimisation out: r[1..l] is noise to them.
     live = c.rr > s.done
-    r, Mr, tau, first = list(c.r), list(c.Mr), {}, {}
+    r, Mr, tau, first, squares = list(c.r), list(c.Mr), {}, {}, {}
     for j in range(1, degree + 1):
         for i in range(1, j):
-            tau[i, j] = bk.safe_divide(bk.dot(r[i], r[j]), bk.astype(bk.square_norm(r[i]), bk.dtype(r[i])))
+            tau[i, j] = bk.safe_divide(bk.dot(r[i], r[j]), squares[i])
             r[j] = bk.axpy(-tau[i, j], r[i], r[j])
             if j < len(Mr):
                 Mr[j] = bk.axpy(-tau[i, j], Mr[i], Mr[j])
-        square = bk.astype(bk.square_norm(r[j]), bk.dtype(r[j]))
-        first[j] = bk.where(live, bk.safe_divide(bk.dot(r[j], r[0]), square), zero)
+        square, dot = square_norm_and_dots(bk, r[j], r[0])
+        squares[j] = bk.astype(square, bk.dtype(r[j]))
+        first[j] = bk.where(live, bk.safe_divide(dot, squares[j]), zero)
     gamma = dict(first)
     for j in range(degree - 1, 0, -1):
         for i in range(j + 1, degree + 1):

@@ -19,6 +19,14 @@ def bilinear(bk: Backend, a: Array, b: Array) -> Array:
     return bk.dot(bk.conj(a) if bk.dtype(a).kind == "c" else a, b)
 
 
+def square_norm_and_dots(bk: Backend, v: Array, *others: Array) -> tuple[Array, ...]:
+    """`<v, v>` and `<v, w>` for other vectors w: over a communicator in one message."""
+    if bk.communicator is None:
+        return (bk.square_norm(v), *(bk.dot(v, w) for w in others))
+    square, *rest = bk.dots((v, v), *((v, w) for w in others))
+    return (bk.real(square), *rest)
+
+
 def components(bk: Backend, stack: Array, v: Array) -> Array:
     """`(batch, k)`: the dot product of each vector of the stack with v."""
     return bk.conj(bk.stack_dots(stack, bk.conj(v)))

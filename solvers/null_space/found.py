@@ -13,7 +13,16 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ...backends import Backend, real_dtype
-from ...sparse import FunctionOperator, Layout, Matrix, NonlinearError, Operator, UnsupportedOperation
+from ...sparse import (
+    CutRows,
+    FunctionOperator,
+    Layout,
+    Matrix,
+    NonlinearError,
+    Operator,
+    UnsupportedOperation,
+    as_operator,
+)
 from ...sparse.analysis.regions import closed_regions
 from ...sparse.operators.by_record import known_product, products_agree
 from ...sparse.operators.concrete import as_matrix, constant_folded
@@ -40,6 +49,8 @@ def find_constants(A: Operator, layout: Layout, like: Any) -> WithoutConstants |
     with np.errstate(all="ignore"):
         if isinstance(A, Matrix):
             labels = closed_regions(constant_folded(A) if A.bk.compiled() else A)
+        elif isinstance(A, CutRows):
+            labels = None if A.known() is None else closed_regions(as_operator(A.known()))
         else:
             labels = _regions_of_function(A, layout, like)
     if labels is None:

@@ -53,7 +53,8 @@ def problem_over(request: Request, method: Method | None) -> ProblemOfPart:
     _agree_on_settings(bk, request, local)
     limits, several = find_limits(bk, request.max_iter, bk.unknowns(local.b), local.layout.batch)
     A = _on_members(local.A if local.given is None else local.given.A, bk)
-    problem = replace(local, bk=bk, limits=limits, several=several)
+    # vectors that are given are those of A, as everywhere
+    problem = replace(local, bk=bk, limits=limits, several=several, both=local.both and vectors is None)
     if problem.is_empty:
         return ProblemOfPart(replace(problem, A=A), None)
     A, rows = _linear(bk, A, local)

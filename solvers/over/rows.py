@@ -12,14 +12,14 @@ from ...backends import agreed, choose_backend, over_members
 from ...sparse import Operator, SparseMatrix, is_function
 from ...sparse.analysis.canonical import canonical
 from ...sparse.formats.local_rows import local_rows
-from ..methods.petsc.inverse import with_diagonal
+from ..methods.petsc.inverse import PetscInverse, with_diagonal
 from ..methods.petsc.library import checked_indices, checked_values, petsc
 from ..setup.problem import Request
 
 _ROUNDING = 64  # times eps, of the sums of |a_ij|: what sums of rows and columns may be, of a matrix of constants
 
 
-def rows_over(request: Request, method: Any, previous: Operator | None) -> tuple[Request, Operator]:
+def rows_over(request: Request, method: Any, previous: Operator | None) -> tuple[Request, PetscInverse]:
     """The request with a product in place of the matrix, and what the method has set up for it.
 
     The matrix is CSR of this member's rows, `(local, n)` as many as b has here; or one of all rows `(n, n)`, such as a
@@ -43,10 +43,9 @@ def rows_over(request: Request, method: Any, previous: Operator | None) -> tuple
         first = sum(sizes[: communicator.rank])
         rows = agreed(communicator, "its rows", lambda: _rows(request.A, first, local, sum(sizes), method.block_size))
     made, product = method.of_rows(bk, rows, mat, previous)
-    request = replace(request, A=product)
-    if isinstance(request.nullspace, str) and request.nullspace == "auto" and _has_constants(bk, product, made):
-        request = replace(request, nullspace="constant")
-    return request, made
+    automatic = isinstance(request.nullspace, str) and request.nullspace == "auto"
+    made.has_constants = automatic and _has_constants(bk, product, made)
+    return replace(request, A=product), made
 
 
 def _local_size(request: Request, alone: Any) -> int:

@@ -37,7 +37,9 @@ def attempt_over(request: Request, made: Operator | None = None, previous: Opera
     method = None if is_auto(request.method) else find_method(request.method, request.A)
     if method is not None and method.takes_rows and not isinstance(made, PetscInverse):
         request, made = rows_over(request, method, previous)
-    problem, given = problem_over(request, method)
+    constants = isinstance(made, PetscInverse) and made.has_constants
+    problem, given = problem_over(replace(request, nullspace="constant") if constants else request, method)
+    problem = replace(problem, both=True) if constants else problem
     if problem.is_empty:
         return Attempt.of(request, problem, method or METHODS["CG"], None)
     why = AS_GIVEN

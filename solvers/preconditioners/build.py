@@ -11,7 +11,17 @@ from typing import Any
 import numpy as np
 
 from ...backends import Backend, choose_backend, without_compilers
-from ...sparse import Layout, Operator, UnsupportedOperation, as_operator, is_function, operand_dtype, to_operator
+from ...sparse import (
+    CutRows,
+    Layout,
+    Operator,
+    RowCutMatrix,
+    UnsupportedOperation,
+    as_operator,
+    is_function,
+    operand_dtype,
+    to_operator,
+)
 from ...sparse.analysis.analysis import analyse_anew, analysed
 from ...sparse.formats import Matrix
 from ..iteration.method import Method
@@ -22,11 +32,12 @@ from .amg.updates import updated
 from .automatic import AUTOMATIC
 from .base import Preconditioner, Spread
 from .block_jacobi.block_jacobi import block_jacobi
+from .by_parts.kinds import made_by_parts
 from .chebyshev import chebyshev
 from .choose import choose_kind
 from .cluster.cluster import cluster
 from .composed.pieces import foreign_piece
-from .fast import fast
+from .fast import fast, fast_on_cut_grid
 from .foreign import from_foreign
 from .ilu import ic, ilu, ssor
 from .jacobi import jacobi
@@ -34,6 +45,7 @@ from .multigrid.cut.multigrid import multigrid_on_cut_grid
 from .multigrid.multigrid import multigrid
 from .on_devices import chosen_for_blocks
 from .pipeline import check_square, constant_linear_part
+from .schwarz.schwarz import schwarz
 from .shifted_laplacian import shifted_laplacian
 
 PRECONDITIONERS: dict[str, Callable[..., Preconditioner]] = {
@@ -48,11 +60,15 @@ PRECONDITIONERS: dict[str, Callable[..., Preconditioner]] = {
     "fast": fast,
     "cluster": cluster,
     "shifted-laplacian": shifted_laplacian,
+    "schwarz": schwarz,
 }
 """Name -> function that builds it from an operator; tests and the command line run over this table."""
 
 
-ON_CUT_GRIDS: dict[str, Callable[..., Preconditioner | None]] = {"multigrid": multigrid_on_cut_grid}
+ON_CUT_GRIDS: dict[str, Callable[..., Preconditioner | None]] = {
+    "multigrid": multigrid_on_cut_grid,
+    "fast": fast_on_cut_grid,
+}
 """Kinds that have a form for vectors that are spread over a device mesh; None where these are cut otherwise."""
 
 
@@ -83,7 +99,7 @@ def preconditioner(A: Any, kind: str = "auto", *, like: Any = None, **settings: 
         A: a matrix of any kind (dense, sparse, operator), or a function, which is traced; or what is a preconditioner
             by itself: factors of SciPy's `splu` and `spilu`, a hierarchy of pyamg.
         kind: "jacobi", "block-jacobi", "ssor", "chebyshev", "ilu", "ic", "amg", "multigrid", "fast", "cluster",
-            "shifted-laplacian"; "auto" chooses by what is known about A.
+            "shifted-laplacian", "schwarz"; "auto" chooses by what is known about A.
         like: an array of the shape and dtype that a function takes; a matrix of NumPy or SciPy gets a preconditioner
             on arrays of its library.
         **settings: further settings of that kind, which docs/preconditioners.md lists.
@@ -216,7 +232,7 @@ def _build(
     A: Operator, kind: str, settings: dict[str, Any], precision: str | None = None, spread: Spread | None = None
 ) -> Preconditioner:
     """Build M from the linear part of A, constant to derivatives."""
-    A = constant_linear_part(A)
+    A = constant_linear_part(A.inner if isinstance(A, RowCutMatrix) else A)
     with analysed(A):
         return _of_kind(A, kind, settings, precision, spread).on_grid_of(A)
 
@@ -226,6 +242,8 @@ def _of_kind(
 ) -> Preconditioner:
     key = check_kind(kind)
     check_square(A)
+    if isinstance(A, CutRows):
+        return made_by_parts(A, key, settings)
     if key == "auto" and not settings:
         return _chosen(A, precision) if spread is None else chosen_for_blocks(A, precision, spread)
     key = _key(A, kind)

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ...backends import Array
-from ...sparse import Composed, Matrix, Operator, storable
+from ...sparse import Composed, CutRows, Matrix, Operator, as_operator, storable
 from ...sparse.analysis.analysis import analysis_of
 from ...sparse.analysis.spectrum import absolute_row_sums, largest_eigenvalue, largest_row_sum
 from ...sparse.operators.concrete import kept
@@ -114,6 +114,21 @@ def chebyshev(own: Operator, target: Target, *, degree: int = 4, ratio: float = 
         note = "A is not symmetric, and the polynomial is for real eigenvalues"
     settings = (("degree", degree), ("ratio", ratio))
     return Preconditioner(operator, "chebyshev", hermitian, count + 1, work, None, settings, note)
+
+
+def chebyshev_by_parts(A: CutRows, *, degree: int = 4, ratio: float = 30.0) -> Preconditioner:
+    """`chebyshev` of a matrix whose rows are cut; an application sends `degree - 1` times ghost values, and no sums."""
+    degree, ratio = check_integer("degree", degree, 1, MOST_STEPS), check_number("ratio", ratio, 1)
+    known = A.known()
+    inverse = _inverse_diagonal(A)
+    if known is None:
+        end = _interval_end(A, inverse)
+    else:
+        matrix = as_operator(known)
+        end = A.bk.asarray(_interval_end(matrix, _inverse_diagonal(matrix)))
+    operator = ChebyshevOperator(A, inverse, end, degree, ratio)
+    hermitian, settings = analysis_of(A).hermitian, (("degree", degree), ("ratio", ratio))
+    return Preconditioner(operator, "chebyshev", hermitian, A.shape[0] + 1, None, None, settings)
 
 
 def _inverse_diagonal(A: Operator) -> Array:

@@ -17,11 +17,11 @@ from ..fast_diagonalisation.reciprocals import Reciprocal, Values, extremes_of
 from ..fast_diagonalisation.separable import Separable
 from ..fast_diagonalisation.spectral_inverse import SpectralInverse
 from ..fast_diagonalisation.transforms import AlongTrigonometric, Periodic
-from .base import Preconditioner
+from .base import Preconditioner, Spread
 from .checks import check_finite
 from .cycle.cost import numbers_stored
 from .cycle.recast import Recast, check_precision, inner_dtype, note_on_precision, precision_as_setting
-from .cycle.scaled import DiagonallyScaled
+from .cycle.scaled import DiagonallyScaled, ScaledOnGrid
 from .cycle.small import exact_inverse
 from .multigrid.from_matrix import couplings_of
 from .pipeline import check_square, entries_of, grid_of, stored_entries
@@ -56,6 +56,22 @@ def fast(A: Operator, *, grid: Sequence[int] | None = None, precision: str | Non
 
     Source: Concus and Golub, SIAM J. Numer. Anal. 10 (1973), 1103-1120; Lynch, Rice, Thomas, Numer. Math. 6 (1964).
     """
+    return _fast(A, grid, precision, None)
+
+
+def fast_on_cut_grid(
+    A: Operator, *, spread: Spread, grid: Sequence[int] | None = None, precision: str | None = None
+) -> Preconditioner | None:
+    """`fast` for vectors that are spread over a device mesh: so are the numbers of its scaling.
+
+    None where the blocks of the vectors are no boxes of the grid.
+    """
+    shape = grid_of(entries_of(A), grid, find=True)
+    cut = spread.cut.on(spread.shape, shape)
+    return None if cut is None else _fast(A, shape, precision, Spread(shape, cut))
+
+
+def _fast(A: Operator, grid: Sequence[int] | None, precision: str | None, spread: Spread | None) -> Preconditioner:
     check_precision(precision)
     check_square(A)
     matrix = entries_of(A)
@@ -68,9 +84,8 @@ def fast(A: Operator, *, grid: Sequence[int] | None = None, precision: str | Non
         raise UnsupportedOperation(
             f"fast was asked for {what}; expected one matrix whose values are known. Use 'multigrid' or 'jacobi'."
         )
-    return _described(
-        _inverse(nearby(_symmetric_part(couplings_of(matrix, shape))), matrix, precision)[0], matrix, A, precision
-    )
+    inner = _inverse(nearby(_symmetric_part(couplings_of(matrix, shape))), matrix, precision)[0]
+    return _described(inner, matrix, A, precision, spread)
 
 
 def fast_where_near(A: Operator, precision: str | None = None) -> Preconditioner | None:
@@ -128,10 +143,18 @@ def _regular(values: Values, _: Separable, eps: float) -> tuple[Reciprocal, floa
     return Reciprocal(tiny, sign / least, 0 if waves else sign), 0.0 if waves else least
 
 
-def _described(inner: Operator, matrix: Matrix, A: Operator, precision: str | None) -> Preconditioner:
+def _described(
+    inner: Operator, matrix: Matrix, A: Operator, precision: str | None, spread: Spread | None = None
+) -> Preconditioner:
     costs = numbers_stored(inner), _work_of(inner), stored_entries(A)
     settings, note = precision_as_setting(precision), note_on_precision(inner)
-    return Preconditioner(from_host(inner, matrix), "fast", True, *costs, settings, note)
+    if spread is None or not isinstance(inner, DiagonallyScaled):
+        return Preconditioner(from_host(inner, matrix), "fast", True, *costs, settings, note)
+    left, right = (
+        matrix.bk.spread_over(side.reshape(1, *spread.shape), spread.cut, 1) for side in (inner.left, inner.right)
+    )
+    scaled = ScaledOnGrid(from_host(inner.inner, matrix), left, right, spread.shape)
+    return Preconditioner(scaled, "fast", True, *costs, settings, note)
 
 
 def _work_of(M: Operator) -> int:

@@ -24,6 +24,7 @@ _FACTORS = {
 }
 LEAST_SQUARES = "ask for the least-squares solution (method='LSMR')"
 SINGULAR = "check the entries of A", "name its null vectors (nullspace=...)", LEAST_SQUARES
+_PRECONDITION = "give a preconditioner (preconditioner='auto' or your own)"
 _SINGULAR = "check that A is not singular: name its null vectors (nullspace=...)"
 
 
@@ -64,6 +65,12 @@ def untried(advice: list[str], method: Method | None, name: str) -> list[str]:
     return [one for one in advice if not ((squares and "LSMR" in one) or ("direct" in name and "direct" in one))]
 
 
+def for_parts(advice: list[str]) -> list[str]:
+    """Advice where vectors are cut over the members of a communicator: no factors, and preconditioners of parts."""
+    own = "give a preconditioner ('chebyshev', a function, or a matrix of each part)"
+    return [own if one == _PRECONDITION else one for one in advice if "direct" not in one]
+
+
 def in_a_row(advice: list[str]) -> str:
     """Alternatives as one clause, each once."""
     *most, last = dict.fromkeys(advice) or ["check A and b"]
@@ -101,8 +108,10 @@ def _of_krylov(kind: Status, method: Method, name: str, preconditioner: str | No
         signs = "symmetric and positive definite" if method.needs_hermitian else "close to the inverse of A"
         found.append(f"check that the preconditioner is {signs}")
     elif preconditioner is None and method.takes_preconditioner and kind in (Status.MAX_ITER, Status.TIME_LIMIT):
-        found.append("give a preconditioner (preconditioner='auto' or your own)")
-    if kind is Status.BREAKDOWN and "gmres" not in name.lower():
+        found.append(_PRECONDITION)
+    if method.holds_external:
+        found.append("choose others of its settings")
+    elif kind is Status.BREAKDOWN and "gmres" not in name.lower():
         found.append("use GMRES, which does not break down")
     if "direct" not in name:
         found.append("factorise (method='scipy-direct')")

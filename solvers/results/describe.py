@@ -10,7 +10,7 @@ import numpy as np
 from ..iteration.in_words import iterations_in_words
 from ..iteration.method import Method
 from ..iteration.outcome import Status, has_failed
-from .advice import EXPLANATION, SINGULAR, Cause, advice, from_the_start, in_a_row, untried
+from .advice import EXPLANATION, SINGULAR, Cause, advice, for_parts, from_the_start, in_a_row, untried
 
 _WITHOUT_SOLUTION = [
     "ask for the least-squares solution with method='LSMR' (in scipy: scipy-lsmr)",
@@ -54,6 +54,7 @@ def describe(
     no_solution: str | None = None,
     causes: Sequence[Cause] | None = None,
     time_limit: float | None = None,
+    parts: bool = False,
 ) -> str:
     """One sentence for success; for failures also the worst system, the causes that were found, and what to try.
 
@@ -65,6 +66,7 @@ def describe(
         no_solution: why there is none.
         causes: of the failure, as diagnosed; None without a diagnosis.
         time_limit: seconds, or None.
+        parts: are vectors cut over the members of a communicator?
     """
     kind_of_norm = "normal residual norm" if least_squares else "residual norm"
     status, steps, norm, bound, attainable = map(np.atleast_1d, (status, steps, norm, bound, attainable))
@@ -98,6 +100,7 @@ def describe(
     if seen:
         reasons.append(f" Cause: {'; '.join(cause.seen for cause in seen)}.")
     general = advice(worst.kind, method, name, preconditioner, precision, causes is not None)
+    general = for_parts(general) if parts else general
     found = _to_do(seen, no_solution, _larger_rtol(precision, name) if worst.out_of_reach else [], general)
     to_do = in_a_row(untried(found, method, name))
     return (

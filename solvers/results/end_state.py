@@ -29,5 +29,5 @@ def said_of(result: Any) -> dict[str, Any]:
     return {
         "name": result.method, "method": result._by, "preconditioner": result.preconditioner,
         "least_squares": result.least_squares, "no_solution": result._no_solution, "causes": result._causes,
-        "time_limit": result._time_limit,
+        "time_limit": result._time_limit, "parts": result._parts,
     }  # fmt: skip

@@ -29,8 +29,8 @@ def why_no_solution(problem: Problem, result: SolveResult) -> str | None:
     Costs what `unreachable` costs, after a failure only.
     """
     bk = problem.bk
-    if problem.compiled or problem.several or problem.given is not None:
-        return None
+    if problem.compiled or problem.several or problem.given is not None or problem.cut is not None:
+        return None  # b that is cut is not gathered, and no process has all of it
     failed = has_failed(bk.to_numpy(result.status).reshape(-1))
     part = unreachable(problem.A, bk.to_numpy(problem.b), failed)
     if part is None:

@@ -111,6 +111,7 @@ class SolveResult(PublicNames, Generic[ArrayT]):
     _no_solution: str | None = field(default=None, repr=False)  # why there is none, in words, where that was seen
     _by: Method | None = field(default=None, repr=False)  # the method, or the last one that was tried
     _time_limit: float | None = field(default=None, repr=False)  # seconds
+    _parts: bool = field(default=False, repr=False)  # are vectors cut over the members of a communicator?
     _causes: tuple[Cause, ...] | None = field(default=None, repr=False)  # of a failure that was looked at
     setup_time: float | None = None
     solve_time: float | None = None
@@ -308,7 +309,10 @@ class SolveResult(PublicNames, Generic[ArrayT]):
 
 
 _NO_PART = ("_look", "_sensitivity", "_why", "setup_time", "solve_time")  # of the container
-_KNOWN = ("method", "preconditioner", "least_squares", "checkpoints", "_no_solution", "_by", "_time_limit", "_causes")
+_KNOWN = (
+    "method", "preconditioner", "least_squares", "checkpoints", "_no_solution", "_by", "_time_limit", "_parts",
+    "_causes",
+)  # fmt: skip
 _OTHERS = (*_KNOWN, *_NO_PART)
 _ARRAYS = tuple(f.name for f in fields(SolveResult) if f.name not in _OTHERS)
 

@@ -9,6 +9,7 @@ from functools import cached_property
 import scipy.sparse as sp
 
 from ...sparse import (
+    CutRows,
     DenseOperator,
     FunctionOperator,
     Matrix,
@@ -99,10 +100,17 @@ class Facts:
             self.untraced = f"cannot be traced: {error}"
             return None
 
+    @property
+    def shows_entries(self) -> bool:
+        """Is there a matrix, or one whose rows are cut over several devices?"""
+        return self.matrix is not None or isinstance(self.A, CutRows)
+
     @cached_property
     def analysis(self) -> Analysis | None:
         """What is found out about the entries."""
         matrix = self.matrix
+        if isinstance(self.A, CutRows):
+            return analysis_of(self.A)
         if matrix is not None and matrix.analysis is None:  # one that was made in order to choose
             matrix = matrix if not self.A.declared else with_declared(matrix, self.A.declared)
             self.__dict__["matrix"] = matrix  # which the analysis refers to weakly

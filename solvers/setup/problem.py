@@ -94,6 +94,11 @@ class Problem:
         whole = self.bk.communicator is None  # a part may have none, and takes part
         return not (self.layout.systems and (self.layout.size or not whole))
 
+    def spread_rows(self, rows: Array) -> Array:
+        """Rows shaped as x, distributed as b is; those from the host lie on one device."""
+        fits = int(rows.shape[-1]) == self.layout.size and self.given is None
+        return self.bk.on_grid(rows, self.layout.shapes[0], self.cut) if fits else rows
+
     @property
     def is_implicit(self) -> bool:
         """May x have derivatives, which one solve has by the implicit function theorem?"""

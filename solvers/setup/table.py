@@ -88,7 +88,7 @@ ROWS = (
     ),
     Row(
         "a matrix, symmetric, its diagonal of one sign, and not seen to be indefinite",
-        lambda f: f.matrix is not None and f.symmetric and f.maybe_definite,
+        lambda f: f.shows_entries and f.symmetric and f.maybe_definite,
         "CG", "auto", "conjugate gradients suit definite matrices",
     ),
     Row(
@@ -98,7 +98,7 @@ ROWS = (
     ),
     Row(
         "a matrix, symmetric",
-        lambda f: f.matrix is not None and f.symmetric and not f.preconditioned,
+        lambda f: f.shows_entries and f.symmetric and not f.preconditioned,
         "MINRES", None, "MINRES takes indefinite matrices",
     ),
     Row(
@@ -113,7 +113,7 @@ ROWS = (
     ),
     Row(
         "a matrix",
-        lambda f: f.matrix is not None,
+        lambda f: f.shows_entries,
         "biCG-stab(2)", "auto", "biCG-stab(2) takes any matrix, but needs a preconditioner",
     ),
     Row("nothing of that", lambda f: True, "biCG-stab(2)", None, "A shows its products only"),

@@ -35,6 +35,7 @@ class CutRows(Composed):
             ghost values.
         main: the diagonal, `(parts, size)`.
         symmetric: is A known to be exactly its transpose?
+        declared: what was known of it when it was made, as its values may be traced later.
         transposed: is this its transpose? It adds what it finds for other parts by the exchange reversed.
     """
 
@@ -56,6 +57,7 @@ class CutRows(Composed):
     send: Array
     symmetric: bool = False
     transposed: bool = False
+    declared: tuple[tuple[str, Any], ...] = ()
 
     def _settle(self) -> None:
         n = self.layout.parts * self.layout.size
@@ -72,7 +74,10 @@ class CutRows(Composed):
         return found
 
     def transpose(self) -> CutRows:
-        return self if self.symmetric else replace(self, transposed=not self.transposed)
+        if self.symmetric:
+            return self
+        found, values = replace(self, transposed=not self.transposed), self.known_values()
+        return found if values is None else found.with_known(values)
 
     def conj(self) -> CutRows:
         if self.dtype.kind != "c":
@@ -93,8 +98,34 @@ class CutRows(Composed):
 
     def known(self) -> sp.csr_array | None:
         """The rows of all parts, one after the other, of a matrix as it was made of known values."""
-        found: sp.csr_array | None = self.__dict__.get("host")
+        found: sp.csr_array | None = self.__dict__.get("_known")
         return found
+
+    def is_exactly_hermitian(self) -> bool | None:
+        return True if self.symmetric else None if self.known() is None else False
+
+    def known_values(self) -> list[np.ndarray] | None:
+        """`own`, `rest` and `away` on the host, where they are known."""
+        found: list[np.ndarray] | None = self.__dict__.get("_known_values")
+        return found
+
+    def with_known(self, values: list[np.ndarray]) -> CutRows:
+        """The same, of values that are known; in place."""
+        rows, cols, slots = self.layout.coordinates()
+        data = np.concatenate([value.reshape(-1) for value in values])[slots]
+        found = sp.csr_array(sp.coo_array((data, (rows, cols)), self.shape))
+        self.__dict__.update(_known_values=values, _known=sp.csr_array(found.T) if self.transposed else found)
+        return self
+
+    def knowing(self, other: CutRows) -> CutRows:
+        """The same, with what is known of another one with these values; in place."""
+        self.__dict__.update({name: other.__dict__.get(name) for name in ("_known", "_known_values")})
+        return self
+
+    def astype(self, dtype: np.dtype) -> CutRows:
+        found: CutRows = super().astype(dtype)  # type: ignore[assignment]
+        values = self.known_values()
+        return found if values is None else found.with_known([value.astype(dtype) for value in values])
 
     def for_host(self) -> tuple[Sequence[Array], Callable[[Sequence[np.ndarray]], Operator]]:
         transposed, layout, n = self.transposed, self.layout, self.shape[0]

@@ -12,6 +12,7 @@ import scipy.sparse as sp
 
 from ...backends import Array, Backend, get_backend, working_dtype
 from ...backends.interface.cuts import Cut
+from ..analysis.analysis import analysis_of
 from ..convert import as_operator
 from ..errors import UnsupportedOperation
 from ..formats import SparseMatrix
@@ -200,6 +201,17 @@ def _plan_of(structure: Structure, parts: int, labels: np.ndarray) -> RowCutPlan
     return RowCutPlan(layout, redistribution(layout.unknowns, even), back)
 
 
+def _is_symmetric(layout: LocalRows, values: list[np.ndarray]) -> bool:
+    """Digit by digit."""
+    n = layout.parts * layout.size
+    rows, cols, slots = layout.coordinates()
+    data = np.concatenate([value.reshape(-1) for value in values])[slots]
+    found, other = (sp.csr_array(sp.coo_array((data, places), (n, n))) for places in ((rows, cols), (cols, rows)))
+    found.sort_indices()
+    other.sort_indices()
+    return all(np.array_equal(getattr(found, name), getattr(other, name)) for name in ("indptr", "indices", "data"))
+
+
 def _filled(bk: Backend, A: SparseMatrix, cut: Cut, plan: RowCutPlan) -> RowCutMatrix:
     """The matrix with the values of A, on their devices unless a program is being traced."""
     layout = plan.layout
@@ -219,12 +231,12 @@ def _filled(bk: Backend, A: SparseMatrix, cut: Cut, plan: RowCutPlan) -> RowCutM
     arrays += [*tables, layout.exchange.send, *plan.there.tables, *plan.back.tables]
     if not bk.in_program():
         arrays = bk.map_parts(lambda *blocks: blocks, cut, arrays, (0,) * len(arrays), (0,) * len(arrays))
-    symmetric = bool(A.is_exactly_hermitian()) and dtype.kind != "c"
+    symmetric = own.on_host and dtype.kind != "c" and _is_symmetric(layout, held)
     by_name = dict(zip(CutRows.parts, arrays, strict=False))
     inner = CutRows(bk=bk, spread=cut, layout=layout, symmetric=symmetric, **by_name)
     if own.on_host:
-        rows, cols, slots = layout.coordinates()
-        data = np.concatenate([array.reshape(-1) for array in held])[slots]
-        inner.__dict__["host"] = sp.csr_array(sp.coo_array((data, (rows, cols)), inner.shape))
+        inner.with_known(held)
+        if symmetric:
+            inner.declared = (("maybe_definite", analysis_of(inner).maybe_definite),)
     there_send, there_places, back_send, back_places = arrays[-4:]
     return RowCutMatrix(inner, there_send, there_places, back_send, back_places, plan.there, plan.back)

@@ -17,7 +17,6 @@ REASONS = {
     "by_parts": "updates and sums of a block while it is in the cache: 8.7 ms for 11.7 in NumPy",
     "compiles_numbers": "only the library knows what it compiles: CG of one system as 31 different kernels for 44",
     "cost_of_step": "of `recurrence`: a step takes JAX 0.1 us, NumPy 2 us, and an accelerator longer than all of them",
-    "dots": "where vectors are spread over devices, one message to all of them and not three",
     "dia_sample": "in place: five diagonals in 46 ms for 90 in NumPy, 61 for 210 in torch",
     "implicit_root": "JAX's rule for roots: derivatives to every order, for which a run without them pays nothing",
     "hiding_constants": "XLA folds large constants: 6.6 s of processor time to compile a solve on 1024^2 for 9.5",

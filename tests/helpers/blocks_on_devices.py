@@ -6,9 +6,9 @@ import json
 import os
 from typing import Any
 
-from fast_compilation import FLAGS
+from fast_compilation import virtual_devices
 
-os.environ.update(JAX_ENABLE_X64="1", XLA_FLAGS=" ".join((*FLAGS, "--xla_force_host_platform_device_count=8")))
+os.environ.update(virtual_devices(8))
 
 import jax
 import jax.numpy as jnp

@@ -13,9 +13,9 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
-from fast_compilation import FLAGS
+from fast_compilation import virtual_devices
 
-os.environ.update(JAX_ENABLE_X64="1", XLA_FLAGS=" ".join((*FLAGS, "--xla_force_host_platform_device_count=4")))
+os.environ.update(virtual_devices(4))
 
 import jax
 import jax.numpy as jnp

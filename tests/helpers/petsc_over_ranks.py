@@ -121,7 +121,12 @@ def singular() -> dict[str, Any]:
     for method, nullspace in ((HYPRE, "auto"), (Petsc("cg", "gamg"), "constant"), (HYPRE, np.ones((1, LAST - FIRST)))):
         x = gathered(linear_solve(A, b[MINE], method=method, over=COMM, nullspace=nullspace).x)
         errors += [np.abs(closed(x.reshape(N, N)).ravel() - b).max(), abs(x.mean())]
-    return {"error": float(max(errors))}
+    solver = prepare(A, b[MINE], method=HYPRE, over=COMM)
+    errors += [np.abs(closed(gathered(solver(b[MINE])).reshape(N, N)).ravel() - b).max()]
+    scaled = sp.csr_array(sp.diags_array(1 + np.arange(N * N) / N**2) @ sp.csr_array(A.known()))
+    r = linear_solve(scaled[MINE], (scaled @ B)[MINE], method="petsc", over=COMM, nullspace="constant")
+    errors += [np.abs(scaled @ gathered(r.x) - scaled @ B).max()]
+    return {"error": float(max(errors)), "inconsistent": refused(A, B[MINE])}
 
 
 def prepared() -> dict[str, Any]:

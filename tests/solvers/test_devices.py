@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from fast_compilation import FLAGS
+from fast_compilation import virtual_devices
 
 START = """
 import jax, jax.numpy as jnp, numpy as np
@@ -25,8 +25,7 @@ def f(u):
 
 
 def run(code: str, tmp_path: Path) -> subprocess.CompletedProcess[str]:
-    flags = " ".join((*FLAGS, "--xla_force_host_platform_device_count=4"))
-    environment = dict(os.environ, JAX_ENABLE_X64="1", XLA_FLAGS=flags)
+    environment = os.environ | virtual_devices(4)
     return subprocess.run(
         [sys.executable, "-c", START + code], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=240
     )

@@ -34,6 +34,7 @@ REASONS = {
     "over/methods.py": {"any": 2},
     "over/null_vectors.py": {"max": 1, "min": 1},  # of norms
     "over/problem.py": {"any": 1},  # told to all members
+    "over/rows.py": {"all": 1, "sum": 2},  # entries of this member, and lengths of parts
 }
 
 

@@ -17,7 +17,7 @@ from jax.extend.core import ClosedJaxpr
 from ...interface.arrays import Array
 from ...interface.implicit import LinearSystem
 from ..program.constants import evaluated, hiding_constants
-from ..sharding.grid_rows import GridRows, cells_of
+from ..sharding.grid_rows import GridRows, cells_of, on_cells
 from ..sharding.varying import axes_after, casts, is_mapped, vary, varying_function
 from .solve import Rules, solve
 from .transposed import with_transpose
@@ -248,8 +248,9 @@ def _spoiled(primals: Any, tangents: Any) -> tuple[Array, Array]:
     (x, failed), (tangent, _) = primals, tangents
 
     def spoil(_: Any, rows: Any) -> Any:
-        changes = failed & jnp.any(rows[0] != 0, 1, keepdims=True)
-        return (jnp.where(changes, jnp.full((), jnp.nan, rows[0].dtype), rows[0]),), ()
+        cells = cells_of(rows[0])
+        changes = failed & jnp.any(cells != 0, tuple(range(1, cells.ndim)))[:, None]
+        return (on_cells(lambda spoilt, x: jnp.where(spoilt, jnp.full((), jnp.nan, x.dtype), x), changes, rows[0]),), ()
 
     (found,), _ = custom_linear_solve(lambda u: (u,), (tangent,), spoil, spoil)
     return x, found

@@ -50,6 +50,7 @@ class PetscInverse(Factorisation):
         self.rows, self.solvers, self.hermitian, self.again = rows, solvers, hermitian, again
         self.transposed, self.conjugated = transposed, conjugated
         self.last = ""
+        self.has_constants = False  # over a communicator: were constants found to be null vectors, of the adjoint too?
 
     @property
     def note(self) -> str:

@@ -25,7 +25,9 @@ class RowsProduct:
     def __init__(self, system: PetscSystem, rows: Any) -> None:
         self.system, self.rows = system, rows
         local = system.mat.getLocalSize()
-        self.shape, self.dtype = (int(local[0]), int(local[1])), np.dtype(petsc().ScalarType)
+        self.scalar = np.dtype(petsc().ScalarType)
+        real = rows is not None and rows.dtype.kind != "c"
+        self.shape, self.dtype = (int(local[0]), int(local[1])), np.dtype(petsc().RealType) if real else self.scalar
         self._in, self._out = system.mat.createVecs()
 
     def matvec(self, v: np.ndarray) -> np.ndarray:
@@ -52,12 +54,12 @@ class RowsProduct:
         scatter = petsc_.Scatter().create(self._in, index, near, None)
 
         def of_neighbours(v: np.ndarray) -> np.ndarray:
-            if v.dtype.kind == "c" and self.dtype.kind != "c":
+            if v.dtype.kind == "c" and self.scalar.kind != "c":
                 return of_neighbours(v.real) + 1j * of_neighbours(v.imag)
-            self._in.setArray(np.ascontiguousarray(v, self.dtype))
+            self._in.setArray(np.ascontiguousarray(v, self.scalar))
             scatter.scatter(self._in, near)
             found: np.ndarray = near.getArray().copy()
-            return found
+            return found.real if v.dtype.kind != "c" else found
 
         lines = np.repeat(np.arange(rows.shape[0]), np.diff(rows.indptr))
         values = -sum(yi[lines] * of_neighbours(xi).conj()[place] for yi, xi in zip(y, x, strict=True))
@@ -69,13 +71,13 @@ class RowsProduct:
 
     def _product(self, system: PetscSystem, multiply: Any, v: np.ndarray) -> np.ndarray:
         v = np.asarray(v).reshape(-1)
-        if v.dtype.kind == "c" and self.dtype.kind != "c":
+        if v.dtype.kind == "c" and self.scalar.kind != "c":
             return self._product(system, multiply, v.real) + 1j * self._product(system, multiply, v.imag)
         with told("multiply"):
-            self._in.setArray(np.ascontiguousarray(v, self.dtype))
+            self._in.setArray(np.ascontiguousarray(v, self.scalar))
             multiply(self._in, self._out)
             found: np.ndarray = system.sign * self._out.getArray()
-        return found
+        return found.real if self.dtype.kind != "c" and v.dtype.kind != "c" else found
 
 
 def of_members(

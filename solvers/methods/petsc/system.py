@@ -14,6 +14,7 @@ from .choice import Choice, ask_for_true_norm, facts_of, suited
 from .library import checked_indices, checked_values, petsc, told
 
 _numbers = count()
+_COARSEST = "pc_hypre_boomeramg_relax_type_coarse"
 _LOCK = RLock()  # PETSc is not made for several threads
 
 
@@ -45,6 +46,7 @@ class PetscSystem:
         self.ksp: Any = None
         self._x: Any = None
         self._b: Any = None
+        self._real = True  # is the last right-hand side?
         self._twin: PetscSystem | None = None
         self._null: Any = None
         self._owns = rows is not None
@@ -134,6 +136,13 @@ class PetscSystem:
                 self.mat.setTransposeNullSpace(space)
             space.destroy()  # the Mat holds it
             self._null = key
+            self._smooth_the_coarsest()
+
+    def _smooth_the_coarsest(self) -> None:
+        """Of a singular matrix hypre would eliminate on the coarsest grid, with a pivot of rounding errors."""
+        if self.choice.pc == "hypre" and _COARSEST not in dict(self.choice.options):
+            petsc().Options(self._prefix).setValue(_COARSEST, "symmetric-SOR/Jacobi")
+            self.ksp.setFromOptions()
 
     def _vector(self, values: np.ndarray) -> Any:
         vector = self._x.duplicate()
@@ -152,6 +161,7 @@ class PetscSystem:
                 return self._solve_parts(b, goal, limit)
             self._b.setArray(np.ascontiguousarray(self.sign * b, PETSc.ScalarType))
             self._x.set(0)
+            self._real = b.dtype.kind != "c"
             norm = self._b.norm()
             rtol = max(goal / norm, 0.1 * float(np.finfo(PETSc.RealType).eps))
             self.ksp.setTolerances(rtol=min(rtol, 0.99), atol=0, max_it=limit)
@@ -178,14 +188,17 @@ class PetscSystem:
 
     def _solve_watched(self, rtol: float, limit: int, see: See) -> None:
         """With a test that shows each iterate."""
-        PETSc, first = petsc(), [0.0]
+        PETSc, first, real = petsc(), [0.0], self._real
         reason = PETSc.KSP.ConvergedReason
 
         def residual() -> np.ndarray:
             r = self._b.duplicate()
             self.mat.mult(self.ksp.buildSolution(), r)
             r.aypx(-1, self._b)
-            return self.sign * r.getArray().copy()
+            return shown(self.sign * r.getArray())
+
+        def shown(v: np.ndarray) -> np.ndarray:
+            return v.real.copy() if real and v.dtype.kind == "c" else v.copy()
 
         def test(ksp: Any, its: int, norm: float) -> Any:
             if not np.isfinite(norm):
@@ -193,7 +206,7 @@ class PetscSystem:
             first[0] = first[0] or norm
             if its:
                 try:
-                    see(ksp.buildSolution().getArray().copy(), its, residual)
+                    see(shown(ksp.buildSolution().getArray()), its, residual)
                 except LoopStopped:
                     return reason.CONVERGED_ITS
             return reason.CONVERGED_RTOL if norm <= rtol * first[0] else reason.ITERATING
@@ -226,7 +239,7 @@ class PetscSystem:
 
     def _forget_options(self) -> None:
         options = petsc().Options(self._prefix)
-        for name, _ in self.choice.options:
+        for name, _ in (*self.choice.options, (_COARSEST, "")):
             options.delValue(name)
 
     def __del__(self) -> None:

@@ -75,7 +75,7 @@ def _coarse_correction(own: Any, target: Target, *, spread: Any) -> Precondition
     spread = kept(spread).astype(dtype)
     # P^H (A P), in a form in which what may be traced stands on the left
     bk, blocks = own.bk, ((own @ spread).T @ spread.conj()).T.dense()
-    inverse, hermitian, singular = _coarse_inverse(bk, blocks if own.systems is not None else blocks[None])
+    inverse, hermitian, singular = coarse_inverse(bk, blocks if own.systems is not None else blocks[None])
     inner = Dense(bk, *(inverse if own.systems is not None else inverse[0],) * (2 if bk.on_host else 1))
     operator = CoarseGridCorrection(target.moved(spread), target.moved(inner), target.moved(spread.H))
     columns = spread.nnz if isinstance(spread, Matrix) else 0
@@ -84,7 +84,7 @@ def _coarse_correction(own: Any, target: Target, *, spread: Any) -> Precondition
     return Preconditioner(operator, "coarse", hermitian, cost, cost + columns, own.nnz, settings, note)
 
 
-def _coarse_inverse(bk: Backend, blocks: Array) -> tuple[Array, bool | None, bool]:
+def coarse_inverse(bk: Backend, blocks: Array) -> tuple[Array, bool | None, bool]:
     """Inverses of `(systems, m, m)`, whether they are Hermitian, and whether one is singular.
 
     For known values a singular one gets its pseudo-inverse. Else it is tried again with a multiple of the matrix of

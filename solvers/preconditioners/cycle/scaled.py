@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from ....backends import Array
@@ -35,3 +36,35 @@ class DiagonallyScaled(Composed):
 
     def transpose(self) -> DiagonallyScaled:
         return DiagonallyScaled(self.inner.transpose(), self.right, self.left)
+
+
+@storable("scaled on both sides, on a grid")
+@dataclass(eq=False, repr=False)
+class ScaledOnGrid(Composed):
+    """`left inner right`, with diagonals `(1, *grid)`, which may be spread over devices as vectors are."""
+
+    parts = ("inner", "left", "right")
+    passes_grids = True
+
+    inner: Operator
+    left: Array
+    right: Array
+    grid: tuple[int, ...]
+
+    def __post_init__(self) -> None:
+        for side in (self.left, self.right):
+            if tuple(map(int, side.shape)) != (1, *self.grid) or math.prod(self.grid) != self.inner.shape[0]:
+                raise ValueError(
+                    f"A diagonal of the shape {tuple(side.shape)} on a grid {self.grid} does not fit to {self.inner!r}."
+                )
+        super().__post_init__()
+
+    def apply(self, x: Array) -> Array:
+        right = self._times(self.array("right"), x)
+        return self._times(self.array("left"), self.inner.apply(right))
+
+    def _times(self, side: Array, x: Array) -> Array:
+        return self.bk.as_rows(side * self.bk.cells(x, self.grid), x)
+
+    def transpose(self) -> ScaledOnGrid:
+        return ScaledOnGrid(self.inner.transpose(), self.right, self.left, self.grid)

@@ -42,6 +42,7 @@ class Look:
         A, known_M: functions that make them on the host, if known in a compiled function.
         dtype: their working dtype.
         later: may the arrays have been written to since?
+        note: what the library that the method calls has said.
     """
 
     problem: Problem | None
@@ -52,13 +53,15 @@ class Look:
     known_M: Callable[[], Operator] | None = None
     dtype: np.dtype | None = None
     later: bool = False
+    note: str | None = None
 
     @classmethod
     def at(cls, problem: Problem, method: Method, M: Operator | None, outcome: Outcome, later: bool = False) -> Look:
         """Diagnosis of a finished solve, or of one in a compiled function."""
+        note = getattr(M, "note", None) if method.holds_external else None
         M = M if isinstance(M, Preconditioner) else None  # factors are none
         if not (problem.compiled or problem.bk.compiled(outcome.status)):
-            return cls(problem, method, M, outcome, later=later)
+            return cls(problem, method, M, outcome, later=later, note=note)
         A = None if problem.given is not None else _on_host(problem.A)
         return cls(None, method, A=A, known_M=None if M is None else _on_host(M), dtype=problem.A.dtype)
 
@@ -83,7 +86,8 @@ class Look:
             warnings.simplefilter("ignore")
             try:
                 case = self._case(EndState(*(np.asarray(a).reshape(-1) for a in numbers)))
-                return None if case is None else _asked(case)
+                found = None if case is None else _asked(case)
+                return found if found is None or self.note is None else (*found, Cause(self.note, settles=False))
             except Exception:  # of a user's function, or in what is only looked at: the failure itself is told
                 return None
 

@@ -181,7 +181,7 @@ def _inverse(scaled: Any, dense: bool) -> tuple[Any, float]:
         if not np.isfinite(grown) or grown == 0:
             return None, np.inf
         v = solvers[1](w / grown)
-    return solvers[0], grown * float(spl.norm(scaled, 1))
+    return solvers[0], grown * float(abs(scaled).sum(axis=0).max())  # norm(_, 1) of SciPy 1.13 takes no arrays
 
 
 def _by_products(case: Case) -> list[Cause]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 
-from ..solvers import METHODS, PRECONDITIONERS
+from ..solvers import METHODS, OPTIONAL_METHODS, PRECONDITIONERS
 from ..solvers.iteration.method import Method
 from ..solvers.methods.registry import METHOD_PLUGINS
 from ..solvers.preconditioners.build import PRECONDITIONER_PLUGINS
@@ -38,7 +38,7 @@ class Needs:
 def all_needs() -> list[Needs]:
     """Of every method with its default settings, auto first."""
     auto = Needs("auto", "square", "any", "any", False, "Looks at the matrix and takes one of these")
-    return [auto, *map(_needs, (*METHODS.values(), *METHOD_PLUGINS.all().values()))]
+    return [auto, *map(_needs, (*METHODS.values(), *OPTIONAL_METHODS.values(), *METHOD_PLUGINS.all().values()))]
 
 
 def all_kinds() -> list[str]:

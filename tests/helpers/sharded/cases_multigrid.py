@@ -128,6 +128,33 @@ class Problem:
             "alone": self.alone,
         }
 
+    def derivatives(self) -> tuple[np.ndarray, np.ndarray]:
+        """Of the sum of sin(x) by b, and by the coefficients, of the adjoint equation."""
+        A, grid = matrix(self.values, self.rings), self.b.shape
+        x = self.found()
+        y = spl.splu(A.T.tocsc()).solve(np.cos(x).ravel()).reshape(grid)
+        axes = tuple(range(len(grid)))
+        return y, np.stack([-y * np.roll(x, tuple(-s for s in shift), axes) for shift in self.shifts])
+
+    def gradient(self, b: Any, values: Any, sharding: Any, again: bool = False) -> Any:
+        """By b, with the error of that by the coefficients, where these are not zero; or one of second order."""
+
+        def loss(b: Any, values: Any) -> Any:
+            A = partial(product, shifts=self.shifts, rings=self.rings)
+            settings = {"method": self.method, "rtol": 1e-11, "on_failure": "status", "sharding": sharding}
+            return jnp.sum(jnp.sin(linear_solve(A, b, args=(values,), preconditioner="multigrid", **settings).x))
+
+        if again:  # along b itself, of the gradient by b
+            return jax.jvp(lambda b: jax.grad(loss)(b, values), (b,), (b,))[1], {}
+        by_b, by_values = jax.grad(loss, (0, 1))(b, values)
+        error = jnp.max(jnp.abs(jnp.where(self.stacked != 0, by_values - self.derivatives()[1], 0)))
+        return by_b, {"coefficients": error / jnp.max(jnp.abs(by_values))}
+
+    def second_derivative(self) -> np.ndarray:
+        """Of the sum of sin(x) by b, along b."""
+        A, x = matrix(self.values, self.rings), self.found()
+        return spl.splu(A.T.tocsc()).solve((-np.sin(x) * x).ravel()).reshape(x.shape)
+
     def _without_constants(self, x: Any) -> Any:
         """Where A is singular: in a program that gets the values as arguments nobody knows it."""
         return x - jnp.mean(x) if all(self.rings) and not np.any(np.sum(self.stacked, 0) > 1e-12) else x
@@ -258,6 +285,24 @@ def cases() -> Iterator[tuple[str, Case]]:
     yield "weak axis", case(Problem(thin, plain.rings, plain.b), "2x2", how="prepared")
     for name, settings in {"W": {"cycle": "W"}, "single": {"precision": "single"}, "degree": {"degree": 3}}.items():
         yield f"setting, {name}", case(open_problem(smooth((64, 64)), **settings), "2x2", how="prepared")
+    for name, problem in {"symmetric": open_problem(smooth((32, 32))), "wind": windy((32, 32))}.items():
+        one = case(problem, "2x2")
+        first = Later(lambda problem=problem: problem.derivatives()[0])
+        yield f"gradient, {name}", one._replace(solve=problem.gradient, expected=first)
+        yield f"gradient, {name}, eager", one._replace(solve=partial(problem.gradient, sharding=None), eager=True,
+                                                       known=False, expected=first)  # fmt: skip
+        second = Later(problem.second_derivative)
+        yield f"second derivative, {name}", one._replace(solve=partial(problem.gradient, again=True), expected=second)
+    many = Problem(plain.values, plain.rings, np.random.default_rng(2).normal(size=(4, 64, 64)))
+    for name, spec in {
+        "whole": (None, "i", "j"),
+        "spread": ("i", "j", None),
+        "alone": (("i", "j"), None, None),
+    }.items():
+        for how in ("known", "eager"):
+            yield f"batch, {name}, {how}", case(many, "2x2", spec, how)
+    yield "weak scaling, 4x2", case(open_problem(smooth((128, 64))), "4x2", how="prepared")
+    yield "128, 4x2", case(open_problem(smooth((128, 128))), "4x2", how="prepared")
     yield "128, 2x2", case(open_problem(smooth((128, 128))), "2x2", how="prepared")
     yield "112 blocks, 2x2", case(open_problem(blocks((112, 112), 8, 1e4)), "2x2", how="prepared")
     yield "32^3, 2x2x1", case(open_problem(smooth((32, 32, 32))), "2x2x1", how="prepared")

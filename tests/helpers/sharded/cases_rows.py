@@ -6,11 +6,15 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 import scipy.sparse as sp
 import scipy.sparse.linalg as spla
+from jax.experimental import sparse as jsparse
 
-from irregular_matrices import triangulated
+
+from irregular_matrices import triangulated, with_hubs
 from krylix import linear_solve
 from krylix.sparse import row_cut
 
@@ -45,6 +49,8 @@ def case(A: sp.csr_array, solve: Any, mesh: str = "line", **settings: Any) -> Ca
 def cases() -> Iterator[tuple[str, Case]]:
     yield from _ways()
     yield from _kinds()
+    yield from _shapes()
+    yield from _derivatives()
 
 
 def _ways() -> Iterator[tuple[str, Case]]:
@@ -61,6 +67,89 @@ def _ways() -> Iterator[tuple[str, Case]]:
 
 def _kinds() -> Iterator[tuple[str, Case]]:
     small = case(SMALL, partial(solved, A=SMALL), known=True)
-    yield "jacobi", small._replace(solve=partial(solved, A=SMALL, preconditioner="jacobi"))
+    for kind in ("jacobi", "chebyshev", "block-jacobi", "schwarz"):
+        yield kind, small._replace(solve=partial(solved, A=SMALL, preconditioner=kind))
+    yield "a function as M", small._replace(solve=partial(solved, A=SMALL, preconditioner=lambda r: r / 6))
     windy = case(WINDY, partial(solved, A=WINDY, method="biCG-stab(2)"), known=True)
     yield "biCG-stab(2)", windy
+    yield "biCG-stab(2), schwarz", windy._replace(
+        solve=partial(solved, A=WINDY, method="biCG-stab(2)", preconditioner="schwarz")
+    )
+    for method in ("GMRES(20)", "MINRES", "IDR(4)", "CG-single-reduction"):
+        yield method, small._replace(solve=partial(solved, A=SMALL, method=method, preconditioner="jacobi"))
+    for name, one in {"auto": small, "auto, windy": windy}.items():
+        A = SMALL if one is small else WINDY
+        yield name, one._replace(solve=partial(solved, A=A, method="auto"))
+        yield f"{name}, eager", one._replace(solve=partial(solved, A=A, method="auto"), known=False, eager=True)
+    hubs = with_hubs(400, 2)
+    yield "hubs", case(hubs, partial(solved, A=hubs), known=True)
+
+
+def _shapes() -> Iterator[tuple[str, Case]]:
+    """Batches, meshes of two axes, dtypes, singular matrices."""
+    many = np.random.default_rng(1).normal(size=(2, 400))
+    batch = Case("line", (None, "i"), many, partial(solved, A=SMALL), right(SMALL, many), known=True)
+    yield "batch", batch
+    yield "batch, eager", batch._replace(known=False, eager=True)
+    yield "batch over j", batch._replace(mesh="2x2", spec=("j", "i"))
+    schwarz = partial(solved, A=SMALL, preconditioner="schwarz")
+    yield "batch over j, schwarz", batch._replace(mesh="2x2", spec=("j", "i"), solve=schwarz)
+    yield "both mesh axes", case(SMALL, schwarz, mesh="2x2", known=True)._replace(spec=(("i", "j"),))
+    yield "both mesh axes, other order", case(SMALL, schwarz, mesh="2x2", known=True)._replace(spec=(("j", "i"),))
+    yield "half of the mesh", case(SMALL, schwarz, mesh="2x2", known=True)._replace(spec=("j",))
+    yield "half of the mesh, eager", case(SMALL, schwarz, mesh="2x2", eager=True)._replace(spec=("j",))
+    shifted = sp.csr_array(SMALL + 0.5j * sp.eye_array(400))
+    b = many[0] + 1j * many[1]
+    one = Case("line", ("i",), b, partial(solved, A=shifted, method="biCG-stab(2)"), right(shifted, b), known=True)
+    yield "complex", one._replace(solve=partial(solved, A=shifted, method="biCG-stab(2)", preconditioner="schwarz"))
+    single = many[0].astype(np.float32)
+
+    def in_single(b: Any, **known: Any) -> Any:
+        return linear_solve(SMALL.astype(np.float32), b, rtol=1e-5, **known).x
+
+    yield "single", Case("line", ("i",), single, in_single, right(SMALL, single), known=True)
+    neumann = sp.csr_array(SMALL - 0.01 * sp.eye_array(400))
+    balanced = many[0] - many[0].mean()
+    expected = np.linalg.lstsq(neumann.toarray(), balanced)[0]
+    for kind in (None, "schwarz"):
+        solve = partial(solved, A=neumann, preconditioner=kind)
+        yield f"null space, {kind}", Case("line", ("i",), balanced, solve, expected, known=True)
+    start = partial(solved, A=SMALL, x0=np.ones(400), history=True)
+    yield "start", case(SMALL, start, known=True)
+    yield "several limits", case(SMALL, lambda b, **known: linear_solve(SMALL, b, method="CG", rtol=1e-10, max_iter=[5, 500], **known).x[1], known=True)
+
+
+def _derivatives() -> Iterator[tuple[str, Case]]:
+    def energy(b: Any, A: Any = SMALL, **settings: Any) -> Any:
+        return 0.5 * jnp.sum(solved(b, A=A, **settings)[0] ** 2)
+
+    small = case(SMALL, None, known=True)
+    for name, kind in {"gradient": None, "gradient, schwarz": "schwarz"}.items():
+        solve = jax.grad(partial(energy, preconditioner=kind))
+        yield name, small._replace(solve=lambda b, solve=solve, **known: solve(b, **known), expected=right(SMALL, small.expected))
+    yield "gradient, windy", small._replace(
+        solve=lambda b, **known: jax.grad(partial(energy, A=WINDY, method="biCG-stab(2)", **known))(b),
+        expected=right(WINDY.T, right(WINDY, small.b)),
+    )
+    yield "gradient, windy, eager", small._replace(
+        solve=lambda b: jax.grad(partial(energy, A=WINDY, method="biCG-stab(2)"))(b),
+        expected=right(WINDY.T, right(WINDY, small.b)), known=False, eager=True,
+    )
+    places = np.stack(WINDY.nonzero(), 1)
+    known_places = jnp.asarray(places)  # outside of the program, in which they would be traced
+    data = WINDY[places[:, 0], places[:, 1]]
+    x = right(WINDY, small.b)
+    sensitivity = -right(WINDY.T, x)[places[:, 0]] * x[places[:, 1]]
+
+    def by_values(b: Any, data: Any, kind: Any = None, **known: Any) -> Any:
+        def of_data(data: Any) -> Any:
+            A = jsparse.BCOO((data, known_places), shape=WINDY.shape)
+            x, _ = solved(b, A=A, method="biCG-stab(2)", preconditioner=kind, **known)
+            return 0.5 * jnp.sum(x**2), x
+
+        gradient, x = jax.grad(of_data, has_aux=True)(data)
+        return x, {"gradient": jnp.max(jnp.abs(gradient - sensitivity)) / np.max(np.abs(sensitivity))}
+
+    for kind in (None, "jacobi", "schwarz"):
+        solve = partial(by_values, kind=kind)
+        yield f"values, {kind}", small._replace(solve=solve, arrays=[(data, ())], expected=x)

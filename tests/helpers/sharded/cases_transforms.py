@@ -94,10 +94,24 @@ def of_stencil(b: Any, **settings: Any) -> Any:
 
 def near(b: Any, *, precision: str | None, **settings: Any) -> Any:
     """By CG with the inverse of a nearby matrix, and how many iterations that took."""
-    with jax.ensure_compile_time_eval():
-        M = preconditioner(varying, "fast", like=jnp.zeros(b.shape), precision=precision)
+    M: Any = "fast"
+    if precision is not None:
+        with jax.ensure_compile_time_eval():
+            M = preconditioner(varying, "fast", like=jnp.zeros(b.shape), precision=precision)
     found = linear_solve(varying, b, method="CG", preconditioner=M, rtol=1e-12, **settings)
     return found.x, {"iterations": found.iterations}
+
+
+def by_coefficient(b: Any, k: Any, *, A: Sum, **known: Any) -> Any:
+    """The gradient of half the square of x by a coefficient, with the inverse of A as the preconditioner."""
+    with jax.ensure_compile_time_eval():
+        M = preconditioner(A, "fast", like=jnp.zeros(A.grid))
+
+    def energy(k: Any) -> Any:
+        settings = {"method": "CG", "preconditioner": M, "rtol": 1e-13, "args": (k,)} | known
+        return 0.5 * jnp.sum(linear_solve(lambda u, k: A(u) + k * u, b, **settings).x ** 2)
+
+    return jax.grad(energy)(k)
 
 
 def inverted(b: Any, *, A: Sum, transposed: bool = False, sharding: Any) -> Any:
@@ -209,4 +223,13 @@ def _solves() -> Iterator[tuple[str, Case]]:
     x = np.linalg.solve(dense(varying, b.shape), b.ravel()).reshape(b.shape)
     for precision in (None, "single"):
         solve = partial(near, precision=precision)
-        yield f"a nearby matrix, precision {precision}", Case(*BLOCKS, b, solve, x, known=True)
+        one = Case(*BLOCKS, b, solve, x, known=True)
+        yield f"a nearby matrix, precision {precision}", one
+        yield f"a nearby matrix, precision {precision}, eager", one._replace(known=False, eager=True)
+    A, k = Sum((16, 16), (POINTS, "periodic")), numbers((16, 16)) ** 2
+    whole = A.matrix().toarray() + np.diag(k.ravel())
+    x = np.linalg.solve(whole, b.ravel())
+    expected = -(x * np.linalg.solve(whole.T, x)).reshape(b.shape)
+    one = Case(*BLOCKS, b, partial(by_coefficient, A=A), expected, arrays=[(k, ("i", "j"))], known=True)
+    yield "gradient by a coefficient", one
+    yield "gradient by a coefficient, eager", one._replace(known=False, eager=True)

@@ -11,12 +11,11 @@ import os
 import sys
 from importlib import import_module
 
-from fast_compilation import FLAGS
+from fast_compilation import virtual_devices
 
 
 def main(devices: str, module: str, *names: str) -> None:
-    flags = (*FLAGS, f"--xla_force_host_platform_device_count={devices}")
-    os.environ.update(JAX_ENABLE_X64="1", XLA_FLAGS=" ".join(flags))
+    os.environ.update(virtual_devices(int(devices)))
     look = import_module("sharded.cases").look
     for name, case in import_module(f"sharded.{module}").cases():
         if not names or name in names:

@@ -41,6 +41,7 @@ SOLVES = {
 SOLVES |= {f"{method}, singular, {kind}": 4 for method in METHODS for kind in ("slopes", "periodic")}
 SOLVES |= {f"{method}, flat": 2 for method in METHODS}
 BATCHES = {f"{method}, batch and rows": 2 for method in METHODS} | {f"{method}, batch alone": 0 for method in METHODS}
+NEARBY = [f"a nearby matrix, precision {p}{way}" for p in (None, "single") for way in ("", ", eager")]
 UNEVEN = ("eight rows", "cube, uneven pieces", "blocks, uneven pieces", "slab, fewer columns than devices",
           "two of three, others")  # fmt: skip
 MERGED = ("slab", "blocks", "pencils", "cube, uneven pieces", "kinds 9, 2x2x2", "transposed", "float32, shift 0.3",
@@ -98,13 +99,25 @@ def test_solves(name: str, found: Found) -> None:
 
 
 @pytest.mark.needs("jax")
-@pytest.mark.parametrize("name", tiers(["a nearby matrix, precision None", "a nearby matrix, precision single"]))
+@pytest.mark.parametrize("name", tiers(NEARBY))
 def test_of_a_nearby_matrix(name: str, found: Found) -> None:
     """In single precision half as many bytes, and a reduction more: is the vector in its range?"""
     one, single = found[name], "single" in name
     assert one["error"] < 1e-11 and one["spread"] and one["iterations"] <= 10, one
+    if "eager" in name:
+        return
     assert one["step"]["all-to-all"] == 4 and one["step_bytes"]["all-to-all"] == (2 if single else 4) * one["part"], one
     assert one["step"]["all-reduce"] <= 3 + single and "all-gather" not in {*one["step"], *one["rest"]}, one
+
+
+@pytest.mark.needs("jax")
+@pytest.mark.parametrize("name", tiers(["gradient by a coefficient", "gradient by a coefficient, eager"]))
+def test_gradients_by_coefficients(name: str, found: Found) -> None:
+    one = found[name]
+    assert one["error"] < 1e-11 and one["spread"], one
+    if "eager" not in name:
+        assert one["step"]["all-to-all"] == 8 and "all-gather" not in {*one["step"], *one["rest"]}, one
+        assert one["largest"] == one["part"], one
 
 
 @pytest.mark.needs("jax")

@@ -54,6 +54,10 @@ def test_what_is_kept_is_shared() -> None:
     assert all(line["dtype"] == "float32" for line in lines("single", 2))
 
 
+def test_a_singular_system_without_a_solution() -> None:
+    assert all(line["inconsistent"]["raised"] == "NotConverged" for line in lines("singular", 2))
+
+
 def test_a_callback_of_one_rank_ends_all() -> None:
     assert all(line["seen"] == 3 and line["status"] == "STOPPED" for line in lines("callback", 2))
 

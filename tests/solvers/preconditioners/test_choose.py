@@ -19,7 +19,7 @@ from matrices import in_random_order
 from modes import array, compiled, to_numpy
 
 ALL = ("jacobi", "block-jacobi", "chebyshev", "cluster", "ilu", "ic", "ssor", "amg", "multigrid", "fast",
-       "shifted-laplacian")  # fmt: skip
+       "shifted-laplacian", "schwarz")  # fmt: skip
 PLANE = sp.csr_array(pyamg.gallery.poisson((80, 80), format="csr"))
 LARGE = in_random_order(PLANE)
 EYE = sp.eye_array(6400)

@@ -26,7 +26,17 @@ FOUR = (
     "smooth, explicit, traced", "torus, known", "two mesh axes on one", "mesh axes swapped", "weak axis",
     "setting, W", "setting, single", "setting, degree", "128, 2x2", "112 blocks, 2x2", "32^3, 2x2x1",
 )  # fmt: skip
-EIGHT = ("smooth, 4x2, traced", "smooth, 4x2, prepared", "3-d, 8 devices, prepared", "32^3, 2x2x2")
+BATCHES = tuple(f"batch, {name}, {how}" for name in ("whole", "spread", "alone") for how in ("known", "eager"))
+DERIVATIVES = (*(f"gradient, {name}" for name in ("symmetric", "wind", "symmetric, eager", "wind, eager")),
+               "second derivative, symmetric", "second derivative, wind")  # fmt: skip
+EIGHT = (
+    "weak scaling, 4x2",
+    "128, 4x2",
+    "smooth, 4x2, traced",
+    "smooth, 4x2, prepared",
+    "3-d, 8 devices, prepared",
+    "32^3, 2x2x2",
+)
 
 
 @pytest.fixture(scope="module")
@@ -47,7 +57,7 @@ def of(name: str, table: dict[str, int], otherwise: int) -> int:
 
 
 @pytest.mark.needs("jax")
-@pytest.mark.parametrize("name", tiers((*FOUR, *EIGHT)))
+@pytest.mark.parametrize("name", tiers((*FOUR, *EIGHT, *BATCHES)))
 def test_right_spread_and_as_quick_as_on_one_device(name: str, found: Found) -> None:
     one = found[name]
     assert "raised" not in one, one
@@ -69,6 +79,33 @@ def test_messages_of_a_step(name: str, found: Found) -> None:
     assert step["all-reduce"] <= of(name, {"wind": 7, "single": 4, "torus, known": 5}, 3), step
     assert one["largest"] <= 27 * 8 ** (3 if "3" in name.split(",")[0] else 2) * 8 * 8, one
     assert one["constants"] <= 2**20, one
+
+
+@pytest.mark.needs("jax")
+@pytest.mark.parametrize("name", tiers(DERIVATIVES, ("gradient, wind",)))
+def test_derivatives_are_right_and_spread(name: str, found: Found) -> None:
+    one = found[name]
+    assert "raised" not in one, one
+    assert one["error"] < 1e-8 and one.get("coefficients", 0) < 1e-8 and one["spread"], one
+
+
+@pytest.mark.needs("jax")
+@pytest.mark.parametrize("name", tiers(("weak scaling, 4x2",), ()))
+def test_with_equal_parts_messages_do_not_grow(name: str, found: Found) -> None:
+    """But for the gathered grid, of as many points for each device."""
+    one, other = found[name], run_cases("cases_multigrid", ["smooth, 2x2, prepared"])["smooth, 2x2, prepared"]
+    assert one["step"] == other["step"] and one["part"] == other["part"]
+    assert one["step_bytes"]["collective-permute"] <= 1.1 * other["step_bytes"]["collective-permute"]
+    assert one["step_bytes"]["all-gather"] == 2 * other["step_bytes"]["all-gather"]
+    assert one["iterations"] <= other["iterations"] + 1
+
+
+@pytest.mark.needs("jax")
+@pytest.mark.parametrize("name", tiers(("128, 4x2",), ()))
+def test_memory_of_a_device_falls_with_their_number(name: str, found: Found) -> None:
+    one, other = found[name], run_cases("cases_multigrid", ["128, 2x2"])["128, 2x2"]
+    memory, more = (each["temporary"] + each["arguments"] for each in (one, other))
+    assert memory <= 0.6 * more, (memory, more)
 
 
 @pytest.mark.needs("jax")

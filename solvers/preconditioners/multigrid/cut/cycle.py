@@ -64,7 +64,7 @@ class CutMultigrid(Composed):
         return self.setup.grid
 
     def apply(self, x: Array) -> Array:
-        if self.bk.compiled(x, self.scale):
+        if self.bk.in_program():
             return _applied(x, self)
         return self.bk.compile_if_faster(_applied, ())(x, self)
 
@@ -72,7 +72,7 @@ class CutMultigrid(Composed):
         if self.setup.hermitian:
             return self.conj() if self.dtype.kind == "c" else self
         turned = _transposed
-        if not self.bk.compiled(self.scale):
+        if not self.bk.in_program():
             turned = self.bk.compile_if_faster(_transposed, ())
         return replace(self, levels=turned(self.levels, self), coarse=self.coarse.transpose())
 

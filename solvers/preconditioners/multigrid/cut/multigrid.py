@@ -112,8 +112,8 @@ def cut_multigrid(
         bk, cut, plan, couplings.grid, couplings.periodic, couplings.shifts, np.dtype(dtype), smoothing,
         direct or _DIRECT, bool(hermitian), couplings.systems is not None,
     )  # fmt: skip
-    values = _spread(couplings, setup)
-    levels = cut_levels if bk.compiled(values) else bk.compile_if_faster(cut_levels, ("setup",))
+    values = bk.constant(_spread(couplings, setup))
+    levels = cut_levels if bk.in_program() else bk.compile_if_faster(cut_levels, ("setup",))
     inner = CutMultigrid.of(levels(values, setup=setup), setup)
     points = math.prod(plan.grids[-1])
     cycle = next(name for name, visits in VISITS.items() if visits == smoothing.visits)

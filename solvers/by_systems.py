@@ -10,11 +10,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from ...backends import Array, Backend, Cut, real_dtype
-from ...sparse import FunctionOperator, Matrix, Operator, for_some_systems
-from ..null_space.projections import WithoutConstantsInside
-from .outcome import Outcome, Status
-from .run import LoopSettings, run
+from ..backends import Array, Backend, Cut, real_dtype
+from ..sparse import FunctionOperator, Matrix, Operator, for_some_systems
+from .iteration.outcome import Outcome, Status
+from .iteration.run import LoopSettings, run
+from .null_space.projections import WithoutConstantsInside
+from .setup.problem import Problem
 
 _SAME = 1e-5  # relative difference of images that are taken for the same
 _ROUNDING = 1.5  # by how much a residual norm may exceed the bound where it is computed once more
@@ -28,17 +29,33 @@ class Local(NamedTuple):
     null: Operator | None
 
 
-def local_operators(
-    A: Operator, M: Operator | None, null: Operator | None, settings: LoopSettings, systems: int
-) -> Local | None:
-    """The operators for the systems of one device; None where the systems are not to be, or cannot be, solved apart."""
-    bk, method, cut = settings.bk, settings.method, settings.cut
-    if cut is None or not cut[1].batch or cut[1].all_names or len(settings.limits) != 1:
+def solved_by_systems(problem: Problem, M: Operator | None, settings: LoopSettings) -> Outcome | None:
+    """What is found by a loop on each device; None where the systems are not to be, or cannot be, solved apart."""
+    A, method, cut, rows = problem.A, settings.method, problem.cut, settings.limits.rows
+    if cut is None or not cut.batch or cut.all_names or len(rows) != 1 or len(rows[0]) != 1:
         return None
-    several_limits = len(settings.limits.rows[0]) != 1
-    if several_limits or method.couples_systems or not method.keeps_grids or A.offset:
+    if method.couples_systems or not method.keeps_grids or A.offset:
         return None
-    count = systems // cut[1].size_of(cut[1].batch)
+    local = _local_operators(A, M, problem.null, cut, problem.layout.systems)
+    if local is None:
+        return None
+    arrays = (problem.b, problem.x0, problem.rtol, problem.atol)
+    if problem.compiled:
+        return run_by_systems(A, local, *arrays, settings=settings, cut=cut)
+    M, null = (None if one is None else one.as_container() for one in (local.M, local.null))
+    A, local = A.as_container(), Local(local.A.as_container(), M, null)
+    if not all(one is None or one.is_container for one in (A, *local)):
+        return None
+    compiled = problem.bk.compile_if_faster(run_by_systems, ("settings", "cut"))
+    found: Outcome = compiled(A, local, *arrays, settings=settings, cut=cut)
+    return found
+
+
+def _local_operators(
+    A: Operator, M: Operator | None, null: Operator | None, cut: Cut, systems: int
+) -> Local | None:  # fmt: skip
+    """The operators for the systems of one device."""
+    bk, count = A.bk, systems // cut.size_of(cut.batch)
     found = [None if one is None else for_some_systems(one, count) for one in (A, M, null)]
     if any(one is None for one in found[1 : 1 + (M is not None)]) or found[0] is None:
         return None
@@ -92,11 +109,11 @@ def run_by_systems(
     rtol: Array,
     atol: Array,
     settings: LoopSettings,
+    cut: Cut,
 ) -> Outcome:
     """As `run`, on each device for its own systems."""
-    bk = settings.bk
-    known: Any = settings.cut
-    cut, systems = Cut(known[1].mesh, (), known[1].batch), int(b.shape[0])
+    bk, systems = settings.bk, int(b.shape[0])
+    cut = Cut(cut.mesh, (), cut.batch)  # of rows
     constant = A.constant if isinstance(A, FunctionOperator) else None
     rows = [None if one is None else bk.flat(one) for one in (b, x0, rtol, atol, constant)]
     arrays = [one for one in rows if one is not None]

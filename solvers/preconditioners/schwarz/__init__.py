@@ -1,0 +1,1 @@
+"""Additive Schwarz with small exact subdomain solves and a cluster coarse space."""
