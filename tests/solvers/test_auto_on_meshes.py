@@ -10,7 +10,8 @@ from sharded_runs import Found, run_cases
 
 KINDS = ("constant", "known", "traced", "wind, known", "wind, traced")
 MESHES = {"rows": 4, "columns": 4, "2x2": 4, "2x2x2": 8}
-MERGED = ("constant, 2x2", "known, rows", "traced, 2x2", "wind, traced, columns")
+OTHERS = ("singular, traced, 2x2", "jacobi, traced, 2x2")
+MERGED = ("constant, 2x2", "known, rows", "traced, 2x2", "jacobi, traced, 2x2")
 MOST_ITERATIONS = 14
 
 
@@ -27,7 +28,7 @@ def found(request: pytest.FixtureRequest) -> Found:
 
 
 def tiers() -> list[Any]:
-    names = [f"{kind}, {mesh}" for mesh in MESHES for kind in KINDS]
+    names = [*(f"{kind}, {mesh}" for mesh in MESHES for kind in KINDS), *OTHERS]
     return [pytest.param(name, marks=pytest.mark.merge if name in MERGED else pytest.mark.slow) for name in names]
 
 
@@ -38,4 +39,4 @@ def test_nothing_of_the_size_of_a_vector_moves(name: str, found: Found) -> None:
     assert "raised" not in one, one["raised"]
     assert one["error"] < 1e-4 and one["spread"], one
     assert one["largest"] < MESHES[name.rpartition(", ")[2]] * one["part"], one
-    assert one["iterations"] <= MOST_ITERATIONS, one
+    assert one["iterations"] <= MOST_ITERATIONS or name.startswith("jacobi"), one
