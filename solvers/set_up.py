@@ -49,5 +49,6 @@ def set_up_attempt(
         M = factors or (factors_now if early else factors_of_known)(problem, method)
         if M is None:
             M = entries_for(problem, method, matrix)
-    warn_of_transfers(problem, method, M)
+    if problem.cut is not None:
+        warn_of_transfers(problem, method, M)
     return Attempt.of(request, problem, method, M)

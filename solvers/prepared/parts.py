@@ -143,7 +143,8 @@ def set_up(request: Request, previous: Operator | None, many: bool) -> PreparedP
         M = factors or timed_set_up(f"factors of {method.name}", lambda: factors_now(problem, method, previous))
     bounded = with_iteration_budget(fallback, problem, method, M, A, many)
     release(A)
-    warn_of_transfers(problem, method, M)
+    if problem.cut is not None:
+        warn_of_transfers(problem, method, M)
     again = request if factors is not None else replace(request, method=method, preconditioner=kind)
     again = replace(again, told=told_of_devices(problem, method, M))
     resolved = replace(again, A=None, args=())  # what was seen in the values of A is looked for again by `update`

@@ -118,8 +118,6 @@ def told_of_devices(problem: Problem, method: Method, M: Operator | None) -> tup
 
 def warn_of_transfers(problem: Problem, method: Method, M: Operator | None) -> None:
     """Warn of those that are not small, at the caller's line; others are logged."""
-    if problem.cut is None:
-        return
     for one in transfers(problem, method, M):
         if one.size >= LEAST:
             warnings.warn(str(one), GatherWarning, stacklevel=outside())
