@@ -180,11 +180,13 @@ class PreparedSolver(OfMatrix, PublicNames):
             -> CG: the method was given
         """
         if self._why is None:
-            return f"{self.A!r}\n-> {self.method.name}: the method was given{provider_note(self.preconditioner)}"
+            given = f"{self.A!r}\n-> {self.method.name}: the method was given{provider_note(self.preconditioner)}"
+            return "\n   ".join((given, *self._request.told))
         with_what = "" if not isinstance(self.preconditioner, Preconditioner) else f"\n   with {self.preconditioner!r}"
         after = None if self._fallback is None else self._fallback.after
         bound = "" if after is None else f"\n   after {after} iterations, which take as long: {self._why.fallback}"
-        return f"{self._why}{bound}{with_what}{provider_note(self.preconditioner)}"
+        explained = f"{self._why}{bound}{with_what}{provider_note(self.preconditioner)}"
+        return "\n   ".join((explained, *self._request.told))
 
     def update(self, A: Any, *, args: Sequence[Any] = ()) -> PreparedSolver:
         """A solver for another matrix of the same kind: the method stays, preconditioner and factors are made anew.
