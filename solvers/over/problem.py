@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ...backends import Array, Backend, agreed, choose_backend, find_communicator, of_libraries, over_members
-from ...sparse import FunctionOperator, HostOperator, Operator, is_function
+from ...sparse import FunctionOperator, HostOperator, Operator, UnsupportedOperation, is_function
 from ..iteration.method import Method
 from ..preconditioners import Preconditioner
 from ..setup.make_problem import make_problem
@@ -76,6 +76,16 @@ def _checked(request: Request, method: Method | None) -> tuple[Backend, Problem,
     alone = choose_backend(request.b, request.A, request.x0, *of_libraries(request.args))
     alone.check_numbers(request.b, "b")
     bk = over_members(alone, request.over)
+    if alone.is_eager and alone.compiled():
+        raise UnsupportedOperation(
+            "A transformation of functions (vmap, grad, jvp) runs, which sends no messages; expected a solve outside "
+            "of it. Give a batch by batch_ndim, and take derivatives by autograd."
+        )
+    if request.sharding is not None:
+        raise ValueError(
+            f"sharding={request.sharding!r} tells how a whole b is spread over devices, and with over= b is the part "
+            "of one member; give one of the two."
+        )
     if request.matrix_offset is not None:
         raise ValueError(
             "matrix_offset adds a number to every entry of A, and with over= it would have to be summed over all "
