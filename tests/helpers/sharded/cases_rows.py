@@ -72,8 +72,9 @@ def _kinds() -> Iterator[tuple[str, Case]]:
     yield "a function as M", small._replace(solve=partial(solved, A=SMALL, preconditioner=lambda r: r / 6))
     windy = case(WINDY, partial(solved, A=WINDY, method="biCG-stab(2)"), known=True)
     yield "biCG-stab(2)", windy
-    yield "biCG-stab(2), schwarz", windy._replace(
-        solve=partial(solved, A=WINDY, method="biCG-stab(2)", preconditioner="schwarz")
+    yield (
+        "biCG-stab(2), schwarz",
+        windy._replace(solve=partial(solved, A=WINDY, method="biCG-stab(2)", preconditioner="schwarz")),
     )
     for method in ("GMRES(20)", "MINRES", "IDR(4)", "CG-single-reduction"):
         yield method, small._replace(solve=partial(solved, A=SMALL, method=method, preconditioner="jacobi"))
@@ -116,7 +117,14 @@ def _shapes() -> Iterator[tuple[str, Case]]:
         yield f"null space, {kind}", Case("line", ("i",), balanced, solve, expected, known=True)
     start = partial(solved, A=SMALL, x0=np.ones(400), history=True)
     yield "start", case(SMALL, start, known=True)
-    yield "several limits", case(SMALL, lambda b, **known: linear_solve(SMALL, b, method="CG", rtol=1e-10, max_iter=[5, 500], **known).x[1], known=True)
+    yield (
+        "several limits",
+        case(
+            SMALL,
+            lambda b, **known: linear_solve(SMALL, b, method="CG", rtol=1e-10, max_iter=[5, 500], **known).x[1],
+            known=True,
+        ),
+    )
 
 
 def _derivatives() -> Iterator[tuple[str, Case]]:
@@ -126,14 +134,27 @@ def _derivatives() -> Iterator[tuple[str, Case]]:
     small = case(SMALL, None, known=True)
     for name, kind in {"gradient": None, "gradient, schwarz": "schwarz"}.items():
         solve = jax.grad(partial(energy, preconditioner=kind))
-        yield name, small._replace(solve=lambda b, solve=solve, **known: solve(b, **known), expected=right(SMALL, small.expected))
-    yield "gradient, windy", small._replace(
-        solve=lambda b, **known: jax.grad(partial(energy, A=WINDY, method="biCG-stab(2)", **known))(b),
-        expected=right(WINDY.T, right(WINDY, small.b)),
+        yield (
+            name,
+            small._replace(
+                solve=lambda b, solve=solve, **known: solve(b, **known), expected=right(SMALL, small.expected)
+            ),
+        )
+    yield (
+        "gradient, windy",
+        small._replace(
+            solve=lambda b, **known: jax.grad(partial(energy, A=WINDY, method="biCG-stab(2)", **known))(b),
+            expected=right(WINDY.T, right(WINDY, small.b)),
+        ),
     )
-    yield "gradient, windy, eager", small._replace(
-        solve=lambda b: jax.grad(partial(energy, A=WINDY, method="biCG-stab(2)"))(b),
-        expected=right(WINDY.T, right(WINDY, small.b)), known=False, eager=True,
+    yield (
+        "gradient, windy, eager",
+        small._replace(
+            solve=lambda b: jax.grad(partial(energy, A=WINDY, method="biCG-stab(2)"))(b),
+            expected=right(WINDY.T, right(WINDY, small.b)),
+            known=False,
+            eager=True,
+        ),
     )
     places = np.stack(WINDY.nonzero(), 1)
     known_places = jnp.asarray(places)  # outside of the program, in which they would be traced
