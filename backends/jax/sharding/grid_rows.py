@@ -70,6 +70,9 @@ class GridRows:
     def astype(self, dtype: Any) -> GridRows:
         return GridRows(self.cells.astype(dtype), self.cut)
 
+    def __invert__(self) -> Any:
+        return on_cells(operator.invert, self)
+
     @property
     def T(self) -> GridColumns:
         return GridColumns(self)
