@@ -132,7 +132,8 @@ def row_cut(A: Any, *, like: Any = None, sharding: Any = None, labels: Any = Non
     Products then exchange only the values at the borders of the parts, once, by messages between neighbours. Pass the
     result to `linear_solve`, with b in the usual order, spread over the same mesh axes: x is spread as b is. It is a
     container of arrays: an argument of a compiled function has its values on their devices only, while a matrix that
-    such a function closes over is stored whole on each.
+    such a function closes over is stored whole on each. So is a preconditioner, `krylix.preconditioner(A, "schwarz")`,
+    which is best made before and passed on, too.
 
     Args:
         A: a square sparse matrix of SciPy, JAX or krylix whose pattern is known; its values may be traced.

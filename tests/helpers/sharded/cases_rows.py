@@ -210,9 +210,10 @@ def _others() -> Iterator[tuple[str, Case]]:
 
     def as_argument(b: Any) -> Any:
         A = row_cut(SMALL, like=b)
-        solve = jax.jit(lambda A, b: solved(b, A=A, method="auto"))
-        x, numbers = solve(A, b)
-        program = solve.lower(A, b).compile().as_text()
+        M = preconditioner(A, "schwarz")
+        solve = jax.jit(lambda A, M, b: solved(b, A=A, preconditioner=M))
+        x, numbers = solve(A, M, b)
+        program = solve.lower(A, M, b).compile().as_text()
         return x, numbers | {"constant": max(constants(program), default=0)}
 
     def products(b: Any) -> Any:
