@@ -45,6 +45,7 @@ from .prepare import prepare
 from .prepared.solver import PreparedSolver
 from .results.failure import ConvergenceError, Diverged, NotConverged, SingularMatrixWarning
 from .results.result import SolveResult
+from .setup.transfers import GatherWarning
 from .setup_cache import clear_setup_cache, set_global_setup_cache, setup_cache
 from .triangular.solve_triangular import solve_triangular
 
@@ -70,6 +71,7 @@ __all__ = [
     "Diverged",
     "ExtremeEigenvalues",
     "FastDirect",
+    "GatherWarning",
     "IterationState",
     "LogDeterminant",
     "Method",

@@ -12,6 +12,7 @@ from .preconditioners import to_preconditioner
 from .setup.factors import entries_for, factors_now, factors_of_known
 from .setup.problem import Problem, Request
 from .setup.requirements import check_requirements, refuse_preconditioner, refuse_unsuited
+from .setup.transfers import warn_of_transfers
 
 
 def set_up_attempt(
@@ -48,4 +49,5 @@ def set_up_attempt(
         M = factors or (factors_now if early else factors_of_known)(problem, method)
         if M is None:
             M = entries_for(problem, method, matrix)
+    warn_of_transfers(problem, method, M)
     return Attempt.of(request, problem, method, M)

@@ -39,7 +39,7 @@ MOST_FACTORS = 1 << 27  # bytes of the factors of each: those of a grid of three
 _MOST_SEEN = MOST  # matrices of the last calls that were seen once: of more in turn, each would push out the next
 
 _setting = SETUP_CACHE
-_OF_EACH_SOLVE = ("A", "b", "x0", "args", "history", "monitor")  # no setup depends on them
+_OF_EACH_SOLVE = ("A", "b", "x0", "args", "history", "monitor", "told")  # no setup depends on them
 _PLAIN = frozenset((type(None), str, int, float, complex, bool))  # in one test; `_is_plain_setting` has the others
 _COMPARED = tuple(f.name for f in fields(Request) if f.name not in (*_OF_EACH_SOLVE, "method"))
 

@@ -134,7 +134,7 @@ def test_settings() -> None:
 def test_failures() -> None:
     failures: list[type[Exception]] = [
         krylix.ConvergenceError, krylix.NotConverged, krylix.Diverged, krylix.OtherMemberFailed, krylix.NonlinearError,
-        krylix.UnsupportedOperation, krylix.NoBackendFound, krylix.SingularMatrixWarning,
+        krylix.UnsupportedOperation, krylix.NoBackendFound, krylix.SingularMatrixWarning, krylix.GatherWarning,
     ]  # fmt: skip
     assert all(issubclass(failure, Exception) for failure in failures)
     with pytest.raises(krylix.NotConverged) as caught:

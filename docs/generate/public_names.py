@@ -17,7 +17,7 @@ import krylix
 PAGES: dict[str, tuple[str, ...]] = {
     "Solving": (
         "linear_solve", "prepare", "PreparedSolver", "SolveResult", "Status", "IterationState", "solve_triangular",
-        "ConvergenceError", "NotConverged", "Diverged", "OtherMemberFailed", "SingularMatrixWarning",
+        "ConvergenceError", "NotConverged", "Diverged", "OtherMemberFailed", "SingularMatrixWarning", "GatherWarning",
     ),
     "Determinants and eigenvalues": (
         "logdet", "LogDeterminant", "extreme_eigenvalues", "ExtremeEigenvalues",

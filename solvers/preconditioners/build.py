@@ -43,7 +43,7 @@ from .ilu import ic, ilu, ssor
 from .jacobi import jacobi
 from .multigrid.cut.multigrid import multigrid_on_cut_grid
 from .multigrid.multigrid import multigrid
-from .on_devices import chosen_for_blocks
+from .on_devices import chosen_for_blocks, jacobi_on_blocks
 from .pipeline import check_square, constant_linear_part
 from .schwarz.schwarz import schwarz
 from .shifted_laplacian import shifted_laplacian
@@ -68,6 +68,7 @@ PRECONDITIONERS: dict[str, Callable[..., Preconditioner]] = {
 ON_CUT_GRIDS: dict[str, Callable[..., Preconditioner | None]] = {
     "multigrid": multigrid_on_cut_grid,
     "fast": fast_on_cut_grid,
+    "jacobi": jacobi_on_blocks,
 }
 """Kinds that have a form for vectors that are spread over a device mesh; None where these are cut otherwise."""
 
@@ -232,7 +233,10 @@ def _build(
     A: Operator, kind: str, settings: dict[str, Any], precision: str | None = None, spread: Spread | None = None
 ) -> Preconditioner:
     """Build M from the linear part of A, constant to derivatives."""
-    A = constant_linear_part(A.inner if isinstance(A, RowCutMatrix) else A)
+    if isinstance(A, RowCutMatrix):  # by parts, for vectors in the user's order
+        M = _build(A.inner, kind, settings, precision)
+        return replace(M, inner=A.by(M.inner))
+    A = constant_linear_part(A)
     with analysed(A):
         return _of_kind(A, kind, settings, precision, spread).on_grid_of(A)
 

@@ -25,6 +25,7 @@ from ..setup.iteration_budget import Fallback, with_iteration_budget
 from ..setup.make_problem import make_problem, with_constants
 from ..setup.problem import KnownNull, Problem, Request
 from ..setup.requirements import check_requirements, refuse_infinite_entries, refuse_preconditioner
+from ..setup.transfers import told_of_devices, warn_of_transfers
 
 
 class OtherSide(NamedTuple):
@@ -142,7 +143,9 @@ def set_up(request: Request, previous: Operator | None, many: bool) -> PreparedP
         M = factors or timed_set_up(f"factors of {method.name}", lambda: factors_now(problem, method, previous))
     bounded = with_iteration_budget(fallback, problem, method, M, A, many)
     release(A)
+    warn_of_transfers(problem, method, M)
     again = request if factors is not None else replace(request, method=method, preconditioner=kind)
+    again = replace(again, told=told_of_devices(problem, method, M))
     resolved = replace(again, A=None, args=())  # what was seen in the values of A is looked for again by `update`
     null = KnownNull(problem.null, problem.both)
     return PreparedParts(_prepared(problem), method, M, bounded, resolved, why, null)

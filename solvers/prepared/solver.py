@@ -180,11 +180,13 @@ class PreparedSolver(OfMatrix, PublicNames):
             -> CG: the method was given
         """
         if self._why is None:
-            return f"{self.A!r}\n-> {self.method.name}: the method was given{provider_note(self.preconditioner)}"
+            given = f"{self.A!r}\n-> {self.method.name}: the method was given{provider_note(self.preconditioner)}"
+            return "\n   ".join((given, *self._request.told))
         with_what = "" if not isinstance(self.preconditioner, Preconditioner) else f"\n   with {self.preconditioner!r}"
         after = None if self._fallback is None else self._fallback.after
         bound = "" if after is None else f"\n   after {after} iterations, which take as long: {self._why.fallback}"
-        return f"{self._why}{bound}{with_what}{provider_note(self.preconditioner)}"
+        explained = f"{self._why}{bound}{with_what}{provider_note(self.preconditioner)}"
+        return "\n   ".join((explained, *self._request.told))
 
     def update(self, A: Any, *, args: Sequence[Any] = ()) -> PreparedSolver:
         """A solver for another matrix of the same kind: the method stays, preconditioner and factors are made anew.
@@ -222,6 +224,10 @@ class PreparedSolver(OfMatrix, PublicNames):
         return self
 
     def __reduce__(self) -> tuple[Callable[..., PreparedSolver], tuple[Any, ...]]:
+        if self._request.over is not None:
+            raise pickle.PicklingError(
+                "This solver holds a communicator, which no other process knows; prepare in each of its members."
+            )
         again = isinstance(self.preconditioner, HostFactors)
         found = {field.name: getattr(self, field.name) for field in fields(self)}
         found["_request"] = replace(self._request, sharding=None, seen_sharding=None)  # of devices of this process

@@ -219,7 +219,7 @@ def warn_of_singular(bk: Backend, method: str, singularity: Array, converged: Ar
         count = int(np.count_nonzero(found == kind))
         if count:
             which = "" if len(found) == 1 else f" of {count} of {len(found)} systems"
-            warnings.warn(f"{method}: the matrix{which} {text}", SingularMatrixWarning, stacklevel=_outside())
+            warnings.warn(f"{method}: the matrix{which} {text}", SingularMatrixWarning, stacklevel=outside())
 
 
 _TEXTS = {
@@ -230,8 +230,8 @@ _TEXTS = {
 }
 
 
-def _outside() -> int:
-    """Stack level of the first caller outside of this library, for `warn_of_singular`."""
+def outside() -> int:
+    """Stack level of the first caller outside of this library, for warnings of the function that asks."""
     level, frame = 1, sys._getframe(1)
     while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] in _LIBRARIES:
         level, frame = level + 1, frame.f_back

@@ -45,7 +45,7 @@ class MethodChoice(NamedTuple):
 
     @property
     def source(self) -> Operator:
-        """What a preconditioner is made of: A itself where what was traced of it would lie on each of several devices."""
+        """What a preconditioner is made of: A itself where traced entries would lie on each of several devices."""
         facts = self.facts
         return facts.A if facts.is_cut and facts.matrix is not None and not facts.is_known else self.matrix
 

@@ -29,6 +29,7 @@ from ...sparse import (
 )
 from ...sparse.analysis.analysis import analyse_anew, with_declared
 from ...sparse.operators.concrete import constant_folded, is_known, without_derivatives
+from ...sparse.operators.cut_stencil import CutStencil
 from ...sparse.operators.cut_values import cut_stencil
 from ..iteration.method import Method
 from ..null_space.at_run_time import constants_at_run_time
@@ -310,12 +311,11 @@ def with_constants(problem: Problem, method: Method, matrix: Operator, request: 
 
 
 def _with_constants_on_blocks(problem: Problem) -> Problem:
-    """As `with_constants`, where the values of the traced matrix would lie on each device; nothing where A is no stencil
-    of blocks."""
+    """As `with_constants`, where values would lie on each device; nothing where A is no stencil of blocks."""
     bk, grid = problem.bk, problem.layout.shapes[0]
     rows = bk.on_grid(problem.b, grid, problem.cut)
-    A = cut_stencil(problem.A, problem.cut, rows)
-    if isinstance(A, str):
+    A: Any = None if problem.cut is None else cut_stencil(problem.A, problem.cut, rows)
+    if not isinstance(A, CutStencil):
         return problem
     one = bk.full_like(bk.constant(rows), 1)
     own = replace(A, values=tuple(map(bk.constant, A.values)))

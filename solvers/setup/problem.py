@@ -46,6 +46,7 @@ class Request:
     declared: tuple[tuple[str, Any], ...] | None = None
     derived: bool = False
     sharding: Any = None  # how b is spread over devices, as the caller says ...
+    told: tuple[str, ...] = ()  # of several devices, for `explain`
     seen_sharding: Any = None  # ... and as was seen before the solve, in which it may not tell
     over: Any = None
 

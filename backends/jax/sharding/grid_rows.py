@@ -64,6 +64,9 @@ class GridRows:
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
         return np.asarray(self.flat, dtype)
 
+    def __invert__(self) -> Any:
+        return on_cells(operator.invert, self)
+
     def astype(self, dtype: Any) -> GridRows:
         return GridRows(self.cells.astype(dtype), self.cut)
 
@@ -282,4 +285,3 @@ for _name in ("add", "sub", "mul", "truediv", "eq", "ne", "lt", "le", "gt", "ge"
         setattr(GridRows, f"__r{_name}__", _operation(_function, swapped=True))
 for _name in ("and", "or"):
     setattr(GridRows, f"__{_name}__", _operation(getattr(operator, f"{_name}_"), swapped=False))
-GridRows.__invert__ = lambda rows: on_cells(operator.invert, rows)

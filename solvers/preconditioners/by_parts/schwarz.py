@@ -21,7 +21,6 @@ from ..schwarz.schwarz import CLUSTERS, SIZE
 from .elimination import eliminated
 from .subdomains import Subdomains, subdomains_of
 
-
 _TRACED = 256  # most clusters where values are traced, whose matrix each device inverts in each run
 
 

@@ -1,34 +1,63 @@
-"""What every method, preconditioner and `auto` moves on grids that are spread over a mesh, and what is said of it."""
+"""Every method and every kind of preconditioner on a grid that is spread over a mesh: what moves, and what is said."""
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
+import jax.numpy as jnp
 import numpy as np
+import scipy.sparse as sp
 
+import krylix
 from krylix import linear_solve
 from krylix.solvers import METHODS, PRECONDITIONERS
+from krylix.solvers.setup import transfers
 
-from .cases import Case, exact, star
+from .cases import Case, exact, shifted, star
 from .cases_cut_products import conduction
 
 N = 16
 GRID = np.random.default_rng(0).normal(size=(N, N))
+COARSENED = 128  # points along each axis of a grid that multigrid does not gather as a whole
+transfers.LEAST = 0  # warn of small ones, too
 
 
 def solved(b: Any, *arrays: Any, A: Any = star, **settings: Any) -> Any:
-    return linear_solve(A, b, rtol=1e-9, args=arrays, **settings).x
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        x = linear_solve(A, b, rtol=1e-9, args=arrays, **settings).x
+    told = [str(one.message) for one in caught if one.category is krylix.GatherWarning]
+    return x, {"told": len(told)}
+
+
+def one_row(u: Any) -> Any:
+    """Neighbours in one direction: few diagonals."""
+    return 3 * u - shifted(u, (0, 1)) - shifted(u, (0, -1))
 
 
 def cases() -> Iterator[tuple[str, Case]]:
     one = Case("2x2", ("i", "j"), GRID, solved, exact(conduction, GRID), known=True)
     for name, method in METHODS.items():
-        A = star if method.needs_grid else conduction
-        solve = partial(solved, A=A, method=name)
-        yield f"method {name}", one._replace(solve=solve, expected=exact(A, GRID))
+        A = star if method.needs_grid else one_row if method.needs_band else conduction
+        yield f"method {name}", one._replace(solve=partial(solved, A=A, method=name), expected=exact(A, GRID))
     for kind in PRECONDITIONERS:
+        if kind == "multigrid":
+            continue
         A = star if kind == "fast" else conduction
-        solve = partial(solved, A=A, method="GMRES" if kind == "ilu" else "CG", preconditioner=kind)
+        M = krylix.preconditioner(A, kind, like=jnp.asarray(GRID), block_size=2) if kind == "block-jacobi" else kind
+        method = "GMRES" if kind == "ilu" else "CG"
+        solve = partial(solved, A=A, method=method, preconditioner=M)
         yield f"preconditioner {kind}", one._replace(solve=solve, expected=exact(A, GRID))
+    wide = np.random.default_rng(1).normal(size=(COARSENED, COARSENED))
+    b = np.asarray(star(wide))
+    solve = partial(solved, method="CG", preconditioner="multigrid")
+    yield "preconditioner multigrid", Case("2x2", ("i", "j"), b, solve, wide, known=True)
+    matrix = sp.csr_array(np.eye(N * N) * 4 + np.diag(np.ones(N * N - 1), 1) + np.diag(np.ones(N * N - 1), -1))
+    rng = np.random.default_rng(2)
+    order = rng.permutation(N * N)
+    shuffled = sp.csr_array(matrix[order][:, order])
+    flat = {"b": GRID.ravel(), "expected": np.linalg.solve(shuffled.toarray(), GRID.ravel())}
+    yield "matrix csr", Case("line", ("i",), solve=partial(solved, A=shuffled, method="CG"), known=True, **flat)

@@ -1,0 +1,127 @@
+"""Transfers of whole vectors between devices that a method or a preconditioner makes, and what to do instead.
+
+Vectors stay spread over the mesh in a solve, and devices tell their neighbours planes of them, unless something needs a
+flat order of the unknowns, or one device's memory. That is never done in silence.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from typing import NamedTuple
+
+import numpy as np
+
+from ...sparse import Dense, FunctionOperator, Operator, SparseMatrix
+from ..iteration.method import Method
+from ..log import log
+from ..preconditioners import Preconditioner
+from ..preconditioners.multigrid.cut.cycle import CutMultigrid
+from ..results.failure import outside
+from .problem import Problem
+
+LEAST = 1 << 15  # bytes: below that a message takes as long as an empty one, and no warning is given
+_ALONG_ROWS = ("chebyshev", "ssor", "ic", "ilu")  # tell neighbours planes where grids are cut along axis 0 alone
+_NO_SHARDING = (
+    "how b is spread over devices is not known: it is traced, and its mesh has Auto axes. Give sharding=..., or make "
+    "the mesh by jax.make_mesh; else nothing is done block by block"
+)
+
+
+class GatherWarning(UserWarning):
+    """A method or a preconditioner sends whole vectors, which are spread over several devices, to each of them.
+
+    The message says how many bytes, and what to do instead. Python shows it once for each place that it is raised at;
+    it is silenced as any warning is, by its class. For vectors of less than 32 KiB only `prepare(...).explain()` tells.
+
+    Examples:
+        >>> import warnings, krylix
+        >>> warnings.simplefilter("ignore", krylix.GatherWarning)
+    """
+
+
+class Transfer(NamedTuple):
+    """What moves more than planes of vectors.
+
+    Attributes:
+        what: sends it, in words.
+        size: bytes that each device gets.
+        instead: what to do.
+    """
+
+    what: str
+    size: int
+    instead: str
+
+    def __str__(self) -> str:
+        return f"{self.what}: {self.size} bytes to each device. {self.instead}"
+
+
+def transfers(problem: Problem, method: Method, M: Operator | None) -> list[Transfer]:
+    """Transfers of whole vectors in each iteration, or for each solve; none where no vector is known to be spread."""
+    cut, bk = problem.cut, problem.bk
+    if cut is None or not cut.all_names:
+        return []
+    size = problem.layout.systems * problem.layout.size * np.dtype(bk.dtype(problem.b)).itemsize
+    in_rows = cut.on(problem.layout.shapes[0], (problem.layout.size,)) is not None  # are flat vectors cut, too?
+    found = []
+    if not method.keeps_grids:
+        where = "on the host" if method.on_host else "on each device"
+        found.append(Transfer(f"{method.name} solves {where}, and gathers b", size, "Take method='auto', or 'CG'."))
+    elif problem.several and not in_rows:
+        found.append(Transfer("max_iter with several limits gathers vectors", size, "Give one limit."))
+    of_matrix = _of_matrix(problem.A.without_offset)
+    if of_matrix is not None:
+        found.append(
+            Transfer(of_matrix, size, "Give A as row_cut(A, like=b) of krylix.sparse, or a function on a grid.")
+        )
+    if isinstance(M, Preconditioner) and not method.factorises:
+        what = _of_preconditioner(M, problem, in_rows)
+        if what is not None:
+            found.append(Transfer(what, size, "Take preconditioner='multigrid', 'fast' or 'jacobi', made with b."))
+    return found
+
+
+def _of_matrix(A: Operator) -> str | None:
+    if isinstance(A, Dense):
+        return "a product with a dense matrix gathers its argument"
+    if isinstance(A, SparseMatrix) and A.structure.gathers:
+        return f"a product with a matrix in {A.format} gathers its argument"
+    return None
+
+
+def _of_preconditioner(M: Preconditioner, problem: Problem, in_rows: bool) -> str | None:
+    grid = problem.A.own_grid or problem.A.shape[:1]
+    inner = M.inner
+    if isinstance(inner, CutMultigrid) and not inner.levels and math.prod(grid) > 1:
+        return f"multigrid of a grid {grid} that is so small gathers its argument"
+    if M.keeps_grids or inner.keeps_grids or (isinstance(inner, FunctionOperator) and inner.own_grid == grid):
+        return None
+    if in_rows and M.kind in _ALONG_ROWS:
+        return None
+    return f"{M.kind} orders the unknowns in one row, and gathers its argument"
+
+
+def told_of_devices(problem: Problem, method: Method, M: Operator | None) -> tuple[str, ...]:
+    """What `explain()` says of several devices, in lines."""
+    cut, bk = problem.cut, problem.bk
+    if cut is None:
+        unknown = bk.spreads_arrays() and problem.compiled and problem.layout.structure is None
+        return (_NO_SHARDING,) if unknown else ()
+    if not cut.all_names:
+        return (f"systems spread over the mesh axes {', '.join(cut.batch)}, each on one device",)
+    parts = " x ".join(map(str, cut.parts))
+    found = [f"vectors spread over {parts} devices, along the mesh axes {', '.join(cut.all_names)}"]
+    moved = [str(one) for one in transfers(problem, method, M)]
+    return (*found, *(moved or ["devices tell their neighbours planes, and each other sums and small grids"]))
+
+
+def warn_of_transfers(problem: Problem, method: Method, M: Operator | None) -> None:
+    """Warn of those that are not small, at the caller's line; others are logged."""
+    if problem.cut is None:
+        return
+    for one in transfers(problem, method, M):
+        if one.size >= LEAST:
+            warnings.warn(str(one), GatherWarning, stacklevel=outside())
+        else:
+            log.debug("%s", one)
