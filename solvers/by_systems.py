@@ -11,13 +11,14 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from ..backends import Array, Backend, Cut, real_dtype
-from ..sparse import FunctionOperator, Matrix, Operator, for_some_systems
+from ..sparse import FunctionOperator, Matrix, Operator, arguments_of, for_some_systems
 from .iteration.outcome import Outcome, Status
 from .iteration.run import LoopSettings, run
 from .null_space.projections import WithoutConstantsInside
 from .setup.problem import Problem
 
 _SAME = 1e-5  # relative difference of images that are taken for the same
+_MOST = 1 << 24  # numbers of all systems that are tried out on one device
 _ROUNDING = 1.5  # by how much a residual norm may exceed the bound where it is computed once more
 
 
@@ -36,12 +37,15 @@ def solved_by_systems(problem: Problem, M: Operator | None, settings: LoopSettin
         return None
     if method.couples_systems or not method.keeps_grids or A.offset:
         return None
-    local = _local_operators(A, M, problem.null, cut, problem.layout.systems)
+    arrays, systems = (problem.b, problem.x0, problem.rtol, problem.atol), problem.layout.systems
+    local = _local_operators(A, M, problem.null, cut, systems)
+    apart = local is None and problem.compiled and any(_leads(problem.bk, arguments_of(A), systems))
+    if apart:  # each system has its own part of the arguments
+        local = _local_operators(A, M, problem.null, cut, systems, True)
     if local is None:
         return None
-    arrays = (problem.b, problem.x0, problem.rtol, problem.atol)
     if problem.compiled:
-        return run_by_systems(A, local, *arrays, settings=settings, cut=cut)
+        return run_by_systems(A, local, *arrays, settings=settings, cut=cut, apart=apart)
     M, null = (None if one is None else one.as_container() for one in (local.M, local.null))
     A, local = A.as_container(), Local(local.A.as_container(), M, null)
     if not all(one is None or one.is_container for one in (A, *local)):
@@ -52,17 +56,29 @@ def solved_by_systems(problem: Problem, M: Operator | None, settings: LoopSettin
 
 
 def _local_operators(
-    A: Operator, M: Operator | None, null: Operator | None, cut: Cut, systems: int
-) -> Local | None:  # fmt: skip
-    """The operators for the systems of one device."""
+    A: Operator, M: Operator | None, null: Operator | None, cut: Cut, systems: int, apart: bool = False
+) -> Local | None:
+    """The operators for the systems of one device.
+
+    Args:
+        apart: do they get the part of the arguments of A that is of these systems? Then those of the first device.
+    """
     bk, count = A.bk, systems // cut.size_of(cut.batch)
     found = [None if one is None else for_some_systems(one, count) for one in (A, M, null)]
+    if apart:
+        parts, make = bk.flatten(arguments_of(A))
+        leads = _leads(bk, arguments_of(A), systems)
+        first = [part[:count, ...] if lead else part for part, lead in zip(parts, leads, strict=True)]
+        found[0] = for_some_systems(A, count, make(first))
     if any(one is None for one in found[1 : 1 + (M is not None)]) or found[0] is None:
         return None
     if null is not None and not _is_split(null, systems) and any(_leads(bk, null, systems)):
         return None  # of all systems or of each: its arrays do not tell
     try:
-        same = all(_does_the_same(bk, *pair, count, systems) for pair in zip((A, M), found[:2]))
+        if apart and found[0] is not None:  # whose image is only seen to be one
+            found[0].apply(bk.zeros((count, A.shape[1]), A.dtype))
+        pairs = zip((None if apart else A, M), found[:2])
+        same = all(_does_the_same(bk, *pair, count, systems) for pair in pairs)
     except Exception:  # functions may refuse fewer systems, where they close over arrays of all of them
         return None
     return Local(*found) if same else None  # type: ignore[arg-type]
@@ -73,7 +89,7 @@ def _does_the_same(bk: Backend, whole: Operator | None, part: Operator | None, c
 
     Cost: 2 products with all systems.
     """
-    if whole is None or part is None or part is whole:
+    if whole is None or part is None or part is whole or systems * part.shape[1] > _MOST:
         return True
     constant = whole.constant if isinstance(whole, FunctionOperator) else None
     part.apply(bk.zeros((count, part.shape[1]), part.dtype))
@@ -96,9 +112,9 @@ def _is_split(operator: Operator | None, systems: int) -> bool:
     return operator is not None and (operator.systems == systems or isinstance(operator, WithoutConstantsInside))
 
 
-def _leads(bk: Backend, operator: Operator | None, systems: int) -> list[bool]:
-    """For each of its arrays, is the first axis as long as there are systems?"""
-    return [len(part.shape) > 0 and int(part.shape[0]) == systems for part in bk.flatten(operator)[0]]
+def _leads(bk: Backend, tree: Any, systems: int) -> list[bool]:
+    """For each array of an operator or a container, is the first axis as long as there are systems?"""
+    return [len(part.shape) > 0 and int(part.shape[0]) == systems for part in bk.flatten(tree)[0]]
 
 
 def run_by_systems(
@@ -110,33 +126,38 @@ def run_by_systems(
     atol: Array,
     settings: LoopSettings,
     cut: Cut,
+    apart: bool = False,
 ) -> Outcome:
-    """As `run`, on each device for its own systems."""
+    """As `run`, on each device for its own systems; `apart`: with their part of the arguments of the function A."""
     bk, systems = settings.bk, int(b.shape[0])
-    cut = Cut(cut.mesh, (), cut.batch)  # of rows
+    cut, count = Cut(cut.mesh, (), cut.batch), systems // cut.size_of(cut.batch)  # of rows
     constant = A.constant if isinstance(A, FunctionOperator) else None
     rows = [None if one is None else bk.flat(one) for one in (b, x0, rtol, atol, constant)]
     arrays = [one for one in rows if one is not None]
     leads: list[int | None] = [1 if int(one.shape[0]) == systems else None for one in arrays]
     makers: list[tuple[int, Callable[[Sequence[Array]], Any]]] = []
-    for operator in local:
-        parts, make = bk.flatten(operator)
-        own = _is_split(operator, systems)
+    for tree, split in (
+        (arguments_of(A) if apart else local.A, apart or _is_split(local.A, systems)),
+        (local.M, _is_split(local.M, systems)),
+        (local.null, _is_split(local.null, systems)),
+    ):
+        parts, make = bk.flatten(tree)
         arrays += parts
-        leads += [1 if own and lead else None for lead in _leads(bk, operator, systems)]
+        leads += [1 if split and lead else None for lead in _leads(bk, tree, systems)]
         makers.append((len(parts), make))
 
     def on_one_device(*blocks: Array) -> tuple[Any, ...]:
         given = iter(blocks)
         values = [None if one is None else next(given) for one in rows]
-        A, M, null = (make([next(given) for _ in range(count)]) for count, make in makers)
-        A = A if values[4] is None else A.with_constant(values[4])
+        made, M, null = (make([next(given) for _ in range(size)]) for size, make in makers)
+        own: Any = for_some_systems(A, count, made) if apart else made
+        own = own if values[4] is None else own.with_constant(values[4])
         b, x0, rtol, atol, _ = values
-        return tuple(run(A, M, b, x0, rtol, atol, null, settings._replace(cut=None)))
+        return tuple(run(own, M, b, x0, rtol, atol, null, settings._replace(cut=None)))
 
     fields = len(Outcome._fields) - 1
     out_leads = ((1,) * fields) + ((2,) if settings.history else ((),))
-    found = Outcome(*bk.map_parts(on_one_device, cut, arrays, leads, out_leads))
+    found = Outcome(*bk.map_parts(on_one_device, cut, arrays, leads, out_leads, apart=True))
     return found if isinstance(A, Matrix) else _seen_by_all(bk, A, rows[0], found)
 
 

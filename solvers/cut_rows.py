@@ -10,9 +10,19 @@ import numpy as np
 import scipy.sparse as sp
 
 from ..backends import Array, Backend, Cut, choose_backend
-from ..sparse import CutRows, RowCutMatrix, SparseMatrix, UnsupportedOperation, as_operator, cut_matrix, is_function
+from ..sparse import (
+    CutRows,
+    Operator,
+    RowCutMatrix,
+    SparseMatrix,
+    UnsupportedOperation,
+    as_operator,
+    cut_matrix,
+    is_function,
+)
 from ..sparse.layout import moved_axis
 from .iteration.method import Method
+from .iteration.monitor import IterationState, Monitor
 from .methods.registry import find_method, is_auto
 from .preconditioners import Preconditioner
 from .preconditioners.build import check_kind
@@ -55,23 +65,35 @@ def _by_parts(request: Request, A: RowCutMatrix) -> Request:
         raise ValueError(f"A has the shape {A.shape} and b {tuple(b.shape)}; {expected_vectors(b, n, request.axis)}.")
     sharding = request.sharding or request.seen_sharding
     cut = None if sharding is None else bk.cut_of(b, len(b.shape) - 1, sharding)
-    spread = A.inner.spread if cut is None or cut.names != A.inner.spread.names else cut
-    A = replace(A, inner=_spread_by(A.inner, spread))
+    spread = A.spread if cut is None or cut.names != A.spread.names else cut
+    A = replace(A, inner=_spread_by(A.inner, spread), spread=spread)
     x0 = None if request.x0 is None else in_parts(A, _vectors(bk, request.x0, request.axis))
     null = request.nullspace
     if null is not None and not isinstance(null, str):
         null = in_parts(A, bk.asarray(null))
     return replace(
         request, A=A.inner, b=in_parts(A, b), x0=x0, axis=None, nullspace=null, seen_sharding=spread, sharding=None,
-        preconditioner=_preconditioner(A, request.preconditioner),
+        preconditioner=_preconditioner(A, request.preconditioner), monitor=_monitor(A, request.monitor),
     )  # fmt: skip
 
 
-def _spread_by(inner: CutRows, spread: Cut) -> CutRows:
-    if spread == inner.spread:
+def _monitor(A: RowCutMatrix, monitor: Monitor | None) -> Monitor | None:
+    """Whose callback gets x in the user's order."""
+    if monitor is None or monitor.callback is None:
+        return monitor
+    told, places = monitor.callback, A.layout.places
+
+    def callback(state: IterationState) -> Any:
+        x = np.asarray(state.x)[..., places]
+        return told(state._replace(x=x if monitor.in_numpy else A.bk.in_host_call(x, None)))
+
+    return replace(monitor, callback=callback)
+
+
+def _spread_by(inner: Operator, spread: Cut) -> Operator:
+    if not isinstance(inner, CutRows) or spread == inner.spread:
         return inner
-    found: CutRows = replace(inner, spread=spread).knowing(inner)
-    return found
+    return replace(inner, spread=spread).knowing(inner)
 
 
 def _vectors(bk: Backend, array: Any, axis: int | None) -> Array:
@@ -111,10 +133,10 @@ def _preconditioner(A: RowCutMatrix, M: Any) -> Any:
     """M for vectors in the order of the parts."""
     if M is None or isinstance(M, str):
         return M
-    if isinstance(M, RowCutMatrix) and M.inner.layout is A.inner.layout:
+    if isinstance(M, RowCutMatrix) and M.layout is A.layout:
         return M.inner
-    if getattr(M, "shape", None) == A.inner.shape and isinstance(M, Preconditioner):
-        return M
+    if isinstance(M, Preconditioner) and isinstance(M.inner, RowCutMatrix) and M.inner.layout is A.layout:
+        return replace(M, inner=M.inner.inner)
     if is_function(M):
         return lambda r: in_parts(A, M(in_users_order(A, r)))
     raise UnsupportedOperation(

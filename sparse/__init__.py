@@ -42,7 +42,7 @@ from .operators.normal import NormalOperator
 from .operators.on_grid import on_grid
 from .operators.products import Turned
 from .operators.row_cut_matrix import RowCutMatrix, cut_matrix, row_cut
-from .operators.some_systems import for_some_systems
+from .operators.some_systems import arguments_of, for_some_systems
 from .operators.symmetric_dia import as_symmetric_dia
 from .operators.transposed_function import transposed_in_shape
 from .partition.row_partition import GhostCounts, ghost_counts, row_partition
@@ -81,6 +81,7 @@ __all__ = [
     "Stencil",
     "Turned",
     "UnsupportedOperation",
+    "arguments_of",
     "as_operator",
     "as_symmetric_dia",
     "asymmetry",

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from threading import Lock
 from typing import Any
 
@@ -45,12 +46,12 @@ def over_members(bk: Backend, over: Any) -> Backend:
 
 
 def find_communicator(over: Any) -> Any:
-    """The `Communicator` of what a user gave, whatever the library of his arrays; None if it is none of any library.
-
-    Raises:
-        ValueError: see `over_members`.
-    """
-    return next((found for bk in loaded_backends() if (found := bk._communicator(over)) is not None), None)
+    """The `Communicator` of what a user gave, whatever the library of his arrays; None if it is none of any library."""
+    for bk in loaded_backends():
+        with suppress(ValueError):  # none now: said where the library of the arrays is known
+            if (found := bk._communicator(over)) is not None:
+                return found
+    return None
 
 
 def communicator_of(bk: Backend, over: Any) -> Any:
@@ -72,7 +73,9 @@ def communicator_of(bk: Backend, over: Any) -> Any:
 
 
 def _made(bk: Backend, communicator: Any) -> Backend:
-    cls: Any = type(f"{type(bk).__name__}OfMembers", (*bk._of_members, SumsOverMembers, type(bk)), {})
+    cls: Any = type(
+        f"{type(bk).__name__}OfMembers", (*bk._of_members, SumsOverMembers, type(bk)), {"__module__": __name__}
+    )
     made: Backend = cls()
     made.__dict__.update(vars(bk), communicator=communicator, alone=bk)
     return made

@@ -138,6 +138,7 @@ class Collectives:
         arrays: Sequence[Array],
         leads: Sequence[int | None],
         out_leads: Any,
+        apart: bool = False,
     ) -> Any:
         """`function(*blocks)` on each device.
 
@@ -146,6 +147,7 @@ class Collectives:
                 axis, the others are whole. Negative: so many axes, all of them whole. None: every device gets all of
                 the array.
             out_leads: likewise of the results, in the container in which `function` returns them.
+            apart: do the blocks tell each other nothing? Then each device may take another branch of a condition.
         """
         raise self._undistributed()
 

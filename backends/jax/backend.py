@@ -41,7 +41,7 @@ from .program.recorded import recorded
 from .sharding.collectives import JaxCollectives
 from .sharding.grid_rows import cells_of
 from .sharding.placement import first_placed, placed_like, with_auto_axes
-from .sharding.varying import axes_of, is_mapped, vary
+from .sharding.varying import axes_of, is_mapped, runs_all_branches, vary
 from .sparse import JaxSparse
 from .strict import leniently
 from .tracing import host_view, is_compiled, is_traced, is_tracing, value_now
@@ -176,7 +176,7 @@ class JaxBackend(JaxIndexing, JaxLoops, JaxMemory, JaxRecurrences, JaxCollective
         return self.compiled(x) and not is_mapped()
 
     def cond(self, predicate: Any, if_true: Callable[..., Any], if_false: Callable[..., Any], *operands: Any) -> Any:
-        if is_mapped():  # where JAX cannot vectorise a condition that differs from device to device
+        if runs_all_branches():
             return jax.tree.map(partial(jnp.where, predicate), if_true(*operands), if_false(*operands))
         known = value_now(predicate)
         if known is not None:  # a program of its own would be compiled at each call
@@ -184,7 +184,7 @@ class JaxBackend(JaxIndexing, JaxLoops, JaxMemory, JaxRecurrences, JaxCollective
         return lax.cond(predicate, if_true, if_false, *operands)
 
     def where_needed(self, predicate: Any, function: Callable[[], Sequence[Array]]) -> list[Array]:
-        if is_mapped() or not self.compiled(predicate):
+        if runs_all_branches() or not self.compiled(predicate):
             return list(function())
         program = jax.make_jaxpr(lambda: list(function()))()  # which tells the shapes
         return lax.cond(

@@ -191,7 +191,8 @@ def _minimise(products: _Products, s: BiCGStabState, c: _BiCGPart) -> BiCGStabSt
     bk, degree, zero = products.bk, len(c.r) - 1, products.bk.zeros_like(c.alpha)
     # Systems that reached their goal in a half step leave the minimisation out: r[1..l] is noise to them.
     live = c.rr > s.done
-    r, Mr, tau, first, squares = list(c.r), list(c.Mr), {}, {}, {}
+    r, Mr, tau, first = list(c.r), list(c.Mr), {}, {}
+    squares: dict[int, Array] = {}
     for j in range(1, degree + 1):
         for i in range(1, j):
             tau[i, j] = bk.safe_divide(bk.dot(r[i], r[j]), squares[i])

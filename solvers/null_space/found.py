@@ -50,7 +50,8 @@ def find_constants(A: Operator, layout: Layout, like: Any) -> WithoutConstants |
         if isinstance(A, Matrix):
             labels = closed_regions(constant_folded(A) if A.bk.compiled() else A)
         elif isinstance(A, CutRows):
-            labels = None if A.known() is None else closed_regions(as_operator(A.known()))
+            known: Any = None if A.known() is None else as_operator(A.known())
+            labels = None if known is None else closed_regions(known)
         else:
             labels = _regions_of_function(A, layout, like)
     if labels is None:

@@ -7,7 +7,7 @@ whether anyone has failed, and how they are set: a member that went another way 
 from __future__ import annotations
 
 import zlib
-from dataclasses import replace
+from dataclasses import is_dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -107,7 +107,7 @@ def _agree_on_settings(bk: Backend, request: Request, local: Problem) -> None:
     monitor = request.monitor
     told = None if monitor is None else (monitor.callback is None, monitor.time_limit is None)
     kind = request.preconditioner if isinstance(request.preconditioner, str) else type(request.preconditioner).__name__
-    method = request.method if isinstance(request.method, str) else request.method.name
+    method = request.method if isinstance(request.method, str) else _settings_of(request.method)
     numbers = [repr(value) for value in (request.rtol, request.atol, request.max_iter)]
     null = request.nullspace if isinstance(request.nullspace, str | None) else np.shape(request.nullspace)[:1]
     settings = (method, kind, *numbers, request.x0 is None, request.history, null, told)
@@ -119,6 +119,10 @@ def _agree_on_settings(bk: Backend, request: Request, local: Problem) -> None:
             f"The members of the communicator are not set alike; expected one method, one preconditioner, the same "
             f"tolerances, limits, batch axes and dtype in all {bk.communicator.size}. This one has {mine}."
         )
+
+
+def _settings_of(method: Method) -> str:
+    return repr(method) if is_dataclass(method) else method.name
 
 
 def _on_members(A: Operator, bk: Backend) -> Operator:
@@ -152,9 +156,15 @@ def _linear(bk: Backend, A: Operator, local: Problem) -> tuple[Operator, Array]:
     else:
         constant = agreed(communicator, "its first product with A", lambda: A.apply(zeros))
         image = bk.to_numpy(constant)
-        found = bool(np.any(image[np.isfinite(image)])), bk.tracks(constant) or bk.tracks(b)
-        affine, tracked = communicator.max_of_numbers(list(map(int, found)))
-        A.tracked = bool(tracked)
+        mine = [bk.tracks(constant), bk.tracks(b)]
+        is_affine = bool(np.any(image[np.isfinite(image)]))
+        affine, *tracked = communicator.max_of_numbers([is_affine, *mine, *(not one for one in mine)])
+        if any(yes and no for yes, no in zip(tracked[:2], tracked[2:], strict=True)):
+            raise ValueError(
+                "Derivatives by b, or by what A depends on, are recorded in some members of the communicator only; "
+                "expected all or none: each takes part in the solve for a derivative. Set requires_grad_() in all."
+            )
+        A.tracked = mine[0]
         constant = constant if affine else None
     linear = A.with_constant(constant)
     linear.is_linear = True

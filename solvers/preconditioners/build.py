@@ -233,7 +233,10 @@ def _build(
     A: Operator, kind: str, settings: dict[str, Any], precision: str | None = None, spread: Spread | None = None
 ) -> Preconditioner:
     """Build M from the linear part of A, constant to derivatives."""
-    A = constant_linear_part(A.inner if isinstance(A, RowCutMatrix) else A)
+    if isinstance(A, RowCutMatrix):  # by parts, for vectors in the user's order
+        M = _build(A.inner, kind, settings, precision)
+        return replace(M, inner=A.by(M.inner))
+    A = constant_linear_part(A)
     with analysed(A):
         return _of_kind(A, kind, settings, precision, spread).on_grid_of(A)
 

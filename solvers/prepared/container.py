@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from ..methods.direct.superlu import HostFactors
+from ..methods.petsc.inverse import PetscInverse
 from ..setup.problem import KnownNull
 from .parts import OtherSide, PreparedParts
 
@@ -16,7 +17,9 @@ def flatten(parts: PreparedParts) -> tuple[tuple[Any, ...], Any]:
     request = parts.request
     null, both = parts.null or (None, False)
     M = parts.M
-    factors = M if isinstance(M, HostFactors) else None  # no arrays of a library: another solver is another program
+    factors = (
+        M if isinstance(M, HostFactors | PetscInverse) else None
+    )  # no arrays of a library: another solver is another program
     other, other_static = _flatten_other(parts.other)
     arrays = (parts.A, None if factors is not None else M, request.b, request.rtol, request.atol, null, *other)
     again = replace(request, b=None, rtol=None, atol=None)

@@ -224,6 +224,10 @@ class PreparedSolver(OfMatrix, PublicNames):
         return self
 
     def __reduce__(self) -> tuple[Callable[..., PreparedSolver], tuple[Any, ...]]:
+        if self._request.over is not None:
+            raise pickle.PicklingError(
+                "This solver holds a communicator, which no other process knows; prepare in each of its members."
+            )
         again = isinstance(self.preconditioner, HostFactors)
         found = {field.name: getattr(self, field.name) for field in fields(self)}
         found["_request"] = replace(self._request, sharding=None, seen_sharding=None)  # of devices of this process

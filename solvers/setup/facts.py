@@ -15,6 +15,7 @@ from ...sparse import (
     Matrix,
     NonlinearError,
     Operator,
+    RowCutMatrix,
     SparseMatrix,
     UnsupportedOperation,
 )
@@ -103,13 +104,13 @@ class Facts:
     @property
     def shows_entries(self) -> bool:
         """Is there a matrix, or one whose rows are cut over several devices?"""
-        return self.matrix is not None or isinstance(self.A, CutRows)
+        return self.matrix is not None or isinstance(self.A, CutRows | RowCutMatrix)
 
     @cached_property
     def analysis(self) -> Analysis | None:
         """What is found out about the entries."""
         matrix = self.matrix
-        if isinstance(self.A, CutRows):
+        if isinstance(self.A, CutRows | RowCutMatrix):
             return analysis_of(self.A)
         if matrix is not None and matrix.analysis is None:  # one that was made in order to choose
             matrix = matrix if not self.A.declared else with_declared(matrix, self.A.declared)

@@ -61,7 +61,7 @@ def cut_stencil(A: Operator, cut: Cut, like: Array) -> Operator | str:
     far = _too_far([*parts], grid, cut)
     if far is not None:
         return f"reaches {far}, further than the next block"
-    values = _values(A.bk, parts, rings, grid, OnGrid(A, grid), like)
+    values = _values(A.bk, parts, rings, grid, OnGrid(A.with_constant(None), grid), like)
     if values is None:
         return f"needs more than {_MOST_COLOURS} products to measure its coefficients"
     bk = A.bk
@@ -191,10 +191,14 @@ def _measured(
     systems = int(like.shape[0])
     zero = bk.zeros((systems, *grid), product.dtype, like)
 
+    def image_of(cells: Array) -> Array:
+        return bk.cells(product.apply(bk.as_rows(cells, like)), grid)
+
+    of_zero = image_of(zero)  # as a grid: the constant that an operator knows is flat, and would be gathered
+
     def add(state: tuple[Any, ...]) -> tuple[Any, ...]:
         colour, *sums = state
-        ones = bk.where(own == colour, zero + 1, zero)
-        image = bk.cells(product.apply(bk.as_rows(ones, like)), grid)
+        image = image_of(bk.where(own == colour, zero + 1, zero)) - of_zero
         return colour + 1, *(bk.where(each == colour, image, total) for each, total in zip(theirs, sums, strict=True))
 
     first = bk.asarray(np.zeros((), np.int32), like=like)

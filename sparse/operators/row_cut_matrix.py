@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from typing import Any, NamedTuple
 
@@ -35,7 +35,9 @@ class RowCutMatrix(Composed):
     receives about its own share of a vector. Products `A @ x` by themselves do that every time.
 
     Attributes:
-        inner: the rows of all parts, one after the other.
+        inner: the rows of all parts, one after the other (`CutRows`).
+        spread: how vectors are distributed.
+        layout: the partition.
         there, back: plans between the user's order, in even blocks, and that of the parts.
 
     Examples:
@@ -49,20 +51,21 @@ class RowCutMatrix(Composed):
     """
 
     parts = ("inner", "there_send", "there_places", "back_send", "back_places")
-    is_container = True
 
-    inner: CutRows
+    inner: Operator
     there_send: Array
     there_places: Array
     back_send: Array
     back_places: Array
+    spread: Cut
+    layout: LocalRows
     there: Redistribution
     back: Redistribution
 
     def _settle(self) -> None:
-        n = len(self.inner.layout.places)
-        self.bk, self.dtype, self.shape = self.inner.bk, self.inner.dtype, (n, n)
-        self.tracked = self.inner.tracked
+        super()._settle()
+        n = len(self.layout.places)
+        self.shape, self.declared = (n, n), self.inner.declared
 
     @property
     def in_shape(self) -> tuple[int, ...]:
@@ -77,7 +80,7 @@ class RowCutMatrix(Composed):
 
         Cost: each device sends and receives about its share of the vector, in one all-to-all, or a few messages.
         """
-        bk, n, even = self.bk, self.shape[0], self.there.exchange.size * self.inner.layout.parts
+        bk, n, even = self.bk, self.shape[0], self.there.exchange.size * self.layout.parts
         x = x if even == n else bk.pad(x, [(0, 0), (0, even - n)])
         return self._moved_by(self.there, ("there_send", "there_places"), x)
 
@@ -87,7 +90,7 @@ class RowCutMatrix(Composed):
         return found if int(found.shape[1]) == self.shape[0] else found[:, : self.shape[0]]
 
     def _moved_by(self, plan: Redistribution, names: tuple[str, str], x: Array) -> Array:
-        bk, cut = self.bk, self.inner.spread
+        bk, cut = self.bk, self.spread
         local = partial(_moved, bk, cut.all_names, plan)
         return bk.map_parts(local, cut, (*map(self.array, names), x), (0, 0, 1), 1)
 
@@ -95,17 +98,25 @@ class RowCutMatrix(Composed):
         return self.to_user(self.inner.apply(self.to_parts(x)))
 
     def transpose(self) -> RowCutMatrix:
-        return self._map(lambda A: A.transpose())
+        transposed: RowCutMatrix = self._map(lambda A: A.transpose())
+        return transposed
+
+    def by(self, inner: Operator) -> RowCutMatrix:
+        """Another operator on vectors in the order of the parts, such as a preconditioner, for those of the user."""
+        return replace(self, inner=inner)
 
     def diagonals(self) -> Array:
         return self.to_user(self.inner.diagonals())
 
     def known(self) -> sp.csr_array | None:
-        found, places = self.inner.known(), self.inner.layout.places
+        found, places = self.inner.known(), self.layout.places
         return None if found is None else found[places][:, places]
 
+    def is_exactly_hermitian(self) -> bool | None:
+        return self.inner.is_exactly_hermitian()
+
     def __repr__(self) -> str:
-        layout = self.inner.layout
+        layout = self.layout
         parts = f"{layout.parts} part{'s' * (layout.parts > 1)} of {layout.size} rows"
         ghosts = f"{layout.ghosts.max(initial=0)} ghost values"
         return f"<{self.shape[0]}x{self.shape[1]} row-cut matrix, {parts}, {ghosts}, {self.dtype}, {self.bk.name}>"
@@ -239,4 +250,4 @@ def _filled(bk: Backend, A: SparseMatrix, cut: Cut, plan: RowCutPlan) -> RowCutM
         if symmetric:
             inner.declared = (("maybe_definite", analysis_of(inner).maybe_definite),)
     there_send, there_places, back_send, back_places = arrays[-4:]
-    return RowCutMatrix(inner, there_send, there_places, back_send, back_places, plan.there, plan.back)
+    return RowCutMatrix(inner, there_send, there_places, back_send, back_places, cut, layout, plan.there, plan.back)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 from ..layout import Layout
 from ..operator import Operator
@@ -11,15 +13,18 @@ from .composed import Composed
 from .function import DerivedFunction, FunctionOperator
 
 
-def for_some_systems(A: Operator, count: int) -> Operator | None:
+def for_some_systems(A: Operator, count: int, args: Sequence[Any] | None = None) -> Operator | None:
     """The operator for `count` systems instead of all, but for its arrays; None where it is a program for all of them.
 
     Functions are called with `count` systems, and without the constant that is taken off.
+
+    Args:
+        args: further arguments of a function A, in place of its own.
     """
     if isinstance(A, FunctionOperator):
-        return None if A._is_record else _function(A, count)  # a record is of all systems
+        return None if A._is_record else _function(A, count, A.args if args is None else args)  # a record is of all
     if isinstance(A, DerivedFunction):
-        part = for_some_systems(A.function, count)
+        part = for_some_systems(A.function, count, args)
         if not isinstance(part, FunctionOperator):
             return None
         return DerivedFunction(part, transposed=A.transposed, conjugated=A.conjugated)
@@ -34,8 +39,15 @@ def for_some_systems(A: Operator, count: int) -> Operator | None:
     return other
 
 
-def _function(A: FunctionOperator, count: int) -> FunctionOperator:
+def arguments_of(A: Operator) -> Sequence[Any]:
+    """What a function, or the transpose of one, is called with beside x."""
+    function = A.function if isinstance(A, DerivedFunction) else A
+    return function.args if isinstance(function, FunctionOperator) else ()
+
+
+def _function(A: FunctionOperator, count: int, args: Sequence[Any]) -> FunctionOperator:
     other = copy.copy(A)
+    other.args = tuple(args)
     other.layout, other.image = _some(A.layout, count), _some(A.image, count)
     other.systems = count if A.layout.batch else None
     other.constant, other._entries, other._matrix, other._traced, other.recorded = None, None, None, None, None

@@ -22,7 +22,6 @@ REASONS = {
     "hiding_constants": "XLA folds large constants: 6.6 s of processor time to compile a solve on 1024^2 for 9.5",
     "constant_folded": "only the library knows what a program that it records closes over",
     "can_ask_host": "only the library knows whether a program can ask before it goes on; solves ask in one place",
-    "in_host_call": "JAX's other devices may wait for the program that calls: such arrays lie on the host",
     "may_leave_to_host": "only the library knows its settings and who watches: 0.2 s for a first solve of 2",
     "owned": "only the library knows to which of its arrays somebody else may write",
     "one_by_one": "a loop whose length is known only when TensorFlow's graph runs",

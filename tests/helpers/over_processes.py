@@ -247,6 +247,9 @@ class Cases:
         yield attempt("callback", callback=asked)
         yield attempt("broken callback", callback=broken)
         yield attempt("time", time_limit=1e-5 if other else 1e3)
+        if not isinstance(b, np.ndarray):
+            alone = b.clone().requires_grad_(other)
+            yield attempt("recorded in one", b=alone)
         yield attempt("good")
 
 

@@ -7,7 +7,7 @@ import pytest
 from sharded_runs import Found, run_cases, selected_names
 
 DEFAULT = ("CG", "GMRES(9)", "CG, Explicit", "jacobi", "multigrid", "a function as M", "affine", "gradient",
-           "a matrix for each")  # fmt: skip
+           "a matrix for each", "arguments of each", "gradient with arguments of each")  # fmt: skip
 ON_DEMAND = ("biCG-stab(2)", "MINRES", "IDR(4)", "mixed-CG", "LSMR", "COCR", "chebyshev", "ilu", "amg", "fast", "ssor",
              "ic", "stencil")  # fmt: skip
 ASKED = ("CG, not known", "a function of all systems", "a function by place")

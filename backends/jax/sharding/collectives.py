@@ -19,6 +19,7 @@ from .given import checked_sharding, names_in
 from .grid_rows import GridRows, cells_of
 from .mesh_axes import MeshControl, mesh_axes
 from .parts import WHOLE, grid_spec, of_blocks, spread
+from .varying import apart as tell_nothing
 from .varying import is_mapped
 
 
@@ -69,8 +70,10 @@ class JaxCollectives(Backend):
         arrays: Sequence[Array],
         leads: Sequence[int | None],
         out_leads: Any,
+        apart: bool = False,
     ) -> Any:
         out = jax.tree.map(lambda lead: _spec(cut, lead), out_leads, is_leaf=lambda lead: lead is None)
+        function = tell_nothing(function) if apart else function
         return of_blocks(function, cut, [_spec(cut, lead) for lead in leads], out)(*arrays)
 
     def from_neighbour(self, u: Array, axis: CutAxis, side: int) -> Array:

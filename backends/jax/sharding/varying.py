@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, nullcontext
+from contextvars import ContextVar
 from typing import Any
 
 import jax
@@ -19,6 +20,27 @@ def is_mapped() -> bool:
     """Does this run inside `shard_map`?"""
     mesh = getattr(jax.sharding, "get_abstract_mesh", lambda: None)()
     return bool(getattr(mesh, "manual_axes", ()))
+
+
+_apart: ContextVar[bool] = ContextVar("apart", default=False)
+
+
+def runs_all_branches() -> bool:
+    """Do all branches of a condition run? In `shard_map`, where JAX cannot vectorise one that differs by device."""
+    return is_mapped() and not _apart.get()
+
+
+def apart(function: Callable[..., Any]) -> Callable[..., Any]:
+    """`function` of blocks that tell each other nothing, so that each device may take another branch."""
+
+    def marked(*blocks: Any) -> Any:
+        token = _apart.set(True)
+        try:
+            return function(*blocks)
+        finally:
+            _apart.reset(token)
+
+    return marked
 
 
 def axes_of(arrays: Iterable[Any]) -> Axes:

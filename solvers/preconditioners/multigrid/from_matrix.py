@@ -124,19 +124,6 @@ def _of_entries(matrix: Any, grid: tuple[int, ...]) -> tuple[Parts, tuple[bool, 
     return parts, rings
 
 
-def structure_of(matrix: Matrix, grid: tuple[int, ...]) -> tuple[tuple[Shift, ...], tuple[bool, ...]]:
-    """Offsets of a matrix on a grid and their opposites, and which axes are rings, by the positions of its entries.
-
-    Raises:
-        UnsupportedOperation: it couples points that are no neighbours.
-    """
-    own: Any = matrix
-    rows, cols, _ = own.structure.entries()
-    codes, rings = _codes(rows, cols, grid)
-    found = {_shift_of_code(int(code), grid) for code in np.flatnonzero(np.bincount(codes))} | {(0,) * len(grid)}
-    return tuple(sorted(found | set(map(opposite, found)))), rings
-
-
 def _codes(rows: np.ndarray, cols: np.ndarray, grid: tuple[int, ...]) -> tuple[np.ndarray, tuple[bool, ...]]:
     """A number for the offset of each entry, and which axes are rings."""
     codes = np.zeros(len(rows), np.int64)

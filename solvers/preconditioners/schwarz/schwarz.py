@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -24,7 +25,7 @@ SIZE, CLUSTERS = 32, 2048
 
 @of_operator()
 def schwarz(own: Matrix, target: Target, *, size: int = SIZE, clusters: int = CLUSTERS) -> Preconditioner:
-    """Exact solves in subdomains without overlap, and a small dense system for what is constant on clusters of unknowns.
+    """Exact solves in small subdomains, and a small dense system for what is constant on clusters of unknowns.
 
     On several devices, where rows are cut (`krylix.sparse.row_cut`), subdomains and clusters lie within the parts, and
     an application sends one number per cluster and no values of neighbours. Without a limit of the clusters, iterations
@@ -39,8 +40,8 @@ def schwarz(own: Matrix, target: Target, *, size: int = SIZE, clusters: int = CL
         ValueError: a setting, or entries that are infinite or NaN.
         UnsupportedOperation: A does not show its entries.
 
-    Stores at most `size` numbers per unknown and m^2 for m clusters, and costs as many multiplications. Larger subdomains
-    or overlap save less than more clusters do for the same memory.
+    Stores at most `size` numbers per unknown and m^2 for m clusters, and costs as many multiplications. Subdomains do
+    not overlap: more clusters save more iterations than overlap or larger subdomains for the same memory.
 
     Source: Smith, Bjorstad & Gropp, Domain Decomposition, 1996, chapters 1 and 2; clusters by Nicolaides, Deflation of
     conjugate gradients with applications to boundary value problems, 1987.
@@ -53,7 +54,8 @@ def schwarz(own: Matrix, target: Target, *, size: int = SIZE, clusters: int = CL
     inside, between = subdomains_and_clusters(n // k, rows // k, cols // k, max(size // k, 1), max(clusters // k, 1))
     labels = (k * between[:, None] + np.arange(k)).reshape(-1)
     P = sp.csr_array((np.ones(n, own.dtype), (np.arange(n), labels)), (n, k * (int(between.max()) + 1)))
-    M = target.moved(block_jacobi(own, blocks=np.repeat(inside, k))) + target.moved(coarse_correction(own, P))
+    fine: Any = target.moved(block_jacobi(own, blocks=np.repeat(inside, k)))
+    M = fine + target.moved(coarse_correction(own, P))
     settings = (("subdomains", int(inside.max()) + 1), ("clusters", P.shape[1]))
     hermitian = True if analysis_of(own).hermitian else M.hermitian
     return replace(M, kind="schwarz", hermitian=hermitian, entries=None, settings=settings)

@@ -65,3 +65,15 @@ def cases() -> Iterator[tuple[str, Case]]:
         return x, {"failed": jnp.isnan(x).any((1, 2))}
 
     yield "a traced function by place", of_each._replace(solve=traced, arrays=((FACTORS, ()),))
+
+    def with_arguments(b: Any, factors: Any, **known: Any) -> Any:
+        return solved(b, A=lambda u, c: star(u) + c["own"] * u, args=({"own": factors},), **known)
+
+    own_part = of_each._replace(solve=with_arguments, arrays=((FACTORS, ("i",)),))
+    yield "arguments of each", own_part
+
+    def energy_of(b: Any, factors: Any, **known: Any) -> Any:
+        return jax.grad(lambda b: 0.5 * jnp.sum(with_arguments(b, factors, **known) ** 2))(b)
+
+    twice = np.linalg.solve(matrices, own[..., None])[..., 0].reshape(MANY.shape)
+    yield "gradient with arguments of each", own_part._replace(solve=energy_of, expected=twice)

@@ -14,10 +14,10 @@ import scipy.sparse.linalg as spla
 from jax.experimental import sparse as jsparse
 
 from irregular_matrices import triangulated, with_hubs
-from krylix import linear_solve
+from krylix import NotConverged, linear_solve, preconditioner, prepare
 from krylix.sparse import row_cut
 
-from .cases import Case
+from .cases import Case, constants
 
 N = 4000
 LARGE, POINTS = triangulated(N)
@@ -50,6 +50,10 @@ def cases() -> Iterator[tuple[str, Case]]:
     yield from _kinds()
     yield from _shapes()
     yield from _derivatives()
+    yield from _others()
+    for parts, mesh in {4: "line", 8: "8"}.items():  # of equal local size
+        A, _ = triangulated(500 * parts, seed=parts)
+        yield f"weak, {parts}", case(A, partial(solved, A=A, preconditioner="schwarz"), mesh=mesh, known=True)
 
 
 def _ways() -> Iterator[tuple[str, Case]]:
@@ -173,3 +177,55 @@ def _derivatives() -> Iterator[tuple[str, Case]]:
     for kind in (None, "jacobi", "schwarz"):
         solve = partial(by_values, kind=kind)
         yield f"values, {kind}", small._replace(solve=solve, arrays=[(data, ())], expected=x)
+
+
+def _others() -> Iterator[tuple[str, Case]]:
+    """Matrices and preconditioners that are made before the solve."""
+    small = case(SMALL, None, eager=True)
+
+    def by_preconditioner(b: Any) -> Any:
+        A = row_cut(SMALL, like=b)
+        M = preconditioner(A, "schwarz")
+        images = np.asarray(M @ b), np.asarray(M.T @ b)
+        x, numbers = solved(b, A=A, preconditioner=M)
+        return x, numbers | {"symmetric": np.abs(images[0] - images[1]).max()}
+
+    def by_prepared(b: Any) -> Any:
+        result = prepare(row_cut(SMALL, like=b), b, rtol=1e-10).solve(b)
+        return result.x, {"iterations": result.iterations, "is_cg": result.method == "CG"}
+
+    def failing(b: Any) -> Any:
+        try:
+            solved(b, A=row_cut(SMALL, like=b), max_iter=3)
+        except NotConverged as error:
+            r = np.asarray(b) - SMALL @ np.asarray(error.result.x)
+            difference = np.abs(r - np.asarray(error.result.residual)).max()
+            return solved(b, A=SMALL)[0], {"difference": difference}
+        return 0 * b
+
+    def watched(b: Any) -> Any:
+        seen: list[np.ndarray] = []
+        solved(b, A=SMALL, callback=lambda state: seen.append(np.asarray(state.x)))
+        return jax.device_put(seen[-1], b.sharding)
+
+    def as_argument(b: Any) -> Any:
+        A = row_cut(SMALL, like=b)
+        solve = jax.jit(lambda A, b: solved(b, A=A, method="auto"))
+        x, numbers = solve(A, b)
+        program = solve.lower(A, b).compile().as_text()
+        return x, numbers | {"constant": max(constants(program), default=0)}
+
+    def products(b: Any) -> Any:
+        A = row_cut(WINDY, like=b)
+        images = [A @ b, A.T @ b, A(b), A.diagonal()]
+        expected = [WINDY @ small.b, WINDY.T @ small.b, WINDY @ small.b, WINDY.diagonal()]
+        wrong = max(np.abs(np.asarray(y) - z).max() for y, z in zip(images, expected, strict=True))
+        return images[0], {"wrong": wrong}
+
+    ways = {
+        "a preconditioner": by_preconditioner, "prepared": by_prepared, "failure": failing, "callback": watched,
+        "as an argument": as_argument,
+    }  # fmt: skip
+    for name, solve in ways.items():
+        yield name, small._replace(solve=solve)
+    yield "products", small._replace(solve=products, expected=WINDY @ small.b)

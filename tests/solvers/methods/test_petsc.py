@@ -14,6 +14,7 @@ import scipy.sparse.linalg as spl
 import krylix
 from krylix import Diverged, NotConverged, linear_solve, matrix_from_function, prepare
 from krylix.solvers import Petsc, Status, clear_setup_cache
+from krylix.solvers.methods.petsc.library import checked_indices
 from krylix.solvers.methods.petsc.system import Found, PetscSystem
 
 try:
@@ -281,6 +282,12 @@ def test_what_it_cannot_take() -> None:
         linear_solve(POISSON, B, method="petsc", matrix_offset=1.0)
     with pytest.raises(ValueError, match="not finite"):
         linear_solve(POISSON * np.nan, B, method="petsc")
+
+
+def test_more_entries_than_indices_can_count() -> None:
+    if np.dtype(PETSc.IntType).itemsize == 4:
+        with pytest.raises(ValueError, match="64-bit indices"):
+            checked_indices(np.zeros(2, np.int64), 2**31, 5)
 
 
 def test_blocks() -> None:

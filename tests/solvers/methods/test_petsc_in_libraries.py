@@ -21,6 +21,8 @@ MATRIX = sp.csr_array(sp.diags_array([-1.3, 2.5, -0.7], offsets=[-1, 0, 1], shap
 B = np.random.default_rng(0).standard_normal(N)
 X = np.linalg.solve(MATRIX.toarray(), B)
 ADJOINT = np.linalg.solve(MATRIX.toarray().T, np.ones(N))
+INVERSE = np.linalg.inv(MATRIX.toarray())
+HESSIAN = INVERSE.T @ np.diag(6 * X) @ INVERSE
 BY_VALUES = [-ADJOINT[i] * X[j] for i, j in zip(*MATRIX.nonzero(), strict=True)]
 
 
@@ -73,7 +75,10 @@ def test_jax() -> None:
     made = Standing.made
     batch = jnp.stack([jnp.asarray(B), 2 * jnp.asarray(B)])
     assert np.allclose(jax.jit(solver)(batch), [X, 2 * X]) and np.allclose(solver(jnp.asarray(B)), X)
-    assert Standing.made == made  # the KSP that was prepared serves the program too
+    assert np.allclose(jax.jit(lambda s, b: s(b))(solver, jnp.asarray(B)), X)  # a container
+    assert np.allclose(jax.vmap(jax.grad(lambda b: solver(b).sum()))(batch), ADJOINT)
+    assert Standing.made <= made + 1  # and its transpose
+    assert np.allclose(jax.hessian(lambda b: (solver(b) ** 3).sum())(jnp.asarray(B))[:2], HESSIAN[:2])
 
 
 @pytest.mark.needs("torch")

@@ -19,7 +19,7 @@ from ...cycle.recast import precision_as_setting
 from ...cycle.target import Target
 from ...pipeline import built, entries_of, grid_of
 from ..coarsening import strengths_of
-from ..from_matrix import couplings_of, structure_of
+from ..from_matrix import couplings_of
 from ..multigrid import checked_couplings, checked_smoothing
 from ..smoothing import Smoothing
 from .by_products import couplings_by_products
@@ -72,7 +72,7 @@ def multigrid_on_cut_grid(
                 f"multigrid was asked for {own.systems} matrices whose values are not known before the program runs, "
                 "on a grid that is cut. Give Stencils, or preconditioner='jacobi'."
             )
-        return couplings_by_products(A.without_offset, shape, *structure_of(own, shape), cut)
+        return couplings_by_products(A.without_offset, shape, cut)
 
     return built(A, entries, kind)
 
