@@ -76,9 +76,7 @@ def transfers(problem: Problem, method: Method, M: Operator | None) -> list[Tran
             Transfer(of_matrix, size, "Give A as row_cut(A, like=b) of krylix.sparse, or a function on a grid.")
         )
     if isinstance(M, Preconditioner) and not method.factorises:
-        what = _of_preconditioner(M, problem, in_rows)
-        if what is not None:
-            found.append(Transfer(what, size, "Take preconditioner='multigrid', 'fast' or 'jacobi', made with b."))
+        found += _of_preconditioner(M, problem, in_rows, size)
     return found
 
 
@@ -90,16 +88,27 @@ def _of_matrix(A: Operator) -> str | None:
     return None
 
 
-def _of_preconditioner(M: Preconditioner, problem: Problem, in_rows: bool) -> str | None:
-    grid = problem.A.own_grid or problem.A.shape[:1]
-    inner = M.inner
-    if isinstance(inner, CutMultigrid) and not inner.levels and math.prod(grid) > 1:
-        return f"multigrid of a grid {grid} that is so small gathers its argument"
+def _of_preconditioner(M: Preconditioner, problem: Problem, in_rows: bool, size: int) -> list[Transfer]:
+    inner, grid = M.inner, problem.A.own_grid or problem.A.shape[:1]
+    if isinstance(inner, CutMultigrid):
+        return _of_multigrid(inner, size)
     if M.keeps_grids or inner.keeps_grids or (isinstance(inner, FunctionOperator) and inner.own_grid == grid):
-        return None
+        return []
     if in_rows and M.kind in _ALONG_ROWS:
-        return None
-    return f"{M.kind} orders the unknowns in one row, and gathers its argument"
+        return []
+    what = f"{M.kind} orders the unknowns in one row, and gathers its argument"
+    return [Transfer(what, size, "Take preconditioner='multigrid', 'fast' or 'jacobi', made with b.")]
+
+
+def _of_multigrid(M: CutMultigrid, size: int) -> list[Transfer]:
+    """Of a grid so small that the one that is gathered is not much smaller."""
+    last, instead = M.setup.plan.grids[-1], "Take preconditioner='jacobi', or fewer devices."
+    if not M.levels:
+        return [Transfer(f"multigrid of the small grid {last} gathers its argument", size, instead)]
+    coefficients = 3 ** len(last) * math.prod(last) * M.dtype.itemsize
+    if coefficients < size:
+        return []
+    return [Transfer(f"multigrid gathers coefficients of the grid {last} when it is set up", coefficients, instead)]
 
 
 def told_of_devices(problem: Problem, method: Method, M: Operator | None) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""What `auto` takes on grids that are spread over a known mesh moves no vector, but planes and small grids."""
+"""What `auto` takes on grids that are spread over a known mesh moves no vector, or a warning names it."""
 
 from __future__ import annotations
 
@@ -38,5 +38,7 @@ def test_nothing_of_the_size_of_a_vector_moves(name: str, found: Found) -> None:
     one = found[name]
     assert "raised" not in one, one["raised"]
     assert one["error"] < 1e-4 and one["spread"], one
-    assert one["largest"] < MESHES[name.rpartition(", ")[2]] * one["part"], one
+    moves = one["largest"] >= MESHES[name.rpartition(", ")[2]] * one["part"]
+    assert moves == bool(one["told"]), one  # of grids so small that they are solved as a whole
+    assert not moves or name.endswith("2x2x2"), one
     assert one["iterations"] <= MOST_ITERATIONS or name.startswith("jacobi"), one

@@ -59,7 +59,7 @@ def test_eager_solutions_are_spread(name: str, found: Found) -> None:
 
 @pytest.mark.needs("jax")
 @pytest.mark.merge
-@pytest.mark.parametrize("name", ["null space, 2x2, eager", "prepared, 2x2, eager"])
+@pytest.mark.parametrize("name", ["null space, 2x2, eager", "prepared, 2x2, eager", "batch, systems, Explicit, eager"])
 def test_eager_solutions_of_other_kinds(name: str, found: Found) -> None:
     assert found[name]["error"] < 1e-7 and found[name]["spread"], found[name]
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from typing import Any
 
 import jax
 from jax import lax
 
+from ..sharding.varying import is_mapped
 from .form import Constant, Equation, Fixed, Program
 from .inner import CALLS, CHECKPOINTS
 from .run_rule import run_rule
@@ -121,9 +123,14 @@ class _Surroundings:
         names = source_info_util.current_name_stack() + info.name_stack
         self.context = source_info_util.user_context(info.traceback, name_stack=names)
         self.manager = self.origin.ctx.manager
+        here = jax.sharding.get_abstract_mesh() if is_mapped() else None
         self.context.__enter__()
         self.manager.__enter__()
+        # recorded outside of `shard_map`, run on the blocks of one device
+        self.blocks = jax.sharding.use_abstract_mesh(here) if here is not None and not is_mapped() else nullcontext()
+        self.blocks.__enter__()
 
     def __exit__(self, *error: Any) -> None:
+        self.blocks.__exit__(*error)
         self.manager.__exit__(*error)
         self.context.__exit__(*error)

@@ -122,6 +122,7 @@ def _of_kinds() -> Iterator[tuple[str, Case]]:
 def _batches() -> Iterator[tuple[str, Case]]:
     batch = Case("rows", ("i", None, None), MANY, partial(solved, batch_ndim=1), exact(star, MANY))
     yield "batch, systems", batch
+    yield "batch, systems, Explicit, eager", batch._replace(explicit=True, eager=True)
     yield "batch, rows", batch._replace(spec=(None, "i", None))
     yield "batch, systems and columns", batch._replace(mesh="2x2", spec=("i", None, "j"))
     yield "batch, systems and columns, known", batch._replace(mesh="2x2", spec=("i", None, "j"), known=True)
