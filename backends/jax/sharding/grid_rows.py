@@ -64,9 +64,6 @@ class GridRows:
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
         return np.asarray(self.flat, dtype)
 
-    def __invert__(self) -> Any:
-        return on_cells(operator.invert, self)
-
     def astype(self, dtype: Any) -> GridRows:
         return GridRows(self.cells.astype(dtype), self.cut)
 
