@@ -90,6 +90,12 @@ def main() -> None:
             x = jax.device_put(b, NamedSharding(mesh, PartitionSpec(*spec)))
             cut = bk.cut_of(x, 1)
             found, want = jax.jit(lambda x, cut=cut: results(bk, cut, x))(x), expected(cut, b)
+            spread = bk.spread_over(jnp.asarray(b), cut, 1)
+            assert spread.sharding.is_equivalent_to(x.sharding, x.ndim)
+            rows = bk.on_grid(bk.reshape(jnp.asarray(b), (2, -1)), GRID)
+            found["cells"] = bk.cells(rows, GRID)
+            found["rows"] = bk.cells(bk.as_rows(bk.cells(rows, GRID), rows), GRID)
+            want |= {"cells": b, "rows": b}
             errors = {name: float(np.abs(np.asarray(a) - want[name]).max()) for name, a in found.items()}
             print(json.dumps({"axes": kind.name, "spec": str(spec), "parts": cut.parts, "errors": errors}), flush=True)
 
