@@ -112,8 +112,8 @@ def test_memory_of_a_device_falls_with_their_number(name: str, found: Found) -> 
 @pytest.mark.needs("jax")
 @pytest.mark.parametrize("name", tiers(("128, 2x2", "112 blocks, 2x2", "32^3, 2x2x1", "32^3, 2x2x2")))
 def test_memory_of_a_device_in_parts_of_a_vector(name: str, found: Found) -> None:
-    one = found[name]
-    gathered = (
-        30 if name == "32^3, 2x2x2" else 2
-    )  # whose gathered grid has as many points as a device has of the finest
-    assert one["temporary"] + one["arguments"] <= ((42 if "^3" in name else 32) + gathered) * one["part"], one
+    """Besides the coefficients, which the product with A measures and keeps in blocks of its own."""
+    one, cube = found[name], "^3" in name
+    gathered = 30 if name == "32^3, 2x2x2" else 2  # whose gathered grid has as many points as a device of the finest
+    most = (42 + 7 if cube else 32 + 5) + gathered
+    assert one["temporary"] + one["arguments"] <= most * one["part"], one
