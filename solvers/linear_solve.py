@@ -12,7 +12,6 @@ from ..sparse import Operator, RowCutMatrix, UnsupportedOperation
 from ..sparse.analysis.analysis import forget, release
 from ..sparse.peers.table import NO_PEERS
 from .attempt import Attempt
-from .cut_rows import solve_with_cut_rows
 from .first_call import solve_first_call, solve_on_numpy
 from .iteration.method import Method
 from .iteration.monitor import Callback, monitor_of
@@ -24,7 +23,8 @@ from .over.solve import solve_over
 from .pattern_cache import solve_on_pattern
 from .results.result import ArrayT, SolveResult
 from .results.times import with_times
-from .set_up import set_up_attempt
+from .row_cut_solve import solve_with_cut_rows
+from .set_up_attempt import set_up_attempt
 from .setup.choose import MethodChoice, choose, first_that_can
 from .setup.factors import factors_now
 from .setup.iteration_budget import with_iteration_budget

@@ -11,7 +11,7 @@ import scipy.sparse as sp
 from ...backends import agreed, choose_backend, over_members
 from ...sparse import Operator, SparseMatrix, is_function
 from ...sparse.analysis.canonical import canonical
-from ...sparse.formats.local_rows import local_rows
+from ...sparse.formats.row_block import row_block
 from ..methods.petsc.inverse import PetscInverse, with_diagonal
 from ..methods.petsc.library import checked_indices, checked_values, petsc
 from ..setup.problem import Request
@@ -89,7 +89,7 @@ def _rows(A: Any, first: int, local: int, n: int, block_size: int) -> Any:
         rows = A.known() if isinstance(A, SparseMatrix) else A
     else:
         rows = (
-            local_rows(A, first, first + local)
+            row_block(A, first, first + local)
             if isinstance(A, SparseMatrix)
             else sp.csr_array(A)[first : first + local]
         )

@@ -14,7 +14,7 @@ import numpy as np
 from ...backends import Array, Backend, CutAxis
 from ..analysis.symmetry import CHOSEN, ENTRIES
 from ..formats.entries.grid import row_strides
-from .halo import Axes, are_cut, names_of, plane_beside, with_halo
+from .halo import Axes, are_cut, names_of, plane_beside, windows
 
 Shift = tuple[int, ...]
 
@@ -189,7 +189,8 @@ def shifted_arrays(bk: Backend, u: Array, shifts: Iterable[Shift], periodic: Axe
     Cost: a message for each side of a cut axis.
     """
     if are_cut(periodic):
-        return _windows(bk, u, [*shifts], periodic)
+        steps_of_all = [*shifts]
+        return dict(zip(steps_of_all, windows(bk, bk.materialize(u), steps_of_all, periodic), strict=True))
     rows, *grid = map(int, u.shape)
     steps = {s: distance(s, tuple(grid)) for s in shifts}
     if not are_flat(bk, periodic):
@@ -198,16 +199,6 @@ def shifted_arrays(bk: Backend, u: Array, shifts: Iterable[Shift], periodic: Axe
     n, before, after = math.prod(grid), -min(0, *steps.values()), max(0, *steps.values())
     flat = bk.pad_materialized(bk.reshape(u, (rows, n)), before, after)
     return {s: bk.reshape(flat[:, before + k : before + k + n], u.shape) for s, k in steps.items()}
-
-
-def _windows(bk: Backend, u: Array, shifts: Sequence[Shift], periodic: Axes) -> dict[Shift, Array]:
-    """Of one array with a halo, by one exchange for all offsets."""
-    axes = range(len(periodic))
-    before = [int(any(s[k] < 0 for s in shifts)) for k in axes]
-    after = [int(any(s[k] > 0 for s in shifts)) for k in axes]
-    around = with_halo(bk, bk.materialize(u), before, after, periodic)
-    grid = [int(n) for n in u.shape[1:]]
-    return {s: around[(slice(None), *(slice(b + k, b + k + n) for b, k, n in zip(before, s, grid)))] for s in shifts}
 
 
 def shifted_array(bk: Backend, u: Array, shift: Shift, periodic: Axes) -> Array:

@@ -12,9 +12,8 @@ from ...backends import Array, Backend, Cut
 from ..errors import UnsupportedOperation
 from ..operator import Operator
 from .composed import Composed
-from .halo import with_halo
-
-Shift = tuple[int, ...]
+from .couplings import Shift
+from .halo import Axes, windows
 
 
 @dataclass(eq=False, repr=False)
@@ -59,8 +58,8 @@ class CutStencil(Composed):
         bk = self.bk
 
         def on_block(u: Array, *values: Array) -> Array:
-            windows = self._windows(u, self.shifts)
-            terms = [value * window for value, window in zip(values, windows, strict=True)]
+            around = windows(bk, u, self.shifts, self._axes)
+            terms = [value * window for value, window in zip(values, around, strict=True)]
             return sum(terms[1:], start=terms[0])
 
         leads = [1, *map(self._lead, self.values)]
@@ -77,7 +76,7 @@ class CutStencil(Composed):
                 moved = []
                 for k, value in zip(arrays, own, strict=True):
                     rows = value if self._lead(values[k]) else value[None]
-                    window = self._windows(rows, [back[k]])[0]
+                    (window,) = windows(self.bk, rows, [back[k]], self._axes)
                     moved.append(window if self._lead(values[k]) else window[0])
                 return tuple(moved)
 
@@ -96,15 +95,9 @@ class CutStencil(Composed):
             return replace(self, values=(0 * self.values[0],), shifts=(here,))
         return replace(self, values=(self.values[self.shifts.index(here)],), shifts=(here,))
 
-    def _windows(self, u: Array, shifts: Sequence[Shift]) -> list[Array]:
-        """`u[x + shift]` of a block `(rows, *block)`, with zeros from outside."""
-        before, after = reach(shifts)
-        around = with_halo(self.bk, u, before, after, self.spread.axes(self.periodic))
-        lengths = [int(n) for n in u.shape[1:]]
-        return [
-            around[(slice(None), *(slice(b + s, b + s + n) for b, s, n in zip(before, shift, lengths, strict=True)))]
-            for shift in shifts
-        ]
+    @property
+    def _axes(self) -> Axes:
+        return self.spread.axes(self.periodic)
 
     def _lead(self, value: Array) -> int | None:
         axes = len(value.shape)
@@ -142,9 +135,3 @@ class InSteps(Composed):
     def transpose(self) -> Operator:
         transposed: Operator = self._map(lambda A: A.transpose())
         return transposed
-
-
-def reach(shifts: Sequence[Shift]) -> tuple[list[int], list[int]]:
-    """The longest steps back and ahead along each axis."""
-    steps = [*zip(*shifts, strict=True)]
-    return [max(0, -min(along)) for along in steps], [max(0, *along) for along in steps]

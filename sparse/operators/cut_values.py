@@ -20,8 +20,10 @@ from ..operator import Operator
 from ..tracing.front_end import front_end_of
 from ..tracing.offsets import TracedBox, traced_boxes
 from ..tracing.probing.colouring import lattice
-from .cut_stencil import CutStencil, Shift, reach
+from .couplings import Shift
+from .cut_stencil import CutStencil
 from .function import DerivedFunction, FunctionOperator
+from .halo import reach
 from .on_grid import OnGrid
 
 _MOST_COLOURS = 64  # products that measure coefficients

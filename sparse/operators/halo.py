@@ -65,6 +65,27 @@ def with_halo(bk: Backend, u: Array, before: Sequence[int], after: Sequence[int]
     return u
 
 
+def reach(shifts: Sequence[Sequence[int]]) -> tuple[list[int], list[int]]:
+    """The longest steps back and ahead along each axis."""
+    steps = [*zip(*shifts, strict=True)]
+    return [max(0, -min(along)) for along in steps], [max(0, *along) for along in steps]
+
+
+def windows(bk: Backend, u: Array, shifts: Sequence[Sequence[int]], periodic: Axes) -> list[Array]:
+    """`u[x + shift]` for each shift, zeros from outside, by one halo exchange: two messages for each cut axis at most.
+
+    Args:
+        u: `(rows, *grid)`, of a block where axes are cut.
+        shifts: steps along each axis, no longer than the block.
+    """
+    before, after = reach(shifts)
+    around, lengths = with_halo(bk, u, before, after, periodic), [int(n) for n in u.shape[1:]]
+    return [
+        around[(slice(None), *(slice(b + s, b + s + n) for b, s, n in zip(before, shift, lengths, strict=True)))]
+        for shift in shifts
+    ]
+
+
 def added_halo(bk: Backend, u: Array, after: Sequence[int], periodic: Axes) -> Array:
     """Transpose of `with_halo` without planes before: the last plane is added to the first one of the next block."""
     for axis, (high, ring) in reversed([*enumerate(zip(after, periodic, strict=True), 1)]):

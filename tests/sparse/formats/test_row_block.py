@@ -1,4 +1,4 @@
-"""Rows of a member, compared with slices of the whole CSR matrix."""
+"""Consecutive rows, compared with slices of the whole CSR matrix."""
 
 from itertools import pairwise
 from typing import Any
@@ -10,7 +10,7 @@ import scipy.sparse as sp
 from frameworks import missing
 from krylix import as_operator, matrix_from_function
 from krylix.sparse import COO, Stencil, UnsupportedOperation
-from krylix.sparse.formats.local_rows import local_rows, row_range
+from krylix.sparse.formats.row_block import row_block
 
 rng = np.random.default_rng(0)
 STAR = [(0, 0), (1, 0), (-1, 0), (0, 1), (0, -1)]
@@ -57,14 +57,12 @@ def test_rows_are_those_of_the_whole_matrix(name: str) -> None:
     A = MATRICES[name]()
     whole, n = sp.csr_array(A.known()), A.shape[0]
     for members in (1, 2, 3, n, n + 2):
-        ranges = [row_range(n, members, rank) for rank in range(members)]
-        assert ranges[0][0] == 0 and ranges[-1][1] == n and all(a[1] == b[0] for a, b in pairwise(ranges))
-        for first, last in ranges:
-            rows = local_rows(A, first, last)
+        for first, last in pairwise(n * rank // members for rank in range(members + 1)):
+            rows = row_block(A, first, last)
             assert rows.shape == (last - first, A.shape[1]) and rows.has_canonical_format and rows.dtype == A.dtype
             assert np.array_equal(rows.toarray(), whole[first:last].toarray())
 
 
 def test_a_batch_has_no_rows() -> None:
     with pytest.raises(UnsupportedOperation, match="batch of matrices"):
-        local_rows(Stencil([np.ones((2, 4)), 1.0], [(0,), (1,)], (4,)), 0, 2)
+        row_block(Stencil([np.ones((2, 4)), 1.0], [(0,), (1,)], (4,)), 0, 2)

@@ -1,4 +1,4 @@
-"""Rows of a matrix as CSR, as a member of a communicator stores them: of grids and diagonals without the others."""
+"""Consecutive rows of a matrix as CSR, as a rank stores them: of stencils and diagonals without making the others."""
 
 from __future__ import annotations
 
@@ -18,17 +18,7 @@ from .stencil import StencilStructure
 _Entries = tuple[np.ndarray, np.ndarray, np.ndarray]  # rows, columns, values
 
 
-def row_range(n: int, members: int, rank: int) -> tuple[int, int]:
-    """Rows of a member where n rows are shared out: `n rank / members`, rounded down, up to that of the next one.
-
-    Examples:
-        >>> [row_range(5, 2, rank) for rank in range(2)]
-        [(0, 2), (2, 5)]
-    """
-    return n * rank // members, n * (rank + 1) // members
-
-
-def local_rows(A: SparseMatrix, first: int, last: int) -> sp.csr_array:
+def row_block(A: SparseMatrix, first: int, last: int) -> sp.csr_array:
     """Rows `first` to `last` of one matrix with known values, `(last - first, columns)`, sorted, without duplicates.
 
     Raises:
