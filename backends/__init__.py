@@ -4,7 +4,7 @@ if __name__ != "krylix.backends":  # reached through sys.path (repository root),
     raise ModuleNotFoundError(f"{__file__} is krylix.backends, not a top-level module", name=__name__)
 
 from .communicators.communicator import Communicator, OtherMemberFailed, agreed
-from .communicators.members import find_communicator, over_members
+from .communicators.reductions import find_communicator, over_members
 from .compilers import without_compilers
 from .convert import convert
 from .interface.arrays import nan_of

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ..backends import Array, get_backend
+from ..backends import Array, agreed, get_backend
 from ..backends.on_failure import QUIET
 from ..sparse import Layout, NonlinearError, Operator, UnsupportedOperation
 from .by_systems import solved_by_systems
@@ -22,7 +22,7 @@ from .methods.cg import CG
 from .methods.direct.singular import Singularity
 from .methods.direct.superlu import provider_note
 from .on_host import continued_on_host, rescued_on_host, run_on_host
-from .over.members import raise_in_all, replicated, shows_no_progress
+from .over.outcome import replicated, shows_no_progress
 from .preconditioners import Preconditioner
 from .preconditioners.amg_after_multigrid import MOST_ITERATIONS, amg_after_multigrid, is_on_grids
 from .results.diagnosis.look import Look
@@ -134,7 +134,7 @@ class Attempt:
         found = self._run(report)
         if report is not None and report.errors is not None and not self.problem.bk.compiled(found.status):
             self.problem.bk.to_numpy(found.status)  # waits for the loop
-            raise_in_all(self.problem.bk, "the callback", report.raise_errors)
+            agreed(self.problem.bk.communicator, "the callback", report.raise_errors)
         return found
 
     def _run(self, report: StepReport | None) -> Outcome:

@@ -13,7 +13,7 @@ class Members:
 
     communicator: Any = None  # of the members that hold the parts of vectors, see `Communicator`
     _communicators: ClassVar[str] = ""  # what `over=` takes with arrays of the library
-    _of_members: ClassVar[tuple[type, ...]] = ()  # what it needs beside `communicators.members.SumsOverMembers`
+    _of_members: ClassVar[tuple[type, ...]] = ()  # what it needs beside `communicators.reductions.SumsOverMembers`
 
     product: Callable[[Array, Array], Array]
 

@@ -1,7 +1,7 @@
 """Transfers of whole vectors between devices that a method or a preconditioner makes, and what to do instead.
 
-Vectors stay spread over the mesh in a solve, and devices tell their neighbours planes of them, unless something needs a
-flat order of the unknowns, or one device's memory. That is never done in silence.
+Vectors stay spread over the mesh in a solve, and neighbours exchange halos, unless something needs a flat order of the
+unknowns, or one device's memory. That is never done in silence.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from ..results.failure import outside
 from .problem import Problem
 
 LEAST = 1 << 15  # bytes: below that a message takes as long as an empty one, and no warning is given
-_ALONG_ROWS = ("chebyshev", "ssor", "ic", "ilu")  # tell neighbours planes where grids are cut along axis 0 alone
+_ALONG_ROWS = ("chebyshev", "ssor", "ic", "ilu")  # exchange halos only, where grids are cut along axis 0 alone
 _NO_SHARDING = (
     "how b is spread over devices is not known: it is traced, and its mesh has Auto axes. Give sharding=..., or make "
     "the mesh by jax.make_mesh; else nothing is done block by block"
@@ -122,7 +122,7 @@ def told_of_devices(problem: Problem, method: Method, M: Operator | None) -> tup
     parts = " x ".join(map(str, cut.parts))
     found = [f"vectors spread over {parts} devices, along the mesh axes {', '.join(cut.all_names)}"]
     moved = [str(one) for one in transfers(problem, method, M)]
-    return (*found, *(moved or ["devices tell their neighbours planes, and each other sums and small grids"]))
+    return (*found, *(moved or ["messages: halo exchanges with neighbours, reductions, and gathers of small grids"]))
 
 
 def warn_of_transfers(problem: Problem, method: Method, M: Operator | None) -> None:

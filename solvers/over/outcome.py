@@ -1,10 +1,11 @@
-"""What members of a communicator do together at the end of an iteration; without one, nothing."""
+"""The outcome of a solve as all members of a communicator have it, and which of them shows progress.
+
+Without a communicator nothing is changed. `Attempt` needs this, which the rest of the folder is made of.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
-from ...backends import Backend, agreed
+from ...backends import Backend
 from ..iteration.outcome import Outcome
 
 
@@ -14,15 +15,6 @@ def replicated(bk: Backend, outcome: Outcome) -> Outcome:
     found = {name: bk.replicated(getattr(outcome, name)) for name in alike}
     lines = outcome.history if isinstance(outcome.history, tuple) else bk.replicated(outcome.history)
     return outcome._replace(**found, history=lines)
-
-
-def raise_in_all(bk: Backend, what: str, check: Callable[[], None]) -> None:
-    """`check()`, and an error in all members where it raises one in any.
-
-    Raises:
-        OtherMemberFailed: it did in another one.
-    """
-    agreed(bk.communicator, what, check)
 
 
 def shows_no_progress(bk: Backend) -> bool:
