@@ -119,11 +119,18 @@ def _of_kinds() -> Iterator[tuple[str, Case]]:
     yield "several limits, 2x2", flat._replace(solve=lambda b: solved(b, max_iter=[50, 500])[1])
 
 
+def _with_b_here(b: Any, c: Any) -> Any:
+    """Only the arguments of the function lie on the mesh."""
+    return linear_solve(lambda u, c: c * u, jnp.asarray(np.asarray(b)), args=(c,), method="CG").x
+
+
 def _batches() -> Iterator[tuple[str, Case]]:
     batch = Case("rows", ("i", None, None), MANY, partial(solved, batch_ndim=1), exact(star, MANY))
     yield "batch, systems", batch
     yield "batch, systems, Explicit, eager", batch._replace(explicit=True, eager=True)
     yield "batch, rows", batch._replace(spec=(None, "i", None))
+    here = Case("2x2", ("i", "j"), GRID, _with_b_here, np.asarray(GRID) / 2, [(np.full_like(GRID, 2), ("i", "j"))])
+    yield "b on one device, Explicit, eager", here._replace(explicit=True, eager=True)
     yield "batch, systems and columns", batch._replace(mesh="2x2", spec=("i", None, "j"))
     yield "batch, systems and columns, known", batch._replace(mesh="2x2", spec=("i", None, "j"), known=True)
 
