@@ -9,6 +9,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from krylix import linear_solve, prepare
 from krylix.sparse import Stencil
@@ -173,4 +174,12 @@ def _known() -> Iterator[tuple[str, Case]]:
         like = prepared.setdefault(0, b)
         return prepare(star, like, method="CG", rtol=1e-10).solve(b).x
 
+    square = Mesh(np.array(jax.devices()[:4]).reshape(2, 2), ("i", "j"))
+
+    def on_another_mesh(b: Any) -> Any:
+        like = jax.device_put(np.asarray(GRID), NamedSharding(square, PartitionSpec("i", "j")))
+        return prepare(star, like, method="CG", preconditioner="multigrid").solve(b).x
+
+    other = Case("rows", ("i", "j"), GRID, on_another_mesh, expected, explicit=True, eager=True)
+    yield "prepared on another mesh", other
     yield "prepared, 2x2, eager", Case("2x2", ("i", "j"), GRID, by_prepared, expected, eager=True)
