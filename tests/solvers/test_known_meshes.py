@@ -65,6 +65,20 @@ def test_eager_solutions_of_other_kinds(name: str, found: Found) -> None:
 
 
 @pytest.mark.needs("jax")
+@pytest.mark.merge
+@pytest.mark.parametrize("name", ["b on one device, Explicit, eager"])
+def test_arguments_alone_are_spread(name: str, found: Found) -> None:
+    assert found[name].get("error", 1) < 1e-7, found[name]
+
+
+@pytest.mark.needs("jax")
+@pytest.mark.merge
+@pytest.mark.parametrize("name", ["prepared on another mesh"])
+def test_other_mesh_is_refused(name: str, found: Found) -> None:
+    assert "expected the same mesh" in found[name].get("raised", ""), found[name]
+
+
+@pytest.mark.needs("jax")
 @pytest.mark.slow
 def test_three_mesh_axes() -> None:
     found = run_cases("cases_krylov", ["CG, 2x2x2, jit", "CG, 2x2x2, eager"], devices=8)

@@ -54,3 +54,19 @@ def test_names_that_the_mesh_has_not() -> None:
     with jax.set_mesh(jax.make_mesh((1,), ("i",), axis_types=(AxisType.Auto,))):
         refused("names the mesh axis 'k'; the mesh of the context has the axes", PartitionSpec("k"), jnp.ones((4, 4)))
         assert linear_solve(lambda u: 2 * u, jnp.ones((4, 4)), method="CG", sharding=PartitionSpec("i")).converged
+
+
+def test_two_meshes_with_explicit_axes() -> None:
+    import jax
+    import jax.numpy as jnp
+    from jax.sharding import AbstractMesh, AxisType, NamedSharding, PartitionSpec
+
+    def grid(**axes: int) -> Any:
+        mesh = AbstractMesh(tuple(axes.values()), tuple(axes), axis_types=(AxisType.Explicit,) * len(axes))
+        return jax.ShapeDtypeStruct((4, 4), jnp.float32, sharding=NamedSharding(mesh, PartitionSpec(*axes)))
+
+    def solve(b: Any, c: Any) -> Any:
+        return linear_solve(lambda u, c: c * u, b, args=(c,), method="CG").x
+
+    with pytest.raises(ValueError, match=r"k: 4 \(Explicit\).*expected one mesh"):
+        jax.eval_shape(solve, grid(i=2, j=2), grid(k=4))

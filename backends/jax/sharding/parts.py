@@ -17,8 +17,19 @@ WHOLE = PartitionSpec()
 
 
 def of_blocks(function: Callable[..., Any], cut: Cut, in_specs: Sequence[Any], out_specs: Any) -> Callable[..., Any]:
-    """`function` on each device of the mesh of a cut, or on those of the context, whose mesh is that one."""
+    """`function` on each device of the mesh of a cut, or on those of the context, whose mesh is that one.
+
+    Raises:
+        ValueError: the context has another mesh.
+    """
     context = jax.sharding.get_abstract_mesh()
+    sizes = {name: cut.mesh.shape[name] for name in (*cut.all_names, *cut.batch)}
+    if not context.empty and any(context.shape.get(name) != size for name, size in sizes.items()):
+        raise ValueError(
+            f"A solver or preconditioner for arrays spread over a mesh with the axes {sizes} was called with arrays "
+            f"of one with {dict(context.shape)}; expected the same mesh. Prepare another for that mesh, or "
+            "spread b over the first one by jax.device_put."
+        )
     mesh = cut.mesh if context.empty else context
     return jax.shard_map(function, mesh=mesh, in_specs=tuple(in_specs), out_specs=out_specs, check_vma=False)
 

@@ -33,11 +33,13 @@ def with_auto_axes(function: Callable[[Any], Any], tree: Any, like: Any = None) 
 
     Raises:
         TypeError: the function closes over an array of the mesh.
+        ValueError: the arrays lie on several meshes.
     """
     leaves, structure = jax.tree.flatten(tree)
     mesh = next((sharding.mesh for sharding in map(_explicit, leaves) if sharding is not None), None)
     if mesh is None:
         return function(tree)
+    _check_one_mesh(mesh, leaves, like)
     with jax.sharding.use_abstract_mesh(mesh.update_axis_types(dict.fromkeys(mesh.explicit_axes, AxisType.Auto))):
         leaves = [x if _explicit(x) is None else jax.sharding.reshard(x, PartitionSpec()) for x in leaves]
         try:
@@ -47,6 +49,29 @@ def with_auto_axes(function: Callable[[Any], Any], tree: Any, like: Any = None) 
                 raise TypeError(_WHAT_TO_DO) from error
             raise
     return found if like is None else jax.tree.map(lambda x: _spread(x, like, mesh), found)
+
+
+def _check_one_mesh(mesh: Any, leaves: Sequence[Any], like: Any) -> None:
+    """Refuse arrays of a second mesh with Explicit axes, and `like` on one with other Auto axes: JAX does not mix them.
+
+    Raises:
+        ValueError: there are such arrays.
+    """
+    found = [sharding.mesh for sharding in map(_explicit, leaves) if sharding is not None]
+    if isinstance(sharding := getattr(cells_of(like), "sharding", None), NamedSharding):
+        found += [sharding.mesh.abstract_mesh] if sharding.mesh.shape != mesh.shape else []
+    other = next((one for one in found if one != mesh), None)
+    if other is not None and not other.empty:
+        raise ValueError(
+            f"The arrays of a solve are spread over {_in_words(mesh)} and over {_in_words(other)}; expected one mesh "
+            "where axes are Explicit. Spread all of them over the mesh of b: jax.device_put(array, "
+            "NamedSharding(b.sharding.mesh, spec))."
+        )
+
+
+def _in_words(mesh: Any) -> str:
+    pairs = zip(mesh.shape.items(), mesh.axis_types, strict=True)
+    return f"a mesh with the axes {', '.join(f'{name}: {size} ({kind.name})' for (name, size), kind in pairs)}"
 
 
 def _explicit(x: Any) -> Any:
@@ -59,9 +84,9 @@ def _spread(x: Any, like: Any, mesh: Any) -> Any:
     sharding = _explicit(like)
     spec = () if sharding is None or x.shape != like.shape[: x.ndim] else tuple(sharding.spec)[: x.ndim]
     if not any(isinstance(array, jax.core.Tracer) for array in (x, like)):  # x may lie on one device
-        return jax.device_put(
-            x, NamedSharding(like.sharding.mesh if sharding is not None else mesh, PartitionSpec(*spec))
-        )
+        if sharding is None:  # only other arrays lie on the mesh, and types tell no devices to spread x over
+            return x
+        return jax.device_put(x, NamedSharding(like.sharding.mesh, PartitionSpec(*spec)))
     return jax.sharding.reshard(x, NamedSharding(mesh, PartitionSpec(*spec)))
 
 

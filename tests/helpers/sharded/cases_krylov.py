@@ -9,6 +9,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from krylix import linear_solve, prepare
 from krylix.sparse import Stencil
@@ -119,11 +120,18 @@ def _of_kinds() -> Iterator[tuple[str, Case]]:
     yield "several limits, 2x2", flat._replace(solve=lambda b: solved(b, max_iter=[50, 500])[1])
 
 
+def _with_b_here(b: Any, c: Any) -> Any:
+    """Only the arguments of the function lie on the mesh."""
+    return linear_solve(lambda u, c: c * u, jnp.asarray(np.asarray(b)), args=(c,), method="CG").x
+
+
 def _batches() -> Iterator[tuple[str, Case]]:
     batch = Case("rows", ("i", None, None), MANY, partial(solved, batch_ndim=1), exact(star, MANY))
     yield "batch, systems", batch
     yield "batch, systems, Explicit, eager", batch._replace(explicit=True, eager=True)
     yield "batch, rows", batch._replace(spec=(None, "i", None))
+    here = Case("2x2", ("i", "j"), GRID, _with_b_here, np.asarray(GRID) / 2, [(np.full_like(GRID, 2), ("i", "j"))])
+    yield "b on one device, Explicit, eager", here._replace(explicit=True, eager=True)
     yield "batch, systems and columns", batch._replace(mesh="2x2", spec=("i", None, "j"))
     yield "batch, systems and columns, known", batch._replace(mesh="2x2", spec=("i", None, "j"), known=True)
 
@@ -166,4 +174,12 @@ def _known() -> Iterator[tuple[str, Case]]:
         like = prepared.setdefault(0, b)
         return prepare(star, like, method="CG", rtol=1e-10).solve(b).x
 
+    square = Mesh(np.array(jax.devices()[:4]).reshape(2, 2), ("i", "j"))
+
+    def on_another_mesh(b: Any) -> Any:
+        like = jax.device_put(np.asarray(GRID), NamedSharding(square, PartitionSpec("i", "j")))
+        return prepare(star, like, method="CG", preconditioner="multigrid").solve(b).x
+
+    other = Case("rows", ("i", "j"), GRID, on_another_mesh, expected, explicit=True, eager=True)
+    yield "prepared on another mesh", other
     yield "prepared, 2x2, eager", Case("2x2", ("i", "j"), GRID, by_prepared, expected, eager=True)
