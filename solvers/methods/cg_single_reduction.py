@@ -61,7 +61,7 @@ class CGSingleReduction(Method):
         return "CG-single-reduction"
 
     def init(self, bk: Backend, A: Operator, M: Operator | None, r: Array, goal: Goal) -> CGSingleReductionState:
-        u = apply(M, r)
+        u = _image(bk, M, r)
         w = A.apply(u)
         rho, mu, rr = _products(bk, M, r, u, w)
         none = bk.full_like(rr, False, bool)
@@ -70,7 +70,7 @@ class CGSingleReduction(Method):
 
     def step(self, bk: Backend, A: Operator, M: Operator | None, s: CGSingleReductionState) -> CGSingleReductionState:
         r = bk.axpy(-s.alpha, s.s, s.r)
-        u = apply(M, r)
+        u = _image(bk, M, r)
         w = A.apply(u)
         rho, mu, rr = _products(bk, M, r, u, w)
         beta = bk.safe_divide(rho, s.rho)
@@ -79,6 +79,11 @@ class CGSingleReduction(Method):
         return CGSingleReductionState(
             x, r, p, bk.xpay(w, beta, s.s), rho, bk.safe_divide(rho, ps), rr, (ps == 0) | (rho == 0)
         )
+
+
+def _image(bk: Backend, M: Operator | None, r: Array) -> Array:
+    """M r, which is needed after A was applied: a function may write to what it returned."""
+    return r if M is None else bk.copy(apply(M, r))
 
 
 def _products(bk: Backend, M: Operator | None, r: Array, u: Array, w: Array) -> tuple[Array, Array, Array]:

@@ -30,6 +30,6 @@ def known_cut(bk: Backend, request: Request, b: Any, layout: Layout) -> Cut | No
             f"sharding was given together with axis={request.axis}; expected vectors on the last axis. Give b.T."
         )
     sharding = request.sharding
-    if sharding is None and tuple(b.shape) == tuple(request.b.shape) and request.axis in (None, -1):
+    if sharding is None and tuple(b.shape) == tuple(getattr(request.b, "shape", ())) and request.axis in (None, -1):
         sharding = request.seen_sharding
     return bk.cut_of(b, len(layout.batch), sharding) if bk.spreads_arrays() or sharding is not None else None

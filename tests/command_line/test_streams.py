@@ -14,7 +14,7 @@ import scipy.io
 
 from command_runs import WRITERS, Run, matrix, refused, residual, rhs
 from krylix.command_line.arguments import FORMATS
-from krylix.solvers import METHODS, PRECONDITIONERS
+from krylix.solvers import METHODS, OPTIONAL_METHODS, PRECONDITIONERS
 
 
 @pytest.fixture
@@ -107,7 +107,7 @@ def test_json_of_a_matrix(run: Callable[..., Run]) -> None:
 
 def test_json_of_the_methods(run: Callable[..., Run]) -> None:
     found = json.loads(run("methods", "--json").out)
-    assert [m["name"] for m in found["methods"]] == ["auto", *METHODS]
+    assert [m["name"] for m in found["methods"]] == ["auto", *METHODS, *OPTIONAL_METHODS]
     assert found["preconditioners"] == ["auto", *PRECONDITIONERS]
 
 

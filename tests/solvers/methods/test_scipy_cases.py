@@ -200,9 +200,9 @@ EXCLUSIONS = (
         one_iteration,
     ),
     Exclusion(
-        "an iteration of this method and the true residual at its end are more products with A than the 3 of SciPy",
+        "an iteration of this method, what it needs at the start and the residual at the end are more than 3 products",
         ("test_precond_inverse",),
-        lambda c: is_iterative(c) and products_of_one_iteration(c) > 3,
+        lambda c: is_iterative(c) and products_of_one_iteration(c) > (2 if c.method.products_at_start else 3),
         r"^AssertionError: .*\| assert matvec_count\[0\] <= 3",
         one_iteration,
     ),
