@@ -167,6 +167,13 @@ class Collectives:
         """Cut the axis `split`, send each piece to its device, and concatenate what arrives along `concat`."""
         raise self._undistributed()
 
+    def ordered_after(self, x: Array, before: Array) -> Array:
+        """`x`, computed after `before`, so that the messages that need it are sent when those before have arrived.
+
+        XLA's runtime on the CPU mixes up messages of a loop with others that do not depend on it.
+        """
+        return x
+
     def part_index(self, names: Sequence[str]) -> Array:
         """Position of this device along some mesh axes, an int32."""
         raise self._undistributed()

@@ -20,7 +20,7 @@ SCRIPT = Path(__file__).parents[1] / "helpers" / "blocks_on_devices.py"
 
 
 @covers("cut_of", "map_parts", "from_neighbour", "permuted", "all_gathered", "all_to_all")
-@covers("part_index", "spread_over", "cells", "as_rows", "sum_over", "max_over")
+@covers("part_index", "ordered_after", "spread_over", "cells", "as_rows", "sum_over", "max_over")
 @pytest.mark.needs("jax")
 def test_blocks_of_devices() -> None:
     """As NumPy has it on the whole grid, for Auto and Explicit mesh axes in any order."""

@@ -55,13 +55,14 @@ def results(bk: Any, cut: Any, x: Any) -> dict[str, Any]:
         cut_axis = 1 + cut.names.index(names)
         whole = bk.all_gathered(u, names, cut_axis)
         found["gathered"] = jax.lax.dynamic_slice_in_dim(whole, number * u.shape[cut_axis], u.shape[cut_axis], cut_axis)
+        found["ordered"] = bk.ordered_after(u, whole)
         other = 3 - cut_axis
         there = bk.all_to_all(u, names, other, cut_axis) if not cut.names[other - 1] else whole
         found["there and back"] = bk.all_to_all(there, names, cut_axis, other) if there is not whole else u
         return found
 
     leads = {f"shift {axis} {step}": 1 for axis in (1, 2) for step in (-1, 1)}
-    leads |= {"sum": None, "maximum": None, "the last one's": 1, "gathered": 1, "there and back": 1}
+    leads |= {"sum": None, "maximum": None, "the last one's": 1, "gathered": 1, "ordered": 1, "there and back": 1}
     return bk.map_parts(local, cut, [x], [1], leads) if not cut.batch else bk.map_parts(
         lambda u: {k: v for k, v in local(u).items() if leads[k]}, cut, [x], [1], {k: 1 for k, v in leads.items() if v}
     )  # fmt: skip
@@ -77,7 +78,7 @@ def expected(cut: Any, b: np.ndarray) -> dict[str, np.ndarray]:
     from_last = [slice(None)] * 3
     from_last[axis] = slice(-size, None)
     last[tuple(block)] = b[tuple(from_last)]
-    whole = {"the last one's": last, "gathered": b, "there and back": b}
+    whole = {"the last one's": last, "gathered": b, "ordered": b, "there and back": b}
     return found | whole | {"sum": b.sum((1, 2)), "maximum": b.max((1, 2))}
 
 

@@ -93,6 +93,11 @@ class JaxCollectives(Backend):
     def all_to_all(self, u: Array, names: Sequence[str], split: int, concat: int) -> Array:
         return lax.all_to_all(u, tuple(names), split, concat, tiled=True)
 
+    def ordered_after(self, x: Array, before: Array) -> Array:
+        one = jnp.real(before[(0,) * before.ndim])
+        never = (one != one) & (one == one)  # a dependence that XLA does not simplify away, as it does a barrier
+        return jnp.where(never, jnp.zeros_like(x), x)
+
     def part_index(self, names: Sequence[str]) -> Array:
         return jnp.asarray(lax.axis_index(tuple(names)), np.int32)
 

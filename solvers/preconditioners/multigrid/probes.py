@@ -9,6 +9,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,7 @@ import numpy as np
 from ....backends import Array
 from ....sparse import Operator
 from ....sparse.operators.couplings import Couplings, Stacked, sum_of_terms
-from ....sparse.operators.halo import length_and_ring, own_part
+from ....sparse.operators.halo import are_cut, length_and_ring, own_part
 from ...block_tridiagonal.inverse import scanned
 from .transfer import Interpolation
 from .weights import without_rounding_residues
@@ -80,7 +81,8 @@ def _told_apart(
     found = bk.reshape(found, (int(images.shape[0]), len(shifts), *grid))
     found = bk.permute_dims(found, (1, 0, *range(2, 2 + axes)))
     here = np.array([not any(s) for s in shifts]).reshape(-1, *(1,) * (1 + axes))
-    diagonal = without_rounding_residues(bk, found[len(shifts) // 2], P.by_place, P.periodic, rounding)
+    after = replace(P, weights=bk.ordered_after(P.weights, images)) if are_cut(P.periodic) else P
+    diagonal = without_rounding_residues(bk, found[len(shifts) // 2], after.by_place, P.periodic, rounding)
     found = bk.materialize(bk.where(bk.asarray(here, like=found), diagonal[None], found))
     return Couplings(bk, grid, P.periodic, Stacked(shifts, found), A.systems)
 

@@ -93,6 +93,7 @@ def _on_block(values: Array, this: CutSetup) -> CutArrays:
         P = Interpolation(bk, found.weights, A.grid, factors, axes, this.batch)
         levels.append(GridLevel(found.own, found.scale, P))
         A = found.coarse
+    levels = [level._replace(scale=bk.ordered_after(level.scale, A.diagonal)) for level in levels]
     scale = levels[0].scale if levels else bk.full_like(bk.real(A.diagonal), 1)
     coarse = _below(A, this)
     arrays = [array for k in range(len(levels)) for array in _arrays(levels, k, this.within)]
