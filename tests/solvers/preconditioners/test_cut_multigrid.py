@@ -114,6 +114,8 @@ def test_memory_of_a_device_falls_with_their_number(name: str, found: Found) -> 
 def test_memory_of_a_device_in_parts_of_a_vector(name: str, found: Found) -> None:
     """Besides the coefficients, which the product with A measures and keeps in blocks of its own."""
     one, cube = found[name], "^3" in name
-    gathered = 30 if name == "32^3, 2x2x2" else 2  # whose gathered grid has as many points as a device of the finest
+    # Its gathered grid has as many points as a part: 27 coefficients on it and 1/7 of them below, 4 of interpolation,
+    # 5 vectors; it is small beside a part of the others.
+    gathered = 40 if name == "32^3, 2x2x2" else 2
     most = (42 + 7 if cube else 32 + 5) + gathered
     assert one["temporary"] + one["arguments"] <= most * one["part"], one
