@@ -6,11 +6,12 @@ below and through no other: sums of anything else (coefficients of a basis, coun
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from functools import cache
 from threading import Lock
 from typing import Any
+from weakref import WeakValueDictionary
 
 import numpy as np
 
@@ -18,13 +19,13 @@ from ..interface.arrays import Array, scattered
 from ..interface.backend import Backend
 from ..registry import loaded_backends
 
-_MOST = 16  # communicators whose backends are kept
-_bound: OrderedDict[Any, Backend] = OrderedDict()
+# While something uses them: a process group that outlived its program would end the process with an error.
+_bound: WeakValueDictionary[Any, Backend] = WeakValueDictionary()
 _lock = Lock()
 
 
 def over_members(bk: Backend, over: Any) -> Backend:
-    """The backend for parts of vectors; the same object for the same communicator.
+    """The backend for parts of vectors; the same object for the same communicator, as long as something uses it.
 
     Args:
         over: what the user gave, see `linear_solve`.
@@ -39,9 +40,6 @@ def over_members(bk: Backend, over: Any) -> Backend:
         found = _bound.get(key)
         if found is None:
             found = _bound[key] = _made(bk, communicator)
-        _bound.move_to_end(key)
-        while len(_bound) > _MOST:
-            _bound.popitem(last=False)
     return found
 
 
@@ -73,12 +71,15 @@ def communicator_of(bk: Backend, over: Any) -> Any:
 
 
 def _made(bk: Backend, communicator: Any) -> Backend:
-    cls: Any = type(
-        f"{type(bk).__name__}OfMembers", (*bk._of_members, SumsOverMembers, type(bk)), {"__module__": __name__}
-    )
-    made: Backend = cls()
+    made: Backend = _class_over_members(type(bk))()
     made.__dict__.update(vars(bk), communicator=communicator, alone=bk)
     return made
+
+
+@cache
+def _class_over_members(cls: Any) -> Any:
+    bases = (*cls._of_members, SumsOverMembers, cls)
+    return type(f"{cls.__name__}OfMembers", bases, {"__module__": __name__})
 
 
 class SumsOverMembers(Backend):
