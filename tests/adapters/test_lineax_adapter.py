@@ -3,8 +3,10 @@
 import numpy as np
 import pytest
 
+from frameworks import lazy
+
 pytest.importorskip("jax")
-lineax = pytest.importorskip("lineax")
+lineax = lazy("lineax")
 
 
 def test_one_solver_by_two_names():

@@ -4,7 +4,9 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-pymatsolver = pytest.importorskip("pymatsolver")
+from frameworks import lazy
+
+pymatsolver = lazy("pymatsolver")
 
 import krylix  # noqa: E402
 from krylix.adapters.pymatsolver import KrylixSolver  # noqa: E402

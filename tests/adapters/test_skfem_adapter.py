@@ -3,7 +3,9 @@
 import numpy as np
 import pytest
 
-skfem = pytest.importorskip("skfem")
+from frameworks import lazy
+
+skfem = lazy("skfem")
 
 from scipy.sparse.linalg import aslinearoperator  # noqa: E402
 from skfem.helpers import dot, grad  # noqa: E402

@@ -6,11 +6,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+from frameworks import lazy
 from krylix.backends import get_backend
 
-jax = pytest.importorskip("jax")
-jnp = jax.numpy
-direct = pytest.importorskip("krylix.backends.jax.direct")
+jax = lazy("jax")
+jnp = lazy("jax.numpy")
+direct = lazy("krylix.backends.jax.direct")
 
 REAL = ("float32", "float64")
 COMPLEX = ("complex64", "complex128")

@@ -10,8 +10,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-jax = pytest.importorskip("jax")
-jnp, lax = jax.numpy, jax.lax
+from frameworks import lazy
+
+jax = lazy("jax")
+jnp, lax = lazy("jax.numpy"), lazy("jax.lax")
 trace = pytest.importorskip("krylix.backends.jax.program.function").trace
 
 Function = Callable[[Any], Any]

@@ -11,10 +11,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from frameworks import lazy
 from krylix.backends import get_backend
 from standard import GROUPS, Call, calls_of, environment, operands, signatures
 
-strict = pytest.importorskip("array_api_strict")
+strict = lazy("array_api_strict")
 from standard_samples import Sample, drawn, function_of, samples  # noqa: E402
 
 # What our promotion rule, or a library, gives otherwise; `docs/backends.md` says so.

@@ -6,6 +6,9 @@ from functools import cache
 from importlib import import_module
 from importlib.util import find_spec
 from types import ModuleType
+from typing import Any
+
+import pytest
 
 FRAMEWORKS = ("jax", "torch", "tensorflow")
 PEERS = ("lineax", "keras", "skfem", "fipy", "pymatsolver", "phiml", "jax_fem")  # that krylix.adapters and layers serve
@@ -22,6 +25,26 @@ def import_quietly(*names: str) -> list[ModuleType]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return [import_module(name) for name in names]
+
+
+class _Lazy(ModuleType):
+    """A module that is imported where one of its names is first used."""
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):  # asked of every global by pytest, while it collects
+            raise AttributeError(name)
+        return getattr(import_module(self.__name__), name)
+
+
+def lazy(name: str) -> Any:
+    """The module `name`, imported at its first use: while tests are collected no framework is.
+
+    The tests of the file are skipped where its package is not installed, or is of a framework that is not.
+    """
+    for package in (name.partition(".")[0], *(part for part in name.split(".") if part in FRAMEWORKS)):
+        if missing(package):
+            pytest.skip(f"not installed: {package}", allow_module_level=True)
+    return _Lazy(name)
 
 
 @cache

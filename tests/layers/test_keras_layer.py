@@ -4,8 +4,10 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-tf = pytest.importorskip("tensorflow")
-keras = pytest.importorskip("keras")
+from frameworks import lazy
+
+tf = lazy("tensorflow")
+keras = lazy("keras")
 
 import krylix  # noqa: E402
 import krylix.keras  # noqa: E402

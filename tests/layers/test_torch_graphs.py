@@ -3,7 +3,9 @@
 import numpy as np
 import pytest
 
-torch = pytest.importorskip("torch")
+from frameworks import lazy
+
+torch = lazy("torch")
 
 import krylix  # noqa: E402
 import krylix.torch  # noqa: E402

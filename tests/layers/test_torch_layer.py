@@ -8,7 +8,9 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-torch = pytest.importorskip("torch")
+from frameworks import lazy
+
+torch = lazy("torch")
 
 import krylix  # noqa: E402
 import krylix.torch  # noqa: E402

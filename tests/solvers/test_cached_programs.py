@@ -13,11 +13,12 @@ import numpy as np
 import pytest
 
 from fast_compilation import FLAGS
+from frameworks import lazy
 from krylix import linear_solve
 
-jax = pytest.importorskip("jax")
-jnp = jax.numpy
-by_host = pytest.importorskip("krylix.backends.jax.host_calls.by_host")
+jax = lazy("jax")
+jnp = lazy("jax.numpy")
+by_host = lazy("krylix.backends.jax.host_calls.by_host")
 
 N = 8
 B = jnp.cos(jnp.arange(float(N)))

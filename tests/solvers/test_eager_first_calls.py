@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from cells import DTYPES, METHOD_NAMES, cast, check_true_residual, in_turn, suits
+from frameworks import lazy
 from krylix import ConvergenceError, NonlinearError, SolveResult, linear_solve, precision
 from krylix.solvers import METHODS, PRECONDITIONERS, first_call
 from krylix.solvers.results.result import arrays_of
@@ -19,8 +20,8 @@ from modes import Numbers
 from problems import SYSTEMS, System, make_operator
 from tiers import REPRESENTATIVE
 
-jax = pytest.importorskip("jax")
-jnp, lax = jax.numpy, jax.lax
+jax = lazy("jax")
+jnp, lax = lazy("jax.numpy"), lazy("jax.lax")
 
 N = 12
 K = np.linspace(1.0, 2.0, N)

@@ -8,10 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from frameworks import lazy
 from krylix import linear_solve, prepare
 
-jax = pytest.importorskip("jax")
-jnp, lax = jax.numpy, jax.lax
+jax = lazy("jax")
+jnp, lax = lazy("jax.numpy"), lazy("jax.lax")
 
 N = 6
 B = jnp.linspace(1.0, 2.0, N)

@@ -8,11 +8,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+from frameworks import lazy
 from krylix import NonlinearError, linear_solve, prepare
 from krylix.solvers.setup import fill
 
-jax = pytest.importorskip("jax")
-jnp = jax.numpy
+jax = lazy("jax")
+jnp = lazy("jax.numpy")
 GRID = (18, 20)
 K = 1 + 0.5 * np.cos(np.arange(GRID[0]))[:, None] * np.ones(GRID)
 B = np.random.default_rng(3).standard_normal(GRID)

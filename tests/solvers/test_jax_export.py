@@ -3,13 +3,13 @@
 from typing import Any
 
 import numpy as np
-import pytest
 
+from frameworks import lazy
 from krylix import linear_solve
 
-jax = pytest.importorskip("jax")
-jnp = jax.numpy
-export = pytest.importorskip("jax.export")
+jax = lazy("jax")
+jnp = lazy("jax.numpy")
+export = lazy("jax.export")
 
 
 def test_an_exported_solve() -> None:

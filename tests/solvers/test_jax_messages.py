@@ -6,10 +6,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from frameworks import lazy
 from krylix import linear_solve
 
-jax = pytest.importorskip("jax")
-jnp = jax.numpy
+jax = lazy("jax")
+jnp = lazy("jax.numpy")
 
 B = jnp.cos(jnp.arange(8.0))
 

@@ -10,11 +10,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+from frameworks import lazy
 from krylix import linear_solve
 from krylix.solvers import Status
 
-jax = pytest.importorskip("jax")
-jnp = jax.numpy
+jax = lazy("jax")
+jnp = lazy("jax.numpy")
 
 N = 24
 RNG = np.random.default_rng(0)

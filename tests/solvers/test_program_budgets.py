@@ -9,11 +9,12 @@ from typing import Any
 
 import pytest
 
+from frameworks import lazy
 from krylix import linear_solve
 from program_counts import Counts, compiled_counts, traced_counts
 
-jax = pytest.importorskip("jax")
-jnp = jax.numpy
+jax = lazy("jax")
+jnp = lazy("jax.numpy")
 
 SLACK = 1.05
 N = 64

@@ -8,10 +8,11 @@ import numpy as np
 import pytest
 
 from cells import in_turn
+from frameworks import lazy
 from krylix import SolveResult, linear_solve
 from krylix.solvers import Status
 
-tf = pytest.importorskip("tensorflow")
+tf = lazy("tensorflow")
 N = 5
 MATRIX = 4 * np.eye(N) - np.eye(N, k=1) - 0.5 * np.eye(N, k=-1)
 B = np.random.default_rng(0).standard_normal((3, N))

@@ -9,6 +9,7 @@ import pytest
 import scipy.sparse.linalg as spl
 
 from cells import METHOD_NAMES, others_before_a_merge
+from frameworks import lazy
 from krylix import linear_solve
 from krylix.solvers import METHODS
 from modes import compiled
@@ -18,9 +19,9 @@ MATRIX = np.diag(np.full(N, 3.0)) + 0.7 * np.eye(N, k=1) - 0.3 * np.eye(N, k=-1)
 WEIGHTS, B = np.linspace(-1, 2, N), np.cos(np.arange(N))
 SYMMETRIC = MATRIX + MATRIX.T
 
-jax = pytest.importorskip("jax")
-jnp = jax.numpy
-sparse = pytest.importorskip("jax.experimental.sparse")
+jax = lazy("jax")
+jnp = lazy("jax.numpy")
+sparse = lazy("jax.experimental.sparse")
 
 TRANSFORMS: dict[str, Callable[[Callable[..., Any]], Callable[..., Any]]] = {
     "grad": lambda f: jax.grad(f, (0, 1, 2)),

@@ -7,14 +7,15 @@ from typing import Any
 import numpy as np
 import pytest
 
+from frameworks import lazy
 from krylix import linear_solve
 
 N = 6
 MATRIX = np.diag(np.full(N, 3.0)) + 0.7 * np.eye(N, k=1) - 0.3 * np.eye(N, k=-1)
 WEIGHTS = np.linspace(-1, 2, N)
 
-jax = pytest.importorskip("jax")
-jnp = jax.numpy
+jax = lazy("jax")
+jnp = lazy("jax.numpy")
 
 B, C = jnp.cos(jnp.arange(N)), 1 + jnp.arange(N) / 7
 

@@ -10,12 +10,13 @@ import numpy as np
 import pytest
 
 from cells import METHOD_NAMES, in_turn, others_before_a_merge
+from frameworks import lazy
 from krylix import as_operator, linear_solve
 from krylix.solvers import METHODS
 from modes import compiled
 
-tf = pytest.importorskip("tensorflow")
-N, REAL = 5, tf.float64
+tf = lazy("tensorflow")
+N, REAL = 5, "float64"
 ENTRIES = np.stack(np.nonzero(np.ones((N, N))), 1)
 Solve = Callable[..., Any]
 

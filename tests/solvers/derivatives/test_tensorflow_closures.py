@@ -8,10 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from frameworks import lazy
 from krylix import linear_solve
 
-tf = pytest.importorskip("tensorflow")
-N, REAL = 5, tf.float64
+tf = lazy("tensorflow")
+N, REAL = 5, "float64"
 Solve = Callable[[Any, Any], Any]
 
 

@@ -12,11 +12,12 @@ import numpy as np
 import pytest
 
 from cells import METHOD_NAMES
+from frameworks import lazy
 from krylix import linear_solve
 from krylix.solvers import METHODS
 
-torch = pytest.importorskip("torch")
-F = torch.func
+torch = lazy("torch")
+F = lazy("torch.func")
 N = 5
 COMPLEX = tuple(m for m in METHOD_NAMES if METHODS[m].takes_complex)
 ROWS, COLS = (torch.tensor(i) for i in np.nonzero(np.ones((N, N))))

@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
+from frameworks import lazy
 from krylix import linear_solve
 
-torch = pytest.importorskip("torch")
+torch = lazy("torch")
 N, REAL = 5, torch.float64
 METHODS = ("GMRES", "biCG-stab(2)", "direct", "scipy-direct")  # products, a dense matrix, one on the host
 methods = pytest.mark.parametrize("method", METHODS)

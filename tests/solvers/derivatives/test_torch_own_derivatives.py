@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 
 import krylix
+from frameworks import lazy
 
 pytestmark = pytest.mark.needs("torch")
-torch: Any = pytest.importorskip("torch")
+torch = lazy("torch")
 
 METHODS = ("auto", "CG", "direct", "scipy-direct", "matrix")
 C = np.array([1.6, 2.2, 2.9])

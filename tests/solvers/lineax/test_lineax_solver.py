@@ -7,8 +7,10 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-jax = pytest.importorskip("jax")
-jnp = jax.numpy
+from frameworks import lazy
+
+jax = lazy("jax")
+jnp = lazy("jax.numpy")
 
 import equinox as eqx  # noqa: E402
 import lineax as lx  # noqa: E402

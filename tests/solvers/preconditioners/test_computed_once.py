@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from cells import in_turn
+from frameworks import lazy
 from krylix import linear_solve, matrix_from_function, preconditioner
 from krylix.solvers import PRECONDITIONERS
 
@@ -21,7 +22,7 @@ POINTS = 32  # along each axis of a square
 APPLICATIONS = {"biCG-stab": 4, "CG": 2}  # in the text of the program: in a step, at the start, at the end
 SLACK = 1.25
 
-jax = pytest.importorskip("jax")
+jax = lazy("jax")
 
 
 def operations(function: Any, *arguments: Any) -> float:

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import krylix
+from frameworks import lazy
 from grid_couplings import GRIDS, HOST, couplings, factors_of
 from grid_problems import diffusion
 from krylix.backends import get_backend
@@ -22,8 +23,8 @@ from krylix.solvers.preconditioners.multigrid.weights import weights
 from krylix.sparse import DIA
 from krylix.sparse.operators.couplings import are_flat, neighbours, shifted_array, shifted_arrays
 
-jax = pytest.importorskip("jax")
-jnp = jax.numpy
+jax = lazy("jax")
+jnp = lazy("jax.numpy")
 JAX = get_backend("jax")
 NAMES = ["odd", "thin", "three axes"]  # lines that end, and an axis that is a ring
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from frameworks import FRAMEWORKS
+from frameworks import FRAMEWORKS, lazy
 from krylix import UnsupportedOperation
 from krylix.backends import convert, get_backend
 from krylix.sparse.analysis.facts import canonical
@@ -20,7 +20,7 @@ from krylix.sparse.plot.pattern import count_entries
 from krylix.sparse.plot.picture import plot
 from krylix.sparse.plot.stencil import find_neighbours
 
-pyplot = pytest.importorskip("matplotlib.pyplot")
+pyplot = lazy("matplotlib.pyplot")
 
 
 @pytest.fixture(autouse=True)

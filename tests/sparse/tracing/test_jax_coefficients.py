@@ -6,10 +6,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from frameworks import lazy
 from krylix.sparse.tracing.matrix_from_function import matrix_from_function
 
-jax = pytest.importorskip("jax")
-jnp, lax = jax.numpy, jax.lax
+jax = lazy("jax")
+jnp, lax = lazy("jax.numpy"), lazy("jax.lax")
 check_grads = pytest.importorskip("jax.test_util").check_grads
 
 

@@ -6,11 +6,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+from frameworks import lazy
 from krylix.sparse.tracing.matrix_from_function import matrix_from_function
 
-jax = pytest.importorskip("jax")
-jnp, lax = jax.numpy, jax.lax
-sparse = pytest.importorskip("jax.experimental.sparse")
+jax = lazy("jax")
+jnp, lax = lazy("jax.numpy"), lazy("jax.lax")
+sparse = lazy("jax.experimental.sparse")
 
 
 N = 7

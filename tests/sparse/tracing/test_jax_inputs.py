@@ -7,14 +7,15 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 
+from frameworks import lazy
 from krylix.sparse.errors import NonlinearError, UnsupportedOperation
 from krylix.sparse.tracing.engine import limits
 from krylix.sparse.tracing.matrix_from_function import matrix_from_function
 
-jax = pytest.importorskip("jax")
-jnp, lax = jax.numpy, jax.lax
-jax_sparse = pytest.importorskip("jax.experimental.sparse")
-jax_rules = pytest.importorskip("krylix.sparse.tracing.jax.rules.table")
+jax = lazy("jax")
+jnp, lax = lazy("jax.numpy"), lazy("jax.lax")
+jax_sparse = lazy("jax.experimental.sparse")
+jax_rules = lazy("krylix.sparse.tracing.jax.rules.table")
 
 
 rng = np.random.default_rng(2)

@@ -6,10 +6,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from frameworks import lazy
 from krylix.sparse.tracing.jacobian_matrix import jacobian_matrix
 
-jax = pytest.importorskip("jax")
-jnp, lax = jax.numpy, jax.lax
+jax = lazy("jax")
+jnp, lax = lazy("jax.numpy"), lazy("jax.lax")
 
 
 rng = np.random.default_rng(4)

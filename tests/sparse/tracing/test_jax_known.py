@@ -6,12 +6,13 @@ from typing import Any
 import numpy as np
 import pytest
 
+from frameworks import lazy
 from krylix.backends import get_backend
 
-jax = pytest.importorskip("jax")
-jnp, lax = jax.numpy, jax.lax
-jax_known = pytest.importorskip("krylix.sparse.tracing.jax.known.table")
-interpreter = pytest.importorskip("krylix.sparse.tracing.jax.interpreter")
+jax = lazy("jax")
+jnp, lax = lazy("jax.numpy"), lazy("jax.lax")
+jax_known = lazy("krylix.sparse.tracing.jax.known.table")
+interpreter = lazy("krylix.sparse.tracing.jax.interpreter")
 
 
 rng = np.random.default_rng(3)

@@ -7,13 +7,14 @@ import numpy as np
 import pytest
 from hypothesis import strategies as st
 
+from frameworks import lazy
 from krylix.sparse.errors import NonlinearError
 from krylix.sparse.tracing.matrix_from_function import matrix_from_function
 from random_examples import random_examples
 
-jax = pytest.importorskip("jax")
-jnp, lax = jax.numpy, jax.lax
-sparse = pytest.importorskip("jax.experimental.sparse")
+jax = lazy("jax")
+jnp, lax = lazy("jax.numpy"), lazy("jax.lax")
+sparse = lazy("jax.experimental.sparse")
 
 MOST = 150  # elements of any array
 Rng = np.random.Generator

@@ -5,12 +5,13 @@ from typing import Any
 import numpy as np
 import pytest
 
+from frameworks import lazy
 from krylix.backends import get_backend
 
-jax = pytest.importorskip("jax")
-jnp, lax = jax.numpy, jax.lax
-jax_sample = pytest.importorskip("krylix.sparse.tracing.jax.sample.program")
-jax_interpreter = pytest.importorskip("krylix.sparse.tracing.jax.interpreter")
+jax = lazy("jax")
+jnp, lax = lazy("jax.numpy"), lazy("jax.lax")
+jax_sample = lazy("krylix.sparse.tracing.jax.sample.program")
+jax_interpreter = lazy("krylix.sparse.tracing.jax.interpreter")
 
 rng = np.random.default_rng(0)
 X = rng.standard_normal((40, 30))

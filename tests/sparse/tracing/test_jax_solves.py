@@ -5,10 +5,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from frameworks import lazy
 from krylix import UnsupportedOperation, as_operator, linear_solve
 
-jax = pytest.importorskip("jax")
-jnp = jax.numpy
+jax = lazy("jax")
+jnp = lazy("jax.numpy")
 
 N = 6
 rng = np.random.default_rng(3)

@@ -6,14 +6,15 @@ from typing import Any
 import numpy as np
 import pytest
 
+from frameworks import lazy
 from krylix import matrix_from_function
 from unit_vectors import matrix_of
 
-tf = pytest.importorskip("tensorflow")
+tf = lazy("tensorflow")
 
 N = 6
 rng = np.random.default_rng(0)
-DOUBLE = tf.float64
+DOUBLE = "float64"
 X = tf.TensorSpec((N, N), DOUBLE)
 W = tf.constant(rng.standard_normal((N, N)))
 LARGE = tf.constant(rng.standard_normal((N, 40)))  # too large to look like a constant in a graph

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from frameworks import lazy
 from krylix import (
     NonlinearError,
     as_operator,
@@ -16,9 +17,9 @@ from krylix import (
     prepare,
 )
 
-tf = pytest.importorskip("tensorflow")
+tf = lazy("tensorflow")
 
-DOUBLE = tf.float64
+DOUBLE = "float64"
 rng = np.random.default_rng(0)
 Pair = namedtuple("Pair", ["a", "b"])
 

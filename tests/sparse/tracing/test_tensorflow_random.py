@@ -4,14 +4,14 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-import pytest
 from hypothesis import strategies as st
 
+from frameworks import lazy
 from krylix import matrix_from_function
 from random_examples import random_examples
 from unit_vectors import check_program
 
-tf = pytest.importorskip("tensorflow")
+tf = lazy("tensorflow")
 
 MOST = 120  # elements of any array
 Rng = np.random.Generator

@@ -6,11 +6,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+from frameworks import lazy
 from krylix import NonlinearError, UnsupportedOperation, linear_solve, matrix_from_function
 
-tf = pytest.importorskip("tensorflow")
+tf = lazy("tensorflow")
 
-DOUBLE = tf.float64
+DOUBLE = "float64"
 X = tf.zeros((5, 5), DOUBLE)
 W = tf.constant(np.random.default_rng(0).standard_normal((5, 5)))
 V = tf.Variable(W)

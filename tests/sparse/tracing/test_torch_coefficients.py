@@ -6,10 +6,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from frameworks import lazy
 from krylix import UnsupportedOperation, matrix_from_function
 
-torch = pytest.importorskip("torch")
-F = torch.nn.functional
+torch = lazy("torch")
+F = lazy("torch.nn.functional")
 
 N = 5
 rng = np.random.default_rng(0)

@@ -6,11 +6,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+from frameworks import lazy
 from krylix import jacobian_matrix, matrix_from_function
 from unit_vectors import matrix_of
 
-torch = pytest.importorskip("torch")
-F = torch.nn.functional
+torch = lazy("torch")
+F = lazy("torch.nn.functional")
 
 N = 6
 rng = np.random.default_rng(0)

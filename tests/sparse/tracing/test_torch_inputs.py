@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from frameworks import lazy
 from krylix import (
     NonlinearError,
     as_operator,
@@ -16,8 +17,8 @@ from krylix import (
     prepare,
 )
 
-torch = pytest.importorskip("torch")
-F = torch.nn.functional
+torch = lazy("torch")
+F = lazy("torch.nn.functional")
 
 rng = np.random.default_rng(0)
 Pair = namedtuple("Pair", ["a", "b"])

@@ -4,15 +4,15 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-import pytest
 from hypothesis import strategies as st
 
+from frameworks import lazy
 from krylix import matrix_from_function
 from random_examples import random_examples
 from unit_vectors import check_program
 
-torch = pytest.importorskip("torch")
-F = torch.nn.functional
+torch = lazy("torch")
+F = lazy("torch.nn.functional")
 
 MOST = 150  # elements of any array
 Rng = np.random.Generator

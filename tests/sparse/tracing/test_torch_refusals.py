@@ -6,10 +6,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from frameworks import lazy
 from krylix import NonlinearError, UnsupportedOperation, linear_solve, matrix_from_function
 
-torch = pytest.importorskip("torch")
-F = torch.nn.functional
+torch = lazy("torch")
+F = lazy("torch.nn.functional")
 
 X = torch.zeros(5, 5, dtype=torch.float64)
 W = torch.tensor(np.random.default_rng(0).standard_normal((5, 5)))
