@@ -1,11 +1,9 @@
-"""Rules for the source that no tool checks: layers, small files, no delayed imports, errors for users.
+"""Rules for the source that no tool checks: layers, circles, names, late imports, errors for users.
 
 Imports point down, src/krylix -> solvers -> sparse -> backends, and are relative.
 """
 
 import ast
-import io
-import tokenize
 from collections.abc import Callable, Iterator
 from functools import cache
 from graphlib import CycleError, TopologicalSorter
@@ -14,7 +12,7 @@ from typing import NamedTuple
 
 import pytest
 
-from library import FOLDERS, ROOT, label, library_files, module_name
+from library import FOLDERS, label, library_files, module_name
 
 FILES = library_files()
 MODULES = {module_name(path): path for path in FILES}
@@ -30,10 +28,6 @@ HEAVY = {
 }  # a reason to import one of our modules late
 LIBRARIES = {"numpy", "jax", "torch", "tensorflow"}
 TABLES_OF_LIBRARIES = ("sparse/tracing/front_end.py",)  # where a front end is registered
-MAX_FILE_LINES = 350
-MAX_FUNCTION_LINES = 60
-LONG_FILES: dict[str, str] = {}  # "solvers/name.py": "why it reads better whole"
-LONG_FUNCTIONS: dict[str, str] = {}  # "solvers/name.py:function": "why"
 
 SAME_NAMES = {"Solve": "the layer, of each library that has layers"}
 
@@ -119,31 +113,6 @@ def names_a_library(node: ast.AST | None) -> bool:
     return any(isinstance(part, ast.Constant) and part.value in LIBRARIES for part in parts)
 
 
-def functions_of(path: Path) -> Iterator[Function]:
-    return (node for node in nodes_of(path) if isinstance(node, Function))
-
-
-@cache
-def lines_with_code(path: Path) -> frozenset[int]:
-    """No blank lines, no comments."""
-    blank = {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER}
-    code: set[int] = set()
-    for token in tokenize.generate_tokens(io.StringIO(path.read_text()).readline):
-        if token.type not in blank:
-            code.update(range(token.start[0], token.end[0] + 1))
-    return frozenset(code)
-
-
-def code_lines(path: Path, function: Function) -> int:
-    """Lines of a function that hold code: no blank lines, comments or docstrings."""
-    docstrings: set[int] = set()
-    for node in ast.walk(function):
-        if isinstance(node, Function | ast.ClassDef) and ast.get_docstring(node, clean=False) is not None:
-            docstrings.update(range(node.body[0].lineno, (node.body[0].end_lineno or 0) + 1))
-    inside = range(function.lineno, (function.end_lineno or 0) + 1)
-    return len(lines_with_code(path).intersection(inside) - docstrings)
-
-
 def every_file(rule: Callable[[Path], Iterator[str]]) -> None:
     """No file breaks the rule, which yields the places that do: all of them are listed."""
     places = [place for path in FILES for place in rule(path)]
@@ -226,30 +195,6 @@ def test_init_only_re_exports() -> None:
                     yield f"{label(path)}:{node.lineno} defines {node.name}: move it to a module"
 
     every_file(rule)
-
-
-def test_sizes() -> None:
-    def rule(path: Path) -> Iterator[str]:
-        lines = len(path.read_text().splitlines())
-        if lines > MAX_FILE_LINES and label(path) not in LONG_FILES:
-            yield f"{label(path)} has {lines} lines"
-        for function in functions_of(path):
-            if (function.end_lineno or 0) - function.lineno < MAX_FUNCTION_LINES:
-                continue  # with comments and all
-            length = code_lines(path, function)
-            if length > MAX_FUNCTION_LINES and f"{label(path)}:{function.name}" not in LONG_FUNCTIONS:
-                yield f"{label(path)}:{function.lineno} {function.name} has {length} lines of code"
-
-    every_file(rule)
-
-
-def test_size_exceptions_are_still_needed() -> None:
-    for name in LONG_FILES:
-        assert len((ROOT / name).read_text().splitlines()) > MAX_FILE_LINES, f"{name} is short now"
-    for entry in LONG_FUNCTIONS:
-        name, function_name = entry.split(":")
-        same_name = [f for f in functions_of(ROOT / name) if f.name == function_name]
-        assert any(code_lines(ROOT / name, f) > MAX_FUNCTION_LINES for f in same_name), f"{entry} is short now"
 
 
 def test_errors_are_for_users() -> None:
