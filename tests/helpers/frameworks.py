@@ -1,6 +1,7 @@
 """Which frameworks there are, and which of them are installed here. Importing this imports none of them."""
 
 import re
+import sys
 import warnings
 from functools import cache
 from importlib import import_module
@@ -45,6 +46,16 @@ def lazy(name: str) -> Any:
         if missing(package):
             pytest.skip(f"not installed: {package}", allow_module_level=True)
     return _Lazy(name)
+
+
+def import_lazy_modules(item: pytest.Item) -> None:
+    """Import the frameworks that a test is about, by its file and its parameters."""
+    names = [value.__name__ for value in vars(getattr(item, "module", item)).values() if isinstance(value, _Lazy)]
+    parameters = getattr(getattr(item, "callspec", None), "params", {})
+    names += filter(None, (framework_of(parameters[key]) for key in ("backend", "mode") if key in parameters))
+    for name in names:
+        if name not in sys.modules and not missing(name.partition(".")[0]):
+            import_quietly(name)
 
 
 @cache
