@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from cells import METHOD_NAMES, later_where_compiled, methods_and_modes
+from cells import METHOD_NAMES, in_turn, later_where_compiled, methods_and_modes
 from krylix import clear_setup_cache, linear_solve
 from krylix.solvers import METHODS, Status
 from modes import MODES, Numbers, array, solve
@@ -59,6 +59,11 @@ def jumps(n: int) -> sp.csr_array:
     return sp.csr_array((np.concatenate(values), (np.concatenate(rows), np.concatenate(cols))))
 
 
+def single_problem() -> tuple[sp.csr_array, np.ndarray]:
+    """In which the precision decides, and not the default tolerance."""
+    return laplacian(N).astype(np.float32), np.ones(N * N, np.float32)
+
+
 def right_hand_side(kind: str, n: int) -> np.ndarray:
     if kind == "ones":
         return np.ones(n * n)
@@ -87,7 +92,8 @@ def check_to_the_limit(result: Any, A: sp.csr_array, b: np.ndarray, condition: f
 @pytest.mark.parametrize(
     ("method", "mode"),
     methods_and_modes((m for m in STEADY if m not in (DEAR, "direct")), MODES)
-    + later_where_compiled("direct"),  # a dense matrix of 4096 unknowns
+    + later_where_compiled("direct")  # a dense matrix of 2304 unknowns
+    + [pytest.param(DEAR, mode, marks=pytest.mark.slow) for mode in MODES],
 )
 def test_textbook_problem_in_single_precision(method: str, mode: str) -> None:
     A, b = laplacian(N), np.ones(N * N)
@@ -124,16 +130,16 @@ def test_double_precision_has_a_limit_too() -> None:
 
 @pytest.mark.parametrize("method", ["CG", "MINRES", "GMRES", "biCG-stab(2)", "scipy-direct", "scipy-CG", "direct"])
 def test_a_tolerance_that_is_asked_for_is_kept(method: str) -> None:
-    A, b = laplacian(64).astype(np.float32), np.ones(64 * 64, np.float32)
+    A, b = single_problem()
     result = solve("numpy", A, b, method=method, rtol=1e-5, on_failure="status")
     assert not result.converged and result.status == Status.STAGNATED
-    assert result.tolerance == pytest.approx(1e-5 * 64, rel=1e-5)
+    assert result.tolerance == pytest.approx(1e-5 * N, rel=1e-5)
     assert "limit of float32" in result.message and "double precision" in result.message
 
 
 def test_a_tolerance_just_above_the_limit_is_reached() -> None:
     """A round whose goal is the bound itself ends just above it, and would pass for stalled."""
-    A, b = laplacian(64).astype(np.float32), np.ones(64 * 64, np.float32)
+    A, b = single_problem()
     attainable = float(linear_solve(A, b, method="CG").attainable)
     for method in ("CG", "MINRES", "biCG-stab(2)", "GMRES", "IDR(4)"):
         for factor in (0.55, 0.7, 1.0, 1.1):
@@ -152,7 +158,7 @@ def test_easy_systems_cost_what_they_did(method: str) -> None:
 
 
 def test_one_product_for_each_round_that_missed() -> None:
-    A, b = laplacian(64).astype(np.float32), np.ones(64 * 64, np.float32)
+    A, b = single_problem()
     calls = []
 
     def counted(x: np.ndarray) -> np.ndarray:
@@ -178,13 +184,15 @@ def test_columns_of_different_size(method: str, M: str | None) -> None:
     assert np.linalg.norm(result.x - exact) <= allowed
 
 
-@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.complex64])
 @pytest.mark.parametrize("side", ["rows", "columns", "both"])
-@pytest.mark.parametrize("mode", ["numpy", "jax-jit", "torch", "tf"])
-def test_direct_methods_and_units(mode: str, side: str, dtype: Any) -> None:
+@pytest.mark.parametrize(
+    ("mode", "dtype"),
+    in_turn(["jax-jit", "numpy", "torch", "tf"], ["complex64", "float32", "float64"], tier="merge"),
+)
+def test_direct_methods_and_units(mode: str, side: str, dtype: str) -> None:
     """Pivots of different size are no sign of a singular matrix, and 1e12 between two rows is no reason for a shift."""
     rng = np.random.default_rng(0)
-    A = rng.standard_normal((40, 40)) + (1j * rng.standard_normal((40, 40)) if dtype is np.complex64 else 0)
+    A = rng.standard_normal((40, 40)) + (1j * rng.standard_normal((40, 40)) if dtype == "complex64" else 0)
     scales = 10.0 ** rng.uniform(-6, 6, 40)
     left, right = (scales if side != "columns" else 1.0), (scales if side == "columns" else 1.0)
     right = 10.0 ** rng.uniform(-3, 3, 40) if side == "both" else right
@@ -194,12 +202,6 @@ def test_direct_methods_and_units(mode: str, side: str, dtype: Any) -> None:
     exact = np.linalg.solve(A.astype(np.complex128), b)
     error = np.linalg.norm((result.x - exact) * right) / np.linalg.norm(exact * right)
     assert result.converged and error <= 3e3 * np.finfo(dtype).eps
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("mode", MODES)
-def test_textbook_problem_with_many_steps_in_python(mode: str) -> None:
-    test_textbook_problem_in_single_precision(DEAR, mode)
 
 
 @pytest.mark.parametrize("part", [0.06, 0.3, 1.0])
@@ -212,7 +214,7 @@ def test_no_solution_is_never_accepted(method: str, part: float) -> None:
     result = linear_solve(
         neumann(n).astype(np.float32), b.astype(np.float32), method=method, on_failure="status", max_iter=2000
     )
-    assert not result.converged, result.message
+    assert not result.converged and "limit of float32" not in result.message, result.message
 
 
 @pytest.mark.parametrize("method", ["CG", "MINRES", "scipy-CG", "mixed-CG"])
@@ -250,7 +252,7 @@ def test_a_batch_is_its_systems(method: str, mode: str) -> None:
 @pytest.mark.parametrize("power", [-40, 40])
 @pytest.mark.parametrize("method", ["CG", "biCG-stab(2)", "GMRES", "scipy-direct"])
 def test_units_play_no_role(method: str, power: int) -> None:
-    A, b = laplacian(N).astype(np.float32), np.ones(N * N, np.float32)
+    A, b = single_problem()
     clear_setup_cache()  # with an order that was kept, factors have other rounding errors
     first = linear_solve(A, b, method=method)
     clear_setup_cache()
@@ -277,7 +279,7 @@ def test_noise_is_not_accepted() -> None:
 
 
 def test_the_limit_of_iterations_at_the_limit_of_precision() -> None:
-    A, b = laplacian(64).astype(np.float32), np.ones(64 * 64, np.float32)
+    A, b = single_problem()
     needed = int(linear_solve(A, b, method="CG").iterations)
     result = linear_solve(A, b, method="CG", max_iter=needed)
     assert result.converged and result.at_limit_of_precision and "limit of float32" in result.message
@@ -327,7 +329,7 @@ def test_least_squares_at_the_limit(method: str, compatible: bool) -> None:
 
 
 def test_default_is_told_from_the_same_number() -> None:
-    A, b = laplacian(64).astype(np.float32), np.ones(64 * 64, np.float32)
+    A, b = single_problem()
     assert linear_solve(A, b, method="CG").converged
     assert not linear_solve(A, b, method="CG", rtol=1e-5, on_failure="status").converged
     assert Numbers(linear_solve(A, b, method="CG", atol=1e9)).iterations == 0
@@ -336,8 +338,8 @@ def test_default_is_told_from_the_same_number() -> None:
 @pytest.mark.parametrize("method", ["CG", "biCG-stab(2)", "GMRES"])
 def test_a_function_that_hands_out_its_own_memory(method: str) -> None:
     """The second product must not overwrite the first, with which it is compared."""
-    A, b = laplacian(64).astype(np.float32), np.ones(64 * 64, np.float32)
-    memory = np.empty(64 * 64, np.float32)
+    A, b = single_problem()
+    memory = np.empty_like(b)
 
     def function(x: np.ndarray) -> np.ndarray:
         memory[:] = A @ x
@@ -345,14 +347,7 @@ def test_a_function_that_hands_out_its_own_memory(method: str) -> None:
 
     found, plain = linear_solve(function, b, method=method), linear_solve(A, b, method=method)
     assert found.iterations == plain.iterations and found.attainable == pytest.approx(float(plain.attainable), rel=1e-3)
-    check_to_the_limit(found, laplacian(64), np.ones(64 * 64), condition=0.5 * 64**2)
-
-
-@pytest.mark.parametrize("method", ["CG", "MINRES", "biCG-stab(2)", "scipy-direct"])
-def test_no_solution_is_not_called_a_limit_of_precision(method: str) -> None:
-    b = np.random.default_rng(0).standard_normal(256).astype(np.float32) + np.float32(0.5)
-    result = linear_solve(neumann(16).astype(np.float32), b, method=method, on_failure="status", max_iter=2000)
-    assert not result.converged and "limit of float32" not in result.message
+    check_to_the_limit(found, laplacian(N), np.ones(N * N), condition=0.5 * N**2)
 
 
 @pytest.mark.parametrize("method", ["CG", "MINRES", "biCG-stab(2)", "GMRES"])
@@ -360,9 +355,9 @@ def test_an_x_that_grew_without_limit_is_no_solution(method: str) -> None:
     """Rounding makes a singular matrix regular: x becomes 1e14 b, and what rounding leaves of its product 0.02 b."""
     for n in (12, 40):
         A = 2 * np.eye(n) - np.roll(np.eye(n), 1, 0) - np.roll(np.eye(n), -1, 0)
-        for seed in range(10):
-            b = A @ np.random.default_rng(seed).standard_normal(n)
-            for part in (1e-3, 1e-2, 3e-2):
-                outside = b + part * np.linalg.norm(b) / np.sqrt(n)
-                found = linear_solve(sp.csr_array(A), outside, method=method, nullspace=None, on_failure="status")
-                assert not found.converged
+        ranges = np.stack([A @ np.random.default_rng(seed).standard_normal(n) for seed in range(10)])
+        parts = np.array([1e-3, 1e-2, 3e-2])[:, None, None] * np.linalg.norm(ranges, axis=1, keepdims=True)
+        outside = ranges + parts / np.sqrt(n)
+        for b in (outside, *outside[:, 0]):  # all at once, and some of them alone
+            found = linear_solve(sp.csr_array(A), b, method=method, nullspace=None, on_failure="status", axis=-1)
+            assert not found.converged.any()

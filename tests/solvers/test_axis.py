@@ -160,9 +160,12 @@ def test_prepared(mode: str) -> None:
     with pytest.raises(ValueError, match="axis=0"):
         untold.solve(square)
     b = np.random.default_rng(2).standard_normal((6, 5))
-    found = Numbers(tall.solve(array(mode, b)))
+    found = Numbers(compiled(mode, tall.solve)(array(mode, b)))
     np.testing.assert_allclose(found.x, np.linalg.lstsq(TALL, b)[0], rtol=1e-4, atol=1e-6)
     assert found.residual.shape == (6, 5)
+
+
+LIBRARIES = [m for m in MODES if m != "torch-compile"]
 
 
 def derivatives(mode: str) -> Callable[..., Any]:
@@ -197,8 +200,10 @@ def derivatives(mode: str) -> Callable[..., Any]:
     return table[library(mode)]
 
 
-@pytest.mark.compiled_by_default("GMRES", modes=("jax-jit",))
-@pytest.mark.parametrize(("method", "mode"), in_turn(["GMRES", "direct"], [m for m in MODES if m != "torch-compile"]))
+@pytest.mark.compiled_by_default("biCG-stab", modes=("jax-jit",))
+@pytest.mark.parametrize(
+    ("method", "mode"), in_turn(["biCG-stab", "direct"], [m for m in MODES if m != "torch-compile"])
+)
 def test_gradients(method: str, mode: str) -> None:
     w = np.random.default_rng(3).standard_normal(SQUARE.shape)
     y = INVERSE.T @ w
@@ -239,14 +244,14 @@ def test_vectorised_in_torch() -> None:
 def test_unknown_number_of_columns_in_tensorflow() -> None:
     import tensorflow as tf
 
-    A = tf.constant(SKEWED)
+    A = tf.constant(SYMMETRIC)
     program = tf.function(
-        lambda b: linear_solve(A, b, x0=0 * b, axis=0, method="GMRES"),
+        lambda b: linear_solve(A, b, x0=0 * b, axis=0, method="CG", rtol=1e-12),
         input_signature=[tf.TensorSpec([N, None], tf.float64)],
     )
     for b in (COLUMNS, SQUARE):
         found = program(tf.constant(b))
-        np.testing.assert_allclose(found.x, INVERSE @ b, rtol=1e-8)
+        np.testing.assert_allclose(found.x, np.linalg.solve(SYMMETRIC, b), rtol=1e-8)
         assert found.residual.shape == b.shape and found.status.shape == b.shape[1:]
 
 

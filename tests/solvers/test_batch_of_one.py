@@ -29,16 +29,20 @@ STACKS = ("GMRES", "FGMRES", "IDR(4)")
 
 
 def cells(backend: str, methods: list[str]) -> list[Any]:
-    """Method, n, dtype: two of the latter by default, and the others and long rows before a merge."""
+    """Method, n, dtype: two of the latter by default, and before a merge one other, and long rows in double precision.
+
+    The rest is much alike, and waits for the tier slow.
+    """
     found = []
     for method in methods:
         for n in LENGTHS[backend]:
             for dtype in ("float32", "float64", "complex64", "complex128"):
                 if dtype.startswith("c") and not METHODS[method].takes_complex:
                     continue
-                quick = n < LENGTHS[backend][-1] and dtype in ("float64", "complex64") and method in OURS
-                twice = n == LENGTHS[backend][-1] and dtype in ("float32", "complex128")  # the others are as long
-                later = pytest.mark.slow if twice or (backend, dtype) == ("torch", "complex128") else pytest.mark.merge
+                is_long = n == LENGTHS[backend][-1]
+                quick = not is_long and dtype in ("float64", "complex64") and method in OURS
+                soon = dtype == ("float64" if is_long or method not in OURS else "float32")
+                later = pytest.mark.merge if soon else pytest.mark.slow
                 found.append(pytest.param(method, n, dtype, marks=() if quick else later))
     return found
 

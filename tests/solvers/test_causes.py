@@ -13,7 +13,7 @@ import pytest
 import scipy.sparse as sp
 import scipy.sparse.linalg as spl
 
-from cells import METHOD_NAMES
+from cells import METHOD_NAMES, in_turn
 from krylix import ConvergenceError, Status, linear_solve, prepare
 from krylix.solvers import METHODS
 from krylix.solvers.results.advice import advice, is_least_squares, untried
@@ -216,8 +216,15 @@ def _layer() -> Any:
     return layer
 
 
-@pytest.mark.parametrize("method", ["CG", "GMRES", "biCG-stab(2)"])
-@pytest.mark.parametrize(("mode", "kind"), [(m, k) for m in EAGERLY for k in AFFINE if m == "torch" or k != "module"])
+AFFINE_CELLS = in_turn(
+    [(m, k) for m in EAGERLY for k in AFFINE if m == "torch" or k != "module"], ["CG", "GMRES", "biCG-stab(2)"]
+)
+
+
+@pytest.mark.parametrize(
+    ("mode", "kind", "method"),
+    [pytest.param(*cell.values[0], cell.values[1], marks=cell.marks) for cell in AFFINE_CELLS],
+)
 def test_affine_preconditioners(mode: str, kind: str, method: str) -> None:
     """A constant that M adds: one evaluation tells, of the system that failed; and none of a linear one."""
     M, b = AFFINE[kind](mode), array(mode, B)
@@ -356,8 +363,7 @@ def test_advice_was_not_followed_already(method: Any) -> None:
             assert "give a preconditioner" not in said or (given is None and last.takes_preconditioner)
 
 
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
-@pytest.mark.parametrize("method", METHOD_NAMES)
+@pytest.mark.parametrize(("method", "dtype"), in_turn(METHOD_NAMES, ["float32", "float64"]))
 def test_every_method_fails_with_reasons(method: str, dtype: str) -> None:
     """A hard system and a singular one, with a preconditioner where the method takes one."""
     facts = METHODS[method]

@@ -20,7 +20,7 @@ class Fields(NamedTuple):
 
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("method", ["CG", "biCG-stab(2)", "direct", "scipy-CG"])
-@pytest.mark.compiled_by_default("CG", "scipy-CG")
+@pytest.mark.compiled_by_default("CG")
 def test_containers_of_arrays(method: str, mode: str) -> None:
     """Dictionaries in any order, lists and named tuples; x, the residual and what A returns are such containers."""
     total = krylix.choose_backend(library(mode)).sum

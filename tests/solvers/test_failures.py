@@ -40,7 +40,7 @@ def test_singular_consistent_is_solved_at_any_size(method: str, name: str) -> No
         check_true_residual(result, matrix, b)
 
 
-@pytest.mark.compiled_by_default("CG", "scipy-CG", eagerly=True)
+@pytest.mark.compiled_by_default("CG", eagerly=True)
 @pytest.mark.parametrize(("method", "mode"), methods_and_modes(m for m in METHODS if not METHODS[m].factorises))
 def test_limit_of_iterations(method: str, mode: str) -> None:
     weights = np.logspace(0, 3, 12)
@@ -54,9 +54,10 @@ def test_limit_of_iterations(method: str, mode: str) -> None:
     check_true_residual(result, matrix, b)
     with pytest.raises(Exception, match="reached the limit of iterations"):
         solve(mode, A, b, method=method, max_iter=1)
-    with pytest.warns(RuntimeWarning, match="reached the limit of iterations"):
-        warned = solve(mode, A, b, method=method, max_iter=1, on_failure="warn")
-    np.testing.assert_allclose(warned.x, result.x, rtol=1e-12)
+    if mode not in COMPILED[1:]:  # which say what they raise in the same place
+        with pytest.warns(RuntimeWarning, match="reached the limit of iterations"):
+            warned = solve(mode, A, b, method=method, max_iter=1, on_failure="warn")
+        np.testing.assert_allclose(warned.x, result.x, rtol=1e-12)
     return None
 
 
@@ -94,8 +95,8 @@ def test_nan_and_infinity_in_the_matrix(method: str, mode: str) -> None:
     for value in (np.nan, np.inf):
         matrix = SYSTEMS["definite"].matrix.copy()
         matrix[3, 4] = matrix[4, 3] = value
-        result = solve(mode, make_operator(mode, "dense", matrix), np.ones(12), method=method, on_failure="status")
-        assert not result.converged
+        matrix, b = (a.astype("float32" if mode == "jax-jit" else float) for a in (matrix, np.ones(12)))
+        assert not solve(mode, make_operator(mode, "dense", matrix), b, method=method, **ONE_SYSTEM).converged
 
 
 def neumann(n: int) -> sp.csr_array:
@@ -211,7 +212,7 @@ def test_drift_is_noticed(method: str, mode: str) -> None:
     check_true_residual(result, matrix.astype(float), b)
 
 
-@pytest.mark.compiled_by_default("CG", "direct")
+@pytest.mark.compiled_by_default("CG", "direct", modes=("jax-jit", "tf"))
 @pytest.mark.parametrize(
     ("method", "mode"),
     methods_and_modes(["CG", "biCG-stab(2)", "GMRES(5)", "IDR(4)", "MINRES", "direct", "scipy-direct", "scipy-GMres"]),
@@ -222,7 +223,7 @@ def test_units_play_no_role_in_single_precision(method: str, scale: float, mode:
     matrix = SYSTEMS["definite"].matrix.astype(np.float32)
     b = np.linspace(1, 2, 12).astype(np.float32)
     A = make_operator(mode, "dense", matrix)
-    result = solve(mode, A, (b * np.float32(scale)), method=method)
+    result = solve(mode, A, b * np.float32(scale), method=method, **ONE_SYSTEM)
     np.testing.assert_allclose(result.x.astype(float), scale * np.linalg.solve(matrix.astype(float), b), rtol=1e-3)
 
 

@@ -187,6 +187,7 @@ def test_what_may_be_singular(name: str) -> None:
         single, sides = A.astype(np.float32), (A @ RNG.standard_normal(n), RNG.standard_normal(n), np.zeros(n))
         for b in (*sides, np.where(np.arange(n) == 1, np.nan, 1.0)):
             assert_alike(A, b)
+        for b in sides[:2]:
             assert_alike(A.T, b, on_failure="status")
             assert_alike(A + 0j, b + 0j, nullspace=None)
             assert_alike(single, b.astype(np.float32), on_failure="status")

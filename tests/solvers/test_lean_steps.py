@@ -107,7 +107,14 @@ def test_one_system_has_the_digits_of_a_batch(method: str, mode: str, dtype: str
         np.testing.assert_array_equal(points.x[0], solve(mode, A, b[2], **settings | {"max_iter": 1}).x)
 
 
-@pytest.mark.parametrize(("method", "dtype", "mode"), [cell for cell in cells() if cell.values[2] in EAGER])
+BATCHES = [
+    cell
+    for cell in cells()
+    if cell.values[2] in EAGER and (cell.values[2] != "torch" or cell.values[1] in ("float32", "complex64"))
+]
+
+
+@pytest.mark.parametrize(("method", "dtype", "mode"), BATCHES)
 def test_batches_against_dense_answers(method: str, mode: str, dtype: str) -> None:
     """Three right-hand sides, one of which ends before the others."""
     names = [name for name in SYSTEMS if suits(method, SYSTEMS[name], dtype) and not SYSTEMS[name].singular]
