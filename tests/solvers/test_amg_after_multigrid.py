@@ -15,6 +15,7 @@ import krylix
 from cells import in_turn
 from krylix.solvers.preconditioners.amg_after_multigrid import MOST_ITERATIONS, amg_after_multigrid, is_on_grids
 from krylix.solvers.preconditioners.multigrid import hierarchy, runtime_choice
+from late import jax
 from library import ROOT
 from modes import EAGER, array, compiled, to_numpy
 
@@ -142,8 +143,6 @@ def test_traced_coefficients(mode: str, monkeypatch: pytest.MonkeyPatch) -> None
 @pytest.mark.needs("jax")
 @pytest.mark.parametrize("compile", [pytest.param(False, marks=pytest.mark.slow), True])
 def test_backward_solves_switch_too(compile: bool) -> None:
-    import jax
-
     weights = np.cos(np.arange(N * N))
 
     gradient = jax.grad(lambda b: weights @ solved(b).x)

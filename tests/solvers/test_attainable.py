@@ -10,9 +10,10 @@ import pytest
 import scipy.sparse as sp
 
 from cells import METHOD_NAMES, in_turn, later_where_compiled, methods_and_modes
-from krylix import clear_setup_cache, linear_solve
+from krylix import as_operator, choose_backend, clear_setup_cache, linear_solve
 from krylix.solvers import METHODS, Status
-from modes import MODES, Numbers, array, solve
+from late import gradients
+from modes import MODES, Numbers, array, library, solve
 
 N = 48
 SQUARE = [name for name in METHOD_NAMES if not name.startswith("scipy-ls")]
@@ -271,8 +272,6 @@ def test_noise_is_not_accepted() -> None:
         noise = rng.standard_normal(256)
         return (y + 0.1 * np.linalg.norm(y) / np.linalg.norm(noise) * noise).astype(np.float32)
 
-    from krylix import as_operator
-
     result = linear_solve(as_operator(sp.linalg.LinearOperator((256, 256), matvec=noisy, dtype=np.float32)), b,
                           method="biCG-stab(2)", on_failure="status", max_iter=400)  # fmt: skip
     assert not result.converged
@@ -291,28 +290,9 @@ def test_derivatives_obey_the_same_rule(mode: str) -> None:
     A = laplacian(N)
     b = np.ones(N * N)
     want = sp.linalg.spsolve(A.T.tocsc(), 2 * sp.linalg.spsolve(A.tocsc(), b))
-    single = A.astype(np.float32)
-    if mode == "jax-jit":
-        import jax
-        import jax.numpy as jnp
-
-        got = jax.jit(jax.grad(lambda b: jnp.sum(linear_solve(single, b, method="CG").x ** 2)))(
-            jnp.asarray(b, jnp.float32)
-        )
-    elif mode == "torch":
-        import torch
-
-        leaf = torch.tensor(b, dtype=torch.float32, requires_grad=True)
-        (linear_solve(single, leaf, method="CG").x ** 2).sum().backward()
-        got = leaf.grad.numpy()
-    else:
-        import tensorflow as tf
-
-        leaf = tf.Variable(tf.constant(b, tf.float32))
-        with tf.GradientTape() as tape:
-            loss = tf.reduce_sum(linear_solve(single, leaf, method="CG").x ** 2)
-        got = tape.gradient(loss, leaf).numpy()
-    assert np.linalg.norm(np.asarray(got) - want) <= 1e-3 * np.linalg.norm(want)
+    single, total = A.astype(np.float32), choose_backend(library(mode)).sum
+    (got,) = gradients(mode, lambda b: total(linear_solve(single, b, method="CG").x ** 2, 0), b.astype(np.float32))
+    assert np.linalg.norm(got - want) <= 1e-3 * np.linalg.norm(want)
 
 
 @pytest.mark.parametrize("compatible", [True, False])

@@ -9,6 +9,7 @@ import pytest
 import scipy.sparse as sp
 
 from krylix import prepare, solve_triangular
+from late import jax, torch
 from modes import EAGER, array, compiled, native_sparse, to_numpy
 
 N = 5
@@ -67,8 +68,6 @@ def test_a_square_b_must_be_told() -> None:
 @pytest.mark.needs("jax")
 @pytest.mark.parametrize("form", ["dense", "sparse"])
 def test_derivatives_in_jax(form: str) -> None:
-    import jax
-
     T = array("jax", MATRIX) if form == "dense" else native_sparse("jax", MATRIX)
     w = RNG.standard_normal((N, 3))
     gradient = jax.jit(jax.grad(lambda b: (solve_triangular(T, b, lower=True, axis=0) * w).sum()))
@@ -77,8 +76,6 @@ def test_derivatives_in_jax(form: str) -> None:
 
 @pytest.mark.needs("torch")
 def test_derivatives_in_torch() -> None:
-    import torch
-
     T, b = (torch.tensor(a, requires_grad=True) for a in (MATRIX, COLUMNS))
     w = RNG.standard_normal((N, 3))
     (solve_triangular(T, b, lower=True, axis=0) * torch.asarray(w)).sum().backward()

@@ -15,6 +15,7 @@ import scipy.sparse as sp
 from cells import METHOD_NAMES
 from krylix import choose_backend, convert, linear_solve
 from krylix.solvers import METHODS, MixedPrecision
+from late import torch
 
 STEPS = 7
 LENGTHS = {"numpy": (37, 700, 9001), "torch": (37, 5003, 70001)}
@@ -113,8 +114,6 @@ def test_to_the_last_digit_in_torch(method: str, n: int, dtype: str) -> None:
 @pytest.mark.parametrize("method", ["CG", pytest.param("MINRES", marks=pytest.mark.merge)])
 def test_threads(threads: int, method: str) -> None:
     """PyTorch shares out long reductions, in another way if there is one of them only."""
-    import torch
-
     before = torch.get_num_threads()
     torch.set_num_threads(threads)
     try:

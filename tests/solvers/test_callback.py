@@ -9,6 +9,7 @@ import scipy.sparse as sp
 import krylix
 from krylix import IterationState, NotConverged, Status, linear_solve, prepare
 from krylix.solvers import METHODS
+from late import jax
 from modes import COMPILED, MODES, array, compiled, solve, to_numpy
 from problems import make_operator
 
@@ -214,8 +215,6 @@ def test_a_program_asks_each_time_it_runs(mode: str) -> None:
 
 @pytest.mark.needs("jax")
 def test_vmap_and_derivatives() -> None:
-    import jax
-
     A, b = array("jax", MATRIX), array("jax", np.stack([B, MATRIX @ np.eye(N)[0]]))
     calls: list[Any] = []
 

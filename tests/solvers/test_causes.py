@@ -17,6 +17,7 @@ from cells import METHOD_NAMES, in_turn
 from krylix import ConvergenceError, Status, linear_solve, prepare
 from krylix.solvers import METHODS
 from krylix.solvers.results.advice import advice, is_least_squares, untried
+from late import torch
 from modes import array, product, solve, to_numpy
 
 N = 30
@@ -207,8 +208,6 @@ AFFINE: dict[str, Callable[[str], Any]] = {
 
 
 def _layer() -> Any:
-    import torch
-
     layer = torch.nn.Linear(N, N, dtype=torch.float64)
     with torch.no_grad():
         layer.weight.copy_(0.1 * torch.eye(N))

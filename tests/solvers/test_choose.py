@@ -17,6 +17,7 @@ from krylix.solvers import PRECONDITIONERS
 from krylix.solvers.setup.fill import band_cost, factor_cost
 from krylix.solvers.setup.table import ROWS
 from krylix.sparse.analysis.definite import is_seen_indefinite
+from late import jax, jnp, tf
 from matrices import in_random_order
 from modes import array, compiled, to_numpy
 
@@ -156,12 +157,8 @@ def test_in_compiled_functions(mode: str) -> None:
 
 def _laplace_of(mode: str) -> Callable[[Any], Any]:
     if mode.startswith("jax"):
-        import jax.numpy as jnp
-
         pad: Any = lambda u: jnp.pad(u, 1)  # noqa: E731
     else:
-        import tensorflow as tf
-
         pad = lambda u: tf.pad(u, [[1, 1], [1, 1]])  # noqa: E731
 
     def apply(u: Any) -> Any:
@@ -306,8 +303,6 @@ def ill_conditioned(n: int) -> tuple[sp.csr_array, np.ndarray]:
 )
 def test_known_sparse_matrices_are_factorised_while_compiling(n: int, on_failure: str, method: str) -> None:
     """As they are eagerly: a small residual of an iteration would not tell that x is right. Derivatives, too."""
-    import jax
-
     A, x = ill_conditioned(n)
     names = []
 
@@ -327,9 +322,6 @@ def test_known_sparse_matrices_are_factorised_while_compiling(n: int, on_failure
 @pytest.mark.needs("jax")
 def test_small_grids_get_multigrid_while_compiling() -> None:
     """With obstacles, of a few thousand unknowns: given as a function, and as a matrix."""
-    import jax
-    import jax.numpy as jnp
-
     shape = (32, 32)
     free = np.pad(np.ones(shape), 1)
     free[10:20, 5:15] = 0

@@ -9,6 +9,7 @@ import pytest
 from irregular_matrices import triangulated
 from krylix import linear_solve
 from krylix.sparse import as_operator, row_cut
+from late import jax, jnp
 from sharded_runs import Found, run_cases, selected_names
 
 # In a step: reductions, exchanges of ghost values, and gathers of a number per cluster.
@@ -128,9 +129,6 @@ def test_weak_scaling(weak: Found) -> None:
 @pytest.mark.needs("jax")
 def test_one_device() -> None:
     """There is nothing to cut."""
-    import jax
-    import jax.numpy as jnp
-
     A, _ = triangulated(60)
     mesh = jax.sharding.Mesh(jax.devices()[:1], ("i",))
     sharding = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec("i"))

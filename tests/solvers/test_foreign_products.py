@@ -14,6 +14,7 @@ import krylix
 from cells import METHOD_NAMES
 from krylix import as_operator, linear_solve, prepare
 from krylix.sparse import UnsupportedOperation
+from late import gradients, torch
 from modes import EAGER, MODES, array, compiled, library, product, to_numpy
 
 N = 12
@@ -116,8 +117,6 @@ def test_functions(mode: str) -> None:
 @pytest.mark.parametrize("name", ["data", "numpy", "ctypes"])
 @pytest.mark.needs("torch")
 def test_writes_that_the_library_does_not_see(name: str) -> None:
-    import torch
-
     def hidden(x: Any) -> Any:
         image = 3 * x
         if name == "data":
@@ -243,27 +242,7 @@ def test_wrong_adjoints_of_derivatives(mode: str) -> None:
         if mode == "numpy":
             linear_solve(A, B, method="GMRES").vjp(B)
         else:
-            compiled(mode, _gradient(mode, solve))(array(mode, B))
-
-
-def _gradient(mode: str, solve: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    if library(mode) == "jax":
-        import jax
-
-        return jax.grad(lambda b: solve(b).sum())
-    if library(mode) == "torch":
-        import torch
-
-        return lambda b: torch.func.grad(lambda b: solve(b).sum())(b)
-    import tensorflow as tf
-
-    def gradient(b: Any) -> Any:
-        with tf.GradientTape() as tape:
-            tape.watch(b)
-            total = tf.reduce_sum(solve(b))
-        return tape.gradient(total, b)
-
-    return gradient
+            gradients(mode, lambda b: krylix.choose_backend(b).sum(solve(b), 0), B)
 
 
 def test_adjoints_are_compared_once() -> None:

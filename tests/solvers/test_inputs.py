@@ -12,6 +12,7 @@ import krylix
 from cells import METHOD_NAMES, methods_and_modes
 from krylix import linear_solve
 from krylix.solvers import CG, GMRES, IDR, METHODS, BiCGStab, ScipyMethod, find_method
+from late import tf
 from modes import EAGER, MODES, array, product, solve, to_numpy
 from problems import SYSTEMS, make_operator
 
@@ -240,7 +241,6 @@ def test_empty_and_single() -> None:
 @pytest.mark.needs("tensorflow")
 def test_results_of_unknown_rank() -> None:
     """In a graph of TensorFlow a function may not tell how many axes its result has."""
-    import tensorflow as tf
 
     def f(u: Any) -> Any:
         return u * tf.py_function(lambda: 2 * tf.ones(3, tf.float64), [], tf.float64)

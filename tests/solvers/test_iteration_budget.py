@@ -17,6 +17,7 @@ from krylix.solvers import METHODS
 from krylix.solvers.iteration.stopping import Limits
 from krylix.solvers.setup import fill, iteration_budget, table
 from krylix.solvers.setup.iteration_budget import Fallback, with_iteration_budget
+from late import jax, torch
 from matrices import in_random_order
 from modes import EAGER, array, to_numpy
 
@@ -146,7 +147,6 @@ def test_general_and_complex_matrices() -> None:
 @pytest.mark.parametrize("known", [True, False])
 def test_in_compiled_functions(known: bool) -> None:
     """Of a matrix whose values are arguments the pattern tells; and derivatives are those of the solution."""
-    import jax
     from jax.experimental import sparse
 
     A, b, x = hard(20)
@@ -166,8 +166,6 @@ def test_in_compiled_functions(known: bool) -> None:
 
 @pytest.mark.needs("torch")
 def test_with_recorded_derivatives() -> None:
-    import torch
-
     A, b, x = hard(20)
     b = torch.tensor(b, requires_grad=True)
     found = linear_solve(A, b)

@@ -12,6 +12,7 @@ import scipy.sparse as sp
 from cells import in_turn
 from krylix import linear_solve, prepare
 from krylix.solvers.methods.direct import dense, superlu
+from late import jax, jnp, tf
 from modes import array, compiled, to_numpy
 
 N = 12
@@ -38,21 +39,14 @@ def made(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 def matrix_free(mode: str) -> Callable[[Any], Any]:
     if mode == "jax-jit":
-        import jax.numpy as jnp
-
         return lambda u: 4 * u + jnp.pad(u[1:], (0, 1)) - 0.5 * jnp.pad(u[:-3], (3, 0))
-    import tensorflow as tf
-
     return lambda u: 4 * u + tf.pad(u[1:], [[0, 1]]) - 0.5 * tf.pad(u[:-3], [[3, 0]])
 
 
 def value_and_gradient(mode: str, solve: Callable[[Any], Any]) -> Callable[[Any], tuple[Any, Any]]:
     """Compiled: `<G, x>` and its derivative by b."""
     if mode == "jax-jit":
-        import jax
-
         return jax.jit(jax.value_and_grad(lambda b: (solve(b) * G).sum()))
-    import tensorflow as tf
 
     @tf.function
     def both(b: Any) -> tuple[Any, Any]:
@@ -111,8 +105,6 @@ def test_factors_of_what_depends_on_an_argument_are_not_kept(mode: str, method: 
 )
 def test_tensors_that_a_tf_function_closes_over(method: str, made: list[str]) -> None:
     """They are the same in every run: factors are made of them once, and derivatives by them stay."""
-    import tensorflow as tf
-
     grid, rng = (5, 6), np.random.default_rng(1)
     c, second = (tf.constant(k + rng.random(), tf.float64) for k in (3, 1))
     b = tf.constant(rng.standard_normal(grid))
@@ -149,8 +141,6 @@ def test_tensors_that_a_tf_function_closes_over(method: str, made: list[str]) ->
 @pytest.mark.parametrize(("given", "method"), in_turn(["variable", "argument"], ["direct", "GMRES"], tier="merge"))
 def test_variables_and_arguments_of_a_tf_function_are_not_known(given: str, method: str) -> None:
     """They change between runs of one program."""
-    import tensorflow as tf
-
     variable, b = tf.Variable(4.0, dtype=tf.float64), tf.constant(np.arange(1.0, 13))
     shift = tf.constant(1.0, tf.float64)
 

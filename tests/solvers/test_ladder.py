@@ -11,6 +11,7 @@ import pytest
 
 from krylix import linear_solve
 from krylix.solvers.methods.direct import superlu
+from late import jax, jnp, tf, torch
 from modes import EAGER, array, compiled, to_numpy
 
 N = 40
@@ -25,8 +26,6 @@ MODES = ["numpy", "jax", "jax-jit", "torch", "tf", "tf-function"]
 def function_of(mode: str) -> Callable[[Any, Any], Any]:
     """Three couplings in the library of the mode."""
     if mode == "torch":
-        import torch
-
         pad = torch.nn.functional.pad
     else:
         module = {"jax": "jax.numpy", "tf": "tensorflow"}.get(mode.split("-")[0], "numpy")
@@ -64,9 +63,6 @@ def test_climbs(mode: str) -> None:
 @pytest.mark.needs("jax")
 def test_derivatives_climb_too() -> None:
     """Forward and reverse, vectorised, against finite differences."""
-    import jax
-    import jax.numpy as jnp
-
     solve = solver("jax")
 
     def loss(b: Any, k: Any) -> Any:
@@ -89,8 +85,6 @@ def test_derivatives_climb_too() -> None:
 
 @pytest.mark.needs("torch")
 def test_torch_derivatives_climb_too() -> None:
-    import torch
-
     b, k = (torch.tensor(v, requires_grad=True) for v in (B, K))
     x = solver("torch")(b, k).x
     weights = rng.standard_normal(N)
@@ -116,8 +110,6 @@ def test_nothing_is_factorised_on_success(mode: str, monkeypatch: pytest.MonkeyP
     x, expected = to_numpy(solve(array(mode, B), array(mode, easy))), exact(easy, B)
     np.testing.assert_allclose(x, expected, rtol=1e-7, atol=1e-7 * np.abs(expected).max())
     if mode.startswith("jax"):  # where a condition of many lanes would run both branches
-        import jax
-
         lanes = jax.jit(jax.vmap(jax.grad(lambda b: solve(b, easy).sum())))(np.stack([B, 2 * B]))
         expected = np.linalg.solve(dense(easy).T, np.ones(N))
         np.testing.assert_allclose(lanes, [expected] * 2, rtol=1e-7, atol=1e-7 * np.abs(expected).max())
@@ -127,8 +119,6 @@ def test_nothing_is_factorised_on_success(mode: str, monkeypatch: pytest.MonkeyP
 @pytest.mark.needs("jax")
 def test_exported_programs_keep_the_failure() -> None:
     """They cannot call the host, as those of `test_climbs` do: x is NaN, and the status tells."""
-    import jax
-
     solve = solver("jax", on_failure="status")
     exported = jax.export.export(jax.jit(lambda b, k: solve(b, k).status))(B, K)
     assert int(jax.export.deserialize(exported.serialize()).call(B, K)) != 1
@@ -136,8 +126,6 @@ def test_exported_programs_keep_the_failure() -> None:
 
 def in_tensorflow(systems: str) -> tuple[Any, Any, Any, np.ndarray]:
     """How to solve easy systems, where no lane asks the host, or hard ones, where each does; A's inverse."""
-    import tensorflow as tf
-
     f = function_of("tf")
     k = K[:FEW_LANES] if systems == "hard" else 1 + rng.random(FEW_LANES)
     solve = solver("tf") if systems == "hard" else lambda b, k: linear_solve(f, b, args=(k,))
@@ -149,8 +137,6 @@ def in_tensorflow(systems: str) -> tuple[Any, Any, Any, np.ndarray]:
     "systems", [pytest.param("easy", marks=pytest.mark.slow), pytest.param("hard", marks=pytest.mark.merge)]
 )
 def test_tensorflow_lanes(systems: str) -> None:
-    import tensorflow as tf
-
     solve, k, b, inverse = in_tensorflow(systems)
     lanes = tf.vectorized_map(lambda b: solve(b, k).x, tf.stack([b, 2 * b]))
     x = inverse @ b.numpy()
@@ -160,8 +146,6 @@ def test_tensorflow_lanes(systems: str) -> None:
 @pytest.mark.needs("tensorflow")
 @pytest.mark.parametrize("systems", [pytest.param("easy", marks=pytest.mark.slow), "hard"])
 def test_tensorflow_jacobians(systems: str) -> None:
-    import tensorflow as tf
-
     solve, k, b, inverse = in_tensorflow(systems)
     with tf.GradientTape() as tape:
         tape.watch(b)
