@@ -13,7 +13,7 @@ from cells import METHOD_NAMES, in_turn, later_where_compiled, methods_and_modes
 from krylix import as_operator, choose_backend, clear_setup_cache, linear_solve
 from krylix.solvers import METHODS, Status
 from late import gradients
-from modes import MODES, Numbers, array, library, solve
+from modes import MODES, array, library, solve
 
 N = 48
 SQUARE = [name for name in METHOD_NAMES if not name.startswith("scipy-ls")]
@@ -97,9 +97,10 @@ def check_to_the_limit(result: Any, A: sp.csr_array, b: np.ndarray, condition: f
     + [pytest.param(DEAR, mode, marks=pytest.mark.slow) for mode in MODES],
 )
 def test_textbook_problem_in_single_precision(method: str, mode: str) -> None:
-    A, b = laplacian(N), np.ones(N * N)
+    n = 32 if METHODS[method].least_squares else N  # which take as many steps as the condition number
+    A, b = laplacian(n), np.ones(n * n)
     result = solve(mode, A.astype(np.float32), b.astype(np.float32), method=method)
-    check_to_the_limit(result, A, b, condition=0.5 * N**2)
+    check_to_the_limit(result, A, b, condition=0.5 * n**2)
 
 
 @pytest.mark.parametrize("method", ["CG", "MINRES", "biCG-stab(2)", "GMRES", "IDR(4)", "scipy-direct", "LSMR"])
@@ -239,11 +240,11 @@ def test_a_batch_is_its_systems(method: str, mode: str) -> None:
     matrices = np.stack([np.eye(n * n) * 2, spread[:, None] * A * spread, singular, A, A]).astype(np.float32)
     b = np.ones((5, n * n), np.float32)
     b[3], b[4, 3] = 0, np.nan
-    together = solve(mode, array(mode, matrices), b, method=method, on_failure="status", max_iter=1500)
+    settings = {"method": method, "on_failure": "status", "max_iter": 1500}
+    together = solve(mode, array(mode, matrices), b, **settings)
+    single = "numpy" if mode == "jax-jit" else mode  # which saves a program
     for i in range(5):
-        alone = solve(
-            mode, array(mode, matrices[i : i + 1]), b[i : i + 1], method=method, on_failure="status", max_iter=1500
-        )
+        alone = solve(single, array(single, matrices[i : i + 1]), b[i : i + 1], **settings)
         assert together.status[i] == alone.status[0]
         if together.status[i] == Status.CONVERGED:
             assert np.all(together.residual_norm[i] <= together.tolerance[i])
@@ -308,13 +309,6 @@ def test_least_squares_at_the_limit(method: str, compatible: bool) -> None:
     assert result.converged and np.linalg.norm(result.x - exact) <= 4e6 * SINGLE * np.linalg.norm(exact)
 
 
-def test_default_is_told_from_the_same_number() -> None:
-    A, b = single_problem()
-    assert linear_solve(A, b, method="CG").converged
-    assert not linear_solve(A, b, method="CG", rtol=1e-5, on_failure="status").converged
-    assert Numbers(linear_solve(A, b, method="CG", atol=1e9)).iterations == 0
-
-
 @pytest.mark.parametrize("method", ["CG", "biCG-stab(2)", "GMRES"])
 def test_a_function_that_hands_out_its_own_memory(method: str) -> None:
     """The second product must not overwrite the first, with which it is compared."""
@@ -340,4 +334,4 @@ def test_an_x_that_grew_without_limit_is_no_solution(method: str) -> None:
         outside = ranges + parts / np.sqrt(n)
         for b in (outside, *outside[:, 0]):  # all at once, and some of them alone
             found = linear_solve(sp.csr_array(A), b, method=method, nullspace=None, on_failure="status", axis=-1)
-            assert not found.converged.any()
+            assert not np.any(found.converged)

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from krylix import prepare, solve_triangular
-from late import jax, torch
-from modes import EAGER, array, compiled, native_sparse, to_numpy
+from krylix import choose_backend, prepare, solve_triangular
+from late import gradients
+from modes import EAGER, array, compiled, library, native_sparse, to_numpy
 
 N = 5
 RNG = np.random.default_rng(3)
@@ -65,23 +65,18 @@ def test_a_square_b_must_be_told() -> None:
     np.testing.assert_allclose(solve_triangular(many, SQUARE, lower=True), np.linalg.solve(LOWER, SQUARE.T).T)
 
 
-@pytest.mark.needs("jax")
-@pytest.mark.parametrize("form", ["dense", "sparse"])
-def test_derivatives_in_jax(form: str) -> None:
-    T = array("jax", MATRIX) if form == "dense" else native_sparse("jax", MATRIX)
-    w = RNG.standard_normal((N, 3))
-    gradient = jax.jit(jax.grad(lambda b: (solve_triangular(T, b, lower=True, axis=0) * w).sum()))
-    np.testing.assert_allclose(gradient(array("jax", COLUMNS)), np.linalg.solve(LOWER.T, w), rtol=1e-7)
+@pytest.mark.parametrize(("mode", "form"), [("jax-jit", "dense"), ("jax-jit", "sparse"), ("torch", "dense")])
+def test_derivatives(mode: str, form: str) -> None:
+    w, total = RNG.standard_normal((N, 3)), choose_backend(library(mode)).sum
+    T = MATRIX if form == "dense" else native_sparse(mode, MATRIX)
 
+    def loss(b: Any, T: Any = T) -> Any:
+        return total(solve_triangular(T, b, lower=True, axis=0) * array(mode, w), (0, 1))
 
-@pytest.mark.needs("torch")
-def test_derivatives_in_torch() -> None:
-    T, b = (torch.tensor(a, requires_grad=True) for a in (MATRIX, COLUMNS))
-    w = RNG.standard_normal((N, 3))
-    (solve_triangular(T, b, lower=True, axis=0) * torch.asarray(w)).sum().backward()
+    found = gradients(mode, loss, COLUMNS, *([T] if form == "dense" else []))
     y = np.linalg.solve(LOWER.T, w)
-    np.testing.assert_allclose(b.grad, y, rtol=1e-8)
-    np.testing.assert_allclose(T.grad, np.tril(-y @ np.linalg.solve(LOWER, COLUMNS).T), rtol=1e-8)
+    for gradient, expected in zip(found, (y, np.tril(-y @ np.linalg.solve(LOWER, COLUMNS).T)), strict=False):
+        np.testing.assert_allclose(gradient, expected, rtol=1e-7)
 
 
 @pytest.mark.parametrize("mode", EAGER)

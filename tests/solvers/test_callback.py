@@ -47,7 +47,7 @@ def test_what_it_sees(method: str) -> None:
     assert not np.array_equal(seen[0].x, seen[-1].x) or len(seen) == 1
 
 
-@pytest.mark.compiled_by_default("CG", "scipy-CG")
+@pytest.mark.compiled_by_default("CG", modes=("jax-jit", "tf"))
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("method", ["CG", "GMRES", "scipy-CG"])
 def test_true_stops(method: str, mode: str) -> None:

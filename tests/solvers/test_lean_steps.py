@@ -88,7 +88,7 @@ def test_numbers_of_any_size(value: float, dtype: type) -> None:
     ],
 )
 @pytest.mark.parametrize(
-    ("method", "n"), [*((m, n) for m in ON_NUMPY for n in LENGTHS[1:4]), *((m, LENGTHS[4]) for m in ("CG", "MINRES"))]
+    ("method", "n"), [*((m, n) for m in ON_NUMPY for n in LENGTHS[1:4:2]), *((m, LENGTHS[4]) for m in ("CG", "MINRES"))]
 )
 def test_one_system_has_the_digits_of_a_batch(method: str, mode: str, dtype: str, n: int) -> None:
     """Whatever ends beside it, and whether each step is looked at or not."""
