@@ -44,20 +44,14 @@ def jumps(n: int) -> sp.csr_array:
     rng = np.random.default_rng(0)
     c = np.kron(np.where(rng.random((8, 8)) < 0.5, 1.0, 1e4), np.ones((n // 8, n // 8)))
     c = np.pad(c, 1, mode="edge")
-    across = 2 * c[1:, 1:-1] * c[:-1, 1:-1] / (c[1:, 1:-1] + c[:-1, 1:-1])
-    along = 2 * c[1:-1, 1:] * c[1:-1, :-1] / (c[1:-1, 1:] + c[1:-1, :-1])
-    middle = across[1:] + across[:-1] + along[:, 1:] + along[:, :-1]
-    index = np.arange(n * n).reshape(n, n)
-    rows, cols, values = [index.ravel()], [index.ravel()], [middle.ravel()]
-    for first, second, w in (
-        (index[1:], index[:-1], across[1:-1]),
-        (index[:, 1:], index[:, :-1], along[:, 1:-1]),
+    difference = sp.eye_array(n + 1, n) - sp.eye_array(n + 1, n, k=-1)
+    found = sp.csr_array((n * n, n * n))
+    for gradient, one, other in (
+        (sp.kron(difference, sp.eye_array(n)), c[1:, 1:-1], c[:-1, 1:-1]),
+        (sp.kron(sp.eye_array(n), difference), c[1:-1, 1:], c[1:-1, :-1]),
     ):
-        for a, b in ((first, second), (second, first)):
-            rows.append(a.ravel())
-            cols.append(b.ravel())
-            values.append(-w.ravel())
-    return sp.csr_array((np.concatenate(values), (np.concatenate(rows), np.concatenate(cols))))
+        found += gradient.T @ sp.diags_array((2 * one * other / (one + other)).ravel()) @ gradient
+    return sp.csr_array(found)
 
 
 def single_problem() -> tuple[sp.csr_array, np.ndarray]:

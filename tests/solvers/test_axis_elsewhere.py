@@ -29,7 +29,7 @@ def test_triangular(mode: str, form: str) -> None:
         *((b, {"axis": 0}, np.linalg.solve(LOWER, b)) for b in (COLUMNS, SQUARE, COLUMNS[:, :1], SQUARE[0])),
         *((batch, {"axis": axis, "transpose": True}, np.linalg.solve(upper, batch)) for axis in (1, -2)),
         (SQUARE, {"axis": -1}, np.linalg.solve(LOWER, SQUARE.T).T),
-    ]
+    ][:: 1 if mode in EAGER else 2]
 
     def solve_each(*sides: Any) -> list[Any]:
         return [solve_triangular(T, b, lower=True, **case[1]) for b, case in zip(sides, cases, strict=True)]

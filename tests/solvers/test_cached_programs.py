@@ -69,7 +69,14 @@ def test_programs_hold_no_callback(policy: str, transform: str) -> None:
     assert "callback" not in text and by_host.TARGET in text
 
 
-@pytest.mark.parametrize("settings", [{"method": "GMRES"}, {"method": "direct"}, {"rtol": 1e-3, "history": True}])
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"method": "GMRES"},
+        {"rtol": 1e-3, "history": True},
+        pytest.param({"method": "direct"}, marks=pytest.mark.merge),  # which JAX factorises one operation at a time
+    ],
+)
 def test_nor_those_of_matrices_that_are_known(settings: dict[str, Any]) -> None:
     function = jax.jit(lambda b: linear_solve(singular(1), b, **{"method": "CG", **settings}).x)
     assert "callback" not in function.lower(B).as_text()

@@ -144,7 +144,7 @@ def some(names: Any, by_default: Any) -> list[Any]:
 
 
 LATER = [
-    *in_turn((*REPRESENTATIVE, "auto"), [False, True], tier="merge"),
+    *in_turn((*REPRESENTATIVE, "auto"), [True, False], tier="merge"),
     *(
         pytest.param(*case.values, marks=case.marks or pytest.mark.merge)
         for case in in_turn((m for m in METHODS if m not in REPRESENTATIVE), [False, True])

@@ -1,6 +1,7 @@
 """Failure is never silent, and never called success."""
 
 import re
+from contextlib import nullcontext
 
 import numpy as np
 import pytest
@@ -40,25 +41,29 @@ def test_singular_consistent_is_solved_at_any_size(method: str, name: str) -> No
         check_true_residual(result, matrix, b)
 
 
+LIMIT = "reached the limit of iterations"
+
+
 @pytest.mark.compiled_by_default("CG", eagerly=True)
 @pytest.mark.parametrize(("method", "mode"), methods_and_modes(m for m in METHODS if not METHODS[m].factorises))
 def test_limit_of_iterations(method: str, mode: str) -> None:
     weights = np.logspace(0, 3, 12)
     matrix = weights[:, None] * SYSTEMS["definite"].matrix * weights
     A, b = make_operator(mode, "dense", matrix), np.ones(12)
-    result = solve(mode, A, b, method=method, max_iter=1, on_failure="status")
-    if method in ("scipy-lGMres", "scipy-GCrotMK"):  # one of their iterations is a whole cycle
-        return check_true_residual(result, matrix, b)
-    assert result.status == Status.MAX_ITER and result.iterations == 1 and not result.converged and not result.diverged
-    assert "max_iter" in result.message and method in result.message
-    check_true_residual(result, matrix, b)
-    with pytest.raises(Exception, match="reached the limit of iterations"):
-        solve(mode, A, b, method=method, max_iter=1)
-    if mode not in COMPILED:  # a program each, which says what it raises in the same place
-        with pytest.warns(RuntimeWarning, match="reached the limit of iterations"):
-            warned = solve(mode, A, b, method=method, max_iter=1, on_failure="warn")
-        np.testing.assert_allclose(warned.x, result.x, rtol=1e-12)
-    return None
+    whole_cycles = method in ("scipy-lGMres", "scipy-GCrotMK")  # in each of their iterations
+    # Each policy is a program, of which two are enough; torch.compile runs the eager solve between two graphs.
+    policies = {"jax-jit": ["status"], "tf-function": ["warn"], "torch-compile": []}.get(mode, ["status", "warn"])
+    for policy in policies[:1] if whole_cycles else policies:
+        with pytest.warns(RuntimeWarning, match=LIMIT) if policy == "warn" else nullcontext():
+            result = solve(mode, A, b, method=method, max_iter=1, on_failure=policy)
+        check_true_residual(result, matrix, b)
+        if not whole_cycles:
+            assert result.status == Status.MAX_ITER and result.iterations == 1
+            assert not result.converged and not result.diverged
+            assert "max_iter" in result.message and method in result.message
+    if not whole_cycles:
+        with pytest.raises(Exception, match=LIMIT):
+            solve(mode, A, b, method=method, max_iter=1)
 
 
 @pytest.mark.parametrize("mode", EAGER)
@@ -89,8 +94,14 @@ def test_compiled_function_fails_only_when_the_data_do(method: str, mode: str) -
 
 
 @pytest.mark.compiled_by_default("CG", "direct", eagerly=True)
-@pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("method", ["CG", "biCG-stab(2)", "direct", "scipy-direct", "auto"])
+@pytest.mark.parametrize(
+    ("method", "mode"),
+    [
+        pytest.param(method, mode, marks=pytest.mark.slow if method == "direct" and mode in COMPILED[1:] else ())
+        for method in ("CG", "biCG-stab(2)", "direct", "scipy-direct", "auto")
+        for mode in MODES
+    ],
+)
 def test_nan_and_infinity_in_the_matrix(method: str, mode: str) -> None:
     for value in (np.nan, np.inf):
         matrix = SYSTEMS["definite"].matrix.copy()

@@ -38,9 +38,8 @@ def made(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 def matrix_free(mode: str) -> Callable[[Any], Any]:
-    if mode == "jax-jit":
-        return lambda u: 4 * u + jnp.pad(u[1:], (0, 1)) - 0.5 * jnp.pad(u[:-3], (3, 0))
-    return lambda u: 4 * u + tf.pad(u[1:], [[0, 1]]) - 0.5 * tf.pad(u[:-3], [[3, 0]])
+    pad = (jnp if mode == "jax-jit" else tf).pad
+    return lambda u: 4 * u + pad(u[1:], [[0, 1]]) - 0.5 * pad(u[:-3], [[3, 0]])
 
 
 def value_and_gradient(mode: str, solve: Callable[[Any], Any]) -> Callable[[Any], tuple[Any, Any]]:
