@@ -19,7 +19,6 @@ N = 12
 rng = np.random.default_rng(0)
 A = sp.csr_array(np.diag(np.full(N, 4.0)) + np.eye(N, k=1) - 0.5 * np.eye(N, k=-3))
 G = rng.standard_normal(N)
-later = pytest.mark.merge
 
 
 @pytest.fixture
@@ -61,13 +60,11 @@ def value_and_gradient(mode: str, solve: Callable[[Any], Any]) -> Callable[[Any]
 @pytest.mark.parametrize(
     ("mode", "method", "form"),
     [
-        pytest.param(
-            mode, method, form, marks=() if ((mode == "jax-jit") ^ (form == "dense")) == (method == "direct") else later
-        )
-        for mode in ("jax-jit", "tf-function")
+        pytest.param(mode, method, form, marks=() if (form == lapack) == (method == "direct") else pytest.mark.merge)
+        for mode, lapack in (("jax-jit", "SciPy"), ("tf-function", "dense"))  # whose programs take longest: one each
         for method in ("scipy-direct", "direct")
         for form in ("SciPy", "dense", "function", "prepared")
-    ],  # every two of the three together, by default; of the graphs with LAPACK, which take longest, one
+    ],
 )
 def test_factors_of_what_is_known_are_made_once(mode: str, method: str, form: str, made: list[str]) -> None:
     matrix: Any = {"SciPy": A, "dense": A.toarray(), "prepared": A}.get(form)
@@ -100,7 +97,7 @@ def test_factors_of_what_depends_on_an_argument_are_not_kept(mode: str, method: 
 
 @pytest.mark.needs("tensorflow")
 @pytest.mark.parametrize(
-    "method", ["scipy-direct", "fast-direct", *(pytest.param(m, marks=pytest.mark.merge) for m in ("direct", "CG"))]
+    "method", ["scipy-direct", *(pytest.param(m, marks=pytest.mark.merge) for m in ("direct", "fast-direct", "CG"))]
 )
 def test_tensors_that_a_tf_function_closes_over(method: str, made: list[str]) -> None:
     """They are the same in every run: factors are made of them once, and derivatives by them stay."""
