@@ -160,16 +160,14 @@ def test_lanes_and_dtypes(dtype: str) -> None:
     function = jax.jit(jax.vmap(solve))
     assert "biCG-stab reached the limit of iterations after 2" in message(function, b)
     assert not np.any(function(0 * b))
-    batch = jax.jit(lambda b: solve(b, batch_ndim=1))
-    assert "in 1 of 3 systems; the worst, system 1" in message(batch, b)
 
 
 def test_batches_of_other_sizes_have_handlers_of_their_own() -> None:
     """In one process, made and run in turn: each says how many of its systems failed, and which was the worst."""
-    sides = {k: np.stack([0 * B] * (k - 1) + [B]) for k in (3, 2)}
+    sides = {k: np.stack([0 * B] * (k - 2) + [B, 0 * B]) for k in (3, 2)}
     programs = {k: jax.jit(lambda b: solve(b, batch_ndim=1)).lower(b).compile() for k, b in sides.items()}
     for k, b in sides.items():
-        assert f"in 1 of {k} systems; the worst, system {k - 1}" in message(programs[k], b)
+        assert f"in 1 of {k} systems; the worst, system {k - 2}" in message(programs[k], b)
 
 
 def test_the_backward_solve_names_itself() -> None:

@@ -286,7 +286,11 @@ def ill_conditioned(n: int) -> tuple[sp.csr_array, np.ndarray]:
 @pytest.mark.needs("jax")
 @pytest.mark.parametrize(
     ("n", "on_failure", "method"),
-    [(300, "status", "direct"), (300, "raise", "direct"), (1500, "raise", BEST_FACTORS)],
+    [
+        pytest.param(300, "status", "direct", marks=pytest.mark.merge),
+        (300, "raise", "direct"),
+        (1500, "raise", BEST_FACTORS),
+    ],
 )
 def test_known_sparse_matrices_are_factorised_while_compiling(n: int, on_failure: str, method: str) -> None:
     """As they are eagerly: a small residual of an iteration would not tell that x is right. Derivatives, too."""
