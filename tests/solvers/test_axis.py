@@ -149,7 +149,6 @@ def test_prepared(mode: str) -> None:
     """`prepare` reads the shapes alone; `solve` takes the axis that it is told, or that of `prepare`."""
     A, square, inverse = array(mode, SYMMETRIC), array(mode, SQUARE), np.linalg.inv(SYMMETRIC)
     told, untold = (prepare(A, square, axis=axis, method="CG", rtol=1e-10) for axis in (0, None))
-    tall = prepare(array(mode, TALL), array(mode, np.ones((6, 3))), axis=0, method="LSMR")
 
     def solves(b: Any) -> tuple[Any, ...]:
         return told.solve(b).x, told.solve(b, axis=-1).x, untold.solve(b, x0=0 * b, axis=0).x
@@ -160,10 +159,12 @@ def test_prepared(mode: str) -> None:
     np.testing.assert_allclose(rows, SQUARE @ inverse, rtol=1e-6)
     with pytest.raises(ValueError, match="axis=0"):
         untold.solve(square)
-    b = np.random.default_rng(2).standard_normal((6, 5))
-    found = Numbers(compiled(mode, tall.solve)(array(mode, b)))
-    np.testing.assert_allclose(found.x, np.linalg.lstsq(TALL, b)[0], rtol=1e-4, atol=1e-6)
-    assert found.residual.shape == (6, 5)
+    if mode in EAGER:
+        tall = prepare(array(mode, TALL), array(mode, np.ones((6, 3))), axis=0, method="LSMR")
+        b = np.random.default_rng(2).standard_normal((6, 5))
+        found = Numbers(tall.solve(array(mode, b)))
+        np.testing.assert_allclose(found.x, np.linalg.lstsq(TALL, b)[0], rtol=1e-4, atol=1e-6)
+        assert found.residual.shape == (6, 5)
 
 
 @pytest.mark.compiled_by_default("CG", modes=("jax-jit",))
