@@ -92,8 +92,14 @@ def check_alone(A: Any, b: np.ndarray, backend: str, method: str, eps: float = 0
                 assert other[i] == one[0] or (name == "norm" and eps), name
 
 
-@pytest.mark.parametrize(("method", "n", "dtype"), cells("numpy", ALONE))
-@pytest.mark.parametrize("kind", [matrix, uneven])
+@pytest.mark.parametrize(
+    ("method", "n", "dtype", "kind"),
+    [
+        pytest.param(*cell.values, kind, marks=cell.marks if k % 2 == i else pytest.mark.slow)
+        for k, cell in enumerate(cells("numpy", ALONE))
+        for i, kind in enumerate((matrix, uneven))
+    ],  # in turn
+)
 def test_to_the_last_digit_in_numpy(kind: Any, method: str, n: int, dtype: str) -> None:
     eps = 1e2 * float(np.finfo(dtype).eps) if method in TOGETHER else 0.0
     check_alone(kind(n, dtype, method), right_hand_sides(n, dtype), "numpy", method, eps)

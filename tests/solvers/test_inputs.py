@@ -191,7 +191,7 @@ def test_functions_that_hand_out_their_own_memory(method: str, mode: str) -> Non
     np.testing.assert_allclose(solve(mode, reused, b, method=method, preconditioner=lambda r: r).x, exact, rtol=1e-8)
 
 
-@pytest.mark.compiled_by_default("CG")
+@pytest.mark.compiled_by_default("CG", modes=("jax-jit", "tf"))
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("method", ["CG", "biCG-stab(2)", "direct", "scipy-GMres"])
 def test_grid_shapes_affine_functions_args(method: str, mode: str) -> None:
