@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 from cells import METHOD_NAMES
-from krylix import linear_solve
+from gradients import gradient
+from krylix import choose_backend, linear_solve
 from krylix.solvers import METHODS
 from modes import MODES, array, compiled, library, to_numpy
 
@@ -33,34 +34,13 @@ def systems() -> tuple[np.ndarray, np.ndarray]:
 def gradients(mode: str, settings: dict[str, Any]) -> Callable[..., Any]:
     """(A, b, w) -> the gradients of `sum(w x)` by b and A."""
 
-    def solved(A: Any, b: Any) -> Any:
-        return linear_solve(A, b, **settings)
+    def both(A: Any, b: Any, w: Any) -> Any:
+        if mode == "numpy":
+            return linear_solve(A, b, **settings).vjp(w)
+        xp = choose_backend(library(mode)).xp
+        return gradient(mode, lambda b, A: xp.sum(w * linear_solve(A, b, **settings).x), b, A)
 
-    def loss(A: Any, b: Any, w: Any) -> Any:
-        return (w * solved(A, b).x).sum()
-
-    def by_torch(A: Any, b: Any, w: Any) -> Any:
-        A, b = A.clone().requires_grad_(), b.clone().requires_grad_()
-        loss(A, b, w).backward()
-        return b.grad, A.grad
-
-    def by_tensorflow(A: Any, b: Any, w: Any) -> Any:
-        import tensorflow as tf
-
-        with tf.GradientTape() as tape:
-            tape.watch([A, b])
-            value = tf.reduce_sum(w * solved(A, b).x)
-        return tape.gradient(value, [b, A])
-
-    def by_jax(A: Any, b: Any, w: Any) -> Any:
-        import jax
-
-        return jax.grad(loss, (1, 0))(A, b, w)
-
-    table = {
-        "numpy": lambda A, b, w: solved(A, b).vjp(w), "jax": by_jax, "torch": by_torch, "tensorflow": by_tensorflow
-    }  # fmt: skip
-    return table[library(mode)]
+    return both
 
 
 def check(mode: str, A: np.ndarray, b: np.ndarray, **settings: Any) -> None:

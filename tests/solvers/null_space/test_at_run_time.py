@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -9,29 +10,17 @@ import pytest
 
 from krylix import linear_solve
 from krylix.sparse import DIA
-from modes import array, compiled, to_numpy
+from modes import array, compiled, library, to_numpy
 
 rng = np.random.default_rng(0)
-SHAPE = (9, 8)
+SHAPE = (6, 7)
 N = SHAPE[0] * SHAPE[1]
 TRACED = ["jax-jit", "tf-function"]
 
 
-def pad_of(mode: str) -> Any:
-    if mode.startswith("jax"):
-        import jax.numpy as jnp
-
-        return jnp.pad
-    if mode.startswith("tf"):
-        import tensorflow as tf
-
-        return tf.pad
-    return np.pad
-
-
 def closed(mode: str, k: Any, shift: Any = 0.0) -> Any:
     """`-div(k grad u) + shift u` with no flow through the boundary; k = 0 in obstacles."""
-    pad = pad_of(mode)
+    pad = import_module({"jax": "jax.numpy"}.get(library(mode), library(mode))).pad
 
     def f(u: Any) -> Any:
         down = k[1:] * k[:-1] * (u[1:] - u[:-1])
@@ -50,7 +39,7 @@ def dense(k: np.ndarray, shift: float = 0.0) -> np.ndarray:
 def coefficients(kind: str) -> np.ndarray:
     k = 1 + np.random.default_rng(1).random(SHAPE)
     if kind == "obstacle":
-        k[2:5, 3:6] = 0
+        k[2:4, 3:5] = 0
     return k
 
 
@@ -103,7 +92,7 @@ def test_gradients(kind: str) -> None:
 
 
 @pytest.mark.needs("jax")
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("dtype", ["float32", pytest.param("float64", marks=pytest.mark.merge)])
 def test_what_is_nearly_singular_is_left_alone(dtype: str) -> None:
     """The mean of x is then what the shift makes it, much larger than the rest; and one program serves both."""
     import jax
