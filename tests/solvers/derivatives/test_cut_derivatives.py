@@ -86,9 +86,9 @@ def gradient_of(mode: str, kind: str, method: str) -> np.ndarray:
 
 KINDS = {"torch": ("cut", "no_grad", "replaced", "symmetric"), "tf": ("cut", "replaced", "symmetric")}
 METHODS = ("direct", "scipy-direct", "GMRES", "biCG-stab(2)")
-# in graphs, one kind of matrix by a dense one and one by products; the other pairs before a merge or on demand
-IN_GRAPHS = (("cut", "direct"), ("symmetric", "CG"))
-LATER_IN_GRAPHS = (("replaced", "GMRES"), ("cut", "scipy-direct"), ("cut", "biCG-stab(2)"))
+# in graphs one, each other kind and way to solve before a merge, and the other pairs on demand
+IN_GRAPHS = (("cut", "direct"),)
+LATER_IN_GRAPHS = (("replaced", "GMRES"), ("symmetric", "CG"), ("cut", "scipy-direct"))
 
 
 def tier_of(mode: str, kind: str, method: str) -> Any:

@@ -103,10 +103,11 @@ def check(method: str, transform: str, kind: str, mode: str = "jax-jit") -> None
 ONE = "CG"
 LONG = (
     "jacrev of jacfwd", "jacfwd of jacrev of b", "grad of grad", "vmap of jvp", "linearize", "vmap over b", "vjp",
+    "grad of vmap",
     "third order",  # as in `test_nested_reverse_derivatives`
 )  # fmt: skip
 BEFORE_A_MERGE = (
-    "jvp of jvp", "vmap of vmap", "grad of scan", "grad of vmap", "vmap over A", "hessian",
+    "jvp of jvp", "vmap of vmap", "grad of scan", "vmap of grad", "vmap over A", "hessian",
 )  # fmt: skip
 
 
@@ -173,15 +174,15 @@ def test_every_method(method: str, mode: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("method", "mode"),
+    ("method", "mode", "order"),
     [
-        ("CG", "jax-jit"),
-        pytest.param("direct", "jax-jit", marks=pytest.mark.merge),
-        pytest.param("CG", "jax", marks=pytest.mark.slow),
-        pytest.param("scipy-GMres", "jax", marks=pytest.mark.merge),
+        ("CG", "jax-jit", 2),
+        pytest.param("CG", "jax-jit", 3, marks=pytest.mark.merge),
+        *(pytest.param(m, "jax-jit", 3, marks=pytest.mark.slow) for m in ("direct", "scipy-GMres")),
+        pytest.param("CG", "jax", 3, marks=pytest.mark.slow),
     ],
 )
-def test_nested_reverse_derivatives(method: str, mode: str) -> None:
+def test_nested_reverse_derivatives(method: str, mode: str, order: int) -> None:
     """Also of what is linear in x, whose cotangent depends on nothing."""
 
     def loss(s: Any) -> Any:
@@ -192,7 +193,10 @@ def test_nested_reverse_derivatives(method: str, mode: str) -> None:
         A = s * jnp.asarray(MATRIX @ MATRIX.T) + s**2 * jnp.eye(len(B))
         return jnp.arange(1.0, len(B) + 1) @ (jnp.linalg.inv(A) @ jnp.asarray(B))
 
-    found, expected = (compiled(mode, jax.grad(jax.grad(jax.grad(f)))) for f in (loss, wanted))
+    def nested(f: Any, order: int) -> Any:
+        return nested(jax.grad(f), order - 1) if order else f
+
+    found, expected = (compiled(mode, nested(f, order)) for f in (loss, wanted))
     for s in (1.3, 0.7):
         np.testing.assert_allclose(found(s), expected(s), rtol=1e-7)
 

@@ -102,7 +102,7 @@ def test_the_rule_of_a_non_linear_function_is_no_transpose() -> None:
 
 def test_forward_derivatives_are_left_to_the_rule() -> None:
     with pytest.raises(TypeError, match="forward-mode"):
-        jax.jit(lambda c: jax.jvp(lambda c: loss(B, c), (c,), (c,))[1])(C)
+        jax.jit(lambda c: jax.jvp(lambda c: loss(jnp.asarray(B), c), (c,), (c,))[1])(C)
 
 
 @pytest.mark.parametrize("method", ["CG", *(pytest.param(m, marks=pytest.mark.merge) for m in ("direct", "GMRES"))])

@@ -237,7 +237,7 @@ def test_long_lines() -> None:
 @pytest.mark.parametrize("mode", ["jax-jit", pytest.param("tf-function", marks=pytest.mark.slow)])
 def test_functions_on_a_line_get_it_in_compiled_functions(mode: str) -> None:
     """A diffusion with coefficients that are arguments, for which no iteration would end soon."""
-    n = 600
+    n = 300
     k, b = 1 + rng.random(n + 1), rng.standard_normal(n)
     pad = import_module({"jax": "jax.numpy"}.get(library(mode), library(mode))).pad
 

@@ -14,7 +14,7 @@ from krylix import SingularMatrixWarning, as_operator, linear_solve
 from krylix.sparse import DIA
 from modes import EAGER, array, compiled, to_numpy
 
-N = 16
+N = 24
 RNG = np.random.default_rng(8)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -104,12 +105,17 @@ def test_empty_rows_beside_a_regular_rest_in_programs(method: str) -> None:
     A[3] = A[:, 3] = 0
     b = A @ np.arange(8.0)
     weights = np.random.default_rng(0).standard_normal(8)
-    solve = jax.jit(lambda A, b: linear_solve(A, b, x0=jnp.full(8, 5.0), method=method, on_failure="status"))
-    result = solve(A, b)
-    assert result.converged and result.singular
-    np.testing.assert_allclose(result.x, expected(A, b), atol=1e-9)
-    noise = solve(A, 1e-7 * b + 1e-16)
-    assert noise.converged
-    np.testing.assert_allclose(noise.null_part, 1e-16, rtol=1e-3)
-    gradient = jax.jit(jax.grad(lambda b, A: jnp.sum(weights * linear_solve(A, b, method=method).x)))(b, A)
-    np.testing.assert_allclose(gradient, expected(A.T, weights), atol=1e-9)
+
+    @jax.jit
+    @partial(jax.grad, has_aux=True)
+    def by_b(b: Any, A: Any) -> Any:
+        result = linear_solve(A, b, x0=jnp.full(8, 5.0), method=method, on_failure="status")
+        return jnp.sum(weights * result.x), (result.x, result.converged, result.singular, result.null_part)
+
+    slope, (x, converged, singular, _) = by_b(b, A)
+    assert converged and singular
+    np.testing.assert_allclose(x, expected(A, b), atol=1e-9)
+    np.testing.assert_allclose(slope, expected(A.T, weights), atol=1e-9)
+    _, (_, converged, _, null_part) = by_b(1e-7 * b + 1e-16, A)
+    assert converged
+    np.testing.assert_allclose(null_part, 1e-16, rtol=1e-3)
