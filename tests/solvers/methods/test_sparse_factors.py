@@ -24,11 +24,11 @@ from krylix.solvers.methods.direct.sparse_factors.ladder import PROVIDERS, SUPER
 from krylix.solvers.methods.direct.sparse_factors.pattern import EntryPattern, Kind
 from krylix.solvers.methods.direct.sparse_factors.protocol import Factors, FactorsRefused, Provider, SymbolicAnalysis
 
-LINE = sp.diags_array([-1.0, 2.0, -1.0], offsets=[-1, 0, 1], shape=(16, 16))
-GRID = sp.csr_array(sp.kron(LINE, sp.eye_array(16)) + sp.kron(sp.eye_array(16), LINE))
+LINE = sp.diags_array([-1.0, 2.0, -1.0], offsets=[-1, 0, 1], shape=(24, 24))
+GRID = sp.csr_array(sp.kron(LINE, sp.eye_array(24)) + sp.kron(sp.eye_array(24), LINE))
 N = GRID.shape[0]
 ONE = sp.eye_array(N)
-SKEW = sp.csr_array(sp.kron(sp.diags_array([-1.0, 1.0], offsets=[-1, 1], shape=(16, 16)), sp.eye_array(16)))
+SKEW = sp.csr_array(sp.kron(sp.diags_array([-1.0, 1.0], offsets=[-1, 1], shape=(24, 24)), sp.eye_array(24)))
 RNG = np.random.default_rng(0)
 SCALES = [sp.diags_array(10.0 ** RNG.uniform(-8, 8, N)) for _ in range(2)]
 B = sp.random_array((60, N), density=0.02, rng=np.random.default_rng(1)) + sp.eye_array(60, N)
