@@ -234,7 +234,7 @@ def test_what_was_computed_before(mode: str) -> None:
         np.testing.assert_allclose(a, expected, rtol=1e-8, atol=1e-10)
 
 
-@pytest.mark.compiled_by_default("direct")
+@pytest.mark.compiled_by_default("direct", modes=("tf",))
 @pytest.mark.parametrize("mode", ["tf", "tf-function"])
 @pytest.mark.parametrize("method", ["biCG-stab(2)", "GMRES", "direct", "scipy-GMres"])
 def test_complex(method: str, mode: str) -> None:
@@ -263,7 +263,7 @@ def test_forward_mode_is_refused(method: str, kind: str) -> None:
             solver(method, kind)(*p)
 
 
-@pytest.mark.compiled_by_default(modes=("tf-function",))
+@pytest.mark.compiled_by_default(modes=("tf",))
 @pytest.mark.parametrize("mode", ["tf", "tf-function"])
 def test_a_failing_backward_solve_names_itself(mode: str) -> None:
     singular = tf.linalg.diag(tf.constant([1.0, 2, 0], REAL))

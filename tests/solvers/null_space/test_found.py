@@ -231,6 +231,7 @@ def test_gradients(mode: str, form: str) -> None:
         np.testing.assert_allclose(to_numpy(one).reshape(-1), expected, atol=1e-8)
 
 
+@pytest.mark.merge
 @pytest.mark.needs("jax")
 def test_divergence_free_velocities() -> None:
     """The gradient of an energy through the projection: its cotangent is zero on constants but for rounding."""
@@ -308,7 +309,7 @@ def test_large_numbers_in_an_open_region() -> None:
 
 
 @pytest.mark.needs("jax", "torch")
-@pytest.mark.parametrize("k", [1e5, 6e5, 1e6])
+@pytest.mark.parametrize("k", [1e5, pytest.param(6e5, marks=pytest.mark.merge), 1e6])
 def test_regular_matrices_of_long_time_steps_in_single_precision(k: float) -> None:
     """Diffusion on a ring, whose entries are exact: x and its gradient are ones, and no gradient is zero in silence."""
     import jax
