@@ -55,25 +55,11 @@ def graph(u: Any) -> Any:
     return jax.ops.segment_sum(flow, EDGES[:, 0], N * N) - jax.ops.segment_sum(flow, EDGES[:, 1], N * N)
 
 
-@jax.custom_jvp
-def with_jvp(u: Any) -> Any:
-    return 2 * u
-
-
-with_jvp.defjvp(lambda primals, tangents: (with_jvp(*primals), 2 * tangents[0]))
-
-
-@jax.custom_vjp
-def with_vjp(u: Any) -> Any:
-    return 3 * u
-
-
-with_vjp.defvjp(lambda u: (3 * u, None), lambda _, g: (3 * g,))
-
-
-@jax.checkpoint
-def remembered(u: Any) -> Any:
-    return jnp.einsum("ij,jk->ik", DIFFERENCE, u) @ C
+def with_own_derivatives(u: Any) -> Any:
+    with_jvp, with_vjp = jax.custom_jvp(lambda u: 2 * u), jax.custom_vjp(lambda u: 3 * u)
+    with_jvp.defjvp(lambda primals, tangents: (2 * primals[0], 2 * tangents[0]))
+    with_vjp.defvjp(lambda u: (3 * u, None), lambda _, g: (3 * g,))
+    return with_jvp(u) + with_vjp(u[::-1])
 
 
 def upsample(u: Any) -> Any:
@@ -122,8 +108,8 @@ FUNCTIONS: dict[str, Callable[[Any], Any]] = {
     "while": lambda u: lax.while_loop(lambda c: c[0] < 3, lambda c: (c[0] + 1, c[1] * 2 + u), (0, u))[1],
     "cond": lambda u: lax.cond(C[0, 0] > 2, lambda x: x, lambda x: 3 * x[::-1], u),
     "switch": lambda u: lax.switch(jnp.argmax(C[0]), [lambda x, k=k: k * x for k in range(N)], u),
-    "custom": lambda u: with_jvp(u) + with_vjp(u[::-1]),
-    "remat": remembered,
+    "custom": with_own_derivatives,
+    "remat": lambda u: jax.checkpoint(lambda v: jnp.einsum("ij,jk->ik", DIFFERENCE, v) @ C)(u),
     "jit": lambda u: jax.jit(laplace("edge"))(u) + jax.jit(lambda x: x.sum(0))(u),
     "associative-scan": lambda u: (
         lax.associative_scan(jnp.add, u) + lax.associative_scan(jnp.add, u, reverse=True, axis=1)
@@ -204,9 +190,9 @@ FUNCTIONS: dict[str, Callable[[Any], Any]] = {
     "rows-rolled": lambda u: jax.vmap(jnp.roll, (0, 0))(u, jnp.arange(N)),
     "interpolated": lambda u: jax.scipy.ndimage.map_coordinates(u, [C * 4, C.T * 3], order=1, mode="nearest"),
     "platform": lambda u: lax.platform_dependent(u, cpu=lambda x: 2 * x, default=lambda x: 2.0 * x),
-    "energy": jax.grad(
-        lambda u: 0.5 * jnp.sum(C[1:] * jnp.diff(u, axis=0) ** 2) + jnp.vdot(u, jax.jit(lambda v: C @ v)(u))
-    ),
+    "energy": lambda u: jax.grad(
+        lambda v: 0.5 * jnp.sum(C[1:] * jnp.diff(v, axis=0) ** 2) + jnp.vdot(v, jax.jit(lambda w: C @ w)(v))
+    )(u),
     "many branches": lambda u: jax.vmap(lambda i, row: lax.switch(i, [lambda x, k=k: k * x for k in range(70)], row))(
         jnp.arange(N) * 11 - 1, u
     ),

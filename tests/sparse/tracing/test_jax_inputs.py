@@ -19,7 +19,13 @@ jax_rules = lazy("krylix.sparse.tracing.jax.rules.table")
 
 
 rng = np.random.default_rng(2)
-U = jax.ShapeDtypeStruct((5, 5), np.dtype(float))
+
+
+@pytest.fixture(scope="module", autouse=True)
+def constants() -> None:
+    """Collecting tests imports no framework."""
+    global U
+    U = jax.ShapeDtypeStruct((5, 5), np.dtype(float))
 
 
 class Fields(NamedTuple):
@@ -242,11 +248,11 @@ def test_nonlinear(name: str) -> None:
         jax.jit(lambda: matrix_from_function(f, U)[1])()
 
 
-@pytest.mark.parametrize("f", [jnp.abs, functools.partial(jnp.abs), jax.jit(jnp.abs)])
-def test_a_function_of_a_library_is_named(f: Callable[[Any], Any]) -> None:
+def test_a_function_of_a_library_is_named() -> None:
     """It has no line of the user's."""
-    with pytest.raises(NonlinearError, match=r"^'abs' in jax\.numpy\.abs \("):
-        matrix_from_function(f, U)
+    for f in (jnp.abs, functools.partial(jnp.abs), jax.jit(jnp.abs)):
+        with pytest.raises(NonlinearError, match=r"^'abs' in jax\.numpy\.abs \("):
+            matrix_from_function(f, U)
 
 
 UNSUPPORTED: dict[str, tuple[Callable[[Any], Any], str]] = {
@@ -316,8 +322,8 @@ def test_long_loops(monkeypatch: pytest.MonkeyPatch) -> None:
         )
 
 
-@pytest.mark.parametrize("dtype", [np.int32, bool, jnp.bfloat16])
-def test_integers_are_refused(dtype: Any) -> None:
+@pytest.mark.parametrize("dtype", ["int32", "bool", "bfloat16"])
+def test_integers_are_refused(dtype: str) -> None:
     with pytest.raises(TypeError, match=r"the input.*expected a floating or complex"):
         matrix_from_function(lambda u: 2 * u, jnp.zeros(3, dtype))
     with pytest.raises(TypeError, match=r"an output.*expected a floating or complex"):

@@ -267,8 +267,8 @@ STEPS: dict[str, Step] = {
 }
 NONLINEAR: dict[str, Callable[[Any], Any]] = {
     "square": lambda u: u * u,
-    "exp": jnp.exp,
-    "abs": jnp.abs,
+    "exp": lambda u: jnp.exp(u),
+    "abs": lambda u: jnp.abs(u),
     "divide": lambda u: 1 / u,
     "sort": lambda u: jnp.sort(u.real, 0),
     "max": lambda u: u.real.max(),

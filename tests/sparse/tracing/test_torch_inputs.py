@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from cells import DTYPES
 from frameworks import lazy
 from krylix import (
     NonlinearError,
@@ -34,14 +35,15 @@ def stencil(n: int) -> np.ndarray:
     return np.kron(one, np.eye(n)) + np.kron(np.eye(n), one)
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.complex64, torch.complex128])
+@pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("device", ["cpu", "meta"])
-def test_dtypes(dtype: Any, device: str) -> None:
-    matrix, bias = matrix_from_function(lambda x: laplace(x) + 1, torch.empty(4, 4, dtype=dtype, device=device))
+def test_dtypes(dtype: str, device: str) -> None:
+    like = torch.empty(4, 4, dtype=getattr(torch, dtype), device=device)
+    matrix, bias = matrix_from_function(lambda x: laplace(x) + 1, like)
     np.testing.assert_array_equal(matrix.toarray(), stencil(4))
-    assert matrix.format == "dia" and matrix.dtype == torch.ones(1, dtype=dtype).numpy().dtype
-    assert bias.dtype == dtype and bias.device.type == "cpu" and bool((bias == 1).all())
-    assert (matrix @ torch.ones(16, dtype=dtype)).dtype == dtype
+    assert matrix.format == "dia" and matrix.dtype == dtype
+    assert bias.dtype == like.dtype and bias.device.type == "cpu" and bool((bias == 1).all())
+    assert (matrix @ torch.ones(16, dtype=like.dtype)).dtype == like.dtype
 
 
 def test_other_dtypes_inside_and_outside() -> None:
@@ -165,24 +167,27 @@ def test_modes_of_the_caller() -> None:
 # --- Jacobians ------------------------------------------------------------------------------------------------------
 
 
-class Square(torch.autograd.Function):
+def square(x: Any) -> Any:
     """Without a forward derivative."""
 
-    @staticmethod
-    def forward(ctx: Any, x: Any) -> Any:
-        ctx.save_for_backward(x)
-        return x**2
+    class Square(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, x: Any) -> Any:
+            ctx.save_for_backward(x)
+            return x**2
 
-    @staticmethod
-    def backward(ctx: Any, g: Any) -> Any:
-        return 2 * ctx.saved_tensors[0].conj() * g
+        @staticmethod
+        def backward(ctx: Any, g: Any) -> Any:
+            return 2 * ctx.saved_tensors[0].conj() * g
+
+    return Square.apply(x)
 
 
 NONLINEAR = {
     "reaction": lambda x: laplace(x) + x**3,
     "in place": lambda x: x.clone().mul_(x).add_(torch.relu(x)),
     "rectangular": lambda x: (x[1:] * x[:-1]).sin(),
-    "reverse only": lambda x: Square.apply(x) + laplace(x),
+    "reverse only": lambda x: square(x) + laplace(x),
     "complex": lambda x: (x + 1j) ** 2,
 }
 
@@ -202,7 +207,7 @@ def test_jacobian(name: str) -> None:
 
 def test_jacobian_of_a_complex_argument() -> None:
     x = torch.tensor(rng.standard_normal(4) + 1j)
-    for power, f in {3: lambda x: x**3, 2: lambda x: Square.apply(x)}.items():
+    for power, f in {3: lambda x: x**3, 2: square}.items():
         np.testing.assert_allclose(jacobian_matrix(f, x).toarray(), np.diag(power * x.numpy() ** (power - 1)))
 
 

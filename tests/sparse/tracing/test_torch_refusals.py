@@ -12,8 +12,13 @@ from krylix import NonlinearError, UnsupportedOperation, linear_solve, matrix_fr
 torch = lazy("torch")
 F = lazy("torch.nn.functional")
 
-X = torch.zeros(5, 5, dtype=torch.float64)
-W = torch.tensor(np.random.default_rng(0).standard_normal((5, 5)))
+
+@pytest.fixture(scope="module", autouse=True)
+def constants() -> None:
+    """Tensors that the functions close over: collecting tests imports no framework."""
+    global X, W
+    X = torch.zeros(5, 5, dtype=torch.float64)
+    W = torch.tensor(np.random.default_rng(0).standard_normal((5, 5)))
 
 
 def branch(x: Any) -> Any:
