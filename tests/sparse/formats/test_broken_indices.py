@@ -258,7 +258,7 @@ def test_padding_of_jax_is_left_out() -> None:
 def test_constants_of_a_graph_are_looked_at_too() -> None:
     import tensorflow as tf
 
-    @tf.function
+    @tf.function(autograph=False)
     def product(x: Any) -> Any:
         return as_operator(tensor([0, 3, 2], GOOD)) @ x
 

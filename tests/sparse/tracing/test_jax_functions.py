@@ -1,11 +1,13 @@
 """Linear JAX functions as matrices: against the functions themselves, eager and inside jit."""
 
 from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 import numpy as np
 import pytest
 
+from cells import in_turn
 from frameworks import lazy
 from krylix.sparse.tracing.matrix_from_function import matrix_from_function
 
@@ -235,19 +237,24 @@ def rng_kernel(outputs: int, inputs: int) -> Any:
     return jnp.asarray(np.random.default_rng(5).random((outputs, inputs, 3, 3)))
 
 
-def dense(f: Callable[[Any], Any], shape: tuple[int, ...], dtype: Any = float) -> tuple[np.ndarray, Any]:
-    """Matrix and constant of an affine function by JAX: its values at zero and at all unit vectors."""
-    size = int(np.prod(shape))
-    points = np.concatenate([np.zeros((1, size)), np.eye(size)]).reshape(-1, *shape)
-    images = jax.jit(jax.vmap(f))(jnp.asarray(points, dtype))
-    columns = [np.asarray(leaf[1:] - leaf[:1]).reshape(size, -1).T for leaf in jax.tree.leaves(images)]
-    return np.concatenate(columns), jax.tree.map(lambda leaf: leaf[0], images)
+@cache
+def images() -> list[dict[str, Any]]:
+    """What the functions are of zero and of all unit vectors by JAX, in one program."""
+    program = jax.jit(lambda u: {name: f(u) for name, f in FUNCTIONS.items()})
+    return [program(point.reshape(N, N)) for point in np.eye(N * N + 1, N * N, -1)]
+
+
+def dense(name: str) -> tuple[np.ndarray, Any]:
+    """Matrix and constant of an affine function."""
+    zero, *units = (jax.tree.leaves(image[name]) for image in images())
+    columns = [np.concatenate([np.ravel(a - b) for a, b in zip(unit, zero)]) for unit in units]
+    return np.stack(columns, 1), zero
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_matrix(name: str, capfd: pytest.CaptureFixture) -> None:
     f, x = FUNCTIONS[name], jnp.zeros((N, N))
-    expected, constant = dense(f, x.shape)
+    expected, constant = dense(name)
     compiled = []
 
     def traced() -> Any:
@@ -260,7 +267,7 @@ def test_matrix(name: str, capfd: pytest.CaptureFixture) -> None:
         found = matrix.toarray()
         assert found.shape == expected.shape
         np.testing.assert_allclose(found, expected, atol=1e-12 * scale)
-        for part, value in zip(jax.tree.leaves(bias), jax.tree.leaves(constant)):
+        for part, value in zip(jax.tree.leaves(bias), constant, strict=True):
             assert part.shape == value.shape and part.dtype == value.dtype
             np.testing.assert_allclose(part, value, atol=1e-12 * scale)
         assert matrix.constant is not None  # also inside jit
@@ -268,8 +275,13 @@ def test_matrix(name: str, capfd: pytest.CaptureFixture) -> None:
             assert matrix.nnz == np.count_nonzero(np.abs(found) > 0)
 
 
-@pytest.mark.parametrize("name", ["laplace-wrap", "varying", "graph", "boundary", "fori", "chain", "matmul"])
-@pytest.mark.parametrize("dtype", ["float32", "complex64", "complex128"])
+@pytest.mark.parametrize(
+    ("name", "dtype"),
+    in_turn(
+        ("laplace-wrap", "varying", "graph", "boundary", "fori", "chain", "matmul"),
+        ("float32", "complex64", "complex128"),
+    ),
+)
 def test_dtypes(name: str, dtype: str) -> None:
     f = FUNCTIONS[name]
     cast = np.dtype(dtype).type
@@ -279,7 +291,7 @@ def test_dtypes(name: str, dtype: str) -> None:
 
     x = jnp.asarray(rng.standard_normal((N, N)), dtype)
     matrix, bias = matrix_from_function(g, x)
-    image, found = g(x), matrix.toarray() @ np.asarray(x).ravel()
+    image, found = jax.jit(g)(x), matrix.toarray() @ np.asarray(x).ravel()
     expected = np.concatenate([np.asarray(leaf).ravel() for leaf in jax.tree.leaves(image)])
     found = found + np.concatenate([np.asarray(leaf).ravel() for leaf in jax.tree.leaves(bias)])
     assert matrix.dtype == expected.dtype

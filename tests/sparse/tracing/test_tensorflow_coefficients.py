@@ -143,7 +143,7 @@ def derivatives(product: Callable[[Any], Any], k: Any, direction: Any) -> list[A
     return [y, first, tf.zeros_like(k) if second is None else second]
 
 
-IN_GRAPHS = ("diffusion", "where", "masked", "products", "calls", "custom gradient")  # by default
+IN_GRAPHS = ("diffusion", "masked", "calls", "custom gradient")  # by default
 WAYS = [(name, "closed") for name in FUNCTIONS] + [(name, "graph") for name in IN_GRAPHS] + [("stopped", "variable")]
 OTHERS = [
     pytest.param(*case.values, marks=case.marks or pytest.mark.merge)  # in turn before a merge

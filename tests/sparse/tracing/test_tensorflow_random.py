@@ -227,8 +227,8 @@ def run(seed: int, names: list[str], x: Any) -> Any:
 
 
 @random_examples(
-    30,
-    150,
+    12,
+    60,
     2000,
     shape=st.sampled_from(SHAPES),
     dtype=st.sampled_from(DTYPES),
