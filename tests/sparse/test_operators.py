@@ -12,7 +12,8 @@ import krylix
 from contract import CELLS, rows
 from krylix import NoBackendFound, UnsupportedOperation, as_operator, linear_solve
 from krylix.sparse import Composed, FunctionOperator, Layout, OffsetOperator, Operator
-from modes import EAGER, array, compiled, library, native_sparse, product, to_numpy
+from matrices import tolerance
+from modes import EAGER, array, compiled, library, product, to_numpy
 from operands import NATIVE, SCIPY, operands
 
 eager = pytest.mark.parametrize("mode", EAGER)
@@ -27,13 +28,13 @@ def matrix_of(shape: tuple[int, int], dtype: str) -> np.ndarray:
     return m
 
 
-def tolerance(dtype: str) -> dict[str, float]:
-    eps = float(np.finfo(dtype).eps)
-    return {"rtol": 100 * eps, "atol": 100 * eps}
+def native(mode: str, m: np.ndarray) -> Any:
+    """A sparse matrix of the library, which of NumPy is SciPy's."""
+    return next(iter(NATIVE[library(mode)].values()), sp.coo_array)(m)
 
 
-NAMES = ("A @ v", "A @ V", "A(v)", "A(X)", "A.T @ w", "A.H @ w", "A.T.H(v)", "A.conj() @ v", "A.T.T @ v", "A.H.conj() @ w",
-         "A.diagonal()", "A.dense()")  # fmt: skip
+NAMES = ("A @ v", "A @ V", "A(v)", "A(X)", "A.T @ w", "A.H @ w", "A.T.H(v)", "A.conj() @ v", "A.T.T @ v",
+         "A.H.conj() @ w", "A.diagonal()", "A.dense()")  # fmt: skip
 
 
 def everything(A: Operator, v: Any, V: Any, w: Any, X: Any) -> tuple[Any, ...]:
@@ -342,7 +343,7 @@ def test_operators_are_containers_in_jax() -> None:
     import jax.numpy as jnp
 
     m = matrix_of((6, 6), "float64")
-    given = [as_operator(A, jnp.ones(6)) for A in (jnp.asarray(m), native_sparse("jax", m), sp.csr_array(m))]
+    given = [as_operator(A, jnp.ones(6)) for A in (jnp.asarray(m), native("jax", m), sp.csr_array(m))]
     given += [OffsetOperator(A, 2.0) for A in given]
     program = jax.jit(lambda As, v: [(A @ v, A.T @ v, jax.tree.map(lambda x: 2 * x, A)) for A in As])
     for operator, found in zip(given, program(given, jnp.ones(6)), strict=True):
@@ -398,7 +399,7 @@ def test_bad_operands(mode: str) -> None:
     for bad in (None, "CG", object(), np.array(["a"])):
         with pytest.raises(TypeError, match=r"dtype|must be a function, a matrix"):
             as_operator(bad, v)
-    for A in (array(mode, np.eye(3)), sp.eye_array(3), native_sparse(mode, np.eye(3)), as_operator(np.eye(3))):
+    for A in (array(mode, np.eye(3)), sp.eye_array(3), native(mode, np.eye(3)), as_operator(np.eye(3))):
         with pytest.raises(TypeError, match="args are passed on to a function"):
             as_operator(A, v, args=(1,))
     for batch_ndim in (2, 3):

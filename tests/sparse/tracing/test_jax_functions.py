@@ -10,10 +10,10 @@ import pytest
 from cells import in_turn
 from frameworks import lazy
 from krylix.sparse.tracing.matrix_from_function import matrix_from_function
+from operands import padded_bcoo, padded_bcsr
 
 jax = lazy("jax")
 jnp, lax = lazy("jax.numpy"), lazy("jax.lax")
-sparse = lazy("jax.experimental.sparse")
 
 
 N = 7
@@ -209,8 +209,8 @@ FUNCTIONS: dict[str, Callable[[Any], Any]] = {
     "while-each": lambda u: jax.vmap(
         lambda x, n: lax.while_loop(lambda c: c[0] < n, lambda c: (c[0] + 1, c[1] * 2 + x.sum(), c[2] + 1), (0, x, 1))
     )(u, jnp.arange(N) % 3)[1:2],
-    "bcsr": lambda u: sparse.BCSR.fromdense(jnp.asarray(SPARSE), nse=N * N) @ u,
-    "bcoo": lambda u: sparse.BCOO.fromdense(jnp.asarray(SPARSE), nse=N * N) @ u,
+    "bcsr": lambda u: padded_bcsr(SPARSE, more=9) @ u,
+    "bcoo": lambda u: padded_bcoo(SPARSE, more=9) @ u,
     "triangular": lambda u: jax.scipy.linalg.solve_triangular(jnp.asarray(DOMINANT), u, lower=True),
     "triangular-transposed": lambda u: lax.linalg.triangular_solve(
         jnp.asarray(DOMINANT), u, left_side=False, lower=False, transpose_a=True, unit_diagonal=True

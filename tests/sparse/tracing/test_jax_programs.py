@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 from frameworks import lazy
 from krylix.sparse.errors import NonlinearError
 from krylix.sparse.tracing.matrix_from_function import matrix_from_function
+from operands import padded_bcsr
 from random_examples import random_examples
 
 jax = lazy("jax")
 jnp, lax = lazy("jax.numpy"), lazy("jax.lax")
-sparse = lazy("jax.experimental.sparse")
 
 MOST = 150  # elements of any array
 Rng = np.random.Generator
@@ -155,7 +155,7 @@ def looped_each(rng: Rng, u: Any) -> Any:
 
 def sparse_product(rng: Rng, u: Any) -> Any:
     A = numbers(rng, u, (3, u.shape[0]))
-    return sparse.BCSR.fromdense(jnp.asarray(A), nse=A.size) @ u.reshape(u.shape[0], -1)
+    return padded_bcsr(A) @ u.reshape(u.shape[0], -1)
 
 
 def triangular(rng: Rng, u: Any) -> Any:
