@@ -16,6 +16,7 @@ from cells import in_turn
 from grid_problems import diffusion, entries
 from krylix import as_operator, linear_solve, preconditioner, prepare
 from krylix.solvers.preconditioners.multigrid import diagonals
+from krylix.solvers.setup import table
 from krylix.solvers.setup.constant_stencil import with_numbers
 from krylix.sparse import UnsupportedOperation
 from krylix.sparse.analysis.analysis import on_its_grid
@@ -180,17 +181,11 @@ def test_fast_direct(sides: str, mode: str) -> None:
     assert linear_solve(own, array(mode, b), method="fast-direct").iterations <= 2
 
 
-def grids_are_large(monkeypatch: pytest.MonkeyPatch) -> None:
-    from krylix.solvers.setup import table
-
-    monkeypatch.setattr(table, "ONE_SOLVE", 0)
-    monkeypatch.setattr(table, "MANY_SOLVES", 0)
-
-
 @pytest.mark.parametrize("name", PROBLEMS)
 def test_chosen(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """As for a function on the grid, where factors would cost too much."""
-    grids_are_large(monkeypatch)
+    for name_of_limit in ("ONE_SOLVE", "MANY_SOLVES"):
+        monkeypatch.setattr(table, name_of_limit, 0)
     A = diffusion(PROBLEMS[name])
     b = np.random.default_rng(0).standard_normal(A.shape[0])
     result = linear_solve(A, b)
@@ -273,13 +268,12 @@ def test_numbers_of_rectangular_matrices() -> None:
     np.testing.assert_allclose(differences(np.asarray(x).reshape(8, 9)).reshape(-1), b, atol=1e-7)
 
 
-def test_traced_values(monkeypatch: pytest.MonkeyPatch) -> None:
-    """An argument of a compiled function on a grid taken as large: multigrid, if the values of the run suit it."""
+def test_traced_values() -> None:
+    """An argument of a compiled function on a large grid: multigrid, if the values of the run suit it."""
     import jax
     import jax.numpy as jnp
 
-    grids_are_large(monkeypatch)
-    A = diffusion(JUMPS)
+    A = diffusion(np.where(np.random.default_rng(0).random((32, 40)) < 0.5, 1.0, 1e3).repeat(10, 0).repeat(8, 1))
     own = in_krylix("jax", A, "csr")
     b = np.random.default_rng(0).standard_normal(A.shape[0])
     kinds = []
