@@ -8,12 +8,7 @@ import pytest
 
 from cells import DTYPES
 from frameworks import lazy
-from krylix import (
-    NonlinearError,
-    jacobian_matrix,
-    linear_solve,
-    matrix_from_function,
-)
+from krylix import NonlinearError, jacobian_matrix, linear_solve, matrix_from_function
 
 torch = lazy("torch")
 F = lazy("torch.nn.functional")
