@@ -23,7 +23,7 @@ SCRIPT = Path(__file__).parents[1] / "helpers" / "blocks_on_devices.py"
 @covers("part_index", "ordered_after", "spread_over", "cells", "as_rows", "sum_over", "max_over")
 @pytest.mark.needs("jax")
 def test_blocks_of_devices() -> None:
-    """As NumPy has it on the whole grid, for Auto and Explicit mesh axes in any order."""
+    """As NumPy has it on the whole grid, for Auto and Explicit mesh axes in any order; and `check_several_devices`."""
     run = subprocess.run([sys.executable, str(SCRIPT)], env=os.environ.copy(), capture_output=True, text=True)
     assert run.returncode == 0, run.stdout + run.stderr
     lines = [json.loads(line) for line in run.stdout.splitlines()]

@@ -1,8 +1,6 @@
 """Blocks of large arrays on several threads: the same numbers for any number of these, and none for small arrays."""
 
 import os
-import subprocess
-import sys
 import threading
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -307,36 +305,3 @@ def test_how_many_there_are(monkeypatch: pytest.MonkeyPatch) -> None:
     assert available() == 6
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(200)), raising=False)
     assert Cores().count < 20
-
-
-PROGRAM = """
-import atexit, os, threading
-import numpy as np
-from krylix.backends.cores import shared
-
-assert threading.active_count() == 1
-shared.use(3)
-
-def total():
-    found = np.zeros(10)
-    def work(start, end):
-        found[start] = 1
-    shared.in_blocks(work, 10, 1)
-    return found.sum()
-
-assert total() == 10 and shared.started
-child = os.fork()
-if not child:
-    assert not shared.started
-    assert total() == 10 and shared.started
-    os._exit(7)
-assert os.waitpid(child, 0)[1] == 7 << 8
-assert total() == 10
-atexit.register(lambda: print(total()))
-"""
-
-
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="of systems that fork")
-def test_after_a_fork_and_at_the_end_of_the_program() -> None:
-    run = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, timeout=120)
-    assert (run.returncode, run.stdout) == (0, "10.0\n"), run.stderr

@@ -1,7 +1,5 @@
 """Which backend an object belongs to, names, defaults, contexts and threads."""
 
-import subprocess
-import sys
 import threading
 from typing import Any
 
@@ -273,32 +271,6 @@ def test_default_is_used_for_lists() -> None:
         assert type(krylix.convert([1.0, 2.0])).__name__ == "Tensor"
         assert as_operator([[1.0, 2.0], [3.0, 4.0]]).bk.name == "torch"
         assert krylix.linear_solve(np.eye(2), np.ones(2)).x.__class__ is np.ndarray
-
-
-def run_python(code: str) -> str:
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    return done.stdout
-
-
-def test_missing_library() -> None:
-    """One that is not installed is named with the way to install it; objects of the others go on working."""
-    code = """
-import sys
-sys.modules["torch"] = None
-import krylix, numpy as np
-try:
-    krylix.choose_backend("torch")
-except krylix.NoBackendFound as error:
-    print(error)
-try:
-    krylix.convert(np.ones(2), "pytorch")
-except krylix.NoBackendFound as error:
-    print(error)
-print(krylix.linear_solve(np.eye(2), np.ones(2)).x, "jax" in sys.modules)
-"""
-    message = "torch is not installed: pip install 'krylix[torch]'."
-    assert run_python(code).splitlines() == [message, message, "[1. 1.] False"]
 
 
 def test_left_alone() -> None:

@@ -1,4 +1,7 @@
-"""Messages between the blocks of arrays on eight virtual devices, beside NumPy: prints a line of JSON for each case."""
+"""Messages between the blocks of arrays on eight virtual devices, beside NumPy: prints a line of JSON for each case.
+
+The end tests devices themselves, because a process with several of them takes seconds to begin.
+"""
 
 from __future__ import annotations
 
@@ -16,6 +19,7 @@ import numpy as np
 from jax.sharding import AxisType, NamedSharding, PartitionSpec
 
 from krylix.backends import get_backend
+from several_devices import check_several_devices
 
 SPECS = [(None, "i", "j"), ("i", None, "j"), (None, ("i", "j"), None), (None, None, ("j", "i")), (None, "j", None)]
 PERIODIC = (True, False)
@@ -99,6 +103,7 @@ def main() -> None:
             want |= {"cells": b, "rows": b}
             errors = {name: float(np.abs(np.asarray(a) - want[name]).max()) for name, a in found.items()}
             print(json.dumps({"axes": kind.name, "spec": str(spec), "parts": cut.parts, "errors": errors}), flush=True)
+    check_several_devices("jax", 8)
 
 
 if __name__ == "__main__":

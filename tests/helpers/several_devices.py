@@ -1,0 +1,69 @@
+"""What several devices of one library have to do, in a process that has them."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import numpy as np
+
+from krylix import choose_backend, convert
+from krylix.backends import ComputeDevice, get_backend
+
+
+def new_array(name: str) -> Any:
+    """An array as the library itself makes one."""
+    if name == "numpy":
+        return np.zeros(3)
+    if name == "jax":
+        import jax.numpy as jnp
+
+        return jnp.zeros(3)
+    if name == "torch":
+        import torch
+
+        return torch.zeros(3)
+    import tensorflow as tf
+
+    return tf.zeros(3)
+
+
+def check_several_devices(name: str, count: int) -> None:
+    """Each device has its own arrays, a default holds in one thread, and derivatives pass. It changes the default."""
+    bk = get_backend(name)
+    first, second, third, *others = bk.list_devices()
+    assert len({first, second, third, *others}) == count
+    assert bk.default_device == first
+    with bk.on_device(third):
+        assert bk.get_device(new_array(name)) == bk.default_device == third
+        assert bk.get_device(bk.zeros((2,), np.dtype("f4"))) == third
+    assert bk.get_device(new_array(name)) == first
+    assert bk.set_default_device(second.name)
+    assert bk.get_device(new_array(name)) == bk.default_device == second
+    elsewhere: list[ComputeDevice] = []
+    thread = threading.Thread(target=lambda: elsewhere.append(bk.default_device))
+    thread.start()
+    thread.join()
+    assert elsewhere == [first]
+    assert bk.set_default_device(third) and bk.default_device == third
+    with bk.on_device(first):
+        assert bk.default_device == first
+    assert bk.default_device == third
+    x = bk.to_device(convert(np.arange(3.0, dtype=np.float32), name), second)
+    assert bk.get_device(x) == second and bk.get_device(bk.to_device(x, first)) == first
+    assert choose_backend(x) is bk
+    derivative = _derivative(name, lambda x: bk.to_device(x * x, third), x)
+    np.testing.assert_array_equal(bk.to_numpy(derivative), [0, 2, 4])
+
+
+def _derivative(name: str, f: Any, x: Any) -> Any:
+    if name == "jax":
+        import jax
+
+        return jax.grad(lambda x: f(x).sum())(x)
+    import tensorflow as tf
+
+    with tf.GradientTape() as tape:
+        tape.watch(x)
+        y = tf.reduce_sum(f(x))
+    return tape.gradient(y, x)
