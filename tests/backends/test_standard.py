@@ -6,12 +6,14 @@ import ast
 import inspect
 import re
 from collections.abc import Iterator
+from functools import cache
 from typing import Any
 
 import numpy as np
 import pytest
 
 import krylix
+from called import check_none_wrong, code_of, failed, numbers
 from krylix.backends import Backend, get_backend
 from krylix.backends.standard.names import RULES
 from standard import GROUPS, Call, calls_of, environment, operands, signatures
@@ -48,27 +50,53 @@ def test_calls_use_every_argument(group: str) -> None:
 @pytest.mark.parametrize("group", GROUPS)
 @pytest.mark.parametrize("backend", ("numpy", "torch", "tensorflow"))
 def test_like_numpy(backend: str, group: str) -> None:
-    wrong = [
+    check_none_wrong([
         difference
         for call in calls_of(group)
         for dtype in call.dtypes()
         if dtype not in LACKING.get(backend, ())
         for difference in differences(backend, call, dtype)
-    ]
-    assert not wrong, f"{len(wrong)} calls:\n" + "\n".join(wrong)
+    ])  # fmt: skip
+
+
+@pytest.mark.slow
+@pytest.mark.needs("jax")
+@pytest.mark.parametrize("group", GROUPS)
+def test_all_calls_of_jax_like_numpy(group: str) -> None:
+    check_none_wrong([d for call in calls_of(group) for dtype in call.dtypes() for d in differences("jax", call, dtype)])
 
 
 @pytest.mark.needs("jax")
 @pytest.mark.parametrize("group", GROUPS)
-@pytest.mark.parametrize("calls", ("few", pytest.param("all", marks=pytest.mark.slow)))
-def test_jax_like_numpy(group: str, calls: str) -> None:
-    wrong, seen = [], set()
-    for call in calls_of(group):
-        dtypes = call.dtypes() if calls == "all" else [d for d in FEW if d in call.dtypes()][:1] or call.dtypes()
-        if calls == "all" or call.name not in seen:
-            seen.add(call.name)
-            wrong += [difference for dtype in dtypes for difference in differences("jax", call, dtype)]
-    assert not wrong, f"{len(wrong)} calls:\n" + "\n".join(wrong)
+def test_jax_like_numpy(group: str) -> None:
+    """One call of each function: in one program, but for those that need values, and the first one, which run eagerly.
+
+    What JAX runs eagerly it compiles, too, operation by operation.
+    """
+    import jax
+
+    bk, wrong = get_backend("jax"), []
+    cases = {call.name: (call, _one_dtype(call)) for call in reversed(calls_of(group))}
+    arrays = {dtype: own_operands("jax", dtype) for dtype in {dtype for _, dtype in cases.values()}}
+    traced = []
+    for call, dtype in cases.values():
+
+        def found(given: Any, call: Call = call, dtype: str = dtype) -> Any:
+            return eval(code_of(call.expression), environment(bk.xp, dtype, given[dtype]))
+
+        try:
+            jax.eval_shape(found, arrays)
+            traced.append(((call, dtype), found))
+        except (TypeError, ValueError, IndexError, NotImplementedError):
+            wrong += differences("jax", call, dtype)
+    wrong += differences("jax", *next(reversed(cases.values())))
+    for (case, _), result in zip(traced, jax.jit(lambda given: [f(given) for _, f in traced])(arrays), strict=True):
+        wrong += unequal(*case, numbers(bk, result), "jax")
+    check_none_wrong(wrong)
+
+
+def _one_dtype(call: Call) -> str:
+    return next((dtype for dtype in FEW if dtype in call.dtypes()), call.dtypes()[0])
 
 
 class NamesOfBackend:
@@ -93,24 +121,32 @@ def test_names_of_backends_like_numpy(backend: str) -> None:
         if call.name in OWN and not _OTHER_ARGUMENTS.search(call.expression):
             dtypes = [dtype for dtype in call.dtypes() if dtype not in LACKING.get(backend, ())]
             wrong += [d for dtype in dtypes for d in differences(backend, call, dtype, names)]
-    assert not wrong, f"{len(wrong)} calls:\n" + "\n".join(wrong)
+    check_none_wrong(wrong)
+
+
+@cache
+def own_operands(backend: str, dtype: str) -> dict[str, Any]:
+    return {name: krylix.convert(x, backend) for name, x in operands(dtype).items()}
+
+
+@cache
+def expected_of(call: Call, dtype: str) -> list[np.ndarray]:
+    return evaluate(call.reference, np, dtype, operands(dtype), get_backend("numpy"))
 
 
 def differences(backend: str, call: Call, dtype: str, names: Any = None) -> Iterator[str]:
     """What a call gives that NumPy does not; nothing, or one line."""
     bk = get_backend(backend)
-    arrays = operands(dtype)
-    expected = evaluate(call.reference, np, dtype, arrays, get_backend("numpy"))
     try:
-        own = {name: krylix.convert(x, backend) for name, x in arrays.items() if name in call.operands()}
-        found = evaluate(call.expression, names or bk.xp, dtype, own, bk)
+        found = evaluate(call.expression, names or bk.xp, dtype, own_operands(backend, dtype), bk)
     except Exception as error:
-        yield f"{call.expression} of {dtype}: {type(error).__name__}: {str(error)[:200]}"
+        yield failed(f"{call.expression} of {dtype}", error)
         return
-    yield from unequal(call, dtype, found, expected, backend)
+    yield from unequal(call, dtype, found, backend)
 
 
-def unequal(call: Call, dtype: str, found: list[np.ndarray], expected: list[np.ndarray], backend: str) -> Iterator[str]:
+def unequal(call: Call, dtype: str, found: list[np.ndarray], backend: str) -> Iterator[str]:
+    expected = expected_of(call, dtype)
     without_dtype = not call.operands() and "dt" not in call.expression and "fl" not in call.expression
     single = without_dtype or dtype in ("float32", "complex64")
     if len(found) != len(expected):
@@ -130,11 +166,4 @@ def unequal(call: Call, dtype: str, found: list[np.ndarray], expected: list[np.n
 
 def evaluate(expression: str, xp: Any, dtype: str, arrays: dict[str, Any], bk: Any) -> list[np.ndarray]:
     with np.errstate(all="ignore"):
-        return numbers(bk, eval(expression, environment(xp, dtype, arrays)))
-
-
-def numbers(bk: Any, found: Any) -> list[np.ndarray]:
-    """Results as arrays of NumPy, one for each in a container."""
-    if isinstance(found, (list, tuple)):
-        return [x for part in found for x in numbers(bk, part)]
-    return [np.asarray(bk.to_numpy(found) if bk.is_array(found) else found)]
+        return numbers(bk, eval(code_of(expression), environment(xp, dtype, arrays)))

@@ -1,0 +1,35 @@
+"""Calls written as expressions: which names they use, and what they give as arrays of NumPy."""
+
+from __future__ import annotations
+
+import ast
+from functools import cache
+from types import CodeType
+from typing import Any
+
+import numpy as np
+
+
+@cache
+def names_in(expression: str) -> frozenset[str]:
+    return frozenset(node.id for node in ast.walk(ast.parse(expression)) if isinstance(node, ast.Name))
+
+
+@cache
+def code_of(expression: str) -> CodeType:
+    return compile(expression, expression, "eval")
+
+
+def numbers(bk: Any, found: Any) -> list[np.ndarray]:
+    """Results as arrays of NumPy, one for each in a container."""
+    if isinstance(found, (list, tuple)):
+        return [x for part in found for x in numbers(bk, part)]
+    return [np.asarray(bk.to_numpy(found) if bk.is_array(found) else found)]
+
+
+def failed(call: object, error: Exception) -> str:
+    return f"{call}: {type(error).__name__}: {str(error)[:200]}"
+
+
+def check_none_wrong(wrong: list[str]) -> None:
+    assert not wrong, f"{len(wrong)} calls:\n" + "\n".join(wrong)
