@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import krylix
+from called import check_none_wrong, failed
 from krylix.backends import get_backend
 from krylix.backends.operations.table import OPERATIONS
 from library import ROOT
@@ -93,8 +94,8 @@ def test_refused(library: str) -> None:
             with pytest.raises(error, match=message):
                 evaluate(call, bk=bk, **names)
         except BaseException as other:  # pytest's own are no Exceptions
-            wrong.append(f"{call}: {type(other).__name__}: {str(other)[:200]}")
-    assert not wrong, f"{len(wrong)} calls:\n" + "\n".join(wrong)
+            wrong.append(failed(call, other))
+    check_none_wrong(wrong)
 
 
 SIZED = [s for s in SAMPLES if not s.compiles and OPERATIONS[s.name].static_needs != ()]
@@ -193,12 +194,12 @@ def test_special_numbers(library: str) -> None:
         try:
             found = bk.to_numpy(evaluate(call, bk=bk, **own))
         except Exception as error:
-            wrong.append(f"{call}: {type(error).__name__}: {str(error)[:200]}")
+            wrong.append(failed(call, error))
             continue
         expected = np.asarray(evaluate(reference, bk=bk, **own))
         if found.shape != expected.shape or not np.allclose(found, expected, rtol=1e-5, equal_nan=True):
             wrong.append(f"{call}: {found.tolist()}, expected {expected.tolist()}")
-    assert not wrong, f"{len(wrong)} calls:\n" + "\n".join(wrong)
+    check_none_wrong(wrong)
 
 
 def test_results_have_their_own_memory_and_device() -> None:

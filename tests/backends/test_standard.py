@@ -63,7 +63,9 @@ def test_like_numpy(backend: str, group: str) -> None:
 @pytest.mark.needs("jax")
 @pytest.mark.parametrize("group", GROUPS)
 def test_all_calls_of_jax_like_numpy(group: str) -> None:
-    check_none_wrong([d for call in calls_of(group) for dtype in call.dtypes() for d in differences("jax", call, dtype)])
+    check_none_wrong(
+        [d for call in calls_of(group) for dtype in call.dtypes() for d in differences("jax", call, dtype)]
+    )
 
 
 @pytest.mark.needs("jax")

@@ -83,25 +83,36 @@ def test_numbers_only_raise_the_kind(backend: str, bits: int | None) -> None:
 @pytest.mark.parametrize("bits", (None, 32, 64))
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_new_real_numbers(backend: str, bits: int | None) -> None:
+    """In JAX as a program has them, which is not compiled: what it runs eagerly would be, operation by operation."""
     xp = get_backend(backend).xp
     counts = xp.asarray([[1, 2], [3, 5]])
-    with krylix.precision(bits):
-        real = DEFAULT[backend] if bits is None else f"float{bits}"
-        made = [
+
+    def made(counts: Any) -> tuple[list[Any], list[Any], list[Any]]:
+        real = [
             xp.zeros(2), xp.ones((1, 2)), xp.empty(1), xp.eye(2), xp.linspace(0, 1, 2), xp.asarray([1, 2.5]),
             xp.asarray(0.5), xp.arange(2.0), xp.arange(0, 1, 0.5), xp.full(2, 0.5), xp.fft.fftfreq(3),
             xp.sqrt(counts), xp.mean(counts), xp.divide(counts, counts), xp.atan2(counts, 1), xp.linalg.inv(counts),
             xp.linalg.solve(counts, xp.asarray([1, 2])), xp.linalg.vector_norm(counts),
             xp.std(xp.asarray([True, False])),
         ]  # fmt: skip
-        assert {dtype_of(backend, x) for x in made} == {real}
-        made = [xp.asarray([1j]), xp.full(1, 1j), xp.linspace(0, 1j, 2), xp.fft.fft(counts)]
-        assert {dtype_of(backend, x) for x in made} == {COMPLEX[real]}
-        assert {dtype_of(backend, x) for x in (xp.asarray([1, 2]), xp.arange(3), xp.full(2, 1))} == {"int64"}
+        complex_ = [xp.asarray([1j]), xp.full(1, 1j), xp.linspace(0, 1j, 2), xp.fft.fft(counts)]
+        return real, complex_, [xp.asarray([1, 2]), xp.arange(3), xp.full(2, 1)]
+
+    with krylix.precision(bits):
+        real = DEFAULT[backend] if bits is None else f"float{bits}"
+        found = shapes_in_jax(made, counts) if backend == "jax" else made(counts)
+        for arrays, expected in zip(found, (real, COMPLEX[real], "int64"), strict=True):
+            assert {np.dtype(x.dtype).name if backend == "jax" else dtype_of(backend, x) for x in arrays} == {expected}
         assert dtype_of(backend, xp.zeros(2, dtype=np.float64)) == "float64"
         assert dtype_of(backend, xp.asarray(np.ones(2))) == "float64"  # an array has a dtype already
         assert xp.__array_namespace_info__().default_dtypes()["real floating"] == getattr(xp, real)
     np.testing.assert_allclose(get_backend(backend).to_numpy(xp.divide(counts, 2)), [[0.5, 1], [1.5, 2.5]])
+
+
+def shapes_in_jax(function: Any, *arrays: Any) -> Any:
+    import jax
+
+    return jax.eval_shape(function, *arrays)
 
 
 @pytest.mark.needs("jax")
@@ -113,12 +124,8 @@ def test_jax_in_single_precision() -> None:
         counts = xp.asarray([1, 2])
         made = [xp.zeros(1), xp.sqrt(counts), xp.asarray([1.5]), xp.add(counts, 1.5), xp.asarray([1j]).real]
         assert {x.dtype.name for x in made} == {"float32"}
-        sums = [
-            counts,
-            xp.sum(counts),
-            xp.searchsorted(counts, counts),
-            xp.cumulative_sum(xp.asarray([1], dtype=np.int8)),
-        ]
+        small = xp.asarray([1], dtype=np.int8)
+        sums = counts, xp.sum(counts), xp.searchsorted(counts, counts), xp.cumulative_sum(small)
         assert {x.dtype.name for x in sums} == {"int32"}
         assert xp.sum(xp.asarray([200, 100], dtype=np.uint8)) == 300
 
@@ -138,14 +145,9 @@ def test_default_backend() -> None:
 def test_small_integers_do_not_wrap(backend: str) -> None:
     xp, bk = get_backend(backend).xp, get_backend(backend)
     x = xp.asarray([100, 100, 100], dtype=np.int8)
-    found = [
-        xp.sum(x),
-        xp.cumulative_sum(x)[-1],
-        xp.prod(x),
-        xp.cumulative_prod(x)[-1],
-        xp.linalg.trace(x[:, None] + 0 * x),
-    ]
-    assert [int(bk.to_numpy(y)) for y in found] == [300, 300, 10**6, 10**6, 300]
+    sums = xp.sum(x), xp.cumulative_sum(x)[-1], xp.linalg.trace(x[:, None] + 0 * x)
+    found = [*sums, xp.prod(x), xp.cumulative_prod(x)[-1]]
+    assert [int(bk.to_numpy(y)) for y in found] == [300, 300, 300, 10**6, 10**6]
 
 
 @pytest.mark.parametrize("backend", BACKENDS)

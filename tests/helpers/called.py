@@ -27,7 +27,7 @@ def numbers(bk: Any, found: Any) -> list[np.ndarray]:
     return [np.asarray(bk.to_numpy(found) if bk.is_array(found) else found)]
 
 
-def failed(call: object, error: Exception) -> str:
+def failed(call: object, error: BaseException) -> str:
     return f"{call}: {type(error).__name__}: {str(error)[:200]}"
 
 
