@@ -92,7 +92,8 @@ def test_jax_like_numpy(group: str) -> None:
         except (TypeError, ValueError, IndexError, NotImplementedError):
             wrong += differences("jax", call, dtype)
     wrong += differences("jax", *next(reversed(cases.values())))
-    for (case, _), result in zip(traced, jax.jit(lambda given: [f(given) for _, f in traced])(arrays), strict=True):
+    results = jax.jit(lambda given: [function(given) for _, function in traced])(arrays)
+    for (case, _), result in zip(traced, results, strict=True):
         wrong += unequal(*case, numbers(bk, result), "jax")
     check_none_wrong(wrong)
 

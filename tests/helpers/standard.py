@@ -77,7 +77,10 @@ _OPERANDS = ("x", "y", "s", "e", "v", "m", "h", "m4", "z", "i", "i2", "b", "part
 
 @cache
 def operands(dtype: str) -> dict[str, np.ndarray]:
-    """Arrays of NumPy, which nobody writes to: x (2, 3), y (3,) positive, s (), e (0, 3), v (4,), m (2, 3, 3) regular, h Hermitian, ..."""
+    """Arrays of NumPy, which nobody writes to.
+
+    x (2, 3), y (3,) positive, s (), e (0, 3), v (4,), m (2, 3, 3) regular, h Hermitian, ...
+    """
     kind = np.dtype(dtype).kind
     sign = 1 if kind in "bu" else -1
     i = 1j if kind == "c" else 0
