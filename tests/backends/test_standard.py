@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import krylix
-from called import check_none_wrong, code_of, failed, numbers
+from called import check_none_wrong, code_of, failed, numbers, run_in_jax
 from krylix.backends import Backend, get_backend
 from krylix.backends.standard.names import RULES
 from standard import GROUPS, Call, calls_of, environment, operands, signatures
@@ -71,31 +71,23 @@ def test_all_calls_of_jax_like_numpy(group: str) -> None:
 @pytest.mark.needs("jax")
 @pytest.mark.parametrize("group", GROUPS)
 def test_jax_like_numpy(group: str) -> None:
-    """One call of each function: in one program, but for those that need values, and the first one, which run eagerly.
-
-    What JAX runs eagerly it compiles, too, operation by operation.
-    """
-    import jax
-
-    bk, wrong = get_backend("jax"), []
+    """One call of each function, in one program where that can be; the first one eagerly, too."""
     cases = {call.name: (call, _one_dtype(call)) for call in reversed(calls_of(group))}
-    arrays = {dtype: own_operands("jax", dtype) for dtype in {dtype for _, dtype in cases.values()}}
-    traced = []
-    for call, dtype in cases.values():
+    check_none_wrong([*differences_in_jax([*cases.values()]), *differences("jax", *next(reversed(cases.values())))])
 
-        def found(given: Any, call: Call = call, dtype: str = dtype) -> Any:
-            return eval(code_of(call.expression), environment(bk.xp, dtype, given[dtype]))
 
-        try:
-            jax.eval_shape(found, arrays)
-            traced.append(((call, dtype), found))
-        except (TypeError, ValueError, IndexError, NotImplementedError):
-            wrong += differences("jax", call, dtype)
-    wrong += differences("jax", *next(reversed(cases.values())))
-    results = jax.jit(lambda given: [function(given) for _, function in traced])(arrays)
-    for (case, _), result in zip(traced, results, strict=True):
-        wrong += unequal(*case, numbers(bk, result), "jax")
-    check_none_wrong(wrong)
+def differences_in_jax(cases: list[tuple[Call, str]], names: Any = None) -> Iterator[str]:
+    bk = get_backend("jax")
+
+    def function(call: Call, dtype: str) -> Any:
+        return lambda given: eval(code_of(call.expression), environment(names or bk.xp, dtype, given[dtype]))
+
+    arrays = {dtype: own_operands("jax", dtype) for _, dtype in cases}
+    for case, found in zip(cases, run_in_jax([function(*case) for case in cases], arrays), strict=True):
+        if isinstance(found, Exception):
+            yield failed(f"{case[0].expression} of {case[1]}", found)
+        else:
+            yield from unequal(*case, numbers(bk, found), "jax")
 
 
 def _one_dtype(call: Call) -> str:
@@ -119,12 +111,14 @@ _OTHER_ARGUMENTS = re.compile("copy=|device=")
 
 @pytest.mark.parametrize("backend", ("numpy", "torch", "tensorflow", pytest.param("jax", marks=pytest.mark.merge)))
 def test_names_of_backends_like_numpy(backend: str) -> None:
-    wrong, names = [], NamesOfBackend(get_backend(backend))
-    for call in (call for group in GROUPS for call in calls_of(group)):
-        if call.name in OWN and not _OTHER_ARGUMENTS.search(call.expression):
-            dtypes = [dtype for dtype in call.dtypes() if dtype not in LACKING.get(backend, ())]
-            wrong += [d for dtype in dtypes for d in differences(backend, call, dtype, names)]
-    check_none_wrong(wrong)
+    names = NamesOfBackend(get_backend(backend))
+    calls = [call for group in GROUPS for call in calls_of(group)]
+    calls = [call for call in calls if call.name in OWN and not _OTHER_ARGUMENTS.search(call.expression)]
+    if backend == "jax":
+        check_none_wrong([*differences_in_jax([(call, _one_dtype(call)) for call in calls], names)])
+        return
+    cases = ((c, dtype) for c in calls for dtype in c.dtypes() if dtype not in LACKING.get(backend, ()))
+    check_none_wrong([d for case in cases for d in differences(backend, *case, names)])
 
 
 @cache

@@ -90,7 +90,7 @@ def in_the_standard(call: Call, dtype: str) -> list[np.ndarray] | None:
 
 @pytest.mark.parametrize(
     ("backend", "count"),
-    [("numpy", 24), ("torch", 16), ("tensorflow", 8), pytest.param("jax", 2, marks=pytest.mark.merge)],
+    [("numpy", 24), ("torch", 16), ("tensorflow", 6), pytest.param("jax", 1, marks=pytest.mark.merge)],
 )
 def test_random_calls(backend: str, count: int) -> None:
     """Arrays without axes and without elements, NaN, infinities, negative axes; errors where the standard has them."""

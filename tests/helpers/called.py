@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Callable, Sequence
 from functools import cache
 from types import CodeType
 from typing import Any
@@ -33,3 +34,25 @@ def failed(call: object, error: BaseException) -> str:
 
 def check_none_wrong(wrong: list[str]) -> None:
     assert not wrong, f"{len(wrong)} calls:\n" + "\n".join(wrong)
+
+
+def run_in_jax(functions: Sequence[Callable[[Any], Any]], arrays: Any) -> list[Any]:
+    """What each function of the arrays gives in JAX: in one program where it can be traced, else eagerly; or its error.
+
+    What JAX runs eagerly it compiles, too, operation by operation.
+    """
+    import jax
+
+    found: dict[int, Any] = {}
+    for i, function in enumerate(functions):
+        try:
+            jax.eval_shape(function, arrays)
+        except Exception:
+            try:
+                found[i] = function(arrays)
+            except Exception as error:
+                found[i] = error
+    traced = [i for i in range(len(functions)) if i not in found]
+    results = jax.jit(lambda given: [functions[i](given) for i in traced])(arrays)
+    found.update(zip(traced, results, strict=True))
+    return [found[i] for i in range(len(functions))]
