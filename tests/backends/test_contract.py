@@ -165,20 +165,20 @@ PRIMITIVES = {
 
 
 @cells
-@pytest.mark.parametrize("name", PRIMITIVES)
-def test_primitive(name: str, mode: str, dtype: str) -> None:
-    call, want, inputs, size = PRIMITIVES[name]
-    cases = inputs(dtype)
-    before = [[a.copy() for a in case] for case in cases]
-    counts = np.cumsum([0, *map(len, cases)])
-    flat = [a for case in cases for a in case]
+def test_primitives(mode: str, dtype: str) -> None:
+    """All of them in one program; no argument is written to."""
+    every = [(name, case) for name, primitive in PRIMITIVES.items() for case in primitive.inputs(dtype)]
+    before = [[a.copy() for a in case] for _, case in every]
+    counts = np.cumsum([0, *(len(case) for _, case in every)])
 
     def all_cases(bk: Backend, *arrays: Any) -> tuple[Any, ...]:
         with bk.errstate():
-            return tuple(call(bk, *arrays[start:end]) for start, end in pairwise(counts))
+            given = [arrays[start:end] for start, end in pairwise(counts)]
+            return tuple(PRIMITIVES[name].call(bk, *own) for (name, _), own in zip(every, given, strict=True))
 
-    found = run(mode, all_cases, *flat)
-    for case, old, got in zip(cases, before, found, strict=True):
+    found = run(mode, all_cases, *(a for _, case in every for a in case))
+    for (name, case), old, got in zip(every, before, found, strict=True):
+        _, want, _, size = PRIMITIVES[name]
         with np.errstate(all="ignore"):
             exact = want(*(wide(a) for a in case))
             bound = None if size is None else size(*(wide(a) for a in case))
@@ -189,7 +189,7 @@ def test_primitive(name: str, mode: str, dtype: str) -> None:
                 complex_ = exact_one.dtype.kind == "c"
                 assert one.dtype == (np.dtype(dtype) if complex_ else real_of(dtype)), name
         for a, b in zip(case, old, strict=True):
-            np.testing.assert_array_equal(a, b)
+            np.testing.assert_array_equal(a, b, err_msg=name)
 
 
 @covers("enable_double_precision")
