@@ -12,6 +12,7 @@ import scipy.sparse as sp
 import krylix
 from called import numbers as all_numbers
 from cells import in_turn
+from each_library import torch
 from krylix import choose_backend, linear_solve
 from krylix.backends import registry
 from krylix.backends.operations.table import OPERATIONS
@@ -288,8 +289,6 @@ def test_first_sight_and_names() -> None:
 
 @pytest.mark.needs("torch")
 def test_libraries_do_not_mix() -> None:
-    import torch
-
     with pytest.raises(krylix.NoBackendFound, match=r"array_api_strict and torch.*convert"):
         linear_solve(DIAGONALS, array(B[0]), x0=torch.ones(N, dtype=torch.float64))
     x = krylix.convert(array(B), "torch")

@@ -27,6 +27,7 @@ from bilinear_forms import (
     values_of,
 )
 from contract import backend, rows
+from each_library import jax, jnp, tf, torch
 from krylix.backends.interface.tree import tree_map
 
 # The sum of both covers each form; the single ones run on demand.
@@ -149,8 +150,6 @@ def test_vmap(backend: str, name: str, axes: tuple[int | None, int | None], tran
 
 @pytest.mark.needs("jax")
 def test_jax_runs_eagerly() -> None:
-    import jax
-
     given, tangents = (arguments("jax", "both", "float64", seed=seed) for seed in (0, 1))
     images = [jax.jvp(make("jax", "both"), given, tangents) for make in (form_function, dense_function)]
     tree_map(close, *images)
@@ -159,8 +158,6 @@ def test_jax_runs_eagerly() -> None:
 @pytest.mark.needs("jax")
 @dtypes
 def test_linear_transposes(dtype: str) -> None:
-    import jax
-
     *values, x = arguments("jax", "both", dtype)
     (cotangent,) = native("jax", rows(dtype, (2, N), 3))
 
@@ -176,9 +173,6 @@ def test_linear_transposes(dtype: str) -> None:
 @pytest.mark.needs("jax")
 @few_forms
 def test_nested_vmaps(name: str) -> None:
-    import jax
-    import jax.numpy as jnp
-
     *values, _ = (
         np.stack(a) for a in zip(*(arguments("numpy", name, "float64", seed=s) for s in range(3)), strict=True)
     )
@@ -202,8 +196,6 @@ def test_nested_vmaps(name: str) -> None:
 
 @pytest.mark.needs("jax")
 def test_mapped_indices() -> None:
-    import jax
-
     bk, values, x = backend("jax"), values_of("coordinates", "float64"), rows("float64", (2, M))
     several = np.stack([ROWS, (ROWS + 1) % N])
     found = jax.jit(jax.vmap(lambda i: bk.bilinear(Coordinates(), values, (i, COLS), x)))(several)
@@ -213,9 +205,6 @@ def test_mapped_indices() -> None:
 
 @pytest.mark.needs("jax")
 def test_in_loops_checkpoints_and_custom_linear_solve() -> None:
-    import jax
-    import jax.numpy as jnp
-
     bk, x, b = backend("jax"), rows("float64", (1, N)), rows("float64", (1, N), 4)
 
     @dataclass(frozen=True)
@@ -258,8 +247,6 @@ def test_in_loops_checkpoints_and_custom_linear_solve() -> None:
 @both_ways
 def test_torch_gradients_by_finite_differences(name: str, dtype: str, transposed: bool) -> None:
     """Complex ones along random directions, and real ones in each."""
-    import torch
-
     given = [a.requires_grad_() for a in arguments("torch", name, dtype, transposed)]
     f, fast = form_function("torch", name, transposed), dtype == "complex128"
     assert torch.autograd.gradcheck(f, given, check_forward_ad=True, check_batched_grad=True, fast_mode=fast)
@@ -269,7 +256,6 @@ def test_torch_gradients_by_finite_differences(name: str, dtype: str, transposed
 @pytest.mark.needs("torch")
 def test_forward_mode_of_autograd() -> None:
     """Dual numbers, and a tangent for one array only."""
-    import torch
     from torch.autograd import forward_ad
 
     entries, diagonals, x = arguments("torch", "both", "float64")
@@ -284,7 +270,6 @@ def test_forward_mode_of_autograd() -> None:
 
 def tensorflow_gradient(f: Any) -> Any:
     """The gradient of the sum of squares of what f gives."""
-    import tensorflow as tf
 
     def gradient(*given: Any) -> Any:
         with tf.GradientTape() as tape:
@@ -321,8 +306,6 @@ def orders(f: Any, count: int) -> Any:
 )
 def test_tapes_in_tapes(name: str, dtype: str, transposed: bool, how: str) -> None:
     """Three orders; two of them in programs."""
-    import tensorflow as tf
-
     given, count = arguments("tf", name, dtype, transposed), 3 if how == "eager" else 2
     found = orders(form_function("tf", name, transposed), count)
     if how != "eager":
@@ -335,8 +318,6 @@ def test_tapes_in_tapes(name: str, dtype: str, transposed: bool, how: str) -> No
 @pytest.mark.needs("tensorflow")
 @few_forms
 def test_jacobians_and_forward_mode(name: str) -> None:
-    import tensorflow as tf
-
     given, tangents = (arguments("tf", name, "float64", seed=seed) for seed in (0, 1))
     outcome = []
     for make in (form_function, dense_function):
@@ -359,8 +340,6 @@ def test_jacobians_and_forward_mode(name: str) -> None:
 
 @pytest.mark.needs("tensorflow")
 def test_variables_and_maps() -> None:
-    import tensorflow as tf
-
     entries, diagonals = (tf.Variable(v) for v in values_of("both", "float64"))
     x, found = tf.constant(rows("float64", (4, 2, M))), []
     for make in (form_function, dense_function):

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from contract import covers
+from each_library import jax, tf, torch
 from krylix.backends import get_backend
 from modes import EAGER, array, library
 
@@ -27,8 +28,6 @@ def test_numbers(mode: str) -> None:
 
 @pytest.mark.needs("torch")
 def test_tensors_that_somebody_watches() -> None:
-    import torch
-
     bk, x = get_backend("torch"), torch.tensor(X)
     seen: list[Any] = []
     look: Callable[[Any], Any] = lambda x: (seen.append(bk.host_view(x)), x)[1]  # noqa: E731
@@ -48,8 +47,6 @@ def test_tensors_that_somebody_watches() -> None:
 
 @pytest.mark.needs("jax")
 def test_arrays_that_are_traced() -> None:
-    import jax
-
     bk, x = get_backend("jax"), jax.numpy.asarray(X)
     seen: list[Any] = []
     look: Callable[[Any], Any] = lambda y: (seen.append(bk.host_view(y)), seen.append(bk.host_view(x)), y)[2]  # noqa: E731
@@ -61,8 +58,6 @@ def test_arrays_that_are_traced() -> None:
 
 @pytest.mark.needs("tensorflow")
 def test_tensors_that_a_tape_watches() -> None:
-    import tensorflow as tf
-
     bk, x = get_backend("tensorflow"), tf.constant(X)
     with tf.GradientTape() as tape:
         assert bk.host_view(x) is not None
@@ -91,8 +86,6 @@ def test_loops_that_run_now_can_ask_the_host(mode: str) -> None:
 
 @pytest.mark.needs("tensorflow")
 def test_a_program_of_xla_cannot_ask_the_host() -> None:
-    import tensorflow as tf
-
     bk, said = get_backend("tensorflow"), []
 
     def function(x: Any) -> Any:

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from contract import COMPILES, MODES, backend, covers, rows, run
+from each_library import tf, torch
 from krylix.backends import Backend
 from modes import EAGER, array, compiled, to_numpy
 
@@ -200,8 +201,6 @@ def test_derivatives(mode: str, dtype: str) -> None:
 
 @pytest.mark.needs("torch")
 def test_torch_has_forward_mode_and_vmap() -> None:
-    import torch
-
     bk = backend("torch")
     x, t = torch.as_tensor(rows("float64", (3, 4))), torch.as_tensor(rows("float64", (3, 4), 1))
     _, pushed = torch.func.jvp(lambda x: all_moves(bk, x), (x,), (t,))
@@ -214,8 +213,6 @@ def test_torch_has_forward_mode_and_vmap() -> None:
 
 @pytest.mark.needs("tensorflow")
 def test_in_a_program_of_xla() -> None:
-    import tensorflow as tf
-
     bk, x = backend("tf"), rows("float64", (3, 4))
     compiled_by_xla = tf.function(lambda x: all_moves(bk, x), jit_compile=True, autograph=False)
     np.testing.assert_allclose(compiled_by_xla(tf.constant(x)), all_moves(backend("numpy"), x), rtol=1e-13)

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from contract import CELLS, backend, covers, run
+from each_library import jax, tf, torch
 from modes import array, to_numpy
 
 EAGER = pytest.mark.parametrize("mode", ["numpy", "jax", "torch", "tf"])
@@ -27,8 +28,6 @@ def test_arrays_without_numbers_are_refused(mode: str) -> None:
     bk = backend(mode)
     bk.check_numbers(array(mode, np.ones(3)), "b")
     if mode == "torch":
-        import torch
-
         with pytest.raises(ValueError, match="the name"):
             bk.check_numbers(torch.ones(3, device="meta"), "the name")
 
@@ -63,16 +62,12 @@ def test_derivatives_of_failed_rows_are_not_a_number(mode: str) -> None:
         return bk.sum(found * bk.asarray(weights, like=found), (0, 1))
 
     if mode == "jax":
-        import jax
-
         gradient = jax.grad(loss)(array(mode, x))
     elif mode == "torch":
         leaf = array(mode, x).requires_grad_()
         loss(leaf).backward()
         gradient = leaf.grad
     else:
-        import tensorflow as tf
-
         with tf.GradientTape() as tape:
             tape.watch(leaf := array(mode, x))
             value = loss(leaf)

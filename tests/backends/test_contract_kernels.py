@@ -10,6 +10,7 @@ import krylix.backends.interface.sparse_kernels
 import krylix.backends.numpy.indexing
 import krylix.backends.numpy.kernels
 from contract import CELLS, MODES, backend, check, covers, rows, run, wide
+from each_library import torch
 from krylix.backends import Backend
 from krylix.backends.interface.bilinear import Bilinear
 from krylix.backends.interface.sparse_kernels import diagonal_places
@@ -281,8 +282,6 @@ def test_large_matrices_take_other_ways(mode: str, monkeypatch: pytest.MonkeyPat
 @pytest.mark.parametrize("transform", ["grad", "jvp", "vmap"])
 def test_torch_kernels_have_derivatives_themselves(transform: str) -> None:
     """Where they are used outside of `bilinear`, nothing is lost."""
-    import torch
-
     bk = backend("torch")
     d, x = (torch.as_tensor(rows("float64", s)) for s in ((3, 4), (2, 4)))
     at, cols, starts = np.array([0, 1, 1, 3]), np.array([1, 0, 2, 3]), np.array([0, 1, 3, 3, 4])

@@ -7,12 +7,11 @@ from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from typing import Any, NamedTuple
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from contract import EAGER_FLAGS, MODES, backend, covers, rows, run
+from each_library import jax, jnp, tf, torch
 from krylix.backends import Backend, LinearSystem, select
 from modes import EAGER, array, compiled, library, to_numpy
 
@@ -125,8 +124,6 @@ def test_rows_of_numpy(mode: str) -> None:
     if there is not None:
         np.testing.assert_array_equal(there, known)
     if mode == "torch":
-        import torch
-
         x = torch.tensor(known)
         assert bk.rows_on_host(torch.zeros(1, 2**17, dtype=torch.float64)) is None
         assert np.shares_memory(there, bk.rows_on_host(torch.from_numpy(there)))
@@ -406,9 +403,6 @@ def test_guard_costs_no_call_on_success(mode: str) -> None:
 @pytest.mark.parametrize("jit", [False, True])
 def test_guard_under_vmap(jit: bool) -> None:
     """Both branches of a `cond` run then, yet only a failure of some row is reported."""
-    import jax
-    import jax.numpy as jnp
-
     bk, seen = backend("jax"), []
 
     def guarded(x: Any) -> Any:
@@ -425,8 +419,6 @@ def test_guard_under_vmap(jit: bool) -> None:
 
 @pytest.mark.needs("jax")
 def test_guard_is_differentiable() -> None:
-    import jax
-
     bk = backend("jax")
     gradient = jax.jit(jax.grad(lambda x: bk.guard(x > 10, complain, x * x, x)))
     assert gradient(3.0) == 6
@@ -450,8 +442,6 @@ def test_host_call_for_its_side_effect(mode: str) -> None:
 
     assert run(mode, loop, np.ones(1), np.zeros(1, np.int32)) == 16
     if mode.startswith("jax"):
-        import jax
-
         jax.effects_barrier()
     assert seen == [(1, 0), (2, 1), (4, 2), (8, 3)]
 
@@ -469,8 +459,6 @@ def test_when_values_are_there(mode: str) -> None:
     run(mode, look, np.ones((1, 2)))
     assert found == [(mode in EAGER, mode == "jax-jit")]
     if mode == "jax":
-        import jax
-
         for transform in (jax.vmap, jax.jacrev):
             transform(lambda x: look(backend("jax"), x))(jax.numpy.ones(2))
         assert found[1:] == [(False, False)] * 2
@@ -548,16 +536,12 @@ def test_implicit_solve(mode: str) -> None:
     bk, native = backend(mode), (array(mode, b), array(mode, m))
     wanted = (np.ones((2, 4)) @ inverse, -(inverse.T @ np.ones((4, 2))) @ x)
     if library(mode) == "jax":
-        import jax
-
         found = compiled(mode, jax.grad(lambda *p: solved(bk, *p)[0].sum(), (0, 1)))(*native)
     elif mode == "torch":
         [p.requires_grad_() for p in native]
         solved(bk, *native)[0].sum().backward()
         found = [p.grad for p in native]
     elif mode == "tf":
-        import tensorflow as tf
-
         with tf.GradientTape() as tape:
             tape.watch(native)
             total = tf.reduce_sum(solved(bk, *native)[0])
@@ -571,8 +555,6 @@ def test_implicit_solve(mode: str) -> None:
 @pytest.mark.needs("jax")
 def test_implicit_solve_that_closes_over_a_traced_array() -> None:
     """x depends on it though it is none of the arrays of the system: its derivative is not lost."""
-    import jax
-
     m, b = rows("float64", (4, 4)) + 3 * np.eye(4), rows("float64", (2, 4), 1)
     bk = backend("jax-jit")
 
@@ -607,8 +589,6 @@ def test_refused_derivatives_by_sources(mode: str) -> None:
     bk = backend(mode)
     assert not bk.tracks(array(mode, x))
     if mode == "torch":
-        import torch
-
         source = torch.ones(3, requires_grad=True)
         assert bk.tracks(2 * source) and not bk.tracks(source.detach())
         with torch.no_grad():
@@ -619,8 +599,6 @@ def test_refused_derivatives_by_sources(mode: str) -> None:
         with torch.autograd.forward_ad.dual_level():
             assert bk.tracks(torch.autograd.forward_ad.make_dual(torch.ones(2), torch.ones(2)))
     if mode == "tf":
-        import tensorflow as tf
-
         with tf.GradientTape() as tape:
             source = tf.Variable([1.0, 2.0])
             assert bk.tracks(source) and bk.tracks(2 * source) and not bk.tracks(tf.ones(2))
@@ -641,13 +619,10 @@ def test_refused_derivatives_by_x(mode: str) -> None:
     bk, native = backend(mode), array(mode, x)
     with pytest.raises(TypeError, match="the reason") if mode != "numpy" else nullcontext():
         if library(mode) == "jax":
-            import jax
-
             compiled(mode, jax.grad(lambda x: bk.refuse_derivatives(x, "the reason").sum()))(native)
         if mode == "torch":
             bk.refuse_derivatives(native.requires_grad_(), "the reason").sum().backward()
         if library(mode) == "tensorflow":
-            import tensorflow as tf
 
             def gradient(x: Any) -> Any:
                 with tf.GradientTape() as tape:
@@ -695,8 +670,6 @@ def test_trace(mode: str) -> None:
     if mode == "torch":
         _check_trace_of_torch(bk)
     if mode == "tf":
-        import tensorflow as tf
-
         variable = tf.Variable(3.0)
         program, arrays = bk.trace(lambda v: variable * v, tf.ones(2), ())
         variable.assign(5.0)  # the program has the value that it was recorded with
@@ -714,8 +687,6 @@ def test_trace(mode: str) -> None:
 
 def _check_trace_of_torch(bk: Backend) -> None:
     """Tensors with derivatives are found wherever a torch function meets them, and replaced."""
-    import torch
-
     w, layer = torch.ones(3, requires_grad=True), torch.nn.Linear(3, 3, bias=False)
 
     def function(v: Any, c: Any) -> Any:
@@ -828,7 +799,6 @@ def test_transpose_of_a_gather(mode: str) -> None:
     def transposed(bk: Backend, x: Any) -> Any:
         if bk.name == "jax":
             return bk.transpose_function(lambda v: v[index], x)(x)
-        import tensorflow as tf
 
         return bk.transpose_function(lambda v: tf.gather(v, index), x)(x)
 
@@ -862,7 +832,6 @@ def test_register(mode: str) -> None:
     assert again.a is two and again.b[0] is one and again.b[1] is None and again.note == "kept" and number == 3.5
     if library(mode) != "jax":
         return
-    import jax
 
     pair = jax.jit(lambda p: jax.tree.map(lambda x: 2 * x, p))(Pair(np.ones(2), np.zeros(3), "kept"))
     assert pair.note == "kept"
@@ -913,9 +882,6 @@ def test_rescued(mode: str) -> None:
 @pytest.mark.needs("jax")
 def test_rescued_lanes_ask_together() -> None:
     """Of `jax.vmap`, nested and with arrays that are the same for all: the host sees the failed ones only."""
-    import jax
-    import jax.numpy as jnp
-
     calls: list[np.ndarray] = []
 
     def on_host(x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray]:
@@ -946,15 +912,11 @@ def test_constant_folded(mode: str) -> None:
     run(mode, look, np.ones(3))
     assert seen[0] is None
     if mode == "jax-jit":
-        import jax
-
         closed, seen[:] = jax.numpy.arange(3.0), []
         jax.jit(lambda x: seen.extend(backend(mode).constant_folded(a) for a in (x, closed)))(closed)
         assert seen[0] is None
         np.testing.assert_array_equal(seen[1], [0.0, 1.0, 2.0])
     if mode == "tf-function":
-        import tensorflow as tf
-
         closed, variable = tf.constant([1.0, 2.0]), tf.Variable([3.0])
 
         @tf.function

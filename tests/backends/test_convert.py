@@ -9,6 +9,7 @@ import pytest
 import scipy.sparse as sp
 
 import krylix
+from each_library import jax, jnp, tf, torch
 from krylix import NoBackendFound, choose_backend, convert
 from modes import EAGER, array, compiled, library, native_sparse, to_numpy
 
@@ -101,8 +102,6 @@ def test_forms_of_numpy_arrays(mode: str, form: str) -> None:
 
 
 def torch_forms() -> dict[str, Any]:
-    import torch
-
     x = torch.tensor(grid("complex128"))
     real = torch.tensor(grid())
     return {
@@ -125,8 +124,6 @@ def torch_forms() -> dict[str, Any]:
 @pytest.mark.needs("torch")
 @target_mode
 def test_forms_of_torch_tensors(mode: str) -> None:
-    import torch
-
     for name, x in torch_forms().items():
         expected = x.detach().resolve_conj().resolve_neg().numpy().copy()
         with torch.no_grad():
@@ -138,8 +135,6 @@ def test_forms_of_torch_tensors(mode: str) -> None:
 @pytest.mark.needs("jax")
 @target_mode
 def test_forms_of_jax_arrays(mode: str) -> None:
-    import jax.numpy as jnp
-
     x = jnp.asarray(grid())
     for form in (x.T, x[:, ::2], x[::-1], x[:0], x[0, 0, 0], jnp.broadcast_to(x[:1], (3, 3, 4))):
         found = convert(form, mode)
@@ -150,8 +145,6 @@ def test_forms_of_jax_arrays(mode: str) -> None:
 @pytest.mark.needs("tensorflow")
 @target_mode
 def test_forms_of_tensorflow_tensors(mode: str) -> None:
-    import tensorflow as tf
-
     x = tf.constant(grid())
     for form in (tf.transpose(x), x[:, ::2], x[::-1], x[:0], x[0, 0, 0], tf.Variable(x)):
         found = convert(form, mode)
@@ -210,8 +203,6 @@ def test_memory_is_shared_where_both_sides_can_write() -> None:
 
 @pytest.mark.needs("jax")
 def test_jax_without_64_bits() -> None:
-    import jax
-
     with jax.enable_x64(False):
         for dtype, expected in (
             ("float64", "float32"),
@@ -285,9 +276,6 @@ def test_duplicates_add_up_and_empty_matrices_stay(mode: str) -> None:
 @pytest.mark.needs("torch", "tensorflow")
 def test_recorded_derivatives_are_refused() -> None:
     """They would be lost without a word."""
-    import tensorflow as tf
-    import torch
-
     x = torch.ones(3, requires_grad=True)
     sparse = torch.diag(x).to_sparse_csr()
     matrices = (krylix.as_operator(sparse), krylix.as_operator(torch.diag(x)))
@@ -324,8 +312,6 @@ def test_nonsense_is_refused(mode: str, nonsense: Any) -> None:
 @target_mode
 def test_bfloat16(mode: str) -> None:
     """NumPy has no such numbers; the message says what to do."""
-    import torch
-
     x = torch.ones(3, dtype=torch.bfloat16)
     if mode == "torch":
         assert convert(x, mode) is x

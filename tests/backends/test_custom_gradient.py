@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from each_library import tf, torch
 from krylix.backends import Backend, get_backend
 from modes import COMPILED, EAGER, array, compiled, library, to_numpy
 
@@ -150,8 +151,6 @@ def test_numpy_keeps_the_function() -> None:
 @pytest.mark.needs("torch")
 def test_torch_transformations() -> None:
     """Of torch.func, and autograd by `backward`; forward mode says that it cannot."""
-    import torch
-
     bk = get_backend("torch")
     cube = twice_as_steep(bk)
     x = torch.as_tensor(X)
@@ -168,8 +167,6 @@ def test_torch_transformations() -> None:
 @pytest.mark.needs("tensorflow")
 def test_tensorflow_vectorised_and_in_loops() -> None:
     """In `tf.while_loop`; and `tf.vectorized_map` with the tape inside: outside, TensorFlow would drop the rule."""
-    import tensorflow as tf
-
     bk = get_backend("tensorflow")
     cube, rows = twice_as_steep(bk), tf.constant(np.stack([X, W]))
     gradient = bk.jacobian(lambda x: bk.sum(cube(x), 0), get_output=False)

@@ -6,6 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from each_library import jax, torch
 from krylix.backends import get_backend
 from modes import EAGER, array, library
 from several_devices import check_several_devices, new_array
@@ -46,8 +47,6 @@ def test_a_device_that_is_not_there(mode: str) -> None:
 
 @pytest.mark.needs("jax")
 def test_what_jax_compiles_has_no_device_yet() -> None:
-    import jax
-
     bk = get_backend("jax")
     with pytest.raises(ValueError, match="no device yet"):
         jax.jit(lambda x: x * bk.get_device(x).memory)(np.ones(2))
@@ -55,8 +54,6 @@ def test_what_jax_compiles_has_no_device_yet() -> None:
 
 @pytest.mark.needs("torch")
 def test_meta_is_no_device() -> None:
-    import torch
-
     bk = get_backend("torch")
     with pytest.raises(ValueError, match="no numbers"):
         bk.get_device(torch.zeros(3, device="meta"))

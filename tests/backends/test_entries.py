@@ -7,6 +7,7 @@ import pytest
 import scipy.sparse as sp
 
 from contract import MODES, backend
+from each_library import jax, tf, torch
 from modes import EAGER, array, compiled, library, native_sparse, to_numpy
 
 DENSE = np.array([[0, 1.5, 0, 0], [2, 0, 0, -1], [0, 0, 0, 0], [0, 0, 3, 4], [0, 5, 0, 0]])
@@ -51,7 +52,6 @@ def test_scipy_keeps_zeros_and_duplicates() -> None:
 @pytest.mark.needs("jax")
 def test_padding_of_jax() -> None:
     """Left out where it is seen; zeros in range where it is traced, whatever stood there."""
-    import jax
     from jax.experimental import sparse
 
     places = np.argwhere(DENSE)
@@ -89,8 +89,6 @@ def test_native(mode: str, index: str) -> None:
         matrix = bk.sparse.native(values, rows, cols, DENSE.shape)
         assert bk.sparse.accepts(matrix) and tuple(matrix.shape) == DENSE.shape
         if library(mode) == "tensorflow":
-            import tensorflow as tf
-
             return tf.sparse.sparse_dense_matmul(matrix, tf.eye(4, dtype=values.dtype))
         if library(mode) == "jax":
             assert matrix.indices_sorted and matrix.unique_indices and matrix.nse == 6
@@ -113,8 +111,6 @@ def test_native_without_entries(mode: str) -> None:
 
 @pytest.mark.needs("torch")
 def test_derivatives_go_through_torch_entries() -> None:
-    import torch
-
     bk, (rows, cols) = backend("torch"), np.nonzero(DENSE)
     values = torch.as_tensor(DENSE[rows, cols]).requires_grad_()
     entries = bk.sparse.entries(bk.sparse.native(values, rows, cols, DENSE.shape))

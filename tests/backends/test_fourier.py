@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from each_library import torch
 from krylix.backends import get_backend
 from krylix.solvers.fast_diagonalisation.trigonometric import transform_matrix, trigonometric_transform
 from modes import COMPILED, EAGER, array, compiled, library, to_numpy
@@ -68,7 +69,6 @@ def test_any_number_of_threads_gives_the_same(monkeypatch: pytest.MonkeyPatch) -
 @pytest.mark.needs("torch")
 @pytest.mark.parametrize("kind", ["DST-I", "DCT-II", "DCT-III", "DST-IV"])
 def test_torch_hands_plain_tensors_only_to_another_library(kind: str) -> None:
-    import torch
     from torch.autograd import forward_ad
     from torch.overrides import TorchFunctionMode
     from torch.utils._python_dispatch import TorchDispatchMode

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 
+from each_library import jax, tf, torch
 from krylix.backends import Backend, get_backend
 from modes import COMPILED, EAGER, array, compiled, library, to_numpy
 
@@ -149,15 +150,10 @@ def test_outer_derivatives(mode: str) -> None:
 
 def native_gradient(bk: Backend, f: Callable[..., Any], *args: Any) -> Any:
     if bk.name == "jax":
-        import jax
-
         return jax.grad(f, argnums=tuple(range(len(args))))(*args)
     if bk.name == "torch":
-        import torch
-
         args = tuple(a.detach().requires_grad_() for a in args)
         return torch.autograd.grad(f(*args), args)
-    import tensorflow as tf
 
     with tf.GradientTape() as tape:
         tape.watch(args)
@@ -167,8 +163,6 @@ def native_gradient(bk: Backend, f: Callable[..., Any], *args: Any) -> Any:
 
 @pytest.mark.needs("torch")
 def test_torch_where_nothing_is_recorded() -> None:
-    import torch
-
     bk = get_backend("torch")
     x, w = torch.arange(1.0, 4.0), torch.ones(3, requires_grad=True)
     for context in (torch.no_grad(), torch.inference_mode()):
@@ -183,8 +177,6 @@ def test_torch_where_nothing_is_recorded() -> None:
 @pytest.mark.needs("torch")
 def test_torch_records_what_others_asked_for() -> None:
     """A result has derivatives by what f closes over, where it depends on that, and else none."""
-    import torch
-
     bk = get_backend("torch")
     x, w = torch.arange(1.0, 4.0), torch.ones(3, requires_grad=True)
     cases = (
@@ -207,8 +199,6 @@ def test_torch_records_what_others_asked_for() -> None:
 
 @pytest.mark.needs("jax")
 def test_jax_vmap_of_both() -> None:
-    import jax
-
     bk = get_backend("jax")
     _, found = jax.vmap(bk.jacobian(lambda y: bk.sum(y**3, 0)))(array("jax", X))
     np.testing.assert_allclose(found, 3 * X**2, rtol=1e-14)

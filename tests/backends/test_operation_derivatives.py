@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from called import check_none_wrong, failed, numbers
+from each_library import jax, tf, torch
 from krylix.backends import get_backend
 from krylix.backends.operations.table import OPERATIONS
 from operation_samples import GROUPS, Sample, evaluate, of_group, operands
@@ -73,8 +74,6 @@ def check(found: dict[Sample, float]) -> None:
 @pytest.mark.needs("torch")
 @pytest.mark.parametrize("group", DIFFERENTIABLE)
 def test_torch(group: str) -> None:
-    import torch
-
     found = {}
     for sample in differentiable(group):
         leaves = {name: torch.tensor(OPERANDS[name], requires_grad=True) for name in variables(sample)}
@@ -88,8 +87,6 @@ def test_torch(group: str) -> None:
 @pytest.mark.needs("tensorflow")
 @pytest.mark.parametrize("group", DIFFERENTIABLE)
 def test_tensorflow(group: str) -> None:
-    import tensorflow as tf
-
     found = {}
     for sample in differentiable(group):
         leaves = {name: tf.constant(OPERANDS[name]) for name in variables(sample)}
@@ -105,8 +102,6 @@ def test_tensorflow(group: str) -> None:
 @pytest.mark.parametrize("group", [pytest.param(g, marks=() if g == "gathering" else pytest.mark.merge)
                                    for g in DIFFERENTIABLE])  # fmt: skip
 def test_jax(group: str) -> None:
-    import jax
-
     samples = [sample for sample in differentiable(group) if sample.compiles]
 
     @jax.jit
@@ -149,8 +144,6 @@ def stacked(sample: Sample) -> dict[str, np.ndarray]:
 @pytest.mark.needs("torch")
 @pytest.mark.parametrize("group", [g for g in GROUPS if of_rows(g)])
 def test_torch_vmap(group: str) -> None:
-    import torch
-
     bk, wrong = get_backend("torch"), []
     for sample in of_rows(group):
         arrays = {name: torch.as_tensor(x) for name, x in stacked(sample).items()}
@@ -167,8 +160,6 @@ def test_torch_vmap(group: str) -> None:
 @pytest.mark.needs("jax")
 @pytest.mark.parametrize("group", [g for g in GROUPS if of_rows(g)])
 def test_jax_vmap(group: str) -> None:
-    import jax
-
     bk, samples = get_backend("jax"), of_rows(group)
     program = jax.jit(lambda every: [
         jax.vmap(lambda own, s=s: evaluate(s.call, bk=bk, **own))(own) for s, own in zip(samples, every, strict=True)

@@ -10,6 +10,7 @@ import pytest
 
 import krylix
 from called import check_none_wrong, failed, run_in_jax
+from each_library import torch
 from krylix.backends import get_backend
 from krylix.backends.operations.table import OPERATIONS
 from library import ROOT
@@ -116,8 +117,6 @@ def test_sizes_that_depend_on_numbers(mode: str, sample: Any) -> None:
 
     names = {name: own[name] for name in sample.operands()}
     if mode == "torch-vmap":
-        import torch
-
         names = {name: torch.stack([x, x]) for name, x in names.items()}
         call = torch.func.vmap(call)
     else:

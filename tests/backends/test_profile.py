@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 import krylix
+from each_library import jax, jnp, tf, torch
 from krylix.backends import get_backend, get_current_profile, profile, profile_function, registry
 from krylix.backends.numpy.backend import NumpyBackend
 from krylix.backends.numpy.one_system import OneSystemBackend
@@ -449,9 +450,6 @@ def test_picture(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.needs("jax")
 def test_programs_of_jax() -> None:
-    import jax
-    import jax.numpy as jnp
-
     bk, y = get_backend("jax"), jnp.ones(3)
     with profile() as prof:
         f = bk.compile(lambda x: bk.sin(x), ())
@@ -466,9 +464,6 @@ def test_programs_of_jax() -> None:
 
 @pytest.mark.needs("jax")
 def test_programs_that_call_the_host() -> None:
-    import jax
-    import jax.numpy as jnp
-
     def of_numpy(values: np.ndarray) -> tuple[np.ndarray]:
         return (np.sin(values),)
 
@@ -494,8 +489,6 @@ def test_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.needs("tensorflow")
 def test_programs_of_tensorflow() -> None:
-    import tensorflow as tf
-
     bk = get_backend("tensorflow")
 
     @tf.function
@@ -515,8 +508,6 @@ def test_programs_of_tensorflow() -> None:
 @pytest.mark.needs("torch")
 def test_programs_of_torch() -> None:
     """PyTorch's compiler sees no profile: one graph, without breaks."""
-    import torch
-
     bk, y = get_backend("torch"), torch.ones(3)
     bk.sin(y), bk.cos(y)  # looked for when they are called first, which the compiler cannot follow
     with profile() as prof:
@@ -528,8 +519,6 @@ def test_programs_of_torch() -> None:
 
 @pytest.mark.needs("torch")
 def test_waiting_for_an_accelerator(monkeypatch: pytest.MonkeyPatch) -> None:
-    import torch
-
     waited: list[Any] = []
     monkeypatch.setattr("krylix.backends.torch.operations.block_until_ready", waited.append)
     watching.wait_for({"a": torch.ones(2), "b": [torch.ones(3, device="meta"), None, 1.0]})

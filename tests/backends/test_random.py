@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import krylix
+from each_library import jax, tf, torch
 from krylix.backends import get_backend
 from modes import COMPILED, EAGER, compiled, library, to_numpy
 
@@ -177,8 +178,6 @@ def test_every_bit_of_a_seed_counts(mode: str) -> None:
 
 @contextmanager
 def without_x64() -> Iterator[None]:
-    import jax
-
     before = jax.config.jax_enable_x64
     jax.config.update("jax_enable_x64", False)
     try:
@@ -210,8 +209,6 @@ def test_refusals(mode: str) -> None:
 @pytest.mark.needs("jax")
 def test_jax_programs_need_a_key() -> None:
     """Without one they would repeat themselves, and the stream would keep a tracer of theirs."""
-    import jax
-
     bk = get_backend("jax")
     for transformed in (jax.jit(lambda x: x + bk.random_normal(3)), jax.vmap(lambda x: x + bk.random_normal(3))):
         with pytest.raises(TypeError, match=r"without a key inside .*random_key\(seed\).*random_split"):
@@ -228,8 +225,6 @@ def test_jax_programs_need_a_key() -> None:
 
 @pytest.mark.needs("tensorflow")
 def test_tensorflow_draws_anew_at_each_run() -> None:
-    import tensorflow as tf
-
     bk = get_backend("tensorflow")
     draw = tf.function(lambda: [bk.random_normal(3), bk.random_permutations(2, 9)], autograph=False)
     one, two = draw(), draw()
@@ -241,8 +236,6 @@ def test_tensorflow_draws_anew_at_each_run() -> None:
 @pytest.mark.needs("torch")
 def test_torch_transformations() -> None:
     """Each element of `vmap` draws its own numbers; a key that is mapped has none to read."""
-    import torch
-
     bk = get_backend("torch")
     rows = bk.vmap(lambda x: x + bk.random_normal(3))(torch.zeros(2, 3))
     assert not torch.equal(rows[0], rows[1])

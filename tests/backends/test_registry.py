@@ -9,6 +9,7 @@ import scipy.sparse as sp
 import scipy.sparse.linalg as spl
 
 import krylix
+from each_library import jax, jnp, tf, torch
 from krylix import NoBackendFound, as_operator, choose_backend, default_backend, use
 from krylix.backends import Backend, get_backend, registry, without_compilers
 from modes import EAGER, array, library, native_sparse
@@ -133,8 +134,6 @@ def test_numpy_subclasses() -> None:
 
 @pytest.mark.needs("torch")
 def test_torch_subclasses() -> None:
-    import torch
-
     class MyTensor(torch.Tensor):
         pass
 
@@ -152,8 +151,6 @@ def test_torch_subclasses() -> None:
 
 @pytest.mark.needs("tensorflow")
 def test_tensorflow_variables_and_symbols() -> None:
-    import tensorflow as tf
-
     bk, variable = choose_backend("tf"), tf.Variable([1.0, 2.0])
     assert choose_backend(variable) is bk and bk.is_array(variable)
     np.testing.assert_array_equal(bk.to_numpy(variable), [1, 2])
@@ -170,9 +167,6 @@ def test_tensorflow_variables_and_symbols() -> None:
 
 @pytest.mark.needs("jax")
 def test_jax_tracers() -> None:
-    import jax
-    import jax.numpy as jnp
-
     bk = choose_backend("jax")
 
     def inside(x: Any) -> Any:
@@ -186,9 +180,6 @@ def test_jax_tracers() -> None:
 
 @pytest.mark.needs("jax")
 def test_registered_containers_of_other_packages() -> None:
-    import jax
-    import jax.numpy as jnp
-
     class Field:
         def __init__(self, values: Any) -> None:
             self.values = values

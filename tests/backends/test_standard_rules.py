@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import krylix
+from each_library import jax, tf, torch
 from krylix.backends import get_backend
 from standard import DTYPES
 
@@ -110,15 +111,11 @@ def test_new_real_numbers(backend: str, bits: int | None) -> None:
 
 
 def shapes_in_jax(function: Any, *arrays: Any) -> Any:
-    import jax
-
     return jax.eval_shape(function, *arrays)
 
 
 @pytest.mark.needs("jax")
 def test_jax_in_single_precision() -> None:
-    import jax
-
     xp = get_backend("jax").xp
     with jax.enable_x64(False):
         counts = xp.asarray([1, 2])
@@ -198,8 +195,6 @@ def test_dtypes_that_torch_has_no_arithmetic_for() -> None:
 
 @pytest.mark.needs("torch")
 def test_torch_keeps_derivatives_of_what_it_is_given() -> None:
-    import torch
-
     xp = get_backend("torch").xp
     x = torch.ones(2, requires_grad=True)
     for y in (xp.asarray(x), xp.asarray(x, copy=True), xp.asarray([x[0], 3]), xp.astype(x, xp.float64)):
@@ -274,8 +269,6 @@ def test_constant_places(backend: str) -> None:
 @pytest.mark.needs("tensorflow")
 def test_results_are_no_variables() -> None:
     """Which would change with them."""
-    import tensorflow as tf
-
     xp, v = get_backend("tensorflow").xp, tf.Variable([1.0, 2.0])
     found = [xp.real(v), xp.conj(v), xp.squeeze(v, ()), xp.flip(v, axis=()), xp.fft.fftshift(v, axes=())]
     v.assign([7.0, 7.0])

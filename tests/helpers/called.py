@@ -10,6 +10,8 @@ from typing import Any
 
 import numpy as np
 
+from each_library import jax
+
 
 @cache
 def names_in(expression: str) -> frozenset[str]:
@@ -41,8 +43,6 @@ def run_in_jax(functions: Sequence[Callable[[Any], Any]], arrays: Any) -> list[A
 
     What JAX runs eagerly it compiles, too, operation by operation.
     """
-    import jax
-
     found: dict[int, Any] = {}
     for i, function in enumerate(functions):
         try:

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from each_library import jax, jnp, tf, torch
 from krylix import choose_backend, convert
 from krylix.backends import ComputeDevice, get_backend
 
@@ -16,14 +17,9 @@ def new_array(name: str) -> Any:
     if name == "numpy":
         return np.zeros(3)
     if name == "jax":
-        import jax.numpy as jnp
-
         return jnp.zeros(3)
     if name == "torch":
-        import torch
-
         return torch.zeros(3)
-    import tensorflow as tf
 
     return tf.zeros(3)
 
@@ -58,10 +54,7 @@ def check_several_devices(name: str, count: int) -> None:
 
 def _derivative(name: str, f: Any, x: Any) -> Any:
     if name == "jax":
-        import jax
-
         return jax.grad(lambda x: f(x).sum())(x)
-    import tensorflow as tf
 
     with tf.GradientTape() as tape:
         tape.watch(x)
