@@ -15,6 +15,7 @@ import pytest
 from contract import covers
 from krylix.backends import get_backend
 from krylix.backends.interface.cuts import Cut, CutAxis
+from modes import EAGER, library
 
 SCRIPT = Path(__file__).parents[1] / "helpers" / "blocks_on_devices.py"
 
@@ -33,9 +34,9 @@ def test_blocks_of_devices() -> None:
 
 
 @covers("sharding_of", "known_cut")
-@pytest.mark.parametrize("name", [pytest.param(n, marks=pytest.mark.needs(n)) for n in ("numpy", "jax", "torch", "tf")])
-def test_one_device_cuts_nothing(name: str) -> None:
-    bk = get_backend({"tf": "tensorflow"}.get(name, name))
+@pytest.mark.parametrize("mode", EAGER)
+def test_one_device_cuts_nothing(mode: str) -> None:
+    bk = get_backend(library(mode))
     grid = bk.asarray(np.ones((4, 4)))
     assert bk.cut_of(grid, 0) is None and bk.sharding_of(grid) is None
     assert bk.known_cut(bk.on_grid(grid, (2, 2))) is None

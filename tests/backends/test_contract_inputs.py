@@ -32,21 +32,15 @@ def test_arrays_without_numbers_are_refused(mode: str) -> None:
             bk.check_numbers(torch.ones(3, device="meta"), "the name")
 
 
-@covers("owned")
+@covers("owned", "with_auto_axes")
 @EAGER
-def test_owned_arrays_do_not_change(mode: str) -> None:
-    x = array(mode, np.arange(3.0))
-    own = backend(mode).owned(x)
+def test_owned_arrays_do_not_change_and_those_that_are_not_spread_are_handed_on(mode: str) -> None:
+    bk, x = backend(mode), array(mode, np.arange(3.0))
+    own = bk.owned(x)
     if mode in ("numpy", "torch"):
         x[1] = 7
     np.testing.assert_array_equal(to_numpy(own), np.arange(3.0))
-
-
-@covers("with_auto_axes")
-@EAGER
-def test_arrays_that_are_not_spread_are_handed_on(mode: str) -> None:
-    x = array(mode, np.arange(3.0))
-    found: Any = backend(mode).with_auto_axes(lambda tree: (tree[0] * 2, tree[1]), (x, "text"), x)
+    found: Any = bk.with_auto_axes(lambda tree: (tree[0] * 2, tree[1]), (own, "text"), own)
     np.testing.assert_array_equal(to_numpy(found[0]), 2 * np.arange(3.0))
     assert found[1] == "text"
 

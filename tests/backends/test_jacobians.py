@@ -39,19 +39,20 @@ def differences(f: Callable[..., Any], args: tuple[np.ndarray, ...], place: int,
     return np.moveaxis(np.stack(rows), 0, -1).reshape(*np.shape(rows[0]), *args[place].shape)
 
 
-@pytest.mark.parametrize("name", FUNCTIONS)
 @each
-def test_jacobian(mode: str, name: str) -> None:
+def test_jacobian(mode: str) -> None:
+    """All functions in one program."""
     bk, host = get_backend(library(mode)), get_backend("numpy")
-    f, args = FUNCTIONS[name]
-    run = compiled(mode, bk.jacobian(lambda *a: (f(bk, *a), a[1]), (0, 1)))
-    loss, beside, *found = run(*(array(mode, a) for a in args))
-    np.testing.assert_allclose(to_numpy(loss), f(host, *args), rtol=1e-13)
-    np.testing.assert_array_equal(to_numpy(beside), args[1])
-    for place, derivative in enumerate(found):
-        expected = differences(lambda *a: f(host, *a), args, place)
-        assert to_numpy(derivative).dtype == args[place].dtype
-        np.testing.assert_allclose(to_numpy(derivative), expected, atol=1e-8)
+    jacobians = [bk.jacobian(lambda *a, f=f: (f(bk, *a), a[1]), (0, 1)) for f, _ in FUNCTIONS.values()]
+    run = compiled(mode, lambda *every: [of(*args) for of, args in zip(jacobians, every, strict=True)])
+    every = run(*([array(mode, a) for a in args] for _, args in FUNCTIONS.values()))
+    for (f, args), (loss, beside, *found) in zip(FUNCTIONS.values(), every, strict=True):
+        np.testing.assert_allclose(to_numpy(loss), f(host, *args), rtol=1e-13)
+        np.testing.assert_array_equal(to_numpy(beside), args[1])
+        for place, derivative in enumerate(found):
+            expected = differences(lambda *a, f=f: f(host, *a), args, place)
+            assert to_numpy(derivative).dtype == args[place].dtype
+            np.testing.assert_allclose(to_numpy(derivative), expected, atol=1e-8)
 
 
 @each

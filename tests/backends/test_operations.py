@@ -71,7 +71,7 @@ def arrays(sample: Sample, backend: str, dtype: str) -> dict[str, Any]:
 @pytest.mark.parametrize("group", GROUPS)
 @pytest.mark.parametrize(
     "backend",
-    ("numpy", "torch", "tensorflow", pytest.param("jax", marks=[pytest.mark.merge, pytest.mark.needs("jax")])),
+    ("numpy", "torch", "tensorflow", pytest.param("jax", marks=pytest.mark.merge)),
 )
 def test_eager(backend: str, group: str) -> None:
     bk, wrong = get_backend(backend), []

@@ -1,6 +1,7 @@
 """Which backend an object belongs to, names, defaults, contexts and threads."""
 
 import threading
+from itertools import permutations
 from typing import Any
 
 import numpy as np
@@ -64,14 +65,8 @@ def test_containers(mode: str) -> None:
 @eager
 def test_numpy_and_scipy_mix_with_any(mode: str) -> None:
     x = array(mode, np.ones(2))
-    for constant in (
-        np.ones(2),
-        np.float32(3),
-        sp.eye_array(2),
-        sp.csr_matrix((2, 2)),
-        spl.aslinearoperator(np.eye(2)),
-        as_operator(np.eye(2)),
-    ):
+    matrices = sp.eye_array(2), sp.csr_matrix((2, 2)), spl.aslinearoperator(np.eye(2)), as_operator(np.eye(2))
+    for constant in (np.ones(2), np.float32(3), *matrices):
         assert choose_backend(constant, x).name == choose_backend(x, [constant]).name == library(mode)
         assert choose_backend(constant).name == "numpy"
 
@@ -87,31 +82,21 @@ def test_matrices_and_operators(mode: str) -> None:
             assert choose_backend(A).name == own, kind
             assert choose_backend(as_operator(A, like)).name == library(mode), kind
     operator = as_operator(lambda x: x, like)
-    for one in (
-        operator,
-        operator.T if mode != "numpy" else operator,
-        krylix.preconditioner(as_operator(like[None] * like[:, None])),
-    ):
+    preconditioner = krylix.preconditioner(as_operator(like[None] * like[:, None]))
+    for one in (operator, operator.T if mode != "numpy" else operator, preconditioner):
         assert choose_backend(one).name == choose_backend([one], np.ones(3)).name == library(mode)
 
 
-@pytest.mark.needs(*("jax", "torch", "tensorflow"))
-@pytest.mark.parametrize("first", FRAMEWORKS)
-@pytest.mark.parametrize("second", FRAMEWORKS)
+@pytest.mark.needs("jax", "torch", "tensorflow")
+@pytest.mark.parametrize(("first", "second"), [*permutations(FRAMEWORKS, 2)])
 def test_two_frameworks(first: str, second: str) -> None:
-    if first == second:
-        return
     a, b = array(first, np.ones(4)), array(second, np.ones(4))
-    for objects in (
-        (a, b),
-        ([a], {"x": b}),
-        (native_sparse(first, np.eye(4)), b),
-        (as_operator(a[None] * a[:, None]), b),
-    ):
+    matrices = native_sparse(first, np.eye(4)), as_operator(a[None] * a[:, None])
+    for objects in ((a, b), ([a], {"x": b}), *((matrix, b) for matrix in matrices)):
         with pytest.raises(NoBackendFound, match=rf"{library(first)} and {library(second)}.*convert"):
             choose_backend(*objects, np.ones(2))
     with pytest.raises(NoBackendFound, match="one framework"):
-        krylix.linear_solve(native_sparse(first, np.eye(4)), b)
+        krylix.linear_solve(matrices[0], b)
 
 
 def test_no_arrays_at_all() -> None:

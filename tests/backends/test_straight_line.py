@@ -1,6 +1,7 @@
 """Programs of torch as Python functions: what they take once, what for each x, and what they give back."""
 
 from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -41,56 +42,62 @@ def calls_of(run: Callable[[], Any]) -> list[str]:
     return found
 
 
-def functions() -> dict[str, Callable[..., Any]]:
-    workspace = torch.zeros(N, dtype=torch.float64)
-
-    def with_workspace(u: Any, w: Any) -> Any:  # a clone of what was there, into which x is written
-        workspace.copy_(u)
-        workspace[1:] -= w[1:] * u[:-1]
-        return workspace * 1
-
-    def with_rows(u: Any, w: Any) -> Any:
-        table = torch.stack([w, w])
-        table[1] = u
-        return table.prod(0)
-
-    def into_a_coefficient(u: Any, w: Any) -> Any:
-        c = w.exp()
-        view = c[2:]
-        view += u[2:]
-        return c - w.exp() + u
-
-    def in_parts(u: Any, w: Any) -> Any:
-        a, b = torch.split(u, [2, 4])
-        (whole,) = torch.split(u, N)
-        first, *rest = torch.unbind(w)
-        return torch.cat([b, a]) * first + rest[-1] * torch.stack([whole, u]).sum(dim=0)
-
-    return {
-        "coefficient": lambda u, w: (w.exp() + w.flip(0)) * u,
-        "in place": lambda u, w: torch.mul(u, w).add_(u, alpha=2.5).clamp_(min=-1e300),
-        "workspace": with_workspace,
-        "rows": with_rows,
-        "into a coefficient": into_a_coefficient,
-        "in parts": in_parts,
-        "its argument": lambda u, w: u,
-        "nothing of x": lambda u, w: w * 2,
-        "settings": lambda u, w: (
-            torch.roll(u, (1,), (0,)) * float("nan")
-            if w is None
-            else torch.nn.functional.pad(u, (1, 1), value=0.0)[1:-1] * w
-        ),
-        "a container": lambda u, w: {"a": (u * w, w.exp()), "b": [u, 3.0]},
-    }
+@cache
+def workspace() -> Any:
+    return torch.zeros(N, dtype=torch.float64)
 
 
-@pytest.mark.parametrize("name", ["coefficient", "in place", "workspace", "rows", "into a coefficient", "in parts",
-                                  "its argument", "nothing of x", "settings", "a container"])  # fmt: skip
+def with_workspace(u: Any, w: Any) -> Any:  # a clone of what was there, into which x is written
+    room = workspace()
+    room.copy_(u)
+    room[1:] -= w[1:] * u[:-1]
+    return room * 1
+
+
+def with_rows(u: Any, w: Any) -> Any:
+    table = torch.stack([w, w])
+    table[1] = u
+    return table.prod(0)
+
+
+def into_a_coefficient(u: Any, w: Any) -> Any:
+    c = w.exp()
+    view = c[2:]
+    view += u[2:]
+    return c - w.exp() + u
+
+
+def in_parts(u: Any, w: Any) -> Any:
+    a, b = torch.split(u, [2, 4])
+    (whole,) = torch.split(u, N)
+    first, *rest = torch.unbind(w)
+    return torch.cat([b, a]) * first + rest[-1] * torch.stack([whole, u]).sum(dim=0)
+
+
+FUNCTIONS: dict[str, Callable[..., Any]] = {
+    "coefficient": lambda u, w: (w.exp() + w.flip(0)) * u,
+    "in place": lambda u, w: torch.mul(u, w).add_(u, alpha=2.5).clamp_(min=-1e300),
+    "workspace": with_workspace,
+    "rows": with_rows,
+    "into a coefficient": into_a_coefficient,
+    "in parts": in_parts,
+    "its argument": lambda u, w: u,
+    "nothing of x": lambda u, w: w * 2,
+    "settings": lambda u, w: (
+        torch.roll(u, (1,), (0,)) * float("nan")
+        if w is None
+        else torch.nn.functional.pad(u, (1, 1), value=0.0)[1:-1] * w
+    ),
+    "a container": lambda u, w: {"a": (u * w, w.exp()), "b": [u, 3.0]},
+}
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
 def test_programs_are_the_functions(name: str) -> None:
     """One that is bound once gives for each x what the function gives, whatever it got before."""
     from torch.utils._pytree import tree_leaves
 
-    function, w = functions()[name], torch.linspace(0.5, 1, N, dtype=torch.float64)
+    function, w = FUNCTIONS[name], torch.linspace(0.5, 1, N, dtype=torch.float64)
     program = recorded(function, w)
     product = program.bound(w)
     for x in (*vectors(), *vectors()):
@@ -102,7 +109,7 @@ def test_programs_are_the_functions(name: str) -> None:
 
 def test_what_does_not_depend_on_x_is_taken_once() -> None:
     w = torch.linspace(0.5, 1, N, dtype=torch.float64)
-    program = recorded(functions()["coefficient"], w)
+    program = recorded(FUNCTIONS["coefficient"], w)
     bound: list[Any] = []
     x = vectors()[0]
     assert sorted(calls_of(lambda: bound.append(program.bound(w)))) == ["aten::add", "aten::exp", "aten::flip"]
@@ -112,7 +119,7 @@ def test_what_does_not_depend_on_x_is_taken_once() -> None:
 @pytest.mark.parametrize("name", ["workspace", "rows", "into a coefficient"])
 def test_writes_to_what_does_not_depend_on_x_keep_all_steps(name: str) -> None:
     w = torch.linspace(0.5, 1, N, dtype=torch.float64)
-    program = recorded(functions()[name], w)
+    program = recorded(FUNCTIONS[name], w)
     assert calls_of(lambda: program.bound(w)) == []
 
 
