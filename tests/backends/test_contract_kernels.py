@@ -177,7 +177,7 @@ def test_entries(mode: str, dtype: str, n: int, m: int, count: int) -> None:
 @covers("bilinear")
 @modes
 def test_bilinear_calls_the_form(mode: str) -> None:
-    """Its derivatives: test_bilinear.py."""
+    """Its derivatives: test_bilinear_derivatives.py."""
     x, y, diagonals = rows("float64", (2, 4)), rows("float64", (2, 3)), rows("float64", (2, 3))
 
     def both(bk: Backend, d: Any, x: Any, y: Any) -> Any:

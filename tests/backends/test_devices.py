@@ -9,7 +9,7 @@ import pytest
 from each_library import jax, torch
 from krylix.backends import get_backend
 from modes import EAGER, array, library
-from several_devices import check_several_devices, new_array
+from several_devices import NEW_ARRAYS, check_several_devices
 
 each = pytest.mark.parametrize("mode", EAGER)
 
@@ -26,7 +26,7 @@ def test_the_host(mode: str) -> None:
     assert hash(cpu) == hash(bk.list_devices("CPU")[0])
     np.testing.assert_array_equal(bk.to_numpy(bk.to_device(x, "cpu")), np.arange(3.0))
     with bk.on_device(cpu) as device:
-        assert device == bk.default_device == bk.get_device(new_array(bk.name)) == cpu
+        assert device == bk.default_device == bk.get_device(NEW_ARRAYS[bk.name]()) == cpu
 
 
 @each

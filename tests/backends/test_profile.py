@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 import threading
-from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from inspect import signature
 from pathlib import Path
 from typing import Any
@@ -291,23 +291,10 @@ def test_many_threads_begin_and_end() -> None:
             mine = [event for event in prof.events if prof.threads[event.thread] == threading.current_thread().name]
             assert len(mine) == 5
 
-    errors: list[Any] = []
-    threads = [threading.Thread(target=_collecting(work, errors), name=f"thread {i}") for i in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert errors == [] and attributes() == before
-
-
-def _collecting(work: Callable[[], None], errors: list[Any]) -> Callable[[], None]:
-    def collecting() -> None:
-        try:
-            work()
-        except BaseException as error:
-            errors.append(error)
-
-    return collecting
+    with ThreadPoolExecutor(4) as pool:
+        for future in [pool.submit(work) for _ in range(4)]:
+            future.result()
+    assert attributes() == before
 
 
 def test_only_some_libraries() -> None:

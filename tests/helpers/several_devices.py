@@ -3,25 +3,21 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from each_library import jax, jnp, tf, torch
+from each_library import gradient, jnp, tf, torch
 from krylix import choose_backend, convert
 from krylix.backends import ComputeDevice, get_backend
 
-
-def new_array(name: str) -> Any:
-    """An array as the library itself makes one."""
-    if name == "numpy":
-        return np.zeros(3)
-    if name == "jax":
-        return jnp.zeros(3)
-    if name == "torch":
-        return torch.zeros(3)
-
-    return tf.zeros(3)
+NEW_ARRAYS: dict[str, Callable[[], Any]] = {  # as the library itself makes them
+    "numpy": lambda: np.zeros(3),
+    "jax": lambda: jnp.zeros(3),
+    "torch": lambda: torch.zeros(3),
+    "tensorflow": lambda: tf.zeros(3),
+}
 
 
 def check_several_devices(name: str, count: int) -> None:
@@ -31,11 +27,11 @@ def check_several_devices(name: str, count: int) -> None:
     assert len({first, second, third, *others}) == count
     assert bk.default_device == first
     with bk.on_device(third):
-        assert bk.get_device(new_array(name)) == bk.default_device == third
+        assert bk.get_device(NEW_ARRAYS[name]()) == bk.default_device == third
         assert bk.get_device(bk.zeros((2,), np.dtype("f4"))) == third
-    assert bk.get_device(new_array(name)) == first
+    assert bk.get_device(NEW_ARRAYS[name]()) == first
     assert bk.set_default_device(second.name)
-    assert bk.get_device(new_array(name)) == bk.default_device == second
+    assert bk.get_device(NEW_ARRAYS[name]()) == bk.default_device == second
     elsewhere: list[ComputeDevice] = []
     thread = threading.Thread(target=lambda: elsewhere.append(bk.default_device))
     thread.start()
@@ -48,15 +44,5 @@ def check_several_devices(name: str, count: int) -> None:
     x = bk.to_device(convert(np.arange(3.0, dtype=np.float32), name), second)
     assert bk.get_device(x) == second and bk.get_device(bk.to_device(x, first)) == first
     assert choose_backend(x) is bk
-    derivative = _derivative(name, lambda x: bk.to_device(x * x, third), x)
+    (derivative,) = gradient(lambda x: bk.sum(bk.to_device(x * x, third), 0), x)
     np.testing.assert_array_equal(bk.to_numpy(derivative), [0, 2, 4])
-
-
-def _derivative(name: str, f: Any, x: Any) -> Any:
-    if name == "jax":
-        return jax.grad(lambda x: f(x).sum())(x)
-
-    with tf.GradientTape() as tape:
-        tape.watch(x)
-        y = tf.reduce_sum(f(x))
-    return tape.gradient(y, x)
