@@ -22,6 +22,7 @@ from contract import (
     real_of,
     rows,
     run,
+    run_each,
     vectors,
     wide,
 )
@@ -508,9 +509,10 @@ def test_singular_matrices_pass_lu(mode: str) -> None:
 @pytest.mark.parametrize("lower", [False, True])
 def test_solve_triangular(mode: str, dtype: str, lower: bool) -> None:
     """The other triangle is not looked at."""
-    for shape in ((1, 5, 5), (3, 4, 4), (2, 1, 1), (4, 4)):
-        m, b = (rows(dtype, shape) + 3 * np.eye(shape[-1])).astype(dtype), rows(dtype, shape[:2], 2)
-        x = run(mode, lambda bk, m, b: bk.linalg.solve_triangular(m, b, lower=lower), m, b)
+    shapes = ((1, 5, 5), (3, 4, 4), (2, 1, 1), (4, 4))
+    given = [((rows(dtype, s) + 3 * np.eye(s[-1])).astype(dtype), rows(dtype, s[:2], 2)) for s in shapes]
+    solve = lambda bk, m, b: bk.linalg.solve_triangular(m, b, lower=lower)  # noqa: E731
+    for (m, b), x in zip(given, run_each(mode, [(solve, pair) for pair in given]), strict=True):
         exact = np.linalg.solve((np.tril if lower else np.triu)(wide(m)), b[..., None])[..., 0]
         assert x.dtype == np.dtype(dtype)
         np.testing.assert_allclose(x, exact, rtol=500 * np.finfo(dtype).eps, atol=500 * np.finfo(dtype).eps)

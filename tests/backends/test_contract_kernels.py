@@ -8,7 +8,7 @@ import pytest
 import krylix.backends.interface.sparse_kernels
 import krylix.backends.numpy.indexing
 import krylix.backends.numpy.kernels
-from contract import CELLS, MODES, backend, check, covers, rows, run, wide
+from contract import CELLS, MODES, backend, check, covers, rows, run, run_each, wide
 from each_library import torch
 from krylix.backends import Backend
 from krylix.backends.interface.bilinear import Bilinear
@@ -55,28 +55,30 @@ DIAGONALS = [
 @cells
 def test_diagonals(mode: str, dtype: str) -> None:
     """What has no place in the matrix is not read: it is NaN here."""
+    cases, calls = [], []
     for n, m, offsets in DIAGONALS if dtype in ("float64", "complex128") else DIAGONALS[:3]:
         diagonals = rows(dtype, (len(offsets), n))
         for d, o in enumerate(offsets):
             outside = (np.arange(n) + o < 0) | (np.arange(n) + o >= m)
             diagonals[d, outside] = np.nan
+
+        def all_three(bk: Backend, d: Any, x: Any, y: Any, n: int = n, m: int = m, o: Any = offsets) -> Any:
+            back = bk.dia_product(d, o, y, m, transposed=True)
+            return bk.dia_product(d, o, x, n), back, bk.dia_sample(o, y, x)
+
         for batch in BATCHES:
             x, y = rows(dtype, (batch, m), 1), rows(dtype, (batch, n), 2)
-
-            def all_three(bk: Backend, d: Any, x: Any, y: Any, n: int = n, m: int = m, o: Any = offsets) -> Any:
-                back = bk.dia_product(d, o, y, m, transposed=True)
-                return bk.dia_product(d, o, x, n), back, bk.dia_sample(o, y, x)
-
-            product, transposed, sample = run(mode, all_three, diagonals, x, y)
-            matrix, size = dense_diagonals(wide(diagonals), offsets, m), 10 * (len(offsets) + 1)
-            assert product.dtype == transposed.dtype == sample.dtype == np.dtype(dtype)
-            check(product, wide(x) @ matrix.T, dtype, size)
-            check(transposed, wide(y) @ matrix, dtype, size)
-            exact = np.zeros((len(offsets), n), wide(x).dtype)
-            for d, o in enumerate(offsets):
-                for i in range(max(0, -o), min(n, m - o)):
-                    exact[d, i] = wide(y)[:, i] @ wide(x)[:, i + o]
-            check(sample, exact, dtype, size)
+            cases.append((n, m, offsets, diagonals, x, y))
+            calls.append((all_three, (diagonals, x, y)))
+    for (n, m, offsets, diagonals, x, y), found in zip(cases, run_each(mode, calls), strict=True):
+        matrix, size = dense_diagonals(wide(diagonals), offsets, m), 10 * (len(offsets) + 1)
+        assert {a.dtype for a in found} == {np.dtype(dtype)}
+        exact = np.zeros((len(offsets), n), wide(x).dtype)
+        for d, o in enumerate(offsets):
+            for i in range(max(0, -o), min(n, m - o)):
+                exact[d, i] = wide(y)[:, i] @ wide(x)[:, i + o]
+        for one, expected in zip(found, (wide(x) @ matrix.T, wide(y) @ matrix, exact), strict=True):
+            check(one, expected, dtype, size)
 
 
 @covers("dia_added", "prefers_diagonals")
@@ -84,23 +86,26 @@ def test_diagonals(mode: str, dtype: str) -> None:
 def test_diagonals_are_added(mode: str, dtype: str) -> None:
     """Or left to the product and a sum: what has no place in the matrix is not read, and only y is overwritten."""
     assert isinstance(backend(mode).prefers_diagonals(array(mode, rows(dtype, (1, 2)))), bool)
+    calls, expected = [], []
     for n, offsets in ((5, (-4, -1, 0, 1, 4)), (3, (-3, 0, 3)), (4, ())):
         diagonals = rows(dtype, (len(offsets), n))
         for d, o in enumerate(offsets):
             diagonals[d, (np.arange(n) + o < 0) | (np.arange(n) + o >= n)] = np.nan
         where = list(diagonal_places(offsets, n, n, False))
+
+        def added(bk: Backend, d: Any, x: Any, y: Any, n: int = n, o: Any = offsets, where: Any = where) -> Any:
+            own = y + 0 * x
+            found = bk.dia_added(own, d, where, x)
+            return (own + bk.dia_product(d, o, x, n) if found is None else found), x, y
+
         for batch in BATCHES:
             x, y = rows(dtype, (batch, n), 1), rows(dtype, (batch, n), 2)
-
-            def added(bk: Backend, d: Any, x: Any, y: Any, n: int = n, o: Any = offsets, where: Any = where) -> Any:
-                own = y + 0 * x
-                found = bk.dia_added(own, d, where, x)
-                return (own + bk.dia_product(d, o, x, n) if found is None else found), x, y
-
-            found, *same = run(mode, added, diagonals, x, y)
-            check(found, wide(y) + wide(x) @ dense_diagonals(wide(diagonals), offsets, n).T, dtype, 60)
-            for given, now in zip((x, y), same, strict=True):
-                np.testing.assert_array_equal(given, now)
+            calls.append((added, (diagonals, x, y)))
+            expected.append(wide(y) + wide(x) @ dense_diagonals(wide(diagonals), offsets, n).T)
+    for (_, (_, *given)), exact, (found, *same) in zip(calls, expected, run_each(mode, calls), strict=True):
+        check(found, exact, dtype, 60)
+        for before, now in zip(given, same, strict=True):
+            np.testing.assert_array_equal(before, now)
 
 
 @covers("boxes_product")
@@ -108,6 +113,7 @@ def test_diagonals_are_added(mode: str, dtype: str) -> None:
 def test_boxes(mode: str, dtype: str) -> None:
     """From one grid to another, with numbers, arrays and one of each for every row; or no way of its own."""
     boxes = [Shifted((0, 1), (3, 2), (1, 0)), Shifted((1, 0), (2, 3), (0, 1)), Shifted((2, 2), (0, 1), (0, 0))]
+    calls, expected = [], []
     for batch in BATCHES:
         x = rows(dtype, (batch, 4, 5), 1)
         for each in ((), (1,), (batch,)):
@@ -120,28 +126,32 @@ def test_boxes(mode: str, dtype: str) -> None:
                 found = bk.boxes_product(boxes, values, x, (3, 4))
                 return bk.zeros((batch, 0), np.dtype(dtype), x) if found is None else found
 
-            found = run(mode, product, x, *values)
-            assert found.dtype == np.dtype(dtype)
-            assert found.shape == exact.shape or mode != "numpy"
-            if found.size:
-                check(found, exact, dtype, 30)
+            calls.append((product, (x, *values)))
+            expected.append(exact)
+    for found, exact in zip(run_each(mode, calls), expected, strict=True):
+        assert found.dtype == np.dtype(dtype)
+        assert found.shape == exact.shape or mode != "numpy"
+        if found.size:
+            check(found, exact, dtype, 30)
 
 
 @covers("ell_product")
 @cells
 def test_rows_of_equal_length(mode: str, dtype: str) -> None:
+    calls, columns = [], []
     for k, n, m in ((3, 5, 4), (1, 4, 6), (0, 3, 2), (2, 0, 3)):
         values, cols = rows(dtype, (k, n)), np.random.default_rng(0).integers(0, m, (k, n)).astype(np.int32)
+
+        def both(bk: Backend, v: Any, x: Any, y: Any, cols: Any = cols) -> Any:
+            return bk.ell_product(v, cols, x), ell_sample(bk, cols, y, x)
+
         for batch in BATCHES:
-            x, y = rows(dtype, (batch, m), 1), rows(dtype, (batch, n), 2)
-
-            def both(bk: Backend, v: Any, x: Any, y: Any, cols: Any = cols) -> Any:
-                return bk.ell_product(v, cols, x), ell_sample(bk, cols, y, x)
-
-            product, sample = run(mode, both, values, x, y)
-            assert product.dtype == sample.dtype == np.dtype(dtype)
-            check(product, np.einsum("di,bdi->bi", wide(values), wide(x)[:, cols]), dtype, 10 * (k + 1))
-            check(sample, np.einsum("bi,bdi->di", wide(y), wide(x)[:, cols]), dtype, 10 * batch)
+            calls.append((both, (values, rows(dtype, (batch, m), 1), rows(dtype, (batch, n), 2))))
+            columns.append(cols)
+    for (_, (values, x, y)), cols, (product, sample) in zip(calls, columns, run_each(mode, calls), strict=True):
+        assert product.dtype == sample.dtype == np.dtype(dtype)
+        check(product, np.einsum("di,bdi->bi", wide(values), wide(x)[:, cols]), dtype, 10 * (len(cols) + 1))
+        check(sample, np.einsum("bi,bdi->di", wide(y), wide(x)[:, cols]), dtype, 10 * len(x))
 
 
 def some_entries(n: int, m: int, count: int) -> tuple[np.ndarray, np.ndarray]:
@@ -165,13 +175,13 @@ def test_entries(mode: str, dtype: str, n: int, m: int, count: int) -> None:
         by_row = bk.entries_product(sorted_v, at[order], cols[order], x, n, starts)
         return bk.entries_product(v, at, cols, x, n), by_row, entries_sample(bk, at, cols, y, x)
 
-    for batch in BATCHES:
-        x, y = rows(dtype, (batch, m), 1), rows(dtype, (batch, n), 2)
-        product, by_row, sample = run(mode, all_three, values, values[order], x, y)
+    vectors = [(rows(dtype, (batch, m), 1), rows(dtype, (batch, n), 2)) for batch in BATCHES]
+    every = run_each(mode, [(all_three, (values, values[order], *pair)) for pair in vectors])
+    for (x, y), (product, by_row, sample) in zip(vectors, every, strict=True):
         assert product.dtype == by_row.dtype == sample.dtype == np.dtype(dtype)
         check(product, wide(x) @ matrix.T, dtype, size)
         check(by_row, wide(x) @ matrix.T, dtype, size)
-        check(sample, np.sum(wide(y)[:, at] * wide(x)[:, cols], 0), dtype, 10 * batch)
+        check(sample, np.sum(wide(y)[:, at] * wide(x)[:, cols], 0), dtype, 10 * len(x))
 
 
 @covers("bilinear")

@@ -129,7 +129,7 @@ def forms_of(backend: str) -> dict[str, Any]:
 @target_mode
 def test_forms_of_arrays(mode: str, backend: str) -> None:
     for name, x in forms_of(backend).items():
-        expected = np.array(x.detach().resolve_conj().resolve_neg() if backend == "torch" else x)
+        expected = np.asarray(x.detach().resolve_conj().resolve_neg() if backend == "torch" else x).copy()
         with torch.no_grad() if backend == "torch" else nullcontext():
             found = convert(x, mode)
         use_it(found)

@@ -185,6 +185,21 @@ def test_torch_records_what_others_asked_for() -> None:
     np.testing.assert_allclose(torch.func.grad(lambda x: gradient(x).sum())(x), 6 * x)
 
 
+@pytest.mark.needs("torch")
+def test_torch_uses_plain_autograd_where_no_transformation_runs() -> None:
+    """The transformations of torch.func import PyTorch's compiler; test_processes.py looks at what is imported."""
+    bk, x, levels = get_backend("torch"), torch.ones(3), []
+
+    def cubes(x: Any) -> Any:
+        levels.append(torch._C._functorch.peek_interpreter_stack())
+        return (x**3).sum()
+
+    bk.jacobian(cubes)(x)
+    assert levels == [None]
+    torch.func.grad(cubes)(x)
+    assert levels[1] is not None
+
+
 @pytest.mark.needs("jax")
 def test_jax_vmap_of_both() -> None:
     bk = get_backend("jax")

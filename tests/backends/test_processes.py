@@ -149,6 +149,7 @@ def test_the_allocator_elsewhere_is_left_alone(system: str, library: str, monkey
     assert tune_malloc() is False
 
 
+@pytest.mark.merge
 @pytest.mark.needs("torch")
 def test_only_what_is_used_is_imported() -> None:
     """One library's standard, and no compiler of PyTorch for derivatives. PyTorch takes seconds, so one process."""
