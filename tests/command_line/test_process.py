@@ -28,6 +28,7 @@ def test_as_a_process(tmp_path: Path) -> None:
     assert (done.returncode, done.stdout, done.stderr) == (2, "", "krylix: nothing.mtx: there is no such file.\n")
 
 
+FULL = "the report cannot be written: No space left on device."
 SOLVED, LIMITED = "solve A.npy", "solve A.npy --method CG --max-iter 1"
 
 
@@ -40,8 +41,8 @@ SOLVED, LIMITED = "solve A.npy", "solve A.npy --method CG --max-iter 1"
         ("--help", {"stdout": NOBODY}, 0, ""),
         (f"{SOLVED} --output x.npy", {"stdout": NOBODY}, 0, ""),
         (f"{LIMITED} --output x.npy", {"stdout": NOBODY}, 1, ""),
-        ("--help", {"stdout": "/dev/full"}, 1, "the report cannot be written: No space left on device."),
-        (f"{SOLVED} --output x.npy", {"stdout": "/dev/full"}, 1, "the report cannot be written: No space left on device."),
+        ("--help", {"stdout": "/dev/full"}, 1, FULL),
+        (f"{SOLVED} --output x.npy", {"stdout": "/dev/full"}, 1, FULL),
         ("methods", {"stdout": CLOSED, "stderr": CLOSED}, 0, ""),
         ("solve nothing.mtx", {"stdout": "/dev/full", "stderr": CLOSED}, 2, ""),
         ("solve - --output x.npy --quiet", {"stdin": "A.npy"}, 0, ""),
