@@ -10,6 +10,7 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -22,14 +23,11 @@ IN_DOCS = sorted(page for folder in ("", *FOLDERS) for page in (ROOT / "docs" / 
 EXECUTED = [page for page in IN_DOCS if executed_blocks(page)]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *IN_DOCS]
 CODE = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
-BLOCKS = [
-    pytest.param(
-        page, match.start(1), match.group(1), id=f"{label(page)}-{number}",
-        marks=() if page.name == "README.md" else pytest.mark.merge,
-    )
+BLOCKS: list[Any] = [
+    pytest.param(page, match.start(1), match.group(1), id=f"{label(page)}-{number}")
     for page in PAGES
     for number, match in enumerate(CODE.finditer(page.read_text()), start=1)
-]  # fmt: skip
+]
 
 
 def missing_framework(text: str) -> str | None:
@@ -66,17 +64,16 @@ def errors_in_default_precision(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> dict[tuple[Path, int], str | None]:
     """Of each block that this run looks at (by page and start), in one process without any setting."""
-    items = (item for item in request.session.items if item.name.startswith("test_code_block["))
-    wanted = [[item.callspec.params[key] for key in ("page", "start", "code")] for item in items]
-    blocks = [tuple(block) for block in wanted if not missing_framework(block[2])]
-    programs = [{"file": str(page), "code": as_program(page, start, code)} for page, start, code in blocks]
+    items = (item.callspec.params for item in request.session.items if item.name.startswith("test_code_block["))
+    blocks = [(item["page"], item["start"], item["code"]) for item in items if not missing_framework(item["code"])]
+    programs = [{"file": str(block[0]), "code": as_program(*block)} for block in blocks]
     errors = run_as_a_reader(programs, tmp_path_factory.mktemp("blocks"))
     return {block[:2]: error for block, error in zip(blocks, errors, strict=True)}
 
 
 def run_as_a_reader(programs: list[dict[str, str]], folder: Path) -> list[str | None]:
-    """What went wrong in each, in one process in that folder, without the settings of the tests."""
-    set_by_tests = ("JAX_ENABLE_X64", "XLA_FLAGS", "OMP_NUM_THREADS", "TF_ENABLE_ONEDNN_OPTS")
+    """What went wrong in each, in one process in that folder; of the settings of the tests it has the compiler's."""
+    set_by_tests = ("JAX_ENABLE_X64", "OMP_NUM_THREADS", "TF_ENABLE_ONEDNN_OPTS")
     env = {k: v for k, v in os.environ.items() if k not in set_by_tests}
     paths = (ROOT / "docs" / "generate", env.get("PYTHONPATH"))  # the first one is for pictures, as in docs/build
     env["PYTHONPATH"] = os.pathsep.join(str(path) for path in paths if path)
@@ -88,6 +85,7 @@ def run_as_a_reader(programs: list[dict[str, str]], folder: Path) -> list[str | 
     return json.loads(run.stdout)
 
 
+@pytest.mark.merge
 @pytest.mark.parametrize(("page", "start", "code"), BLOCKS)
 def test_code_block(
     page: Path, start: int, code: str, errors_in_default_precision: dict[tuple[Path, int], str | None]
@@ -98,12 +96,18 @@ def test_code_block(
     assert error is None, error
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(("page", "start", "code"), BLOCKS)
+def is_quick(page: Path, code: str) -> bool:
+    return page.name == "README.md" and not imported_in(code)
+
+
+@pytest.mark.parametrize(
+    ("page", "start", "code"),
+    [pytest.param(*b.values, id=b.id, marks=() if is_quick(*b.values[::2]) else pytest.mark.slow) for b in BLOCKS],
+)
 def test_code_block_in_double_precision(
     page: Path, start: int, code: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each block stands by itself; it may write files."""
+    """Each block stands by itself; it may write files. Those of README that compile nothing run by default."""
     if framework := missing_framework(code):
         pytest.skip(f"not installed: {framework}")
     import_quietly(*imported_in(code))

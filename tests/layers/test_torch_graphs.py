@@ -3,25 +3,21 @@
 import numpy as np
 import pytest
 
+import krylix
+from cells import in_turn
 from frameworks import lazy
 
-torch = lazy("torch")
-
-import krylix  # noqa: E402
-import krylix.torch  # noqa: E402
-from krylix.torch.custom_op import solve_op  # noqa: E402
-
+torch, layers, custom_op = lazy("torch"), lazy("krylix.torch"), lazy("krylix.torch.custom_op")
 N = 5
 # rows, columns: a diagonal twice, and one beside it, in no order
-INDICES = torch.tensor([[*range(N), *range(N), *range(N)], [*range(N), *(np.arange(N) + 1) % N, *range(N)]])
-ORDER = torch.randperm(3 * N, generator=torch.Generator().manual_seed(0))
-INDICES = INDICES[:, ORDER]
+ORDER = np.random.default_rng(0).permutation(3 * N)
+INDICES = np.array([[*range(N)] * 3, [*range(N), *(np.arange(N) + 1) % N, *range(N)]])[:, ORDER]
 # matrices' batch, vectors' batch
 BATCHES = [((), ()), ((), (3,)), ((2,), ()), ((2,), (2,)), ((2,), (3, 2)), ((2, 3), (3,))]
 SETTINGS = ("GMRES", None, 1e-13, 0.0, None, None, True, False)
 INDUCTOR = (pytest.mark.slow, pytest.mark.filterwarnings("ignore"))  # importing it warns; it needs a C++ compiler
-kinds = pytest.mark.parametrize("kind", ["dense", "sparse"])
-dtypes = pytest.mark.parametrize("dtype", [torch.float64, torch.complex128], ids=["real", "complex"])
+KINDS, DTYPES = ("dense", "sparse"), ("float64", "complex128")
+kinds = pytest.mark.parametrize("kind", KINDS)
 
 
 @pytest.fixture(autouse=True)
@@ -30,25 +26,34 @@ def compiled_for_one_test():
     torch._dynamo.reset()
 
 
-def numbers(*shape, dtype=torch.float64):
+def in_pairs(values, others):
+    """(kind, value, other), so that any two of the three meet in one of them."""
+    return [(kind, v, others[(i + j) % len(others)]) for i, v in enumerate(values) for j, kind in enumerate(KINDS)]
+
+
+def solve_op(*args):
+    return custom_op.solve_op(*args)
+
+
+def numbers(*shape, dtype="float64"):
     rng = np.random.default_rng(0)
-    values = rng.normal(size=shape) + (1j * rng.normal(size=shape) if dtype.is_complex else 0)
-    return torch.tensor(values, dtype=dtype)
+    values = rng.normal(size=shape) + (1j * rng.normal(size=shape) if dtype == "complex128" else 0)
+    return torch.tensor(values)
 
 
-def system(kind, batches=((), ()), dtype=torch.float64):
+def system(kind, batches=((), ()), dtype="float64"):
     """Values, indices, b."""
     of_matrices, of_vectors = batches
+    b = numbers(*of_vectors, N, dtype=dtype)
     if kind == "dense":
-        values = numbers(*of_matrices, N, N, dtype=dtype) + 2 * N * torch.eye(N, dtype=dtype)
-        return values, None, numbers(*of_vectors, N, dtype=dtype)
-    values = numbers(*of_matrices, 3 * N, dtype=dtype) / 3 + 2 * (ORDER < N)
-    return values, INDICES, numbers(*of_vectors, N, dtype=dtype)
+        return numbers(*of_matrices, N, N, dtype=dtype) + 2 * N * torch.eye(N), None, b
+    values = numbers(*of_matrices, 3 * N, dtype=dtype) / 3 + torch.tensor(2 * (ORDER < N))
+    return values, torch.tensor(INDICES), b
 
 
 def _each(values):
     if values.ndim == 1:
-        return torch.zeros(N, N, dtype=values.dtype).index_put(tuple(INDICES), values, accumulate=True)
+        return torch.zeros(N, N, dtype=values.dtype).index_put((*torch.tensor(INDICES),), values, accumulate=True)
     return torch.stack([_each(v) for v in values])
 
 
@@ -58,13 +63,11 @@ def solution(values, indices, b):
 
 def call(values, indices, b, **settings):
     if indices is None:
-        return krylix.torch.solve(values, b, **settings)
-    return krylix.torch.solve_sparse(indices, values, b, **settings)
+        return layers.solve(values, b, **settings)
+    return layers.solve_sparse(indices, values, b, **settings)
 
 
-@kinds
-@pytest.mark.parametrize("batches", BATCHES, ids=str)
-@dtypes
+@pytest.mark.parametrize(("kind", "batches", "dtype"), in_pairs(BATCHES, DTYPES), ids=str)
 def test_operator(kind, batches, dtype):
     values, indices, b = system(kind, batches, dtype)
     x, converged = solve_op(values, indices, b, None, *SETTINGS)
@@ -80,8 +83,8 @@ def test_operator(kind, batches, dtype):
     torch.testing.assert_close(ours, theirs)
 
 
+@pytest.mark.parametrize("dtype", DTYPES)
 @kinds
-@dtypes
 def test_second_order(kind, dtype):
     values, indices, b = system(kind, ((2,), (2,)), dtype)
     values.requires_grad_(), b.requires_grad_()
@@ -94,12 +97,13 @@ def test_second_order(kind, dtype):
 def test_registration(kind):
     """PyTorch's own checks: schema, no change of inputs, fake tensors as real ones, derivatives in graphs."""
     values, indices, b = system(kind, ((), (3,)))
-    torch.library.opcheck(solve_op, (values.requires_grad_(), indices, b.requires_grad_(), None, *SETTINGS))
+    given = values.requires_grad_(), indices, b.requires_grad_(), None, *SETTINGS
+    torch.library.opcheck(custom_op.solve_op, given)
 
 
-@kinds
-@pytest.mark.parametrize("batches", BATCHES, ids=str)
 @pytest.mark.parametrize("mapped", ["matrix", "vector", "both"])
+@pytest.mark.parametrize("batches", BATCHES, ids=str)
+@kinds
 def test_vmap(kind, batches, mapped):
     values, indices, b = system(kind, batches)
     scale = torch.arange(1.0, 5.0, dtype=torch.float64)
@@ -133,17 +137,17 @@ def test_one_graph(kind, backend):
 
 def test_dtypes_in_a_graph():
     """As eagerly: the precision of b, complex if A is."""
-    A, graph = 4 * torch.eye(3), torch.compile(krylix.torch.solve, fullgraph=True, backend="eager", dynamic=False)
+    A, graph = 4 * torch.eye(3), torch.compile(layers.solve, fullgraph=True, backend="eager", dynamic=False)
     for a in (torch.float32, torch.complex64):
         for b in (torch.float64, torch.complex64, torch.int64):
             given = A.to(a), torch.ones(2, 3, dtype=b)
-            assert graph(*given).dtype == krylix.torch.solve(*given).dtype, (a, b)
+            assert graph(*given).dtype == layers.solve(*given).dtype, (a, b)
 
 
 def test_numbers_that_change():
     values, _, b = system("dense")
     graph = torch.compile(
-        lambda A, b, n: krylix.torch.solve(A, b, max_iter=n, rtol=n * 1e-12, atol=0), fullgraph=True, backend="eager"
+        lambda A, b, n: layers.solve(A, b, max_iter=n, rtol=n * 1e-12, atol=0), fullgraph=True, backend="eager"
     )
     for n in (50, 60, 70):
         torch.testing.assert_close(graph(values, b, n), solution(values, None, b))
@@ -152,7 +156,7 @@ def test_numbers_that_change():
 def test_start_and_axis():
     A, _, b = system("dense", ((), (3,)))
     graph = torch.compile(
-        lambda A, b, x0: krylix.torch.solve(A, b, x0=x0, axis=0, max_iter=0), fullgraph=True, backend="eager"
+        lambda A, b, x0: layers.solve(A, b, x0=x0, axis=0, max_iter=0), fullgraph=True, backend="eager"
     )
     x = solution(A, None, b)
     torch.testing.assert_close(graph(A, b.T.clone(), x.T.clone()), x.T)  # exact: it stays, in no iteration
@@ -165,7 +169,7 @@ def test_failures():
 
     def graph(**settings):
         return torch.compile(
-            lambda A, b: krylix.torch.solve(A, b, method="GMRES", max_iter=1, **settings),
+            lambda A, b: layers.solve(A, b, method="GMRES", max_iter=1, **settings),
             fullgraph=True,
             backend="aot_eager",
         )
@@ -191,9 +195,7 @@ def test_zeros_and_no_systems(kind):
         assert by_values.shape == values.shape and not by_values.any() and by_b.isfinite().all()
 
 
-@kinds
-@pytest.mark.parametrize("method", ["auto", "CG", "GMRES"])
-@pytest.mark.parametrize("batch", [(), (2,)], ids=str)
+@pytest.mark.parametrize(("kind", "method", "batch"), in_pairs(["auto", "CG", "GMRES"], [(), (2,)]), ids=str)
 def test_of_a_singular_system(kind, method, batch):
     """Neumann: A maps constants to zero, x has no part of them, and derivatives are as of the pseudo-inverse."""
     edges = torch.tensor([[*range(N - 1)], [*range(1, N)]])
@@ -236,9 +238,7 @@ def test_a_failed_system_has_no_derivative():
 def test_failure_of_the_backward_solve():
     A = torch.diag(torch.tensor([1.0, 2.0, 3.0, 4.0], dtype=torch.float64))
     b = torch.tensor([1.0, 0.0, 0.0, 0.0], dtype=torch.float64, requires_grad=True)  # one step for x, four for dx/db
-    x = torch.compile(
-        lambda b: krylix.torch.solve(A, b, method="GMRES", max_iter=2), fullgraph=True, backend="aot_eager"
-    )(b)
+    x = torch.compile(lambda b: layers.solve(A, b, method="GMRES", max_iter=2), fullgraph=True, backend="aot_eager")(b)
     with pytest.raises(krylix.ConvergenceError) as error:
         x.sum().backward()
     assert "backward solve" in error.value.__notes__[0]
@@ -252,28 +252,28 @@ def test_failure_of_the_backward_solve():
 )  # fmt: skip
 def test_what_a_graph_cannot_hold(settings):
     values, _, b = system("dense")
-    graph = torch.compile(lambda: krylix.torch.solve(values, b, **settings), fullgraph=True, backend="eager")
+    graph = torch.compile(lambda: layers.solve(values, b, **settings), fullgraph=True, backend="eager")
     with pytest.raises(Exception, match="A compiled graph holds"):
         graph()
-    assert torch.is_tensor(krylix.torch.solve(values, b, **(settings | {"max_iter": None, "nullspace": None})))
+    assert torch.is_tensor(layers.solve(values, b, **(settings | {"max_iter": None, "nullspace": None})))
 
 
 def test_shapes_are_checked_when_the_graph_is_made():
     for A, b in ((4, 3), ((2, 3), (3,)), ((2, 3, 3), (3, 3))):
         given = torch.ones(A), torch.ones(b)
         with pytest.raises(Exception, match="expected"):
-            torch.compile(krylix.torch.solve, fullgraph=True, backend="eager", dynamic=False)(*given)
+            torch.compile(layers.solve, fullgraph=True, backend="eager", dynamic=False)(*given)
     with pytest.raises(Exception, match="rows or columns"):
-        torch.compile(krylix.torch.solve, fullgraph=True, backend="eager")(torch.eye(3), torch.eye(3))
+        torch.compile(layers.solve, fullgraph=True, backend="eager")(torch.eye(3), torch.eye(3))
 
 
-@kinds
-@pytest.mark.parametrize(
-    "batches",
-    [((1,), (3,)), ((1,), ()), ((1, 3), (2, 3)), ((2, 1), (2, 3)), ((3, 1), (3,)), ((6,), (2, 3)), ((1, 1), (3,)),
-     pytest.param(((1,), (2, 3)), marks=pytest.mark.slow), pytest.param(((2,), (2, 1)), marks=pytest.mark.slow)],
-    ids=str,
-)  # fmt: skip
+BROADCAST = [((1,), (3,)), ((1,), ()), ((1, 3), (2, 3)), ((2, 1), (2, 3)), ((3, 1), (3,)), ((6,), (2, 3)),
+             ((1, 1), (3,))]  # fmt: skip
+ON_DEMAND = [pytest.param(kind, batches, marks=pytest.mark.slow)
+             for kind in KINDS for batches in (((1,), (2, 3)), ((2,), (2, 1)))]  # fmt: skip
+
+
+@pytest.mark.parametrize(("kind", "batches"), [*in_turn(KINDS, BROADCAST), *ON_DEMAND], ids=str)
 def test_batches_as_eagerly(kind, batches):
     """The same axes, x and derivatives; matrices are repeated along axes of one."""
     values, indices, b = system(kind, batches)
@@ -311,6 +311,6 @@ def test_linear_solve_says_what_to_do():
 
 def test_eagerly_as_linear_solve():
     A, _, b = system("dense")
-    x = krylix.torch.solve(lambda v: v @ A.T, b, method="GMRES", rtol=1e-12)
+    x = layers.solve(lambda v: v @ A.T, b, method="GMRES", rtol=1e-12)
     torch.testing.assert_close(x, solution(A, None, b))
-    torch.testing.assert_close(torch.func.jvp(lambda b: krylix.torch.solve(A, b), (b,), (b,))[1], x)
+    torch.testing.assert_close(torch.func.jvp(lambda b: layers.solve(A, b), (b,), (b,))[1], x)
