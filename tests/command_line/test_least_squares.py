@@ -20,10 +20,17 @@ def solved(run: Callable[..., Run], A: np.ndarray, b: np.ndarray, *options: str)
     return result, np.load("x.npy")
 
 
-@pytest.mark.parametrize("method", ["LSMR", "cgls"])
-@pytest.mark.parametrize("wide", [False, True])
-@pytest.mark.parametrize("columns", [(), (3,)])
-@pytest.mark.parametrize("dtype", [float, complex])
+@pytest.mark.parametrize(
+    ("method", "wide", "columns", "dtype"),
+    [
+        ("LSMR", False, (), float),
+        ("LSMR", True, (3,), complex),
+        ("cgls", False, (3,), float),
+        ("cgls", True, (), complex),
+        ("LSMR", False, (3,), complex),
+        ("cgls", True, (3,), float),
+    ],
+)
 def test_least_squares(method: str, wide: bool, columns: tuple[int, ...], dtype: type, run: Callable[..., Run]) -> None:
     A = (TALL.T if wide else TALL) * (1 if dtype is float else 1 + 0.5j)
     b = RNG.standard_normal((len(A), *columns)).astype(dtype)

@@ -115,9 +115,8 @@ def test_unwritable_output(run: Callable[..., Run], monkeypatch: pytest.MonkeyPa
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr("krylix.command_line.output.np.save", full)
-    failed(
-        run("solve", "--quiet", "--example", "airfoil", "--output", "x.npy"), 1, "x.npy: cannot be written: No space"
-    )
+    result = run("solve", "--quiet", "--example", "airfoil", "--output", "x.npy")
+    failed(result, 1, "x.npy: cannot be written: No space")
 
 
 def test_interrupt(run: Callable[..., Run], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,6 +1,7 @@
 """What a solve says, also where it does not converge, and what there is to ask for."""
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -71,9 +72,12 @@ def test_a_false_success_would_be_seen(run: Callable[..., Run], monkeypatch: pyt
     from krylix.command_line import solve
 
     honest = solve.PreparedSolver.solve
-    monkeypatch.setattr(
-        solve.PreparedSolver, "solve", lambda *a, **k: replace(r := honest(*a, **k), x=r.x * (1 + 1e-6))
-    )
+
+    def false(*args: Any, **settings: Any) -> Any:
+        result = honest(*args, **settings)
+        return replace(result, x=result.x * (1 + 1e-6))
+
+    monkeypatch.setattr(solve.PreparedSolver, "solve", false)
     result = run("solve", "--example", "airfoil")
     assert result.code == 1
     assert "NOT CONFIRMED" in result.line("check")
@@ -86,13 +90,8 @@ def test_methods(run: Callable[..., Run]) -> None:
     assert [line.split()[0] for line in lines[1 : 2 + len(METHODS)]] == ["auto", *METHODS]
     assert all(name in lines[-1] for name in ("auto", *PRECONDITIONERS))
     rows = {line.split()[0]: line.split(maxsplit=5) for line in lines[1 : 2 + len(METHODS)]}
-    assert rows["CG"][1:] == [
-        "symmetric",
-        "any",
-        "symmetric",
-        "no",
-        "Conjugate gradients with an optional preconditioner",
-    ]
+    about = "Conjugate gradients with an optional preconditioner"
+    assert rows["CG"][1:] == ["symmetric", "any", "symmetric", "no", about]
     assert rows["LSMR"][1:5] == ["any", "any", "none", "yes"]
     assert rows["scipy-MINRES"][1:5] == ["symmetric", "real", "symmetric", "no"]
     assert rows["scipy-lsqr"][1] == rows["GMRES"][1] == "square"
