@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from command_runs import HEADER, WRITERS, N, Run, matrix, refused
+from command_runs import HEADER, Run, matrix, refused
 from frameworks import FRAMEWORKS
 from krylix.command_line import picture
 from krylix.command_line.arguments import EXAMPLES, FORMATS
@@ -86,17 +86,6 @@ def test_inspect_duplicates_and_zeros(run: Callable[..., Run]) -> None:
     assert "1 empty row, 1 empty column" in result.line("per row")
     sp.save_npz("B.npz", sp.csr_array((np.ones(3), np.array([1, 1, 0]), np.array([0, 2, 3]))))
     assert run("inspect", "B.npz").line("stored") == "3 entries, 1 duplicate (added up), no explicit zeros"
-
-
-@pytest.mark.parametrize("name", WRITERS)
-def test_inspect_file_formats(name: str, run: Callable[..., Run]) -> None:
-    A = matrix(np.complex128)
-    WRITERS[name](Path(name), A)
-    result = run("inspect", name)
-    assert result.code == 0, result
-    assert f"{N} x {N}, sparse, {A.nnz} non-zeros" in result.line("shape")
-    if name not in ("bsr.npz", "dense.mtx", "A.npy", "numpy.npz"):
-        assert result.line("stored") == f"{A.nnz} entries, no duplicates, no explicit zeros"
 
 
 @pytest.mark.parametrize("shape", [(2, 3), (300, 7), (7, 300), (0, 0), (0, 3), (3, 0), (1, 1), (5, 5)])

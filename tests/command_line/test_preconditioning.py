@@ -12,7 +12,7 @@ import pytest
 import scipy.sparse as sp
 
 import krylix
-from command_runs import N, Run, failed, matrix, refused
+from command_runs import N, Run, failed, matrix, no_space, refused
 from krylix.__main__ import main
 from krylix.command_line.activity import Activity
 from krylix.command_line.arguments import EXAMPLES
@@ -106,11 +106,8 @@ def test_refusals(command: str, run: Callable[..., Run]) -> None:
 
 
 def test_what_cannot_be_written(run: Callable[..., Run], monkeypatch: pytest.MonkeyPatch) -> None:
-    def full(*_: object, **__: object) -> None:
-        raise OSError(28, "No space left on device")
-
     sp.save_npz("A.npz", matrix())
-    monkeypatch.setattr(np, "savez", full)
+    monkeypatch.setattr(np, "savez", no_space)
     result = run("precondition", "A.npz", "--kind", "jacobi", "--output", "M.npz")
     assert result.code == 1 and "M.npz: cannot be written: No space left" in result.err and not Path("M.npz").exists()
 

@@ -4,28 +4,14 @@ import gzip
 import io
 import json
 from collections.abc import Callable
-from pathlib import Path
 
 import numpy as np
 import pytest
 import scipy.io
 
-from command_runs import WRITERS, Run, matrix, refused, residual, rhs
+from command_runs import Run, matrix, refused, residual, rhs
 from krylix.command_line.arguments import FORMATS
 from krylix.solvers import METHODS, OPTIONAL_METHODS, PRECONDITIONERS
-
-
-@pytest.mark.parametrize("name", WRITERS)
-def test_matrix_from_standard_input(name: str, run: Callable[..., Run], feed: Callable[[bytes], None]) -> None:
-    A, b = matrix(), rhs(40)
-    WRITERS[name](Path(name), A)
-    np.save("b.npy", b)
-    feed(Path(name).read_bytes())
-    result = run("solve", "-", "b.npy", "--output", "x.npy")
-    assert result.code == 0 and result.line("matrix") == "standard input", result
-    assert residual(A, b, np.load("x.npy")) <= 1e-10
-    feed(Path(name).read_bytes())
-    assert "40 x 40" in run("inspect", "-").line("shape")
 
 
 @pytest.mark.parametrize("kind", ["npy", "mtx"])

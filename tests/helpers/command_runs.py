@@ -42,6 +42,11 @@ def failed(result: Run, code: int, *words: str) -> None:
         assert word in result.err, result.err
 
 
+def no_space(*_: object, **__: object) -> None:
+    """Instead of what writes a file."""
+    raise OSError(28, "No space left on device")
+
+
 def compare_in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let `krylix compare` start no process, which takes two seconds; tests/command_line/test_compare.py has those."""
 

@@ -118,26 +118,33 @@ def test_vmap(kind, batches, mapped):
     torch.testing.assert_close(x, one * factor.reshape(-1, *(1,) * one.ndim))
 
 
+def graph_of(function, backend="eager", **settings):
+    return torch.compile(function, fullgraph=True, backend=backend, **settings)
+
+
+def with_gradients(function, loss, *given):
+    """The value of a function, and the derivatives of a loss of it."""
+    given = [one.clone().requires_grad_() for one in given]
+    x = function(*given)
+    return x.detach(), *torch.autograd.grad(loss(x), given)
+
+
 @kinds
 @pytest.mark.parametrize("backend", ["aot_eager", pytest.param("inductor", marks=INDUCTOR)])
 def test_one_graph(kind, backend):
     """The same program as eagerly, around the solve too."""
 
-    def loss(values, b):
+    def squares(values, b):
         return (call(2 * values, indices, b.sin(), rtol=1e-12, method="biCG-stab") ** 2).sum()
 
     values, indices, b = system(kind, ((), (3,)))
-    gradients = []
-    for function in (loss, torch.compile(loss, fullgraph=True, backend=backend)):
-        given = values.clone().requires_grad_(), b.clone().requires_grad_()
-        value = function(*given)
-        gradients.append((value.detach(), *torch.autograd.grad(value, given)))
-    torch.testing.assert_close(gradients[0], gradients[1])
+    eagerly, compiled = (with_gradients(f, lambda x: x, values, b) for f in (squares, graph_of(squares, backend)))
+    torch.testing.assert_close(eagerly, compiled)
 
 
 def test_dtypes_in_a_graph():
     """As eagerly: the precision of b, complex if A is."""
-    A, graph = 4 * torch.eye(3), torch.compile(layers.solve, fullgraph=True, backend="eager", dynamic=False)
+    A, graph = 4 * torch.eye(3), graph_of(layers.solve, dynamic=False)
     for a in (torch.float32, torch.complex64):
         for b in (torch.float64, torch.complex64, torch.int64):
             given = A.to(a), torch.ones(2, 3, dtype=b)
@@ -146,18 +153,14 @@ def test_dtypes_in_a_graph():
 
 def test_numbers_that_change():
     values, _, b = system("dense")
-    graph = torch.compile(
-        lambda A, b, n: layers.solve(A, b, max_iter=n, rtol=n * 1e-12, atol=0), fullgraph=True, backend="eager"
-    )
+    graph = graph_of(lambda A, b, n: layers.solve(A, b, max_iter=n, rtol=n * 1e-12, atol=0))
     for n in (50, 60, 70):
         torch.testing.assert_close(graph(values, b, n), solution(values, None, b))
 
 
 def test_start_and_axis():
     A, _, b = system("dense", ((), (3,)))
-    graph = torch.compile(
-        lambda A, b, x0: layers.solve(A, b, x0=x0, axis=0, max_iter=0), fullgraph=True, backend="eager"
-    )
+    graph = graph_of(lambda A, b, x0: layers.solve(A, b, x0=x0, axis=0, max_iter=0))
     x = solution(A, None, b)
     torch.testing.assert_close(graph(A, b.T.clone(), x.T.clone()), x.T)  # exact: it stays, in no iteration
     with pytest.raises(Exception, match="limit"):
@@ -168,11 +171,7 @@ def test_failures():
     values, _, b = system("dense", ((), (3,)))
 
     def graph(**settings):
-        return torch.compile(
-            lambda A, b: layers.solve(A, b, method="GMRES", max_iter=1, **settings),
-            fullgraph=True,
-            backend="aot_eager",
-        )
+        return graph_of(lambda A, b: layers.solve(A, b, method="GMRES", max_iter=1, **settings), "aot_eager")
 
     with pytest.raises(krylix.NotConverged, match="limit"):
         graph()(values, b)
@@ -198,9 +197,7 @@ def test_zeros_and_no_systems(kind):
 @pytest.mark.parametrize(("kind", "method", "batch"), in_pairs(["auto", "CG", "GMRES"], [(), (2,)]), ids=str)
 def test_of_a_singular_system(kind, method, batch):
     """Neumann: A maps constants to zero, x has no part of them, and derivatives are as of the pseudo-inverse."""
-    edges = torch.tensor([[*range(N - 1)], [*range(1, N)]])
-    weights = torch.arange(1.0, N, dtype=torch.float64)
-    dense = torch.zeros(N, N, dtype=torch.float64).index_put((edges[0], edges[1]), -weights)
+    dense = -torch.diag(torch.arange(1.0, N, dtype=torch.float64), 1)
     dense = dense + dense.T
     dense = dense - torch.diag(dense.sum(1))
     b, cotangent = numbers(*batch, N), torch.arange(1.0, N + 1, dtype=torch.float64) ** 2
@@ -212,17 +209,14 @@ def test_of_a_singular_system(kind, method, batch):
     def x_by(values, b):
         return call(values, indices, b, method=method, rtol=1e-12)
 
-    found = []
-    for function in (x_by, torch.compile(x_by, fullgraph=True, backend="aot_eager")):
-        given = values.clone().requires_grad_(), b.clone().requires_grad_()
-        x = function(*given)
-        found.append((x.detach(), *torch.autograd.grad((x * cotangent).sum(), given)))
-    torch.testing.assert_close(found[0], found[1])
+    found = with_gradients(x_by, lambda x: (x * cotangent).sum(), values, b)
+    compiled = with_gradients(graph_of(x_by, "aot_eager"), lambda x: (x * cotangent).sum(), values, b)
+    torch.testing.assert_close(found, compiled)
     inverse = torch.linalg.pinv(dense)
     x, y = b @ inverse, (cotangent @ inverse).expand_as(b)
     by_values = -(y[..., :, None] * x[..., None, :]).sum_to_size(N, N)
     by_values = by_values if indices is None else by_values[tuple(indices)]
-    torch.testing.assert_close(found[1], (x, by_values, y))
+    torch.testing.assert_close(found, (x, by_values, y))
 
 
 def test_a_failed_system_has_no_derivative():
@@ -238,7 +232,7 @@ def test_a_failed_system_has_no_derivative():
 def test_failure_of_the_backward_solve():
     A = torch.diag(torch.tensor([1.0, 2.0, 3.0, 4.0], dtype=torch.float64))
     b = torch.tensor([1.0, 0.0, 0.0, 0.0], dtype=torch.float64, requires_grad=True)  # one step for x, four for dx/db
-    x = torch.compile(lambda b: layers.solve(A, b, method="GMRES", max_iter=2), fullgraph=True, backend="aot_eager")(b)
+    x = graph_of(lambda b: layers.solve(A, b, method="GMRES", max_iter=2), "aot_eager")(b)
     with pytest.raises(krylix.ConvergenceError) as error:
         x.sum().backward()
     assert "backward solve" in error.value.__notes__[0]
@@ -252,7 +246,7 @@ def test_failure_of_the_backward_solve():
 )  # fmt: skip
 def test_what_a_graph_cannot_hold(settings):
     values, _, b = system("dense")
-    graph = torch.compile(lambda: layers.solve(values, b, **settings), fullgraph=True, backend="eager")
+    graph = graph_of(lambda: layers.solve(values, b, **settings))
     with pytest.raises(Exception, match="A compiled graph holds"):
         graph()
     assert torch.is_tensor(layers.solve(values, b, **(settings | {"max_iter": None, "nullspace": None})))
@@ -262,9 +256,9 @@ def test_shapes_are_checked_when_the_graph_is_made():
     for A, b in ((4, 3), ((2, 3), (3,)), ((2, 3, 3), (3, 3))):
         given = torch.ones(A), torch.ones(b)
         with pytest.raises(Exception, match="expected"):
-            torch.compile(layers.solve, fullgraph=True, backend="eager", dynamic=False)(*given)
+            graph_of(layers.solve, dynamic=False)(*given)
     with pytest.raises(Exception, match="rows or columns"):
-        torch.compile(layers.solve, fullgraph=True, backend="eager")(torch.eye(3), torch.eye(3))
+        graph_of(layers.solve)(torch.eye(3), torch.eye(3))
 
 
 BROADCAST = [((1,), (3,)), ((1,), ()), ((1, 3), (2, 3)), ((2, 1), (2, 3)), ((3, 1), (3,)), ((6,), (2, 3)),
@@ -281,14 +275,10 @@ def test_batches_as_eagerly(kind, batches):
     def x_by(values, b, x0=None):
         return call(values, indices, b, rtol=1e-13, axis=-1, x0=x0)
 
-    graph = torch.compile(x_by, fullgraph=True, backend="aot_eager", dynamic=False)
-    found = []
-    for function in (x_by if kind == "dense" or values.ndim == 2 else graph, graph):
-        given = values.clone().requires_grad_(), b.clone().requires_grad_()
-        x = function(*given)
-        found.append((x.detach(), *torch.autograd.grad((x**2).sum(), given)))
-    torch.testing.assert_close(found[0], found[1])
-    x = found[1][0]
+    compiled = with_gradients(graph_of(x_by, "aot_eager", dynamic=False), lambda x: (x**2).sum(), values, b)
+    if kind == "dense" or values.ndim == 2:
+        torch.testing.assert_close(with_gradients(x_by, lambda x: (x**2).sum(), values, b), compiled)
+    x = compiled[0]
     matrices = values if indices is None else _each(values)
     matrices = matrices if matrices.numel() == x.numel() * N else matrices.expand(*x.shape, N)
     torch.testing.assert_close((matrices.reshape(-1, N, N) @ x.reshape(-1, N, 1)).reshape(x.shape), b.expand_as(x))
@@ -298,13 +288,13 @@ def test_batches_as_eagerly(kind, batches):
 def test_a_start_is_shaped_as_x(kind):
     values, indices, b = system(kind, ((), (3,)))
     for x0 in (torch.zeros(N), torch.zeros(1, N), torch.zeros(3, 1)):
-        for function in (call, torch.compile(call, fullgraph=True, backend="eager", dynamic=False)):
+        for function in (call, graph_of(call, dynamic=False)):
             with pytest.raises(Exception, match="x0 has the shape"):
                 function(values, indices, b, x0=x0.to(b.dtype), axis=-1)
 
 
 def test_linear_solve_says_what_to_do():
-    graph = torch.compile(lambda A, b: krylix.linear_solve(A, b).x, fullgraph=True, backend="eager")
+    graph = graph_of(lambda A, b: krylix.linear_solve(A, b).x)
     with pytest.raises(Exception, match=r"krylix\.torch\.solve"):
         graph(torch.eye(3), torch.ones(3))
 
