@@ -106,9 +106,7 @@ def settings() -> Iterator[Case]:
     cg = partial(linear_solve, method="CG", **SOLVE)
     cocg = partial(linear_solve, method="COCG", **SOLVE)
 
-    def case(
-        name: str, solve: Any, expected: np.ndarray, given: Any = b, spec: Any = CUT, compile: bool = True
-    ) -> Case:
+    def case(name: str, solve: Any, expected: np.ndarray, given: Any = b, spec: Any = CUT, jit: bool = True) -> Case:
         function = mapped(solve, spec, ins=spec)
         return name, lambda: {"error": error((jax.jit(function) if jit else function)(given), expected)}
 
