@@ -90,16 +90,16 @@ def test_inspect_duplicates_and_zeros(run: Callable[..., Run]) -> None:
 
 @pytest.mark.parametrize("shape", [(2, 3), (300, 7), (7, 300), (0, 0), (0, 3), (3, 0), (1, 1), (5, 5)])
 def test_inspect_any_shape(shape: tuple[int, int], run: Callable[..., Run]) -> None:
-    for A, plot in ((np.ones(shape), shape != (5, 5)), (np.zeros(shape), shape == (5, 5))):
+    for A, plot in ((np.ones(shape), shape not in ((2, 3), (300, 7), (5, 5))), (np.zeros(shape), shape == (5, 5))):
         np.save("A.npy", A)
         result = run("inspect", "A.npy", *(("--plot", "A.png") if plot else ()))
+        assert not plot or Path("A.png").stat().st_size > 1000
         assert result.code == 0 and result.err == "", result
         assert result.line("shape").startswith(f"{shape[0]} x {shape[1]}, ")
         if shape[0] != shape[1]:
             assert result.line("symmetry") == "not square" and "definite" not in result.out
         sp.save_npz("S.npz", sp.csr_array(A))
         assert run("inspect", "S.npz").code == 0
-    assert Path("A.png").stat().st_size > 1000
 
 
 @pytest.mark.parametrize("form", FORMATS)
@@ -127,7 +127,7 @@ def test_inspect_plot(ending: str, run: Callable[..., Run]) -> None:
     assert start == {"png": b"\x89PNG\r", "pdf": b"%PDF-", "svg": b"<?xml"}[ending.lower()]
 
 
-@pytest.mark.parametrize("name", ["$x$.npy", "$\\frac$.npy", "a_b^c$.npy", "\u4e2d.npy"])
+@pytest.mark.parametrize("name", ["$\\frac$ a_b^c$.npy", "\u4e2d $x$.npy"])
 def test_inspect_plots_any_name(name: str, run: Callable[..., Run]) -> None:
     """A name is no mathematics, and characters that the font lacks do no harm."""
     np.save(name, np.eye(3))

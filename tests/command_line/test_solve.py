@@ -1,6 +1,7 @@
 """Real matrices, and files of every kind: what is solved, and how x is written."""
 
 from collections.abc import Callable
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -37,9 +38,12 @@ def test_example(name: str, run: Callable[..., Run]) -> None:
     assert relative <= 2e-5  # of the matrix in double precision
 
 
-@pytest.mark.parametrize("backend", FRAMEWORKS)
+BY_DEFAULT = {("unit_square", "jax"), ("unit_square", "tensorflow"), ("recirc_flow", "torch")}
+
+
 @pytest.mark.parametrize(
-    "name", [pytest.param(n, marks=() if n in ("unit_square", "recirc_flow") else pytest.mark.slow) for n in EXAMPLES]
+    ("name", "backend"),
+    [pytest.param(*p, marks=() if p in BY_DEFAULT else pytest.mark.slow) for p in product(EXAMPLES, FRAMEWORKS)],
 )
 def test_example_on_backend(name: str, backend: str, run: Callable[..., Run]) -> None:
     result, relative, _ = solve_example(run, name, "--backend", backend)
@@ -117,9 +121,8 @@ def test_output_can_be_read_again(shape: tuple[int, ...], name: str, run: Callab
     sp.save_npz("A.npz", A)
     np.save("b.npy", b)
     assert run("solve", "A.npz", "b.npy", "--output", name).code == 0
-    product = "again.npy"
-    assert run("solve", "A.npz", name, "--output", product).code == 0  # x as a right-hand side
-    y = np.load(product).reshape(shape)
+    assert run("solve", "A.npz", name, "--output", "again.npy").code == 0  # x as a right-hand side
+    y = np.load("again.npy").reshape(shape)
     assert np.all(np.linalg.norm(A @ (A @ y) - b, axis=0) <= 1e-8 * np.linalg.norm(b, axis=0))
 
 

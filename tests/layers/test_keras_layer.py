@@ -110,18 +110,15 @@ def test_fixed():
 
 def test_failures():
     b = right_hand_sides(2)
-    with pytest.raises(krylix.NotConverged):
-        layers.Solve(SCIPY, method="GMRES", max_iter=1)(b)
-    with pytest.raises(tf.errors.OpError, match="limit"):
-        model_of(SCIPY, method="GMRES", max_iter=1).predict(b, verbose=0)
-    for A in (np.ones((2, 3)), np.stack([np.eye(3)] * 2)):
-        with pytest.raises(ValueError, match="square"):
-            layers.Solve(A)
-    with pytest.raises(ValueError, match="complex64"):
-        layers.Solve(SCIPY * (1 + 1j))
-    with pytest.raises(ValueError, match=r"b\[None\]"):
-        layers.Solve(stencil, args=(3.0,))(b[0])
-    with pytest.raises(ValueError, match="args were given for a matrix"):
-        layers.Solve(SCIPY, args=(1.0,))
-    with pytest.raises(TypeError, match="cannot be stored"):
-        layers.Solve(SCIPY, preconditioner=lambda r: r).get_config()
+    for kind, match, call in (
+        (krylix.NotConverged, "limit", lambda: layers.Solve(SCIPY, method="GMRES", max_iter=1)(b)),
+        (tf.errors.OpError, "limit", lambda: model_of(SCIPY, method="GMRES", max_iter=1).predict(b, verbose=0)),
+        (ValueError, "square", lambda: layers.Solve(np.ones((2, 3)))),
+        (ValueError, "square", lambda: layers.Solve(np.stack([np.eye(3)] * 2))),
+        (ValueError, "complex64", lambda: layers.Solve(SCIPY * (1 + 1j))),
+        (ValueError, r"b\[None\]", lambda: layers.Solve(stencil, args=(3.0,))(b[0])),
+        (ValueError, "args were given for a matrix", lambda: layers.Solve(SCIPY, args=(1.0,))),
+        (TypeError, "cannot be stored", lambda: layers.Solve(SCIPY, preconditioner=lambda r: r).get_config()),
+    ):
+        with pytest.raises(kind, match=match):
+            call()
