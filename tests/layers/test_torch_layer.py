@@ -224,11 +224,7 @@ def test_refusals():
         (ValueError, r"b\[None\]", lambda: layers.Solve(stencil(), batch_ndim=2)(right_hand_sides(2))),
         (ValueError, "args were given for a matrix", lambda: layers.Solve(SCIPY, args=(1.0,))),
         (ValueError, r"expected \(\*batch, 12\)", lambda: layers.Solve(SCIPY)(torch.ones(5))),
-        (
-            krylix.NotConverged,
-            "limit",
-            lambda: layers.Solve(SCIPY, method="GMRES", max_iter=1)(right_hand_sides().float()),
-        ),
+        (krylix.NotConverged, "limit", lambda: layers.Solve(SCIPY, method="GMRES", max_iter=1)(b)),
     ):
         with pytest.raises(kind, match=match):
             call()
