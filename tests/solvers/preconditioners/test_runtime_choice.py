@@ -8,12 +8,12 @@ import sys
 from collections.abc import Iterator
 from typing import Any
 
-import jax
 import numpy as np
 import pytest
 
 import krylix
 from cells import in_turn
+from frameworks import lazy
 from krylix.backends.interface.control import Control
 from krylix.backends.jax.backend import JaxBackend
 from krylix.solvers.preconditioners.multigrid import runtime_choice
@@ -21,6 +21,7 @@ from krylix.solvers.preconditioners.multigrid.runtime_choice import multigrid_or
 from krylix.sparse import Stencil
 from modes import array, compiled, library, to_numpy
 
+jax = lazy("jax")
 GRID = (26, 22)
 SHIFTS = [(0, 0), (1, 0), (-1, 0), (0, 1), (0, -1)]
 X, Y = np.meshgrid(*(np.linspace(0, 1, n) for n in GRID), indexing="ij")
@@ -34,7 +35,7 @@ modes = pytest.mark.parametrize("mode", ["jax-jit", "tf-function"])
 def small(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Grids that are large enough are small here."""
     monkeypatch.setattr(runtime_choice, "_LEAST", {2: 400, 3: 400})
-    monkeypatch.setattr(runtime_choice, "_DIRECT", 64)
+    monkeypatch.setattr(runtime_choice, "_DIRECT", 150)
     yield
 
 
