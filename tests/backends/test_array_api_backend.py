@@ -12,7 +12,7 @@ import scipy.sparse as sp
 import krylix
 from called import numbers as all_numbers
 from cells import in_turn
-from each_library import torch
+from frameworks import torch
 from krylix import choose_backend, linear_solve
 from krylix.backends import registry
 from krylix.backends.operations.table import OPERATIONS

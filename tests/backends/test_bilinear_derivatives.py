@@ -27,7 +27,7 @@ from bilinear_forms import (
     values_of,
 )
 from contract import backend, rows
-from each_library import jax, jnp, tf, torch
+from frameworks import jax, jnp, tf, torch
 from krylix.backends.interface.tree import tree_map
 
 # The sum of both covers each form; the single ones run on demand.

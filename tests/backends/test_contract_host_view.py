@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from contract import covers
-from each_library import jax, tf, torch
+from frameworks import jax, tf, torch
 from krylix.backends import get_backend
 from modes import EAGER, array, library
 

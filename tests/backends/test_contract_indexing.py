@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from contract import COMPILES, MODES, backend, covers, rows, run
-from each_library import tf, torch
+from frameworks import tf, torch
 from krylix.backends import Backend
 from modes import EAGER, array, compiled, to_numpy
 

@@ -9,7 +9,7 @@ import krylix.backends.interface.sparse_kernels
 import krylix.backends.numpy.indexing
 import krylix.backends.numpy.kernels
 from contract import CELLS, MODES, backend, check, covers, rows, run, run_each, wide
-from each_library import torch
+from frameworks import torch
 from krylix.backends import Backend
 from krylix.backends.interface.bilinear import Bilinear
 from krylix.backends.interface.sparse_kernels import diagonal_places

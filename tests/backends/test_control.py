@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 from contract import EAGER_FLAGS, MODES, backend, covers, rows, run
-from each_library import gradient, jax, jnp, tf, torch
+from frameworks import jax, jnp, tf, torch
+from gradients import derivatives
 from krylix.backends import Backend, LinearSystem, select
 from modes import EAGER, array, compiled, library, to_numpy
 
@@ -520,9 +521,9 @@ def test_implicit_solve(mode: str) -> None:
     if mode == "numpy":
         return
     bk = backend(mode)
-    derivatives = compiled(mode, lambda *p: gradient(lambda *p: bk.sum(solved(bk, *p)[0], (0, 1)), *p))
+    derived = compiled(mode, lambda *p: derivatives(lambda *p: bk.sum(solved(bk, *p)[0], (0, 1)), *p))
     wanted = (np.ones((2, 4)) @ inverse, -(inverse.T @ np.ones((4, 2))) @ x)
-    for found, expected in zip(derivatives(array(mode, b), array(mode, m)), wanted, strict=True):
+    for found, expected in zip(derived(array(mode, b), array(mode, m)), wanted, strict=True):
         np.testing.assert_allclose(to_numpy(found), expected)
 
 
@@ -593,7 +594,7 @@ def test_refused_derivatives_by_x(mode: str) -> None:
     if mode != "numpy":
         refused = lambda x: backend(mode).sum(backend(mode).refuse_derivatives(x, "the reason"), (0, 1))  # noqa: E731
         with pytest.raises(TypeError, match="the reason"):
-            compiled(mode, lambda x: gradient(refused, x))(array(mode, x))
+            compiled(mode, lambda x: derivatives(refused, x))(array(mode, x))
 
 
 # ---- whole functions

@@ -10,7 +10,7 @@ import pytest
 import scipy.sparse as sp
 
 import krylix
-from each_library import jax, jnp, tf, torch
+from frameworks import jax, jnp, tf, torch
 from krylix import NoBackendFound, choose_backend, convert
 from modes import EAGER, array, compiled, library, native_sparse, to_numpy
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from each_library import tf, torch
+from frameworks import tf, torch
 from krylix.backends import Backend, get_backend
 from modes import COMPILED, EAGER, array, compiled, library, to_numpy
 

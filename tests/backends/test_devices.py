@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from each_library import jax, torch
+from frameworks import jax, torch
 from krylix.backends import get_backend
 from modes import EAGER, array, library
 from several_devices import NEW_ARRAYS, check_several_devices

@@ -7,7 +7,7 @@ import pytest
 import scipy.sparse as sp
 
 from contract import MODES, backend
-from each_library import jax, tf, torch
+from frameworks import jax, tf, torch
 from modes import EAGER, array, compiled, library, native_sparse, to_numpy
 
 DENSE = np.array([[0, 1.5, 0, 0], [2, 0, 0, -1], [0, 0, 0, 0], [0, 0, 3, 4], [0, 5, 0, 0]])

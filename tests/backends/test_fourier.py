@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from each_library import torch
+from frameworks import torch
 from krylix.backends import get_backend
 from krylix.solvers.fast_diagonalisation.trigonometric import transform_matrix, trigonometric_transform
 from modes import COMPILED, EAGER, array, compiled, library, to_numpy

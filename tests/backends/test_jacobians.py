@@ -8,7 +8,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 
-from each_library import gradient, jax, torch
+from frameworks import jax, torch
+from gradients import derivatives
 from krylix.backends import Backend, get_backend
 from modes import COMPILED, EAGER, array, compiled, library, to_numpy
 
@@ -72,7 +73,7 @@ def test_hessian(mode: str) -> None:
         parts = tuple(a[system : system + 1] for a in (x, y))
         for i, part in enumerate(parts):
 
-            def gradient(*a: Any, i: int = i) -> Any:
+            def derivatives(*a: Any, i: int = i) -> Any:
                 return differences(lambda *b: f(host, *b)[0], a, i, 1e-4)[0]
 
             np.testing.assert_allclose(to_numpy(gradients[i])[system], gradient(*parts), atol=1e-7)
@@ -144,7 +145,7 @@ def test_outer_derivatives(mode: str) -> None:
         found = bk.jacobian(lambda x: bk.sum(w * x * x * x, 0), get_output=False)(x)  # 3 w x^2
         return bk.sum(found * found, 0)
 
-    by_x, by_w = gradient(compiled(mode, outer), array(mode, Y), array(mode, Y[::-1].copy()))
+    by_x, by_w = derivatives(compiled(mode, outer), array(mode, Y), array(mode, Y[::-1].copy()))
     np.testing.assert_allclose(to_numpy(by_x), 36 * Y[::-1] ** 2 * Y**3, rtol=1e-12)
     np.testing.assert_allclose(to_numpy(by_w), 18 * Y[::-1] * Y**4, rtol=1e-12)
 
@@ -180,9 +181,9 @@ def test_torch_records_what_others_asked_for() -> None:
     tangent = torch.func.jvp(gradient, (x,), (torch.ones(3),))[1]
     np.testing.assert_allclose(tangent, 6 * x)
     with torch.autograd.forward_ad.dual_level():
-        dual = gradient(torch.autograd.forward_ad.make_dual(x, torch.ones(3)))
+        dual = derivatives(torch.autograd.forward_ad.make_dual(x, torch.ones(3)))
         np.testing.assert_allclose(torch.autograd.forward_ad.unpack_dual(dual).tangent, 6 * x)
-    np.testing.assert_allclose(torch.func.grad(lambda x: gradient(x).sum())(x), 6 * x)
+    np.testing.assert_allclose(torch.func.grad(lambda x: derivatives(x).sum())(x), 6 * x)
 
 
 @pytest.mark.needs("torch")

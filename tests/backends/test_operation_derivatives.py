@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from called import check_none_wrong, failed, numbers
-from each_library import jax, tf, torch
+from frameworks import jax, tf, torch
 from krylix.backends import get_backend
 from krylix.backends.operations.table import OPERATIONS
 from operation_samples import GROUPS, Sample, evaluate, of_group, operands

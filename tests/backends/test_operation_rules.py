@@ -10,7 +10,7 @@ import pytest
 
 import krylix
 from called import check_none_wrong, failed, run_in_jax
-from each_library import torch
+from frameworks import torch
 from krylix.backends import get_backend
 from krylix.backends.operations.table import OPERATIONS
 from library import ROOT

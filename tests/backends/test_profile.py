@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import krylix
-from each_library import jax, jnp, tf, torch
+from frameworks import jax, jnp, tf, torch
 from krylix.backends import get_backend, get_current_profile, profile, profile_function, registry
 from krylix.backends.numpy.backend import NumpyBackend
 from krylix.backends.numpy.one_system import OneSystemBackend

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import krylix
-from each_library import jax, tf, torch
+from frameworks import jax, tf, torch
 from krylix.backends import get_backend
 from modes import COMPILED, EAGER, compiled, library, to_numpy
 

@@ -9,7 +9,7 @@ import pytest
 import scipy.sparse as sp
 
 import krylix
-from each_library import jnp
+from frameworks import jnp
 from krylix import NoBackendFound, choose_backend, linear_solve, register_backend
 from krylix.backends import get_backend, registry
 from krylix.backends.interface.own_modules import needed_module

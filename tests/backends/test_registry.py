@@ -10,7 +10,7 @@ import scipy.sparse as sp
 import scipy.sparse.linalg as spl
 
 import krylix
-from each_library import jax, jnp, tf, torch
+from frameworks import jax, jnp, tf, torch
 from krylix import NoBackendFound, as_operator, choose_backend, default_backend, use
 from krylix.backends import Backend, get_backend, registry, without_compilers
 from modes import EAGER, array, library, native_sparse

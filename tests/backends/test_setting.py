@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import krylix
-from each_library import jax, jnp
+from frameworks import jax, jnp
 from krylix.backends.setting import Setting
 
 SETTINGS: dict[str, tuple[Callable[[Any], AbstractContextManager[None]], Callable[[Any], None], Any, Any]] = {

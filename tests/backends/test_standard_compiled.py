@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import krylix
-from each_library import jax, tf
+from frameworks import jax, tf
 from krylix.backends import get_backend
 from modes import compiled, library
 from standard import environment, operands

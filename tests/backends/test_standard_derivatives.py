@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from each_library import tf, torch
+from frameworks import tf, torch
 from krylix.backends import get_backend
 from standard import environment
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from each_library import torch
+from frameworks import torch
 from krylix import linear_solve
 
 pytestmark = pytest.mark.needs("torch")

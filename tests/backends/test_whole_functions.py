@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from each_library import jax, torch
+from frameworks import jax, torch
 from krylix.backends import Backend, get_backend
 from modes import COMPILED, EAGER, MODES, array, compiled, library, to_numpy
 

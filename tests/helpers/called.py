@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from each_library import jax
+from frameworks import jax
 
 
 @cache

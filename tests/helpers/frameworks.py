@@ -32,15 +32,23 @@ class _Lazy(ModuleType):
     """A module that is imported where one of its names is first used."""
 
     def __getattr__(self, name: str) -> Any:
-        if name.startswith("__"):  # asked of every global by pytest, while it collects
+        if name.startswith("__") or name == "_mock_name":  # which pytest asks of every global
             raise AttributeError(name)
         return getattr(import_module(self.__name__), name)
+
+
+# For files of which some tests need a framework: these have the marker `needs`, or a parameter `mode` or `backend`.
+jax: Any = _Lazy("jax")
+jnp: Any = _Lazy("jax.numpy")
+torch: Any = _Lazy("torch")
+tf: Any = _Lazy("tensorflow")
 
 
 def lazy(name: str) -> Any:
     """The module `name`, imported at its first use: while tests are collected no framework is.
 
-    The tests of the file are skipped where its package is not installed, or is of a framework that is not.
+    For a file whose tests all need it: they are skipped where its package, or the framework that this is a part of, is
+    not installed.
     """
     for package in (name.partition(".")[0], *(part for part in name.split(".") if part in FRAMEWORKS)):
         if missing(package):
@@ -50,7 +58,8 @@ def lazy(name: str) -> Any:
 
 def import_lazy_modules(item: pytest.Item) -> None:
     """Import the frameworks that a test is about, by its file and its parameters."""
-    names = [value.__name__ for value in vars(getattr(item, "module", item)).values() if isinstance(value, _Lazy)]
+    found = vars(getattr(item, "module", item)).values()
+    names = [v.__name__ for v in found if isinstance(v, _Lazy) and v not in (jax, jnp, torch, tf)]
     parameters = getattr(getattr(item, "callspec", None), "params", {})
     names += filter(None, (framework_of(parameters[key]) for key in ("backend", "mode") if key in parameters))
     for name in names:

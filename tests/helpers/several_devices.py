@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from each_library import gradient, jnp, tf, torch
+from frameworks import jnp, tf, torch
+from gradients import derivatives
 from krylix import choose_backend, convert
 from krylix.backends import ComputeDevice, get_backend
 
@@ -44,5 +45,5 @@ def check_several_devices(name: str, count: int) -> None:
     x = bk.to_device(convert(np.arange(3.0, dtype=np.float32), name), second)
     assert bk.get_device(x) == second and bk.get_device(bk.to_device(x, first)) == first
     assert choose_backend(x) is bk
-    (derivative,) = gradient(lambda x: bk.sum(bk.to_device(x * x, third), 0), x)
+    (derivative,) = derivatives(lambda x: bk.sum(bk.to_device(x * x, third), 0), x)
     np.testing.assert_array_equal(bk.to_numpy(derivative), [0, 2, 4])

@@ -13,9 +13,9 @@ import scipy.sparse as sp
 
 import krylix
 from cells import in_turn
+from frameworks import jax
 from krylix.solvers.preconditioners.amg_after_multigrid import MOST_ITERATIONS, amg_after_multigrid, is_on_grids
 from krylix.solvers.preconditioners.multigrid import hierarchy, runtime_choice
-from late import jax
 from library import ROOT
 from modes import EAGER, array, compiled, to_numpy
 

@@ -10,9 +10,9 @@ import pytest
 import scipy.sparse as sp
 
 from cells import METHOD_NAMES, in_turn, later_where_compiled, methods_and_modes
+from gradients import gradients
 from krylix import as_operator, choose_backend, clear_setup_cache, linear_solve
 from krylix.solvers import METHODS, Status
-from late import gradients
 from modes import MODES, array, library, solve
 
 N = 48

@@ -8,9 +8,10 @@ import scipy.sparse as sp
 
 import krylix
 from cells import METHOD_NAMES, in_turn
+from frameworks import jax, tf, torch
+from gradients import gradients
 from krylix import Diverged, linear_solve, prepare
 from krylix.solvers import METHODS
-from late import gradients, jax, tf, torch
 from modes import EAGER, MODES, Numbers, array, compiled, library, solve, to_numpy
 from operands import operands
 

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
+from gradients import gradients
 from krylix import choose_backend, prepare, solve_triangular
-from late import gradients
 from modes import EAGER, array, compiled, library, native_sparse, to_numpy
 
 N = 5

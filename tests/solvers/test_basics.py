@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 
-from cells import ONE_SYSTEM, cast, cells, check_true_residual, suits
-from late import fewer_in_torch
+from cells import ONE_SYSTEM, cast, cells, check_true_residual, fewer_in_torch, suits
 from modes import MODES, solve
 from problems import OPERATORS, SYSTEMS, has_operator, make_operator
 from tiers import COMPILING

@@ -13,9 +13,9 @@ import pytest
 import scipy.sparse as sp
 
 from cells import METHOD_NAMES
+from frameworks import torch
 from krylix import choose_backend, convert, linear_solve
 from krylix.solvers import METHODS, MixedPrecision
-from late import torch
 
 STEPS = 7
 LENGTHS = {"numpy": (37, 700, 9001), "torch": (37, 5003, 70001)}

@@ -6,9 +6,8 @@ Of a method that couples the systems: no more steps, and x within the tolerance.
 import numpy as np
 import pytest
 
-from cells import ONE_SYSTEM, cast, cells, check_true_residual, complex_system_of
+from cells import ONE_SYSTEM, cast, cells, check_true_residual, complex_system_of, fewer_in_torch
 from krylix.solvers import METHODS, MixedPrecision
-from late import fewer_in_torch
 from modes import MODES, solve
 from problems import SYSTEMS, make_operator
 

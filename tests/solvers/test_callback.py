@@ -7,9 +7,9 @@ import pytest
 import scipy.sparse as sp
 
 import krylix
+from frameworks import jax
 from krylix import IterationState, NotConverged, Status, linear_solve, prepare
 from krylix.solvers import METHODS
-from late import jax
 from modes import COMPILED, MODES, array, compiled, solve, to_numpy
 from problems import make_operator
 

@@ -14,10 +14,10 @@ import scipy.sparse as sp
 import scipy.sparse.linalg as spl
 
 from cells import METHOD_NAMES, in_turn
+from frameworks import torch
 from krylix import ConvergenceError, Status, linear_solve, prepare
 from krylix.solvers import METHODS
 from krylix.solvers.results.advice import advice, is_least_squares, untried
-from late import torch
 from modes import array, product, solve, to_numpy
 
 N = 30

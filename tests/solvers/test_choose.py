@@ -12,12 +12,12 @@ import pytest
 import scipy.sparse as sp
 
 from best_factors import BEST_FACTORS
+from frameworks import jax, jnp, tf
 from krylix import linear_solve, matrix_from_function, prepare
 from krylix.solvers import PRECONDITIONERS
 from krylix.solvers.setup.fill import band_cost, factor_cost
 from krylix.solvers.setup.table import ROWS
 from krylix.sparse.analysis.definite import is_seen_indefinite
-from late import jax, jnp, tf
 from matrices import in_random_order
 from modes import array, compiled, to_numpy
 

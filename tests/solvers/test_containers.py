@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 import krylix
+from frameworks import jax, jnp, torch
+from gradients import gradients
 from krylix import linear_solve
-from late import gradients, jax, jnp, torch
 from modes import MODES, array, compiled, library, to_numpy
 
 

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
+from frameworks import jax, jnp
 from irregular_matrices import triangulated
 from krylix import linear_solve
 from krylix.sparse import as_operator, row_cut
-from late import jax, jnp
 from sharded_runs import Found, run_cases, selected_names
 
 pytestmark = pytest.mark.needs("jax")

@@ -8,10 +8,9 @@ import pytest
 import scipy.sparse as sp
 
 import krylix
-from cells import ONE_SYSTEM, cast, cells, check_true_residual, methods_and_modes
+from cells import ONE_SYSTEM, cast, cells, check_true_residual, fewer_in_torch, methods_and_modes
 from krylix import ConvergenceError, Diverged, NotConverged, Status, linear_solve, prepare
 from krylix.solvers import METHODS
-from late import fewer_in_torch
 from modes import COMPILED, EAGER, MODES, array, compiled, native_sparse, solve, to_numpy
 from problems import SYSTEMS, make_operator
 

@@ -10,10 +10,10 @@ import pytest
 import scipy.sparse as sp
 import scipy.sparse.linalg as spl
 
+from frameworks import jax, torch
 from krylix import as_operator, choose_backend, linear_solve, prepare
 from krylix.solvers.preconditioners import to_preconditioner
 from krylix.sparse import Layout, UnsupportedOperation
-from late import jax, torch
 from modes import array, solve, to_numpy
 
 N = 30

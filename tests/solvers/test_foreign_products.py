@@ -12,9 +12,10 @@ import scipy.sparse.linalg as spl
 
 import krylix
 from cells import METHOD_NAMES
+from frameworks import torch
+from gradients import gradients
 from krylix import as_operator, linear_solve, prepare
 from krylix.sparse import UnsupportedOperation
-from late import gradients, torch
 from modes import EAGER, MODES, array, compiled, library, product, to_numpy
 
 N = 12

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 import krylix
+from frameworks import tf, torch
 from krylix import linear_solve
-from late import tf, torch
 
 pytestmark = pytest.mark.needs("torch")
 N = 6

@@ -10,9 +10,9 @@ import scipy.sparse.linalg as spl
 
 import krylix
 from cells import METHOD_NAMES, methods_and_modes
+from frameworks import tf
 from krylix import linear_solve
 from krylix.solvers import CG, GMRES, IDR, METHODS, BiCGStab, ScipyMethod, find_method
-from late import tf
 from modes import EAGER, MODES, array, product, solve, to_numpy
 from problems import SYSTEMS, make_operator
 

@@ -12,12 +12,12 @@ import scipy.sparse as sp
 
 from best_factors import BEST_FACTORS
 from cells import in_turn
+from frameworks import jax, torch
 from krylix import linear_solve, prepare, setup_cache
 from krylix.solvers import METHODS
 from krylix.solvers.iteration.stopping import Limits
 from krylix.solvers.setup import fill, iteration_budget, table
 from krylix.solvers.setup.iteration_budget import Fallback, with_iteration_budget
-from late import jax, torch
 from matrices import in_random_order
 from modes import EAGER, array, to_numpy
 

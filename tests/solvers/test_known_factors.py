@@ -10,9 +10,9 @@ import pytest
 import scipy.sparse as sp
 
 from cells import in_turn
+from frameworks import jax, jnp, tf
 from krylix import linear_solve, prepare
 from krylix.solvers.methods.direct import dense, superlu
-from late import jax, jnp, tf
 from modes import array, compiled, to_numpy
 
 N = 12

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from frameworks import jax, jnp, tf, torch
 from krylix import linear_solve
 from krylix.solvers.methods.direct import superlu
-from late import jax, jnp, tf, torch
 from modes import EAGER, array, compiled, to_numpy
 
 N = 40

@@ -215,7 +215,8 @@ def test_gradients(kind: str, mode: str, request: pytest.FixtureRequest) -> None
         C = B.with_values(values_of(values))
         return B.bk.sum(w * C.apply(X) ** 2, (0, 1)) + B.bk.sum(C.T.apply(w) ** 2, (0, 1))
 
-    for got, want in zip(gradient(mode, loss, given), wanted, strict=True):
+    found = gradient(mode, lambda *v: loss(list(v)), *given)
+    for got, want in zip(found if len(given) > 1 else [found], wanted, strict=True):
         np.testing.assert_allclose(to_numpy(got), want, rtol=1e-10, atol=1e-10)
 
 
