@@ -34,7 +34,7 @@ KINDS = {
 @pytest.mark.parametrize(
     ("kind", "method"),
     [
-        *in_turn(KINDS, ["GMRES", "direct"]),
+        *in_turn(KINDS, ["biCG-stab", "direct"]),
         *(pytest.param(kind, "scipy-direct", marks=pytest.mark.merge) for kind in KINDS),
     ],
 )
@@ -56,14 +56,14 @@ def test_more_axes_and_a_start() -> None:
     spec = tf.TensorSpec([None, 2, N], tf.float64)
     b = np.stack([B, 2 * B], 1)
     exact = np.linalg.solve(MATRIX, b.reshape(-1, N).T).T.reshape(b.shape)
-    found = traced(lambda b, x0: linear_solve(MATRIX, b, x0=x0, method="GMRES"), spec, spec)(b, exact)
+    found = traced(lambda b, x0: linear_solve(MATRIX, b, x0=x0, method="biCG-stab"), spec, spec)(b, exact)
     np.testing.assert_allclose(found.x, exact, rtol=1e-12)
     assert found.iterations.numpy().tolist() == [[0, 0]] * 3
 
 
 def test_derivatives() -> None:
     def loss(M: Any, b: Any) -> Any:
-        return tf.reduce_sum(linear_solve(M, b, method="GMRES", rtol=1e-12).x ** 3)
+        return tf.reduce_sum(linear_solve(M, b, method="biCG-stab", rtol=1e-12).x ** 3)
 
     with tf.GradientTape() as tape:
         M, b = tf.constant(MATRIX), tf.constant(B)
@@ -78,10 +78,10 @@ def test_derivatives() -> None:
 
 def test_failures() -> None:
     singular = np.diag([1.0, 2, 3, 4, 0])
-    status = traced(lambda b: linear_solve(singular, b, method="GMRES", on_failure="status").status)(B)
+    status = traced(lambda b: linear_solve(singular, b, method="CG", on_failure="status").status)(B)
     assert not np.any(np.asarray(status) == Status.CONVERGED)
-    with pytest.raises(tf.errors.UnknownError, match="GMRES"):
-        traced(lambda b: linear_solve(singular, b, method="GMRES").x)(B)
+    with pytest.raises(tf.errors.UnknownError, match="CG"):
+        traced(lambda b: linear_solve(singular, b, method="CG").x)(B)
 
 
 @pytest.mark.parametrize(
