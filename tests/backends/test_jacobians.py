@@ -73,7 +73,7 @@ def test_hessian(mode: str) -> None:
         parts = tuple(a[system : system + 1] for a in (x, y))
         for i, part in enumerate(parts):
 
-            def derivatives(*a: Any, i: int = i) -> Any:
+            def gradient(*a: Any, i: int = i) -> Any:
                 return differences(lambda *b: f(host, *b)[0], a, i, 1e-4)[0]
 
             np.testing.assert_allclose(to_numpy(gradients[i])[system], gradient(*parts), atol=1e-7)
@@ -181,9 +181,9 @@ def test_torch_records_what_others_asked_for() -> None:
     tangent = torch.func.jvp(gradient, (x,), (torch.ones(3),))[1]
     np.testing.assert_allclose(tangent, 6 * x)
     with torch.autograd.forward_ad.dual_level():
-        dual = derivatives(torch.autograd.forward_ad.make_dual(x, torch.ones(3)))
+        dual = gradient(torch.autograd.forward_ad.make_dual(x, torch.ones(3)))
         np.testing.assert_allclose(torch.autograd.forward_ad.unpack_dual(dual).tangent, 6 * x)
-    np.testing.assert_allclose(torch.func.grad(lambda x: derivatives(x).sum())(x), 6 * x)
+    np.testing.assert_allclose(torch.func.grad(lambda x: gradient(x).sum())(x), 6 * x)
 
 
 @pytest.mark.needs("torch")

@@ -34,6 +34,6 @@ def gradient(mode: str, loss: Callable[..., Any], *at: Any) -> Any:
 
 
 def gradients(mode: str, loss: Callable[..., Any], *arrays: np.ndarray) -> list[np.ndarray]:
-    """`gradient` at NumPy arrays, as arrays of the mode's library, in NumPy."""
-    found = gradient(mode, loss, *(array(mode, a) for a in arrays))
+    """`gradient` at NumPy arrays, as arrays of the mode's library, in NumPy; compiled in JAX."""
+    found = gradient("jax-jit" if mode == "jax" else mode, loss, *(array(mode, a) for a in arrays))
     return [to_numpy(g) for g in (found if len(arrays) > 1 else (found,))]

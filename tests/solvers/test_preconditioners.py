@@ -18,7 +18,7 @@ import scipy.sparse as sp
 
 import krylix
 from cells import check_true_residual, in_turn, two_dtypes
-from gradients import gradient
+from gradients import gradients
 from krylix.solvers import METHODS, PRECONDITIONERS, Preconditioner
 from krylix.solvers.preconditioners import UPDATES
 from krylix.sparse import DenseOperator, Operator, asymmetry
@@ -474,7 +474,7 @@ def test_gradients_do_not_depend_on_it(kind: str, mode: str) -> None:
         return krylix.choose_backend(x).sum(array(mode, w) * x, 0)
 
     adjoint, x = np.linalg.solve(A.T, w), np.linalg.solve(A, b)
-    by_A, by_b = gradient(mode, loss, A, b)
+    by_A, by_b = gradients(mode, loss, A, b)
     np.testing.assert_allclose(by_b, adjoint, rtol=1e-9, atol=1e-12)
     np.testing.assert_allclose(by_A, -np.outer(adjoint, x), rtol=1e-8, atol=1e-12)
 
