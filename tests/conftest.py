@@ -129,6 +129,17 @@ def forget_programs() -> None:
         getattr(ctypes.CDLL(None), "malloc_trim", int)(0)
 
 
+_settled = False
+
+
+def pytest_runtest_setup() -> None:
+    """TensorFlow's optimiser of graphs takes a sixth of the time of a graph with derivatives."""
+    global _settled
+    if not _settled and "tensorflow" in sys.modules:
+        sys.modules["tensorflow"].config.optimizer.set_experimental_options({"disable_meta_optimizer": True})
+        _settled = True
+
+
 _tests_run = 0
 
 

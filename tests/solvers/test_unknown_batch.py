@@ -16,11 +16,14 @@ tf = lazy("tensorflow")
 N = 5
 MATRIX = 4 * np.eye(N) - np.eye(N, k=1) - 0.5 * np.eye(N, k=-1)
 B = np.random.default_rng(0).standard_normal((3, N))
-UNKNOWN = tf.TensorSpec([None, N], tf.float64)
+
+
+def unknown() -> Any:
+    return tf.TensorSpec([None, N], tf.float64)
 
 
 def traced(function: Any, *specs: Any, **settings: Any) -> Any:
-    return tf.function(function, input_signature=specs or (UNKNOWN,), **settings)
+    return tf.function(function, input_signature=specs or (unknown(),), **settings)
 
 
 KINDS = {
@@ -68,7 +71,7 @@ def test_derivatives() -> None:
     with tf.GradientTape() as tape:
         M, b = tf.constant(MATRIX), tf.constant(B)
         tape.watch((M, b))
-        value = traced(loss, tf.TensorSpec([N, N], tf.float64), UNKNOWN)(M, b)
+        value = traced(loss, tf.TensorSpec([N, N], tf.float64), unknown())(M, b)
     found = tape.gradient(value, (M, b))
     x = np.linalg.solve(MATRIX, B.T).T
     y = np.linalg.solve(MATRIX.T, 3 * x.T**2).T
@@ -101,4 +104,4 @@ def test_what_is_not_taken_apart(shape: Any, settings: Any) -> None:
 def test_matrices_of_an_unknown_number() -> None:
     spec = tf.TensorSpec([None, N, N], tf.float64)
     with pytest.raises(ValueError, match="expected one that is known"):
-        traced(lambda M, b: linear_solve(M, b, method="direct").x, spec, UNKNOWN)(np.stack([MATRIX] * 3), B)
+        traced(lambda M, b: linear_solve(M, b, method="direct").x, spec, unknown())(np.stack([MATRIX] * 3), B)
