@@ -186,7 +186,13 @@ AGAIN += [
 @pytest.mark.parametrize(
     ("kind", "mode", "transforms"),
     [
-        *((kind, *way) for kind in KINDS for way in chosen("numpy", "jax-jit", "torch", "tf")),
+        *(  # each kind by one of the two ways in a program, by the other on demand
+            pytest.param(
+                kind, *way, marks=pytest.mark.slow if way == ("jax-jit", ("fast", "eliminated")[i % 2]) else ()
+            )
+            for i, kind in enumerate(KINDS)
+            for way in chosen("numpy", "jax-jit", "torch", "tf")
+        ),
         *(pytest.param(*case.values, "fast", marks=case.marks) for case in AGAIN),
     ],
     indirect=["transforms"],

@@ -280,13 +280,14 @@ def test_facts_and_adjoints(symmetric: bool, dtype: str, cycle: str) -> None:
 @pytest.mark.parametrize(
     ("symmetric", "systems", "mode"),
     [
-        pytest.param(symmetric, systems, mode, marks=pytest.mark.slow if later else ())
+        pytest.param(symmetric, systems, mode, marks=pytest.mark.slow if later else graph)
         for mode in MODES
         if mode != "torch-compile"  # which traces no `with_values`
         for symmetric in (True, False)
         for systems in (None, 2)
-        # every two of the three together; all three on demand
+        # every two of the three together; TensorFlow's graphs before a merge or on demand
         for later in [mode in COMPILED and (symmetric == (systems is None)) == (mode == "tf-function")]
+        for graph in [pytest.mark.merge if mode == "tf-function" else ()]
     ],
 )
 def test_known_and_traced_values(mode: str, symmetric: bool, systems: int | None) -> None:
@@ -579,7 +580,7 @@ def test_obstacles_on_grids_of_all_sizes(sides: str) -> None:
     assert max(counts) <= 9
 
 
-@pytest.mark.parametrize("mode", ["jax-jit", "tf-function"])
+@pytest.mark.parametrize("mode", ["jax-jit", pytest.param("tf-function", marks=pytest.mark.slow)])
 def test_obstacles_of_traced_values(mode: str) -> None:
     """The same weights in a program, whose values decide where obstacles are."""
     A = diffusion(obstacles(40), "N")
