@@ -67,6 +67,7 @@ def dense_forms(mode: str, form: str) -> Any:
     return compiled(mode, dense)
 
 
+@pytest.mark.compiled_by_default(modes=("jax-jit", "tf"))
 @pytest.mark.parametrize("form", ["additive", "deflated"])
 @pytest.mark.parametrize("A", MATRICES.values(), ids=MATRICES)
 @pytest.mark.parametrize("mode", ["numpy", "jax", "jax-jit", "torch", "tf", "tf-function"])
