@@ -19,7 +19,7 @@ from krylix.solvers.preconditioners.amg.settings import COARSENINGS
 from krylix.solvers.preconditioners.cycle.dense import traced_inverse
 from krylix.solvers.preconditioners.cycle.level import Level
 from matrices import in_random_order
-from modes import EAGER, array, library, to_numpy
+from modes import array, compiled, library, to_numpy
 
 GRID = (13, 11)
 N = GRID[0] * GRID[1]
@@ -244,7 +244,7 @@ def test_singular_up_to_single_precision(max_coarse: int, mode: str) -> None:
 
 def test_regular_in_single_precision() -> None:
     """All eigenvalues are kept, also where there are many; traced values go the second way."""
-    A = poisson(40, 40)
+    A = poisson(30, 30)
     exact = np.linalg.inv(A.toarray())
     known = krylix.preconditioner(sp.csr_array(A.astype("float32")), "amg", max_coarse=2000).dense()
     for found in (known, traced_inverse(get_backend("numpy"), A.toarray().astype("float32"))):
@@ -267,17 +267,17 @@ def test_hierarchy_of_pyamg(symmetric: bool) -> None:
         np.testing.assert_allclose(dense(again), dense(M), rtol=1e-6, atol=1e-8)
 
 
-@pytest.mark.parametrize("mode", [m for m in EAGER if m != "numpy"])
+@pytest.mark.parametrize("mode", ["jax-jit", "torch", "tf"])
 def test_one_cycle_in_every_library(mode: str) -> None:
     A = poisson()
     M = krylix.preconditioner(A, "amg", like=array(mode, np.ones(N)), max_coarse=10)
     r = np.random.default_rng(0).standard_normal(N)
-    image = M @ array(mode, r)
+    image = compiled(mode, lambda r: M @ r)(array(mode, r))
     assert krylix.choose_backend(image).name == library(mode)
     np.testing.assert_allclose(to_numpy(image), made(A) @ r, rtol=1e-10, atol=1e-12)
     image = made(A) @ r
-    moved = krylix.linear_solve(A, array(mode, r), method="CG", preconditioner=made(A), rtol=1e-9)
-    np.testing.assert_allclose(A @ to_numpy(moved.x), r, atol=1e-7)
+    solve = compiled(mode, lambda r: krylix.linear_solve(A, r, method="CG", preconditioner=made(A), rtol=1e-9).x)
+    np.testing.assert_allclose(A @ to_numpy(solve(array(mode, r))), r, atol=1e-7)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "complex64"])

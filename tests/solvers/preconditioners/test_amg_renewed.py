@@ -224,7 +224,7 @@ def test_numbers_in_programs(name: str, mode: str) -> None:
         assert_close(to_numpy(one), other, 1e-9)
 
 
-@pytest.mark.compiled_by_default(modes=("jax-jit",))
+@pytest.mark.compiled_by_default(modes=())
 @pytest.mark.parametrize("mode", EVERY_MODE)
 def test_unknown_numbers(mode: str) -> None:
     """The splitting of unit coefficients, and all numbers of the run; each system of a batch as it is alone."""

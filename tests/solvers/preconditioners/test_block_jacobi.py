@@ -65,7 +65,7 @@ def test_inverts_the_blocks(mode: str, dtype: str, form: str) -> None:
 @pytest.mark.parametrize(
     ("mode", "systems", "sparse"),
     [
-        pytest.param(mode, systems, sparse, marks=pytest.mark.slow if later else ())
+        pytest.param(mode, systems, sparse, marks=pytest.mark.slow if later or mode in ("jax", "tf-function") else ())
         for i, mode in enumerate(("jax", "jax-jit", "torch", "tf", "tf-function"))
         for systems in ((), (3,))
         for sparse in (True, False)

@@ -107,6 +107,7 @@ def test_every_library(mode: str) -> None:
     np.testing.assert_allclose(to_numpy(found), expected @ r, atol=1e-10)
 
 
+@pytest.mark.compiled_by_default(modes=("jax-jit",))
 @pytest.mark.parametrize(("mode", "absorbing"), in_turn(["jax-jit", "tf-function"], [True, False]))
 def test_traced_values(mode: str, absorbing: bool) -> None:
     """The same numbers, of an argument of the compiled function."""
