@@ -244,7 +244,7 @@ def test_singular_up_to_single_precision(max_coarse: int, mode: str) -> None:
 
 def test_regular_in_single_precision() -> None:
     """All eigenvalues are kept, also where there are many; traced values go the second way."""
-    A = poisson(30, 30)
+    A = poisson(40, 40)
     exact = np.linalg.inv(A.toarray())
     known = krylix.preconditioner(sp.csr_array(A.astype("float32")), "amg", max_coarse=2000).dense()
     for found in (known, traced_inverse(get_backend("numpy"), A.toarray().astype("float32"))):

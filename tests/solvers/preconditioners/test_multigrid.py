@@ -284,7 +284,7 @@ ONCE = {"jax-jit": ((True, None), (False, 2)), "tf-function": ((False, 2),), "ja
 @pytest.mark.parametrize(
     ("symmetric", "systems", "mode"),
     [
-        pytest.param(symmetric, systems, mode, marks=pytest.mark.slow if later else graph)
+        pytest.param(symmetric, systems, mode, marks=pytest.mark.slow if later else ())
         for mode in MODES
         if mode != "torch-compile"  # which traces no `with_values`
         for symmetric in (True, False)
@@ -584,7 +584,7 @@ def test_obstacles_on_grids_of_all_sizes(sides: str) -> None:
     assert max(counts) <= 9
 
 
-@pytest.mark.parametrize("mode", ["jax-jit", pytest.param("tf-function", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("mode", ["jax-jit", "tf-function"])
 def test_obstacles_of_traced_values(mode: str) -> None:
     """The same weights in a program, whose values decide where obstacles are."""
     A = diffusion(obstacles(40), "N")

@@ -28,7 +28,7 @@ X, Y = np.meshgrid(*(np.linspace(0, 1, n) for n in GRID), indexing="ij")
 rng = np.random.default_rng(0)
 
 pytestmark = pytest.mark.compiled_by_default(modes=("jax-jit", "tf-function"))
-modes = pytest.mark.parametrize("mode", ["jax-jit", pytest.param("tf-function", marks=pytest.mark.merge)])
+modes = pytest.mark.parametrize("mode", ["jax-jit", "tf-function"])
 
 
 @pytest.fixture(autouse=True)
