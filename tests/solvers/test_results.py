@@ -10,7 +10,7 @@ import krylix
 from cells import DTYPES, METHOD_NAMES, cast, later_where_compiled, methods_and_modes
 from krylix import linear_solve
 from krylix.solvers import METHODS, MixedPrecision, find_method
-from modes import EAGER, MODES, array, compiled, library, solve, to_numpy
+from modes import EAGER, MODES, array, compiled, solve, to_numpy
 from problems import SYSTEMS, make_operator
 
 MATRIX = SYSTEMS["definite"].matrix
