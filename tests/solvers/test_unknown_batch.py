@@ -16,11 +16,12 @@ tf = lazy("tensorflow")
 N = 5
 MATRIX = 4 * np.eye(N) - np.eye(N, k=1) - 0.5 * np.eye(N, k=-1)
 B = np.random.default_rng(0).standard_normal((3, N))
-UNKNOWN = tf.TensorSpec([None, N], tf.float64)
 
 
-def traced(function: Any, *specs: Any, **settings: Any) -> Any:
-    return tf.function(function, input_signature=specs or (UNKNOWN,), **settings)
+def traced(function: Any, *shapes: list[int | None]) -> Any:
+    """A graph of arguments of these shapes; None is a length that is not known."""
+    specs = [tf.TensorSpec(shape, tf.float64) for shape in shapes or ([None, N],)]
+    return tf.function(function, input_signature=specs)
 
 
 KINDS = {
@@ -53,10 +54,9 @@ def test_each_system(kind: str, method: str) -> None:
 
 
 def test_more_axes_and_a_start() -> None:
-    spec = tf.TensorSpec([None, 2, N], tf.float64)
     b = np.stack([B, 2 * B], 1)
     exact = np.linalg.solve(MATRIX, b.reshape(-1, N).T).T.reshape(b.shape)
-    found = traced(lambda b, x0: linear_solve(MATRIX, b, x0=x0, method="biCG-stab"), spec, spec)(b, exact)
+    found = traced(lambda b, x0: linear_solve(MATRIX, b, x0=x0, method="biCG-stab"), *[[None, 2, N]] * 2)(b, exact)
     np.testing.assert_allclose(found.x, exact, rtol=1e-12)
     assert found.iterations.numpy().tolist() == [[0, 0]] * 3
 
@@ -68,7 +68,7 @@ def test_derivatives() -> None:
     with tf.GradientTape() as tape:
         M, b = tf.constant(MATRIX), tf.constant(B)
         tape.watch((M, b))
-        value = traced(loss, tf.TensorSpec([N, N], tf.float64), UNKNOWN)(M, b)
+        value = traced(loss, [N, N], [None, N])(M, b)
     found = tape.gradient(value, (M, b))
     x = np.linalg.solve(MATRIX, B.T).T
     y = np.linalg.solve(MATRIX.T, 3 * x.T**2).T
@@ -95,10 +95,9 @@ def test_failures() -> None:
 )
 def test_what_is_not_taken_apart(shape: Any, settings: Any) -> None:
     with pytest.raises(ValueError, match=r"expected one that is known.*TensorSpec"):
-        traced(lambda b: linear_solve(MATRIX, b, method="GMRES", **settings).x, tf.TensorSpec(shape, tf.float64))(B[:2])
+        traced(lambda b: linear_solve(MATRIX, b, method="GMRES", **settings).x, shape)(B[:2])
 
 
 def test_matrices_of_an_unknown_number() -> None:
-    spec = tf.TensorSpec([None, N, N], tf.float64)
     with pytest.raises(ValueError, match="expected one that is known"):
-        traced(lambda M, b: linear_solve(M, b, method="direct").x, spec, UNKNOWN)(np.stack([MATRIX] * 3), B)
+        traced(lambda M, b: linear_solve(M, b, method="direct").x, [None, N, N], [None, N])(np.stack([MATRIX] * 3), B)
