@@ -46,7 +46,7 @@ def test_every_library(method: str, mode: str) -> None:
     np.testing.assert_array_equal(enough.x, solve(mode, A, B, method=method, history=True).x)
 
 
-@pytest.mark.compiled_by_default
+@pytest.mark.compiled_by_default(modes=("jax-jit", "tf-function"))
 @pytest.mark.parametrize("mode", ["jax-jit", "tf-function"])
 def test_the_time_of_a_program_begins_when_it_runs(mode: str) -> None:
     """A limit that is not reached changes nothing: the iterations are those that NumPy takes without one."""
