@@ -29,7 +29,8 @@ class LogDeterminant(NamedTuple):
     """The determinant of A as its sign and a logarithm, as NumPy's `slogdet` returns it.
 
     Attributes:
-        sign: of modulus 1; 0 if A is singular. 1 for a positive definite A.
+        sign: of modulus 1; 0 if A is singular. 1 for a positive definite A. In a compiled function a dense A counts as
+            singular only where a pivot is zero.
         logabsdet: the log of the modulus, -inf if A is singular.
         standard_error: of `logabsdet`, where it is an estimate; 0 where it is exact.
 
