@@ -52,9 +52,8 @@ class Request:
 
     def __post_init__(self) -> None:
         if not isinstance(self.args, tuple | list):
-            raise TypeError(
-                f"args must be a tuple: args=(k,) for a function A(x, k); got an object of type {type(self.args).__name__}."
-            )
+            kind = type(self.args).__name__
+            raise TypeError(f"args must be a tuple: args=(k,) for a function A(x, k); got an object of type {kind}.")
 
 
 class KnownNull(NamedTuple):

@@ -70,9 +70,10 @@ def load(path: Any, *, format: str | None = None, dtype: Any = None, like: Array
         like: an array of the library, and on the device, that the matrix is for; None: the default backend's.
 
     Raises:
-        ValueError: neither the content nor the name tells the form; the file is malformed, holds no matrix or NaN or infinity, has indices
-            outside of the matrix, or promises far more rows and columns than it has entries; a line of a Matrix Market
-            file is not what its header says; a compressed archive unpacks to more than 1 GiB and 20 times its size.
+        ValueError: neither the content nor the name tells the form; the file is malformed, holds no matrix or NaN or
+            infinity, has indices outside of the matrix, or promises far more rows and columns than it has entries; a
+            line of a Matrix Market file is not what its header says; a compressed archive unpacks to more than 1 GiB
+            and 20 times its size.
         OSError, MemoryError: it cannot be read.
 
     Examples:
