@@ -101,7 +101,7 @@ def amg(
     _refuse_two(coarsening, hierarchy)
     if coarsening in ("classical", "ruge-stuben") and near_nullspace is not None:
         raise ValueError(
-            f"coarsening={coarsening!r} does not use near_nullspace, which was given too. Leave out one of them or give "
+            f"coarsening={coarsening!r} does not use near_nullspace, which was given too. Leave out one, or give "
             "coarsening='smoothed-aggregation', whose prolongations contain these vectors."
         )
     settings = AmgSettings(
