@@ -1,5 +1,6 @@
 """Set up before anything is imported: the path, threads and precision; and a skip where a framework is missing."""
 
+import ctypes
 import gc
 import os
 import sys
@@ -39,10 +40,10 @@ for name, value in {
 gc.set_threshold(50_000, 20, 50)
 
 import krylix
-from frameworks import framework_of, missing
+from frameworks import FRAMEWORKS, framework_of, missing
 from krylix.solvers.first_call import forget as forget_first_solves
 from modes import forget_compiled
-from tiers import CELLS, TWINS, Cell, cell
+from tiers import CELLS, IMPORTED, TWINS, Cell, cell
 
 installed = Path(krylix.__file__).resolve().is_relative_to(Path(sysconfig.get_paths()["purelib"]).resolve())
 if os.environ.get("KRYLIX_TEST_INSTALLED") and not installed:
@@ -54,6 +55,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
     Its `needs` marker names frameworks, and so does a parameter called backend or mode.
     """
+    config.stash[IMPORTED] = [name for name in FRAMEWORKS if name in sys.modules]
     found = [_cell(item) for item in items]
     tiers = {(one.mode, _but_for_its_mode(item)): one.tier for item, one in zip(items, found, strict=True)}
     for item, first in zip(items, found, strict=True):
@@ -101,29 +103,54 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     return LongestFirst(config, log)
 
 
-MAPS = 20_000  # a process may have 65 530
+MEGABYTES = 1800  # resident; the frameworks alone take 1100
+MAPS = 20_000  # memory maps, of which a process may have 65 530
 
 
-def memory_maps() -> int:
-    """How many there are in this process; 0 where the system does not tell."""
+def memory() -> tuple[int, int]:
+    """Resident megabytes and memory maps of this process; 0 where the system does not tell."""
     try:
-        return Path("/proc/self/maps").read_bytes().count(b"\n")
+        pages = int(Path("/proc/self/statm").read_text().split()[1])
+        return pages * os.sysconf("SC_PAGE_SIZE") >> 20, Path("/proc/self/maps").read_bytes().count(b"\n")
     except OSError:
-        return 0
+        return 0, 0
+
+
+def forget_programs() -> None:
+    """Free the programs that frameworks have compiled, and give the memory back to the system."""
+    forget_compiled()
+    gc.collect()  # with a program goes what only it refers to
+    if "jax" in sys.modules:
+        sys.modules["jax"].clear_caches()
+    if "torch._dynamo" in sys.modules:
+        sys.modules["torch._dynamo"].reset()
+    gc.collect()
+    if sys.platform == "linux":
+        getattr(ctypes.CDLL(None), "malloc_trim", int)(0)
+
+
+_settled = False
+
+
+def pytest_runtest_setup() -> None:
+    """TensorFlow's optimiser of graphs takes a sixth of the time of a graph with derivatives."""
+    global _settled
+    if not _settled and "tensorflow" in sys.modules:
+        sys.modules["tensorflow"].config.optimizer.set_experimental_options({"disable_meta_optimizer": True})
+        _settled = True
 
 
 _tests_run = 0
 
 
-def pytest_runtest_teardown() -> None:
-    """No test finds what others have set up.
-
-    Compiled programs of thousands of tests would fill the memory maps of a process, so they go now and then."""
+def pytest_runtest_teardown(nextitem: pytest.Item | None, item: pytest.Item) -> None:
+    """No test finds the set-ups of another one. Compiled programs are freed where they fill the memory."""
     global _tests_run
     krylix.clear_setup_cache()
     forget_first_solves()
     _tests_run += 1
-    if _tests_run % 50 == 0 and "jax" in sys.modules and memory_maps() > MAPS:
-        forget_compiled()
-        sys.modules["jax"].clear_caches()
-        gc.collect()
+    ends = nextitem is None or nextitem.path != item.path
+    if ends or _tests_run % 50 == 0:
+        megabytes, maps = memory()
+        if maps > MAPS or megabytes > (MEGABYTES if ends else 1.3 * MEGABYTES):
+            forget_programs()

@@ -10,26 +10,22 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from frameworks import import_quietly, imported_in, missing
 from library import ROOT, label, library_files, module_name
-from pages import executed_blocks, missing_modules
 
 FOLDERS = ("start", "tutorials", "coming_from", "how_to")
 IN_DOCS = sorted(page for folder in ("", *FOLDERS) for page in (ROOT / "docs" / folder).glob("*.md"))
-EXECUTED = [page for page in IN_DOCS if executed_blocks(page)]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *IN_DOCS]
 CODE = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
-BLOCKS = [
-    pytest.param(
-        page, match.start(1), match.group(1), id=f"{label(page)}-{number}",
-        marks=() if page.name == "README.md" else pytest.mark.merge,
-    )
+BLOCKS: list[Any] = [
+    pytest.param(page, match.start(1), match.group(1), id=f"{label(page)}-{number}")
     for page in PAGES
     for number, match in enumerate(CODE.finditer(page.read_text()), start=1)
-]  # fmt: skip
+]
 
 
 def missing_framework(text: str) -> str | None:
@@ -37,18 +33,14 @@ def missing_framework(text: str) -> str | None:
     return next((framework for framework in imported_in(text) if missing(framework)), None)
 
 
-# Reads programs `[{file, code, session}]`, runs each, those of one session with the names of those before, and writes
-# what went wrong: `[text or null]`. No session: by itself.
+# Reads programs `[{file, code}]`, runs each by itself, and writes what went wrong: `[text or null]`.
 RUN_ALL = """
 import contextlib, json, sys, traceback
-errors, sessions = [], {}
+errors = []
 for program in json.load(sys.stdin):
     try:
-        fresh = {"__name__": "block"}
-        session = program.get("session")
-        names = fresh if session is None else sessions.setdefault(session, fresh)
         with contextlib.redirect_stdout(sys.stderr):
-            exec(compile(program["code"], program["file"], "exec"), names)
+            exec(compile(program["code"], program["file"], "exec"), {"__name__": "block"})
         errors.append(None)
     except BaseException:
         errors.append(traceback.format_exc())
@@ -65,29 +57,21 @@ def as_program(page: Path, start: int, code: str) -> str:
 def errors_in_default_precision(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> dict[tuple[Path, int], str | None]:
-    """Of each block that this run looks at (by page and start), in one process without any setting."""
-    items = (item for item in request.session.items if item.name.startswith("test_code_block["))
-    wanted = [[item.callspec.params[key] for key in ("page", "start", "code")] for item in items]
-    blocks = [tuple(block) for block in wanted if not missing_framework(block[2])]
-    programs = [{"file": str(page), "code": as_program(page, start, code)} for page, start, code in blocks]
-    errors = run_as_a_reader(programs, tmp_path_factory.mktemp("blocks"))
-    return {block[:2]: error for block, error in zip(blocks, errors, strict=True)}
-
-
-def run_as_a_reader(programs: list[dict[str, str]], folder: Path) -> list[str | None]:
-    """What went wrong in each, in one process in that folder, without the settings of the tests."""
-    set_by_tests = ("JAX_ENABLE_X64", "XLA_FLAGS", "OMP_NUM_THREADS", "TF_ENABLE_ONEDNN_OPTS")
-    env = {k: v for k, v in os.environ.items() if k not in set_by_tests}
-    paths = (ROOT / "docs" / "generate", env.get("PYTHONPATH"))  # the first one is for pictures, as in docs/build
-    env["PYTHONPATH"] = os.pathsep.join(str(path) for path in paths if path)
+    """Of each block that this run looks at (by page and start), in one process that has of the settings of the tests
+    only those of the compiler."""
+    items = (item.callspec.params for item in request.session.items if item.name.startswith("test_code_block["))
+    blocks = [(item["page"], item["start"], item["code"]) for item in items if not missing_framework(item["code"])]
+    programs = [{"file": str(block[0]), "code": as_program(*block)} for block in blocks]
+    set_by_tests = ("JAX_ENABLE_X64", "OMP_NUM_THREADS", "TF_ENABLE_ONEDNN_OPTS")
     run = subprocess.run(
         [sys.executable, "-c", RUN_ALL], input=json.dumps(programs), capture_output=True, text=True, check=False,
-        cwd=folder, env=env,
+        cwd=tmp_path_factory.mktemp("blocks"), env={k: v for k, v in os.environ.items() if k not in set_by_tests},
     )  # fmt: skip
     assert run.returncode == 0, run.stderr
-    return json.loads(run.stdout)
+    return {block[:2]: error for block, error in zip(blocks, json.loads(run.stdout), strict=True)}
 
 
+@pytest.mark.merge
 @pytest.mark.parametrize(("page", "start", "code"), BLOCKS)
 def test_code_block(
     page: Path, start: int, code: str, errors_in_default_precision: dict[tuple[Path, int], str | None]
@@ -98,12 +82,18 @@ def test_code_block(
     assert error is None, error
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(("page", "start", "code"), BLOCKS)
+def is_quick(page: Path, code: str) -> bool:
+    return page.name == "README.md" and not imported_in(code)
+
+
+@pytest.mark.parametrize(
+    ("page", "start", "code"),
+    [pytest.param(*b.values, id=b.id, marks=() if is_quick(*b.values[::2]) else pytest.mark.slow) for b in BLOCKS],
+)
 def test_code_block_in_double_precision(
     page: Path, start: int, code: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each block stands by itself; it may write files."""
+    """Each block stands by itself; it may write files. Those of README that compile nothing run by default."""
     if framework := missing_framework(code):
         pytest.skip(f"not installed: {framework}")
     import_quietly(*imported_in(code))
@@ -111,22 +101,16 @@ def test_code_block_in_double_precision(
     exec(compile(as_program(page, start, code), str(page), "exec"), {"__name__": "block"})
 
 
-@pytest.mark.slow  # docs/build, which runs before a merge, executes them too
-@pytest.mark.parametrize("page", EXECUTED, ids=label)
-def test_page_that_the_site_executes(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    blocks = executed_blocks(page)
-    monkeypatch.syspath_prepend(ROOT / "docs" / "generate")
-    if absent := sorted({module for block in blocks for module in missing_modules(block.code)}):
-        pytest.skip(f"not installed: {', '.join(absent)}")
-    programs = [{"file": str(page), "code": block.code, "session": block.session} for block in blocks]
-    errors = [error for error in run_as_a_reader(programs, tmp_path) if error is not None]
-    assert not errors, errors[0]
-
-
 def test_sessions_belong_to_one_page() -> None:
     """markdown-exec shares the names of a session between all pages."""
-    found = [(session, page) for page in EXECUTED for session in {block.session for block in executed_blocks(page)}]
-    assert len({session for session, _ in found}) == len(found)
+    found = [session for page in IN_DOCS for session in named_sessions(page)]
+    assert len(set(found)) == len(found) > 0
+
+
+def named_sessions(page: Path) -> set[str]:
+    """Of the blocks that are executed when the site is built, which `docs/build` does before a merge."""
+    executed = re.findall(r"^```python (?=.*exec=)(.*)$", page.read_text(), re.MULTILINE)
+    return {session for options in executed for session in re.findall(r'session="?([^"\s]+)', options)}
 
 
 def test_docstrings() -> None:

@@ -35,14 +35,8 @@ def test_the_navigation_leads_to_pages() -> None:
     import gather
     import navigation
 
-    generated = {
-        "benchmarks.md",
-        "examples/index.md",
-        "reference/index.md",
-        "methods/index.md",
-        "preconditioners/index.md",
-    }
-    there = {place.as_posix() for place in gather.pages().values()} | generated
+    indices = (f"{folder}/index.md" for folder in ("examples", "reference", "methods", "preconditioners"))
+    there = {place.as_posix() for place in gather.pages().values()} | {"benchmarks.md", *indices}
     for page in navigation.pages(navigation.configuration()["nav"]):
         assert page in there or page.endswith("/*"), f"mkdocs.yml names {page}, which is not there"
 

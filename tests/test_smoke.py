@@ -46,7 +46,7 @@ def test_gradient_in_jax() -> None:
     def loss(b: Any) -> Any:
         return (linear_solve(array("jax", MATRIX), b, method="CG", rtol=1e-12).x ** 2).sum()
 
-    np.testing.assert_allclose(jax.grad(loss)(array("jax", B)), GRADIENT, rtol=1e-8)
+    np.testing.assert_allclose(jax.jit(jax.grad(loss))(array("jax", B)), GRADIENT, rtol=1e-8)
 
 
 @pytest.mark.needs("torch")

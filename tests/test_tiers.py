@@ -8,7 +8,19 @@ import pytest
 from cells import METHOD_NAMES
 from library import ROOT
 from modes import MODES
-from tiers import AGAIN, BEFORE_A_MERGE, CELLS, COMPILING, REPRESENTATIVE, TIERS, TWINS, VARIATIONS, Cell
+from tiers import (
+    AGAIN,
+    BEFORE_A_MERGE,
+    CELLS,
+    COMPILING,
+    EXPENSIVE,
+    IMPORTED,
+    REPRESENTATIVE,
+    TIERS,
+    TWINS,
+    VARIATIONS,
+    Cell,
+)
 
 
 class Row(NamedTuple):
@@ -109,3 +121,14 @@ def test_files_that_are_handed_out_by_their_seconds_exist() -> None:
 
     gone = [file for file in (*ONE_PROGRAM, *SECONDS) if not (ROOT / "tests" / file).exists()]
     assert not gone, f"tests/helpers/scheduling.py names files that are not there: {gone}"
+
+
+def test_collecting_imports_no_framework(request: pytest.FixtureRequest) -> None:
+    assert not request.config.stash[IMPORTED], "use frameworks.lazy in the file that imports them"
+
+
+def test_expensive_tests_are_few(request: pytest.FixtureRequest) -> None:
+    """Each is a test of the default tier, and has a reason."""
+    assert len(EXPENSIVE) <= 40
+    for test, reason in EXPENSIVE.items():
+        assert reason and any(c.tier == "default" for c in collected(request, (test,))), test

@@ -1,11 +1,9 @@
 """`krylix.adapters.lineax` is the solver that `krylix.solvers.lineax_solver` has."""
 
 import numpy as np
-import pytest
 
 from frameworks import lazy
 
-pytest.importorskip("jax")
 lineax = lazy("lineax")
 
 

@@ -10,25 +10,27 @@ import scipy.linalg
 import scipy.sparse as sp
 
 import krylix
-from frameworks import lazy
+from called import numbers as all_numbers
+from cells import in_turn
+from frameworks import torch
 from krylix import choose_backend, linear_solve
 from krylix.backends import registry
 from krylix.backends.operations.table import OPERATIONS
 from krylix.solvers import METHODS
 from older_library import older
-from operation_samples import NAMES, SAMPLES, evaluate, operands
+from operation_samples import GROUPS, NAMES, evaluate, of_group, operands
 
-xp = lazy("array_api_strict")
+xp = pytest.importorskip("array_api_strict")
 
-N = 16
+N = 8
 RNG = np.random.default_rng(3)
 DIAGONALS = sp.diags_array([-1.0, 2.5, -1.0], offsets=[-1, 0, 1], shape=(N, N)).tocsr()
 OTHER = xp.Device("device1")
 
 
 def scattered() -> sp.csr_array:
-    """Symmetric, positive definite, with rows of 2 to 7 entries and one full row."""
-    half = sp.random_array((N, N), density=0.05, rng=np.random.default_rng(1)).tolil()
+    """Symmetric, positive definite, with rows of few entries and one full row."""
+    half = sp.random_array((N, N), density=0.1, rng=np.random.default_rng(1)).tolil()
     half[0, :] = 0.1
     return (half + half.T + 4 * sp.eye_array(N)).tocsr()
 
@@ -61,11 +63,14 @@ def dense(kind: str) -> np.ndarray:
 # ---- solves
 
 
-@pytest.mark.parametrize("kind", MATRICES)
-@pytest.mark.parametrize("method", [name for name in METHODS if name != "fast-direct"])
+@pytest.mark.parametrize(
+    ("method", "kind"),
+    [
+        *in_turn([m for m in METHODS if m not in ("fast-direct", "banded-direct")], MATRICES),
+        ("banded-direct", "diagonals"),
+    ],
+)
 def test_every_method(method: str, kind: str) -> None:
-    if method == "banded-direct" and kind != "diagonals":
-        return
     result = linear_solve(given(kind), array(B[0]), method=method, rtol=1e-9)
     assert BK.is_array(result.x) and BK.is_array(result.residual) and result.x.dtype == xp.float64
     np.testing.assert_allclose(numbers(result.x), np.linalg.solve(dense(kind), B[0]), rtol=1e-7, atol=1e-7)
@@ -86,7 +91,7 @@ def test_dtypes(method: str, dtype: Any) -> None:
     ("method", "kind"),
     [
         *(("CG", kind) for kind in ("diagonals", "scattered", "dense", "batch", "function")),
-        *(("biCG-stab(2)", "scattered"), ("GMRES(8)", "scattered"), ("MINRES", "diagonals"), ("IDR(4)", "dense")),
+        *(("biCG-stab(2)", "scattered"), ("GMRES(4)", "scattered"), ("MINRES", "diagonals"), ("IDR(2)", "dense")),
         *(("direct", kind) for kind in ("scattered", "dense", "batch")),
     ],
 )
@@ -284,8 +289,6 @@ def test_first_sight_and_names() -> None:
 
 @pytest.mark.needs("torch")
 def test_libraries_do_not_mix() -> None:
-    import torch
-
     with pytest.raises(krylix.NoBackendFound, match=r"array_api_strict and torch.*convert"):
         linear_solve(DIAGONALS, array(B[0]), x0=torch.ones(N, dtype=torch.float64))
     x = krylix.convert(array(B), "torch")
@@ -314,14 +317,6 @@ def test_what_the_standard_has_not_is_refused_by_name(what: str) -> None:
     call, message = REFUSED[what]
     with pytest.raises((TypeError, AttributeError, krylix.UnsupportedOperation), match=message):
         call()
-
-
-def test_profile() -> None:
-    with krylix.profile(BK) as found:
-        linear_solve(DIAGONALS, array(B[0]), method="CG")
-        choose_backend("numpy").sin(B)
-    assert {event.library for event in found.events} == {None, BK.name}
-    assert any(event.kind == "solve" for event in found.events)
 
 
 def test_supports() -> None:
@@ -391,13 +386,13 @@ class _Converted(ast.NodeTransformer):
 DTYPES_OF = {"f": ("float32", "float64"), "c": ("complex64", "complex128"), "i": ("int32",), "b": ("bool",)}
 
 
-@pytest.mark.parametrize("group", sorted({OPERATIONS[sample.name].group for sample in SAMPLES}))
+@pytest.mark.parametrize("group", GROUPS)
 def test_operations(group: str) -> None:
     """In each dtype, which is that of the same call in NumPy."""
     numpy = choose_backend("numpy")
-    for sample in [s for s in SAMPLES if OPERATIONS[s.name].group == group]:
+    for sample in of_group(group):
         for dtype in (dtype for kind in sample.kinds for dtype in DTYPES_OF[kind]):
-            own = operands(dtype)
+            own = dict(operands(dtype))
             expected = evaluate(sample.expected, bk=numpy, **own)
             like = evaluate(sample.call, bk=numpy, **own)
             call = ast.unparse(_Converted(own).visit(ast.parse(sample.call)))
@@ -407,11 +402,7 @@ def test_operations(group: str) -> None:
                     evaluate(call, bk=BK, **arrays)
                 continue
             eps = 1e-3 if dtype in ("float32", "complex64") else 1e-9
-            for x, y, z in zip(*map(_parts, (evaluate(call, bk=BK, **arrays), expected, like)), strict=True):
-                x = numbers(x) if BK.is_array(x) else x
+            found = evaluate(call, bk=BK, **arrays)
+            for x, y, z in zip(*(all_numbers(BK, result) for result in (found, expected, like)), strict=True):
                 np.testing.assert_allclose(x, y, eps, eps, err_msg=f"{sample.call} {dtype}")
-                assert np.asarray(x).dtype == np.asarray(z).dtype, f"{sample.call} {dtype}"
-
-
-def _parts(x: Any) -> list[Any]:
-    return list(x) if isinstance(x, tuple | list) else [x]
+                assert x.dtype == z.dtype, f"{sample.call} {dtype}"

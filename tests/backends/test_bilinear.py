@@ -1,36 +1,45 @@
-"""Products by `bilinear` in every library; the derivatives in one file for each."""
+"""Products by `bilinear` in every library; test_bilinear_derivatives.py has their derivatives."""
 
 from typing import Any
 
 import numpy as np
 import pytest
 
-from bilinear_forms import FORMS, M, N, close, dense, dtypes, forms, indices_of, native, values_of
-from contract import backend, rows
+from bilinear_forms import FORMS, M, N, close, dense, dtypes, indices_of, native, values_of
+from contract import MODES, backend, rows
 from krylix.backends.interface.bilinear import Each
 from modes import compiled
 
+# The sum of both forms covers each; where programs are compiled, the single ones run on demand.
+forms_and_modes = pytest.mark.parametrize(
+    ("name", "mode"),
+    [
+        pytest.param(name, mode, marks=() if name == "both" or mode in ("numpy", "torch") else pytest.mark.slow)
+        for name in FORMS
+        for mode in MODES
+    ],
+)
 
-@forms
+
+@forms_and_modes
 @dtypes
-@pytest.mark.parametrize("mode", ["numpy", "jax", "jax-jit", "torch", "tf", "tf-function"])
-@pytest.mark.parametrize("batch", [1, 3])
-def test_products(name: str, dtype: str, mode: str, batch: int) -> None:
-    values, x, y = values_of(name, dtype), rows(dtype, (batch, M)), rows(dtype, (batch, N))
+def test_products(name: str, dtype: str, mode: str) -> None:
+    values = values_of(name, dtype)
+    vectors = [(rows(dtype, (batch, M)), rows(dtype, (batch, N))) for batch in (1, 3)]
 
-    def both(x: Any, y: Any, *values: Any) -> Any:
-        bk = backend(mode)
-        own = bk.bilinear(FORMS[name], values, indices_of(name), x)
-        return own, bk.bilinear(FORMS[name], values, indices_of(name), y, transposed=True)
+    def products(*given: Any) -> list[Any]:
+        bk, (x, y, several_x, several_y, *own) = backend(mode), given
+        found = [bk.bilinear(FORMS[name], own, indices_of(name), v) for v in (x, several_x)]
+        return found + [bk.bilinear(FORMS[name], own, indices_of(name), v, transposed=True) for v in (y, several_y)]
 
-    forward, backward = compiled(mode, both)(*native(mode, x, y, *values))
-    close(forward, x @ dense(name, values).T)
-    close(backward, y @ dense(name, values))
+    matrix = dense(name, values)
+    expected = [x @ matrix.T for x, _ in vectors] + [y @ matrix for _, y in vectors]
+    for found, want in zip(compiled(mode, products)(*native(mode, *sum(vectors, ()), *values)), expected, strict=True):
+        close(found, want)
 
 
-@forms
 @pytest.mark.compiled_by_default(modes=("jax-jit",))
-@pytest.mark.parametrize("mode", ["numpy", "jax", "jax-jit", "torch", "tf", "tf-function"])
+@forms_and_modes
 def test_one_matrix_for_each_row(name: str, mode: str) -> None:
     """Products, and samples that are not summed, of values with an axis in front."""
     values, x, y = values_of(name, "float64"), rows("float64", (3, M)), rows("float64", (3, N))

@@ -2,6 +2,7 @@
 
 import ast
 from collections import defaultdict
+from functools import cache
 
 from krylix.backends import Backend
 from krylix.backends.interface.cuts import Collectives
@@ -60,6 +61,7 @@ def is_backend(node: ast.AST) -> bool:
     return (isinstance(node, ast.Name) and node.id in names) or (isinstance(node, ast.Attribute) and node.attr in names)
 
 
+@cache
 def callers() -> dict[str, set[tuple[str, ...]]]:
     """Of each name: the functions outside of backends/ that use it, as (file, class, function, ...)."""
     found: dict[str, set[tuple[str, ...]]] = defaultdict(set)

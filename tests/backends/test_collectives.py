@@ -15,6 +15,7 @@ import pytest
 from contract import covers
 from krylix.backends import get_backend
 from krylix.backends.interface.cuts import Cut, CutAxis
+from modes import EAGER, library
 
 SCRIPT = Path(__file__).parents[1] / "helpers" / "blocks_on_devices.py"
 
@@ -22,20 +23,21 @@ SCRIPT = Path(__file__).parents[1] / "helpers" / "blocks_on_devices.py"
 @covers("cut_of", "map_parts", "from_neighbour", "permuted", "all_gathered", "all_to_all")
 @covers("part_index", "ordered_after", "spread_over", "cells", "as_rows", "sum_over", "max_over")
 @pytest.mark.needs("jax")
-def test_blocks_of_devices() -> None:
-    """As NumPy has it on the whole grid, for Auto and Explicit mesh axes in any order."""
-    run = subprocess.run([sys.executable, str(SCRIPT)], env=os.environ.copy(), capture_output=True, text=True)
+@pytest.mark.parametrize(("which", "count"), [("few", 5), pytest.param("all", 10, marks=pytest.mark.slow)])
+def test_blocks_of_devices(which: str, count: int) -> None:
+    """As NumPy has it on the whole grid, for Auto and Explicit mesh axes in any order; and `check_several_devices`."""
+    run = subprocess.run([sys.executable, str(SCRIPT), which], env=os.environ.copy(), capture_output=True, text=True)
     assert run.returncode == 0, run.stdout + run.stderr
     lines = [json.loads(line) for line in run.stdout.splitlines()]
-    assert len(lines) == 10
+    assert len(lines) == count
     for line in lines:
         assert line["errors"] and max(line["errors"].values()) <= 1e-13, line
 
 
 @covers("sharding_of", "known_cut")
-@pytest.mark.parametrize("name", [pytest.param(n, marks=pytest.mark.needs(n)) for n in ("numpy", "jax", "torch", "tf")])
-def test_one_device_cuts_nothing(name: str) -> None:
-    bk = get_backend({"tf": "tensorflow"}.get(name, name))
+@pytest.mark.parametrize("mode", EAGER)
+def test_one_device_cuts_nothing(mode: str) -> None:
+    bk = get_backend(library(mode))
     grid = bk.asarray(np.ones((4, 4)))
     assert bk.cut_of(grid, 0) is None and bk.sharding_of(grid) is None
     assert bk.known_cut(bk.on_grid(grid, (2, 2))) is None

@@ -9,26 +9,29 @@ import numpy as np
 import pytest
 
 from contract import covers
+from frameworks import jax, tf, torch
 from krylix.backends import get_backend
 from modes import EAGER, array, library
 
 X = np.arange(6.0).reshape(2, 3)
 
 
-@covers("host_view")
+@covers("host_view", "in_host_call", "can_ask_host")
 @pytest.mark.parametrize("mode", EAGER)
 def test_numbers(mode: str) -> None:
+    """Also arrays for a function that is called on the host; loops that run now can ask it."""
     bk, x = get_backend(library(mode)), array(mode, X)
-    view = bk.host_view(x)
+    view, made = bk.host_view(x), bk.in_host_call(X.copy(), x)
     assert type(view) is np.ndarray
     np.testing.assert_array_equal(view, X)
     np.testing.assert_array_equal(bk.host_view(array(mode, X * 1j)), X * 1j)  # type: ignore[arg-type]
+    assert bk.is_array(made) and bk.dtype(made) == X.dtype
+    np.testing.assert_array_equal(bk.to_numpy(made), X)
+    assert bk.can_ask_host()
 
 
 @pytest.mark.needs("torch")
 def test_tensors_that_somebody_watches() -> None:
-    import torch
-
     bk, x = get_backend("torch"), torch.tensor(X)
     seen: list[Any] = []
     look: Callable[[Any], Any] = lambda x: (seen.append(bk.host_view(x)), x)[1]  # noqa: E731
@@ -48,8 +51,6 @@ def test_tensors_that_somebody_watches() -> None:
 
 @pytest.mark.needs("jax")
 def test_arrays_that_are_traced() -> None:
-    import jax
-
     bk, x = get_backend("jax"), jax.numpy.asarray(X)
     seen: list[Any] = []
     look: Callable[[Any], Any] = lambda y: (seen.append(bk.host_view(y)), seen.append(bk.host_view(x)), y)[2]  # noqa: E731
@@ -61,8 +62,6 @@ def test_arrays_that_are_traced() -> None:
 
 @pytest.mark.needs("tensorflow")
 def test_tensors_that_a_tape_watches() -> None:
-    import tensorflow as tf
-
     bk, x = get_backend("tensorflow"), tf.constant(X)
     with tf.GradientTape() as tape:
         assert bk.host_view(x) is not None
@@ -74,25 +73,8 @@ def test_tensors_that_a_tape_watches() -> None:
     assert found == [None]
 
 
-@covers("in_host_call")
-@pytest.mark.parametrize("mode", EAGER)
-def test_arrays_for_a_function_that_is_called_on_the_host(mode: str) -> None:
-    bk = get_backend(library(mode))
-    made = bk.in_host_call(X.copy(), array(mode, X))
-    assert bk.is_array(made) and bk.dtype(made) == X.dtype
-    np.testing.assert_array_equal(bk.to_numpy(made), X)
-
-
-@covers("can_ask_host")
-@pytest.mark.parametrize("mode", EAGER)
-def test_loops_that_run_now_can_ask_the_host(mode: str) -> None:
-    assert get_backend(library(mode)).can_ask_host()
-
-
 @pytest.mark.needs("tensorflow")
 def test_a_program_of_xla_cannot_ask_the_host() -> None:
-    import tensorflow as tf
-
     bk, said = get_backend("tensorflow"), []
 
     def function(x: Any) -> Any:

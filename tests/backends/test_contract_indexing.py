@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from contract import COMPILES, MODES, backend, covers, rows, run
+from frameworks import tf, torch
 from krylix.backends import Backend
 from modes import EAGER, array, compiled, to_numpy
 
@@ -67,25 +68,18 @@ def test_sum_entries(mode: str, dtype: str) -> None:
     """The last axis, of one matrix and of batches, a batch of one among them."""
     ids = np.array([4, 0, 0, 2, 4, 4], np.int32)
     hits = (np.arange(6) == ids[:, None]).astype(float)  # (entry, segment)
-    for shape in ((6,), (1, 6), (3, 6)):
-        values = data(dtype, shape)
-        compare(mode, lambda bk, v: (bk.sum_entries(v, ids, 6),), [(values @ hits).astype(dtype)], values)
+    several = [data(dtype, shape) for shape in ((6,), (1, 6), (3, 6))]
+    want = [(values @ hits).astype(dtype) for values in several]
+    compare(mode, lambda bk, *v: tuple(bk.sum_entries(values, ids, 6) for values in v), want, *several)
 
 
 @covers("segment_sum")
 @cells
 def test_segment_sum(mode: str, dtype: str) -> None:
     """Sorted and not, with missing and repeated ids, of no values, into no segments, with more axes."""
-    cases = [
-        (data(dtype, (6,)), [4, 0, 0, 2, 4, 4], 6),
-        (data(dtype, (6,)), [0, 0, 1, 1, 3, 5], 7),
-        (data(dtype, (4, 3)), [1, 0, 1, 3], 4),
-        (data(dtype, (3, 2, 2)), [2, 2, 2], 3),
-        (data(dtype, (0,)), [], 3),
-        (data(dtype, (0, 2)), [], 3),
-        (data(dtype, (0,)), [], 0),
-        (data(dtype, (3, 0)), [0, 1, 1], 2),
-    ]
+    shapes = [((6,), [4, 0, 0, 2, 4, 4], 6), ((6,), [0, 0, 1, 1, 3, 5], 7), ((4, 3), [1, 0, 1, 3], 4)]
+    shapes += [((3, 2, 2), [2, 2, 2], 3), ((0,), [], 3), ((0, 2), [], 3), ((0,), [], 0), ((3, 0), [0, 1, 1], 2)]
+    cases = [(data(dtype, shape), ids, count) for shape, ids, count in shapes]
     want = []
     for values, ids, count in cases:
         exact = np.zeros((count, *values.shape[1:]), dtype)
@@ -128,14 +122,8 @@ def test_add_box(mode: str, dtype: str) -> None:
 def test_windows(mode: str, dtype: str) -> None:
     x, big = data(dtype, (2, 4, 3)), np.zeros((2, 24, 23), dtype)
     big[:, 10:14, 10:13] = x
-    places = [
-        ((0, 0), (4, 3)),
-        ((1, -1), (4, 3)),
-        ((-2, 1), (3, 5)),
-        ((1, 1), (2, 1)),
-        ((3, 0), (0, 2)),
-        ((6, -7), (4, 3)),
-    ]
+    places = [((0, 0), (4, 3)), ((1, -1), (4, 3)), ((-2, 1), (3, 5)), ((1, 1), (2, 1)), ((3, 0), (0, 2))]
+    places += [((6, -7), (4, 3))]
 
     def windows(bk: Backend, x: Any) -> tuple[Any, ...]:
         return tuple(bk.window(x, start, shape) for start, shape in places)
@@ -200,8 +188,6 @@ def test_derivatives(mode: str, dtype: str) -> None:
 
 @pytest.mark.needs("torch")
 def test_torch_has_forward_mode_and_vmap() -> None:
-    import torch
-
     bk = backend("torch")
     x, t = torch.as_tensor(rows("float64", (3, 4))), torch.as_tensor(rows("float64", (3, 4), 1))
     _, pushed = torch.func.jvp(lambda x: all_moves(bk, x), (x,), (t,))
@@ -214,8 +200,6 @@ def test_torch_has_forward_mode_and_vmap() -> None:
 
 @pytest.mark.needs("tensorflow")
 def test_in_a_program_of_xla() -> None:
-    import tensorflow as tf
-
     bk, x = backend("tf"), rows("float64", (3, 4))
     compiled_by_xla = tf.function(lambda x: all_moves(bk, x), jit_compile=True, autograph=False)
     np.testing.assert_allclose(compiled_by_xla(tf.constant(x)), all_moves(backend("numpy"), x), rtol=1e-13)

@@ -5,13 +5,15 @@ from __future__ import annotations
 import math
 from typing import Any
 
-import jax
 import numpy as np
 import pytest
-import torch
 
 from contract import CELLS, MODES, backend, check, covers, real_of, rows, run, wide
+from frameworks import lazy
 from krylix.backends.interface.along_axes import Recurrences
+
+jax = lazy("jax")
+torch = lazy("torch")
 
 cells = pytest.mark.parametrize(("mode", "dtype"), CELLS)
 
@@ -42,14 +44,19 @@ def passes(bk: Any, factors: Any, x: Any, backward: bool) -> Any:
 @covers("recurrence")
 @cells
 @pytest.mark.parametrize("way", [own, passes])
-@pytest.mark.parametrize("backward", [False, True])
-def test_recurrence(mode: str, dtype: str, way: Any, backward: bool) -> None:
+def test_recurrence(mode: str, dtype: str, way: Any) -> None:
     """Lengths that are powers of two and others, one row, rows of one number."""
-    for batch, n, m in ((1, 7, 5), (3, 8, 1), (2, 1, 4), (1, 2, 2), (1, 33, 20)):
-        factors, x = parts(dtype, batch, n, m)
-        size = expected(np.abs(factors), np.abs(wide(x)), backward)
-        found = run(mode, lambda bk, f, x: way(bk, f, x, backward), factors, x)
-        check(found, expected(factors, x, backward), dtype, size)
+    shapes = ((1, 7, 5), (3, 8, 1), (2, 1, 4), (1, 2, 2), (1, 33, 20))
+    given = [parts(dtype, *shape) for shape in shapes]
+
+    def both_ways(bk: Any, *arrays: Any) -> tuple[Any, ...]:
+        return tuple(way(bk, *pair, back) for pair in zip(arrays[::2], arrays[1::2]) for back in (False, True))
+
+    found = iter(run(mode, both_ways, *sum(given, ())))
+    for factors, x in given:
+        for backward in (False, True):
+            size = expected(np.abs(factors), np.abs(wide(x)), backward)
+            check(next(found), expected(factors, x, backward), dtype, size)
 
 
 @covers("cost_of_step")
@@ -92,10 +99,15 @@ def test_derivatives() -> None:
         transposed[index] = np.sum(given * expected(factors, unit, False))
     jx, tc = backend("jax"), backend("torch")
     with jax.enable_x64(True):
-        image, pullback = jax.vjp(lambda x: jx.recurrence(factors, x), x)
+
+        @jax.jit
+        def all_of(x: Any) -> Any:
+            image, pullback = jax.vjp(lambda x: jx.recurrence(factors, x), x)
+            return image, pullback(given)[0], jax.vmap(lambda row: jx.recurrence(factors, row[None])[0])(x)
+
+        image, pulled, lanes = all_of(x)
         np.testing.assert_allclose(image, expected(factors, x, False), rtol=1e-12)
-        np.testing.assert_allclose(pullback(jax.numpy.asarray(given))[0], transposed, rtol=1e-12, atol=1e-12)
-        lanes = jax.vmap(lambda row: jx.recurrence(factors, row[None])[0])(x)
+        np.testing.assert_allclose(pulled, transposed, rtol=1e-12, atol=1e-12)
         np.testing.assert_allclose(lanes, image, rtol=1e-12)
     at = torch.from_numpy(x).requires_grad_()
     found = tc.recurrence(torch.from_numpy(factors), at)

@@ -1,6 +1,6 @@
 """Operations of XLA in the place of functions of `jnp`: the same numbers, dtypes and shapes, for any of them."""
 
-from itertools import product
+from itertools import cycle, product
 from typing import Any
 
 import numpy as np
@@ -31,28 +31,30 @@ def rows(dtype: str) -> np.ndarray:
     return v
 
 
-@pytest.mark.parametrize("dtype", [*REAL, *COMPLEX])
-def test_largest_sizes_and_scales(dtype: str) -> None:
+@pytest.mark.parametrize(("dtype", "eagerly"), [*((dtype, False) for dtype in REAL + COMPLEX), ("float32", True)])
+def test_largest_sizes_and_scales(dtype: str, eagerly: bool) -> None:
     """NaN above all, whatever its sign; -0 is nothing; and the scale that NumPy finds."""
     v, bk, host = rows(dtype), get_backend("jax"), get_backend("numpy")
     with np.errstate(all="ignore"):
         sizes = np.abs(v)
         largest = np.where(np.isnan(sizes).any(1), np.nan, sizes.max(1))[:, None]
         scales = host.binary_scale(largest)
-    for run in (lambda f: f, jax.jit):
-        found = np.asarray(run(bk.max_abs)(jnp.asarray(v)))
-        np.testing.assert_array_equal(found, largest)
-        assert found.dtype == sizes.dtype and not np.signbit(found[~np.isnan(found)]).any()
-        np.testing.assert_array_equal(run(bk.binary_scale)(jnp.asarray(v)), scales)
+    run = (lambda f: f) if eagerly else jax.jit
+    found, scale = run(lambda v: (bk.max_abs(v), bk.binary_scale(v)))(jnp.asarray(v))
+    np.testing.assert_array_equal(found, largest)
+    found = np.asarray(found)
+    assert found.dtype == sizes.dtype and not np.signbit(found[~np.isnan(found)]).any()
+    np.testing.assert_array_equal(scale, scales)
 
 
 def test_no_entries_and_other_dtypes() -> None:
-    bk = get_backend("jax")
-    assert np.asarray(bk.max_abs(jnp.zeros((2, 0)))).tolist() == [[0], [0]]
-    assert np.asarray(bk.max_abs(jnp.array([[3, -7]]))).tolist() == [[7]]
-    for half in (jnp.float16, jnp.bfloat16):
-        found = bk.max_abs(jnp.array([[1, -2.5], [jnp.nan, jnp.inf]], half))
-        assert found.dtype == half and found[0, 0] == 2.5 and jnp.isnan(found[1, 0])
+    rows = np.array([[1, -2.5], [np.nan, np.inf]])
+    given = [np.zeros((2, 0)), np.array([[3, -7]]), *(rows.astype(half) for half in (jnp.float16, jnp.bfloat16))]
+    none, integer, *halves = jax.jit(lambda given: [get_backend("jax").max_abs(v) for v in given])(given)
+    assert none.tolist() == [[0], [0]] and integer.tolist() == [[7]]
+    for found, half in zip(halves, (jnp.float16, jnp.bfloat16), strict=True):
+        found = np.asarray(found)
+        assert found.dtype == half and found[0, 0] == 2.5 and np.isnan(found[1, 0])
 
 
 OPERANDS: dict[str, Any] = {
@@ -76,30 +78,31 @@ CONDITIONS = {
 }
 
 
-@pytest.mark.parametrize("condition", CONDITIONS)
-def test_choices(condition: str) -> None:
-    """Of any two operands, what `jnp.where` says, and its dtype also where Python's numbers take part."""
+def test_choices() -> None:
+    """Of any two operands, what `jnp.where` says, and its dtype also where Python's numbers take part.
 
-    def all_of(where: Any) -> Any:
-        def choose(given: Any, arrays: Any) -> list[Any]:
-            operands = [arrays.get(name, OPERANDS[name]) for name in OPERANDS]
-            weak = jnp.sin(1.0) * given  # whose dtype gives way
-            return [where(given, a, b) for a, b in product([*operands, weak], repeat=2)]
+    The forms of conditions take turns.
+    """
+    arrays = {name: x for name, x in OPERANDS.items() if isinstance(x, np.ndarray)}
 
-        arrays = {name: x for name, x in OPERANDS.items() if isinstance(x, np.ndarray)}
-        return jax.jit(choose)(CONDITIONS[condition], arrays)
+    def chosen(where: Any, conditions: Any, arrays: Any) -> list[Any]:
+        weak = jnp.sin(1.0) * conditions["number"]  # whose dtype gives way
+        pairs = product([*(arrays.get(name, OPERANDS[name]) for name in OPERANDS), weak], repeat=2)
+        return [where(given, a, b) for given, (a, b) in zip(cycle(conditions.values()), pairs)]
 
-    for found, expected in zip(all_of(direct.select_elements), all_of(jnp.where), strict=True):
-        np.testing.assert_array_equal(found, expected)
-        assert found.dtype == expected.dtype and found.aval.weak_type == expected.aval.weak_type
+    found, expected = jax.jit(lambda *given: [chosen(f, *given) for f in (direct.select_elements, jnp.where)])(
+        CONDITIONS, arrays
+    )
+    for one, other in zip(found, expected, strict=True):
+        np.testing.assert_array_equal(one, other)
+        assert one.dtype == other.dtype and one.aval.weak_type == other.aval.weak_type
 
 
 @pytest.mark.parametrize(("a", "b"), [*zip(REAL + COMPLEX, REAL + COMPLEX), ("float32", "complex128")])
 def test_dot_of_one_row(a: str, b: str) -> None:
     rng = np.random.default_rng(0)
     u, v = ((rng.normal(size=(1, 7)) + (1j * rng.normal(size=(1, 7)) if d in COMPLEX else 0)).astype(d) for d in (a, b))
-    found = jax.jit(direct.dot_of_one)(u, v)
+    found, same = jax.jit(lambda u, v: (direct.dot_of_one(u, v), direct.dot_of_one(u, u)))(u, v)
     assert found.shape == (1, 1) and found.dtype == np.result_type(u, v)
-    np.testing.assert_allclose(found[0, 0], np.vdot(u, v), rtol=20 * np.finfo(a).eps)
-    same = jax.jit(lambda u: direct.dot_of_one(u, u))(u)
-    np.testing.assert_allclose(same[0, 0], np.vdot(u, u), rtol=20 * np.finfo(a).eps)
+    for one, w in ((found, v), (same, u)):
+        np.testing.assert_allclose(one[0, 0], np.vdot(u, w), rtol=20 * np.finfo(a).eps)

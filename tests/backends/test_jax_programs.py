@@ -14,12 +14,12 @@ from frameworks import lazy
 
 jax = lazy("jax")
 jnp, lax = lazy("jax.numpy"), lazy("jax.lax")
-trace = pytest.importorskip("krylix.backends.jax.program.function").trace
+program_of = lazy("krylix.backends.jax.program.function")
 
 Function = Callable[[Any], Any]
 N = 4
-POINT = jnp.linspace(0.3, 1.7, N)
-K = jnp.linspace(1.0, 2.0, N)
+POINT = np.linspace(0.3, 1.7, N)
+K = np.linspace(1.0, 2.0, N)
 
 
 def custom_jvp(forward: Function, slope: Function) -> Function:
@@ -38,6 +38,10 @@ def custom_vjp(forward: Function, slope: Function) -> Function:
 def ordered(*slopes: Function) -> Function:
     """A function whose derivatives are these, one after the other."""
     return slopes[0] if len(slopes) == 1 else custom_jvp(slopes[0], ordered(*slopes[1:]))
+
+
+def slopes() -> list[Function]:
+    return [jnp.cos, jnp.sin, lambda v: 2 * jnp.cos(v), lambda v: v]
 
 
 def wide(x: Any) -> Any:
@@ -75,41 +79,47 @@ NUMBERS: dict[str, Callable[[float, Any], Function]] = {
 }  # fmt: skip
 
 # Each list: functions of which no two compute the same, or have the same derivatives.
-STRUCTURES: dict[str, list[Function]] = {
-    "axis": [lambda x, a=a: jnp.cumsum(wide(x), a)[0] for a in (0, 1)],
-    "reverse": [lambda x, r=r: lax.cumsum(x, reverse=r) for r in (False, True)],
-    "shift": [lambda x, i=i: jnp.roll(x, i) for i in (1, 2, 3)],
-    "place": [lambda x, i=i: x[i] * jnp.ones(N) for i in range(N)],
-    "dynamic place": [lambda x, i=i: lax.dynamic_slice(jnp.concatenate([x, x]), (i,), (N,)) for i in (0, 1, 2)],
-    "scatter": [lambda x, i=i: jnp.zeros(N).at[jnp.array([i])].add(x[:1]) for i in (0, 1)],
-    "dimension numbers": [
+STRUCTURES: dict[str, Callable[[], list[Function]]] = {
+    "axis": lambda: [lambda x, a=a: jnp.cumsum(wide(x), a)[0] for a in (0, 1)],
+    "reverse": lambda: [lambda x, r=r: lax.cumsum(x, reverse=r) for r in (False, True)],
+    "shift": lambda: [lambda x, i=i: jnp.roll(x, i) for i in (1, 2, 3)],
+    "place": lambda: [lambda x, i=i: x[i] * jnp.ones(N) for i in range(N)],
+    "dynamic place": lambda: [lambda x, i=i: lax.dynamic_slice(jnp.concatenate([x, x]), (i,), (N,)) for i in (0, 1, 2)],
+    "scatter": lambda: [lambda x, i=i: jnp.zeros(N).at[np.array([i])].add(x[:1]) for i in (0, 1)],
+    "dimension numbers": lambda: [
         lambda x, d=d: lax.dot_general(wide(x), x, (((d,), (0,)), ((), ()))) for d in (0, 1)
     ],
-    "exponent": [lambda x, p=p: x**p for p in (2, 3, 2.5, 3.5)],
-    "dtype": [
+    "exponent": lambda: [lambda x, p=p: x**p for p in (2, 3, 2.5, 3.5)],
+    "dtype": lambda: [
         lambda x, d=d: (x * 1.00001).astype(d).astype(x.dtype) for d in ("float64", "float32", "float16", "int32")
     ],
-    "primitive": [jnp.sin, jnp.cos, jnp.exp],
-    "operands": [lambda x: x - K, lambda x: K - x, lambda x: x - x * K],
-    "branches": [lambda x, f=f, g=g: lax.cond(x[0] > 0, f, g, x) for f, g in ((jnp.sin, jnp.cos), (jnp.cos, jnp.sin))],
-    "branch number": [lambda x, i=i: lax.switch(i, [jnp.sin, jnp.cos, jnp.exp], x) for i in range(3)],
-    "length": [lambda x, m=m: lax.fori_loop(0, m, lambda i, v: v * K, x) for m in (1, 2, 3)],
-    "body": [lambda x, f=f: lax.scan(lambda c, a: (f(c), c * a), x[0], x)[1] for f in (jnp.sin, jnp.cos)],
-    "direction": [lambda x, r=r: lax.scan(lambda c, a: (c + a, c), 0.0, x, reverse=r)[1] for r in (False, True)],
-    "condition": [
+    "primitive": lambda: [jnp.sin, jnp.cos, jnp.exp],
+    "operands": lambda: [lambda x: x - K, lambda x: K - x, lambda x: x - x * K],
+    "branches": lambda: [
+        lambda x, f=f, g=g: lax.cond(x[0] > 0, f, g, x) for f, g in ((jnp.sin, jnp.cos), (jnp.cos, jnp.sin))
+    ],
+    "branch number": lambda: [lambda x, i=i: lax.switch(i, [jnp.sin, jnp.cos, jnp.exp], x) for i in range(3)],
+    "length": lambda: [lambda x, m=m: lax.fori_loop(0, m, lambda i, v: v * K, x) for m in (1, 2, 3)],
+    "body": lambda: [lambda x, f=f: lax.scan(lambda c, a: (f(c), c * a), x[0], x)[1] for f in (jnp.sin, jnp.cos)],
+    "direction": lambda: [
+        lambda x, r=r: lax.scan(lambda c, a: (c + a, c), 0.0, x, reverse=r)[1] for r in (False, True)
+    ],
+    "condition": lambda: [
         lambda x, f=f: lax.while_loop(lambda c: f(c[0], 3), lambda c: (c[0] + 1, c[1] * K), (0, x))[1]
         for f in (jnp.less, jnp.less_equal)
     ],
-    "derivative of a jvp": [custom_jvp(jnp.sin, f) for f in (jnp.cos, jnp.sin, lambda v: 2 * jnp.cos(v), lambda v: v)],
-    "derivative of a vjp": [custom_vjp(jnp.sin, f) for f in (jnp.cos, jnp.sin, lambda v: 2 * jnp.cos(v), lambda v: v)],
-    "second derivative": [ordered(jnp.sin, jnp.cos, f) for f in (jnp.sin, jnp.cos, jnp.exp)],
-    "with and without a rule": [jnp.sin, custom_jvp(jnp.sin, jnp.exp)],
-    "rule in jit": [lambda x, f=f: jax.jit(custom_jvp(jnp.sin, f))(x) for f in (jnp.cos, jnp.exp)],
-    "rule in a branch": [
+    "derivative of a jvp": lambda: [custom_jvp(jnp.sin, f) for f in slopes()],
+    "derivative of a vjp": lambda: [custom_vjp(jnp.sin, f) for f in slopes()],
+    "second derivative": lambda: [ordered(jnp.sin, jnp.cos, f) for f in (jnp.sin, jnp.cos, jnp.exp)],
+    "with and without a rule": lambda: [jnp.sin, custom_jvp(jnp.sin, jnp.exp)],
+    "rule in jit": lambda: [lambda x, f=f: jax.jit(custom_jvp(jnp.sin, f))(x) for f in (jnp.cos, jnp.exp)],
+    "rule in a branch": lambda: [
         lambda x, f=f: lax.cond(x[0] > 0, custom_jvp(jnp.sin, f), jnp.tanh, x) for f in (jnp.cos, jnp.exp)
     ],
-    "rule under checkpoint": [lambda x, f=f: jax.checkpoint(custom_jvp(jnp.sin, f))(x) for f in (jnp.cos, jnp.exp)],
-    "one array or two": [lambda x: x * K + K, lambda x: x * K + 2 * K, lambda x: x * K + jnp.array([1.0, 2, 3, 5])],
+    "rule under checkpoint": lambda: [
+        lambda x, f=f: jax.checkpoint(custom_jvp(jnp.sin, f))(x) for f in (jnp.cos, jnp.exp)
+    ],
+    "one array or two": lambda: [lambda x, k=k: x * K + k for k in (K, 2 * K, np.array([1.0, 2, 3, 5]))],
 }  # fmt: skip
 
 
@@ -124,50 +134,57 @@ def some(names: Iterable[str], by_default: Sequence[str]) -> list[Any]:
     return [name if name in by_default else pytest.param(name, marks=pytest.mark.merge) for name in names]
 
 
-def derivatives(f: Function, forward: bool) -> list[Function]:
+def results(name: str, f: Function, x: Any) -> list[Any]:
     """Values, derivatives, and those of these where JAX has them."""
-    weights = jnp.linspace(1.0, 2.0, N)
+    if "while" in name or name == "condition":  # which JAX does not differentiate in reverse
+        return [*jax.jvp(f, (x,), (x,))]
 
     def gradient(x: Any) -> Any:
-        return jax.grad(lambda v: jnp.sum(weights * f(v)))(x)
+        return jax.grad(lambda v: jnp.sum(K * f(v)))(x)
 
-    return [f, gradient, *([lambda x: jax.jvp(gradient, (x,), (weights,))[1]] if forward else [])]
+    return [f(x), *(jax.jvp(gradient, (x,), (K,)) if "vjp" not in name else (gradient(x),))]
 
 
-def same_results(name: str, program: Any, constants: Any, function: Function) -> None:
-    def results(f: Function) -> list[Function]:
-        if "while" in name or name == "condition":  # which JAX does not differentiate in reverse
-            return [f, lambda x: jax.jvp(f, (x,), (x,))[1]]
-        return derivatives(f, "vjp" not in name)
+def check_same(name: str, cases: Sequence[tuple[Any, Any, Function]]) -> None:
+    """Each program with its constants computes what the function does; all of them in one program of XLA."""
 
-    for got, want in zip(results(lambda x: program(x, *constants)), results(function), strict=True):
-        np.testing.assert_allclose(jax.jit(got)(POINT), want(POINT), rtol=1e-10, atol=1e-12, err_msg=name)
+    def both(x: Any) -> list[Any]:
+        programs = [results(name, lambda x, p=p, c=c: p(x, *c), x) for p, c, _ in cases]
+        return [programs, [results(name, function, x) for *_, function in cases]]
+
+    for found, want in zip(*jax.jit(both)(POINT), strict=True):
+        for got, expected in zip(found, want, strict=True):
+            np.testing.assert_allclose(got, expected, rtol=1e-10, atol=1e-12, err_msg=name)
+
+
+def trace(f: Function) -> Any:
+    found = program_of.trace(f, jnp.asarray(POINT))
+    assert found is not None
+    return found
 
 
 @pytest.mark.parametrize("name", some(NUMBERS, DEFAULT))
 def test_numbers_are_arguments(name: str) -> None:
     """Other numbers and arrays, in a function made anew: the same program, which computes what each function does."""
-    functions = [NUMBERS[name](s, k) for s, k in ((0.7, K), (0.4, jnp.sqrt(K)), (1.0, K + 1))]
-    first, *others = [trace(f, POINT) for f in functions]
-    assert first is not None
-    for function, found in zip(functions[1:], others, strict=True):
-        assert found is not None
-        assert found[0] == first[0] and hash(found[0]) == hash(first[0])
-        same_results(name, first[0], found[1], function)
+    functions = [NUMBERS[name](s, jnp.asarray(k)) for s, k in ((0.7, K), (0.4, np.sqrt(K)), (1.0, K + 1))]
+    (first, _), *others = [trace(f) for f in functions]
+    for program, _ in others:
+        assert program == first and hash(program) == hash(first)
+    check_same(name, [(first, constants, f) for f, (_, constants) in zip(functions[1:], others, strict=True)])
 
 
 @pytest.mark.parametrize("name", some(STRUCTURES, DEFAULT))
 def test_structure_is_not(name: str) -> None:
     """What differs in anything else is another program, and each computes what its function does."""
-    found = [trace(f, POINT) for f in STRUCTURES[name]]
-    assert None not in found
-    for i, (program, constants) in enumerate(found):  # type: ignore[misc]
-        same_results(name, program, constants, STRUCTURES[name][i])
-        again = trace(STRUCTURES[name][i], POINT)
-        assert again is not None and again[0] == program
-        for other, arguments in found[:i]:  # type: ignore[misc]
+    functions = STRUCTURES[name]()
+    found = [trace(f) for f in functions]
+    cases = [(*one, f) for one, f in zip(found, functions, strict=True)]
+    for i, (program, constants) in enumerate(found):
+        assert trace(functions[i])[0] == program
+        for other, arguments in found[:i]:
             if name not in ("scatter", "one array or two"):  # which differ in arrays, too
                 assert other != program
             elif other == program:
-                same_results(name, other, constants, STRUCTURES[name][i])
+                cases.append((other, constants, functions[i]))
                 assert len(arguments) == len(constants)
+    check_same(name, cases)

@@ -7,11 +7,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+from called import check_none_wrong, failed, numbers
+from frameworks import jax, tf, torch
 from krylix.backends import get_backend
 from krylix.backends.operations.table import OPERATIONS
-from operation_samples import SAMPLES, Sample, evaluate, operands
+from operation_samples import GROUPS, Sample, evaluate, of_group, operands
 
-GROUPS = sorted({OPERATIONS[sample.name].group for sample in SAMPLES})
 OPERANDS = operands("float64")
 STEP = 1e-6
 
@@ -26,7 +27,10 @@ def variables(sample: Sample) -> list[str]:
 
 
 def differentiable(group: str) -> list[Sample]:
-    return [s for s in SAMPLES if OPERATIONS[s.name].group == group and variables(s)]
+    return [s for s in of_group(group) if variables(s)]
+
+
+DIFFERENTIABLE = [group for group in GROUPS if differentiable(group)]
 
 
 def direction(name: str) -> np.ndarray:
@@ -60,23 +64,16 @@ def along(sample: Sample, gradients: Any) -> float:
 
 def check(found: dict[Sample, float]) -> None:
     expected = {sample: slope(sample) for sample in found}
-    wrong = [
+    check_none_wrong([
         f"{sample.call}: {own}, expected {expected[sample]}"
         for sample, own in found.items()
         if not abs(own - expected[sample]) <= 1e-5 * max(1, abs(expected[sample]))
-    ]
-    assert not wrong, f"{len(wrong)} calls:\n" + "\n".join(wrong)
-
-
-def differentiable_groups() -> list[str]:
-    return [group for group in GROUPS if differentiable(group)]
+    ])  # fmt: skip
 
 
 @pytest.mark.needs("torch")
-@pytest.mark.parametrize("group", differentiable_groups())
+@pytest.mark.parametrize("group", DIFFERENTIABLE)
 def test_torch(group: str) -> None:
-    import torch
-
     found = {}
     for sample in differentiable(group):
         leaves = {name: torch.tensor(OPERANDS[name], requires_grad=True) for name in variables(sample)}
@@ -88,10 +85,8 @@ def test_torch(group: str) -> None:
 
 
 @pytest.mark.needs("tensorflow")
-@pytest.mark.parametrize("group", differentiable_groups())
+@pytest.mark.parametrize("group", DIFFERENTIABLE)
 def test_tensorflow(group: str) -> None:
-    import tensorflow as tf
-
     found = {}
     for sample in differentiable(group):
         leaves = {name: tf.constant(OPERANDS[name]) for name in variables(sample)}
@@ -105,10 +100,8 @@ def test_tensorflow(group: str) -> None:
 
 @pytest.mark.needs("jax")
 @pytest.mark.parametrize("group", [pytest.param(g, marks=() if g == "gathering" else pytest.mark.merge)
-                                   for g in differentiable_groups()])  # fmt: skip
+                                   for g in DIFFERENTIABLE])  # fmt: skip
 def test_jax(group: str) -> None:
-    import jax
-
     samples = [sample for sample in differentiable(group) if sample.compiles]
 
     @jax.jit
@@ -130,18 +123,16 @@ def rows(sample: Sample) -> list[dict[str, np.ndarray]]:
 def of_rows(group: str) -> list[Sample]:
     """Those that return arrays."""
     of_shapes = ("broadcast_size", "shape", "staticshape", "size", "is_sparse", "get_sparse_format")
-    return [s for s in SAMPLES if OPERATIONS[s.name].group == group and s.compiles and s.name not in of_shapes]
+    return [s for s in of_group(group) if s.compiles and s.name not in of_shapes]
 
 
 def compare_rows(bk: Any, sample: Sample, found: Any) -> list[str]:
-    leaves = lambda x: [y for part in x for y in leaves(part)] if isinstance(x, (list, tuple)) else [x]  # noqa: E731
-    found = [bk.to_numpy(x) for x in leaves(found)]
-    wrong = []
+    host, wrong = get_backend("numpy"), []
     for i, own in enumerate(rows(sample)):
-        expected = leaves(evaluate(sample.call, bk=get_backend("numpy"), **own))
-        for x, y in zip(found, expected, strict=True):
-            if x[i].shape != np.shape(y) or not np.allclose(x[i], y, rtol=1e-6, atol=1e-6):
-                wrong.append(f"{sample.call}: {x[i].tolist()}, expected {np.asarray(y).tolist()}")
+        expected = numbers(host, evaluate(sample.call, bk=host, **own))
+        for x, y in zip(numbers(bk, found), expected, strict=True):
+            if x[i].shape != y.shape or not np.allclose(x[i], y, rtol=1e-6, atol=1e-6):
+                wrong.append(f"{sample.call}: {x[i].tolist()}, expected {y.tolist()}")
     return wrong
 
 
@@ -153,30 +144,26 @@ def stacked(sample: Sample) -> dict[str, np.ndarray]:
 @pytest.mark.needs("torch")
 @pytest.mark.parametrize("group", [g for g in GROUPS if of_rows(g)])
 def test_torch_vmap(group: str) -> None:
-    import torch
-
     bk, wrong = get_backend("torch"), []
     for sample in of_rows(group):
         arrays = {name: torch.as_tensor(x) for name, x in stacked(sample).items()}
         try:
             found = torch.func.vmap(lambda own, s=sample: evaluate(s.call, bk=bk, **own))(arrays)
         except Exception as error:
-            wrong.append(f"{sample.call}: {type(error).__name__}: {str(error)[:200]}")
+            wrong.append(failed(sample.call, error))
             continue
         wrong += compare_rows(bk, sample, found)
-    assert not wrong, f"{len(wrong)} calls:\n" + "\n".join(wrong)
+    check_none_wrong(wrong)
 
 
 @pytest.mark.merge
 @pytest.mark.needs("jax")
 @pytest.mark.parametrize("group", [g for g in GROUPS if of_rows(g)])
 def test_jax_vmap(group: str) -> None:
-    import jax
-
     bk, samples = get_backend("jax"), of_rows(group)
     program = jax.jit(lambda every: [
         jax.vmap(lambda own, s=s: evaluate(s.call, bk=bk, **own))(own) for s, own in zip(samples, every, strict=True)
     ])  # fmt: skip
     found = program([stacked(sample) for sample in samples])
     wrong = [line for s, x in zip(samples, found, strict=True) for line in compare_rows(bk, s, x)]
-    assert not wrong, f"{len(wrong)} calls:\n" + "\n".join(wrong)
+    check_none_wrong(wrong)

@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 
 import krylix
+from called import check_none_wrong, failed, numbers
 from krylix.backends import get_backend
 from krylix.backends.operations.table import OPERATIONS
 from krylix.backends.standard.names import RULES
 from modes import compiled, library
-from operation_samples import SAMPLES, Sample, evaluate, operands
+from operation_samples import GROUPS, SAMPLES, Sample, evaluate, of_group, operands
 
-GROUPS = sorted({OPERATIONS[sample.name].group for sample in SAMPLES})
 DTYPES = {"b": ("bool",), "i": ("int32", "int64"), "f": ("float32", "float64"), "c": ("complex64", "complex128")}
 
 
@@ -35,21 +35,8 @@ def test_every_operation_beyond_the_standard_has_samples() -> None:
     assert not {name for name, row in OPERATIONS.items() if row.group == "standard" and name not in RULES}
 
 
-def of_group(group: str) -> list[Sample]:
-    return [sample for sample in SAMPLES if OPERATIONS[sample.name].group == group]
-
-
-def dtypes(sample: Sample, few: bool) -> list[str]:
-    """JAX compiles what it runs eagerly, so it runs most of them in one dtype."""
-    found = [dtype for kind in sample.kinds for dtype in DTYPES[kind]]
-    return ["float64" if "float64" in found else found[-1]] if few else found
-
-
-def numbers(bk: Any, found: Any) -> list[np.ndarray]:
-    """Results as arrays of NumPy, one for each in a container."""
-    if isinstance(found, (list, tuple)):
-        return [x for part in found for x in numbers(bk, part)]
-    return [np.asarray(bk.to_numpy(found) if bk.is_array(found) else found)]
+def dtypes(sample: Sample) -> list[str]:
+    return [dtype for kind in sample.kinds for dtype in DTYPES[kind]]
 
 
 def alike(found: np.dtype, expected: np.dtype, given: list[np.dtype]) -> bool:
@@ -81,47 +68,40 @@ def arrays(sample: Sample, backend: str, dtype: str) -> dict[str, Any]:
     return {name: krylix.convert(own[name], backend) for name in sample.operands()}
 
 
-def check(wrong: list[str]) -> None:
-    assert not wrong, f"{len(wrong)} calls:\n" + "\n".join(wrong)
-
-
 @pytest.mark.parametrize("group", GROUPS)
 @pytest.mark.parametrize(
     "backend",
-    ("numpy", "torch", "tensorflow", pytest.param("jax", marks=[pytest.mark.merge, pytest.mark.needs("jax")])),
+    ("numpy", "torch", "tensorflow", pytest.param("jax", marks=pytest.mark.merge)),
 )
 def test_eager(backend: str, group: str) -> None:
     bk, wrong = get_backend(backend), []
-    for sample in of_group(group):
-        for dtype in dtypes(sample, backend == "jax"):
+    samples = of_group(group)
+    if (
+        backend == "jax"
+    ):  # which compiles what it runs eagerly: one sample of each operation, and those without programs
+        samples = [*{s.name: s for s in reversed(samples)}.values(), *(s for s in samples if not s.compiles)]
+    for sample in samples:
+        for dtype in dtypes(sample)[-1:] if backend == "jax" else dtypes(sample):
             try:
                 found = evaluate(sample.call, bk=bk, **arrays(sample, backend, dtype))
             except Exception as error:
-                wrong.append(f"{sample.call} of {dtype}: {type(error).__name__}: {str(error)[:200]}")
+                wrong.append(failed(f"{sample.call} of {dtype}", error))
                 continue
             wrong += differences(bk, sample, dtype, found)
-    check(wrong)
-
-
-def program_of(bk: Any, samples: list[Sample], names: list[str]) -> Any:
-    """All of them in one."""
-
-    def program(*values: Any) -> list[Any]:
-        own = dict(zip(names, values, strict=True))
-        return [evaluate(s.call, bk=bk, **{name: own[name] for name in s.operands()}) for s in samples]
-
-    return program
+    check_none_wrong(wrong)
 
 
 @pytest.mark.compiled_by_default(modes=("jax-jit", "tf-function"))
 @pytest.mark.parametrize("group", GROUPS)
 @pytest.mark.parametrize("mode", ("jax-jit", "tf-function"))
 def test_compiled(mode: str, group: str) -> None:
-    backend = library(mode)
-    samples = [s for s in of_group(group) if s.compiles]
+    """All of a group in one program."""
+    bk, samples = get_backend(library(mode)), [s for s in of_group(group) if s.compiles]
     names = sorted({name for s in samples for name in s.operands()})
-    own = operands("float64")
-    program = compiled(mode, program_of(get_backend(backend), samples, names))
-    found = program(*(krylix.convert(own[name], backend) for name in names))
-    bk = get_backend(backend)
-    check([line for s, x in zip(samples, found, strict=True) for line in differences(bk, s, "float64", x)])
+
+    def program(*values: Any) -> list[Any]:
+        own = dict(zip(names, values, strict=True))
+        return [evaluate(s.call, bk=bk, **{name: own[name] for name in s.operands()}) for s in samples]
+
+    found = compiled(mode, program)(*(krylix.convert(operands("float64")[name], bk) for name in names))
+    check_none_wrong([d for s, x in zip(samples, found, strict=True) for d in differences(bk, s, "float64", x)])

@@ -8,7 +8,7 @@ import pytest
 import scipy.sparse as sp
 
 import krylix
-from contract import CELLS
+from contract import CELLS, COMPILES
 from krylix import get_precision, precision, set_global_precision
 from krylix.backends import working_dtype
 from modes import array, solve
@@ -131,8 +131,9 @@ def test_solve_in_a_precision(mode: str, bits: int, dtype: str) -> None:
     A, b = system(dtype)
     exact = np.linalg.solve(A.astype(np.complex128), b)
     expected = np.dtype(f"complex{2 * bits}" if "c" in dtype else f"float{bits}")
+    matrices = array(mode, A), sp.csr_array(A)
     with precision(bits):
-        for matrix in (array(mode, A), sp.csr_array(A)):
+        for matrix in matrices[bits == 64 :][:1] if mode in COMPILES else matrices:  # each is a program
             result = solve(mode, matrix, b, method="direct")
             assert result.x.dtype == expected
             np.testing.assert_allclose(result.x, exact, rtol=1e-4 if bits == 32 else 1e-10, atol=1e-10)
@@ -142,13 +143,14 @@ def test_solve_in_a_precision(mode: str, bits: int, dtype: str) -> None:
 @pytest.mark.parametrize("mode", ("numpy", "jax", "torch", "tf"))
 def test_half_precision_is_refused(mode: str) -> None:
     b = array(mode, np.ones(2, np.float32))
+    A = np.eye(2, dtype=np.float32)
     with precision(16), pytest.raises(TypeError, match=r"16-bit numbers .* Cast the inputs to float32 or float64"):
-        krylix.linear_solve(np.eye(2, dtype=np.float32), b)
+        krylix.linear_solve(A, b)
     half = array(mode, np.ones(2, np.float16))
     with pytest.raises(TypeError, match=r"precision\(32\)"):
-        krylix.linear_solve(np.eye(2, dtype=np.float32), half)
+        krylix.linear_solve(A, half)
     with precision(32):
-        assert krylix.linear_solve(np.eye(2, dtype=np.float32), half).converged
+        assert krylix.linear_solve(A, half, method="CG").converged
 
 
 @pytest.mark.parametrize("mode", ("numpy", "jax", "torch", "tf"))
@@ -163,9 +165,9 @@ def test_global_precision_in_a_solve(mode: str) -> None:
 def test_integers(mode: str) -> None:
     """Integer right-hand sides take the precision of a matrix, else the library's own."""
     b = np.array([1, 2])
-    assert solve(mode, array(mode, np.eye(2, dtype=np.float32)), b).x.dtype == np.float32
-    assert solve(mode, np.eye(2), b).x.dtype == np.float64
+    assert solve(mode, array(mode, np.eye(2, dtype=np.float32)), b, method="CG").x.dtype == np.float32
+    assert solve(mode, np.eye(2), b, method="CG").x.dtype == np.float64
     own = {"numpy": "float64", "jax": "float64", "torch": "float32", "tf": "float32"}[mode]
-    result = solve(mode, array(mode, np.diag([1, 2])), b)
+    result = solve(mode, array(mode, np.diag([1, 2])), b, method="CG")
     assert result.x.dtype == np.dtype(own)
     np.testing.assert_allclose(result.x, [1, 1])

@@ -9,6 +9,7 @@ import pytest
 import scipy.sparse as sp
 
 import krylix
+from frameworks import jnp
 from krylix import NoBackendFound, choose_backend, linear_solve, register_backend
 from krylix.backends import get_backend, registry
 from krylix.backends.interface.own_modules import needed_module
@@ -115,8 +116,6 @@ def test_what_is_no_library() -> None:
 
 @pytest.mark.needs("jax")
 def test_namespaces_of_the_four_libraries() -> None:
-    import jax.numpy as jnp
-
     assert choose_backend("jax.numpy") is choose_backend(jnp.ones(2))
     with pytest.raises(TypeError, match="'jax'"):
         register_backend(jnp)

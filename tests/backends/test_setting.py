@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import krylix
+from frameworks import jax, jnp
 from krylix.backends.setting import Setting
 
 SETTINGS: dict[str, tuple[Callable[[Any], AbstractContextManager[None]], Callable[[Any], None], Any, Any]] = {
@@ -29,8 +30,6 @@ def restored() -> Iterator[None]:
 @pytest.mark.parametrize("name", SETTINGS)
 def test_jitted_functions_follow(name: str) -> None:
     """A function is traced once for each value, whichever `jax.jit` and thread calls it."""
-    import jax
-
     local, set_global, default, other = SETTINGS[name]
     get, traced = getattr(krylix, f"get_{name}"), []
 
@@ -66,9 +65,6 @@ def test_jitted_functions_follow(name: str) -> None:
 
 @pytest.mark.needs("jax")
 def test_a_jitted_solve_in_another_precision() -> None:
-    import jax
-    import jax.numpy as jnp
-
     solve = jax.jit(lambda b: krylix.linear_solve(lambda x: 2 * x, b, method="CG").x)
     b = jnp.ones(3, "float64")
     assert solve(b).dtype == "float64"

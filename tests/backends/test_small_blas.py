@@ -1,8 +1,4 @@
-"""Products by BLAS in small calls: right, of each system as alone, and no more than one core's work for small ones."""
-
-import os
-import subprocess
-import sys
+"""Products by BLAS in small calls: right, and of each system what it is alone; test_processes.py has their threads."""
 
 import numpy as np
 import pytest
@@ -37,27 +33,3 @@ def test_matrices(shape: tuple[int, int, int], dtype: str) -> None:
     b, n, m = shape
     x, matrix = random((b, m), dtype), random((n, m), dtype)
     np.testing.assert_allclose(times_rows(matrix, x), x @ matrix.T, rtol=0, atol=200 * np.finfo(dtype).eps * m)
-
-
-_WORK = """
-import time, numpy as np
-from krylix.backends.numpy.small_blas import times_each, times_rows
-stack, x = np.ones((1, 31, 2000), complex), np.ones((1, 2000), complex)
-square = np.ones((97, 97))
-def work():
-    for _ in range(300):
-        times_each(stack, x), times_rows(square, square)
-work()
-cpu = time.process_time()
-own = time.thread_time()
-work()
-print((time.process_time() - cpu) / (time.thread_time() - own))
-"""
-
-
-@pytest.mark.skipif((os.cpu_count() or 1) < 2, reason="one core, so BLAS has no other threads")
-def test_small_products_stay_on_one_core() -> None:
-    """With two threads for BLAS, all CPU time is that of the calling thread: the other one would spin."""
-    environment = {**os.environ, "OPENBLAS_NUM_THREADS": "2", "OMP_NUM_THREADS": "2"}
-    ran = subprocess.run([sys.executable, "-c", _WORK], env=environment, capture_output=True, text=True, check=True)
-    assert float(ran.stdout) < 1.2

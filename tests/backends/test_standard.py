@@ -6,12 +6,14 @@ import ast
 import inspect
 import re
 from collections.abc import Iterator
+from functools import cache
 from typing import Any
 
 import numpy as np
 import pytest
 
 import krylix
+from called import check_none_wrong, code_of, failed, numbers, run_in_jax
 from krylix.backends import Backend, get_backend
 from krylix.backends.standard.names import RULES
 from standard import GROUPS, Call, calls_of, environment, operands, signatures
@@ -48,27 +50,48 @@ def test_calls_use_every_argument(group: str) -> None:
 @pytest.mark.parametrize("group", GROUPS)
 @pytest.mark.parametrize("backend", ("numpy", "torch", "tensorflow"))
 def test_like_numpy(backend: str, group: str) -> None:
-    wrong = [
+    check_none_wrong([
         difference
         for call in calls_of(group)
         for dtype in call.dtypes()
         if dtype not in LACKING.get(backend, ())
         for difference in differences(backend, call, dtype)
-    ]
-    assert not wrong, f"{len(wrong)} calls:\n" + "\n".join(wrong)
+    ])  # fmt: skip
+
+
+@pytest.mark.slow
+@pytest.mark.needs("jax")
+@pytest.mark.parametrize("group", GROUPS)
+def test_all_calls_of_jax_like_numpy(group: str) -> None:
+    check_none_wrong(
+        [d for call in calls_of(group) for dtype in call.dtypes() for d in differences("jax", call, dtype)]
+    )
 
 
 @pytest.mark.needs("jax")
 @pytest.mark.parametrize("group", GROUPS)
-@pytest.mark.parametrize("calls", ("few", pytest.param("all", marks=pytest.mark.slow)))
-def test_jax_like_numpy(group: str, calls: str) -> None:
-    wrong, seen = [], set()
-    for call in calls_of(group):
-        dtypes = call.dtypes() if calls == "all" else [d for d in FEW if d in call.dtypes()][:1] or call.dtypes()
-        if calls == "all" or call.name not in seen:
-            seen.add(call.name)
-            wrong += [difference for dtype in dtypes for difference in differences("jax", call, dtype)]
-    assert not wrong, f"{len(wrong)} calls:\n" + "\n".join(wrong)
+def test_jax_like_numpy(group: str) -> None:
+    """One call of each function, in one program where that can be; the first one eagerly, too."""
+    cases = {call.name: (call, _one_dtype(call)) for call in reversed(calls_of(group))}
+    check_none_wrong([*differences_in_jax([*cases.values()]), *differences("jax", *next(reversed(cases.values())))])
+
+
+def differences_in_jax(cases: list[tuple[Call, str]], names: Any = None) -> Iterator[str]:
+    bk = get_backend("jax")
+
+    def function(call: Call, dtype: str) -> Any:
+        return lambda given: eval(code_of(call.expression), environment(names or bk.xp, dtype, given[dtype]))
+
+    arrays = {dtype: own_operands("jax", dtype) for _, dtype in cases}
+    for case, found in zip(cases, run_in_jax([function(*case) for case in cases], arrays), strict=True):
+        if isinstance(found, Exception):
+            yield failed(f"{case[0].expression} of {case[1]}", found)
+        else:
+            yield from unequal(*case, numbers(bk, found), "jax")
+
+
+def _one_dtype(call: Call) -> str:
+    return next((dtype for dtype in FEW if dtype in call.dtypes()), call.dtypes()[0])
 
 
 class NamesOfBackend:
@@ -88,29 +111,39 @@ _OTHER_ARGUMENTS = re.compile("copy=|device=")
 
 @pytest.mark.parametrize("backend", ("numpy", "torch", "tensorflow", pytest.param("jax", marks=pytest.mark.merge)))
 def test_names_of_backends_like_numpy(backend: str) -> None:
-    wrong, names = [], NamesOfBackend(get_backend(backend))
-    for call in (call for group in GROUPS for call in calls_of(group)):
-        if call.name in OWN and not _OTHER_ARGUMENTS.search(call.expression):
-            dtypes = [dtype for dtype in call.dtypes() if dtype not in LACKING.get(backend, ())]
-            wrong += [d for dtype in dtypes for d in differences(backend, call, dtype, names)]
-    assert not wrong, f"{len(wrong)} calls:\n" + "\n".join(wrong)
+    names = NamesOfBackend(get_backend(backend))
+    calls = [call for group in GROUPS for call in calls_of(group)]
+    calls = [call for call in calls if call.name in OWN and not _OTHER_ARGUMENTS.search(call.expression)]
+    if backend == "jax":
+        check_none_wrong([*differences_in_jax([(call, _one_dtype(call)) for call in calls], names)])
+        return
+    cases = ((c, dtype) for c in calls for dtype in c.dtypes() if dtype not in LACKING.get(backend, ()))
+    check_none_wrong([d for case in cases for d in differences(backend, *case, names)])
+
+
+@cache
+def own_operands(backend: str, dtype: str) -> dict[str, Any]:
+    return {name: krylix.convert(x, backend) for name, x in operands(dtype).items()}
+
+
+@cache
+def expected_of(call: Call, dtype: str) -> list[np.ndarray]:
+    return evaluate(call.reference, np, dtype, operands(dtype), get_backend("numpy"))
 
 
 def differences(backend: str, call: Call, dtype: str, names: Any = None) -> Iterator[str]:
     """What a call gives that NumPy does not; nothing, or one line."""
     bk = get_backend(backend)
-    arrays = operands(dtype)
-    expected = evaluate(call.reference, np, dtype, arrays, get_backend("numpy"))
     try:
-        own = {name: krylix.convert(x, backend) for name, x in arrays.items() if name in call.operands()}
-        found = evaluate(call.expression, names or bk.xp, dtype, own, bk)
+        found = evaluate(call.expression, names or bk.xp, dtype, own_operands(backend, dtype), bk)
     except Exception as error:
-        yield f"{call.expression} of {dtype}: {type(error).__name__}: {str(error)[:200]}"
+        yield failed(f"{call.expression} of {dtype}", error)
         return
-    yield from unequal(call, dtype, found, expected, backend)
+    yield from unequal(call, dtype, found, backend)
 
 
-def unequal(call: Call, dtype: str, found: list[np.ndarray], expected: list[np.ndarray], backend: str) -> Iterator[str]:
+def unequal(call: Call, dtype: str, found: list[np.ndarray], backend: str) -> Iterator[str]:
+    expected = expected_of(call, dtype)
     without_dtype = not call.operands() and "dt" not in call.expression and "fl" not in call.expression
     single = without_dtype or dtype in ("float32", "complex64")
     if len(found) != len(expected):
@@ -130,11 +163,4 @@ def unequal(call: Call, dtype: str, found: list[np.ndarray], expected: list[np.n
 
 def evaluate(expression: str, xp: Any, dtype: str, arrays: dict[str, Any], bk: Any) -> list[np.ndarray]:
     with np.errstate(all="ignore"):
-        return numbers(bk, eval(expression, environment(xp, dtype, arrays)))
-
-
-def numbers(bk: Any, found: Any) -> list[np.ndarray]:
-    """Results as arrays of NumPy, one for each in a container."""
-    if isinstance(found, (list, tuple)):
-        return [x for part in found for x in numbers(bk, part)]
-    return [np.asarray(bk.to_numpy(found) if bk.is_array(found) else found)]
+        return numbers(bk, eval(code_of(expression), environment(xp, dtype, arrays)))

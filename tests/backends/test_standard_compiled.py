@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import krylix
+from frameworks import jax, tf
 from krylix.backends import get_backend
 from modes import compiled, library
 from standard import environment, operands
@@ -54,8 +55,6 @@ def test_compiled(mode: str) -> None:
 
 @pytest.mark.needs("tensorflow")
 def test_unknown_shapes() -> None:
-    import tensorflow as tf
-
     arrays = operands("float64")
     specs = [tf.TensorSpec([None] * x.ndim, x.dtype) for x in arrays.values()]
     program = tf.function(
@@ -71,8 +70,6 @@ def test_unknown_shapes() -> None:
 
 @pytest.mark.needs("jax")
 def test_programs_follow_the_precision() -> None:
-    import jax
-
     made = jax.jit(lambda x: get_backend("jax").xp.sqrt(x))
     counts = np.array([1, 2])
     assert made(counts).dtype == np.float64

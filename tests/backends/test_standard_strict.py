@@ -11,8 +11,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from called import check_none_wrong, numbers
 from frameworks import lazy
-from krylix.backends import get_backend
+from krylix.backends import choose_backend, get_backend
 from standard import GROUPS, Call, calls_of, environment, operands, signatures
 
 strict = lazy("array_api_strict")
@@ -50,13 +51,8 @@ def in_strict(x: Any) -> Any:
     return strict.asarray(x) if isinstance(x, np.ndarray) else x
 
 
-def numbers(bk: Any, found: Any) -> list[np.ndarray]:
-    """Results of a library, or of array_api_strict, as arrays of NumPy."""
-    if isinstance(found, (list, tuple)):
-        return [x for part in found for x in numbers(bk, part)]
-    if type(found).__module__.startswith("array_api_strict"):
-        return [np.from_dlpack(found)]
-    return [np.asarray(bk.to_numpy(found) if bk.is_array(found) else found)]
+def strict_numbers(found: Any) -> list[np.ndarray]:
+    return numbers(choose_backend(strict.asarray(0)), found)
 
 
 def unequal(found: list[np.ndarray], expected: list[np.ndarray]) -> bool:
@@ -76,10 +72,9 @@ def test_what_numpy_is_asked_for_is_the_standard(group: str) -> None:
             if found is None or call.expression in OTHERWISE:
                 continue
             compared.add(call.name)
-            arrays = operands(dtype)
-            expected = numbers(get_backend("numpy"), eval(call.reference, environment(np, dtype, arrays)))
+            expected = numbers(get_backend("numpy"), eval(call.reference, environment(np, dtype, operands(dtype))))
             wrong += [f"{call.expression} of {dtype}"] if unequal(expected, found) else []
-    assert not wrong, "\n".join(wrong)
+    check_none_wrong(wrong)
     assert compared == {call.name for call in calls_of(group)}
 
 
@@ -87,7 +82,7 @@ def in_the_standard(call: Call, dtype: str) -> list[np.ndarray] | None:
     """What array_api_strict gives; None for kinds of dtypes beyond the standard."""
     own = environment(strict, dtype, {name: in_strict(x) for name, x in operands(dtype).items()})
     try:
-        return numbers(get_backend("numpy"), eval(call.expression, {**own, "dt": getattr(strict, dtype)}))
+        return strict_numbers(eval(call.expression, {**own, "dt": getattr(strict, dtype)}))
     except TypeError as error:
         assert str(error).startswith(BEYOND), call
         return None
@@ -95,7 +90,7 @@ def in_the_standard(call: Call, dtype: str) -> list[np.ndarray] | None:
 
 @pytest.mark.parametrize(
     ("backend", "count"),
-    [("numpy", 24), ("torch", 16), ("tensorflow", 8), pytest.param("jax", 2, marks=pytest.mark.merge)],
+    [("numpy", 24), ("torch", 16), ("tensorflow", 6), pytest.param("jax", 1, marks=pytest.mark.merge)],
 )
 def test_random_calls(backend: str, count: int) -> None:
     """Arrays without axes and without elements, NaN, infinities, negative axes; errors where the standard has them."""
@@ -103,7 +98,7 @@ def test_random_calls(backend: str, count: int) -> None:
     wrong: list[str] = []
     compared: set[str] = set()
     for sample in samples(drawn(), count):
-        expected = given(sample, function_of(sample.name), in_strict, get_backend("numpy"), strict)
+        expected = given(sample, function_of(sample.name), in_strict, choose_backend(strict.asarray(0)), strict)
         if isinstance(expected, TypeError):
             continue
         function: Any = reduce(getattr, sample.name.split("."), bk.xp)
@@ -111,7 +106,7 @@ def test_random_calls(backend: str, count: int) -> None:
         compared.add(sample.name)
         if differ(backend, sample, found, expected):
             wrong.append(f"{sample}: {found}, expected {expected}"[:600])
-    assert not wrong, f"{len(wrong)} calls:\n" + "\n".join(wrong)
+    check_none_wrong(wrong)
     assert len(compared) > 100
 
 

@@ -1,11 +1,13 @@
 """Programs of torch as Python functions: what they take once, what for each x, and what they give back."""
 
 from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 import numpy as np
 import pytest
 
+from frameworks import torch
 from krylix import linear_solve
 
 pytestmark = pytest.mark.needs("torch")
@@ -14,16 +16,12 @@ N = 6
 
 def recorded(function: Callable[..., Any], *arrays: Any) -> Any:
     """The program, recorded at one vector."""
-    import torch
-
     from krylix.backends.torch.program.recorded import record
 
     return record(function, torch.linspace(1, 2, N, dtype=torch.float64), arrays, arrays, find=False)
 
 
 def vectors() -> list[Any]:
-    import torch
-
     generator = torch.Generator().manual_seed(0)
     return [torch.rand(N, generator=generator, dtype=torch.float64) for _ in range(3)]
 
@@ -44,59 +42,62 @@ def calls_of(run: Callable[[], Any]) -> list[str]:
     return found
 
 
-def functions() -> dict[str, Callable[..., Any]]:
-    import torch
-
-    workspace = torch.zeros(N, dtype=torch.float64)
-
-    def with_workspace(u: Any, w: Any) -> Any:  # a clone of what was there, into which x is written
-        workspace.copy_(u)
-        workspace[1:] -= w[1:] * u[:-1]
-        return workspace * 1
-
-    def with_rows(u: Any, w: Any) -> Any:
-        table = torch.stack([w, w])
-        table[1] = u
-        return table.prod(0)
-
-    def into_a_coefficient(u: Any, w: Any) -> Any:
-        c = w.exp()
-        view = c[2:]
-        view += u[2:]
-        return c - w.exp() + u
-
-    def in_parts(u: Any, w: Any) -> Any:
-        a, b = torch.split(u, [2, 4])
-        (whole,) = torch.split(u, N)
-        first, *rest = torch.unbind(w)
-        return torch.cat([b, a]) * first + rest[-1] * torch.stack([whole, u]).sum(dim=0)
-
-    return {
-        "coefficient": lambda u, w: (w.exp() + w.flip(0)) * u,
-        "in place": lambda u, w: torch.mul(u, w).add_(u, alpha=2.5).clamp_(min=-1e300),
-        "workspace": with_workspace,
-        "rows": with_rows,
-        "into a coefficient": into_a_coefficient,
-        "in parts": in_parts,
-        "its argument": lambda u, w: u,
-        "nothing of x": lambda u, w: w * 2,
-        "settings": lambda u, w: (
-            torch.roll(u, (1,), (0,)) * float("nan")
-            if w is None
-            else torch.nn.functional.pad(u, (1, 1), value=0.0)[1:-1] * w
-        ),
-        "a container": lambda u, w: {"a": (u * w, w.exp()), "b": [u, 3.0]},
-    }
+@cache
+def workspace() -> Any:
+    return torch.zeros(N, dtype=torch.float64)
 
 
-@pytest.mark.parametrize("name", ["coefficient", "in place", "workspace", "rows", "into a coefficient", "in parts",
-                                  "its argument", "nothing of x", "settings", "a container"])  # fmt: skip
+def with_workspace(u: Any, w: Any) -> Any:  # a clone of what was there, into which x is written
+    room = workspace()
+    room.copy_(u)
+    room[1:] -= w[1:] * u[:-1]
+    return room * 1
+
+
+def with_rows(u: Any, w: Any) -> Any:
+    table = torch.stack([w, w])
+    table[1] = u
+    return table.prod(0)
+
+
+def into_a_coefficient(u: Any, w: Any) -> Any:
+    c = w.exp()
+    view = c[2:]
+    view += u[2:]
+    return c - w.exp() + u
+
+
+def in_parts(u: Any, w: Any) -> Any:
+    a, b = torch.split(u, [2, 4])
+    (whole,) = torch.split(u, N)
+    first, *rest = torch.unbind(w)
+    return torch.cat([b, a]) * first + rest[-1] * torch.stack([whole, u]).sum(dim=0)
+
+
+FUNCTIONS: dict[str, Callable[..., Any]] = {
+    "coefficient": lambda u, w: (w.exp() + w.flip(0)) * u,
+    "in place": lambda u, w: torch.mul(u, w).add_(u, alpha=2.5).clamp_(min=-1e300),
+    "workspace": with_workspace,
+    "rows": with_rows,
+    "into a coefficient": into_a_coefficient,
+    "in parts": in_parts,
+    "its argument": lambda u, w: u,
+    "nothing of x": lambda u, w: w * 2,
+    "settings": lambda u, w: (
+        torch.roll(u, (1,), (0,)) * float("nan")
+        if w is None
+        else torch.nn.functional.pad(u, (1, 1), value=0.0)[1:-1] * w
+    ),
+    "a container": lambda u, w: {"a": (u * w, w.exp()), "b": [u, 3.0]},
+}
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
 def test_programs_are_the_functions(name: str) -> None:
     """One that is bound once gives for each x what the function gives, whatever it got before."""
-    import torch
     from torch.utils._pytree import tree_leaves
 
-    function, w = functions()[name], torch.linspace(0.5, 1, N, dtype=torch.float64)
+    function, w = FUNCTIONS[name], torch.linspace(0.5, 1, N, dtype=torch.float64)
     program = recorded(function, w)
     product = program.bound(w)
     for x in (*vectors(), *vectors()):
@@ -107,10 +108,8 @@ def test_programs_are_the_functions(name: str) -> None:
 
 
 def test_what_does_not_depend_on_x_is_taken_once() -> None:
-    import torch
-
     w = torch.linspace(0.5, 1, N, dtype=torch.float64)
-    program = recorded(functions()["coefficient"], w)
+    program = recorded(FUNCTIONS["coefficient"], w)
     bound: list[Any] = []
     x = vectors()[0]
     assert sorted(calls_of(lambda: bound.append(program.bound(w)))) == ["aten::add", "aten::exp", "aten::flip"]
@@ -119,24 +118,18 @@ def test_what_does_not_depend_on_x_is_taken_once() -> None:
 
 @pytest.mark.parametrize("name", ["workspace", "rows", "into a coefficient"])
 def test_writes_to_what_does_not_depend_on_x_keep_all_steps(name: str) -> None:
-    import torch
-
     w = torch.linspace(0.5, 1, N, dtype=torch.float64)
-    program = recorded(functions()[name], w)
+    program = recorded(FUNCTIONS[name], w)
     assert calls_of(lambda: program.bound(w)) == []
 
 
 def test_random_numbers_are_drawn_for_each_x() -> None:
-    import torch
-
     program = recorded(lambda u: torch.rand(N) * u)
     product, x = program.bound(), torch.ones(N, dtype=torch.float64)
     assert not torch.equal(product(x), product(x))
 
 
 def test_programs_of_one_structure_share_their_code() -> None:
-    import torch
-
     from krylix.backends.torch.program.straight_line import straight_line
 
     w = torch.ones(N, dtype=torch.float64)
@@ -148,8 +141,6 @@ def test_programs_of_one_structure_share_their_code() -> None:
 
 
 def test_a_tensor_that_changed_is_noticed() -> None:
-    import torch
-
     c = torch.ones(N, dtype=torch.float64)
     program = recorded(lambda u: c.exp() * u)
     program(c)
@@ -160,8 +151,6 @@ def test_a_tensor_that_changed_is_noticed() -> None:
 
 def test_gradients_of_functions_with_workspaces() -> None:
     """By solves with bound programs, forward and backward, beside dense answers."""
-    import torch
-
     room = torch.empty(N, dtype=torch.float64)
     w = torch.linspace(2, 3, N, dtype=torch.float64, requires_grad=True)
 
@@ -188,7 +177,6 @@ def test_gradients_of_functions_with_workspaces() -> None:
 
 def test_settings_of_a_call_that_failed_are_none_of_the_program() -> None:
     """The function catches the error, and goes on with other settings."""
-    import torch
 
     def function(u: Any) -> Any:
         try:
@@ -203,8 +191,6 @@ def test_settings_of_a_call_that_failed_are_none_of_the_program() -> None:
 
 def test_programs_run_without_gradients_where_nobody_asks() -> None:
     """Their products are the function's, though what it closes over is recorded."""
-    import torch
-
     w = torch.linspace(2, 3, N, dtype=torch.float64, requires_grad=True)
     with torch.no_grad():
         product = recorded(lambda u: w * u).bound()
@@ -214,8 +200,6 @@ def test_programs_run_without_gradients_where_nobody_asks() -> None:
 @pytest.mark.parametrize("kind", ["real", "complex"])
 def test_transposes_serve_wherever_they_are_used(kind: str) -> None:
     """Made where nothing is recorded: then under autograd, in a batch of `torch.func.vmap`, and in inference mode."""
-    import torch
-
     from krylix.backends import get_backend
 
     dtype = torch.float64 if kind == "real" else torch.complex128

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from frameworks import jax, torch
 from krylix.backends import Backend, get_backend
 from modes import COMPILED, EAGER, MODES, array, compiled, library, to_numpy
 
@@ -96,8 +97,6 @@ def test_numpy_call_shares_no_memory(mode: str) -> None:
 
 @pytest.mark.needs("torch")
 def test_numpy_call_is_refused_inside_of_torch_func() -> None:
-    import torch
-
     bk = get_backend("torch")
 
     def sine(x: Any) -> Any:
@@ -256,8 +255,6 @@ def test_derivatives_of_loops(mode: str) -> None:
 @pytest.mark.needs("jax")
 def test_trajectories_are_one_program() -> None:
     """Of a size that does not grow with their number."""
-    import jax
-
     bk = get_backend("jax")
     few, many = (
         jax.make_jaxpr(lambda n, limits=limits: collatz(bk, n, limits))(6) for limits in ((1, 2), tuple(range(1, 60)))

@@ -1,7 +1,10 @@
 """The command line, run in this process."""
 
+import io
+import sys
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -19,3 +22,9 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureF
         return Run(code, *capsys.readouterr())
 
     return call
+
+
+@pytest.fixture
+def feed(monkeypatch: pytest.MonkeyPatch) -> Callable[[bytes], None]:
+    """What standard input will give."""
+    return lambda content: monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=io.BytesIO(content)))

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from command_runs import N, Run, matrix, rhs
+from command_runs import N, Run, compare_in_this_process, matrix, rhs
 from krylix.command_line.compare.combinations import combinations
 from krylix.command_line.compare.comparison import Settings
 from krylix.command_line.compare.trials import Trials
@@ -61,7 +61,10 @@ def test_what_is_named() -> None:
     assert combinations(matrix(), [], ["ilu"]) == [(name, "ilu") for name in ("GMRES", "biCG-stab(2)", "IDR(4)")]
 
 
-def test_the_fastest_first(run: Callable[..., Run]) -> None:
+@pytest.mark.parametrize("process", ["this", pytest.param("another", marks=pytest.mark.merge)])
+def test_the_fastest_first(process: str, run: Callable[..., Run], monkeypatch: pytest.MonkeyPatch) -> None:
+    if process == "this":
+        compare_in_this_process(monkeypatch)
     A = matrix(symmetric=True)
     sp.save_npz("A.npz", A)
     np.save("b.npy", rhs(N, 2))
@@ -82,7 +85,8 @@ def test_the_fastest_first(run: Callable[..., Run]) -> None:
         assert row["wanted"]["preconditioner"] == "fast" or row["problem"]
 
 
-def test_only_failures(run: Callable[..., Run]) -> None:
+def test_only_failures(run: Callable[..., Run], monkeypatch: pytest.MonkeyPatch) -> None:
+    compare_in_this_process(monkeypatch)
     sp.save_npz("A.npz", matrix())
     result = run("compare", "A.npz", "--methods", "CG,GMRES(2)", "--preconditioners", "none", "--max-iter", "1")
     assert result.code == 1 and "none converged" in result.line("fastest")
@@ -90,30 +94,23 @@ def test_only_failures(run: Callable[..., Run]) -> None:
     assert run("compare", "A.npz", "--methods", "CG", "--quiet", "--preconditioners", "none").out == ""
 
 
-def test_least_squares(run: Callable[..., Run]) -> None:
+def test_least_squares(run: Callable[..., Run], monkeypatch: pytest.MonkeyPatch) -> None:
+    compare_in_this_process(monkeypatch)
     np.save("A.npy", np.random.default_rng(0).standard_normal((50, 8)))
     found = json.loads(run("compare", "A.npy", "--json").out)
     assert {row["method"] for row in found["rows"] if row["converged"]} == {"LSMR", "CGLS"}
 
 
-def test_a_solve_that_takes_too_long() -> None:
-    """It is stopped, and the next one has a process of its own."""
-    n = 1500
-    slow = np.random.default_rng(0).standard_normal((n, n))
-    with Trials(slow, np.ones(n), Settings(), 0.05) as trials:
-        row = trials.run(("scipy-lsqr", "none"), (0, 2))
+def test_processes_that_are_stopped_or_end() -> None:
+    """The next solve has a process of its own; one ends as here where it takes more memory than there is."""
+    A = np.random.default_rng(0).standard_normal((1500, 1500))
+    with Trials(A, np.ones(len(A)), Settings(), 0.05) as trials:
+        row = trials.run(("scipy-lsqr", "none"), (0, 3))
         assert row.problem == "stopped after 0.05 s (--time-limit)" and not row.converged
         trials.limit = float("inf")
-        row = trials.run(("direct", "none"), (1, 2))
+        row = trials.run(("direct", "none"), (1, 3))
         assert row.converged and row.method == "direct" and row.residual is not None and row.residual < 1e-10
-
-
-def test_a_process_that_ends() -> None:
-    """As one does that takes more memory than there is."""
-    with Trials(np.eye(2), np.ones(2), Settings(), 30) as trials:
-        assert trials.run(("CG", "none"), (0, 2)).converged
         trials._process.kill()
         trials._process.join()
-        row = trials.run(("CG", "none"), (1, 2))
+        row = trials.run(("CG", "none"), (2, 3))
         assert row.problem is not None and "ended with code -9" in row.problem
-        assert trials.run(("CG", "none"), (1, 2)).converged

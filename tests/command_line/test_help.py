@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 import scipy.io
 
-from command_runs import N, Run, matrix, rhs
+import krylix
+from command_runs import N, Run, compare_in_this_process, matrix, rhs
 from krylix.command_line.help import HELP_EXAMPLES
 
 LINES = [(command, line) for command, lines in HELP_EXAMPLES.items() for line, _ in lines]
@@ -19,7 +20,10 @@ def test_help_shows_them(command: str, run: Callable[..., Run]) -> None:
     assert result.code == 0 and result.err == ""
     for line, why in HELP_EXAMPLES[command]:
         assert f"  {line}\n      {why}\n" in result.out
-    assert "exit codes: 0 done" in result.out and all(len(line) <= 120 for line in result.out.splitlines())
+    assert all(len(line) <= 120 for line in result.out.splitlines())
+    assert "exit codes: 0 done; 1 not" in " ".join(result.out.split()) and "130 interrupted" in result.out
+    options = ("--example", "--method", "--output", "--json", "--quiet") if command == "solve" else ()
+    assert all(option in result.out for option in options)
 
 
 def test_every_command_has_some(run: Callable[..., Run]) -> None:
@@ -29,9 +33,14 @@ def test_every_command_has_some(run: Callable[..., Run]) -> None:
     )
 
 
+def test_version(run: Callable[..., Run]) -> None:
+    assert run("--version") == (0, f"krylix {krylix.__version__}\n", "")
+
+
 @pytest.mark.needs("matplotlib")
 @pytest.mark.parametrize(("command", "line"), LINES)
-def test_they_run(command: str, line: str, run: Callable[..., Run]) -> None:
+def test_they_run(command: str, line: str, run: Callable[..., Run], monkeypatch: pytest.MonkeyPatch) -> None:
+    compare_in_this_process(monkeypatch)
     scipy.io.mmwrite("A.mtx", matrix(symmetric=True), symmetry="general")
     scipy.io.mmwrite("b.mtx", rhs(N, 1))
     words = shlex.split(line.partition(" > ")[0])

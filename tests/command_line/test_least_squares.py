@@ -7,7 +7,6 @@ import pytest
 import scipy.sparse as sp
 
 from command_runs import Run, refused
-from frameworks import FRAMEWORKS
 
 RNG = np.random.default_rng(5)
 TALL = RNG.standard_normal((30, 12))
@@ -20,10 +19,17 @@ def solved(run: Callable[..., Run], A: np.ndarray, b: np.ndarray, *options: str)
     return result, np.load("x.npy")
 
 
-@pytest.mark.parametrize("method", ["LSMR", "cgls"])
-@pytest.mark.parametrize("wide", [False, True])
-@pytest.mark.parametrize("columns", [(), (3,)])
-@pytest.mark.parametrize("dtype", [float, complex])
+@pytest.mark.parametrize(
+    ("method", "wide", "columns", "dtype"),
+    [
+        ("LSMR", False, (), float),
+        ("LSMR", True, (3,), complex),
+        ("cgls", False, (3,), float),
+        ("cgls", True, (), complex),
+        ("LSMR", False, (3,), complex),
+        ("cgls", True, (3,), float),
+    ],
+)
 def test_least_squares(method: str, wide: bool, columns: tuple[int, ...], dtype: type, run: Callable[..., Run]) -> None:
     A = (TALL.T if wide else TALL) * (1 if dtype is float else 1 + 0.5j)
     b = RNG.standard_normal((len(A), *columns)).astype(dtype)
@@ -39,7 +45,7 @@ def test_least_squares(method: str, wide: bool, columns: tuple[int, ...], dtype:
     assert wide or f"{left.min():.3e}" in result.line("fit")
 
 
-@pytest.mark.parametrize("backend", FRAMEWORKS)
+@pytest.mark.parametrize("backend", [pytest.param("jax", marks=pytest.mark.merge), "torch", "tensorflow"])
 def test_least_squares_on_backend(backend: str, run: Callable[..., Run]) -> None:
     b = RNG.standard_normal(30)
     result, x = solved(run, TALL, b, "--method", "LSMR", "--backend", backend)

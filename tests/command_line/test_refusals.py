@@ -8,7 +8,7 @@ import pytest
 import scipy.sparse as sp
 
 import krylix
-from command_runs import Run, failed, matrix, refused
+from command_runs import Run, failed, matrix, no_space, refused
 from krylix.command_line.arguments import BACKENDS, EXAMPLES
 from krylix.solvers import PRECONDITIONERS
 
@@ -100,30 +100,24 @@ def test_missing_framework(run: Callable[..., Run], monkeypatch: pytest.MonkeyPa
     refused(run("solve", "--example", "bar", "--backend", "torch"), "pip install 'krylix[torch]'")
 
 
-def test_failures_other_than_convergence_have_code_1(run: Callable[..., Run], monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("error", "code", "words"),
+    [
+        (MemoryError("Unable to allocate\n3 TiB"), 1, "the solve failed: Unable to allocate 3 TiB"),
+        (KeyboardInterrupt(), 130, "interrupted"),
+    ],
+)
+def test_failures_on_the_way(
+    error: BaseException, code: int, words: str, run: Callable[..., Run], monkeypatch: pytest.MonkeyPatch
+) -> None:
     def fail(*_: object, **__: object) -> None:
-        raise MemoryError("Unable to allocate 3 TiB\nfor the factors")
+        raise error
 
     monkeypatch.setattr("krylix.command_line.solve.prepare_for_one", fail)
-    result = run("solve", "--example", "bar")
-    assert result.code == 1
-    assert result.err == "krylix: the solve failed: Unable to allocate 3 TiB for the factors\n"
+    failed(run("solve", "--example", "bar"), code, words)
 
 
 def test_unwritable_output(run: Callable[..., Run], monkeypatch: pytest.MonkeyPatch) -> None:
-    def full(*_: object) -> None:
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr("krylix.command_line.output.np.save", full)
-    failed(
-        run("solve", "--quiet", "--example", "airfoil", "--output", "x.npy"), 1, "x.npy: cannot be written: No space"
-    )
-
-
-def test_interrupt(run: Callable[..., Run], monkeypatch: pytest.MonkeyPatch) -> None:
-    def interrupt(*_: object, **__: object) -> None:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr("krylix.command_line.solve.prepare_for_one", interrupt)
-    result = run("solve", "--example", "bar")
-    assert (result.code, result.err) == (130, "krylix: interrupted\n")
+    monkeypatch.setattr("krylix.command_line.output.np.save", no_space)
+    result = run("solve", "--quiet", "--example", "airfoil", "--output", "x.npy")
+    failed(result, 1, "x.npy: cannot be written: No space")

@@ -3,37 +3,15 @@
 import gzip
 import io
 import json
-import sys
 from collections.abc import Callable
-from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import scipy.io
 
-from command_runs import WRITERS, Run, matrix, refused, residual, rhs
+from command_runs import Run, matrix, refused, residual, rhs
 from krylix.command_line.arguments import FORMATS
 from krylix.solvers import METHODS, OPTIONAL_METHODS, PRECONDITIONERS
-
-
-@pytest.fixture
-def feed(monkeypatch: pytest.MonkeyPatch) -> Callable[[bytes], None]:
-    """What standard input will give."""
-    return lambda content: monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=io.BytesIO(content)))
-
-
-@pytest.mark.parametrize("name", WRITERS)
-def test_matrix_from_standard_input(name: str, run: Callable[..., Run], feed: Callable[[bytes], None]) -> None:
-    A, b = matrix(), rhs(40)
-    WRITERS[name](Path(name), A)
-    np.save("b.npy", b)
-    feed(Path(name).read_bytes())
-    result = run("solve", "-", "b.npy", "--output", "x.npy")
-    assert result.code == 0 and result.line("matrix") == "standard input", result
-    assert residual(A, b, np.load("x.npy")) <= 1e-10
-    feed(Path(name).read_bytes())
-    assert "40 x 40" in run("inspect", "-").line("shape")
 
 
 @pytest.mark.parametrize("kind", ["npy", "mtx"])
@@ -68,13 +46,8 @@ def test_json_of_a_solve(run: Callable[..., Run]) -> None:
     assert result.code == 1 and result.err == "" and result.out.count("\n") == 1, result
     found = json.loads(result.out)
     assert found["command"] == "solve" and found["converged"] is found["confirmed"] is False
-    assert found["matrix"] == {
-        "source": "A.npy",
-        "shape": [3, 3],
-        "dtype": "float64",
-        "sparse": False,
-        "nonzeros": 2,
-    }
+    matrix_facts = {"source": "A.npy", "shape": [3, 3], "dtype": "float64", "sparse": False, "nonzeros": 2}
+    assert found["matrix"] == matrix_facts
     assert [s["status"] == "converged" for s in found["systems"]] == [True, False]
     assert found["systems"][1]["norm_of_b"] == pytest.approx(np.sqrt(3))
     assert found["seconds"]["solve"] > 0 and found["output"] == "x.npy" and found["relative_error"] is None

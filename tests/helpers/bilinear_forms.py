@@ -3,14 +3,15 @@
 The matrix with some values is `dense(name, values)`.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from importlib import import_module
 from typing import Any
 
 import numpy as np
 import pytest
 
-from contract import rows
+from contract import backend, rows
 from krylix.backends.interface.bilinear import Bilinear
 from krylix.sparse.formats.entries.sample import entries_sample
 from modes import array, to_numpy
@@ -65,11 +66,6 @@ class Both(Bilinear):
 
 
 FORMS = {"coordinates": Coordinates(), "diagonals": Diagonals(), "both": Both()}
-forms = pytest.mark.parametrize("name", FORMS)
-# the sum of both covers each; where tests compile much, the single ones are run with the slow tests
-few_forms = pytest.mark.parametrize(
-    "name", [*(pytest.param(n, marks=pytest.mark.slow) for n in FORMS if n != "both"), "both"]
-)
 dtypes = pytest.mark.parametrize("dtype", ["float64", "complex128"])
 
 
@@ -94,14 +90,6 @@ def dense(name: str, values: Sequence[np.ndarray]) -> np.ndarray:
     return matrix
 
 
-def sampled(name: str, outer: np.ndarray) -> list[np.ndarray]:
-    """The part of an `(n, m)` matrix that the values stand for: the transpose of `dense`."""
-    found = [] if name == "diagonals" else [outer[ROWS, COLS]]
-    if name != "coordinates":
-        found += [np.array([[outer[i, i + o] if 0 <= i + o < M else 0 for i in range(N)] for o in OFFSETS])]
-    return found
-
-
 def selectors_of(name: str) -> list[np.ndarray]:
     """For each array of values, the tensor that makes its part of the dense matrix from it."""
     found = []
@@ -117,5 +105,29 @@ def native(mode: str, *arrays: np.ndarray) -> list[Any]:
     return [array(mode, a) for a in arrays]
 
 
-def close(found: Any, want: Any) -> None:
-    np.testing.assert_allclose(to_numpy(found), want, rtol=1e-12, atol=1e-12)
+def arguments(mode: str, name: str, dtype: str, transposed: bool = False, seed: int = 0) -> list[Any]:
+    """Values and two vectors for a product."""
+    return native(mode, *values_of(name, dtype, seed), 0.3 * rows(dtype, (2, N if transposed else M), seed + 10))
+
+
+def form_function(mode: str, name: str, transposed: bool = False) -> Callable[..., Any]:
+    """The product as a function of values and vectors."""
+    bk = backend(mode)
+    return lambda *a: bk.bilinear(FORMS[name], a[:-1], indices_of(name), a[-1], transposed)
+
+
+def dense_function(mode: str, name: str, transposed: bool = False) -> Callable[..., Any]:
+    """The same in the library's own operations on the dense matrix."""
+    own = import_module({"jax": "jax.numpy", "torch": "torch", "tf": "tensorflow"}[mode])
+    selectors = selectors_of(name)
+
+    def product(*a: Any) -> Any:
+        pairs = [(v, array(mode, s.astype(backend(mode).dtype(v)))) for v, s in zip(a[:-1], selectors, strict=True)]
+        matrix = sum(own.tensordot(v, s, len(v.shape)) for v, s in pairs)
+        return own.einsum("bi,ij->bj" if transposed else "bj,ij->bi", a[-1], matrix)
+
+    return product
+
+
+def close(found: Any, want: Any, rtol: float = 1e-12) -> None:
+    np.testing.assert_allclose(to_numpy(found), to_numpy(want), rtol=rtol, atol=rtol)

@@ -55,6 +55,17 @@ def run(mode: str, function: Callable[..., Any], *arrays: np.ndarray) -> Any:
     return tree_map(to_numpy, tuple(outcome) if isinstance(outcome, list) else outcome)
 
 
+def run_each(mode: str, calls: Sequence[tuple[Callable[..., Any], Sequence[np.ndarray]]]) -> Any:
+    """`run` of several functions, each of its own arrays, in one program."""
+    ends = np.cumsum([len(arrays) for _, arrays in calls])
+
+    def every(bk: Backend, *arrays: Any) -> tuple[Any, ...]:
+        own = zip(calls, ends, strict=True)
+        return tuple(function(bk, *arrays[end - len(given) : end]) for (function, given), end in own)
+
+    return run(mode, every, *(x for _, arrays in calls for x in arrays))
+
+
 def rows(dtype: str, shape: Sequence[int], seed: int = 0) -> np.ndarray:
     rng = np.random.default_rng([seed, *shape])
     x = rng.standard_normal(shape)

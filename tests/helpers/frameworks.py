@@ -1,6 +1,7 @@
 """Which frameworks there are, and which of them are installed here. Importing this imports none of them."""
 
 import re
+import sys
 import warnings
 from functools import cache
 from importlib import import_module
@@ -31,20 +32,39 @@ class _Lazy(ModuleType):
     """A module that is imported where one of its names is first used."""
 
     def __getattr__(self, name: str) -> Any:
-        if name.startswith("__"):  # asked of every global by pytest, while it collects
+        if name.startswith("__") or name == "_mock_name":  # which pytest asks of every global
             raise AttributeError(name)
         return getattr(import_module(self.__name__), name)
+
+
+# For files of which some tests need a framework: these have the marker `needs`, or a parameter `mode` or `backend`.
+jax: Any = _Lazy("jax")
+jnp: Any = _Lazy("jax.numpy")
+torch: Any = _Lazy("torch")
+tf: Any = _Lazy("tensorflow")
 
 
 def lazy(name: str) -> Any:
     """The module `name`, imported at its first use: while tests are collected no framework is.
 
-    The tests of the file are skipped where its package is not installed, or is of a framework that is not.
+    For a file whose tests all need it: they are skipped where its package, or the framework that this is a part of, is
+    not installed.
     """
     for package in (name.partition(".")[0], *(part for part in name.split(".") if part in FRAMEWORKS)):
         if missing(package):
             pytest.skip(f"not installed: {package}", allow_module_level=True)
     return _Lazy(name)
+
+
+def import_lazy_modules(item: pytest.Item) -> None:
+    """Import the frameworks that a test is about, by its file and its parameters."""
+    found = vars(getattr(item, "module", item)).values()
+    names = [v.__name__ for v in found if isinstance(v, _Lazy) and v not in (jax, jnp, torch, tf)]
+    parameters = getattr(getattr(item, "callspec", None), "params", {})
+    names += filter(None, (framework_of(parameters[key]) for key in ("backend", "mode") if key in parameters))
+    for name in names:
+        if name not in sys.modules and not missing(name.partition(".")[0]):
+            import_quietly(name)
 
 
 @cache

@@ -61,9 +61,15 @@ def native_sparse(mode: str, matrix: np.ndarray, layout: str = "coo") -> Any:
     """A sparse matrix of the mode's own library."""
     name = library(mode)
     if name == "jax":
+        import jax.numpy as jnp
         from jax.experimental import sparse
 
-        return (sparse.BCSR if layout == "csr" else sparse.BCOO).fromdense(matrix)
+        # `fromdense` compiles a dozen programs for each shape.
+        A = sp.csr_array(matrix)
+        facts = {"shape": A.shape, "indices_sorted": True, "unique_indices": True}
+        if layout == "csr":
+            return sparse.BCSR(tuple(map(jnp.asarray, (A.data, A.indices, A.indptr))), **facts)
+        return sparse.BCOO((jnp.asarray(A.data), jnp.asarray(np.stack(A.nonzero(), 1).astype(np.int32))), **facts)
     if name == "torch":
         import torch
 

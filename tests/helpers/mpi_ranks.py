@@ -34,9 +34,8 @@ def missing_mpi(*packages: str) -> str:
         return "mpirun is not installed: tests/helpers/mpi_environment FOLDER makes an interpreter that has it"
     check = f"import {', '.join(('mpi4py.MPI', *packages))}"
     found = subprocess.run([sys.executable, "-c", check], capture_output=True, text=True, timeout=_SECONDS)
-    return (
-        "" if not found.returncode else f"{(found.stderr.splitlines() or ['?'])[-1]}: see tests/helpers/mpi_environment"
-    )
+    problem = (found.stderr.splitlines() or ["?"])[-1]
+    return f"{problem}: see tests/helpers/mpi_environment" if found.returncode else ""
 
 
 def run_ranks(program: str, ranks: int, *arguments: str) -> list[dict[str, Any]]:
@@ -49,20 +48,11 @@ def run_ranks(program: str, ranks: int, *arguments: str) -> list[dict[str, Any]]
         RuntimeError: it failed, or did not end in a minute.
     """
     here = Path(__file__).parent
-    command = [
-        "mpirun",
-        "--allow-run-as-root",
-        "--oversubscribe",
-        "--mca",
-        "mpi_yield_when_idle",
-        "1",
-        "-n",
-        str(ranks),
-    ]
+    options = ["--allow-run-as-root", "--oversubscribe", "--mca", "mpi_yield_when_idle", "1", "-n", str(ranks)]
     path = os.pathsep.join(p for p in (str(here), os.environ.get("PYTHONPATH", "")) if p)
     with TemporaryDirectory() as folder:
         process = subprocess.Popen(
-            [*command, sys.executable, str(here / program), *arguments], text=True, stdout=subprocess.PIPE,
+            ["mpirun", *options, sys.executable, str(here / program), *arguments], text=True, stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT, env=os.environ | {"PYTHONPATH": path, _FOLDER: folder}, start_new_session=True,
         )  # fmt: skip
         try:

@@ -6,7 +6,7 @@ differentiated, unless the table of operations or its own flags say otherwise.
 
 from __future__ import annotations
 
-import ast
+from functools import cache
 from itertools import product
 from typing import Any, NamedTuple
 
@@ -14,6 +14,9 @@ import numpy as np
 import scipy.ndimage
 import scipy.signal
 import scipy.special
+
+from called import code_of, names_in
+from krylix.backends.operations.table import OPERATIONS
 
 
 class Sample(NamedTuple):
@@ -25,7 +28,7 @@ class Sample(NamedTuple):
     differentiable: bool | str = True  # apart from what the table says; or by which operand
 
     def operands(self) -> list[str]:
-        return sorted({node.id for node in ast.walk(ast.parse(self.call)) if isinstance(node, ast.Name)} & {*NAMES})
+        return sorted(names_in(self.call) & {*NAMES})
 
 
 _rng = np.random.default_rng(0)
@@ -71,7 +74,9 @@ _BASE["x"][0, :3] = (0, 1, 0)
 NAMES = (*_BASE, *_INTEGERS, *_FIXED)
 
 
+@cache
 def operands(dtype: str) -> dict[str, np.ndarray]:
+    """Arrays of NumPy, which nobody writes to."""
     kind = np.dtype(dtype).kind
     numbers = {name: x * (1 + 0.5j) if kind == "c" else np.rint(x) if kind in "iu" else x for name, x in _BASE.items()}
     if kind == "b":
@@ -262,4 +267,11 @@ REFERENCES = {
 
 
 def evaluate(expression: str, **names: Any) -> Any:
-    return eval(expression, {**REFERENCES, **names})
+    return eval(code_of(expression), {**REFERENCES, **names})
+
+
+def of_group(group: str) -> list[Sample]:
+    return [sample for sample in SAMPLES if OPERATIONS[sample.name].group == group]
+
+
+GROUPS = sorted({OPERATIONS[sample.name].group for sample in SAMPLES})

@@ -106,13 +106,11 @@ def settings() -> Iterator[Case]:
     cg = partial(linear_solve, method="CG", **SOLVE)
     cocg = partial(linear_solve, method="COCG", **SOLVE)
 
-    def case(
-        name: str, solve: Any, expected: np.ndarray, given: Any = b, spec: Any = CUT, compile: bool = True
-    ) -> Case:
+    def case(name: str, solve: Any, expected: np.ndarray, given: Any = b, spec: Any = CUT, jit: bool = True) -> Case:
         function = mapped(solve, spec, ins=spec)
-        return name, lambda: {"error": error((jax.jit(function) if compile else function)(given), expected)}
+        return name, lambda: {"error": error((jax.jit(function) if jit else function)(given), expected)}
 
-    yield case("eager", lambda b: cg(star_here, b).x, exact, compile=False)
+    yield case("eager", lambda b: cg(star_here, b).x, exact, jit=False)
     yield case("function as M", lambda b: cg(star_here, b, preconditioner=lambda r: r / 4).x, exact)
     yield case("chebyshev", lambda b: cg(star_here, b, preconditioner="chebyshev").x, exact)
     yield case("constant", lambda b: cg(ring, b, nullspace="constant").x, null, balanced)
@@ -151,11 +149,11 @@ def derivatives() -> Iterator[Case]:
         return jax.grad(lambda *given: jnp.sum(mapped(solve, check=check)(*given) ** 3), (0, 1))
 
     def compared(function: Callable[..., Any]) -> dict[str, Any]:
-        expected = jax.grad(whole, (0, 1))(FULL, WEIGHTS)
+        expected = jax.jit(jax.grad(whole, (0, 1)))(FULL, WEIGHTS)
         return {"error": max(map(error, jax.jit(function)(b, weights), expected))}
 
     def second() -> dict[str, Any]:
-        twice = jax.jvp(lambda b: jax.grad(whole)(b, WEIGHTS), (FULL,), (jnp.asarray(WEIGHTS),))[1]
+        twice = jax.jit(lambda b, v: jax.jvp(lambda b: jax.grad(whole)(b, v), (b,), (v,))[1])(FULL, WEIGHTS)
         found = jax.jit(lambda b, v: jax.jvp(lambda b: outside(True)(b, v)[0], (b,), (v,))[1])(b, weights)
         return {"error": error(found, twice)}
 

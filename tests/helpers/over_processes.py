@@ -141,11 +141,8 @@ class Cases:
         def cg(A: Any, b: Any, method: str = "CG", **more: Any) -> Any:
             return linear_solve(A, b, method=method, **{**self.settings, **more}).x
 
-        yield {
-            "name": "function as M",
-            "error": self.error(cg(self.star, self.b, preconditioner=lambda r: r / 4), exact),
-        }
-        yield {"name": "chebyshev", "error": self.error(cg(self.star, self.b, preconditioner="chebyshev"), exact)}
+        for name, M in (("function as M", lambda r: r / 4), ("chebyshev", "chebyshev")):
+            yield {"name": name, "error": self.error(cg(self.star, self.b, preconditioner=M), exact)}
         for kind in ("jacobi", "block-jacobi", "ic"):
             settings = {"block_size": 4} if kind == "block-jacobi" else {}
             M = preconditioner(sp.csr_array(here), kind, like=self.b.reshape(-1), **settings)

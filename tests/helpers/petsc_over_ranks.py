@@ -87,9 +87,8 @@ def adjoint() -> dict[str, Any]:
 
 def methods() -> dict[str, Any]:
     mumps = Petsc("preonly", "lu", {"pc_factor_mat_solver_type": "mumps"})
-    found = [
-        linear_solve(MATRIX, B[MINE], method=m, over=COMM) for m in (Petsc("cg", "gamg"), Petsc("cg", "jacobi"), mumps)
-    ]
+    ways = Petsc("cg", "gamg"), Petsc("cg", "jacobi"), mumps
+    found = [linear_solve(MATRIX, B[MINE], method=method, over=COMM) for method in ways]
     return {"error": max(distance(r.x, WHOLE) for r in found), "iterations": [int(r.iterations) for r in found]}
 
 

@@ -7,6 +7,7 @@ import itertools
 import traceback
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import cache
 from types import ModuleType
 from typing import Any
 
@@ -155,9 +156,13 @@ def is_symmetric(call: Call) -> bool:
     """SciPy's problem, with or without conjugation as the method asks; True for a test that has its own matrix."""
     if call.problem is None:
         return True
-    A = call.problem.A
-    dense = A.toarray() if sp.issparse(A) else A
-    return bool(np.allclose(dense, dense.T if call.method.needs_symmetric else dense.conj().T))
+    return _is_symmetric(call.problem, call.method.needs_symmetric)
+
+
+@cache
+def _is_symmetric(problem: Any, without_conjugation: bool) -> bool:
+    dense = problem.A.toarray() if sp.issparse(problem.A) else problem.A
+    return bool(np.allclose(dense, dense.T if without_conjugation else dense.conj().T))
 
 
 def size(call: Call) -> int:

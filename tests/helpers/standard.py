@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import re
 from functools import cache
 from typing import Any, NamedTuple
@@ -11,6 +10,7 @@ import numpy as np
 
 import standard_calls as calls
 import standard_linalg_calls as linalg_calls
+from called import names_in
 
 GROUPS = {
     "creation": ("biufc", calls.CREATION),
@@ -32,11 +32,9 @@ class Call(NamedTuple):
     expression: str
     reference: str  # with `xp` for NumPy
 
-    def operands(self) -> set[str]:
+    def operands(self) -> frozenset[str]:
         """The names of operands in the expression."""
-        tree = ast.parse(self.expression)
-        names = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
-        return names & {*_OPERANDS}
+        return names_in(self.expression) & {*_OPERANDS}
 
     def dtypes(self) -> list[str]:
         """The dtypes with which it is called; only one where the expression has none."""
@@ -77,8 +75,12 @@ def _table() -> tuple[tuple[str, str, str, list[str]], ...]:
 _OPERANDS = ("x", "y", "s", "e", "v", "m", "h", "m4", "z", "i", "i2", "b", "part", "special", "big", "up", "tall")
 
 
+@cache
 def operands(dtype: str) -> dict[str, np.ndarray]:
-    """Arrays of NumPy: x (2, 3), y (3,) positive, s (), e (0, 3), v (4,), m (2, 3, 3) regular, h Hermitian, ..."""
+    """Arrays of NumPy, which nobody writes to.
+
+    x (2, 3), y (3,) positive, s (), e (0, 3), v (4,), m (2, 3, 3) regular, h Hermitian, ...
+    """
     kind = np.dtype(dtype).kind
     sign = 1 if kind in "bu" else -1
     i = 1j if kind == "c" else 0

@@ -57,7 +57,11 @@ def samples(names: list[str], count: int) -> Iterator[Sample]:
 
 def drawn() -> list[str]:
     """The functions all of whose parameters can be drawn."""
-    return [name for name in _kinds() if all(hasattr(_Draw, f"{p}_") for p in _parameters(name)) and name not in SHAPED]
+    return [name for name in _kinds() if all(map(_drawable, _parameters(name))) and name not in SHAPED]
+
+
+def _drawable(parameter: str) -> bool:
+    return parameter in _SIMPLE or hasattr(_Draw, f"{parameter}_")
 
 
 # What wants shapes that fit, or numbers in order, is in the table of calls.
@@ -89,7 +93,7 @@ class _Unsuited(Exception):
 
 
 class _Draw:
-    """One call: a method for each name of a parameter."""
+    """One call: a method for each name of a parameter, or a row of `_SIMPLE`."""
 
     def __init__(self, rng: np.random.Generator, name: str, dtype: str) -> None:
         self.rng, self.name, self.dtype = rng, name, np.dtype(dtype)
@@ -100,7 +104,7 @@ class _Draw:
         args = []
         try:
             for key, parameter in _parameters(self.name).items():
-                value = getattr(self, f"{key}_")()
+                value = _SIMPLE[key](self) if key in _SIMPLE else getattr(self, f"{key}_")()
                 if parameter.kind is inspect.Parameter.VAR_POSITIONAL:
                     args += value
                 elif parameter.kind is inspect.Parameter.KEYWORD_ONLY:
@@ -167,32 +171,6 @@ class _Draw:
         """Along an axis of a transform: of none NumPy's `irfft` makes numbers of memory that nobody wrote to."""
         return not self.name.startswith("fft") or self.shape[axis] > 0
 
-    def keepdims_(self) -> bool:
-        return bool(self.rng.integers(2))
-
-    descending_ = include_initial_ = upper_ = keepdims_
-
-    def stable_(self) -> bool:
-        return True  # else several results are right
-
-    def correction_(self) -> float:
-        return self.one_of(0.0, 1.0, 0.5)
-
-    def dtype_(self) -> Any:
-        return self.one_of(None, {"f": "float64", "c": "complex128"}.get(self.dtype.kind, "int64"))
-
-    def k_(self) -> int:
-        return int(self.rng.integers(-3, 4))
-
-    def offset_(self) -> int:
-        return int(self.rng.integers(-1, 2))
-
-    def shift_(self) -> int:
-        return int(self.rng.integers(-5, 6))
-
-    def repetitions_(self) -> tuple[int, ...]:
-        return tuple(int(n) for n in self.rng.integers(0, 3, size=self.rng.integers(1, 4)))
-
     def repeats_(self) -> Any:
         """A number, or one for each part along an axis, which is drawn with it."""
         self.axis_ = lambda: self.keywords.get("axis")  # type: ignore[method-assign]
@@ -216,25 +194,29 @@ class _Draw:
         order = self.rng.permutation(len(self.shape))
         return tuple(int(a) - self.one_of(0, len(self.shape)) for a in order)
 
-    def shape_(self) -> tuple[int, ...]:
-        return (self.one_of(2, 1), *self.shape) if self.name == "broadcast_to" else (*self.shape[::-1], 1)
 
-    def copy_(self) -> Any:
-        return self.one_of(None, True)
+def _flag(draw: _Draw) -> bool:
+    return bool(draw.rng.integers(2))
 
-    def min_(self) -> Any:
-        return self.one_of(None, 1, np.minimum(self.beside(), 40).astype(self.dtype))
 
-    def max_(self) -> Any:
-        return self.one_of(None, 50)  # below the minimum is undefined
+def _beyond(draw: _Draw) -> Any:
+    return draw.one_of(None, draw.array(draw.shape)) if draw.shape else None
 
-    def n_(self) -> int:
-        return int(self.rng.integers(4)) if self.name == "diff" else int(self.rng.integers(1, 6))
 
-    def norm_(self) -> str:
-        return self.one_of("backward", "ortho", "forward")
-
-    def prepend_(self) -> Any:
-        return self.one_of(None, self.array(self.shape)) if self.shape else None
-
-    append_ = prepend_
+_SIMPLE: dict[str, Callable[[_Draw], Any]] = {
+    **dict.fromkeys(("keepdims", "descending", "include_initial", "upper"), _flag),
+    **dict.fromkeys(("prepend", "append"), _beyond),
+    "stable": lambda draw: True,  # else several results are right
+    "correction": lambda draw: draw.one_of(0.0, 1.0, 0.5),
+    "dtype": lambda draw: draw.one_of(None, {"f": "float64", "c": "complex128"}.get(draw.dtype.kind, "int64")),
+    "k": lambda draw: int(draw.rng.integers(-3, 4)),
+    "offset": lambda draw: int(draw.rng.integers(-1, 2)),
+    "shift": lambda draw: int(draw.rng.integers(-5, 6)),
+    "repetitions": lambda draw: tuple(int(n) for n in draw.rng.integers(0, 3, size=draw.rng.integers(1, 4))),
+    "shape": lambda draw: (draw.one_of(2, 1), *draw.shape) if draw.name == "broadcast_to" else (*draw.shape[::-1], 1),
+    "copy": lambda draw: draw.one_of(None, True),
+    "min": lambda draw: draw.one_of(None, 1, np.minimum(draw.beside(), 40).astype(draw.dtype)),
+    "max": lambda draw: draw.one_of(None, 50),  # below the minimum is undefined
+    "n": lambda draw: int(draw.rng.integers(4)) if draw.name == "diff" else int(draw.rng.integers(1, 6)),
+    "norm": lambda draw: draw.one_of("backward", "ortho", "forward"),
+}

@@ -13,6 +13,8 @@ from typing import Any, NamedTuple
 import pytest
 
 TIERS = ("default", "merge", "slow")
+# Tests of the default tier that take more than a processor second, by what they are about; at most 40.
+EXPENSIVE: dict[str, str] = {}
 # One of each kind of program: iterations, factors, and the host.
 REPRESENTATIVE = ("CG", "direct", "scipy-CG")
 # Methods that differ from another one in the library that factors only: they run in `_MODES_OF_VARIATIONS`.
@@ -84,6 +86,7 @@ class Cell(NamedTuple):
 TWINS = {"jax": "jax-jit", "tf-function": "tf"}
 
 CELLS = pytest.StashKey[list[Cell]]()  # every test that was collected, whether it runs now or not
+IMPORTED = pytest.StashKey[list[str]]()  # the frameworks that were imported when they were collected
 
 # Files without a parameter `mode`: what they test, where the parameter `transform` says nothing else.
 _MODES = {"test_sensitivity": "numpy", "test_jax": "jax", "test_torch": "torch", "test_tensorflow": "tf"}

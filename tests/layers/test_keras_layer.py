@@ -4,18 +4,13 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
+import krylix
 from frameworks import lazy
 
-tf = lazy("tensorflow")
-keras = lazy("keras")
-
-import krylix  # noqa: E402
-import krylix.keras  # noqa: E402
-
+tf, keras, layers = lazy("tensorflow"), lazy("keras"), lazy("krylix.keras")
 pytestmark = [
     pytest.mark.merge,
     pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning"),  # of Keras, where it saves
-    pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="Keras runs on another library"),
 ]
 N = 8
 SCIPY = sp.diags_array([-1.0, 3.0, -0.5], offsets=[-1, 0, 1], shape=(N, N)).tocsr()
@@ -23,7 +18,13 @@ MATRICES = {"dense": SCIPY.toarray(), "sparse": SCIPY}
 kinds = pytest.mark.parametrize("kind", MATRICES)
 
 
-@keras.saving.register_keras_serializable(package="krylix_tests")
+@pytest.fixture(autouse=True)
+def keras_on_tensorflow():
+    if keras.backend.backend() != "tensorflow":
+        pytest.skip("Keras runs on another library")
+    keras.saving.register_keras_serializable(package="krylix_tests")(stencil)
+
+
 def stencil(x, k):
     return k * x - tf.roll(x, 1, -1) - 0.5 * tf.roll(x, -1, -1)
 
@@ -36,10 +37,10 @@ def right_hand_sides(*shape, dtype="float32"):
 @pytest.mark.parametrize("shape", [(3,), (N,), (2, 3)])
 def test_solution(kind, shape):
     b = right_hand_sides(*shape)
-    x = krylix.keras.Solve(MATRICES[kind])(b)
+    x = layers.Solve(MATRICES[kind])(b)
     assert x.dtype == "float32" and x.shape == b.shape
     np.testing.assert_allclose(np.asarray(x) @ SCIPY.toarray().T, b, atol=1e-4)
-    double = krylix.keras.Solve(MATRICES[kind], dtype="float64", rtol=1e-11)(b.astype("float64"))
+    double = layers.Solve(MATRICES[kind], dtype="float64", rtol=1e-11)(b.astype("float64"))
     assert double.dtype == "float64"
     np.testing.assert_allclose(np.asarray(double) @ SCIPY.toarray().T, b, atol=1e-9)
 
@@ -47,10 +48,8 @@ def test_solution(kind, shape):
 @pytest.mark.parametrize("A", [*MATRICES.values(), stencil], ids=[*MATRICES, "function"])
 def test_gradients(A):
     args = (3.0,) if A is stencil else ()
-    layer, b = (
-        krylix.keras.Solve(A, args=args, dtype="float64", rtol=1e-12, method="GMRES"),
-        right_hand_sides(2, dtype="float64"),
-    )
+    layer = layers.Solve(A, args=args, dtype="float64", rtol=1e-12, method="GMRES")
+    b = right_hand_sides(2, dtype="float64")
     (weight,) = layer.trainable_weights
     direction = np.random.default_rng(1).normal(size=weight.shape)
     given = tf.constant(b)
@@ -70,18 +69,12 @@ def test_gradients(A):
 
 
 def model_of(A, **settings):
-    return keras.Sequential([keras.Input((N,)), krylix.keras.Solve(A, **settings)])
+    return keras.Sequential([keras.Input((N,)), layers.Solve(A, **settings)])
 
 
-@pytest.mark.parametrize(
-    "A",
-    [
-        pytest.param(MATRICES["sparse"], id="sparse"),
-        pytest.param(MATRICES["dense"], id="dense", marks=pytest.mark.slow),
-        pytest.param(stencil, id="function", marks=pytest.mark.slow),
-    ],
-)
-def test_training_and_saving(A, tmp_path):
+@pytest.mark.parametrize("kind", ["sparse", *(pytest.param(k, marks=pytest.mark.slow) for k in ("dense", "function"))])
+def test_training_and_saving(kind, tmp_path):
+    A = MATRICES.get(kind, stencil)
     b = right_hand_sides(32)
     x = np.linalg.solve(SCIPY.toarray() + 0.5 * np.eye(N), b.T).T
     model = model_of(A, args=(2.8,) if A is stencil else (), method="direct" if A is not stencil else "auto")
@@ -101,7 +94,7 @@ def test_training_and_saving(A, tmp_path):
 @kinds
 def test_complex(kind, tmp_path):
     A, b = MATRICES[kind] * (1 + 2j), right_hand_sides(3).astype("complex64")
-    model = keras.Sequential([krylix.keras.Solve(A, dtype="complex64")])
+    model = keras.Sequential([layers.Solve(A, dtype="complex64")])
     x = np.asarray(model(b))
     np.testing.assert_allclose(x @ (SCIPY.toarray() * (1 + 2j)).T, b, atol=1e-5)
     model.save(tmp_path / "model.keras")
@@ -109,7 +102,7 @@ def test_complex(kind, tmp_path):
 
 
 def test_fixed():
-    layer = krylix.keras.Solve(SCIPY, trainable=False)
+    layer = layers.Solve(SCIPY, trainable=False)
     assert not layer.trainable_weights and layer.get_config()["trainable"] is False
     layer.trainable = True
     assert [w.name for w in layer.trainable_weights] == ["values"]
@@ -117,19 +110,15 @@ def test_fixed():
 
 def test_failures():
     b = right_hand_sides(2)
-    with pytest.raises(krylix.NotConverged):
-        krylix.keras.Solve(SCIPY, method="GMRES", max_iter=1)(b)
-    with pytest.raises(tf.errors.OpError, match="limit"):
-        model_of(SCIPY, method="GMRES", max_iter=1).predict(b, verbose=0)
-    with pytest.raises(ValueError, match="square"):
-        krylix.keras.Solve(np.ones((2, 3)))
-    with pytest.raises(ValueError, match="square"):
-        krylix.keras.Solve(np.stack([np.eye(3)] * 2))
-    with pytest.raises(ValueError, match="complex64"):
-        krylix.keras.Solve(SCIPY * (1 + 1j))
-    with pytest.raises(ValueError, match=r"b\[None\]"):
-        krylix.keras.Solve(stencil, args=(3.0,))(b[0])
-    with pytest.raises(ValueError, match="args were given for a matrix"):
-        krylix.keras.Solve(SCIPY, args=(1.0,))
-    with pytest.raises(TypeError, match="cannot be stored"):
-        krylix.keras.Solve(SCIPY, preconditioner=lambda r: r).get_config()
+    for kind, match, call in (
+        (krylix.NotConverged, "limit", lambda: layers.Solve(SCIPY, method="GMRES", max_iter=1)(b)),
+        (tf.errors.OpError, "limit", lambda: model_of(SCIPY, method="GMRES", max_iter=1).predict(b, verbose=0)),
+        (ValueError, "square", lambda: layers.Solve(np.ones((2, 3)))),
+        (ValueError, "square", lambda: layers.Solve(np.stack([np.eye(3)] * 2))),
+        (ValueError, "complex64", lambda: layers.Solve(SCIPY * (1 + 1j))),
+        (ValueError, r"b\[None\]", lambda: layers.Solve(stencil, args=(3.0,))(b[0])),
+        (ValueError, "args were given for a matrix", lambda: layers.Solve(SCIPY, args=(1.0,))),
+        (TypeError, "cannot be stored", lambda: layers.Solve(SCIPY, preconditioner=lambda r: r).get_config()),
+    ):
+        with pytest.raises(kind, match=match):
+            call()

@@ -3,25 +3,21 @@
 import numpy as np
 import pytest
 
+import krylix
+from cells import in_turn
 from frameworks import lazy
 
-torch = lazy("torch")
-
-import krylix  # noqa: E402
-import krylix.torch  # noqa: E402
-from krylix.torch.custom_op import solve_op  # noqa: E402
-
+torch, layers, custom_op = lazy("torch"), lazy("krylix.torch"), lazy("krylix.torch.custom_op")
 N = 5
 # rows, columns: a diagonal twice, and one beside it, in no order
-INDICES = torch.tensor([[*range(N), *range(N), *range(N)], [*range(N), *(np.arange(N) + 1) % N, *range(N)]])
-ORDER = torch.randperm(3 * N, generator=torch.Generator().manual_seed(0))
-INDICES = INDICES[:, ORDER]
+ORDER = np.random.default_rng(0).permutation(3 * N)
+INDICES = np.array([[*range(N)] * 3, [*range(N), *(np.arange(N) + 1) % N, *range(N)]])[:, ORDER]
 # matrices' batch, vectors' batch
 BATCHES = [((), ()), ((), (3,)), ((2,), ()), ((2,), (2,)), ((2,), (3, 2)), ((2, 3), (3,))]
 SETTINGS = ("GMRES", None, 1e-13, 0.0, None, None, True, False)
 INDUCTOR = (pytest.mark.slow, pytest.mark.filterwarnings("ignore"))  # importing it warns; it needs a C++ compiler
-kinds = pytest.mark.parametrize("kind", ["dense", "sparse"])
-dtypes = pytest.mark.parametrize("dtype", [torch.float64, torch.complex128], ids=["real", "complex"])
+KINDS, DTYPES = ("dense", "sparse"), ("float64", "complex128")
+kinds = pytest.mark.parametrize("kind", KINDS)
 
 
 @pytest.fixture(autouse=True)
@@ -30,25 +26,34 @@ def compiled_for_one_test():
     torch._dynamo.reset()
 
 
-def numbers(*shape, dtype=torch.float64):
+def in_pairs(values, others):
+    """(kind, value, other), so that any two of the three meet in one of them."""
+    return [(kind, v, others[(i + j) % len(others)]) for i, v in enumerate(values) for j, kind in enumerate(KINDS)]
+
+
+def solve_op(*args):
+    return custom_op.solve_op(*args)
+
+
+def numbers(*shape, dtype="float64"):
     rng = np.random.default_rng(0)
-    values = rng.normal(size=shape) + (1j * rng.normal(size=shape) if dtype.is_complex else 0)
-    return torch.tensor(values, dtype=dtype)
+    values = rng.normal(size=shape) + (1j * rng.normal(size=shape) if dtype == "complex128" else 0)
+    return torch.tensor(values)
 
 
-def system(kind, batches=((), ()), dtype=torch.float64):
+def system(kind, batches=((), ()), dtype="float64"):
     """Values, indices, b."""
     of_matrices, of_vectors = batches
+    b = numbers(*of_vectors, N, dtype=dtype)
     if kind == "dense":
-        values = numbers(*of_matrices, N, N, dtype=dtype) + 2 * N * torch.eye(N, dtype=dtype)
-        return values, None, numbers(*of_vectors, N, dtype=dtype)
-    values = numbers(*of_matrices, 3 * N, dtype=dtype) / 3 + 2 * (ORDER < N)
-    return values, INDICES, numbers(*of_vectors, N, dtype=dtype)
+        return numbers(*of_matrices, N, N, dtype=dtype) + 2 * N * torch.eye(N), None, b
+    values = numbers(*of_matrices, 3 * N, dtype=dtype) / 3 + torch.tensor(2 * (ORDER < N))
+    return values, torch.tensor(INDICES), b
 
 
 def _each(values):
     if values.ndim == 1:
-        return torch.zeros(N, N, dtype=values.dtype).index_put(tuple(INDICES), values, accumulate=True)
+        return torch.zeros(N, N, dtype=values.dtype).index_put((*torch.tensor(INDICES),), values, accumulate=True)
     return torch.stack([_each(v) for v in values])
 
 
@@ -58,13 +63,11 @@ def solution(values, indices, b):
 
 def call(values, indices, b, **settings):
     if indices is None:
-        return krylix.torch.solve(values, b, **settings)
-    return krylix.torch.solve_sparse(indices, values, b, **settings)
+        return layers.solve(values, b, **settings)
+    return layers.solve_sparse(indices, values, b, **settings)
 
 
-@kinds
-@pytest.mark.parametrize("batches", BATCHES, ids=str)
-@dtypes
+@pytest.mark.parametrize(("kind", "batches", "dtype"), in_pairs(BATCHES, DTYPES), ids=str)
 def test_operator(kind, batches, dtype):
     values, indices, b = system(kind, batches, dtype)
     x, converged = solve_op(values, indices, b, None, *SETTINGS)
@@ -80,8 +83,8 @@ def test_operator(kind, batches, dtype):
     torch.testing.assert_close(ours, theirs)
 
 
+@pytest.mark.parametrize("dtype", DTYPES)
 @kinds
-@dtypes
 def test_second_order(kind, dtype):
     values, indices, b = system(kind, ((2,), (2,)), dtype)
     values.requires_grad_(), b.requires_grad_()
@@ -94,12 +97,13 @@ def test_second_order(kind, dtype):
 def test_registration(kind):
     """PyTorch's own checks: schema, no change of inputs, fake tensors as real ones, derivatives in graphs."""
     values, indices, b = system(kind, ((), (3,)))
-    torch.library.opcheck(solve_op, (values.requires_grad_(), indices, b.requires_grad_(), None, *SETTINGS))
+    given = values.requires_grad_(), indices, b.requires_grad_(), None, *SETTINGS
+    torch.library.opcheck(custom_op.solve_op, given)
 
 
-@kinds
-@pytest.mark.parametrize("batches", BATCHES, ids=str)
 @pytest.mark.parametrize("mapped", ["matrix", "vector", "both"])
+@pytest.mark.parametrize("batches", BATCHES, ids=str)
+@kinds
 def test_vmap(kind, batches, mapped):
     values, indices, b = system(kind, batches)
     scale = torch.arange(1.0, 5.0, dtype=torch.float64)
@@ -114,46 +118,49 @@ def test_vmap(kind, batches, mapped):
     torch.testing.assert_close(x, one * factor.reshape(-1, *(1,) * one.ndim))
 
 
+def graph_of(function, backend="eager", **settings):
+    return torch.compile(function, fullgraph=True, backend=backend, **settings)
+
+
+def with_gradients(function, loss, *given):
+    """The value of a function, and the derivatives of a loss of it."""
+    given = [one.clone().requires_grad_() for one in given]
+    x = function(*given)
+    return x.detach(), *torch.autograd.grad(loss(x), given)
+
+
 @kinds
 @pytest.mark.parametrize("backend", ["aot_eager", pytest.param("inductor", marks=INDUCTOR)])
 def test_one_graph(kind, backend):
     """The same program as eagerly, around the solve too."""
 
-    def loss(values, b):
+    def squares(values, b):
         return (call(2 * values, indices, b.sin(), rtol=1e-12, method="biCG-stab") ** 2).sum()
 
     values, indices, b = system(kind, ((), (3,)))
-    gradients = []
-    for function in (loss, torch.compile(loss, fullgraph=True, backend=backend)):
-        given = values.clone().requires_grad_(), b.clone().requires_grad_()
-        value = function(*given)
-        gradients.append((value.detach(), *torch.autograd.grad(value, given)))
-    torch.testing.assert_close(gradients[0], gradients[1])
+    eagerly, compiled = (with_gradients(f, lambda x: x, values, b) for f in (squares, graph_of(squares, backend)))
+    torch.testing.assert_close(eagerly, compiled)
 
 
 def test_dtypes_in_a_graph():
     """As eagerly: the precision of b, complex if A is."""
-    A, graph = 4 * torch.eye(3), torch.compile(krylix.torch.solve, fullgraph=True, backend="eager", dynamic=False)
+    A, graph = 4 * torch.eye(3), graph_of(layers.solve, dynamic=False)
     for a in (torch.float32, torch.complex64):
         for b in (torch.float64, torch.complex64, torch.int64):
             given = A.to(a), torch.ones(2, 3, dtype=b)
-            assert graph(*given).dtype == krylix.torch.solve(*given).dtype, (a, b)
+            assert graph(*given).dtype == layers.solve(*given).dtype, (a, b)
 
 
 def test_numbers_that_change():
     values, _, b = system("dense")
-    graph = torch.compile(
-        lambda A, b, n: krylix.torch.solve(A, b, max_iter=n, rtol=n * 1e-12, atol=0), fullgraph=True, backend="eager"
-    )
+    graph = graph_of(lambda A, b, n: layers.solve(A, b, max_iter=n, rtol=n * 1e-12, atol=0))
     for n in (50, 60, 70):
         torch.testing.assert_close(graph(values, b, n), solution(values, None, b))
 
 
 def test_start_and_axis():
     A, _, b = system("dense", ((), (3,)))
-    graph = torch.compile(
-        lambda A, b, x0: krylix.torch.solve(A, b, x0=x0, axis=0, max_iter=0), fullgraph=True, backend="eager"
-    )
+    graph = graph_of(lambda A, b, x0: layers.solve(A, b, x0=x0, axis=0, max_iter=0))
     x = solution(A, None, b)
     torch.testing.assert_close(graph(A, b.T.clone(), x.T.clone()), x.T)  # exact: it stays, in no iteration
     with pytest.raises(Exception, match="limit"):
@@ -164,11 +171,7 @@ def test_failures():
     values, _, b = system("dense", ((), (3,)))
 
     def graph(**settings):
-        return torch.compile(
-            lambda A, b: krylix.torch.solve(A, b, method="GMRES", max_iter=1, **settings),
-            fullgraph=True,
-            backend="aot_eager",
-        )
+        return graph_of(lambda A, b: layers.solve(A, b, method="GMRES", max_iter=1, **settings), "aot_eager")
 
     with pytest.raises(krylix.NotConverged, match="limit"):
         graph()(values, b)
@@ -191,14 +194,10 @@ def test_zeros_and_no_systems(kind):
         assert by_values.shape == values.shape and not by_values.any() and by_b.isfinite().all()
 
 
-@kinds
-@pytest.mark.parametrize("method", ["auto", "CG", "GMRES"])
-@pytest.mark.parametrize("batch", [(), (2,)], ids=str)
+@pytest.mark.parametrize(("kind", "method", "batch"), in_pairs(["auto", "CG", "GMRES"], [(), (2,)]), ids=str)
 def test_of_a_singular_system(kind, method, batch):
     """Neumann: A maps constants to zero, x has no part of them, and derivatives are as of the pseudo-inverse."""
-    edges = torch.tensor([[*range(N - 1)], [*range(1, N)]])
-    weights = torch.arange(1.0, N, dtype=torch.float64)
-    dense = torch.zeros(N, N, dtype=torch.float64).index_put((edges[0], edges[1]), -weights)
+    dense = -torch.diag(torch.arange(1.0, N, dtype=torch.float64), 1)
     dense = dense + dense.T
     dense = dense - torch.diag(dense.sum(1))
     b, cotangent = numbers(*batch, N), torch.arange(1.0, N + 1, dtype=torch.float64) ** 2
@@ -210,17 +209,14 @@ def test_of_a_singular_system(kind, method, batch):
     def x_by(values, b):
         return call(values, indices, b, method=method, rtol=1e-12)
 
-    found = []
-    for function in (x_by, torch.compile(x_by, fullgraph=True, backend="aot_eager")):
-        given = values.clone().requires_grad_(), b.clone().requires_grad_()
-        x = function(*given)
-        found.append((x.detach(), *torch.autograd.grad((x * cotangent).sum(), given)))
-    torch.testing.assert_close(found[0], found[1])
+    found = with_gradients(x_by, lambda x: (x * cotangent).sum(), values, b)
+    compiled = with_gradients(graph_of(x_by, "aot_eager"), lambda x: (x * cotangent).sum(), values, b)
+    torch.testing.assert_close(found, compiled)
     inverse = torch.linalg.pinv(dense)
     x, y = b @ inverse, (cotangent @ inverse).expand_as(b)
     by_values = -(y[..., :, None] * x[..., None, :]).sum_to_size(N, N)
     by_values = by_values if indices is None else by_values[tuple(indices)]
-    torch.testing.assert_close(found[1], (x, by_values, y))
+    torch.testing.assert_close(found, (x, by_values, y))
 
 
 def test_a_failed_system_has_no_derivative():
@@ -236,9 +232,7 @@ def test_a_failed_system_has_no_derivative():
 def test_failure_of_the_backward_solve():
     A = torch.diag(torch.tensor([1.0, 2.0, 3.0, 4.0], dtype=torch.float64))
     b = torch.tensor([1.0, 0.0, 0.0, 0.0], dtype=torch.float64, requires_grad=True)  # one step for x, four for dx/db
-    x = torch.compile(
-        lambda b: krylix.torch.solve(A, b, method="GMRES", max_iter=2), fullgraph=True, backend="aot_eager"
-    )(b)
+    x = graph_of(lambda b: layers.solve(A, b, method="GMRES", max_iter=2), "aot_eager")(b)
     with pytest.raises(krylix.ConvergenceError) as error:
         x.sum().backward()
     assert "backward solve" in error.value.__notes__[0]
@@ -252,28 +246,28 @@ def test_failure_of_the_backward_solve():
 )  # fmt: skip
 def test_what_a_graph_cannot_hold(settings):
     values, _, b = system("dense")
-    graph = torch.compile(lambda: krylix.torch.solve(values, b, **settings), fullgraph=True, backend="eager")
+    graph = graph_of(lambda: layers.solve(values, b, **settings))
     with pytest.raises(Exception, match="A compiled graph holds"):
         graph()
-    assert torch.is_tensor(krylix.torch.solve(values, b, **(settings | {"max_iter": None, "nullspace": None})))
+    assert torch.is_tensor(layers.solve(values, b, **(settings | {"max_iter": None, "nullspace": None})))
 
 
 def test_shapes_are_checked_when_the_graph_is_made():
     for A, b in ((4, 3), ((2, 3), (3,)), ((2, 3, 3), (3, 3))):
         given = torch.ones(A), torch.ones(b)
         with pytest.raises(Exception, match="expected"):
-            torch.compile(krylix.torch.solve, fullgraph=True, backend="eager", dynamic=False)(*given)
+            graph_of(layers.solve, dynamic=False)(*given)
     with pytest.raises(Exception, match="rows or columns"):
-        torch.compile(krylix.torch.solve, fullgraph=True, backend="eager")(torch.eye(3), torch.eye(3))
+        graph_of(layers.solve)(torch.eye(3), torch.eye(3))
 
 
-@kinds
-@pytest.mark.parametrize(
-    "batches",
-    [((1,), (3,)), ((1,), ()), ((1, 3), (2, 3)), ((2, 1), (2, 3)), ((3, 1), (3,)), ((6,), (2, 3)), ((1, 1), (3,)),
-     pytest.param(((1,), (2, 3)), marks=pytest.mark.slow), pytest.param(((2,), (2, 1)), marks=pytest.mark.slow)],
-    ids=str,
-)  # fmt: skip
+BROADCAST = [((1,), (3,)), ((1,), ()), ((1, 3), (2, 3)), ((2, 1), (2, 3)), ((3, 1), (3,)), ((6,), (2, 3)),
+             ((1, 1), (3,))]  # fmt: skip
+ON_DEMAND = [pytest.param(kind, batches, marks=pytest.mark.slow)
+             for kind in KINDS for batches in (((1,), (2, 3)), ((2,), (2, 1)))]  # fmt: skip
+
+
+@pytest.mark.parametrize(("kind", "batches"), [*in_turn(KINDS, BROADCAST), *ON_DEMAND], ids=str)
 def test_batches_as_eagerly(kind, batches):
     """The same axes, x and derivatives; matrices are repeated along axes of one."""
     values, indices, b = system(kind, batches)
@@ -281,14 +275,10 @@ def test_batches_as_eagerly(kind, batches):
     def x_by(values, b, x0=None):
         return call(values, indices, b, rtol=1e-13, axis=-1, x0=x0)
 
-    graph = torch.compile(x_by, fullgraph=True, backend="aot_eager", dynamic=False)
-    found = []
-    for function in (x_by if kind == "dense" or values.ndim == 2 else graph, graph):
-        given = values.clone().requires_grad_(), b.clone().requires_grad_()
-        x = function(*given)
-        found.append((x.detach(), *torch.autograd.grad((x**2).sum(), given)))
-    torch.testing.assert_close(found[0], found[1])
-    x = found[1][0]
+    compiled = with_gradients(graph_of(x_by, "aot_eager", dynamic=False), lambda x: (x**2).sum(), values, b)
+    if kind == "dense" or values.ndim == 2:
+        torch.testing.assert_close(with_gradients(x_by, lambda x: (x**2).sum(), values, b), compiled)
+    x = compiled[0]
     matrices = values if indices is None else _each(values)
     matrices = matrices if matrices.numel() == x.numel() * N else matrices.expand(*x.shape, N)
     torch.testing.assert_close((matrices.reshape(-1, N, N) @ x.reshape(-1, N, 1)).reshape(x.shape), b.expand_as(x))
@@ -298,19 +288,19 @@ def test_batches_as_eagerly(kind, batches):
 def test_a_start_is_shaped_as_x(kind):
     values, indices, b = system(kind, ((), (3,)))
     for x0 in (torch.zeros(N), torch.zeros(1, N), torch.zeros(3, 1)):
-        for function in (call, torch.compile(call, fullgraph=True, backend="eager", dynamic=False)):
+        for function in (call, graph_of(call, dynamic=False)):
             with pytest.raises(Exception, match="x0 has the shape"):
                 function(values, indices, b, x0=x0.to(b.dtype), axis=-1)
 
 
 def test_linear_solve_says_what_to_do():
-    graph = torch.compile(lambda A, b: krylix.linear_solve(A, b).x, fullgraph=True, backend="eager")
+    graph = graph_of(lambda A, b: krylix.linear_solve(A, b).x)
     with pytest.raises(Exception, match=r"krylix\.torch\.solve"):
         graph(torch.eye(3), torch.ones(3))
 
 
 def test_eagerly_as_linear_solve():
     A, _, b = system("dense")
-    x = krylix.torch.solve(lambda v: v @ A.T, b, method="GMRES", rtol=1e-12)
+    x = layers.solve(lambda v: v @ A.T, b, method="GMRES", rtol=1e-12)
     torch.testing.assert_close(x, solution(A, None, b))
-    torch.testing.assert_close(torch.func.jvp(lambda b: krylix.torch.solve(A, b), (b,), (b,))[1], x)
+    torch.testing.assert_close(torch.func.jvp(lambda b: layers.solve(A, b), (b,), (b,))[1], x)

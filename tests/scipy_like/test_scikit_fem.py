@@ -7,7 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-pytest.importorskip("skfem", reason="scikit-fem is not installed")
+from frameworks import lazy
+
+lazy("skfem")  # or else these are skipped
 
 SCIPY, KRYLIX = "import scipy.sparse.linalg as sla", "from krylix import scipy_like as sla"
 EXAMPLE_1 = f"""
@@ -15,7 +17,7 @@ from skfem import *
 from skfem.helpers import dot, grad
 {SCIPY}
 
-m = MeshTri().refined(6)
+m = MeshTri().refined(5)
 basis = Basis(m, ElementTriP1())
 
 @BilinearForm
@@ -56,4 +58,4 @@ def test_example_1(solve: str) -> None:
     theirs, ours = found
     assert ours["sla"].__name__ == "krylix.scipy_like" and theirs["sla"].__name__ == "scipy.sparse.linalg"
     assert np.allclose(ours["x"], theirs["x"], atol=1e-8 * abs(theirs["x"]).max())
-    assert abs(ours["x"].max() - 0.07366) < 2e-4  # of -u'' = 1 in the unit square, with zero on its boundary
+    assert abs(ours["x"].max() - 0.07366) < 6e-4  # of -u'' = 1 in the unit square, with zero on its boundary

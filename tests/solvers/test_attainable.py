@@ -9,10 +9,11 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from cells import METHOD_NAMES, later_where_compiled, methods_and_modes
-from krylix import clear_setup_cache, linear_solve
+from cells import METHOD_NAMES, in_turn, later_where_compiled, methods_and_modes
+from gradients import gradients
+from krylix import as_operator, choose_backend, clear_setup_cache, linear_solve
 from krylix.solvers import METHODS, Status
-from modes import MODES, Numbers, array, solve
+from modes import MODES, array, library, solve
 
 N = 48
 SQUARE = [name for name in METHOD_NAMES if not name.startswith("scipy-ls")]
@@ -43,20 +44,19 @@ def jumps(n: int) -> sp.csr_array:
     rng = np.random.default_rng(0)
     c = np.kron(np.where(rng.random((8, 8)) < 0.5, 1.0, 1e4), np.ones((n // 8, n // 8)))
     c = np.pad(c, 1, mode="edge")
-    across = 2 * c[1:, 1:-1] * c[:-1, 1:-1] / (c[1:, 1:-1] + c[:-1, 1:-1])
-    along = 2 * c[1:-1, 1:] * c[1:-1, :-1] / (c[1:-1, 1:] + c[1:-1, :-1])
-    middle = across[1:] + across[:-1] + along[:, 1:] + along[:, :-1]
-    index = np.arange(n * n).reshape(n, n)
-    rows, cols, values = [index.ravel()], [index.ravel()], [middle.ravel()]
-    for first, second, w in (
-        (index[1:], index[:-1], across[1:-1]),
-        (index[:, 1:], index[:, :-1], along[:, 1:-1]),
+    difference = sp.eye_array(n + 1, n) - sp.eye_array(n + 1, n, k=-1)
+    found = sp.csr_array((n * n, n * n))
+    for gradient, one, other in (
+        (sp.kron(difference, sp.eye_array(n)), c[1:, 1:-1], c[:-1, 1:-1]),
+        (sp.kron(sp.eye_array(n), difference), c[1:-1, 1:], c[1:-1, :-1]),
     ):
-        for a, b in ((first, second), (second, first)):
-            rows.append(a.ravel())
-            cols.append(b.ravel())
-            values.append(-w.ravel())
-    return sp.csr_array((np.concatenate(values), (np.concatenate(rows), np.concatenate(cols))))
+        found += gradient.T @ sp.diags_array((2 * one * other / (one + other)).ravel()) @ gradient
+    return sp.csr_array(found)
+
+
+def single_problem() -> tuple[sp.csr_array, np.ndarray]:
+    """In which the precision decides, and not the default tolerance."""
+    return laplacian(N).astype(np.float32), np.ones(N * N, np.float32)
 
 
 def right_hand_side(kind: str, n: int) -> np.ndarray:
@@ -87,12 +87,14 @@ def check_to_the_limit(result: Any, A: sp.csr_array, b: np.ndarray, condition: f
 @pytest.mark.parametrize(
     ("method", "mode"),
     methods_and_modes((m for m in STEADY if m not in (DEAR, "direct")), MODES)
-    + later_where_compiled("direct"),  # a dense matrix of 4096 unknowns
+    + later_where_compiled("direct")  # a dense matrix of 2304 unknowns
+    + [pytest.param(DEAR, mode, marks=pytest.mark.slow) for mode in MODES],
 )
 def test_textbook_problem_in_single_precision(method: str, mode: str) -> None:
-    A, b = laplacian(N), np.ones(N * N)
+    n = 32 if METHODS[method].least_squares else N  # which take as many steps as the condition number
+    A, b = laplacian(n), np.ones(n * n)
     result = solve(mode, A.astype(np.float32), b.astype(np.float32), method=method)
-    check_to_the_limit(result, A, b, condition=0.5 * N**2)
+    check_to_the_limit(result, A, b, condition=0.5 * n**2)
 
 
 @pytest.mark.parametrize("method", ["CG", "MINRES", "biCG-stab(2)", "GMRES", "IDR(4)", "scipy-direct", "LSMR"])
@@ -124,16 +126,16 @@ def test_double_precision_has_a_limit_too() -> None:
 
 @pytest.mark.parametrize("method", ["CG", "MINRES", "GMRES", "biCG-stab(2)", "scipy-direct", "scipy-CG", "direct"])
 def test_a_tolerance_that_is_asked_for_is_kept(method: str) -> None:
-    A, b = laplacian(64).astype(np.float32), np.ones(64 * 64, np.float32)
+    A, b = single_problem()
     result = solve("numpy", A, b, method=method, rtol=1e-5, on_failure="status")
     assert not result.converged and result.status == Status.STAGNATED
-    assert result.tolerance == pytest.approx(1e-5 * 64, rel=1e-5)
+    assert result.tolerance == pytest.approx(1e-5 * N, rel=1e-5)
     assert "limit of float32" in result.message and "double precision" in result.message
 
 
 def test_a_tolerance_just_above_the_limit_is_reached() -> None:
     """A round whose goal is the bound itself ends just above it, and would pass for stalled."""
-    A, b = laplacian(64).astype(np.float32), np.ones(64 * 64, np.float32)
+    A, b = single_problem()
     attainable = float(linear_solve(A, b, method="CG").attainable)
     for method in ("CG", "MINRES", "biCG-stab(2)", "GMRES", "IDR(4)"):
         for factor in (0.55, 0.7, 1.0, 1.1):
@@ -152,7 +154,7 @@ def test_easy_systems_cost_what_they_did(method: str) -> None:
 
 
 def test_one_product_for_each_round_that_missed() -> None:
-    A, b = laplacian(64).astype(np.float32), np.ones(64 * 64, np.float32)
+    A, b = single_problem()
     calls = []
 
     def counted(x: np.ndarray) -> np.ndarray:
@@ -178,13 +180,15 @@ def test_columns_of_different_size(method: str, M: str | None) -> None:
     assert np.linalg.norm(result.x - exact) <= allowed
 
 
-@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.complex64])
 @pytest.mark.parametrize("side", ["rows", "columns", "both"])
-@pytest.mark.parametrize("mode", ["numpy", "jax-jit", "torch", "tf"])
-def test_direct_methods_and_units(mode: str, side: str, dtype: Any) -> None:
+@pytest.mark.parametrize(
+    ("mode", "dtype"),
+    in_turn(["jax-jit", "numpy", "torch", "tf"], ["complex64", "float32", "float64"], tier="merge"),
+)
+def test_direct_methods_and_units(mode: str, side: str, dtype: str) -> None:
     """Pivots of different size are no sign of a singular matrix, and 1e12 between two rows is no reason for a shift."""
     rng = np.random.default_rng(0)
-    A = rng.standard_normal((40, 40)) + (1j * rng.standard_normal((40, 40)) if dtype is np.complex64 else 0)
+    A = rng.standard_normal((40, 40)) + (1j * rng.standard_normal((40, 40)) if dtype == "complex64" else 0)
     scales = 10.0 ** rng.uniform(-6, 6, 40)
     left, right = (scales if side != "columns" else 1.0), (scales if side == "columns" else 1.0)
     right = 10.0 ** rng.uniform(-3, 3, 40) if side == "both" else right
@@ -194,12 +198,6 @@ def test_direct_methods_and_units(mode: str, side: str, dtype: Any) -> None:
     exact = np.linalg.solve(A.astype(np.complex128), b)
     error = np.linalg.norm((result.x - exact) * right) / np.linalg.norm(exact * right)
     assert result.converged and error <= 3e3 * np.finfo(dtype).eps
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("mode", MODES)
-def test_textbook_problem_with_many_steps_in_python(mode: str) -> None:
-    test_textbook_problem_in_single_precision(DEAR, mode)
 
 
 @pytest.mark.parametrize("part", [0.06, 0.3, 1.0])
@@ -212,7 +210,7 @@ def test_no_solution_is_never_accepted(method: str, part: float) -> None:
     result = linear_solve(
         neumann(n).astype(np.float32), b.astype(np.float32), method=method, on_failure="status", max_iter=2000
     )
-    assert not result.converged, result.message
+    assert not result.converged and "limit of float32" not in result.message, result.message
 
 
 @pytest.mark.parametrize("method", ["CG", "MINRES", "scipy-CG", "mixed-CG"])
@@ -236,11 +234,11 @@ def test_a_batch_is_its_systems(method: str, mode: str) -> None:
     matrices = np.stack([np.eye(n * n) * 2, spread[:, None] * A * spread, singular, A, A]).astype(np.float32)
     b = np.ones((5, n * n), np.float32)
     b[3], b[4, 3] = 0, np.nan
-    together = solve(mode, array(mode, matrices), b, method=method, on_failure="status", max_iter=1500)
+    settings = {"method": method, "on_failure": "status", "max_iter": 1500}
+    together = solve(mode, array(mode, matrices), b, **settings)
+    single = "numpy" if mode == "jax-jit" else mode  # which saves a program
     for i in range(5):
-        alone = solve(
-            mode, array(mode, matrices[i : i + 1]), b[i : i + 1], method=method, on_failure="status", max_iter=1500
-        )
+        alone = solve(single, array(single, matrices[i : i + 1]), b[i : i + 1], **settings)
         assert together.status[i] == alone.status[0]
         if together.status[i] == Status.CONVERGED:
             assert np.all(together.residual_norm[i] <= together.tolerance[i])
@@ -250,7 +248,7 @@ def test_a_batch_is_its_systems(method: str, mode: str) -> None:
 @pytest.mark.parametrize("power", [-40, 40])
 @pytest.mark.parametrize("method", ["CG", "biCG-stab(2)", "GMRES", "scipy-direct"])
 def test_units_play_no_role(method: str, power: int) -> None:
-    A, b = laplacian(N).astype(np.float32), np.ones(N * N, np.float32)
+    A, b = single_problem()
     clear_setup_cache()  # with an order that was kept, factors have other rounding errors
     first = linear_solve(A, b, method=method)
     clear_setup_cache()
@@ -269,15 +267,13 @@ def test_noise_is_not_accepted() -> None:
         noise = rng.standard_normal(256)
         return (y + 0.1 * np.linalg.norm(y) / np.linalg.norm(noise) * noise).astype(np.float32)
 
-    from krylix import as_operator
-
     result = linear_solve(as_operator(sp.linalg.LinearOperator((256, 256), matvec=noisy, dtype=np.float32)), b,
                           method="biCG-stab(2)", on_failure="status", max_iter=400)  # fmt: skip
     assert not result.converged
 
 
 def test_the_limit_of_iterations_at_the_limit_of_precision() -> None:
-    A, b = laplacian(64).astype(np.float32), np.ones(64 * 64, np.float32)
+    A, b = single_problem()
     needed = int(linear_solve(A, b, method="CG").iterations)
     result = linear_solve(A, b, method="CG", max_iter=needed)
     assert result.converged and result.at_limit_of_precision and "limit of float32" in result.message
@@ -289,28 +285,9 @@ def test_derivatives_obey_the_same_rule(mode: str) -> None:
     A = laplacian(N)
     b = np.ones(N * N)
     want = sp.linalg.spsolve(A.T.tocsc(), 2 * sp.linalg.spsolve(A.tocsc(), b))
-    single = A.astype(np.float32)
-    if mode == "jax-jit":
-        import jax
-        import jax.numpy as jnp
-
-        got = jax.jit(jax.grad(lambda b: jnp.sum(linear_solve(single, b, method="CG").x ** 2)))(
-            jnp.asarray(b, jnp.float32)
-        )
-    elif mode == "torch":
-        import torch
-
-        leaf = torch.tensor(b, dtype=torch.float32, requires_grad=True)
-        (linear_solve(single, leaf, method="CG").x ** 2).sum().backward()
-        got = leaf.grad.numpy()
-    else:
-        import tensorflow as tf
-
-        leaf = tf.Variable(tf.constant(b, tf.float32))
-        with tf.GradientTape() as tape:
-            loss = tf.reduce_sum(linear_solve(single, leaf, method="CG").x ** 2)
-        got = tape.gradient(loss, leaf).numpy()
-    assert np.linalg.norm(np.asarray(got) - want) <= 1e-3 * np.linalg.norm(want)
+    single, total = A.astype(np.float32), choose_backend(library(mode)).sum
+    (got,) = gradients(mode, lambda b: total(linear_solve(single, b, method="CG").x ** 2, 0), b.astype(np.float32))
+    assert np.linalg.norm(got - want) <= 1e-3 * np.linalg.norm(want)
 
 
 @pytest.mark.parametrize("compatible", [True, False])
@@ -326,18 +303,11 @@ def test_least_squares_at_the_limit(method: str, compatible: bool) -> None:
     assert result.converged and np.linalg.norm(result.x - exact) <= 4e6 * SINGLE * np.linalg.norm(exact)
 
 
-def test_default_is_told_from_the_same_number() -> None:
-    A, b = laplacian(64).astype(np.float32), np.ones(64 * 64, np.float32)
-    assert linear_solve(A, b, method="CG").converged
-    assert not linear_solve(A, b, method="CG", rtol=1e-5, on_failure="status").converged
-    assert Numbers(linear_solve(A, b, method="CG", atol=1e9)).iterations == 0
-
-
 @pytest.mark.parametrize("method", ["CG", "biCG-stab(2)", "GMRES"])
 def test_a_function_that_hands_out_its_own_memory(method: str) -> None:
     """The second product must not overwrite the first, with which it is compared."""
-    A, b = laplacian(64).astype(np.float32), np.ones(64 * 64, np.float32)
-    memory = np.empty(64 * 64, np.float32)
+    A, b = single_problem()
+    memory = np.empty_like(b)
 
     def function(x: np.ndarray) -> np.ndarray:
         memory[:] = A @ x
@@ -345,14 +315,7 @@ def test_a_function_that_hands_out_its_own_memory(method: str) -> None:
 
     found, plain = linear_solve(function, b, method=method), linear_solve(A, b, method=method)
     assert found.iterations == plain.iterations and found.attainable == pytest.approx(float(plain.attainable), rel=1e-3)
-    check_to_the_limit(found, laplacian(64), np.ones(64 * 64), condition=0.5 * 64**2)
-
-
-@pytest.mark.parametrize("method", ["CG", "MINRES", "biCG-stab(2)", "scipy-direct"])
-def test_no_solution_is_not_called_a_limit_of_precision(method: str) -> None:
-    b = np.random.default_rng(0).standard_normal(256).astype(np.float32) + np.float32(0.5)
-    result = linear_solve(neumann(16).astype(np.float32), b, method=method, on_failure="status", max_iter=2000)
-    assert not result.converged and "limit of float32" not in result.message
+    check_to_the_limit(found, laplacian(N), np.ones(N * N), condition=0.5 * N**2)
 
 
 @pytest.mark.parametrize("method", ["CG", "MINRES", "biCG-stab(2)", "GMRES"])
@@ -360,9 +323,9 @@ def test_an_x_that_grew_without_limit_is_no_solution(method: str) -> None:
     """Rounding makes a singular matrix regular: x becomes 1e14 b, and what rounding leaves of its product 0.02 b."""
     for n in (12, 40):
         A = 2 * np.eye(n) - np.roll(np.eye(n), 1, 0) - np.roll(np.eye(n), -1, 0)
-        for seed in range(10):
-            b = A @ np.random.default_rng(seed).standard_normal(n)
-            for part in (1e-3, 1e-2, 3e-2):
-                outside = b + part * np.linalg.norm(b) / np.sqrt(n)
-                found = linear_solve(sp.csr_array(A), outside, method=method, nullspace=None, on_failure="status")
-                assert not found.converged
+        ranges = np.stack([A @ np.random.default_rng(seed).standard_normal(n) for seed in range(10)])
+        parts = np.array([1e-3, 1e-2, 3e-2])[:, None, None] * np.linalg.norm(ranges, axis=1, keepdims=True)
+        outside = ranges + parts / np.sqrt(n)
+        for b in (outside, *outside[:, 0]):  # all at once, and some of them alone
+            found = linear_solve(sp.csr_array(A), b, method=method, nullspace=None, on_failure="status", axis=-1)
+            assert not np.any(found.converged)

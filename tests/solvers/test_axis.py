@@ -1,13 +1,15 @@
 """Vectors on any axis of b: NumPy's columns, the layout of results, and a square b, which can be read both ways."""
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
 import scipy.sparse as sp
 
+import krylix
 from cells import METHOD_NAMES, in_turn
+from frameworks import jax, tf, torch
+from gradients import gradients
 from krylix import Diverged, linear_solve, prepare
 from krylix.solvers import METHODS
 from modes import EAGER, MODES, Numbers, array, compiled, library, solve, to_numpy
@@ -146,66 +148,43 @@ def test_refused(axis: Any) -> None:
 @pytest.mark.parametrize("mode", MODES)
 def test_prepared(mode: str) -> None:
     """`prepare` reads the shapes alone; `solve` takes the axis that it is told, or that of `prepare`."""
-    A, square = array(mode, SKEWED), array(mode, SQUARE)
-    told, untold = prepare(A, square, axis=0), prepare(A, square)
-    tall = prepare(array(mode, TALL), array(mode, np.ones((6, 3))), axis=0, method="LSMR")
+    A, square, inverse = array(mode, SYMMETRIC), array(mode, SQUARE), np.linalg.inv(SYMMETRIC)
+    told, untold = (prepare(A, square, axis=axis, method="CG", rtol=1e-10) for axis in (0, None))
 
     def solves(b: Any) -> tuple[Any, ...]:
         return told.solve(b).x, told.solve(b, axis=-1).x, untold.solve(b, x0=0 * b, axis=0).x
 
     columns, rows, again = map(to_numpy, compiled(mode, solves)(square))
-    np.testing.assert_allclose(columns, INVERSE @ SQUARE, rtol=1e-6)
+    np.testing.assert_allclose(columns, inverse @ SQUARE, rtol=1e-6)
     np.testing.assert_allclose(again, columns, rtol=1e-6)
-    np.testing.assert_allclose(rows, SQUARE @ INVERSE.T, rtol=1e-6)
+    np.testing.assert_allclose(rows, SQUARE @ inverse, rtol=1e-6)
     with pytest.raises(ValueError, match="axis=0"):
         untold.solve(square)
-    b = np.random.default_rng(2).standard_normal((6, 5))
-    found = Numbers(tall.solve(array(mode, b)))
-    np.testing.assert_allclose(found.x, np.linalg.lstsq(TALL, b)[0], rtol=1e-4, atol=1e-6)
-    assert found.residual.shape == (6, 5)
+    if mode in EAGER:
+        tall = prepare(array(mode, TALL), array(mode, np.ones((6, 3))), axis=0, method="LSMR")
+        b = np.random.default_rng(2).standard_normal((6, 5))
+        found = Numbers(tall.solve(array(mode, b)))
+        np.testing.assert_allclose(found.x, np.linalg.lstsq(TALL, b)[0], rtol=1e-4, atol=1e-6)
+        assert found.residual.shape == (6, 5)
 
 
-def derivatives(mode: str) -> Callable[..., Any]:
-    """(A, b, weights) -> the gradients of `sum(weights x)` by A and b."""
-
-    def loss(A: Any, b: Any, w: Any, method: str) -> Any:
-        return (w * linear_solve(A, b, axis=0, method=method, rtol=1e-12).x).sum()
-
-    def by_torch(A: Any, b: Any, w: Any, method: str) -> Any:
-        import torch
-
-        return torch.func.grad(loss, (0, 1))(A, b, w, method)
-
-    def by_tensorflow(A: Any, b: Any, w: Any, method: str) -> Any:
-        import tensorflow as tf
-
-        with tf.GradientTape() as tape:
-            tape.watch([A, b])
-            x = linear_solve(A, b, axis=0, method=method, rtol=1e-12).x
-        return tape.gradient(x, [A, b], w)
-
-    def by_jax(A: Any, b: Any, w: Any, method: str) -> Any:
-        import jax
-
-        return jax.grad(loss, (0, 1))(A, b, w, method)
-
-    def by_vjp(A: Any, b: Any, w: Any, method: str) -> Any:
-        gradient = linear_solve(A, b, axis=0, method=method, rtol=1e-12).vjp(w)
-        return gradient.A, gradient.b
-
-    table = {"numpy": by_vjp, "jax": by_jax, "torch": by_torch, "tensorflow": by_tensorflow}
-    return table[library(mode)]
-
-
-@pytest.mark.compiled_by_default("GMRES", modes=("jax-jit",))
-@pytest.mark.parametrize(("method", "mode"), in_turn(["GMRES", "direct"], [m for m in MODES if m != "torch-compile"]))
+@pytest.mark.compiled_by_default("CG", modes=("jax-jit",))
+@pytest.mark.parametrize(("method", "mode"), in_turn(["CG", "direct"], [m for m in MODES if m != "torch-compile"]))
 def test_gradients(method: str, mode: str) -> None:
-    w = np.random.default_rng(3).standard_normal(SQUARE.shape)
-    y = INVERSE.T @ w
-    gradients = compiled(mode, lambda *given: derivatives(mode)(*given, method))
-    A, b = map(to_numpy, gradients(*(array(mode, a) for a in (SKEWED, SQUARE, w))))
+    w, matrix = np.random.default_rng(3).standard_normal(SQUARE.shape), matrix_for(method)
+    x, y = np.linalg.solve(matrix, SQUARE), np.linalg.solve(matrix.T, w)
+
+    def solve(A: Any, b: Any) -> Any:
+        return linear_solve(A, b, axis=0, method=method, rtol=1e-12)
+
+    if mode == "numpy":
+        gradient = solve(matrix, SQUARE).vjp(w)
+        A, b = gradient.A, gradient.b
+    else:
+        total = krylix.choose_backend(library(mode)).sum
+        A, b = gradients(mode, lambda A, b: total(array(mode, w) * solve(A, b).x, (0, 1)), matrix, SQUARE)
     np.testing.assert_allclose(b, y, rtol=1e-6, atol=1e-8)
-    np.testing.assert_allclose(A, -y @ (INVERSE @ SQUARE).T, rtol=1e-6, atol=1e-8)
+    np.testing.assert_allclose(A, -y @ x.T, rtol=1e-6, atol=1e-8)
 
 
 def test_directional_derivatives() -> None:
@@ -215,38 +194,25 @@ def test_directional_derivatives() -> None:
     np.testing.assert_allclose(result.jvp(A=change), -INVERSE @ change @ result.x, rtol=1e-8)
 
 
-@pytest.mark.merge
-@pytest.mark.needs("jax")
-def test_vectorised_in_jax() -> None:
+@pytest.mark.parametrize("mode", [pytest.param("jax", marks=pytest.mark.merge), "torch"])
+def test_vectorised(mode: str) -> None:
     """Inside of vmap b has one axis less, which decides what is square."""
-    import jax
-
-    A, many = array("jax", SKEWED), array("jax", np.stack([COLUMNS, 2 * COLUMNS]))
-    found = jax.vmap(lambda b: linear_solve(A, b, axis=0, method="direct").x)(many)
+    A, many = array(mode, SKEWED), np.stack([COLUMNS, 2 * COLUMNS])
+    vmap = jax.vmap if mode == "jax" else torch.func.vmap
+    found = vmap(lambda b: linear_solve(A, b, axis=0, method="direct").x)(array(mode, many))
     np.testing.assert_allclose(found, INVERSE @ many, rtol=1e-8)
-
-
-@pytest.mark.needs("torch")
-def test_vectorised_in_torch() -> None:
-    import torch
-
-    A, many = torch.tensor(SKEWED), torch.tensor(np.stack([COLUMNS, 2 * COLUMNS]))
-    found = torch.func.vmap(lambda b: linear_solve(A, b, axis=0, method="direct").x)(many)
-    np.testing.assert_allclose(found, INVERSE @ many.numpy(), rtol=1e-8)
 
 
 @pytest.mark.needs("tensorflow")
 def test_unknown_number_of_columns_in_tensorflow() -> None:
-    import tensorflow as tf
-
-    A = tf.constant(SKEWED)
+    A = tf.constant(SYMMETRIC)
     program = tf.function(
-        lambda b: linear_solve(A, b, x0=0 * b, axis=0, method="GMRES"),
+        lambda b: linear_solve(A, b, x0=0 * b, axis=0, method="CG", rtol=1e-12, nullspace=None),
         input_signature=[tf.TensorSpec([N, None], tf.float64)],
     )
     for b in (COLUMNS, SQUARE):
         found = program(tf.constant(b))
-        np.testing.assert_allclose(found.x, INVERSE @ b, rtol=1e-8)
+        np.testing.assert_allclose(found.x, np.linalg.solve(SYMMETRIC, b), rtol=1e-8)
         assert found.residual.shape == b.shape and found.status.shape == b.shape[1:]
 
 

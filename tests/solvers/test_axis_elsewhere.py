@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from krylix import prepare, solve_triangular
-from modes import EAGER, array, native_sparse, to_numpy
+from gradients import gradients
+from krylix import choose_backend, prepare, solve_triangular
+from modes import EAGER, array, compiled, library, native_sparse, to_numpy
 
 N = 5
 RNG = np.random.default_rng(3)
@@ -20,21 +21,23 @@ SQUARE = RNG.standard_normal((N, N))
 
 
 @pytest.mark.parametrize("form", ["dense", "sparse"])
-@pytest.mark.parametrize("mode", EAGER)
+@pytest.mark.parametrize("mode", ["numpy", "jax-jit", "torch", "tf"])
 def test_triangular(mode: str, form: str) -> None:
     T = array(mode, MATRIX) if form == "dense" else native_sparse(mode, MATRIX)
-    for b in (COLUMNS, SQUARE, COLUMNS[:, :1]):
-        x = solve_triangular(T, array(mode, b), lower=True, axis=0)
+    batch, upper = RNG.standard_normal((2, N, 3)), LOWER.T
+    cases: list[tuple[np.ndarray, dict[str, Any], np.ndarray]] = [  # b, settings, and x
+        *((b, {"axis": 0}, np.linalg.solve(LOWER, b)) for b in (COLUMNS, SQUARE, COLUMNS[:, :1], SQUARE[0])),
+        *((batch, {"axis": axis, "transpose": True}, np.linalg.solve(upper, batch)) for axis in (1, -2)),
+        (SQUARE, {"axis": -1}, np.linalg.solve(LOWER, SQUARE.T).T),
+    ][:: 1 if mode in EAGER else 2]
+
+    def solve_each(*sides: Any) -> list[Any]:
+        return [solve_triangular(T, b, lower=True, **case[1]) for b, case in zip(sides, cases, strict=True)]
+
+    found = compiled(mode, solve_each)(*(array(mode, b) for b, *_ in cases))
+    for x, (b, _, expected) in zip(found, cases, strict=True):
         assert tuple(x.shape) == b.shape
-        np.testing.assert_allclose(to_numpy(x), np.linalg.solve(LOWER, b), rtol=1e-8)
-    b = RNG.standard_normal((2, N, 3))
-    for axis in (1, -2):
-        x = solve_triangular(T, array(mode, b), lower=True, transpose=True, axis=axis)
-        np.testing.assert_allclose(to_numpy(x), np.linalg.solve(LOWER.T, b), rtol=1e-8)
-    x = solve_triangular(T, array(mode, SQUARE), lower=True, axis=-1)
-    np.testing.assert_allclose(to_numpy(x), np.linalg.solve(LOWER, SQUARE.T).T, rtol=1e-8)
-    x = solve_triangular(T, array(mode, SQUARE[0]), lower=True, axis=0)
-    np.testing.assert_allclose(to_numpy(x), np.linalg.solve(LOWER, SQUARE[0]), rtol=1e-8)
+        np.testing.assert_allclose(to_numpy(x), expected, rtol=1e-8)
 
 
 @pytest.mark.parametrize("mode", EAGER)
@@ -49,40 +52,31 @@ def test_triangular_batches(mode: str) -> None:
 def test_a_square_b_must_be_told() -> None:
     for T in (MATRIX, sp.csr_array(MATRIX)):
         with pytest.raises(ValueError, match="axis=0 for columns"):
-            solve_triangular(T, SQUARE, lower=True)
-        with pytest.raises(ValueError, match="axis=0 for columns"):
             prepare(T)(SQUARE)
-        with pytest.raises(ValueError, match="give axis=0"):
-            solve_triangular(T, COLUMNS, lower=True)
-        with pytest.raises(ValueError, match="expected one of its axes"):
-            solve_triangular(T, COLUMNS, lower=True, axis=2)
-        with pytest.raises(TypeError, match="axis must be an integer"):
-            solve_triangular(T, COLUMNS, lower=True, axis=0.0)  # type: ignore[arg-type]
+        for b, settings, error, words in (
+            (SQUARE, {}, ValueError, "axis=0 for columns"),
+            (COLUMNS, {}, ValueError, "give axis=0"),
+            (COLUMNS, {"axis": 2}, ValueError, "expected one of its axes"),
+            (COLUMNS, {"axis": 0.0}, TypeError, "axis must be an integer"),
+        ):
+            with pytest.raises(error, match=words):
+                solve_triangular(T, b, lower=True, **settings)
     many = np.stack([MATRIX] * N)
     np.testing.assert_allclose(solve_triangular(many, SQUARE, lower=True), np.linalg.solve(LOWER, SQUARE.T).T)
 
 
-@pytest.mark.parametrize("form", ["dense", "sparse"])
-def test_derivatives_in_jax(form: str) -> None:
-    jax = pytest.importorskip("jax")
-    with jax.enable_x64(True):
-        T = array("jax", MATRIX) if form == "dense" else native_sparse("jax", MATRIX)
-        w, b = RNG.standard_normal((N, 3)), jax.numpy.asarray(COLUMNS)
+@pytest.mark.parametrize(("mode", "form"), [("jax-jit", "dense"), ("jax-jit", "sparse"), ("torch", "dense")])
+def test_derivatives(mode: str, form: str) -> None:
+    w, total = RNG.standard_normal((N, 3)), choose_backend(library(mode)).sum
+    T = MATRIX if form == "dense" else native_sparse(mode, MATRIX)
 
-        def loss(b: Any) -> Any:
-            return (solve_triangular(T, b, lower=True, axis=0) * w).sum()
+    def loss(b: Any, T: Any = T) -> Any:
+        return total(solve_triangular(T, b, lower=True, axis=0) * array(mode, w), (0, 1))
 
-        np.testing.assert_allclose(jax.jit(jax.grad(loss))(b), np.linalg.solve(LOWER.T, w), rtol=1e-7)
-
-
-def test_derivatives_in_torch() -> None:
-    torch = pytest.importorskip("torch")
-    T, b = (torch.asarray(a, dtype=torch.float64).clone().requires_grad_() for a in (MATRIX, COLUMNS))
-    w = RNG.standard_normal((N, 3))
-    (solve_triangular(T, b, lower=True, axis=0) * torch.asarray(w)).sum().backward()
+    found = gradients(mode, loss, COLUMNS, *([T] if form == "dense" else []))
     y = np.linalg.solve(LOWER.T, w)
-    np.testing.assert_allclose(b.grad, y, rtol=1e-8)
-    np.testing.assert_allclose(T.grad, np.tril(-y @ np.linalg.solve(LOWER, COLUMNS).T), rtol=1e-8)
+    for gradient, expected in zip(found, (y, np.tril(-y @ np.linalg.solve(LOWER, COLUMNS).T)), strict=False):
+        np.testing.assert_allclose(gradient, expected, rtol=1e-7)
 
 
 @pytest.mark.parametrize("mode", EAGER)

@@ -3,18 +3,19 @@
 import numpy as np
 import pytest
 
-from cells import ONE_SYSTEM, cast, cells, check_true_residual, suits, two_dtypes
-from modes import solve
+from cells import ONE_SYSTEM, cast, cells, check_true_residual, fewer_in_torch, suits
+from modes import MODES, solve
 from problems import OPERATORS, SYSTEMS, has_operator, make_operator
+from tiers import COMPILING
 
 
 @pytest.mark.every_method
-@pytest.mark.parametrize(("method", "dtype", "mode"), cells())
+@pytest.mark.parametrize(("method", "dtype", "mode"), fewer_in_torch(cells()))
 def test_solution(method: str, mode: str, dtype: str) -> None:
     """All systems of this method and dtype; one compiled function each."""
     names = [name for name in SYSTEMS if suits(method, SYSTEMS[name], dtype)]
     assert names
-    for name in names if mode in ("numpy", "torch") else names[:: max(1, len(names) // 3)]:
+    for name in names if mode == "numpy" else names[:: max(1, len(names) // 3)]:
         system = SYSTEMS[name]
         matrix, b = cast(system.matrix, dtype), cast(system.right_hand_side(seed=1), dtype)
         result = solve(mode, make_operator(mode, "dense", matrix), b, method=method, **ONE_SYSTEM)
@@ -34,9 +35,19 @@ METHODS_FOR_OPERATORS = [
 ]
 
 
+KINDS = [
+    pytest.param(
+        kind, dtype, mode, marks=pytest.mark.slow if mode in COMPILING and (dtype == "float32") ^ k % 2 else ()
+    )
+    for k, kind in enumerate(OPERATORS)
+    for mode in MODES
+    for dtype in ("float32", "complex128")
+]
+"""Both dtypes; where a program is compiled, one in turn."""
+
+
 @pytest.mark.compiled_by_default("CG", modes=("jax-jit", "tf"))
-@pytest.mark.parametrize(("dtype", "mode"), two_dtypes())
-@pytest.mark.parametrize("kind", OPERATORS)
+@pytest.mark.parametrize(("kind", "dtype", "mode"), KINDS)
 @pytest.mark.parametrize("method", METHODS_FOR_OPERATORS)
 def test_operators(method: str, mode: str, kind: str, dtype: str) -> None:
     if not has_operator(mode, kind):

@@ -13,6 +13,7 @@ import pytest
 import scipy.sparse as sp
 
 from cells import METHOD_NAMES
+from frameworks import torch
 from krylix import choose_backend, convert, linear_solve
 from krylix.solvers import METHODS, MixedPrecision
 
@@ -29,16 +30,20 @@ STACKS = ("GMRES", "FGMRES", "IDR(4)")
 
 
 def cells(backend: str, methods: list[str]) -> list[Any]:
-    """Method, n, dtype: two of the latter by default, and the others and long rows before a merge."""
+    """Method, n, dtype: two of the latter by default, and before a merge one other, and long rows in double precision.
+
+    The rest is much alike, and waits for the tier slow.
+    """
     found = []
     for method in methods:
         for n in LENGTHS[backend]:
             for dtype in ("float32", "float64", "complex64", "complex128"):
                 if dtype.startswith("c") and not METHODS[method].takes_complex:
                     continue
-                quick = n < LENGTHS[backend][-1] and dtype in ("float64", "complex64") and method in OURS
-                twice = n == LENGTHS[backend][-1] and dtype in ("float32", "complex128")  # the others are as long
-                later = pytest.mark.slow if twice or (backend, dtype) == ("torch", "complex128") else pytest.mark.merge
+                is_long = n == LENGTHS[backend][-1]
+                quick = not is_long and dtype in ("float64", "complex64") and method in OURS
+                soon = dtype == ("float64" if is_long or method not in OURS else "float32")
+                later = pytest.mark.merge if soon else pytest.mark.slow
                 found.append(pytest.param(method, n, dtype, marks=() if quick else later))
     return found
 
@@ -59,8 +64,8 @@ def uneven(n: int, dtype: str, method: str) -> sp.csr_array:
     return sp.csr_array(matrix(n, dtype, method) + more + more.T)
 
 
-def solved(A: Any, b: np.ndarray, backend: str, method: str) -> list[np.ndarray]:
-    settings = {"max_iter": STEPS, "rtol": 1e-6 if b.dtype.char in "fF" else 1e-13, "on_failure": "status"}
+def solved(A: Any, b: np.ndarray, backend: str, method: str, steps: int) -> list[np.ndarray]:
+    settings = {"max_iter": steps, "rtol": 1e-6 if b.dtype.char in "fF" else 1e-13, "on_failure": "status"}
     result = linear_solve(A, convert(b, backend), method=method, **settings)
     to_numpy = choose_backend(result.x).to_numpy
     return [np.array(to_numpy(a)) for a in (result.x, result.iterations, result.status, result.residual_norm)]
@@ -76,19 +81,25 @@ def right_hand_sides(n: int, dtype: str) -> np.ndarray:
     return b.astype(dtype)
 
 
-def check_alone(A: Any, b: np.ndarray, backend: str, method: str, eps: float = 0.0) -> None:
+def check_alone(A: Any, b: np.ndarray, backend: str, method: str, eps: float = 0.0, steps: int = STEPS) -> None:
     """The first and the last system alone, in a batch of 3 and in the whole batch."""
-    few, many = solved(A, b[[0, 1, -1]], backend, method), solved(A, b, backend, method)
+    few, many = solved(A, b[[0, 1, -1]], backend, method, steps), solved(A, b, backend, method, steps)
     for alone, among_few in ((0, 0), (len(b) - 1, 2)):
-        x, *numbers = solved(A, b[alone : alone + 1], backend, method)
+        x, *numbers = solved(A, b[alone : alone + 1], backend, method, steps)
         for batch, i in ((few, among_few), (many, alone)):
             np.testing.assert_allclose(batch[0][i], x[0], rtol=0, atol=eps * np.abs(x[0]).max())
             for name, one, other in zip(("iterations", "status", "norm"), numbers, batch[1:], strict=True):
                 assert other[i] == one[0] or (name == "norm" and eps), name
 
 
-@pytest.mark.parametrize(("method", "n", "dtype"), cells("numpy", ALONE))
-@pytest.mark.parametrize("kind", [matrix, uneven])
+@pytest.mark.parametrize(
+    ("method", "n", "dtype", "kind"),
+    [
+        pytest.param(*cell.values, kind, marks=cell.marks if k % 2 == i else pytest.mark.slow)
+        for k, cell in enumerate(cells("numpy", ALONE))
+        for i, kind in enumerate((matrix, uneven))
+    ],  # in turn
+)
 def test_to_the_last_digit_in_numpy(kind: Any, method: str, n: int, dtype: str) -> None:
     eps = 1e2 * float(np.finfo(dtype).eps) if method in TOGETHER else 0.0
     check_alone(kind(n, dtype, method), right_hand_sides(n, dtype), "numpy", method, eps)
@@ -109,11 +120,9 @@ def test_to_the_last_digit_in_torch(method: str, n: int, dtype: str) -> None:
 @pytest.mark.parametrize("method", ["CG", pytest.param("MINRES", marks=pytest.mark.merge)])
 def test_threads(threads: int, method: str) -> None:
     """PyTorch shares out long reductions, in another way if there is one of them only."""
-    import torch
-
     before = torch.get_num_threads()
     torch.set_num_threads(threads)
     try:
-        check_alone(matrix(70_001, "float64"), right_hand_sides(70_001, "float64"), "torch", method)
+        check_alone(matrix(70_001, "float64"), right_hand_sides(70_001, "float64"), "torch", method, steps=2)
     finally:
         torch.set_num_threads(before)

@@ -6,7 +6,7 @@ Of a method that couples the systems: no more steps, and x within the tolerance.
 import numpy as np
 import pytest
 
-from cells import ONE_SYSTEM, cast, cells, check_true_residual, complex_system_of
+from cells import ONE_SYSTEM, cast, cells, check_true_residual, complex_system_of, fewer_in_torch
 from krylix.solvers import METHODS, MixedPrecision
 from modes import MODES, solve
 from problems import SYSTEMS, make_operator
@@ -19,7 +19,7 @@ def system_for(method: str, dtype: str) -> np.ndarray:
 
 
 @pytest.mark.every_method
-@pytest.mark.parametrize(("method", "dtype", "mode"), cells())
+@pytest.mark.parametrize(("method", "dtype", "mode"), fewer_in_torch(cells()))
 def test_scaled_zero_and_nan_systems(method: str, mode: str, dtype: str) -> None:
     matrix = cast(system_for(method, dtype), dtype)
     rng = np.random.default_rng(5)
@@ -28,7 +28,7 @@ def test_scaled_zero_and_nan_systems(method: str, mode: str, dtype: str) -> None
     A = make_operator(mode, "dense", matrix)
     result = solve(mode, A, b, method=method, on_failure="status")
     assert result.converged.tolist() == [True, True, True, True, False, True], result.message
-    assert result.diverged.tolist() == [False, False, False, False, True, False]
+    assert result.diverged.tolist() == [False, False, False, False, True, False] and "NaN" in result.message
     assert result.iterations[3] == 0 and result.iterations[4] == 0
     assert not result.x[3].any() and not result.x[4].any()
     single = solve(mode, A, b[0], method=method, **ONE_SYSTEM)
@@ -51,7 +51,7 @@ def test_scaled_zero_and_nan_systems(method: str, mode: str, dtype: str) -> None
     check_true_residual(solve(mode, A, b, method=method, on_failure="status"), matrix, b)
 
 
-@pytest.mark.compiled_by_default("CG", modes=("jax", "jax-jit", "tf-function"))
+@pytest.mark.compiled_by_default("CG", modes=("jax-jit", "tf"))
 @pytest.mark.parametrize("kind", ["dense", "function"])
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("method", ["CG", "biCG-stab(2)", "direct", "scipy-GMres", "scipy-direct"])
@@ -64,11 +64,12 @@ def test_one_matrix_per_system(method: str, mode: str, kind: str) -> None:
     result = solve(mode, A, b, method=method, on_failure="status", **batch)
     assert result.converged.all() and result.converged.shape == (3, 2) and result.x.shape == b.shape
     np.testing.assert_allclose(result.x, np.linalg.solve(matrices, b[..., None])[..., 0], rtol=1e-6, atol=1e-12)
-    single = solve(mode, make_operator(mode, kind, matrices[1, 1]), b[1, 1], method=method)
-    assert single.iterations == result.iterations[1, 1]
+    if kind == "dense":
+        single = solve(mode, make_operator(mode, kind, matrices[1, 1]), b[1, 1], method=method, **ONE_SYSTEM)
+        assert single.iterations == result.iterations[1, 1]
 
 
-@pytest.mark.compiled_by_default("CG")
+@pytest.mark.compiled_by_default("CG", modes=("tf",))
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize(
     "method", ["CG", "CG-adaptive", "biCG-stab", "biCG-stab(2)", "biCG-stab(4)", "GMRES(5)", "IDR(4)", "MINRES"]

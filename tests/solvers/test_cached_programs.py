@@ -21,8 +21,8 @@ jnp = lazy("jax.numpy")
 by_host = lazy("krylix.backends.jax.host_calls.by_host")
 
 N = 8
-B = jnp.cos(jnp.arange(float(N)))
-SHIFT = jnp.arange(2.0, 2.0 + N)
+B = np.cos(np.arange(float(N)))
+SHIFT = np.arange(2.0, 2.0 + N)
 
 
 def moved(u: Any, c: Any = 3.0) -> Any:
@@ -69,7 +69,14 @@ def test_programs_hold_no_callback(policy: str, transform: str) -> None:
     assert "callback" not in text and by_host.TARGET in text
 
 
-@pytest.mark.parametrize("settings", [{"method": "GMRES"}, {"method": "direct"}, {"rtol": 1e-3, "history": True}])
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"method": "GMRES"},
+        {"rtol": 1e-3, "history": True},
+        pytest.param({"method": "direct"}, marks=pytest.mark.merge),  # which JAX factorises one operation at a time
+    ],
+)
 def test_nor_those_of_matrices_that_are_known(settings: dict[str, Any]) -> None:
     function = jax.jit(lambda b: linear_solve(singular(1), b, **{"method": "CG", **settings}).x)
     assert "callback" not in function.lower(B).as_text()
@@ -80,7 +87,7 @@ def striped(u: Any, k: Any) -> Any:
     return 3 * k * u - k * jnp.roll(u, 1) - 1.5 * k * jnp.roll(u, -9)
 
 
-K = jnp.asarray(10.0 ** np.random.default_rng(0).uniform(-3, 3, 40))
+K = 10.0 ** np.random.default_rng(0).uniform(-3, 3, 40)
 
 
 @pytest.mark.parametrize("known", [pytest.param(True, marks=pytest.mark.merge), False])
@@ -93,13 +100,15 @@ def test_nor_those_in_which_another_method_may_follow(known: bool) -> None:
 
         return jax.jit(solve)
 
-    b = jnp.cos(jnp.arange(40.0))
-    texts = [program(scale).lower(b, K).as_text() for scale in (1.0, 1.0, 2.0)]
+    b = np.cos(np.arange(40.0))
+    matrix = np.diag(3 * K) - K[:, None] * (np.roll(np.eye(40), 1, 0) + 1.5 * np.roll(np.eye(40), -9, 0))
+    programs = [program(scale).lower(b, K) for scale in (1.0, 1.0, 2.0)]
+    texts = [one.as_text() for one in programs]
     assert texts[0] == texts[1] != texts[2]
     assert all("callback" not in text and by_host.TARGET in text for text in texts)
-    both = [program(scale).lower(b, K).compile() for scale in (1.0, 2.0)]
-    for scale, run in zip((1.0, 2.0), both):
-        np.testing.assert_allclose(scale * striped(run(b, K), K), b, atol=1e-8)
+    both = [one.compile() for one in programs[1:]]
+    for scale, run in zip((1.0, 2.0), both, strict=True):
+        np.testing.assert_allclose(scale * matrix @ run(b, K), b, atol=1e-8)
 
 
 def test_with_nan_none_is_called_on_a_gpu_either() -> None:
@@ -119,7 +128,7 @@ def test_a_program_is_the_same_text_when_it_is_made_again() -> None:
 def test_programs_that_differ_in_a_known_matrix_tell_their_own_causes() -> None:
     programs = [jax.jit(lambda b, k=k: linear_solve(singular(k), b, method="CG").x) for k in (1, 5)]
     for _ in range(2):
-        for k, program in zip((1, 5), programs):
+        for k, program in zip((1, 5), programs, strict=True):
             assert f"A is singular: row and column {k} are zero" in message(program, B)
 
 
@@ -147,30 +156,24 @@ def test_the_same_is_said_by_a_callback(policy: str, monkeypatch: pytest.MonkeyP
 )
 def test_lanes_and_dtypes(dtype: str) -> None:
     """One lane of three fails; those that do not have called nobody."""
-    b = jnp.stack([0 * B, B, 0 * B]).astype(dtype)
+    b = np.stack([0 * B, B, 0 * B]).astype(dtype)
     function = jax.jit(jax.vmap(solve))
     assert "biCG-stab reached the limit of iterations after 2" in message(function, b)
-    assert (function(0 * b) == 0).all()
-    batch = jax.jit(lambda b: solve(b, batch_ndim=1))
-    assert "in 1 of 3 systems; the worst, system 1" in message(batch, b)
+    assert not np.any(function(0 * b))
 
 
 def test_batches_of_other_sizes_have_handlers_of_their_own() -> None:
     """In one process, made and run in turn: each says how many of its systems failed, and which was the worst."""
-    sides = {k: jnp.stack([0 * B] * (k - 1) + [B]) for k in (3, 1, 2)}
+    sides = {k: np.stack([0 * B] * (k - 2) + [B, 0 * B]) for k in (3, 2)}
     programs = {k: jax.jit(lambda b: solve(b, batch_ndim=1)).lower(b).compile() for k, b in sides.items()}
     for k, b in sides.items():
-        said = message(programs[k], b)
-        assert f"in 1 of {k} systems; the worst, system {k - 1}" in said if k > 1 else "after 2" in said
+        assert f"in 1 of {k} systems; the worst, system {k - 2}" in message(programs[k], b)
 
 
 def test_the_backward_solve_names_itself() -> None:
-    loss = jax.jit(jax.grad(lambda b, w: (w * solve(b, x0=jnp.linalg.solve(dense(), B))).sum()))
-    assert "the backward solve of biCG-stab" in message(loss, B, jnp.arange(1.0, 1 + N))
-
-
-def dense() -> Any:
-    return jax.vmap(moved)(jnp.eye(N)).T
+    start = np.linalg.solve(3 * np.eye(N) - np.roll(np.eye(N), 1, 0), B)
+    loss = jax.jit(jax.grad(lambda b, w: (w * solve(b, x0=start)).sum()))
+    assert "the backward solve of biCG-stab" in message(loss, B, np.arange(1.0, 1 + N))
 
 
 def broken(*_: Any) -> None:
@@ -184,17 +187,16 @@ def test_an_error_in_the_handler_is_an_error_of_the_program(monkeypatch: pytest.
     assert "ZeroDivisionError" in message(function, B)
 
 
-@pytest.mark.parametrize("policy", ["raise", "warn"])
-def test_where_nobody_knows_the_name_any_more(policy: str) -> None:
+def test_where_nobody_knows_the_name_any_more() -> None:
     """Of a program that outlives the function which it was made of, less is said."""
-    function = jax.jit(lambda b: solve(b, on_failure=policy)).lower(B).compile()
+    gc.freeze()  # of what was there before, which takes long to look through, nothing is part of it
+    fails, warns = (jax.jit(lambda b, p=p: solve(b, on_failure=p)).lower(B).compile() for p in ("raise", "warn"))
     by_host._known.clear()
     gc.collect()
-    if policy == "raise":
-        assert "RuntimeError: biCG-stab did not reach its tolerance" in message(function, B)
-        return
+    gc.unfreeze()
+    assert "RuntimeError: biCG-stab did not reach its tolerance" in message(fails, B)
     with pytest.warns(RuntimeWarning, match="biCG-stab did not reach its tolerance"):
-        jax.block_until_ready(function(B))
+        jax.block_until_ready(warns(B))
 
 
 def test_warnings_that_are_errors() -> None:

@@ -6,43 +6,26 @@ from typing import Any
 
 import pytest
 
+from frameworks import jax, jnp
 from irregular_matrices import triangulated
 from krylix import linear_solve
 from krylix.sparse import as_operator, row_cut
 from sharded_runs import Found, run_cases, selected_names
 
+pytestmark = pytest.mark.needs("jax")
+
 # In a step: reductions, exchanges of ghost values, and gathers of a number per cluster.
 STEPS = {
-    "CG, by graph": (2, 1, 0),
-    "CG, by coordinates": (2, 1, 0),
-    "SciPy": (2, 1, 0),
-    "SciPy, Explicit": (2, 1, 0),
-    "uneven parts": (2, 1, 0),
-    "jacobi": (3, 1, 0),
-    "chebyshev": (3, 4, 0),
-    "block-jacobi": (3, 1, 0),
-    "schwarz": (3, 1, 1),
-    "biCG-stab(2)": (7, 4, 0),
-    "biCG-stab(2), schwarz": (7, 4, 4),
-    "GMRES(20)": (6, 1, 0),
-    "MINRES": (4, 1, 0),
-    "IDR(4)": (6, 1, 0),
-    "CG-single-reduction": (1, 1, 0),
-    "auto": (3, 1, 1),
-    "auto, windy": (7, 4, 4),
-    "hubs": (2, 2, 0),
-    "batch": (2, 1, 0),
-    "both mesh axes": (3, 1, 1),
-    "both mesh axes, other order": (3, 1, 1),
-    "half of the mesh": (3, 1, 1),
-    "complex": (7, 4, 4),
-    "null space, None": (2, 1, 0),
-    "null space, schwarz": (5, 1, 1),
-    "start": (2, 1, 0),
-    "gradient": (4, 2, 0),
-    "gradient, schwarz": (6, 2, 2),
-    "gradient, windy": (14, 8, 0),
-}
+    **dict.fromkeys(
+        ("CG, by graph", "CG, by coordinates", "SciPy", "SciPy, Explicit", "uneven parts", "batch", "null space, None",
+         "start"), (2, 1, 0)),
+    **dict.fromkeys(("auto", "both mesh axes", "both mesh axes, other order", "half of the mesh"), (3, 1, 1)),
+    **dict.fromkeys(("biCG-stab(2), schwarz", "auto, windy", "complex"), (7, 4, 4)),
+    "jacobi": (3, 1, 0), "chebyshev": (3, 4, 0), "block-jacobi": (3, 1, 0), "biCG-stab(2)": (7, 4, 0),
+    "GMRES(20)": (6, 1, 0), "MINRES": (4, 1, 0), "IDR(4)": (6, 1, 0), "CG-single-reduction": (1, 1, 0),
+    "schwarz": (3, 1, 1), "hubs": (2, 2, 0), "null space, schwarz": (5, 1, 1), "gradient": (4, 2, 0),
+    "gradient, schwarz": (6, 2, 2), "gradient, windy": (14, 8, 0),
+}  # fmt: skip
 OTHERS = (
     "SciPy, eager", "cut, eager", "a function as M", "auto, eager", "auto, windy, eager", "batch, eager",
     "batch over j", "batch over j, schwarz", "half of the mesh, eager", "several limits", "gradient, windy, eager",
@@ -68,7 +51,6 @@ def tiers(names: Any) -> list[Any]:
     return [pytest.param(name, marks=pytest.mark.merge if name in MERGED else pytest.mark.slow) for name in names]
 
 
-@pytest.mark.needs("jax")
 @pytest.mark.parametrize("name", tiers(STEPS))
 def test_only_ghost_values_travel(name: str, found: Found) -> None:
     sums, exchanges, gathers = STEPS[name]
@@ -81,13 +63,11 @@ def test_only_ghost_values_travel(name: str, found: Found) -> None:
     assert one["largest"] <= one["part"], one
 
 
-@pytest.mark.needs("jax")
 @pytest.mark.parametrize("name", tiers(["CG, by graph", "CG, by coordinates"]))
 def test_bytes_of_a_step(name: str, found: Found) -> None:
     assert sum(found[name]["step_bytes"].values()) <= 1024, found[name]
 
 
-@pytest.mark.needs("jax")
 @pytest.mark.parametrize("name", tiers(OTHERS))
 def test_every_way_to_ask(name: str, found: Found) -> None:
     one = found[name]
@@ -96,14 +76,12 @@ def test_every_way_to_ask(name: str, found: Found) -> None:
     assert one.get("is_cg", True) and one.get("constant", 0) < 1024, one
 
 
-@pytest.mark.needs("jax")
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["single"])
 def test_single_precision(name: str, found: Found) -> None:
     assert found[name]["error"] < 1e-3 and found[name]["spread"], found[name]
 
 
-@pytest.mark.needs("jax")
 @pytest.mark.parametrize("name", tiers(VALUES))
 def test_derivatives_by_values(name: str, found: Found) -> None:
     one = found[name]
@@ -111,7 +89,6 @@ def test_derivatives_by_values(name: str, found: Found) -> None:
     assert one["step"]["collective-permute"] <= 8 * MOST_ROUNDS, one
 
 
-@pytest.mark.needs("jax")
 @pytest.mark.merge
 def test_weak_scaling(weak: Found) -> None:
     """From 1 to 8 devices of equal local size: iterations with Schwarz hardly grow, nor does what a device sends."""
@@ -125,12 +102,8 @@ def test_weak_scaling(weak: Found) -> None:
         assert one["error"] < 1e-8 and one["largest"] <= one["part"], one
 
 
-@pytest.mark.needs("jax")
 def test_one_device() -> None:
     """There is nothing to cut."""
-    import jax
-    import jax.numpy as jnp
-
     A, _ = triangulated(60)
     mesh = jax.sharding.Mesh(jax.devices()[:1], ("i",))
     sharding = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec("i"))

@@ -2,14 +2,29 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
-from pathlib import Path
+from typing import Any
 
 import pytest
 
 from fast_compilation import virtual_devices
+from sharded_runs import selected_names
+
+# Runs each case by itself, and tells how it ended.
+RUN = """
+import json, sys, traceback
+
+for name, code in json.load(sys.stdin):
+    try:
+        exec(compile(code, name, "exec"), {})
+        ended = ""
+    except Exception:
+        ended = traceback.format_exc()
+    print(json.dumps({"name": name, "ended": ended}), flush=True)
+"""
 
 START = """
 import jax, jax.numpy as jnp, numpy as np
@@ -22,31 +37,6 @@ b = jax.device_put(jnp.ones(64), NamedSharding(Mesh(np.array(jax.devices()), "i"
 def f(u):
     return 2.01 * u - jnp.roll(u, 1) - jnp.roll(u, -1)
 """
-
-
-def run(code: str, tmp_path: Path) -> subprocess.CompletedProcess[str]:
-    environment = os.environ | virtual_devices(4)
-    return subprocess.run(
-        [sys.executable, "-c", START + code], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=240
-    )
-
-
-@pytest.mark.needs("jax")
-def test_a_failed_solve_raises_and_does_not_hang(tmp_path: Path) -> None:
-    code = """
-x = jax.jit(lambda b: linear_solve(f, b, method="CG").x)(b)
-assert np.allclose(x, 100) and x.sharding == b.sharding, x
-gradient = jax.jit(jax.grad(lambda b: linear_solve(f, b, method="CG").x.sum()))(b)
-assert np.allclose(gradient, 100)
-try:
-    jax.block_until_ready(jax.jit(lambda b: linear_solve(f, b * jnp.arange(64.0), method="CG", max_iter=2).x)(b))
-    jax.effects_barrier()
-except Exception as error:
-    print("raised", "reached the limit of iterations" in str(error))
-"""
-    found = run(code, tmp_path)
-    assert "raised True" in found.stdout, found.stdout + found.stderr
-
 
 MAPPED = """
 from functools import partial
@@ -65,12 +55,8 @@ matrix = jax.jacfwd(chain)(systems[0], c)
 exact = jnp.linalg.solve(matrix, systems.T).T
 """
 
-
-@pytest.mark.needs("jax")
-@pytest.mark.merge
-def test_solves_and_matrices_inside_of_shard_map(tmp_path: Path) -> None:
-    code = """
-for settings in {settings}:
+INSIDE_OF_SHARD_MAP = """
+for settings in [{"method": "CG", "preconditioner": "jacobi", "history": True}, {"method": "scipy-direct"}]:
     found = mapped(lambda b, c: linear_solve(lambda u: chain(u, c), b[0], **settings).x[None])(systems, c)
     assert np.allclose(found, exact, rtol=1e-7), settings
 
@@ -96,17 +82,12 @@ try:
     jax.block_until_ready(failing(systems, c))
     jax.effects_barrier()
 except Exception as error:
-    print("raised", "reached the limit of iterations" in str(error))
+    assert "reached the limit of iterations" in str(error), error
+else:
+    raise AssertionError("nothing was raised")
 """
-    settings = '[{"method": "CG", "preconditioner": "jacobi", "history": True}, {"method": "scipy-direct"}]'
-    found = run(MAPPED + code.replace("{settings}", settings), tmp_path)
-    assert "raised True" in found.stdout, found.stdout + found.stderr
 
-
-@pytest.mark.needs("jax")
-@pytest.mark.slow
-def test_every_method_and_transformation_inside_of_shard_map(tmp_path: Path) -> None:
-    code = """
+EVERY_METHOD_INSIDE_OF_SHARD_MAP = """
 from krylix.solvers import METHODS
 
 for method in (name for name, found in METHODS.items() if not (found.needs_grid or found.needs_band)):
@@ -123,11 +104,26 @@ def loss(solve, t):
 solve = mapped(lambda b, c: linear_solve(chain, b, method="CG", args=(c,), batch_ndim=1).x)
 dense = lambda b, c: jnp.linalg.solve(jax.jacfwd(chain)(b[0], c), b.T).T
 assert np.allclose(*(jax.hessian(partial(loss, s))(1.0) for s in (solve, dense)))
-print("all of them")
 """
-    found = run(MAPPED + code, tmp_path)
-    assert "all of them" in found.stdout, found.stdout + found.stderr
 
+# Each device multiplies by its rows, and all of them get the whole product.
+COLLECTIVES = """
+matrix = np.diag(np.full(8, 4.0)) - np.eye(8, k=1) - 0.5 * np.eye(8, k=-1)
+
+def solve(rows, b, method):
+    def product(x):
+        place = jax.lax.axis_index("i") * 2
+        return jax.lax.psum(jax.lax.dynamic_update_slice(jnp.zeros(8), rows @ x, (place,)), "i")
+    return linear_solve(product, b, method=method).x
+
+b = jnp.arange(8.0)
+for method in ("biCG-stab(2)", "GMRES", "auto"):
+    for checked in (True, False):
+        one = jax.shard_map(partial(solve, method=method), mesh=mesh, in_specs=(spec, PartitionSpec()),
+                            out_specs=PartitionSpec(), check_vma=checked)
+        x = jax.jit(one)(matrix, b)
+        assert np.allclose(x, np.linalg.solve(matrix, b), rtol=1e-7), (method, checked)
+"""
 
 EXPLICIT = """
 import scipy.sparse as sp
@@ -147,22 +143,15 @@ def check(x, exact=exact, like=b):
     assert np.allclose(x, exact, rtol=1e-7, atol=1e-8) and jax.typeof(x) == jax.typeof(like), jax.typeof(x)
 """
 
-
-@pytest.mark.needs("jax")
-@pytest.mark.parametrize("methods", [
-    pytest.param(("CG", "scipy-direct"), marks=pytest.mark.merge),
-    pytest.param((), marks=pytest.mark.slow),
-])  # fmt: skip
-def test_meshes_as_make_mesh_makes_them(methods: tuple[str, ...], tmp_path: Path) -> None:
-    """Their axes are Explicit: how arrays are spread is part of their type. Without names: of every method."""
-    code = f"""
+# As jax.make_mesh makes them: Explicit, where how arrays are spread is part of their type.
+MESHES = """
 from krylix.solvers import METHODS
-for method in {methods!r} or METHODS:
+for method in CHOSEN or METHODS:
     if METHODS[method].needs_known or method == "banded-direct":
         continue
     settings = dict(args=(c,), method=method)
     check(linear_solve(star, b, **settings).x)
-    check(jax.jit(lambda b, c: linear_solve(star, b, **{{**settings, "args": (c,)}}).x)(b, c))
+    check(jax.jit(lambda b, c: linear_solve(star, b, **{**settings, "args": (c,)}).x)(b, c))
 check(linear_solve(star, b, args=(c,)).x)
 check(prepare(star, b, args=(c,), method="CG").solve(b).x)
 gradient = jax.jit(jax.grad(lambda b: linear_solve(star, b, args=(c,), method="CG").x.sum()))(b)
@@ -176,37 +165,10 @@ with jax.set_mesh(mesh):
 try:
     linear_solve(lambda u: c * u, b, method="CG")
 except TypeError as error:
-    print("named", "args=(array,)" in str(error))
+    assert "args=(array,)" in str(error), error
+else:
+    raise AssertionError("nothing was raised")
 """
-    found = run(EXPLICIT + code, tmp_path)
-    assert "named True" in found.stdout, found.stdout + found.stderr
-
-
-@pytest.mark.needs("jax")
-@pytest.mark.merge
-def test_functions_with_collectives_inside_of_shard_map(tmp_path: Path) -> None:
-    """Each device multiplies by its rows, and all of them get the whole product."""
-    code = """
-matrix = np.diag(np.full(8, 4.0)) - np.eye(8, k=1) - 0.5 * np.eye(8, k=-1)
-
-def solve(rows, b, method):
-    def product(x):
-        place = jax.lax.axis_index("i") * 2
-        return jax.lax.psum(jax.lax.dynamic_update_slice(jnp.zeros(8), rows @ x, (place,)), "i")
-    return linear_solve(product, b, method=method).x
-
-b = jnp.arange(8.0)
-for method in ("biCG-stab(2)", "GMRES", "auto"):
-    for checked in (True, False):
-        one = jax.shard_map(partial(solve, method=method), mesh=mesh, in_specs=(spec, PartitionSpec()),
-                            out_specs=PartitionSpec(), check_vma=checked)
-        x = jax.jit(one)(matrix, b)
-        assert np.allclose(x, np.linalg.solve(matrix, b), rtol=1e-7), (method, checked)
-print("all of them")
-"""
-    found = run(MAPPED + code, tmp_path)
-    assert "all of them" in found.stdout, found.stdout + found.stderr
-
 
 PLACED = """
 import scipy.sparse as sp
@@ -222,14 +184,10 @@ def check(result, what):
     assert all(leaf.devices() == {place} for leaf in jax.tree.leaves(result)), what
 """
 
-
-@pytest.mark.needs("jax")
-@pytest.mark.parametrize("compiles", [False, pytest.param(True, marks=pytest.mark.slow)])
-def test_x_is_on_the_device_of_b(compiles: bool, tmp_path: Path) -> None:
-    """Of eager solves on the host; on demand of all methods."""
-    code = f"""
+# Of eager solves on the host, or of all methods.
+ON_THE_DEVICE_OF_B = """
 for name, method in METHODS.items():
-    if method.needs_known or not ({compiles} or method.on_host):
+    if method.needs_known or not (COMPILES or method.on_host):
         continue
     check(linear_solve(S, b, method=name), name)
     check(linear_solve(A, b, method=name), (name, "dense"))
@@ -238,7 +196,55 @@ for name, method in METHODS.items():
         check(prepare(S, b, method=name).solve(b), (name, "prepared"))
 check(linear_solve(S, b), "auto")
 check(prepare(S, b).solve(b), "auto, prepared")
-print("all of them")
 """
-    found = run(PLACED + code, tmp_path)
-    assert "all of them" in found.stdout, found.stdout + found.stderr
+
+FAILURE = """
+x = jax.jit(lambda b: linear_solve(f, b, method="CG").x)(b)
+assert np.allclose(x, 100) and x.sharding == b.sharding, x
+gradient = jax.jit(jax.grad(lambda b: linear_solve(f, b, method="CG").x.sum()))(b)
+assert np.allclose(gradient, 100)
+try:
+    jax.block_until_ready(jax.jit(lambda b: linear_solve(f, b * jnp.arange(64.0), method="CG", max_iter=2).x)(b))
+    jax.effects_barrier()
+except Exception as error:
+    assert "reached the limit of iterations" in str(error), error
+else:
+    raise AssertionError("nothing was raised")
+"""
+
+CASES = {
+    "inside of shard_map": MAPPED + INSIDE_OF_SHARD_MAP,
+    "every method inside of shard_map": MAPPED + EVERY_METHOD_INSIDE_OF_SHARD_MAP,
+    "functions with collectives": MAPPED + COLLECTIVES,
+    "Explicit meshes": EXPLICIT + "CHOSEN = 'CG', 'scipy-direct'" + MESHES,
+    "Explicit meshes, every method": EXPLICIT + "CHOSEN = ()" + MESHES,
+    "x is on the device of b": PLACED + "COMPILES = False" + ON_THE_DEVICE_OF_B,
+    "x is on the device of b, every method": PLACED + "COMPILES = True" + ON_THE_DEVICE_OF_B,
+    "a failed solve raises and does not hang": FAILURE,  # the last, as it leaves a failed program behind
+}
+BY_DEFAULT = ("x is on the device of b", "a failed solve raises and does not hang")
+
+
+@pytest.fixture(scope="module")
+def ended(request: pytest.FixtureRequest) -> dict[str, str]:
+    """How the cases that this run looks at ended, in one process: with nothing to say, or an error."""
+    names = selected_names(request, "ended")
+    run = subprocess.run(
+        [sys.executable, "-c", RUN],
+        input=json.dumps([(name, START + code) for name, code in CASES.items() if name in names]),
+        env=os.environ | virtual_devices(4), capture_output=True, text=True, timeout=600,
+    )  # fmt: skip
+    assert run.returncode == 0, run.stderr
+    lines = [json.loads(line) for line in run.stdout.splitlines() if line.startswith('{"name"')]
+    return {line["name"]: line["ended"] for line in lines}
+
+
+def tiers() -> list[Any]:
+    later = {name: pytest.mark.slow if "every method" in name else pytest.mark.merge for name in CASES}
+    return [name if name in BY_DEFAULT else pytest.param(name, marks=mark) for name, mark in later.items()]
+
+
+@pytest.mark.needs("jax")
+@pytest.mark.parametrize("name", tiers())
+def test_on_four_devices(name: str, ended: dict[str, str]) -> None:
+    assert not ended[name], ended[name]

@@ -1,13 +1,14 @@
 """Failure is never silent, and never called success."""
 
 import re
+from contextlib import nullcontext
 
 import numpy as np
 import pytest
 import scipy.sparse as sp
 
 import krylix
-from cells import ONE_SYSTEM, cast, cells, check_true_residual, methods_and_modes
+from cells import ONE_SYSTEM, cast, cells, check_true_residual, fewer_in_torch, methods_and_modes
 from krylix import ConvergenceError, Diverged, NotConverged, Status, linear_solve, prepare
 from krylix.solvers import METHODS
 from modes import COMPILED, EAGER, MODES, array, compiled, native_sparse, solve, to_numpy
@@ -18,7 +19,7 @@ INCONSISTENT = ("constant null vector", "constant per region", "zero rows")
 
 
 @pytest.mark.every_method
-@pytest.mark.parametrize(("method", "dtype", "mode"), cells(real=True))
+@pytest.mark.parametrize(("method", "dtype", "mode"), fewer_in_torch(cells(real=True)))
 def test_inconsistent_is_never_converged(method: str, mode: str, dtype: str) -> None:
     for name in INCONSISTENT if mode in ("numpy", "torch") else INCONSISTENT[:1]:
         matrix = cast(SYSTEMS[name].matrix, dtype)
@@ -40,24 +41,29 @@ def test_singular_consistent_is_solved_at_any_size(method: str, name: str) -> No
         check_true_residual(result, matrix, b)
 
 
-@pytest.mark.compiled_by_default("CG", "scipy-CG", eagerly=True)
+LIMIT = "reached the limit of iterations"
+
+
+@pytest.mark.compiled_by_default("CG", eagerly=True)
 @pytest.mark.parametrize(("method", "mode"), methods_and_modes(m for m in METHODS if not METHODS[m].factorises))
 def test_limit_of_iterations(method: str, mode: str) -> None:
     weights = np.logspace(0, 3, 12)
     matrix = weights[:, None] * SYSTEMS["definite"].matrix * weights
     A, b = make_operator(mode, "dense", matrix), np.ones(12)
-    result = solve(mode, A, b, method=method, max_iter=1, on_failure="status")
-    if method in ("scipy-lGMres", "scipy-GCrotMK"):  # one of their iterations is a whole cycle
-        return check_true_residual(result, matrix, b)
-    assert result.status == Status.MAX_ITER and result.iterations == 1 and not result.converged and not result.diverged
-    assert "max_iter" in result.message and method in result.message
-    check_true_residual(result, matrix, b)
-    with pytest.raises(Exception, match="reached the limit of iterations"):
-        solve(mode, A, b, method=method, max_iter=1)
-    with pytest.warns(RuntimeWarning, match="reached the limit of iterations"):
-        warned = solve(mode, A, b, method=method, max_iter=1, on_failure="warn")
-    np.testing.assert_allclose(warned.x, result.x, rtol=1e-12)
-    return None
+    whole_cycles = method in ("scipy-lGMres", "scipy-GCrotMK")  # in each of their iterations
+    # Each policy is a program, of which two are enough; torch.compile runs the eager solve between two graphs.
+    policies = {"jax-jit": ["status"], "tf-function": ["warn"], "torch-compile": []}.get(mode, ["status", "warn"])
+    for policy in policies[:1] if whole_cycles else policies:
+        with pytest.warns(RuntimeWarning, match=LIMIT) if policy == "warn" else nullcontext():
+            result = solve(mode, A, b, method=method, max_iter=1, on_failure=policy)
+        check_true_residual(result, matrix, b)
+        if not whole_cycles:
+            assert result.status == Status.MAX_ITER and result.iterations == 1
+            assert not result.converged and not result.diverged
+            assert "max_iter" in result.message and method in result.message
+    if not whole_cycles:
+        with pytest.raises(Exception, match=LIMIT):
+            solve(mode, A, b, method=method, max_iter=1)
 
 
 @pytest.mark.parametrize("mode", EAGER)
@@ -88,14 +94,20 @@ def test_compiled_function_fails_only_when_the_data_do(method: str, mode: str) -
 
 
 @pytest.mark.compiled_by_default("CG", "direct", eagerly=True)
-@pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("method", ["CG", "biCG-stab(2)", "direct", "scipy-direct", "auto"])
+@pytest.mark.parametrize(
+    ("method", "mode"),
+    [
+        pytest.param(method, mode, marks=pytest.mark.slow if method == "direct" and mode in COMPILED[1:] else ())
+        for method in ("CG", "biCG-stab(2)", "direct", "scipy-direct", "auto")
+        for mode in MODES
+    ],
+)
 def test_nan_and_infinity_in_the_matrix(method: str, mode: str) -> None:
     for value in (np.nan, np.inf):
         matrix = SYSTEMS["definite"].matrix.copy()
         matrix[3, 4] = matrix[4, 3] = value
-        result = solve(mode, make_operator(mode, "dense", matrix), np.ones(12), method=method, on_failure="status")
-        assert not result.converged
+        matrix, b = (a.astype("float32" if mode == "jax-jit" else float) for a in (matrix, np.ones(12)))
+        assert not solve(mode, make_operator(mode, "dense", matrix), b, method=method, **ONE_SYSTEM).converged
 
 
 def neumann(n: int) -> sp.csr_array:
@@ -211,7 +223,7 @@ def test_drift_is_noticed(method: str, mode: str) -> None:
     check_true_residual(result, matrix.astype(float), b)
 
 
-@pytest.mark.compiled_by_default("CG", "direct")
+@pytest.mark.compiled_by_default("CG", "direct", modes=("jax-jit", "tf"))
 @pytest.mark.parametrize(
     ("method", "mode"),
     methods_and_modes(["CG", "biCG-stab(2)", "GMRES(5)", "IDR(4)", "MINRES", "direct", "scipy-direct", "scipy-GMres"]),
@@ -222,12 +234,5 @@ def test_units_play_no_role_in_single_precision(method: str, scale: float, mode:
     matrix = SYSTEMS["definite"].matrix.astype(np.float32)
     b = np.linspace(1, 2, 12).astype(np.float32)
     A = make_operator(mode, "dense", matrix)
-    result = solve(mode, A, (b * np.float32(scale)), method=method)
+    result = solve(mode, A, b * np.float32(scale), method=method, **ONE_SYSTEM)
     np.testing.assert_allclose(result.x.astype(float), scale * np.linalg.solve(matrix.astype(float), b), rtol=1e-3)
-
-
-@pytest.mark.parametrize("mode", COMPILED)
-def test_status_policy_never_raises(mode: str) -> None:
-    A = make_operator(mode, "dense", SYSTEMS["definite"].matrix)
-    result = solve(mode, A, np.full(12, np.nan), method="CG", on_failure="status")
-    assert result.diverged and "NaN" in result.message

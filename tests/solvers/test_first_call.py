@@ -89,12 +89,14 @@ def test_each_solve_of_a_program_sees_the_function_as_it_is_then() -> None:
         f.k = k
         second = solved(f, b, "CG")
         f.constant = 2.0
-        return first, second, solved(f, b, "CG"), prepare(f, b, method="CG").solve(b).x
+        return first, second, prepare(f, b, method="CG").solve(b).x
 
     found = jax.jit(both)(jnp.asarray(B), jnp.asarray(K))
-    expected = [(0.0, 0.0), (K, 0.0), (K, 2.0), (K, 2.0)]
+    expected = [(0.0, 0.0), (K, 0.0), (K, 2.0)]
     for x, (k, constant) in zip(found, expected, strict=True):
-        image = np.asarray(Heat(jnp.asarray(k), constant)(x))
+        p = np.pad(x, 1)
+        near = p[2:, 1:-1] + p[:-2, 1:-1] + p[1:-1, 2:] + p[1:-1, :-2]
+        image = (5 + k) * np.asarray(x) - near - constant
         assert np.linalg.norm(image - B) <= 1e-8 * np.linalg.norm(B)
 
 

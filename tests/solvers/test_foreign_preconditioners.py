@@ -10,6 +10,7 @@ import pytest
 import scipy.sparse as sp
 import scipy.sparse.linalg as spl
 
+from frameworks import jax, torch
 from krylix import as_operator, choose_backend, linear_solve, prepare
 from krylix.solvers.preconditioners import to_preconditioner
 from krylix.sparse import Layout, UnsupportedOperation
@@ -102,8 +103,6 @@ def test_asymmetric_cycles_are_no_symmetric_ones() -> None:
 
 @pytest.mark.needs("torch")
 def test_gradients() -> None:
-    import torch
-
     A, forward = symmetric(), ("gauss_seidel", {"sweep": "forward"})
     exact = np.linalg.solve(A.toarray().T, np.ones(64))
     for M, method in ((spl.splu(A.tocsc()), "biCG-stab"), (pyamg.ruge_stuben_solver(A, max_coarse=5), "CG")):
@@ -120,8 +119,6 @@ def test_gradients() -> None:
 @pytest.mark.merge
 @pytest.mark.needs("jax")
 def test_no_reverse_derivative_in_jax() -> None:
-    import jax
-
     A, forward = symmetric(), ("gauss_seidel", {"sweep": "forward"})
     hierarchy = pyamg.ruge_stuben_solver(A, max_coarse=5, presmoother=forward, postsmoother=forward)
 

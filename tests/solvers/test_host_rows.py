@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import krylix
+from frameworks import tf, torch
 from krylix import linear_solve
 
 pytestmark = pytest.mark.needs("torch")
@@ -17,8 +18,6 @@ ANSWER = np.linalg.solve(MATRIX, B)
 
 
 def check(A: Any, b: Any = None, **settings: Any) -> Any:
-    import torch
-
     b = torch.tensor(B) if b is None else b
     result = linear_solve(A, b, method="CG", **settings)
     assert type(result.x) is torch.Tensor and result.x.dtype == b.dtype
@@ -29,8 +28,6 @@ def check(A: Any, b: Any = None, **settings: Any) -> Any:
 
 def test_what_a_function_may_return() -> None:
     """Views, buffers of its own, its argument, tensors whose numbers are kept conjugate or negative."""
-    import torch
-
     A, room, doubled = (
         torch.tensor(MATRIX),
         torch.empty(N, dtype=torch.float64),
@@ -62,8 +59,6 @@ def test_what_a_function_may_return() -> None:
 
 
 def test_what_a_function_may_not_return() -> None:
-    import torch
-
     A = torch.tensor(MATRIX)
     for image, error, words in (
         (lambda u: (A @ u)[:-1], ValueError, "shape"),
@@ -85,8 +80,6 @@ def test_what_a_function_may_not_return() -> None:
 
 
 def test_a_function_of_more_precision_is_called_as_often() -> None:
-    import torch
-
     A, calls = torch.tensor(MATRIX), [0, 0]
 
     def function(u: Any, kind: int) -> Any:
@@ -99,8 +92,6 @@ def test_a_function_of_more_precision_is_called_as_often() -> None:
 
 def test_modes_of_the_library() -> None:
     """Inference, no gradients, a default device, autocast: the answer is an array as that mode makes them."""
-    import torch
-
     A = torch.tensor(MATRIX)
     with torch.inference_mode():
         assert check(lambda u: A @ u).x.is_inference()
@@ -116,8 +107,6 @@ def test_modes_of_the_library() -> None:
 
 
 def test_memory_of_the_caller_stays_as_it_is() -> None:
-    import torch
-
     A, b, x0 = torch.tensor(MATRIX), torch.tensor(B), torch.tensor(ANSWER)
     for start in (None, x0, x0 + 1e-3):
         result = check(lambda u: A @ u, b, x0=start)
@@ -128,8 +117,6 @@ def test_memory_of_the_caller_stays_as_it_is() -> None:
 
 def test_equal_solves_have_equal_digits() -> None:
     """Wherever the right-hand side and NumPy's arrays lie: MKL adds up in an order that follows from that."""
-    import torch
-
     generator = torch.Generator().manual_seed(0)
     A = torch.rand(301, 301, generator=generator, dtype=torch.float32)
     A = A @ A.T + 301 * torch.eye(301)
@@ -145,8 +132,6 @@ def test_equal_solves_have_equal_digits() -> None:
 @pytest.mark.parametrize("nested", ["forward", "reverse"])
 def test_a_solve_inside_of_the_function(nested: str) -> None:
     """Its derivatives are those of the inner solve, which is recorded where the function is."""
-    import torch
-
     w = torch.tensor(2.0, dtype=torch.float64, requires_grad=nested == "reverse")
     inner = torch.tensor(np.diag(np.arange(1.0, N + 1)))
 
@@ -167,8 +152,6 @@ def test_a_solve_inside_of_the_function(nested: str) -> None:
 
 
 def test_no_warnings_of_huge_cotangents() -> None:
-    import torch
-
     A, b = torch.tensor(MATRIX, requires_grad=True), torch.tensor(B, requires_grad=True)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -181,8 +164,6 @@ def test_no_warnings_of_huge_cotangents() -> None:
 @pytest.mark.merge
 def test_tapes_and_accumulators_of_tensorflow() -> None:
     """First and second derivatives of a loop that TensorFlow does not see; forward ones are refused, never zero."""
-    import tensorflow as tf
-
     d, b = tf.constant(np.arange(2.0, N + 2)), tf.constant(B)
 
     def x(w: Any) -> Any:

@@ -10,6 +10,7 @@ import scipy.sparse.linalg as spl
 
 import krylix
 from cells import METHOD_NAMES, methods_and_modes
+from frameworks import tf
 from krylix import linear_solve
 from krylix.solvers import CG, GMRES, IDR, METHODS, BiCGStab, ScipyMethod, find_method
 from modes import EAGER, MODES, array, product, solve, to_numpy
@@ -190,7 +191,7 @@ def test_functions_that_hand_out_their_own_memory(method: str, mode: str) -> Non
     np.testing.assert_allclose(solve(mode, reused, b, method=method, preconditioner=lambda r: r).x, exact, rtol=1e-8)
 
 
-@pytest.mark.compiled_by_default("CG")
+@pytest.mark.compiled_by_default("CG", modes=("jax-jit", "tf"))
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("method", ["CG", "biCG-stab(2)", "direct", "scipy-GMres"])
 def test_grid_shapes_affine_functions_args(method: str, mode: str) -> None:
@@ -240,7 +241,6 @@ def test_empty_and_single() -> None:
 @pytest.mark.needs("tensorflow")
 def test_results_of_unknown_rank() -> None:
     """In a graph of TensorFlow a function may not tell how many axes its result has."""
-    import tensorflow as tf
 
     def f(u: Any) -> Any:
         return u * tf.py_function(lambda: 2 * tf.ones(3, tf.float64), [], tf.float64)

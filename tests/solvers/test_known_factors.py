@@ -9,9 +9,11 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
+from cells import in_turn
+from frameworks import jax, jnp, tf
 from krylix import linear_solve, prepare
 from krylix.solvers.methods.direct import dense, superlu
-from modes import array, to_numpy
+from modes import array, compiled, to_numpy
 
 N = 12
 rng = np.random.default_rng(0)
@@ -35,22 +37,14 @@ def made(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 def matrix_free(mode: str) -> Callable[[Any], Any]:
-    if mode == "jax-jit":
-        import jax.numpy as jnp
-
-        return lambda u: 4 * u + jnp.pad(u[1:], (0, 1)) - 0.5 * jnp.pad(u[:-3], (3, 0))
-    import tensorflow as tf
-
-    return lambda u: 4 * u + tf.pad(u[1:], [[0, 1]]) - 0.5 * tf.pad(u[:-3], [[3, 0]])
+    pad = (jnp if mode == "jax-jit" else tf).pad
+    return lambda u: 4 * u + pad(u[1:], [[0, 1]]) - 0.5 * pad(u[:-3], [[3, 0]])
 
 
 def value_and_gradient(mode: str, solve: Callable[[Any], Any]) -> Callable[[Any], tuple[Any, Any]]:
     """Compiled: `<G, x>` and its derivative by b."""
     if mode == "jax-jit":
-        import jax
-
         return jax.jit(jax.value_and_grad(lambda b: (solve(b) * G).sum()))
-    import tensorflow as tf
 
     @tf.function
     def both(b: Any) -> tuple[Any, Any]:
@@ -66,11 +60,11 @@ def value_and_gradient(mode: str, solve: Callable[[Any], Any]) -> Callable[[Any]
 @pytest.mark.parametrize(
     ("mode", "method", "form"),
     [
-        pytest.param(mode, method, form, marks=pytest.mark.merge if (i + j + k) % 2 else ())
-        for i, mode in enumerate(("jax-jit", "tf-function"))
-        for j, method in enumerate(("scipy-direct", "direct"))
-        for k, form in enumerate(("SciPy", "dense", "function", "prepared"))
-    ],  # every two of the three together, by default
+        pytest.param(mode, method, form, marks=() if (form == lapack) == (method == "direct") else pytest.mark.merge)
+        for mode, lapack in (("jax-jit", ""), ("tf-function", "dense"))  # whose programs take longest
+        for method in ("scipy-direct", "direct")
+        for form in ("SciPy", "dense", "function", "prepared")
+    ],
 )
 def test_factors_of_what_is_known_are_made_once(mode: str, method: str, form: str, made: list[str]) -> None:
     matrix: Any = {"SciPy": A, "dense": A.toarray(), "prepared": A}.get(form)
@@ -81,21 +75,20 @@ def test_factors_of_what_is_known_are_made_once(mode: str, method: str, form: st
             return prepare(operator, b, method=method).solve(b).x
         return linear_solve(operator, b, method=method).x
 
-    compiled = value_and_gradient(mode, solve)
+    both = value_and_gradient(mode, solve)
     for seed in range(3):
         b = np.random.default_rng(seed).standard_normal(N)
-        value, gradient = compiled(array(mode, b))
+        value, gradient = both(array(mode, b))
         np.testing.assert_allclose(to_numpy(value), G @ np.linalg.solve(A.toarray(), b), rtol=1e-9)
         np.testing.assert_allclose(to_numpy(gradient), np.linalg.solve(A.toarray().T, G), rtol=1e-9)
         assert len(made) == 1, made
 
 
 @pytest.mark.compiled_by_default("scipy-direct", "direct")
-@pytest.mark.parametrize("method", ["scipy-direct", "direct"])
-@pytest.mark.parametrize("mode", ["jax-jit", "tf-function"])
+@pytest.mark.parametrize(
+    ("mode", "method"), in_turn(["jax-jit", "tf-function"], ["direct", "scipy-direct"], tier="merge")
+)
 def test_factors_of_what_depends_on_an_argument_are_not_kept(mode: str, method: str) -> None:
-    from modes import compiled
-
     solve = compiled(mode, lambda c, b: linear_solve(lambda u: c * u, b, method=method).x)
     for c in (2.0, 5.0):
         x = solve(array(mode, np.full(N, c)), array(mode, G))
@@ -104,12 +97,10 @@ def test_factors_of_what_depends_on_an_argument_are_not_kept(mode: str, method: 
 
 @pytest.mark.needs("tensorflow")
 @pytest.mark.parametrize(
-    "method", ["direct", "scipy-direct", "fast-direct", pytest.param("CG", marks=pytest.mark.merge)]
+    "method", ["scipy-direct", *(pytest.param(m, marks=pytest.mark.merge) for m in ("direct", "fast-direct", "CG"))]
 )
 def test_tensors_that_a_tf_function_closes_over(method: str, made: list[str]) -> None:
     """They are the same in every run: factors are made of them once, and derivatives by them stay."""
-    import tensorflow as tf
-
     grid, rng = (5, 6), np.random.default_rng(1)
     c, second = (tf.constant(k + rng.random(), tf.float64) for k in (3, 1))
     b = tf.constant(rng.standard_normal(grid))
@@ -143,10 +134,9 @@ def test_tensors_that_a_tf_function_closes_over(method: str, made: list[str]) ->
 
 
 @pytest.mark.needs("tensorflow")
-def test_variables_and_arguments_of_a_tf_function_are_not_known() -> None:
+@pytest.mark.parametrize(("given", "method"), in_turn(["variable", "argument"], ["direct", "biCG-stab"], tier="merge"))
+def test_variables_and_arguments_of_a_tf_function_are_not_known(given: str, method: str) -> None:
     """They change between runs of one program."""
-    import tensorflow as tf
-
     variable, b = tf.Variable(4.0, dtype=tf.float64), tf.constant(np.arange(1.0, 13))
     shift = tf.constant(1.0, tf.float64)
 
@@ -154,14 +144,13 @@ def test_variables_and_arguments_of_a_tf_function_are_not_known() -> None:
         return lambda u: (scale + shift) * u + tf.pad(u[1:], [[0, 1]])
 
     @tf.function
-    def solve(b: Any, scale: Any) -> tuple[Any, ...]:
-        return tuple(
-            linear_solve(operator(s), b, method=method, preconditioner=M).x
-            for s in (variable, scale) for method, M in (("direct", None), ("GMRES", "ilu"))
-        )  # fmt: skip
+    def solve(b: Any, scale: Any) -> Any:
+        scale = variable if given == "variable" else scale
+        return linear_solve(
+            operator(scale), b, method=method, preconditioner="ilu" if method == "biCG-stab" else None
+        ).x
 
     for value in (4.0, 8.0):
         variable.assign(value)
         expected = np.linalg.solve((value + 1) * np.eye(N) + np.eye(N, k=1), b.numpy())
-        for x in solve(b, tf.constant(value, tf.float64)):
-            np.testing.assert_allclose(x.numpy(), expected)
+        np.testing.assert_allclose(solve(b, tf.constant(value, tf.float64)).numpy(), expected)

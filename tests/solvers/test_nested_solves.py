@@ -19,39 +19,32 @@ def _fails(b: np.ndarray) -> np.ndarray:
     return linear_solve(A, b, method="CG", max_iter=1).x
 
 
-def _in_A() -> Any:
-    return linear_solve(lambda v: A @ v + 0 * _fails(b), b, method="GMRES")
+def _in_callback(state: Any) -> bool:
+    return bool(_fails(b).sum() < -1)
 
 
-def _in_M() -> Any:
+def _gmres() -> Any:
     return linear_solve(A, b, method="GMRES", preconditioner=lambda r: _fails(b))
 
 
-def _in_callback() -> Any:
-    return linear_solve(A, b, method="CG", callback=lambda state: bool(_fails(b).sum() < -1))
-
-
-def _in_batch_callback() -> Any:
-    return linear_solve(A, np.ones((3, 4)), method="CG", callback=lambda state: bool(_fails(b).sum() < -1))
-
-
-def _in_prepared() -> Any:
-    return krylix.prepare(A, method="CG").solve(b, callback=lambda state: bool(_fails(b).sum() < -1))
-
-
-def _in_scipy_like() -> Any:
+def _scipy_like() -> Any:
     from krylix.scipy_like import LinearOperator, gmres
 
     return gmres(LinearOperator((4, 4), matvec=lambda v: A @ v + 0 * _fails(b), dtype=float), b)
 
 
-def _three_deep() -> Any:
-    return linear_solve(A, b, method="CG", callback=lambda state: bool(_in_M().x.sum() < -1))
+SOLVES: dict[str, Callable[[], Any]] = {
+    "in A": lambda: linear_solve(lambda v: A @ v + 0 * _fails(b), b, method="GMRES"),
+    "in M": _gmres,
+    "in a callback": lambda: linear_solve(A, b, method="CG", callback=_in_callback),
+    "in the callback of a batch": lambda: linear_solve(A, np.ones((3, 4)), method="CG", callback=_in_callback),
+    "of a prepared solver": lambda: krylix.prepare(A, method="CG").solve(b, callback=_in_callback),
+    "in scipy_like": _scipy_like,
+    "three deep": lambda: linear_solve(A, b, method="CG", callback=lambda _: bool(_gmres().x.sum() < -1)),
+}
 
 
-@pytest.mark.parametrize(
-    "solve", [_in_A, _in_M, _in_callback, _in_batch_callback, _in_prepared, _in_scipy_like, _three_deep]
-)
+@pytest.mark.parametrize("solve", SOLVES.values(), ids=SOLVES)
 def test_the_error_of_an_inner_solve_comes_through(solve: Callable[[], Any]) -> None:
     with pytest.raises(NotConverged) as caught:
         solve()

@@ -74,14 +74,12 @@ def test_where_failures_raise(form: str) -> None:
 @pytest.mark.parametrize("mode", MODES)
 def test_one_matrix_of_a_batch(mode: str) -> None:
     A = np.stack([GOOD, bad(np.nan), GOOD])
-    for method in ("CG", "direct"):
-        result = solve(mode, array(mode, A), np.zeros((3, N)), method=method, on_failure="status")
-        assert result.status.tolist() == [Status.CONVERGED, Status.DIVERGED, Status.CONVERGED]
-        assert not result.x.any()
-        mixed = np.array([np.ones(N), np.zeros(N), np.zeros(N)])
-        result = solve(mode, array(mode, A), mixed, method=method, on_failure="status")
-        assert result.status.tolist() == [Status.CONVERGED, Status.DIVERGED, Status.CONVERGED]
-        np.testing.assert_allclose(result.x[0], np.linalg.solve(GOOD, np.ones(N)), rtol=1e-8)
+    for method in ("CG", "direct") if mode in ("numpy", "torch") else ("CG",):
+        for b in (np.ones(N), np.zeros(N)):
+            mixed = np.array([b, np.zeros(N), np.zeros(N)])
+            result = solve(mode, array(mode, A), mixed, method=method, on_failure="status")
+            assert result.status.tolist() == [Status.CONVERGED, Status.DIVERGED, Status.CONVERGED]
+            np.testing.assert_allclose(result.x, [np.linalg.solve(GOOD, b), 0 * b, 0 * b], rtol=1e-8)
 
 
 @pytest.mark.compiled_by_default(modes=("jax-jit",))

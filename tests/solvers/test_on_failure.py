@@ -73,14 +73,14 @@ def test_containers_axes_and_least_squares(mode: str) -> None:
     ).x
     for name, leaf in b.items():
         np.testing.assert_array_equal(to_numpy(x[name]), to_numpy(leaf) / 2)
-    matrix = array(mode, MATRIX)
-    x = to_numpy(linear_solve(matrix, array(mode, B.T), axis=0, method="direct", on_failure="nan").x)
+    x = to_numpy(linear_solve(array(mode, MATRIX), array(mode, B.T), axis=0, method="direct", on_failure="nan").x)
     assert np.isnan(x[:, 1]).all() and np.isfinite(x[:, GOOD]).all()
-    tall = array(mode, np.concatenate([MATRIX, np.eye(N)]))
-    rows = np.concatenate([B, B], axis=1)
-    result = linear_solve(tall, array(mode, rows), method="LSMR", max_iter=200, on_failure="nan")
-    x, converged = to_numpy(result.x), to_numpy(result.converged)
-    assert np.isnan(x[~converged]).all() and np.isfinite(x[converged]).all()
+    if mode != "jax":
+        tall = array(mode, np.concatenate([MATRIX, np.eye(N)]))
+        rows = np.concatenate([B, B], axis=1)
+        result = linear_solve(tall, array(mode, rows), method="LSMR", max_iter=200, on_failure="nan")
+        x, converged = to_numpy(result.x), to_numpy(result.converged)
+        assert np.isnan(x[~converged]).all() and np.isfinite(x[converged]).all()
 
 
 @pytest.mark.parametrize("mode", EAGER)
@@ -138,8 +138,8 @@ PROGRAMS = [
     ("auto", "gradient", True),
     ("CG", "gradient", False),
     ("GMRES", "mapped", False),
-    ("direct", "gradient", False),
-    pytest.param("auto", "one", False, marks=pytest.mark.merge),
+    pytest.param("direct", "gradient", False, marks=pytest.mark.merge),
+    pytest.param("auto", "one", False, marks=pytest.mark.slow),
     pytest.param("auto", "gradient", False, marks=pytest.mark.merge),
 ]
 

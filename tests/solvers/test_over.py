@@ -32,12 +32,12 @@ STEPS = {
     "FGMRES": (6, 4), "IDR(4)": (5, 4), "MINRES": (4, 4), "LSMR": (2, 8), "CGLS": (2, 8), "mixed-CG": (2, 4),
     "mixed-biCG-stab(2)": (7, 16), "auto": (7, 16), "CG without types": (2, 4), "GMRES without types": (6, 4),
 }  # fmt: skip
-DEFAULT = ("CG", "GMRES", "biCG-stab(2)")
-MERGED = ("block-CG", "LSMR")
+DEFAULT = ("CG",)
+MERGED = ("GMRES", "biCG-stab(2)")
 SETTINGS = {
-    "eager": "slow", "function as M": "", "chebyshev": "slow", "constant": "", "null vectors": "slow", "affine": "slow",
-    "complex": "slow", "batch": "slow", "vmap": "", "start and limits": "slow", "prepared": "slow",
-    "one axis, CG": "merge", "one axis, GMRES(5)": "slow", "gradient outside": "slow",
+    "eager": "slow", "function as M": "", "chebyshev": "slow", "constant": "merge", "null vectors": "slow",
+    "affine": "slow", "complex": "slow", "batch": "slow", "vmap": "", "start and limits": "slow", "prepared": "slow",
+    "one axis, CG": "slow", "one axis, GMRES(5)": "slow", "gradient outside": "slow",
     "gradient outside without types": "slow", "gradient inside": "", "second derivative": "slow",
 }  # fmt: skip
 REFUSED = {

@@ -46,39 +46,27 @@ def cost_in(documentation: str | None) -> str:
 
 
 @every_method
-def test_method_is_exported(name: str) -> None:
-    kind = type(METHODS[name])
+def test_method_is_exported_and_found_by_its_name(name: str) -> None:
+    method, kind = METHODS[name], type(METHODS[name])
     assert getattr(solvers, kind.__name__, None) is kind, f"solvers/__init__.py does not export {kind.__name__}"
     assert kind.__name__ in solvers.__all__
+    again = kind(**settings_of(method))
+    assert method.name == name and solvers.find_method(name.upper()) == method == again and hash(method) == hash(again)
 
 
 @every_method
 def test_method_is_documented(name: str) -> None:
+    """A row in its page; numbers or vectors stored, and products with A; an algorithm that can be looked up.
+
+    The source of a factorisation of the library itself is the library's documentation.
+    """
     assert is_listed(name, names_in_tables("docs/methods.md", 0)), f"{name} has no row in docs/methods.md"
-
-
-@every_method
-def test_method_tells_its_cost(name: str) -> None:
-    """Numbers or vectors stored, and products with A."""
-    cost = cost_in(inspect.getdoc(type(METHODS[name])))
+    documentation = inspect.getdoc(type(METHODS[name])) or ""
+    cost = cost_in(documentation)
     assert cost, f"the docstring of {type(METHODS[name]).__name__} has no sentence that begins with Cost"
     for word in ("vectors|numbers", "product"):
         assert re.search(word, cost), f"the cost of {name} says nothing of {word.replace('|', ' or ')}: {cost}"
-
-
-@every_method
-def test_method_tells_its_source(name: str) -> None:
-    """An algorithm that can be looked up; a factorisation on the library itself is that of its documentation."""
-    method = METHODS[name]
-    documentation = inspect.getdoc(type(method)) or ""
-    assert "Source:" in documentation or "SciPy" in documentation or method.factorises
-
-
-@every_method
-def test_method_is_found_by_its_name(name: str) -> None:
-    method = METHODS[name]
-    assert method.name == name and solvers.find_method(name.upper()) == method == type(method)(**settings_of(method))
-    assert hash(method) == hash(type(method)(**settings_of(method)))
+    assert "Source:" in documentation or "SciPy" in documentation or METHODS[name].factorises
 
 
 def settings_of(method: Method) -> dict[str, object]:
@@ -89,10 +77,6 @@ def settings_of(method: Method) -> dict[str, object]:
 def test_preconditioner_is_documented(kind: str) -> None:
     assert is_listed(kind, names_in_tables("docs/preconditioners.md", 0)), f"{kind} has no row in its page"
     assert kind in (inspect.getdoc(solvers.preconditioner) or ""), f"preconditioner() does not name {kind}"
-
-
-@every_preconditioner
-def test_preconditioner_tells_its_cost(kind: str) -> None:
     cost = cost_in(inspect.getdoc(PRECONDITIONERS[kind]))
     assert re.search("vectors|numbers", cost) and re.search("product|pass|costs", cost), f"{kind}: {cost!r}"
 

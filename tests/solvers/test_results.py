@@ -10,7 +10,7 @@ import krylix
 from cells import DTYPES, METHOD_NAMES, cast, later_where_compiled, methods_and_modes
 from krylix import linear_solve
 from krylix.solvers import METHODS, MixedPrecision, find_method
-from modes import EAGER, MODES, array, compiled, library, solve, to_numpy
+from modes import EAGER, MODES, array, compiled, solve, to_numpy
 from problems import SYSTEMS, make_operator
 
 MATRIX = SYSTEMS["definite"].matrix
@@ -53,10 +53,12 @@ def test_checkpoints(method: str, mode: str) -> None:
     A, b = make_operator(mode, "dense", hard()), np.random.default_rng(15).standard_normal((2, 40))
     b[1] = hard() @ np.eye(40)[3]
     limits = (2, 5, 200)
+    eager = mode if mode in EAGER else "numpy"  # a limit is a program each
+    own = make_operator(eager, "dense", hard())
     result = solve(mode, A, b, method=method, max_iter=limits, on_failure="status", history=True)
     assert result.x.shape == (3, 2, 40) and result.converged.shape == (3, 2) and result.history.shape[0] == 3
     for i, limit in enumerate(limits):
-        single = solve(mode, A, b, method=method, max_iter=limit, on_failure="status")
+        single = solve(eager, own, b, method=method, max_iter=limit, on_failure="status")
         assert single.iterations.tolist() == result.iterations[i].tolist()
         assert single.status.tolist() == result.status[i].tolist()
         assert single.function_evaluations.tolist()[0] <= result.function_evaluations[i].tolist()[0]
@@ -65,8 +67,7 @@ def test_checkpoints(method: str, mode: str) -> None:
     if mode in EAGER:
         plain = solve(mode, A, b, method=method, max_iter=limits, on_failure="status")
         assert plain.history is None and np.array_equal(plain.x, result.x)
-    one = solve(mode, A, b, method=method, max_iter=(200,))
-    assert one.x.shape == (1, 2, 40)
+        assert solve(mode, A, b, method=method, max_iter=(200,)).x.shape == (1, 2, 40)
 
 
 @pytest.mark.parametrize("method", [*KRYLOV, "biCG-stab(4)"])
@@ -88,8 +89,8 @@ def test_function_evaluations_are_those_made(method: str, start: bool) -> None:
     assert result.function_evaluations == per_step * result.iterations + at_start + 1 + start
 
 
-# where programs are compiled, by default each dtype with one of two methods
-DTYPES_IN_TURN = {"CG": ("float32", "complex128"), "direct": ("float64", "complex64")}
+# where programs are compiled, by default those that differ from JAX's and TensorFlow's other precision
+DTYPES_IN_TURN = {"CG": ("float32",), "direct": ("complex64",)}
 
 
 @pytest.mark.compiled_by_default("CG", "direct", eagerly=True)
@@ -127,23 +128,14 @@ def test_mixed_dtypes(mode: str) -> None:
     np.testing.assert_allclose(whole.x, np.linalg.solve(MATRIX, np.arange(12)), rtol=1e-8)
 
 
-@pytest.mark.parametrize("mode", EAGER)
-def test_type_of_x(mode: str) -> None:
-    result = linear_solve(make_operator(mode, "dense", MATRIX), array(mode, np.ones(12)), method="CG")
-    for value in (result.x, result.residual):
-        assert krylix.choose_backend(value).name == library(mode)
-    kinds = int, float, bool, krylix.Status
-    assert tuple(map(type, (result.iterations, result.residual_norm, result.converged, result.status))) == kinds
-    assert "converged in" in result.message and result.message in repr(result) and result.method == "CG"
-
-
 @pytest.mark.compiled_by_default("CG")
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("method", ["CG", "biCG-stab(2)", "direct", "scipy-direct", "scipy-GMres"])
 def test_matrix_offset(method: str, mode: str) -> None:
     """A constant added to every entry, which makes the singular Neumann matrix regular."""
     matrix, b = SYSTEMS["constant null vector"].matrix, np.linspace(-1, 2, 12)
-    for kind in ("dense", "scipy", "function"):
+    kinds = {"jax-jit": ("function",), "tf": ("scipy",), "tf-function": ("dense",)}
+    for kind in kinds.get(mode, ("dense", "scipy", "function")):
         result = solve(
             mode, make_operator(mode, kind, matrix), b, method=method, matrix_offset=0.25, on_failure="status"
         )
@@ -176,8 +168,9 @@ def test_tolerances_per_system(mode: str) -> None:
     result = solve(mode, A, b, method="CG", rtol=rtol)
     assert (np.diff(result.iterations) > 0).all()
     np.testing.assert_allclose(result.tolerance, rtol * np.sqrt(40), rtol=1e-12)
-    loose = solve(mode, A, b[0], method="CG", rtol=0.0, atol=0.5)
-    assert loose.residual_norm <= 0.5 == loose.tolerance
+    if mode in EAGER:
+        loose = solve(mode, A, b[0], method="CG", rtol=0.0, atol=0.5)
+        assert loose.residual_norm <= 0.5 == loose.tolerance
 
 
 @pytest.mark.compiled_by_default("CG")
@@ -186,7 +179,7 @@ def test_tolerances_per_system(mode: str) -> None:
 def test_warm_start_saves_iterations(method: str, mode: str) -> None:
     A, b = make_operator(mode, "dense", hard()), np.ones(40)
     exact = np.linalg.solve(hard(), b)
-    cold, warm = solve(mode, A, b, method=method), solve(mode, A, b, exact * (1 + 1e-8), method=method)
+    cold, warm = (solve(mode, A, b, x0, method=method) for x0 in (0 * b, exact * (1 + 1e-8)))  # one program
     assert warm.converged and warm.iterations < cold.iterations
 
 
@@ -194,9 +187,9 @@ def test_warm_start_saves_iterations(method: str, mode: str) -> None:
 def test_progress(mode: str, capfd: pytest.CaptureFixture[str]) -> None:
     seen: list[tuple[int, float, float]] = []
     A, b = make_operator(mode, "dense", hard()), 100 * np.ones(40)
-    plain = solve(mode, A, b, method="CG")
+    plain = solve("numpy", hard(), b, method="CG")
     result = solve(mode, A, b, method="CG", progress=lambda *values: seen.append(values))
-    assert np.array_equal(plain.x, result.x) or np.allclose(plain.x, result.x, rtol=1e-12)
+    np.testing.assert_allclose(result.x, plain.x, rtol=1e-12)
     assert sorted(k for k, _, _ in seen) == list(range(1, int(result.iterations) + 1))
     last = max(seen)
     assert last[1] <= last[2] == pytest.approx(float(result.tolerance)) and min(seen)[1] > last[2]

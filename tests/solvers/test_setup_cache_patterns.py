@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
-from threading import Thread
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -191,18 +191,11 @@ def test_derivatives_of_a_solve_with_a_renewed_one(renewals: list[Any]) -> None:
 def test_threads(renewals: list[Any]) -> None:
     matrices = [step(k) for k in range(5)]
     expected = [np.linalg.solve(A.toarray(), B[0]) for A in matrices]
-    wrong: list[float] = []
 
     def work(first: int) -> None:
-        for i in range(10):
-            k = (first + i) % 5
-            found = linear_solve(matrices[k] * 1.0, B[0], **{**SETTINGS, "rtol": 1e-12})
-            error = np.abs(found.x - expected[k]).max() / np.abs(expected[k]).max()
-            wrong.extend([error] if not error < 1e-7 else [])
+        for k in range(first, first + 10):
+            x = linear_solve(matrices[k % 5] * 1.0, B[0], **{**SETTINGS, "rtol": 1e-12}).x
+            np.testing.assert_allclose(x, expected[k % 5], rtol=0, atol=1e-7 * np.abs(expected[k % 5]).max())
 
-    threads = [Thread(target=work, args=(k,)) for k in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert not wrong
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(work, range(4)))

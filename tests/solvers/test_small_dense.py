@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import itertools
 import pickle
 import sys
 from dataclasses import fields, replace
@@ -30,28 +31,25 @@ MATRICES = {
 FRAMEWORKS = ("jax", "torch", "tf")
 
 
-@pytest.fixture
-def general_way(monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Calls a function where no solve takes the short way."""
+def where(name: str, value: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Calls a function where solves have `value` in place of one of their two ways."""
 
     def call(function: Any) -> Any:
         with monkeypatch.context() as patch:
-            patch.setattr(LINEAR_SOLVE, "solve_small_dense", lambda request: None)
+            patch.setattr(LINEAR_SOLVE, name, value)
             return function()
 
     return call
+
+
+@pytest.fixture
+def general_way(monkeypatch: pytest.MonkeyPatch) -> Any:
+    return where("solve_small_dense", lambda request: None, monkeypatch)
 
 
 @pytest.fixture
 def short_way(monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Calls a function where solves have no other way."""
-
-    def call(function: Any) -> Any:
-        with monkeypatch.context() as patch:
-            patch.setattr(LINEAR_SOLVE, "run_for", None)
-            return function()
-
-    return call
+    return where("run_for", None, monkeypatch)
 
 
 def outcome(A: Any, b: Any, **settings: Any) -> Any:
@@ -62,13 +60,12 @@ def outcome(A: Any, b: Any, **settings: Any) -> Any:
 
 
 @pytest.mark.filterwarnings("ignore:.*:krylix.SingularMatrixWarning")
-@pytest.mark.parametrize("mode", FRAMEWORKS)
-@pytest.mark.parametrize("name", MATRICES)
+@pytest.mark.parametrize(
+    ("name", "mode"), [*itertools.product(MATRICES, ("torch", "tf")), ("general", "jax"), ("ring", "jax")]
+)
 def test_results_are_those_of_the_general_way(mode: str, name: str, general_way: Any) -> None:
-    if mode == "jax" and name not in ("general", "ring"):
-        pytest.skip("compiles for a second each")
     dtypes = ("float64",) if mode == "jax" or name == "huge" else ("float64", "float32", "complex128", "complex64")
-    for dtype in dtypes:
+    for dtype in dtypes[::3] if mode == "tf" and name != "rank one" else dtypes[:1] if mode == "tf" else dtypes:
         own = MATRICES[name].astype(dtype)
         if dtype[0] == "c" and name == "general":
             own = own + 1j * np.roll(own, 1)

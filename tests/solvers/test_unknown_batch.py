@@ -16,11 +16,14 @@ tf = lazy("tensorflow")
 N = 5
 MATRIX = 4 * np.eye(N) - np.eye(N, k=1) - 0.5 * np.eye(N, k=-1)
 B = np.random.default_rng(0).standard_normal((3, N))
-UNKNOWN = tf.TensorSpec([None, N], tf.float64)
+
+
+def unknown() -> Any:
+    return tf.TensorSpec([None, N], tf.float64)
 
 
 def traced(function: Any, *specs: Any, **settings: Any) -> Any:
-    return tf.function(function, input_signature=specs or (UNKNOWN,), **settings)
+    return tf.function(function, input_signature=specs or (unknown(),), **settings)
 
 
 KINDS = {
@@ -34,7 +37,7 @@ KINDS = {
 @pytest.mark.parametrize(
     ("kind", "method"),
     [
-        *in_turn(KINDS, ["GMRES", "direct"]),
+        *in_turn(KINDS, ["biCG-stab", "direct"]),
         *(pytest.param(kind, "scipy-direct", marks=pytest.mark.merge) for kind in KINDS),
     ],
 )
@@ -56,19 +59,19 @@ def test_more_axes_and_a_start() -> None:
     spec = tf.TensorSpec([None, 2, N], tf.float64)
     b = np.stack([B, 2 * B], 1)
     exact = np.linalg.solve(MATRIX, b.reshape(-1, N).T).T.reshape(b.shape)
-    found = traced(lambda b, x0: linear_solve(MATRIX, b, x0=x0, method="GMRES"), spec, spec)(b, exact)
+    found = traced(lambda b, x0: linear_solve(MATRIX, b, x0=x0, method="biCG-stab"), spec, spec)(b, exact)
     np.testing.assert_allclose(found.x, exact, rtol=1e-12)
     assert found.iterations.numpy().tolist() == [[0, 0]] * 3
 
 
 def test_derivatives() -> None:
     def loss(M: Any, b: Any) -> Any:
-        return tf.reduce_sum(linear_solve(M, b, method="GMRES", rtol=1e-12).x ** 3)
+        return tf.reduce_sum(linear_solve(M, b, method="biCG-stab", rtol=1e-12).x ** 3)
 
     with tf.GradientTape() as tape:
         M, b = tf.constant(MATRIX), tf.constant(B)
         tape.watch((M, b))
-        value = traced(loss, tf.TensorSpec([N, N], tf.float64), UNKNOWN)(M, b)
+        value = traced(loss, tf.TensorSpec([N, N], tf.float64), unknown())(M, b)
     found = tape.gradient(value, (M, b))
     x = np.linalg.solve(MATRIX, B.T).T
     y = np.linalg.solve(MATRIX.T, 3 * x.T**2).T
@@ -78,10 +81,10 @@ def test_derivatives() -> None:
 
 def test_failures() -> None:
     singular = np.diag([1.0, 2, 3, 4, 0])
-    status = traced(lambda b: linear_solve(singular, b, method="GMRES", on_failure="status").status)(B)
+    status = traced(lambda b: linear_solve(singular, b, method="CG", on_failure="status").status)(B)
     assert not np.any(np.asarray(status) == Status.CONVERGED)
-    with pytest.raises(tf.errors.UnknownError, match="GMRES"):
-        traced(lambda b: linear_solve(singular, b, method="GMRES").x)(B)
+    with pytest.raises(tf.errors.UnknownError, match="CG"):
+        traced(lambda b: linear_solve(singular, b, method="CG").x)(B)
 
 
 @pytest.mark.parametrize(
@@ -101,4 +104,4 @@ def test_what_is_not_taken_apart(shape: Any, settings: Any) -> None:
 def test_matrices_of_an_unknown_number() -> None:
     spec = tf.TensorSpec([None, N, N], tf.float64)
     with pytest.raises(ValueError, match="expected one that is known"):
-        traced(lambda M, b: linear_solve(M, b, method="direct").x, spec, UNKNOWN)(np.stack([MATRIX] * 3), B)
+        traced(lambda M, b: linear_solve(M, b, method="direct").x, spec, unknown())(np.stack([MATRIX] * 3), B)

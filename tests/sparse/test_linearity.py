@@ -1,6 +1,7 @@
 """Functions that a user may call linear: which are refused, which are affine, and how they may treat memory."""
 
 from collections.abc import Callable
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -28,19 +29,7 @@ MATRIX = poisson(np.eye(8)).T
 def library_of(x: Any) -> Any:
     """NumPy, or the namespace of a framework that has the same names."""
     name = krylix.choose_backend(x).name
-    if name == "jax":
-        import jax.numpy as jnp
-
-        return jnp
-    if name == "torch":
-        import torch
-
-        return torch
-    if name == "tensorflow":
-        import tensorflow as tf
-
-        return tf
-    return np
+    return import_module({"jax": "jax.numpy"}.get(name, name))
 
 
 def sorted_rows(x: Any) -> Any:

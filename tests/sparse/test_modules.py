@@ -9,16 +9,15 @@ from typing import Any
 import numpy as np
 import pytest
 
+from frameworks import lazy
 from krylix import NonlinearError, as_operator, linear_solve
 
-pytestmark = pytest.mark.needs("torch")
+torch = lazy("torch")
 N = 8
 B = np.arange(1.0, N + 1)
 
 
 def linear(dtype: str = "float64", n: int = N) -> Any:
-    import torch
-
     layer = torch.nn.Linear(n, n, bias=False, dtype=getattr(torch, dtype))
     with torch.no_grad():
         layer.weight.copy_(3 * torch.eye(n))
@@ -26,14 +25,11 @@ def linear(dtype: str = "float64", n: int = N) -> Any:
 
 
 def with_dropout() -> Any:
-    import torch
-
     return torch.nn.Sequential(linear(), torch.nn.Dropout(0.5))
 
 
 def own_noise() -> Any:
     """Random in training mode, with no part that tells."""
-    import torch
 
     class Noise(torch.nn.Module):
         def __init__(self) -> None:
@@ -70,8 +66,6 @@ WRAPPED: dict[str, Callable[[Any], Any]] = {
 
 
 def _b(dtype: str = "float64") -> Any:
-    import torch
-
     return torch.tensor(B, dtype=getattr(torch, dtype))
 
 
@@ -81,8 +75,6 @@ def test_training_mode_after_evaluation_mode(
     monkeypatch: pytest.MonkeyPatch, make: Callable[[], Any], wrapped: str
 ) -> None:
     """What was found out in one mode is not taken for the other; and back."""
-    import torch
-
     torch.manual_seed(0)
     module = make().eval()
     monkeypatch.setitem(globals(), "model", module)
@@ -126,8 +118,6 @@ def test_random_functions_are_named() -> None:
 @pytest.mark.parametrize("kind", ["batch", "instance", "spectral"])
 def test_buffers_are_kept(kind: str, as_M: bool) -> None:
     """A module that writes to them in training mode is refused before it is evaluated."""
-    import torch
-
     if kind == "spectral":
         module = torch.nn.utils.parametrizations.spectral_norm(linear())
     else:
@@ -148,8 +138,6 @@ def test_buffers_are_kept(kind: str, as_M: bool) -> None:
 
 def test_buffers_behind_a_function() -> None:
     """The test of linearity takes its own writes back."""
-    import torch
-
     norm = torch.nn.BatchNorm1d(N).double()
     with pytest.raises(NonlinearError):
         linear_solve(lambda x: norm(3 * x), torch.ones((3, N), dtype=torch.float64), batch_ndim=1)
@@ -188,8 +176,6 @@ def test_as_operator() -> None:
 
 def test_other_errors_stay() -> None:
     """A vector of the wrong size keeps PyTorch's words; a module that converts by itself is taken."""
-    import torch
-
     with pytest.raises(ValueError, match="shapes cannot be multiplied"):
         linear_solve(linear(n=N + 1), _b())
 

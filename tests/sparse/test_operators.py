@@ -1,6 +1,5 @@
 """`as_operator` of everything that may be called A: products, transposes, diagonal and entries, against NumPy."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,7 +12,8 @@ import krylix
 from contract import CELLS, rows
 from krylix import NoBackendFound, UnsupportedOperation, as_operator, linear_solve
 from krylix.sparse import Composed, FunctionOperator, Layout, OffsetOperator, Operator
-from modes import EAGER, array, compiled, library, native_sparse, product, to_numpy
+from matrices import tolerance
+from modes import EAGER, array, compiled, library, product, to_numpy
 from operands import NATIVE, SCIPY, operands
 
 eager = pytest.mark.parametrize("mode", EAGER)
@@ -28,9 +28,13 @@ def matrix_of(shape: tuple[int, int], dtype: str) -> np.ndarray:
     return m
 
 
-def tolerance(dtype: str) -> dict[str, float]:
-    eps = float(np.finfo(dtype).eps)
-    return {"rtol": 100 * eps, "atol": 100 * eps}
+def native(mode: str, m: np.ndarray) -> Any:
+    """A sparse matrix of the library, which of NumPy is SciPy's."""
+    return next(iter(NATIVE[library(mode)].values()), sp.coo_array)(m)
+
+
+NAMES = ("A @ v", "A @ V", "A(v)", "A(X)", "A.T @ w", "A.H @ w", "A.T.H(v)", "A.conj() @ v", "A.T.T @ v",
+         "A.H.conj() @ w", "A.diagonal()", "A.dense()")  # fmt: skip
 
 
 def everything(A: Operator, v: Any, V: Any, w: Any, X: Any) -> tuple[Any, ...]:
@@ -48,10 +52,6 @@ def everything(A: Operator, v: Any, V: Any, w: Any, X: Any) -> tuple[Any, ...]:
         A.diagonal(),
         A.dense(),
     )
-
-
-def applied(given: Any, like: Any) -> Callable[..., tuple[Any, ...]]:
-    return lambda *vectors: everything(as_operator(given, like), *vectors)
 
 
 def expected(m: np.ndarray, v: Any, V: Any, w: Any, X: Any) -> tuple[Any, ...]:
@@ -79,34 +79,24 @@ def test_everything_of_every_operand(mode: str, dtype: str, shape: tuple[int, in
     m = matrix_of(shape, dtype)
     vectors = [rows(dtype, s, 4) for s in ((shape[1],), (shape[1], 3), (shape[0],), (2, 2, shape[1]))]
     exact = expected(m, *vectors)
-    names = (
-        "A @ v",
-        "A @ V",
-        "A(v)",
-        "A(X)",
-        "A.T @ w",
-        "A.H @ w",
-        "A.T.H(v)",
-        "conj",
-        "A.T.T",
-        "A.H.conj()",
-        "diagonal",
-        "dense",
-    )
     found = operands(mode, m)
     if "-" in mode or mode == "jax":  # a few, as each is compiled
         native = ("BCOO",) if mode == "jax" else tuple(NATIVE[library(mode)])
         few = ("csr matrix", "LinearOperator", "dense", "function", *native)
         found = {kind: A for kind, A in found.items() if kind in few}
-    for kind, given in found.items():
-        like = array(mode, vectors[0])
+    like = array(mode, vectors[0])
+
+    def images(*vectors: Any) -> list[tuple[Any, ...]]:
+        return [everything(as_operator(given, like), *vectors) for given in found.values()]
+
+    all_images = compiled(mode, images)(*(array(mode, v) for v in vectors))
+    for (kind, given), image in zip(found.items(), all_images, strict=True):
         A = as_operator(given, like)
         assert A.bk.name == library(mode) and A.shape == shape and A.dtype == np.dtype(dtype), kind
         assert all(part in repr(A) for part in (f"{shape[0]}x{shape[1]}", dtype, library(mode))), repr(A)
         assert (A.T.shape, A.in_shape, A.T.in_shape) == (shape[::-1], shape[1:], shape[:1])
 
-        function = compiled(mode, applied(given, like))
-        for name, got, want in zip(names, function(*(array(mode, v) for v in vectors)), exact, strict=True):
+        for name, got, want in zip(NAMES, image, exact, strict=True):
             got = to_numpy(got)
             assert got.dtype == np.dtype(dtype), f"{kind}: {name}"
             assert got.shape == want.shape, f"{kind}: {name}: {got.shape}"
@@ -335,14 +325,15 @@ def test_the_same_on_the_host(mode: str) -> None:
 @pytest.mark.parametrize("mode", ["jax-jit", "tf-function"])
 def test_sparse_matrix_as_an_argument_of_a_compiled_function(mode: str) -> None:
     m = matrix_of((6, 4), "float64")
-    for kind, A in {name: build(m) for name, build in NATIVE[library(mode)].items()}.items():
+    given = {kind: build(m) for kind, build in NATIVE[library(mode)].items()}
 
-        def all_of_it(A: Any, v: Any, w: Any) -> tuple[Any, ...]:
-            operator = as_operator(A)
-            return operator @ v, operator.T @ w, operator.diagonal(), operator.dense()
+    def all_of_it(matrices: dict[str, Any], v: Any, w: Any) -> dict[str, Any]:
+        operators = {kind: as_operator(A) for kind, A in matrices.items()}
+        return {kind: (A @ v, A.T @ w, A.diagonal(), A.dense()) for kind, A in operators.items()}
 
-        found = compiled(mode, all_of_it)(A, array(mode, np.ones(4)), array(mode, np.ones(6)))
-        for got, exact in zip(found, (m.sum(1), m.sum(0), np.diagonal(m), m), strict=True):
+    found = compiled(mode, all_of_it)(given, array(mode, np.ones(4)), array(mode, np.ones(6)))
+    for kind in given:
+        for got, exact in zip(found[kind], (m.sum(1), m.sum(0), np.diagonal(m), m), strict=True):
             np.testing.assert_allclose(to_numpy(got), exact, rtol=1e-12, atol=1e-12, err_msg=kind)
 
 
@@ -352,27 +343,32 @@ def test_operators_are_containers_in_jax() -> None:
     import jax.numpy as jnp
 
     m = matrix_of((6, 6), "float64")
-    for A in (
-        as_operator(jnp.asarray(m)),
-        as_operator(native_sparse("jax", m)),
-        as_operator(sp.csr_array(m), jnp.ones(6)),
-    ):
-        for operator, exact in ((A, m), (OffsetOperator(A, 2.0), m + 2)):
-            found = jax.jit(lambda A, v: (A @ v, A.T @ v, jax.tree.map(lambda x: 2 * x, A)))(operator, jnp.ones(6))
-            np.testing.assert_allclose(found[0], exact.sum(1), rtol=1e-12, atol=1e-12)
-            np.testing.assert_allclose(found[1], exact.sum(0), rtol=1e-12, atol=1e-12)
-            assert isinstance(found[2], type(operator)) and found[2].shape == (6, 6)
+    given = [as_operator(A, jnp.ones(6)) for A in (jnp.asarray(m), native("jax", m), sp.csr_array(m))]
+    given += [OffsetOperator(A, 2.0) for A in given]
+    program = jax.jit(lambda As, v: [(A @ v, A.T @ v, jax.tree.map(lambda x: 2 * x, A)) for A in As])
+    for operator, found in zip(given, program(given, jnp.ones(6)), strict=True):
+        exact = m + operator.offset
+        np.testing.assert_allclose(found[0], exact.sum(1), rtol=1e-12, atol=1e-12)
+        np.testing.assert_allclose(found[1], exact.sum(0), rtol=1e-12, atol=1e-12)
+        assert isinstance(found[2], type(operator)) and found[2].shape == (6, 6)
 
 
-@eager
+@pytest.mark.parametrize("mode", ["numpy", "jax-jit", "torch", "tf"])
 def test_extreme_shapes(mode: str) -> None:
-    for shape in ((1, 1), (3, 1), (1, 3), (0, 3), (3, 0)):
-        m = rows("float64", shape)
-        for A in (array(mode, m), sp.csr_array(m)):
-            operator = as_operator(A, array(mode, np.ones(shape[1])))
-            np.testing.assert_allclose(to_numpy(operator @ array(mode, np.ones(shape[1]))), m.sum(1))
-            np.testing.assert_allclose(to_numpy(operator.T @ array(mode, np.ones(shape[0]))), m.sum(0))
-            assert to_numpy(operator @ array(mode, np.ones((shape[1], 0)))).shape == (shape[0], 0)
+    matrices = [rows("float64", shape) for shape in ((1, 1), (3, 1), (1, 3), (0, 3), (3, 0))]
+
+    def images() -> list[Any]:
+        found = []
+        for m in matrices:
+            v, w, V = (array(mode, np.ones(shape)) for shape in (m.shape[1], m.shape[0], (m.shape[1], 0)))
+            for A in (as_operator(array(mode, m), v), as_operator(sp.csr_array(m), v)):
+                found.append((A @ v, A.T @ w, A @ V))
+        return found
+
+    for k, found in enumerate(compiled(mode, images)()):
+        m = matrices[k // 2]
+        for got, exact in zip(found, (m.sum(1), m.sum(0), np.ones((m.shape[0], 0))), strict=True):
+            np.testing.assert_allclose(to_numpy(got), exact)
 
 
 @pytest.mark.filterwarnings("ignore:the matrix subclass")
@@ -403,7 +399,7 @@ def test_bad_operands(mode: str) -> None:
     for bad in (None, "CG", object(), np.array(["a"])):
         with pytest.raises(TypeError, match=r"dtype|must be a function, a matrix"):
             as_operator(bad, v)
-    for A in (array(mode, np.eye(3)), sp.eye_array(3), native_sparse(mode, np.eye(3)), as_operator(np.eye(3))):
+    for A in (array(mode, np.eye(3)), sp.eye_array(3), native(mode, np.eye(3)), as_operator(np.eye(3))):
         with pytest.raises(TypeError, match="args are passed on to a function"):
             as_operator(A, v, args=(1,))
     for batch_ndim in (2, 3):

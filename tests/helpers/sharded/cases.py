@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import partial
+from functools import cache, partial
 from math import prod
 from typing import Any, NamedTuple
 
@@ -23,6 +23,22 @@ MESHES = {
 STAR = {(0, 0): 4.1, (-1, 0): -1.0, (1, 0): -1.0, (0, -1): -1.0, (0, 1): -1.0}
 
 
+class Later:
+    """An array that is computed when it is used: most runs look at few cases."""
+
+    def __init__(self, find: Callable[[], Any]) -> None:
+        self.find = cache(find)
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        return np.asarray(self.find(), dtype)
+
+    def reshape(self, *shape: int) -> Later:
+        return Later(lambda: np.asarray(self).reshape(*shape))
+
+
+Array = np.ndarray | Later
+
+
 class Case(NamedTuple):
     """One solve.
 
@@ -32,7 +48,7 @@ class Case(NamedTuple):
         b: the right-hand side.
         solve: of the spread b, the spread `arrays` and, where `known`, `sharding=`; returns x, or x and a dictionary
             of numbers that are to be reported, such as counts of iterations.
-        expected: x, found by other means.
+        expected: x, found by other means; as b it may be an array that is computed `Later`.
         arrays: what else is an argument of the program, with specs.
         explicit: has the mesh Explicit axes, as those of `jax.make_mesh`?
         known: is the solve told by `sharding=` how b is spread? Not needed eagerly and with Explicit axes.
@@ -41,9 +57,9 @@ class Case(NamedTuple):
 
     mesh: str
     spec: tuple[Any, ...]
-    b: np.ndarray
+    b: Array
     solve: Callable[..., Any]
-    expected: np.ndarray
+    expected: Array
     arrays: Sequence[tuple[np.ndarray, tuple[Any, ...]]] = ()
     explicit: bool = False
     known: bool = False
@@ -74,7 +90,7 @@ def look(case: Case) -> dict[str, Any]:
     def put(array: np.ndarray, spec: tuple[Any, ...]) -> Any:
         return jax.device_put(array, NamedSharding(mesh, PartitionSpec(*spec)))
 
-    b = put(case.b, case.spec)
+    b = put(np.asarray(case.b), case.spec)
     arrays = [put(*one) for one in case.arrays]
     solve = partial(case.solve, sharding=b.sharding) if case.known else case.solve
     try:
@@ -109,7 +125,8 @@ def _count(found: list[Message], weight: Callable[[Message], int]) -> dict[str, 
 
 def _result(case: Case, b: Any, found: Any) -> dict[str, Any]:
     x, numbers = found if isinstance(found, tuple) else (found, {})
-    error = float(np.abs(np.asarray(x) - case.expected).max() / np.abs(case.expected).max())
+    expected = np.asarray(case.expected)
+    error = float(np.abs(np.asarray(x) - expected).max() / np.abs(expected).max())
     spread = x.shape == b.shape and x.sharding.is_equivalent_to(b.sharding, b.ndim)
     own = {"error": error, "spread": bool(spread), "part": b.nbytes // case.devices}
     return own | {name: np.asarray(number).tolist() for name, number in numbers.items()}
@@ -131,14 +148,19 @@ def periodic(u: Any) -> Any:
     return 4 * u - sum(jnp.roll(u, s, axis) for s in (1, -1) for axis in (-1, -2))
 
 
-def dense(function: Callable[[Any], Any], shape: Sequence[int]) -> np.ndarray:
+def dense(function: Callable[[Any], Any], shape: Sequence[int], dtype: Any = float) -> np.ndarray:
     """The matrix of a linear function on grids of a shape."""
     n = prod(shape)
-    return np.asarray(jax.vmap(function)(np.eye(n).reshape(n, *shape))).reshape(n, n).T
+    return np.asarray(jax.jit(jax.vmap(function))(np.eye(n, dtype=dtype).reshape(n, *shape))).reshape(n, n).T
 
 
-def exact(function: Callable[[Any], Any], b: np.ndarray, grid: Sequence[int] = ()) -> np.ndarray:
-    """The solution of least norm by NumPy, of each grid in b."""
-    grid = grid or b.shape[-2:]
-    found: np.ndarray = np.linalg.lstsq(dense(function, grid), b.reshape(-1, prod(grid)).T)[0].T.reshape(b.shape)
-    return found
+def exact(function: Callable[[Any], Any], b: Array, axes: int = 2) -> Later:
+    """The solution of least norm by NumPy, of each grid in b, whose last axes are those of the grid."""
+
+    def find() -> np.ndarray:
+        right = np.asarray(b)
+        grid = right.shape[-axes:]
+        A = dense(function, grid, right.dtype)
+        return np.linalg.lstsq(A, right.reshape(-1, prod(grid)).T)[0].T.reshape(right.shape)
+
+    return Later(find)

@@ -45,11 +45,11 @@ def cases() -> Iterator[tuple[str, Case]]:
         return 0.5 * jnp.sum(solved(b, **known) ** 2)
 
     yield "gradient", one._replace(solve=jax.grad(energy), expected=exact(star, exact(star, MANY)))
-    flat = one._replace(b=MANY.reshape(SYSTEMS, -1), expected=one.expected.reshape(SYSTEMS, -1))
+    flat = one._replace(b=MANY.reshape(SYSTEMS, -1), expected=exact(star, MANY).reshape(SYSTEMS, -1))
     stencil = Stencil(list(STAR.values()), list(STAR), (N, N))
     yield "stencil", flat._replace(solve=partial(solved, A=stencil))
-    matrices = np.stack([dense(star, (N, N)) + np.diag(c.ravel()) for c in FACTORS])
-    own = np.linalg.solve(matrices, flat.b[..., None])[..., 0]
+    matrices = dense(star, (N, N)) + np.stack([np.diag(c.ravel()) for c in FACTORS])
+    own = np.linalg.solve(matrices, MANY.reshape(SYSTEMS, -1, 1))[..., 0]
     yield "a matrix for each", flat._replace(solve=partial(solved, A=jnp.asarray(matrices)), expected=own)
     of_each = one._replace(expected=own.reshape(MANY.shape))
 

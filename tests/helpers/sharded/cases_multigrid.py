@@ -15,7 +15,7 @@ import scipy.sparse.linalg as spl
 
 from krylix import linear_solve, preconditioner
 
-from .cases import NAMES, Case, of_program, shifted
+from .cases import NAMES, Case, Later, of_program, shifted
 
 Values = dict[tuple[int, ...], np.ndarray]
 TOLERANCE = 1e-9
@@ -75,16 +75,6 @@ def product(u: Any, values: Any, shifts: Any, rings: tuple[bool, ...]) -> Any:
     return total
 
 
-class Later:
-    """An array that is found when it is asked for: of the cases that run."""
-
-    def __init__(self, find: Callable[[], np.ndarray]) -> None:
-        self.find = find
-
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
-        return np.asarray(self.find(), dtype)
-
-
 class Problem:
     """A system, and ways to solve it."""
 
@@ -123,10 +113,8 @@ class Problem:
             raise ValueError("settings are for prepared preconditioners")
         batch_ndim = b.ndim - len(self.rings)
         r = linear_solve(A, b, preconditioner="multigrid", args=args, batch_ndim=batch_ndim, **given)
-        return self._without_constants(r.x) if values is not None else r.x, {
-            "iterations": jnp.max(r.iterations),
-            "alone": self.alone,
-        }
+        x = r.x if values is None else self._without_constants(r.x)
+        return x, {"iterations": jnp.max(r.iterations), "alone": self.alone}
 
     def derivatives(self) -> tuple[np.ndarray, np.ndarray]:
         """Of the sum of sin(x) by b, and by the coefficients, of the adjoint equation."""
@@ -172,12 +160,8 @@ class Problem:
 
         program = jax.jit(run).lower(b, M, arguments).compile()
         x, iterations = program(b, M, arguments)
-        return self._without_constants(x), {
-            "iterations": iterations,
-            "alone": self.alone,
-            "note": M.note,
-            **of_program(program),
-        }
+        numbers = {"iterations": iterations, "alone": self.alone, "note": M.note}
+        return self._without_constants(x), numbers | of_program(program)
 
 
 def _behind(sharding: Any) -> Any:
@@ -233,18 +217,10 @@ def windy(grid: tuple[int, int]) -> Problem:
 def cases() -> Iterator[tuple[str, Case]]:
     """Names and cases; most solve with coefficients that are arguments of the program."""
 
-    def case(
-        problem: Problem, mesh: str, spec: tuple[Any, ...] | None = None, how: str = "traced", **more: Any
-    ) -> Case:
+    def case(problem: Problem, mesh: str, spec: tuple[Any, ...] | None = None, how: str = "traced") -> Case:
         spec = NAMES[: len(problem.rings)] if spec is None else spec
         grid = spec[len(spec) - len(problem.rings) :]
-        settings: dict[str, Any] = {
-            "mesh": mesh,
-            "spec": spec,
-            "b": problem.b,
-            "expected": Later(problem.found),
-            **more,
-        }
+        settings = {"mesh": mesh, "spec": spec, "b": problem.b, "expected": Later(problem.found)}
         if how == "prepared":
             return Case(solve=problem.prepared, eager=True, **settings)
         if how == "traced":
@@ -294,11 +270,8 @@ def cases() -> Iterator[tuple[str, Case]]:
         second = Later(problem.second_derivative)
         yield f"second derivative, {name}", one._replace(solve=partial(problem.gradient, again=True), expected=second)
     many = Problem(plain.values, plain.rings, np.random.default_rng(2).normal(size=(4, 64, 64)))
-    for name, spec in {
-        "whole": (None, "i", "j"),
-        "spread": ("i", "j", None),
-        "alone": (("i", "j"), None, None),
-    }.items():
+    specs = {"whole": (None, "i", "j"), "spread": ("i", "j", None), "alone": (("i", "j"), None, None)}
+    for name, spec in specs.items():
         for how in ("known", "eager"):
             yield f"batch, {name}, {how}", case(many, "2x2", spec, how)
     yield "weak scaling, 4x2", case(open_problem(smooth((128, 64))), "4x2", how="prepared")

@@ -17,7 +17,7 @@ from irregular_matrices import triangulated, with_hubs
 from krylix import NotConverged, linear_solve, preconditioner, prepare
 from krylix.sparse import row_cut
 
-from .cases import Case, constants
+from .cases import Case, Later, constants
 
 N = 4000
 LARGE, POINTS = triangulated(N)
@@ -25,8 +25,8 @@ SMALL, _ = triangulated(400, seed=1)
 WINDY, _ = triangulated(400, seed=2, wind=0.5)
 
 
-def right(A: sp.csr_array, b: np.ndarray) -> np.ndarray:
-    return spla.splu(sp.csc_array(A)).solve(b.T).T
+def right(A: sp.csr_array, b: Any) -> Later:
+    return Later(lambda: spla.splu(sp.csc_array(A)).solve(np.asarray(b).T).T)
 
 
 def solved(b: Any, *, A: Any, method: str = "CG", **settings: Any) -> Any:
@@ -75,10 +75,8 @@ def _kinds() -> Iterator[tuple[str, Case]]:
     yield "a function as M", small._replace(solve=partial(solved, A=SMALL, preconditioner=lambda r: r / 6))
     windy = case(WINDY, partial(solved, A=WINDY, method="biCG-stab(2)"), known=True)
     yield "biCG-stab(2)", windy
-    yield (
-        "biCG-stab(2), schwarz",
-        windy._replace(solve=partial(solved, A=WINDY, method="biCG-stab(2)", preconditioner="schwarz")),
-    )
+    schwarz = partial(solved, A=WINDY, method="biCG-stab(2)", preconditioner="schwarz")
+    yield "biCG-stab(2), schwarz", windy._replace(solve=schwarz)
     for method in ("GMRES(20)", "MINRES", "IDR(4)", "CG-single-reduction"):
         yield method, small._replace(solve=partial(solved, A=SMALL, method=method, preconditioner="jacobi"))
     for name, one in {"auto": small, "auto, windy": windy}.items():
@@ -104,8 +102,8 @@ def _shapes() -> Iterator[tuple[str, Case]]:
     yield "half of the mesh, eager", case(SMALL, schwarz, mesh="2x2", eager=True)._replace(spec=("j",))
     shifted = sp.csr_array(SMALL + 0.5j * sp.eye_array(400))
     b = many[0] + 1j * many[1]
-    one = Case("line", ("i",), b, partial(solved, A=shifted, method="biCG-stab(2)"), right(shifted, b), known=True)
-    yield "complex", one._replace(solve=partial(solved, A=shifted, method="biCG-stab(2)", preconditioner="schwarz"))
+    solve = partial(solved, A=shifted, method="biCG-stab(2)", preconditioner="schwarz")
+    yield "complex", Case("line", ("i",), b, solve, right(shifted, b), known=True)
     single = many[0].astype(np.float32)
 
     def in_single(b: Any, **known: Any) -> Any:
@@ -114,20 +112,14 @@ def _shapes() -> Iterator[tuple[str, Case]]:
     yield "single", Case("line", ("i",), single, in_single, right(SMALL, single), known=True)
     neumann = sp.csr_array(SMALL - 0.01 * sp.eye_array(400))
     balanced = many[0] - many[0].mean()
-    expected = np.linalg.lstsq(neumann.toarray(), balanced)[0]
+    expected = Later(lambda: np.linalg.lstsq(neumann.toarray(), balanced)[0])
     for kind in (None, "schwarz"):
         solve = partial(solved, A=neumann, preconditioner=kind)
         yield f"null space, {kind}", Case("line", ("i",), balanced, solve, expected, known=True)
     start = partial(solved, A=SMALL, x0=np.ones(400), history=True)
     yield "start", case(SMALL, start, known=True)
-    yield (
-        "several limits",
-        case(
-            SMALL,
-            lambda b, **known: linear_solve(SMALL, b, method="CG", rtol=1e-10, max_iter=[5, 500], **known).x[1],
-            known=True,
-        ),
-    )
+    limited = partial(linear_solve, SMALL, method="CG", rtol=1e-10, max_iter=[5, 500])
+    yield "several limits", case(SMALL, lambda b, **known: limited(b, **known).x[1], known=True)
 
 
 def _derivatives() -> Iterator[tuple[str, Case]]:
@@ -137,33 +129,16 @@ def _derivatives() -> Iterator[tuple[str, Case]]:
     small = case(SMALL, None, known=True)
     for name, kind in {"gradient": None, "gradient, schwarz": "schwarz"}.items():
         solve = jax.grad(partial(energy, preconditioner=kind))
-        yield (
-            name,
-            small._replace(
-                solve=lambda b, solve=solve, **known: solve(b, **known), expected=right(SMALL, small.expected)
-            ),
-        )
-    yield (
-        "gradient, windy",
-        small._replace(
-            solve=lambda b, **known: jax.grad(partial(energy, A=WINDY, method="biCG-stab(2)", **known))(b),
-            expected=right(WINDY.T, right(WINDY, small.b)),
-        ),
-    )
-    yield (
-        "gradient, windy, eager",
-        small._replace(
-            solve=lambda b: jax.grad(partial(energy, A=WINDY, method="biCG-stab(2)"))(b),
-            expected=right(WINDY.T, right(WINDY, small.b)),
-            known=False,
-            eager=True,
-        ),
-    )
+        yield name, small._replace(solve=solve, expected=right(SMALL, small.expected))
+    solve = jax.grad(partial(energy, A=WINDY, method="biCG-stab(2)"))
+    windy = small._replace(solve=solve, expected=right(WINDY.T, right(WINDY, small.b)))
+    yield "gradient, windy", windy
+    yield "gradient, windy, eager", windy._replace(known=False, eager=True)
     places = np.stack(WINDY.nonzero(), 1)
     known_places = jnp.asarray(places)  # outside of the program, in which they would be traced
     data = WINDY[places[:, 0], places[:, 1]]
-    x = right(WINDY, small.b)
-    sensitivity = -right(WINDY.T, x)[places[:, 0]] * x[places[:, 1]]
+    x = np.asarray(right(WINDY, small.b))
+    sensitivity = -np.asarray(right(WINDY.T, x))[places[:, 0]] * x[places[:, 1]]
 
     def by_values(b: Any, data: Any, kind: Any = None, **known: Any) -> Any:
         def of_data(data: Any) -> Any:
@@ -223,10 +198,9 @@ def _others() -> Iterator[tuple[str, Case]]:
         wrong = max(np.abs(np.asarray(y) - z).max() for y, z in zip(images, expected, strict=True))
         return images[0], {"wrong": wrong}
 
-    ways = {
-        "a preconditioner": by_preconditioner, "prepared": by_prepared, "failure": failing, "callback": watched,
-        "as an argument": as_argument,
-    }  # fmt: skip
-    for name, solve in ways.items():
-        yield name, small._replace(solve=solve)
+    yield "a preconditioner", small._replace(solve=by_preconditioner)
+    yield "prepared", small._replace(solve=by_prepared)
+    yield "failure", small._replace(solve=failing)
+    yield "callback", small._replace(solve=watched)
+    yield "as an argument", small._replace(solve=as_argument)
     yield "products", small._replace(solve=products, expected=WINDY @ small.b)

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import scipy.sparse as sp
@@ -16,7 +17,7 @@ from krylix import linear_solve
 from krylix.solvers import METHODS, PRECONDITIONERS
 from krylix.solvers.setup import transfers
 
-from .cases import Case, exact, shifted, star
+from .cases import Case, Later, exact, shifted, star
 from .cases_cut_products import conduction
 
 N = 16
@@ -25,10 +26,16 @@ COARSENED = 128  # points along each axis of a grid that multigrid does not gath
 transfers.LEAST = 0  # warn of small ones, too
 
 
-def solved(b: Any, *arrays: Any, A: Any = star, **settings: Any) -> Any:
+def blocks() -> Any:
+    with jax.ensure_compile_time_eval():
+        return krylix.preconditioner(conduction, "block-jacobi", like=jnp.asarray(GRID), block_size=2)
+
+
+def solved(b: Any, *, A: Any = star, preconditioner: Any = None, **settings: Any) -> Any:
+    M = preconditioner() if preconditioner is blocks else preconditioner
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        x = linear_solve(A, b, rtol=1e-9, args=arrays, **settings).x
+        x = linear_solve(A, b, rtol=1e-9, preconditioner=M, **settings).x
     told = [str(one.message) for one in caught if one.category is krylix.GatherWarning]
     return x, {"told": len(told)}
 
@@ -47,17 +54,16 @@ def cases() -> Iterator[tuple[str, Case]]:
         if kind == "multigrid":
             continue
         A = star if kind == "fast" else conduction
-        M = krylix.preconditioner(A, kind, like=jnp.asarray(GRID), block_size=2) if kind == "block-jacobi" else kind
         method = "GMRES" if kind == "ilu" else "CG"
-        solve = partial(solved, A=A, method=method, preconditioner=M)
+        solve = partial(solved, A=A, method=method, preconditioner=blocks if kind == "block-jacobi" else kind)
         yield f"preconditioner {kind}", one._replace(solve=solve, expected=exact(A, GRID))
     wide = np.random.default_rng(1).normal(size=(COARSENED, COARSENED))
-    b = np.asarray(star(wide))
+    b = Later(partial(jax.jit(star), wide))
     solve = partial(solved, method="CG", preconditioner="multigrid")
     yield "preconditioner multigrid", Case("2x2", ("i", "j"), b, solve, wide, known=True)
     matrix = sp.csr_array(np.eye(N * N) * 4 + np.diag(np.ones(N * N - 1), 1) + np.diag(np.ones(N * N - 1), -1))
     rng = np.random.default_rng(2)
     order = rng.permutation(N * N)
     shuffled = sp.csr_array(matrix[order][:, order])
-    flat = {"b": GRID.ravel(), "expected": np.linalg.solve(shuffled.toarray(), GRID.ravel())}
-    yield "matrix csr", Case("line", ("i",), solve=partial(solved, A=shuffled, method="CG"), known=True, **flat)
+    solve, expected = partial(solved, A=shuffled, method="CG"), np.linalg.solve(shuffled.toarray(), GRID.ravel())
+    yield "matrix csr", Case("line", ("i",), GRID.ravel(), solve, expected, known=True)

@@ -9,11 +9,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from cells import METHOD_NAMES, in_turn, others_before_a_merge
+from cells import METHOD_NAMES, in_turn
 from frameworks import lazy
+from gradients import gradient
 from krylix import as_operator, linear_solve
 from krylix.solvers import METHODS
 from modes import compiled
+from tiers import REPRESENTATIVE
 
 tf = lazy("tensorflow")
 N, REAL = 5, "float64"
@@ -66,11 +68,8 @@ def solver(method: str, kind: str) -> Solve:
     return lambda b, w, c: makers[kind](b, w, c).x
 
 
-def gradient(solve: Solve, *p: Any) -> Any:
-    with tf.GradientTape() as tape:
-        tape.watch(p)
-        loss = tf.reduce_sum(solve(*p) ** 3)
-    return tape.gradient(loss, p)
+def by_each(solve: Solve, *p: Any) -> Any:
+    return gradient("tf", lambda *p: tf.reduce_sum(solve(*p) ** 3), *p)
 
 
 def twice_from_one_tape(solve: Solve, *p: Any) -> Any:
@@ -82,10 +81,7 @@ def twice_from_one_tape(solve: Solve, *p: Any) -> Any:
 
 
 def second(solve: Solve, *p: Any) -> Any:
-    with tf.GradientTape() as tape:
-        tape.watch(p)
-        total = tf.add_n([tf.reduce_sum(tf.sin(g)) for g in gradient(solve, *p)])
-    return tape.gradient(total, p)
+    return gradient("tf", lambda *p: tf.add_n([tf.reduce_sum(tf.sin(g)) for g in by_each(solve, *p)]), *p)
 
 
 def jacobian(solve: Solve, *p: Any) -> Any:
@@ -104,15 +100,15 @@ def graph(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 TRANSFORMS: dict[str, Callable[..., Any]] = {
-    "gradient": gradient,
-    "gradient in a graph": lambda S, *p: graph(lambda *q: gradient(S, *q))(*p),
-    "gradient of a graph": lambda S, *p: gradient(graph(S), *p),
+    "gradient": by_each,
+    "gradient in a graph": lambda S, *p: graph(lambda *q: by_each(S, *q))(*p),
+    "gradient of a graph": lambda S, *p: by_each(graph(S), *p),
     "persistent tape in a graph": lambda S, *p: graph(lambda *q: twice_from_one_tape(S, *q))(*p),
     "second order": second,
     "second order in a graph": lambda S, *p: graph(lambda *q: second(S, *q))(*p),
     "jacobian": jacobian,
     "vectorized_map": vectorized,
-    "XLA": lambda S, *p: tf.function(lambda *q: gradient(S, *q), jit_compile=True, autograph=False)(*p),
+    "XLA": lambda S, *p: tf.function(lambda *q: by_each(S, *q), jit_compile=True, autograph=False)(*p),
 }
 QUICK = {
     ("CG", "sparse", "persistent tape in a graph")
@@ -124,19 +120,19 @@ QUICK = {
 # much to compile; on demand, where another method or kind of matrix goes through the same before
 DEAR = ("jacobian", "second order in a graph")
 ON_DEMAND = {
-    ("CG", "function", "persistent tape in a graph"),
-    ("direct", "dense", "vectorized_map"),
-    ("biCG-stab(2)", "function", "gradient in a graph"),  # as in `test_variables`
+    *(("CG", "function", t) for t in ("persistent tape in a graph", "vectorized_map")),
+    *((m, "function", "gradient in a graph") for m in ("CG", "biCG-stab(2)")),  # as in `test_variables`
+    ("direct", "dense", "gradient in a graph"),  # as in `test_complex`
 }
 BEFORE_A_MERGE = {
-    *(("CG", t) for t in ("persistent tape in a graph", "XLA", "gradient of a graph", "vectorized_map")),
-    ("direct", "gradient in a graph"),
+    *(("CG", t) for t in ("persistent tape in a graph", "XLA", "gradient of a graph")),
+    ("direct", "vectorized_map"),
     ("biCG-stab(2)", "second order"),
 }
 
 
 def by_inverse(transform: str, skew: float) -> list[Any]:
-    with_inverse = {"vectorized_map": vectorized, "jacobian": jacobian, "second": second}.get(transform, gradient)
+    with_inverse = {"vectorized_map": vectorized, "jacobian": jacobian, "second": second}.get(transform, by_each)
     return _by_inverse(with_inverse, skew)
 
 
@@ -173,8 +169,15 @@ def test_every_transformation(method: str, kind: str, transform: str) -> None:
     check(method, kind, transform)
 
 
-@pytest.mark.parametrize("kind", ["args", "sparse"])
-@pytest.mark.parametrize("method", others_before_a_merge(METHOD_NAMES))
+def tier_of(method: str, kind: str) -> Any:
+    if method in REPRESENTATIVE:
+        return ()
+    return pytest.mark.merge if kind == "args" else pytest.mark.slow
+
+
+@pytest.mark.parametrize(
+    ("method", "kind"), [pytest.param(m, k, marks=tier_of(m, k)) for m in METHOD_NAMES for k in ("args", "sparse")]
+)
 def test_every_method(method: str, kind: str) -> None:
     check(method, kind, "gradient")
 
@@ -189,13 +192,13 @@ def test_every_method_in_every_way(method: str, kind: str, transform: str) -> No
 
 @pytest.mark.compiled_by_default(modes=("tf-function",))
 @pytest.mark.parametrize("mode", ["tf", "tf-function"])
-@pytest.mark.parametrize("kind", ["function", pytest.param("dense", marks=pytest.mark.merge)])
+@pytest.mark.parametrize("kind", ["function", pytest.param("dense", marks=pytest.mark.slow)])
 def test_variables(kind: str, mode: str) -> None:
     """Closed over or stored in a matrix, they are found; also by a loss of a whole training step."""
     b, w, c = point()
-    variable = tf.Variable(w)
-    found = compiled(mode, lambda: _by_variable(solver("biCG-stab(2)", kind), b, variable, c))()
-    np.testing.assert_allclose(found, _by_variable(dense_inverse(0.4), b, variable, c), rtol=1e-9)
+    variable, method = tf.Variable(w), "CG" if kind == "function" else "biCG-stab(2)"
+    found = compiled(mode, lambda: _by_variable(solver(method, kind), b, variable, c))()
+    np.testing.assert_allclose(found, _by_variable(dense_inverse(skew_of(method)), b, variable, c), rtol=1e-9)
 
 
 def _by_variable(solve: Solve, b: Any, variable: Any, c: Any) -> Any:
@@ -213,17 +216,13 @@ def test_variables_that_are_read_where_tapes_stop() -> None:
     np.testing.assert_allclose(tape.gradient(loss, variable), -b / (4 * variable**2), rtol=1e-10)
 
 
-@pytest.mark.compiled_by_default(modes=("tf",))
-@pytest.mark.parametrize("mode", ["tf", "tf-function"])
+@pytest.mark.parametrize("mode", ["tf", pytest.param("tf-function", marks=pytest.mark.slow)])
 def test_what_was_computed_before(mode: str) -> None:
     """A closed-over tensor that was itself computed from what is watched; and an affine part."""
     b, w, c = point()
 
     def gradient_of(solve: Callable[..., Any]) -> Any:
-        with tf.GradientTape() as tape:
-            tape.watch((w, c))
-            loss = tf.reduce_sum(solve(w * w, c * tf.ones(N, REAL)) ** 3)
-        return tape.gradient(loss, (w, c))
+        return by_each(lambda w, c: solve(w * w, c * tf.ones(N, REAL)), w, c)
 
     def found(w: Any, shift: Any) -> Any:
         return linear_solve(lambda x: product(0.4)(x, w, c) + shift, b, method="GMRES", rtol=1e-13).x
@@ -235,7 +234,7 @@ def test_what_was_computed_before(mode: str) -> None:
         np.testing.assert_allclose(a, expected, rtol=1e-8, atol=1e-10)
 
 
-@pytest.mark.compiled_by_default("direct")
+@pytest.mark.compiled_by_default("direct", modes=("tf",))
 @pytest.mark.parametrize("mode", ["tf", "tf-function"])
 @pytest.mark.parametrize("method", ["biCG-stab(2)", "GMRES", "direct", "scipy-GMres"])
 def test_complex(method: str, mode: str) -> None:
@@ -243,14 +242,11 @@ def test_complex(method: str, mode: str) -> None:
     m = tf.constant(rng.random((N, N)) + 1j * rng.random((N, N)) + 4 * np.eye(N))
     b = tf.constant(rng.random(N) + 1j * rng.random(N))
 
-    def loss(solve: Solve) -> Any:
-        with tf.GradientTape() as tape:
-            tape.watch((m, b))
-            value = tf.reduce_sum(tf.abs(solve(m, b)) ** 4)
-        return tape.gradient(value, (m, b))
+    def by_both(solve: Solve) -> Any:
+        return gradient("tf", lambda m, b: tf.reduce_sum(tf.abs(solve(m, b)) ** 4), m, b)
 
-    found = compiled(mode, lambda: loss(lambda m, b: linear_solve(m, b, method=method, rtol=1e-13).x))()
-    wanted = loss(lambda m, b: tf.linalg.matvec(tf.linalg.inv(m), b))
+    found = compiled(mode, lambda: by_both(lambda m, b: linear_solve(m, b, method=method, rtol=1e-13).x))()
+    wanted = by_both(lambda m, b: tf.linalg.matvec(tf.linalg.inv(m), b))
     for a, w in zip(found, wanted, strict=True):
         np.testing.assert_allclose(a, w, rtol=1e-8, atol=1e-10)
 
@@ -267,20 +263,17 @@ def test_forward_mode_is_refused(method: str, kind: str) -> None:
             solver(method, kind)(*p)
 
 
-@pytest.mark.compiled_by_default(modes=("tf-function",))
+@pytest.mark.compiled_by_default(modes=("tf",))
 @pytest.mark.parametrize("mode", ["tf", "tf-function"])
 def test_a_failing_backward_solve_names_itself(mode: str) -> None:
     singular = tf.linalg.diag(tf.constant([1.0, 2, 0], REAL))
 
-    def by_b(b: Any) -> Any:
-        with tf.GradientTape() as tape:
-            tape.watch(b)
-            A: Any = lambda x: tf.linalg.matvec(singular, x)  # noqa: E731
-            x = linear_solve(A, b, method="biCG-stab(2)", max_iter=20, nullspace=None).x
-        return tape.gradient(x, b)
+    def loss(b: Any) -> Any:
+        A: Any = lambda x: tf.linalg.matvec(singular, x)  # noqa: E731
+        return tf.reduce_sum(linear_solve(A, b, method="CG", max_iter=20, nullspace=None).x)
 
-    with pytest.raises(Exception, match="the backward solve of biCG-stab"):
-        compiled(mode, by_b)(tf.constant([1.0, 1, 0], REAL))
+    with pytest.raises(Exception, match="the backward solve of CG"):
+        compiled(mode, lambda b: gradient("tf", loss, b))(tf.constant([1.0, 1, 0], REAL))
 
 
 @pytest.mark.parametrize("mode", ["tf", pytest.param("tf-function", marks=pytest.mark.slow)])
@@ -289,10 +282,9 @@ def test_tiny_and_huge_cotangents_in_single_precision(mode: str) -> None:
     b = tf.constant([1.0, 2, 3])
 
     def by_b(scale: Any) -> Any:
-        with tf.GradientTape() as tape:
-            tape.watch(b)
-            x = linear_solve(m, b, method="biCG-stab(2)", atol=1e-3).x
-        return tape.gradient(x, b, scale * tf.ones(3))
+        return gradient(
+            "tf", lambda b: scale * tf.reduce_sum(linear_solve(m, b, method="biCG-stab(2)", atol=1e-3).x), b
+        )
 
     wanted, function = np.linalg.inv(m).T @ np.ones(3), compiled(mode, by_b)
     for scale in (1e-20, 1e20):
@@ -304,26 +296,26 @@ def test_xla_without_the_host() -> None:
     """No error can leave XLA: failures are NaN, and what needs the host is refused when it is traced."""
     b, w, c = point()
 
-    def solve(method: str, limit: int) -> Any:
+    def solve(method: str) -> Any:
         return tf.function(
-            lambda b: linear_solve(matrix(0.0, w, c), b, method=method, max_iter=limit).x,
-            jit_compile=True,
-            autograph=False,
+            lambda c: linear_solve(matrix(0.0, w, c), b, method=method).x, jit_compile=True, autograph=False
         )
 
-    np.testing.assert_allclose(solve("CG", 50)(b), dense_inverse(0.0)(b, w, c), rtol=1e-8)
-    assert np.isnan(solve("CG", 1)(b)).all()
+    by_cg = solve("CG")
+    np.testing.assert_allclose(by_cg(c), dense_inverse(0.0)(b, w, c), rtol=1e-8)
+    assert np.isnan(by_cg(0 * c)).all()  # of a singular matrix
     with pytest.raises(TypeError, match="cannot call the host"):
-        solve("scipy-CG", 50)(b)
+        solve("scipy-CG")(c)
 
 
 def test_checkpoints_have_no_derivatives() -> None:
     b, w, c = point()
-    with tf.GradientTape() as tape:
-        tape.watch(w)
-        x = linear_solve(matrix(0.0, w, c), b, method="CG", max_iter=(2, 20), on_failure="status").x
+
+    def several(w: Any) -> Any:
+        return linear_solve(matrix(0.0, w, c), b, method="CG", max_iter=(2, 20), on_failure="status").x
+
     with pytest.raises(RuntimeError, match="several limits"):
-        tape.gradient(x, w)
+        by_each(several, w)
 
 
 def test_a_function_that_cannot_be_traced() -> None:
@@ -356,15 +348,7 @@ def test_second_order_by_the_values_of_a_sparse_tensor_in_a_graph(what: str) -> 
         return tf.reduce_sum((tf.linalg.matvec(A, b) if what == "product" else tf.linalg.solve(A, b[:, None])) ** 2)
 
     def second(f: Any) -> Any:
-        def both(v: Any) -> Any:
-            with tf.GradientTape() as outer:
-                outer.watch(v)
-                with tf.GradientTape() as inner:
-                    inner.watch(v)
-                    loss = f(v)
-                square = tf.reduce_sum(tf.convert_to_tensor(inner.gradient(loss, v)) ** 2)
-            return outer.gradient(square, v)
-
-        return tf.convert_to_tensor(tf.function(both, autograph=False)(start))
+        square = lambda v: tf.reduce_sum(tf.convert_to_tensor(gradient("tf", f, v)) ** 2)  # noqa: E731
+        return tf.convert_to_tensor(graph(lambda v: gradient("tf", square, v))(start))
 
     np.testing.assert_allclose(second(sparse), second(dense), rtol=1e-7, atol=1e-9)

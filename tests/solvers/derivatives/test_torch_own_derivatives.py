@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -18,39 +19,34 @@ METHODS = ("auto", "CG", "direct", "scipy-direct", "matrix")
 C = np.array([1.6, 2.2, 2.9])
 
 
-class StraightThrough(torch.autograd.Function):
+def own_function(forward: Callable[..., Any], backward: Callable[..., Any]) -> Any:
+    """A `torch.autograd.Function` with this `backward(inputs, g)`."""
+
+    class Own(torch.autograd.Function):
+        generate_vmap_rule = True
+
+        @staticmethod
+        def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+            ctx.save_for_backward(*inputs)
+
+        @staticmethod
+        def backward(ctx: Any, g: Any) -> Any:
+            return backward(ctx.saved_tensors, g)
+
+    Own.forward = staticmethod(forward)
+    return Own.apply
+
+
+@cache
+def straight_through() -> Any:
     """Rounds, with the derivative of the identity."""
-
-    generate_vmap_rule = True
-
-    @staticmethod
-    def forward(x: Any) -> Any:
-        return torch.round(x)
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
-        pass
-
-    @staticmethod
-    def backward(ctx: Any, g: Any) -> Any:
-        return g
+    return own_function(lambda x: torch.round(x), lambda _, g: g)
 
 
-class RoundedTimes(torch.autograd.Function):
+@cache
+def rounded_times() -> Any:
     """`u * round(c)`, with the derivative of the identity for the rounding."""
-
-    @staticmethod
-    def forward(u: Any, c: Any) -> Any:
-        return u * torch.round(c)
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
-        ctx.save_for_backward(*inputs)
-
-    @staticmethod
-    def backward(ctx: Any, g: Any) -> Any:
-        u, c = ctx.saved_tensors
-        return g * torch.round(c), g * u
+    return own_function(lambda u, c: u * torch.round(c), lambda uc, g: (g * torch.round(uc[1]), g * uc[0]))
 
 
 def hooked(c: Any) -> Any:
@@ -61,8 +57,8 @@ def hooked(c: Any) -> Any:
 
 # coefficient -> its values and the derivative of these that the user has defined
 COEFFICIENTS: dict[str, tuple[Callable[[Any], Any], np.ndarray, float]] = {
-    "function": (StraightThrough.apply, np.round(C), 1.0),
-    "function of a function": (lambda c: 2 * StraightThrough.apply(3 * c) + 1, 2 * np.round(3 * C) + 1, 6.0),
+    "function": (lambda c: straight_through()(c), np.round(C), 1.0),
+    "function of a function": (lambda c: 2 * straight_through()(3 * c) + 1, 2 * np.round(3 * C) + 1, 6.0),
     "hook": (hooked, C, 3.0),
 }
 
@@ -97,7 +93,7 @@ def test_transformations() -> None:
     b = torch.ones(3, dtype=torch.float64)
 
     def loss(c: Any) -> Any:
-        return krylix.linear_solve(lambda u, c: StraightThrough.apply(c) * u, b, method="CG", args=(c,)).x.sum()
+        return krylix.linear_solve(lambda u, c: straight_through()(c) * u, b, method="CG", args=(c,)).x.sum()
 
     found = torch.func.grad(loss)(torch.tensor(C))
     np.testing.assert_allclose(found, -1 / np.round(C) ** 2, rtol=1e-6)
@@ -111,9 +107,9 @@ def test_functions_of_the_argument_and_of_coefficients(method: str) -> None:
         c = torch.tensor(C, requires_grad=True)
         try:
             if closure:
-                x = solved(method, lambda u, c=c: RoundedTimes.apply(u, c), b)
+                x = solved(method, lambda u, c=c: rounded_times()(u, c), b)
             else:
-                x = solved(method, RoundedTimes.apply, b, c)
+                x = solved(method, rounded_times(), b, c)
         except (RuntimeError, krylix.sparse.UnsupportedOperation) as error:
             assert "autograd.Function" in str(error) and (closure or method in ("matrix", "scipy-direct"))
             continue
@@ -124,18 +120,9 @@ def test_functions_of_the_argument_and_of_coefficients(method: str) -> None:
 
 def test_functions_of_the_argument_only() -> None:
     """One without coefficients whose derivatives are recorded is followed: its matrix is that of its forward."""
-
-    class Twice(torch.autograd.Function):
-        @staticmethod
-        def forward(ctx: Any, u: Any) -> Any:
-            return 2 * u
-
-        @staticmethod
-        def backward(ctx: Any, g: Any) -> Any:
-            return 2 * g
-
+    twice = own_function(lambda u: 2 * u, lambda _, g: 2 * g)
     b = torch.tensor(C, requires_grad=True)
     for method in METHODS:
-        x = solved(method, lambda u: Twice.apply(u), b)
+        x = solved(method, twice, b)
         (found,) = torch.autograd.grad(x.sum(), b)
         np.testing.assert_allclose(found, [0.5] * 3)

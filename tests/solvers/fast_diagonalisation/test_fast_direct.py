@@ -186,7 +186,11 @@ AGAIN += [
 @pytest.mark.parametrize(
     ("kind", "mode", "transforms"),
     [
-        *((kind, *way) for kind in KINDS for way in chosen("numpy", "jax-jit", "torch", "tf")),
+        *((kind, *way) for kind in KINDS for way in chosen("numpy", "torch", "tf")),
+        *(
+            pytest.param(case.values[0], "jax-jit", case.values[1], marks=case.marks)
+            for case in in_turn(KINDS, ("fast", "eliminated"))
+        ),
         *(pytest.param(*case.values, "fast", marks=case.marks) for case in AGAIN),
     ],
     indirect=["transforms"],

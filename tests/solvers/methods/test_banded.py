@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
 from importlib import import_module
 from typing import Any
 
@@ -15,6 +15,7 @@ import scipy.sparse as sp
 
 import krylix
 from cells import in_turn
+from gradients import gradient
 from krylix import UnsupportedOperation, as_operator, linear_solve, prepare
 from krylix.solvers.block_tridiagonal.band import WIDEST, narrow
 from krylix.solvers.block_tridiagonal.band_lapack import band_lu
@@ -49,11 +50,11 @@ CASES: dict[str, np.ndarray] = {
     "two unknowns": banded(2, 1, 1),
     "diagonal": banded(70, 0, 0),
     "lower": banded(130, 2, 0),
-    "five diagonals": banded(131, 2, 2),
+    "five diagonals": banded(31, 2, 2),
     "widest": banded(120, WIDEST, WIDEST - 1),
     "ring": ring(140),
-    "another order": shuffled(banded(133, 2, 1)),
-    "complex": banded(90, 1, 2, complex_=True),
+    "another order": shuffled(banded(33, 2, 1)),
+    "complex": banded(30, 1, 2, complex_=True),
     "small and large rows": banded(97, 2, 1) * 10.0 ** np.random.default_rng(5).integers(-6, 6, (97, 1)),
 }
 
@@ -91,20 +92,21 @@ def test_known_matrices(mode: str, case: str) -> None:
     """In compiled functions, too; and the factors themselves, transposed and conjugated."""
     A, (b, x) = CASES[case], exact(case)
     operator, given = sparse(mode, A), array(mode, b)
-    result = compiled(mode, lambda b: linear_solve(operator, b, method="banded-direct").x)(given)
-    np.testing.assert_allclose(to_numpy(result), x, rtol=1e-9, atol=1e-12 * np.max(np.abs(x)))
     factors: Any = prepare(operator, given, method="banded-direct").preconditioner
-    turned = np.linalg.solve(A.T, b), np.linalg.solve(A.conj().T, b)
-    for found, expected in zip((factors.T, factors.conj().T), turned, strict=True):
-        image = to_numpy(found @ given)
-        np.testing.assert_allclose(image, expected, rtol=1e-9, atol=1e-12 * np.max(np.abs(expected)))
+
+    def solutions(b: Any) -> Any:
+        return linear_solve(operator, b, method="banded-direct").x, factors.T @ b, factors.conj().T @ b
+
+    exactly = x, np.linalg.solve(A.T, b), np.linalg.solve(A.conj().T, b)
+    for found, expected in zip(compiled(mode, solutions)(given), exactly, strict=True):
+        np.testing.assert_allclose(to_numpy(found), expected, rtol=1e-9, atol=1e-12 * np.max(np.abs(expected)))
 
 
 @pytest.mark.compiled_by_default(modes=("jax-jit",))
-@pytest.mark.parametrize(("width", "mode"), in_turn([1, 3], ["tf-function", "jax-jit"]))
+@pytest.mark.parametrize(("width", "mode"), in_turn([1, 2], ["tf-function", "jax-jit"]))
 def test_values_that_are_traced(mode: str, width: int) -> None:
-    """Of one matrix, and of three at once; what DIA stores outside of the matrix counts for nothing."""
-    n, offsets = 110, list(range(-width, width + 1))
+    """Of three matrices at once, and of one in derivatives; what DIA stores outside of it counts for nothing."""
+    n, offsets = 26, list(range(-width, width + 1))
     several = [banded(n, width, width) + k * np.eye(n) for k in range(3)]
     b = rng.standard_normal((3, n))
     values = np.stack([np.nan_to_num(diagonals(A, width), nan=7.0) for A in several])
@@ -113,13 +115,11 @@ def test_values_that_are_traced(mode: str, width: int) -> None:
         return linear_solve(DIA(values, offsets, (n, n)), b, method="banded-direct").x
 
     expected = np.linalg.solve(np.stack(several), b[..., None])[..., 0]
-    one = compiled(mode, solve)(array(mode, values[1]), array(mode, b[1]))
-    np.testing.assert_allclose(to_numpy(one), expected[1], rtol=1e-10, atol=1e-12)
     all_three = compiled(mode, solve)(array(mode, values), array(mode, b))
     np.testing.assert_allclose(to_numpy(all_three), expected, rtol=1e-10, atol=1e-12)
 
 
-@pytest.mark.parametrize("mode", EAGER)
+@pytest.mark.parametrize("mode", ["numpy", "torch", "tf"])  # in JAX as `test_values_that_are_traced`
 def test_batches_of_matrices(mode: str) -> None:
     n = 60
     several = np.stack([banded(n, 1, 1) + k * np.eye(n) for k in range(4)])
@@ -132,12 +132,12 @@ def test_batches_of_matrices(mode: str) -> None:
 
 
 @pytest.mark.parametrize("dtype", ["float32", "complex64", "complex128"])
-@pytest.mark.parametrize("mode", EAGER)
+@pytest.mark.parametrize("mode", ["numpy", "jax-jit", "torch", "tf"])
 def test_dtypes(mode: str, dtype: str) -> None:
-    A = banded(200, 2, 1, complex_=dtype.startswith("c")).astype(dtype)
-    b = rng.standard_normal((3, 200)).astype(dtype)
-    result = linear_solve(sparse(mode, A), array(mode, b), method="banded-direct")
-    x = to_numpy(result.x)
+    n = 28
+    A = banded(n, 2, 1, complex_=dtype.startswith("c")).astype(dtype)
+    b, operator = rng.standard_normal((3, n)).astype(dtype), sparse(mode, A)
+    x = to_numpy(compiled(mode, lambda b: linear_solve(operator, b, method="banded-direct").x)(array(mode, b)))
     assert x.dtype == np.dtype(dtype)
     expected = np.linalg.solve(A.astype(np.complex128), b.T).T
     np.testing.assert_allclose(x, expected, rtol=1e-4 if dtype in ("float32", "complex64") else 1e-9, atol=1e-5)
@@ -146,7 +146,7 @@ def test_dtypes(mode: str, dtype: str) -> None:
 @pytest.mark.parametrize("mode", ["jax-jit", "torch"])
 def test_gradients_by_values_and_by_b(mode: str) -> None:
     """Against central differences of dense solves."""
-    n, direction = 80, np.random.default_rng(6)
+    n, direction = 20, np.random.default_rng(6)
     values, b, g = np.nan_to_num(diagonals(banded(n, 1, 1), 1)), *rng.standard_normal((2, n))
     dv, db = direction.standard_normal((3, n)), direction.standard_normal(n)
 
@@ -159,15 +159,7 @@ def test_gradients_by_values_and_by_b(mode: str) -> None:
         A = np.diag(v[1]) + np.diag(v[0, 1:], -1) + np.diag(v[2, :-1], 1)
         return float(g @ np.linalg.solve(A, b + t * db) ** 2)
 
-    given = array(mode, values), array(mode, b)
-    if mode == "torch":
-        import torch
-
-        by_values, by_b = torch.autograd.grad(loss(*(x.requires_grad_() for x in given)), given)
-    else:
-        import jax
-
-        by_values, by_b = jax.jit(jax.grad(loss, argnums=(0, 1)))(*given)
+    by_values, by_b = compiled(mode, partial(gradient, mode, loss))(array(mode, values), array(mode, b))
     found = float(np.sum(to_numpy(by_values) * dv) + to_numpy(by_b) @ db)
     assert found == pytest.approx((reference(1e-6) - reference(-1e-6)) / 2e-6, rel=1e-6)
 
@@ -245,7 +237,7 @@ def test_long_lines() -> None:
 @pytest.mark.parametrize("mode", ["jax-jit", pytest.param("tf-function", marks=pytest.mark.slow)])
 def test_functions_on_a_line_get_it_in_compiled_functions(mode: str) -> None:
     """A diffusion with coefficients that are arguments, for which no iteration would end soon."""
-    n = 2000
+    n = 300
     k, b = 1 + rng.random(n + 1), rng.standard_normal(n)
     pad = import_module({"jax": "jax.numpy"}.get(library(mode), library(mode))).pad
 

@@ -34,10 +34,10 @@ def test_ends_after_n_and_n_over_s_products(s: int, mode: str) -> None:
 
 def test_more_shadow_vectors_need_fewer_products() -> None:
     """On convection problems, where GMRES without restarts needs the fewest of all; some b make a second round."""
-    n = 200
+    n = 120
     matrix = 2.1 * np.eye(n) - 1.6 * np.eye(n, k=-1) - 0.5 * np.eye(n, k=1)
-    b = np.random.default_rng(2).standard_normal((9, n))
-    steps = [np.median(linear_solve(matrix, b, method=m).iterations) for m in ("IDR(1)", "IDR(4)", "GMRES(200)")]
+    b = np.random.default_rng(2).standard_normal((5, n))
+    steps = [np.median(linear_solve(matrix, b, method=m).iterations) for m in ("IDR(1)", "IDR(4)", f"GMRES({n})")]
     assert steps == sorted(steps, reverse=True)
 
 

@@ -10,6 +10,7 @@ import pytest
 import scipy.linalg
 import scipy.sparse as sp
 
+from gradients import gradient
 from krylix import NotConverged, SingularMatrixWarning, linear_solve, load_preconditioner, prepare
 from krylix.solvers.methods.direct import dense, superlu
 from modes import array, solve, to_numpy
@@ -137,15 +138,8 @@ def _gradient(library: str, method: str, matrix: np.ndarray, b: np.ndarray, weig
     A: Any = as_given(method, library, matrix)
     if library == "numpy":
         return linear_solve(A, b, method=method).vjp(weights).b
-    if library == "torch":
-        import torch
-
-        tracked = torch.tensor(b, requires_grad=True)
-        (linear_solve(A, tracked, method=method).x * torch.tensor(weights)).sum().backward()
-        return tracked.grad
-    import jax
-
-    return jax.grad(lambda b: (weights * linear_solve(A, b, method=method).x).sum())(jax.numpy.asarray(b))
+    w = array(library, weights)
+    return gradient(library, lambda b: (w * linear_solve(A, b, method=method).x).sum(), array(library, b))
 
 
 @QUIET
@@ -233,9 +227,9 @@ def test_start_prepared_and_files(method: str, monkeypatch: pytest.MonkeyPatch, 
 @pytest.mark.parametrize("method", ["direct", "scipy-direct"])
 def test_no_random_singular_matrix_is_missed(method: str) -> None:
     """Whatever the vector is with which factors are tried: projectors and products of lower rank."""
-    for seed in range(60):
+    for seed in range(25):
         rng = np.random.default_rng(seed)
-        n = int(rng.integers(5, 40))
+        n = int(rng.integers(5, 30))
         q = np.linalg.qr(rng.standard_normal((n, 1)))[0]
         for A in (np.eye(n) - q @ q.T, rng.standard_normal((n, n - 1)) @ rng.standard_normal((n - 1, n))):
             operand = A if method == "direct" else sp.csr_array(A)

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import krylix
+from gradients import gradient
 from modes import array, library, to_numpy
 
 W = np.array([[0.5, 1.0, 1.5], [1.2, 0.6, 0.9]])
@@ -65,28 +66,17 @@ def differences(problem: str) -> tuple[float, float]:
 def derivatives(mode: str, problem: str, closure: bool) -> tuple[float, float]:
     xp, solve = krylix.choose_backend(library(mode)).xp, PROBLEMS[problem]
     x0, w, c, d = (array(mode, a) for a in (START, W, C, D))
+
+    def slope(w: Any) -> Any:
+        return xp.sum(gradient(mode, lambda w: xp.sum(c * solve(xp, x0, w, closure)), w) * d)
+
     if mode == "jax":
         import jax
 
-        def slope(w: Any) -> Any:
-            return (jax.grad(lambda w: (c * solve(xp, x0, w, closure)).sum())(w) * d).sum()
-
-        return tuple(map(float, jax.jvp(slope, (w,), (d,))))  # type: ignore[return-value]
-    if mode == "torch":
-        import torch
-
-        w = w.requires_grad_()
-        (g,) = torch.autograd.grad((c * solve(xp, x0, w, closure)).sum(), w, create_graph=True)
-        first = (g * d).sum()
-        return float(first.detach()), float((torch.autograd.grad(first, w)[0] * d).sum())
-    import tensorflow as tf
-
-    w = tf.Variable(w)
-    with tf.GradientTape() as outer:
-        with tf.GradientTape() as inner:
-            loss = tf.reduce_sum(c * solve(xp, x0, w, closure))
-        first = tf.reduce_sum(inner.gradient(loss, w) * d)
-    return float(first), float(tf.reduce_sum(outer.gradient(first, w) * d))
+        first, second = jax.jit(lambda w: jax.jvp(slope, (w,), (d,)))(w)
+    else:
+        first, second = slope(w), xp.sum(gradient(mode, slope, w) * d)
+    return float(to_numpy(first)), float(to_numpy(second))
 
 
 CELLS = [

@@ -14,7 +14,7 @@ from krylix.sparse.analysis.rounding import rounded_row_sums
 
 LONG_STEP = 2e4  # rounding of x leaves a residual that counts as converged
 TOO_LONG = 1e6  # ... and here it does not
-GRIDS = [(40,), (12, 12), (6, 6, 6)]
+GRIDS = [(24,), (7, 7), (5, 5, 5)]
 FORMS = ["csr", "dense", "function", "opaque"]
 METHODS = ["auto", "CG", "MINRES", "biCG-stab(2)", "GMRES", "direct", "scipy-direct", "fast-direct"]
 

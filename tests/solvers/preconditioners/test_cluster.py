@@ -13,7 +13,7 @@ import scipy.sparse as sp
 from krylix import as_operator, linear_solve, preconditioner
 from krylix.solvers.preconditioners import coarse_correction
 from krylix.solvers.preconditioners.cluster.clusters import boxes_per_axis, connected_clusters, labels_of_clusters
-from modes import array, compiled, to_numpy
+from modes import COMPILED, array, compiled, to_numpy
 
 
 def poisson(*shape: int) -> sp.csr_array:
@@ -67,10 +67,21 @@ def dense_forms(mode: str, form: str) -> Any:
     return compiled(mode, dense)
 
 
-@pytest.mark.parametrize("form", ["additive", "deflated"])
-@pytest.mark.parametrize("A", MATRICES.values(), ids=MATRICES)
-@pytest.mark.parametrize("mode", ["numpy", "jax", "jax-jit", "torch", "tf", "tf-function"])
-def test_is_the_formula(mode: str, A: np.ndarray, form: str) -> None:
+@pytest.mark.parametrize(
+    ("mode", "name", "form"),
+    [
+        pytest.param(mode, name, form, marks=pytest.mark.slow if later else ())
+        for mode in ("numpy", "jax", "jax-jit", "torch", "tf", "tf-function")
+        for name, A in MATRICES.items()
+        for form in ("additive", "deflated")
+        # where programs are compiled, one form of real matrices and the other one of complex ones
+        for later in [
+            mode in ("jax", *COMPILED) and (np.iscomplexobj(A) == (form == "additive")) == (mode == "tf-function")
+        ]
+    ],
+)
+def test_is_the_formula(mode: str, name: str, form: str) -> None:
+    A = MATRICES[name]
     M, transposed, adjoint = map(to_numpy, dense_forms(mode, form)(array(mode, A)))
     wanted = expected(A, LABELS, form)
     if np.abs(A.sum(1)).max() == 0:  # the constant part is free

@@ -14,7 +14,7 @@ import krylix
 from krylix import linear_solve, preconditioner
 from krylix.solvers.preconditioners.ilu import matching
 from krylix.solvers.preconditioners.ilu.matching import Matching, row_matching
-from modes import EAGER, array, compiled, to_numpy
+from modes import array, compiled, to_numpy
 from named_problems import convection, poisson
 
 N = 40
@@ -163,7 +163,7 @@ def test_singular_matrices_are_as_before() -> None:
         preconditioner(A, "ilu", matching=True, drop_tolerance=0.1)
 
 
-@pytest.mark.parametrize("mode", EAGER)
+@pytest.mark.parametrize("mode", ["numpy", "jax-jit", "torch", "tf"])
 def test_every_library(mode: str, tmp_path: Path) -> None:
     """Alone, as a batch on one pattern, transposed, in files, within compiled functions that know the values."""
     A = exchanged()
@@ -172,12 +172,12 @@ def test_every_library(mode: str, tmp_path: Path) -> None:
     expected = preconditioner(several, "ilu")
     M = preconditioner(several, "ilu", like=array(mode, r))
     assert M.systems == 2 and ("matching", True) in M.settings
-    np.testing.assert_allclose(to_numpy(M @ array(mode, r)), expected @ r, atol=1e-12)
-    np.testing.assert_allclose(to_numpy(M.T @ array(mode, r)), expected.T @ r, atol=1e-12)
     alone = preconditioner(A, "ilu", like=array(mode, r))
     alone.save(tmp_path / "M.npz")
     loaded = krylix.load_preconditioner(tmp_path / "M.npz", like=array(mode, r))
-    np.testing.assert_allclose(to_numpy(loaded @ array(mode, r)), preconditioner(A, "ilu") @ r, atol=1e-12)
+    found = compiled(mode, lambda r: (M @ r, M.T @ r, loaded @ r))(array(mode, r))
+    for one, other in zip(found, (expected @ r, expected.T @ r, preconditioner(A, "ilu") @ r), strict=True):
+        np.testing.assert_allclose(to_numpy(one), other, atol=1e-12)
 
 
 @pytest.mark.parametrize("mode", ["jax-jit", "tf-function"])
@@ -212,4 +212,6 @@ def test_derivatives() -> None:
     loss = lambda b: jnp.sum(linear_solve(A, b, method="biCG-stab", preconditioner="ilu", rtol=1e-12).x ** 2)  # noqa: E731
     b = np.linspace(1, 2, N)
     x = np.linalg.solve(A.toarray(), b)
-    np.testing.assert_allclose(jax.grad(loss)(jnp.asarray(b)), np.linalg.solve(A.toarray().T, 2 * x), rtol=1e-8)
+    np.testing.assert_allclose(
+        jax.jit(jax.grad(loss))(jnp.asarray(b)), np.linalg.solve(A.toarray().T, 2 * x), rtol=1e-8
+    )

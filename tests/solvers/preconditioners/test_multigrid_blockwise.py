@@ -44,9 +44,15 @@ def random_couplings(
 
 
 @pytest.mark.parametrize("grid, rings", GRIDS)
-@pytest.mark.parametrize("dtype, systems", [("float64", None), ("complex128", 2)])
-@pytest.mark.parametrize("hermitian", [True, False])
-@pytest.mark.parametrize("kept", ["single", "double"])
+@pytest.mark.parametrize(
+    ("dtype", "systems", "hermitian", "kept"),  # every two values meet
+    [
+        ("float64", None, True, "single"),
+        ("float64", None, False, "double"),
+        ("complex128", 2, True, "double"),
+        ("complex128", 2, False, "single"),
+    ],
+)
 def test_same_as_at_once(
     grid: tuple[int, ...],
     rings: tuple[bool, ...],

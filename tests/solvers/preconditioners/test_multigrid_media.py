@@ -19,7 +19,7 @@ from krylix.solvers.preconditioners.multigrid.weakly_coupled import WeaklyCouple
 from krylix.solvers.preconditioners.multigrid.weights import weights_and_weakly_coupled
 from krylix.sparse.operators.couplings import Couplings
 from library import ROOT
-from modes import EAGER, array, library, to_numpy
+from modes import array, compiled, library, to_numpy
 
 M = runpy.run_path(str(ROOT / "benchmarks" / "media_problems.py"))
 flow, bilinear, lognormal, binary, channels = (M[n] for n in ("flow", "bilinear", "lognormal", "binary", "channels"))
@@ -128,7 +128,9 @@ def test_a_batch_keeps_its_grids() -> None:
     assert M.note is None
 
 
-@pytest.mark.parametrize(("precision", "mode"), in_turn([None, "single"], EAGER, always=["numpy"]))
+@pytest.mark.parametrize(
+    ("precision", "mode"), in_turn([None, "single"], ["numpy", "jax-jit", "torch", "tf"], always=["numpy"])
+)
 def test_on_all_libraries(precision: str | None, mode: str, tmp_path: Any) -> None:
     """Levels of grids above, rows below: the same numbers everywhere, moved and stored."""
     A, grid, b = flow(k := binary((96, 96), 1e4, 2)), k.shape, np.random.default_rng(0).standard_normal(96 * 96)
@@ -137,8 +139,9 @@ def test_on_all_libraries(precision: str | None, mode: str, tmp_path: Any) -> No
     moved = M.to(library(mode))
     expected = M @ b
     size = np.abs(expected).max() * (1e-4 if precision else 1e-10)
-    np.testing.assert_allclose(to_numpy(moved @ array(mode, b)), expected, atol=size)
-    np.testing.assert_allclose(to_numpy(moved.T @ array(mode, b)), M.T @ b, atol=size)
+    found, turned = map(to_numpy, compiled(mode, lambda r: (moved @ r, moved.T @ r))(array(mode, b)))
+    np.testing.assert_allclose(found, expected, atol=size)
+    np.testing.assert_allclose(turned, M.T @ b, atol=size)
     M.save(tmp_path / "M.npz")
     np.testing.assert_allclose(krylix.load_preconditioner(tmp_path / "M.npz") @ b, expected, atol=1e-12 * size)
 

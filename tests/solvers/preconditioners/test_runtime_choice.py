@@ -8,19 +8,20 @@ import sys
 from collections.abc import Iterator
 from typing import Any
 
-import jax
 import numpy as np
 import pytest
 
 import krylix
 from cells import in_turn
+from frameworks import lazy
 from krylix.backends.interface.control import Control
-from krylix.backends.jax.backend import JaxBackend
 from krylix.solvers.preconditioners.multigrid import runtime_choice
 from krylix.solvers.preconditioners.multigrid.runtime_choice import multigrid_or_jacobi
 from krylix.sparse import Stencil
 from modes import array, compiled, library, to_numpy
 
+jax = lazy("jax")
+jax_backend = lazy("krylix.backends.jax.backend")
 GRID = (26, 22)
 SHIFTS = [(0, 0), (1, 0), (-1, 0), (0, 1), (0, -1)]
 X, Y = np.meshgrid(*(np.linspace(0, 1, n) for n in GRID), indexing="ij")
@@ -34,7 +35,7 @@ modes = pytest.mark.parametrize("mode", ["jax-jit", "tf-function"])
 def small(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Grids that are large enough are small here."""
     monkeypatch.setattr(runtime_choice, "_LEAST", {2: 400, 3: 400})
-    monkeypatch.setattr(runtime_choice, "_DIRECT", 64)
+    monkeypatch.setattr(runtime_choice, "_DIRECT", 150)
     yield
 
 
@@ -148,8 +149,8 @@ def test_the_host_and_the_program_set_up_the_same(
     r = rng.standard_normal(int(np.prod(grid))).astype(dtype)
     values = {name: (turned * c).astype(dtype) for name, (_, c, _) in cases.items()}
     with jax.enable_x64(dtype != "float32"):
-        for by_host in (JaxBackend.by_host, Control.by_host):
-            monkeypatch.setattr(JaxBackend, "by_host", by_host)
+        for by_host in (jax_backend.JaxBackend.by_host, Control.by_host):
+            monkeypatch.setattr(jax_backend.JaxBackend, "by_host", by_host)
 
             @jax.jit
             def apply(c: Any, r: Any) -> Any:
@@ -227,8 +228,6 @@ def test_derivatives(mode: str) -> None:
         return bk.sum(x * bk.asarray(w, like=c), 0)
 
     if library(mode) == "jax":
-        import jax
-
         gradient = jax.jit(jax.grad(loss))
     else:
         import tensorflow as tf
@@ -257,7 +256,6 @@ def test_derivatives(mode: str) -> None:
 @pytest.mark.merge
 def test_lanes_of_vmap() -> None:
     """Some of which it suits."""
-    import jax
     import jax.numpy as jnp
 
     names = ["jumps", "convection", "negative"]
@@ -272,8 +270,6 @@ def test_lanes_of_vmap() -> None:
 @pytest.mark.needs("jax")
 @pytest.mark.slow
 def test_single_precision() -> None:
-    import jax
-
     c, b = SUITED["smooth"].astype(np.float32), rng.standard_normal(X.size).astype(np.float32)
     result = jax.jit(lambda c, b: krylix.linear_solve(matrix(c), b))(c, b)
     assert result.x.dtype == np.float32

@@ -13,7 +13,7 @@ from cells import in_turn
 from krylix import linear_solve, preconditioner
 from krylix.solvers.preconditioners.shifted_laplacian import looks_like_waves
 from matrices import in_random_order
-from modes import EAGER, array, compiled, to_numpy
+from modes import array, compiled, to_numpy
 from named_problems import convection, elements, poisson
 
 
@@ -97,13 +97,14 @@ def test_small(n: int) -> None:
     assert iterations(A, "GMRES", M) <= 20
 
 
-@pytest.mark.parametrize("mode", EAGER)
+@pytest.mark.parametrize("mode", ["numpy", "jax-jit", "torch", "tf"])
 def test_every_library(mode: str) -> None:
     A = waves(24, 0.4, absorbing=True)
     r = np.random.default_rng(0).standard_normal(576) * (1 + 1j)
     expected = preconditioner(A, "shifted-laplacian", direct=144)
     M = preconditioner(A, "shifted-laplacian", direct=144, like=array(mode, r))
-    np.testing.assert_allclose(to_numpy(M @ array(mode, r)), expected @ r, atol=1e-10)
+    found = compiled(mode, lambda r: M @ r)(array(mode, r))
+    np.testing.assert_allclose(to_numpy(found), expected @ r, atol=1e-10)
 
 
 @pytest.mark.parametrize(("mode", "absorbing"), in_turn(["jax-jit", "tf-function"], [True, False]))
@@ -132,7 +133,7 @@ def test_derivatives() -> None:
     import jax
     import jax.numpy as jnp
 
-    A, b = waves(20, 0.4, absorbing=True), np.random.default_rng(0).standard_normal(400)
+    A, b = waves(12, 0.4, absorbing=True), np.random.default_rng(0).standard_normal(144)
 
     def loss(b: Any) -> Any:
         x = linear_solve(A, b + 0j, method="COCR", preconditioner="shifted-laplacian", rtol=1e-11).x
@@ -140,7 +141,7 @@ def test_derivatives() -> None:
 
     inverse = np.linalg.inv(A.toarray())
     expected = 2 * (inverse.conj().T @ (inverse @ b)).real
-    np.testing.assert_allclose(jax.grad(loss)(jnp.asarray(b)), expected, rtol=1e-6, atol=1e-6)
+    np.testing.assert_allclose(jax.jit(jax.grad(loss))(jnp.asarray(b)), expected, rtol=1e-6, atol=1e-6)
 
 
 @pytest.mark.parametrize(

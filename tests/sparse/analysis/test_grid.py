@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -11,14 +12,16 @@ import pytest
 import scipy.sparse as sp
 
 import krylix
+from cells import in_turn
 from grid_problems import diffusion, entries
 from krylix import as_operator, linear_solve, preconditioner, prepare
-from krylix.solvers.preconditioners.multigrid.diagonals import neighbours_diagonals
+from krylix.solvers.preconditioners.multigrid import diagonals
+from krylix.solvers.setup import table
 from krylix.solvers.setup.constant_stencil import with_numbers
 from krylix.sparse import UnsupportedOperation
 from krylix.sparse.analysis.analysis import on_its_grid
 from matrices import FORMATS, in_krylix, in_random_order
-from modes import array, compiled, to_numpy
+from modes import EAGER, array, compiled, to_numpy
 
 STENCILS: dict[str, tuple[int, Any]] = {
     "5 points": (2, lambda s: sum(map(abs, s)) <= 1),
@@ -30,10 +33,11 @@ STENCILS: dict[str, tuple[int, Any]] = {
     "19 points": (3, lambda s: sum(map(abs, s)) <= 2),
     "27 points": (3, lambda s: True),
 }
-SHAPES = {2: [(7, 9), (24, 25), (25, 24), (100, 99), (5, 64), (64, 5), (31, 37)], 3: [(5, 6, 7), (8, 8, 8), (9, 5, 12)]}
+SHAPES = {2: [(7, 9), (24, 25), (25, 24), (5, 64), (64, 5)], 3: [(5, 6, 7), (8, 8, 8), (9, 5, 12)]}
 CASES = [(name, shape) for name, (axes, _) in STENCILS.items() for shape in SHAPES[axes]]
 
 
+@cache
 def stencil(name: str, shape: tuple[int, ...], rings: Any = None) -> sp.csr_array:
     axes, holds = STENCILS[name]
     shifts = [s for s in itertools.product((-1, 0, 1), repeat=axes) if holds(s)]
@@ -119,12 +123,13 @@ def test_what_the_sample_did_not_see_is_refused() -> None:
 
 
 @pytest.mark.parametrize("dtype", ["float32", "complex128"])
-@pytest.mark.parametrize(("name", "shape"), [("9 points", (70, 300)), ("7 points in space", (31, 30, 29))])
-def test_diagonals(name: str, shape: tuple[int, ...], dtype: str) -> None:
+@pytest.mark.parametrize(("name", "shape"), [("9 points", (12, 30)), ("7 points in space", (8, 7, 6))])
+def test_diagonals(name: str, shape: tuple[int, ...], dtype: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Against SciPy's, over several blocks of rows, with stored zeros."""
+    monkeypatch.setattr(diagonals, "_ROWS", 100)
     A = stencil(name, shape).astype(dtype)
     A.data[::7] = 0
-    result = neighbours_diagonals(A, shape)
+    result = diagonals.neighbours_diagonals(A, shape)
     assert result is not None
     offsets, values = result
     assert values.dtype == A.dtype and list(offsets) == sorted(offsets)
@@ -140,7 +145,7 @@ def test_diagonals_of_others(place: tuple[int, int]) -> None:
     """One entry that is no neighbour, wherever it is; in the sample or not."""
     A = sp.lil_array(stencil("5 points", (30, 30)))
     A[place] = 1
-    assert neighbours_diagonals(sp.csr_array(A), (30, 30)) is None
+    assert diagonals.neighbours_diagonals(sp.csr_array(A), (30, 30)) is None
 
 
 # --- what it is for ---
@@ -162,27 +167,25 @@ def test_kinds_on_grids(kind: str, sides: str) -> None:
     np.testing.assert_array_equal(M @ r, preconditioner(A, kind, grid=SHAPE) @ r)
 
 
-@pytest.mark.parametrize("sides", ["D", "N", "DN", "P", "DP"])
-@pytest.mark.parametrize("mode", ["numpy", "jax", "torch", "tensorflow"])
-def test_fast_direct(mode: str, sides: str) -> None:
+@pytest.mark.parametrize(("sides", "mode"), in_turn(("D", "N", "DN", "P", "DP"), EAGER, always=("numpy",)))
+def test_fast_direct(sides: str, mode: str) -> None:
     """Eagerly `auto` takes it; singular matrices included."""
     A = diffusion(np.ones((32, 33)), sides)
-    b = A @ np.random.default_rng(0).standard_normal(A.shape[0])
+    x = np.random.default_rng(0).standard_normal(A.shape[0])
+    x -= 0 if "D" in sides else x.mean()  # as the shortest solution has none
+    b = A @ x
     own = in_krylix(mode, A, "csr", known=False)
     result = linear_solve(own, array(mode, b))
     assert result.method == "fast-direct"
-    expected = np.linalg.lstsq(A.toarray(), b)[0]
-    np.testing.assert_allclose(to_numpy(result.x), expected, atol=1e-9 * np.max(np.abs(expected)))
+    np.testing.assert_allclose(to_numpy(result.x), x, atol=1e-9 * np.max(np.abs(x)))
     assert linear_solve(own, array(mode, b), method="fast-direct").iterations <= 2
 
 
 @pytest.mark.parametrize("name", PROBLEMS)
 def test_chosen(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """As for a function on the grid, where factors would cost too much."""
-    from krylix.solvers.setup import table
-
-    monkeypatch.setattr(table, "ONE_SOLVE", 0)
-    monkeypatch.setattr(table, "MANY_SOLVES", 0)
+    for name_of_limit in ("ONE_SOLVE", "MANY_SOLVES"):
+        monkeypatch.setattr(table, name_of_limit, 0)
     A = diffusion(PROBLEMS[name])
     b = np.random.default_rng(0).standard_normal(A.shape[0])
     result = linear_solve(A, b)
@@ -205,32 +208,23 @@ def test_known_in_compiled_functions(mode: str) -> None:
     np.testing.assert_allclose(to_numpy(x), np.linalg.solve(A.toarray(), b), atol=1e-9)
 
 
-@pytest.mark.parametrize("inside", [True, False])
+@pytest.mark.parametrize("inside", [True, pytest.param(False, marks=pytest.mark.merge)])
 def test_matrices_that_a_compiled_function_closes_over(inside: bool) -> None:
     """JAX's own are known there, and with numbers on their diagonals no arrays of the program."""
     import jax
-    import jax.experimental.sparse as jsp
+    from jax.experimental.sparse import BCOO
 
-    A = diffusion(np.ones((60, 61)), "N") + 0.1 * sp.eye_array(3660)
-    own = jsp.BCOO.from_scipy_sparse(sp.csr_array(A))
-    A = pyamg.gallery.poisson((60, 61), format="csr")
-    numbers = jsp.BCOO.from_scipy_sparse(A)
-    b = np.random.default_rng(0).standard_normal(3660)
+    varying = sp.csr_array(diffusion(np.ones((20, 21)), "N") + 0.1 * sp.eye_array(420))
+    b = np.random.default_rng(0).standard_normal(420)
     sizes = []
-    for M in (own, numbers):
-        given = M if inside else as_operator(M)
-        f = jax.jit(lambda b, A=given: linear_solve(A, b, method="CG").x)
-        np.testing.assert_allclose(f(b), sp.linalg.spsolve(sp.csc_array(_scipy_of(M)), b), atol=1e-7)
-        sizes.append(len(f.lower(b).as_text()))
-    assert sizes[0] - sizes[1] > 3 * 16 * 3660  # digits of at least three of five diagonals
-    assert jax.jit(lambda b: linear_solve(own, b).x)(b).shape == b.shape
-    result = jax.jit(lambda b: linear_solve(own, b))(b)
-    assert result.method == "fast-direct"
-
-
-def _scipy_of(M: Any) -> sp.coo_array:
-    rows, cols = np.asarray(M.indices).T
-    return sp.coo_array((np.asarray(M.data), (rows, cols)), shape=M.shape)
+    for A in (varying, pyamg.gallery.poisson((20, 21), format="csr")):
+        given = BCOO.from_scipy_sparse(A) if inside else as_operator(BCOO.from_scipy_sparse(A))
+        f = jax.jit(lambda b, A=given: linear_solve(A, b, method="CG").x).lower(b)
+        np.testing.assert_allclose(f.compile()(b), sp.linalg.spsolve(sp.csc_array(A), b), atol=1e-7)
+        sizes.append(len(f.as_text()))
+    assert sizes[0] - sizes[1] > 3 * 16 * 420  # digits of at least three of five diagonals
+    large = BCOO.from_scipy_sparse(sp.csr_array(diffusion(np.ones((60, 61)), "N") + 0.1 * sp.eye_array(3660)))
+    assert jax.eval_shape(lambda b: linear_solve(large, b), np.ones(3660)).method == "fast-direct"
 
 
 @pytest.mark.parametrize("dtype", ["float32", "complex128"])

@@ -74,12 +74,23 @@ def test_integers_become_floating_numbers() -> None:
 
 V = np.ones(3)
 BAD: list[tuple[Any, type[Exception], str]] = [
-    (
-        lambda: CSR(V, [0, 1], [0, 1, 2, 3], (3, 3)),
-        ValueError,
-        "3 lines and 2 entries|3 values and 2 columns|contain 3",
-    ),
+    (lambda: CSR(V, [0, 1], [0, 1, 2, 3], (3, 3)), ValueError, "3 lines and 2 entries|3 values and 2 columns"),
     (lambda: CSR(V, [0, 1, 3], [0, 1, 2, 3], (3, 3)), ValueError, "contain 3; expected numbers from 0 to 2"),
+    (lambda: CSR(V, [0, 1, 2], [-4, 1, 2, 3], (3, 3)), ValueError, "rise from 0 to 3"),
+    (lambda: CSC(V, [0, -1, 2], [0, 1, 2, 3], (3, 3)), ValueError, "contain -1"),
+    (lambda: CSC(V, [0, 1, 2], [0, 2, 1, 3], (3, 3)), ValueError, "rise from 0 to 3"),
+    (lambda: CSC(V, [0, 1, 2], [1, 1, 2, 3], (3, 3)), ValueError, "rise from 0 to 3"),
+    (lambda: HYB(V, [0, 1, 2], [0, 1, 2, 2], (3, 3)), ValueError, "rise from 0 to 3"),
+    (lambda: HYB(V, [0, 7, 2], [0, 1, 2, 3], (3, 3)), ValueError, "contain 7"),
+    (lambda: COO(V, np.array([0, 1, 2**64 - 1], np.uint64), [0, 1, 2], (3, 3)), ValueError, str(2**64 - 1)),
+    (lambda: COO(V, [0, 1, 2**32], [0, 1, 2], (3, 3)), ValueError, "contain 4294967296"),
+    (lambda: COO(V, [0, 1, 2], [0, 1, -(2**32)], (3, 3)), ValueError, "contain -4294967296"),
+    (lambda: COO(V[:1], [0], [0], (0, 3)), ValueError, "contain 0; expected none"),
+    (lambda: ELL(np.ones((1, 3)), [[0, 5, 1]], (3, 3)), ValueError, "contain 5"),
+    (lambda: ELL(np.ones((1, 3)), np.array([[0, 2**64 - 1, 1]], np.uint64), (3, 3)), ValueError, str(2**64 - 1)),
+    (lambda: DIA(np.ones((1, 3)), [-3], (3, 3)), ValueError, "from -2 to 2"),
+    (lambda: DIA(np.ones((1, 3)), np.array([2**64 - 1], np.uint64), (3, 3)), ValueError, "from -2 to 2"),
+    (lambda: from_entries(krylix.choose_backend("numpy"), [0, 3, 1], [0, 1, 2], V, (3, 3)), ValueError, "contain 3"),
     (lambda: CSR(V, [0, -1, 2], [0, 1, 2, 3], (3, 3)), ValueError, "contain -1"),
     (lambda: CSR(V, [0, 1, 2], [0, 1, 3], (3, 3)), ValueError, "expected 4 that rise from 0 to 3"),
     (lambda: CSR(V, [0, 1, 2], [0, 2, 1, 3], (3, 3)), ValueError, "rise"),

@@ -25,36 +25,6 @@ def refused(path: Path, *words: str) -> None:
         assert word in message, message
 
 
-def symmetric(word: str, size: str, field: str = "real") -> bytes:
-    end = " 1 0" if field == "complex" else " 1"
-    return f"%%MatrixMarket matrix coordinate {field} {word}\n{size} 1\n2 1{end}\n".encode()
-
-
-TEXT: dict[str, tuple[bytes, str]] = {
-    "empty": (b"", "malformed"),
-    "index too large": (GOOD.replace("2 2 2.5", "3 2 2.5").encode(), "malformed"),
-    "announces too much": (GOOD.replace("2 2 2\n", "2 2 99999999999999\n").encode(), "truncated"),
-    "announces too many numbers": (b"%%MatrixMarket matrix array real general\n100000 100000\n1\n", "truncated"),
-    "NaN": (GOOD.replace("2.5", "nan").encode(), "1 of 2 entries are not finite: NaN"),
-    "infinity": (GOOD.replace("2.5", "1e999").encode(), "infinity"),
-    "promises 2e9 x 2e9": (GOOD.replace("2 2 2\n1 1 1.5\n2", "2000000000 2000000000 1\n2").encode(), "memory"),
-    "promises 2e9 columns": (GOOD.replace("2 2 2\n", "2 2000000000 2\n").encode(), "memory"),
-    "symmetric": (symmetric("symmetric", "2 3"), "symmetric, but 2 x 3; expected a square matrix"),
-    "skew-symmetric": (symmetric("skew-symmetric", "3 2"), "skew-symmetric, but 3 x 2"),
-    "hermitian": (symmetric("hermitian", "2 3", "complex"), "hermitian, but 2 x 3"),
-    "symmetric array": (b"%%MatrixMarket matrix array real symmetric\n2 3\n1\n2\n3\n4\n5\n", "symmetric, but 2 x 3"),
-}
-
-
-@pytest.mark.parametrize("case", TEXT)
-@pytest.mark.parametrize("ending", ["mtx", "mtx.gz"])
-def test_malformed_text(case: str, ending: str, tmp_path: Path) -> None:
-    content, words = TEXT[case]
-    path = tmp_path / f"A.{ending}"
-    path.write_bytes(gzip.compress(content) if ending == "mtx.gz" else content)
-    refused(path, words)
-
-
 def test_what_is_no_gzip(tmp_path: Path) -> None:
     path = tmp_path / "A.mtx.gz"
     for content in (b"hello", gzip.compress(GOOD.encode())[:40]):

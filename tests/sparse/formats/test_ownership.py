@@ -298,6 +298,7 @@ def test_matrices_used_in_inference_mode_have_derivatives_later():
 
 
 @pytest.mark.filterwarnings("ignore:The .grad attribute")  # Dynamo looks at it itself
+@pytest.mark.merge
 @pytest.mark.parametrize("kind", ["dia", *(pytest.param(k, marks=pytest.mark.slow) for k in ("csr", "ell"))])
 def test_compiling_a_product_with_pytorch(kind):
     torch = pytest.importorskip("torch")

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
+from cells import in_turn
 from frameworks import FRAMEWORKS, lazy
 from krylix import UnsupportedOperation
 from krylix.backends import convert, get_backend
@@ -57,9 +58,14 @@ def texts(ax: Any) -> dict[tuple[float, float], str]:
 # ---- the pattern
 
 
-@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.complex128, np.int64, bool])
-@pytest.mark.parametrize("shape", [(30, 30), (20, 33), (33, 20), (2, 90), (90, 2), (1, 1)])
-def test_one_pixel_per_entry(shape: tuple[int, int], dtype: type) -> None:
+@pytest.mark.parametrize(
+    ("shape", "dtype"),
+    in_turn(
+        [(30, 30), (20, 33), (33, 20), (2, 90), (90, 2), (1, 1)],
+        [np.float32, np.float64, np.complex128, np.int64, bool],
+    ),
+)
+def test_one_pixel_per_entry(shape: tuple[int, int], dtype: str) -> None:
     rng = np.random.default_rng(0)
     A = np.where(rng.random(shape) < 0.3, rng.standard_normal(shape) + 3, 0).astype(dtype)
     A[0, 0] = 1

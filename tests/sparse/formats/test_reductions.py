@@ -9,6 +9,7 @@ import pytest
 import scipy.sparse as sp
 
 import krylix
+from gradients import gradient
 from krylix.sparse import Dense, Stencil, as_operator
 from matrices import FORMATS, in_krylix, random_matrix, tolerance
 from modes import EAGER, array, compiled, to_numpy
@@ -91,8 +92,8 @@ def test_derivatives(backend: str) -> None:
     A = in_krylix(backend.replace("tensorflow", "tf"), sp.csr_array(M), "csr", known=False)
     bk, weights = A.bk, np.arange(1.0, 6.0)
 
-    def loss(v: Any) -> Any:
-        B = A.with_values(v)
+    def loss(values: Any) -> Any:
+        B = A.with_values(values[0])
         return bk.sum(B.max(0) * bk.asarray(weights), (0,)) + 2 * B.min() + B.mean() * M.size
 
     expected = np.ones(M.shape)
@@ -100,26 +101,8 @@ def test_derivatives(backend: str) -> None:
         if M[:, column].max() > 0:
             expected[M[:, column].argmax(), column] += weight
     expected[np.unravel_index(M.argmin(), M.shape)] += 2
-    found = gradient(backend, loss, A.values)
+    found = gradient(backend, lambda values: loss([values]), A.values)
     np.testing.assert_allclose(to_numpy(found), expected[M != 0])
-
-
-def gradient(backend: str, loss: Any, values: Any) -> Any:
-    if backend == "jax":
-        import jax
-
-        return jax.jit(jax.grad(loss))(values)
-    if backend == "torch":
-        import torch
-
-        v = values.clone().requires_grad_()
-        return torch.autograd.grad(loss(v), v)[0]
-    import tensorflow as tf
-
-    with tf.GradientTape() as tape:
-        tape.watch(values)
-        value = loss(values)
-    return tape.gradient(value, values)
 
 
 @pytest.mark.parametrize("name", NAMES)

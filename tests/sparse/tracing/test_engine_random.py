@@ -471,7 +471,7 @@ def test_single_operations(operation):
 
 
 @pytest.mark.needs("jax")
-@random_examples(default=8, merge=12, slow=200, dtype=st.sampled_from([np.float64, np.complex128]), **CHAINS)
+@random_examples(default=3, merge=6, slow=200, dtype=st.sampled_from([np.float64, np.complex128]), **CHAINS)
 def test_coefficients_traced_by_jax(names, seed, shape, dtype):
     """Some coefficients are arrays of another library, which count as unknown."""
     run(names, Case(seed, shape, "jax", dtype))

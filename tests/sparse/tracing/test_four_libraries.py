@@ -7,10 +7,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from catalogue import LIBRARIES, OPERATORS, Operator, dense
+from catalogue import LIBRARIES, OPERATORS, Operator, dense, laplace
 from krylix import as_operator, choose_backend, linear_solve, matrix_from_function, prepare
 
-PRECONDITIONED = ("diffusion", "mesh", "wave")
+FEW = ("diffusion", "mesh", "wave")
+later = pytest.mark.merge
 
 
 def over(entries: list[Operator]) -> pytest.MarkDecorator:
@@ -50,8 +51,15 @@ def test_matrix(operator: Operator, mode: str) -> None:
 
 
 @every
-@libraries
-@over([o for o in OPERATORS if o.square])
+@pytest.mark.parametrize(
+    ("operator", "mode"),
+    [
+        pytest.param(o, mode, id=f"{o.name}-{mode}", marks=later if mode == "jax" and o.name not in FEW else ())
+        for o in OPERATORS
+        for mode in LIBRARIES
+        if o.square
+    ],
+)
 def test_solutions(operator: Operator, mode: str) -> None:
     """By the factors of the matrix, once and prepared."""
     f, b, known = given(operator, mode)
@@ -88,9 +96,7 @@ def _flat(x: Any) -> Any:
 
 @but_jax
 @libraries
-@pytest.mark.parametrize(
-    "operator", [o for o in OPERATORS if o.name in ("diffusion", "mesh", "wave")], ids=lambda o: o.name
-)
+@over([o for o in OPERATORS if o.name in FEW])
 def test_named_preconditioners(operator: Operator, mode: str) -> None:
     """Of the matrix that the function has."""
     f, b, known = given(operator, mode)
@@ -98,3 +104,34 @@ def test_named_preconditioners(operator: Operator, mode: str) -> None:
     result = linear_solve(f, b, method="biCG-stab(2)", preconditioner="jacobi", rtol=1e-10)
     residual = matrix @ numbers(result.x).reshape(-1) + constant - known.reshape(-1)
     assert np.linalg.norm(residual) <= 1.01e-10 * np.linalg.norm(known)
+
+
+@pytest.mark.parametrize("method", ["scipy-direct", "direct"])
+@pytest.mark.parametrize("mode", ["numpy", "torch", "tf"])
+def test_functions_are_traced_instead_of_evaluated(mode: str, method: str) -> None:
+    """Once, and once more to verify the matrix; direct solves trace them too."""
+    of, calls = LIBRARIES[mode](), []
+    f, b = laplace(of, "constant"), of.array(np.random.default_rng(0).standard_normal((12, 12)))
+
+    def counted(u: Any) -> Any:
+        calls.append(1)
+        return f(u)
+
+    for verify in (False, True):
+        calls.clear()
+        matrix_from_function(counted, of.array(np.zeros((300, 300), "float32")), verify=verify)
+        assert len(calls) == 1 + verify
+    calls.clear()
+    x = linear_solve(counted, b, method=method).x
+    assert len(calls) < 20
+    np.testing.assert_allclose(numbers(f(x)), numbers(b), atol=1e-12)
+    np.testing.assert_allclose(numbers(prepare(f, b, method=method).solve(b).x), numbers(x))
+
+
+@but_jax
+@libraries
+def test_batches_of_systems(mode: str) -> None:
+    of = LIBRARIES[mode]()
+    b = of.array(np.random.default_rng(0).standard_normal((3, 5, 5)))
+    x = linear_solve(lambda u: 5 * u - of.roll(u, 1, -1), b, method="scipy-direct", batch_ndim=1).x
+    np.testing.assert_allclose(numbers(5 * x - of.roll(x, 1, -1)), numbers(b), atol=1e-12)

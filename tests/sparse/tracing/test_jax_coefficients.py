@@ -1,6 +1,7 @@
 """Coefficients inside jit, grad and vmap: NumPy where they are known, else traced arrays with derivatives."""
 
 from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -11,15 +12,18 @@ from krylix.sparse.tracing.matrix_from_function import matrix_from_function
 
 jax = lazy("jax")
 jnp, lax = lazy("jax.numpy"), lazy("jax.lax")
-check_grads = pytest.importorskip("jax.test_util").check_grads
-
-
 N = 6
 rng = np.random.default_rng(1)
 K = rng.random((N, N)) + 0.5
 MASK = rng.random((N, N)) > 0.3
-LIKE = jax.ShapeDtypeStruct((N, N), np.dtype(float))
 INDEX = rng.integers(0, N, 9)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def constants() -> None:
+    """Collecting tests imports no framework."""
+    global LIKE
+    LIKE = jax.ShapeDtypeStruct((N, N), np.dtype(float))
 
 
 def diffusion(u: Any, k: Any) -> Any:
@@ -59,25 +63,38 @@ FUNCTIONS: dict[str, Callable[[Any, Any], Any]] = {
 }
 
 
-@pytest.mark.parametrize("name", FUNCTIONS)
-def test_traced(name: str) -> None:
-    """The product and its gradient, through the matrix and through the function."""
-    f = FUNCTIONS[name]
-    u, k = jnp.asarray(rng.standard_normal((N, N))), jnp.asarray(K)
+def joined(tree: Any) -> Any:
+    return jnp.concatenate([jnp.ravel(leaf) for leaf in jax.tree.leaves(tree)])
+
+
+def both_ways(name: str, k: Any) -> list[Any]:
+    """A sum of elements and its gradient, through the matrix and through the function."""
+    f, u = FUNCTIONS[name], np.random.default_rng(2).standard_normal((N, N))
 
     def by_matrix(k: Any) -> Any:
         matrix, bias = matrix_from_function(f, LIKE, k)
         assert name == "nan-safe" or matrix.constant is None
-        flat = jnp.concatenate([jnp.ravel(leaf) for leaf in jax.tree.leaves(bias)])
-        return matrix @ u.ravel() + flat
+        return matrix @ u.ravel() + joined(bias)
 
-    def directly(k: Any) -> Any:
-        return jnp.concatenate([jnp.ravel(leaf) for leaf in jax.tree.leaves(f(u, k))])
+    def weighted(y: Any) -> Any:
+        return (np.random.default_rng(3).standard_normal(y.shape) * y).sum()
 
-    weights = jnp.asarray(rng.standard_normal(directly(k).shape))
-    ways = [jax.value_and_grad(lambda k, g=g: (weights * g(k)).sum()) for g in (by_matrix, directly)]
-    results = jax.jit(lambda k: [way(k) for way in ways])(k)  # in one program
-    for found, expected in zip(jax.tree.leaves(results[0]), jax.tree.leaves(results[1])):
+    ways = (by_matrix, lambda k: joined(f(jnp.asarray(u), k)))
+    return [jax.value_and_grad(lambda k, way=way: weighted(way(k)))(k) for way in ways]
+
+
+@cache
+def sums_and_gradients() -> dict[str, Any]:
+    """Those of all functions, in one program."""
+    found: dict[str, Any] = jax.jit(lambda k: {name: both_ways(name, k) for name in FUNCTIONS})(K)
+    return found
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_traced(name: str) -> None:
+    """The product and its gradient, through the matrix and through the function."""
+    by_matrix, directly = sums_and_gradients()[name]
+    for found, expected in zip(by_matrix, directly, strict=True):
         assert np.isfinite(expected).all()
         np.testing.assert_allclose(found, expected, rtol=1e-11, atol=1e-11)
 
@@ -90,24 +107,24 @@ def test_derivatives_of_second_order() -> None:
         matrix, _ = matrix_from_function(lambda u: diffusion(u, k**2), LIKE)
         return matrix @ u.ravel()
 
-    check_grads(jax.jit(g), (jnp.asarray(K),), order=2, rtol=1e-6)
+    lazy("jax.test_util").check_grads(jax.jit(g), (jnp.asarray(K),), order=2, rtol=1e-6)
 
 
 def test_vmap() -> None:
-    u = rng.standard_normal((N, N))
-    ks = jnp.asarray(rng.random((3, N, N)) + 0.5)
+    u, ks = jnp.asarray(rng.standard_normal((N, N))), rng.random((3, N, N)) + 0.5
 
     def g(k: Any) -> Any:
-        return matrix_from_function(diffusion, LIKE, k)[0] @ jnp.asarray(u).ravel()
+        return matrix_from_function(diffusion, LIKE, k)[0] @ u.ravel()
 
-    expected = [np.asarray(diffusion(u, k)).ravel() for k in ks]
-    np.testing.assert_allclose(jax.vmap(g)(ks), expected, rtol=1e-12)
-    np.testing.assert_allclose(jax.jit(jax.vmap(g))(ks), expected, rtol=1e-12)
+    found, expected = jax.jit(lambda ks: (jax.vmap(g)(ks), [diffusion(u, k).ravel() for k in ks]))(ks)
+    np.testing.assert_allclose(found, expected, rtol=1e-12)
 
 
 @pytest.mark.merge
-def test_eager_gradient() -> None:
+def test_eager_transformations() -> None:
     u = jnp.asarray(rng.standard_normal((N, N)))
+    products = jax.vmap(lambda k: matrix_from_function(diffusion, LIKE, k)[0] @ u.ravel())(jnp.stack([K, 2 * K]))
+    np.testing.assert_allclose(products, [diffusion(u, k).ravel() for k in (K, 2 * K)], rtol=1e-12)
     found = jax.grad(lambda k: (matrix_from_function(diffusion, LIKE, k)[0] @ u.ravel()).sum())(jnp.asarray(K))
     np.testing.assert_allclose(found, jax.grad(lambda k: diffusion(u, k).sum())(jnp.asarray(K)), rtol=1e-11, atol=1e-13)
 
@@ -125,7 +142,7 @@ def test_pattern_does_not_depend_on_traced_values() -> None:
     assert nnz == [int(MASK.sum())]  # the known zeros of the mask are no entries
 
 
-def known_in_jit(make: Callable[[Any], Any], wrap: Callable[[Any], Any] = jax.jit) -> Any:
+def known_in_jit(make: Callable[[Any], Any], wrap: Callable[[Any], Any] | None = None) -> Any:
     """What `matrix.constant` is inside jit for f(u) = make(argument) * u."""
     found = []
 
@@ -135,7 +152,7 @@ def known_in_jit(make: Callable[[Any], Any], wrap: Callable[[Any], Any] = jax.ji
         found.append(None if matrix.constant is None else matrix.toarray().diagonal().reshape(N, N))
         return a * 1.0
 
-    wrap(g)(2.0)
+    (wrap or jax.jit)(g)(2.0)
     return found[0]
 
 

@@ -1,17 +1,19 @@
 """Linear JAX functions as matrices: against the functions themselves, eager and inside jit."""
 
 from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 import numpy as np
 import pytest
 
+from cells import in_turn
 from frameworks import lazy
 from krylix.sparse.tracing.matrix_from_function import matrix_from_function
+from operands import padded_bcoo, padded_bcsr
 
 jax = lazy("jax")
 jnp, lax = lazy("jax.numpy"), lazy("jax.lax")
-sparse = lazy("jax.experimental.sparse")
 
 
 N = 7
@@ -55,25 +57,11 @@ def graph(u: Any) -> Any:
     return jax.ops.segment_sum(flow, EDGES[:, 0], N * N) - jax.ops.segment_sum(flow, EDGES[:, 1], N * N)
 
 
-@jax.custom_jvp
-def with_jvp(u: Any) -> Any:
-    return 2 * u
-
-
-with_jvp.defjvp(lambda primals, tangents: (with_jvp(*primals), 2 * tangents[0]))
-
-
-@jax.custom_vjp
-def with_vjp(u: Any) -> Any:
-    return 3 * u
-
-
-with_vjp.defvjp(lambda u: (3 * u, None), lambda _, g: (3 * g,))
-
-
-@jax.checkpoint
-def remembered(u: Any) -> Any:
-    return jnp.einsum("ij,jk->ik", DIFFERENCE, u) @ C
+def with_own_derivatives(u: Any) -> Any:
+    with_jvp, with_vjp = jax.custom_jvp(lambda u: 2 * u), jax.custom_vjp(lambda u: 3 * u)
+    with_jvp.defjvp(lambda primals, tangents: (2 * primals[0], 2 * tangents[0]))
+    with_vjp.defvjp(lambda u: (3 * u, None), lambda _, g: (3 * g,))
+    return with_jvp(u) + with_vjp(u[::-1])
 
 
 def upsample(u: Any) -> Any:
@@ -122,8 +110,8 @@ FUNCTIONS: dict[str, Callable[[Any], Any]] = {
     "while": lambda u: lax.while_loop(lambda c: c[0] < 3, lambda c: (c[0] + 1, c[1] * 2 + u), (0, u))[1],
     "cond": lambda u: lax.cond(C[0, 0] > 2, lambda x: x, lambda x: 3 * x[::-1], u),
     "switch": lambda u: lax.switch(jnp.argmax(C[0]), [lambda x, k=k: k * x for k in range(N)], u),
-    "custom": lambda u: with_jvp(u) + with_vjp(u[::-1]),
-    "remat": remembered,
+    "custom": with_own_derivatives,
+    "remat": lambda u: jax.checkpoint(lambda v: jnp.einsum("ij,jk->ik", DIFFERENCE, v) @ C)(u),
     "jit": lambda u: jax.jit(laplace("edge"))(u) + jax.jit(lambda x: x.sum(0))(u),
     "associative-scan": lambda u: (
         lax.associative_scan(jnp.add, u) + lax.associative_scan(jnp.add, u, reverse=True, axis=1)
@@ -204,9 +192,9 @@ FUNCTIONS: dict[str, Callable[[Any], Any]] = {
     "rows-rolled": lambda u: jax.vmap(jnp.roll, (0, 0))(u, jnp.arange(N)),
     "interpolated": lambda u: jax.scipy.ndimage.map_coordinates(u, [C * 4, C.T * 3], order=1, mode="nearest"),
     "platform": lambda u: lax.platform_dependent(u, cpu=lambda x: 2 * x, default=lambda x: 2.0 * x),
-    "energy": jax.grad(
-        lambda u: 0.5 * jnp.sum(C[1:] * jnp.diff(u, axis=0) ** 2) + jnp.vdot(u, jax.jit(lambda v: C @ v)(u))
-    ),
+    "energy": lambda u: jax.grad(
+        lambda v: 0.5 * jnp.sum(C[1:] * jnp.diff(v, axis=0) ** 2) + jnp.vdot(v, jax.jit(lambda w: C @ w)(v))
+    )(u),
     "many branches": lambda u: jax.vmap(lambda i, row: lax.switch(i, [lambda x, k=k: k * x for k in range(70)], row))(
         jnp.arange(N) * 11 - 1, u
     ),
@@ -221,8 +209,8 @@ FUNCTIONS: dict[str, Callable[[Any], Any]] = {
     "while-each": lambda u: jax.vmap(
         lambda x, n: lax.while_loop(lambda c: c[0] < n, lambda c: (c[0] + 1, c[1] * 2 + x.sum(), c[2] + 1), (0, x, 1))
     )(u, jnp.arange(N) % 3)[1:2],
-    "bcsr": lambda u: sparse.BCSR.fromdense(jnp.asarray(SPARSE), nse=N * N) @ u,
-    "bcoo": lambda u: sparse.BCOO.fromdense(jnp.asarray(SPARSE), nse=N * N) @ u,
+    "bcsr": lambda u: padded_bcsr(SPARSE, more=9) @ u,
+    "bcoo": lambda u: padded_bcoo(SPARSE, more=9) @ u,
     "triangular": lambda u: jax.scipy.linalg.solve_triangular(jnp.asarray(DOMINANT), u, lower=True),
     "triangular-transposed": lambda u: lax.linalg.triangular_solve(
         jnp.asarray(DOMINANT), u, left_side=False, lower=False, transpose_a=True, unit_diagonal=True
@@ -249,19 +237,24 @@ def rng_kernel(outputs: int, inputs: int) -> Any:
     return jnp.asarray(np.random.default_rng(5).random((outputs, inputs, 3, 3)))
 
 
-def dense(f: Callable[[Any], Any], shape: tuple[int, ...], dtype: Any = float) -> tuple[np.ndarray, Any]:
-    """Matrix and constant of an affine function by JAX: its values at zero and at all unit vectors."""
-    size = int(np.prod(shape))
-    points = np.concatenate([np.zeros((1, size)), np.eye(size)]).reshape(-1, *shape)
-    images = jax.jit(jax.vmap(f))(jnp.asarray(points, dtype))
-    columns = [np.asarray(leaf[1:] - leaf[:1]).reshape(size, -1).T for leaf in jax.tree.leaves(images)]
-    return np.concatenate(columns), jax.tree.map(lambda leaf: leaf[0], images)
+@cache
+def images() -> list[dict[str, Any]]:
+    """What the functions are of zero and of all unit vectors by JAX, in one program."""
+    program = jax.jit(lambda u: {name: f(u) for name, f in FUNCTIONS.items()})
+    return [program(point.reshape(N, N)) for point in np.eye(N * N + 1, N * N, -1)]
+
+
+def dense(name: str) -> tuple[np.ndarray, Any]:
+    """Matrix and constant of an affine function."""
+    zero, *units = (jax.tree.leaves(image[name]) for image in images())
+    columns = [np.concatenate([np.ravel(a - b) for a, b in zip(unit, zero)]) for unit in units]
+    return np.stack(columns, 1), zero
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_matrix(name: str, capfd: pytest.CaptureFixture) -> None:
     f, x = FUNCTIONS[name], jnp.zeros((N, N))
-    expected, constant = dense(f, x.shape)
+    expected, constant = dense(name)
     compiled = []
 
     def traced() -> Any:
@@ -274,7 +267,7 @@ def test_matrix(name: str, capfd: pytest.CaptureFixture) -> None:
         found = matrix.toarray()
         assert found.shape == expected.shape
         np.testing.assert_allclose(found, expected, atol=1e-12 * scale)
-        for part, value in zip(jax.tree.leaves(bias), jax.tree.leaves(constant)):
+        for part, value in zip(jax.tree.leaves(bias), constant, strict=True):
             assert part.shape == value.shape and part.dtype == value.dtype
             np.testing.assert_allclose(part, value, atol=1e-12 * scale)
         assert matrix.constant is not None  # also inside jit
@@ -282,8 +275,13 @@ def test_matrix(name: str, capfd: pytest.CaptureFixture) -> None:
             assert matrix.nnz == np.count_nonzero(np.abs(found) > 0)
 
 
-@pytest.mark.parametrize("name", ["laplace-wrap", "varying", "graph", "boundary", "fori", "chain", "matmul"])
-@pytest.mark.parametrize("dtype", ["float32", "complex64", "complex128"])
+@pytest.mark.parametrize(
+    ("name", "dtype"),
+    in_turn(
+        ("laplace-wrap", "varying", "graph", "boundary", "fori", "chain", "matmul"),
+        ("float32", "complex64", "complex128"),
+    ),
+)
 def test_dtypes(name: str, dtype: str) -> None:
     f = FUNCTIONS[name]
     cast = np.dtype(dtype).type
@@ -293,7 +291,7 @@ def test_dtypes(name: str, dtype: str) -> None:
 
     x = jnp.asarray(rng.standard_normal((N, N)), dtype)
     matrix, bias = matrix_from_function(g, x)
-    image, found = g(x), matrix.toarray() @ np.asarray(x).ravel()
+    image, found = jax.jit(g)(x), matrix.toarray() @ np.asarray(x).ravel()
     expected = np.concatenate([np.asarray(leaf).ravel() for leaf in jax.tree.leaves(image)])
     found = found + np.concatenate([np.asarray(leaf).ravel() for leaf in jax.tree.leaves(bias)])
     assert matrix.dtype == expected.dtype

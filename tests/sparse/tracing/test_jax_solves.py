@@ -13,7 +13,13 @@ jnp = lazy("jax.numpy")
 
 N = 6
 rng = np.random.default_rng(3)
-B = jnp.asarray(rng.standard_normal((3, N)))
+
+
+@pytest.fixture(scope="module", autouse=True)
+def constants() -> None:
+    """Collecting tests imports no framework."""
+    global B
+    B = jnp.asarray(rng.standard_normal((3, N)))
 
 
 def chain(u: Any, c: Any = 1.0) -> Any:

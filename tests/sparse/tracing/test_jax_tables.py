@@ -1,10 +1,10 @@
 """An operation of JAX has an entry in each of the three tables, or a reason why not."""
 
-import pytest
+from frameworks import lazy
 
-rules = pytest.importorskip("krylix.sparse.tracing.jax.rules.table").RULES
-known = pytest.importorskip("krylix.sparse.tracing.jax.known.table").RULES
-points = pytest.importorskip("krylix.sparse.tracing.jax.sample.rules").POINTS
+rules, known, sample = (
+    lazy(f"krylix.sparse.tracing.jax.{name}") for name in ("rules.table", "known.table", "sample.rules")
+)
 
 LEFT_TO_JAX = {  # operations with known operands that NumPy does not evaluate
     **dict.fromkeys(
@@ -23,14 +23,14 @@ LEFT_TO_JAX = {  # operations with known operands that NumPy does not evaluate
 
 
 def test_operations_with_a_rule_have_one_for_known_operands() -> None:
-    missing = set(rules) - set(known) - set(LEFT_TO_JAX)
+    missing = set(rules.RULES) - set(known.RULES) - set(LEFT_TO_JAX)
     assert not missing, f"{sorted(missing)}: add a rule to sparse/tracing/jax/known/, or the reason to LEFT_TO_JAX here"
 
 
 def test_reasons_are_still_needed() -> None:
-    assert not set(LEFT_TO_JAX) & set(known) and set(LEFT_TO_JAX) <= set(rules)
+    assert not set(LEFT_TO_JAX) & set(known.RULES) and set(LEFT_TO_JAX) <= set(rules.RULES)
 
 
 def test_operations_that_are_sampled_can_be_evaluated() -> None:
     """Where an operand is needed whole after all."""
-    assert set(points) <= set(known)
+    assert set(sample.POINTS) <= set(known.RULES)

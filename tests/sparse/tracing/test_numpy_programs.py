@@ -179,8 +179,8 @@ def program(seed: int, steps: list[int]) -> Callable[[Any], Any]:
 
 
 @random_examples(
-    150,
-    600,
+    60,
+    300,
     5000,
     shape=st.sampled_from(SHAPES),
     seed=st.integers(0, 2**31),

@@ -15,19 +15,28 @@ tf = lazy("tensorflow")
 N = 6
 rng = np.random.default_rng(0)
 DOUBLE = "float64"
-X = tf.TensorSpec((N, N), DOUBLE)
-W = tf.constant(rng.standard_normal((N, N)))
-LARGE = tf.constant(rng.standard_normal((N, 40)))  # too large to look like a constant in a graph
-KERNEL = tf.constant(rng.standard_normal((3, 3, 1, 1)))
-MANY = tf.constant(rng.standard_normal((3, 2, 2, 4)))
-CUBE = tf.constant(rng.standard_normal((2, 3, 2, 1, 2)))
-INDEX = tf.constant(rng.integers(0, N, N))
-ORDER = tf.constant(rng.permutation(N))
-TABLE = tf.constant(rng.integers(0, N, (N, N)))
-MASK = W > 0
-DOMINANT = W + 5 * tf.eye(N, dtype=DOUBLE)
-SPARSE = tf.sparse.from_dense(tf.where(MASK, W, 0.0))
-VARIABLE = tf.Variable(W)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def constants() -> None:
+    """Tensors that the functions close over: collecting tests imports no framework."""
+    global X, W, LARGE, KERNEL, MANY, CUBE, INDEX, ORDER, TABLE, MASK, DOMINANT, SPARSE, VARIABLE
+    global converted, pair, own
+    X = tf.TensorSpec((N, N), DOUBLE)
+    W = tf.constant(rng.standard_normal((N, N)))
+    LARGE = tf.constant(rng.standard_normal((N, 40)))  # too large to look like a constant in a graph
+    KERNEL = tf.constant(rng.standard_normal((3, 3, 1, 1)))
+    MANY = tf.constant(rng.standard_normal((3, 2, 2, 4)))
+    CUBE = tf.constant(rng.standard_normal((2, 3, 2, 1, 2)))
+    INDEX = tf.constant(rng.integers(0, N, N))
+    ORDER = tf.constant(rng.permutation(N))
+    TABLE = tf.constant(rng.integers(0, N, (N, N)))
+    MASK = W > 0
+    DOMINANT = W + 5 * tf.eye(N, dtype=DOUBLE)
+    SPARSE = tf.sparse.from_dense(tf.where(MASK, W, 0.0))
+    VARIABLE = tf.Variable(W)
+    converted, pair = tf.function(repeated), tf.function(several)
+    own = tf.custom_gradient(lambda x: (3 * tf.reverse(x, [0]), lambda g: 7 * g))
 
 
 def image(x: Any) -> Any:
@@ -69,8 +78,7 @@ def arrays_in_loops(x: Any) -> Any:
     return tf.while_loop(lambda i, a: i < N, body, (1, found))[1].stack()
 
 
-@tf.function
-def converted(x: Any) -> Any:
+def repeated(x: Any) -> Any:
     """AutoGraph makes a loop and a branch of it."""
     for i in tf.range(3):
         if i % 2 == 0:
@@ -80,8 +88,7 @@ def converted(x: Any) -> Any:
     return x
 
 
-@tf.function
-def pair(x: Any, w: Any) -> Any:
+def several(x: Any, w: Any) -> Any:
     return w * x, tf.reduce_sum(x * x), {"a": tf.reverse(x, [0])}
 
 
@@ -139,11 +146,6 @@ def forward(x: Any) -> Any:
     with tf.autodiff.ForwardAccumulator(W, x) as accumulator:
         y = W**3 + tf.roll(W, 1, 0) * W
     return accumulator.jvp(y)
-
-
-@tf.custom_gradient
-def own(x: Any) -> Any:
-    return 3 * tf.reverse(x, [0]), lambda g: 7 * g
 
 
 def loop_of(z: Any) -> Any:
@@ -260,7 +262,7 @@ FUNCTIONS: dict[str, Callable[[Any], Any]] = {
     "while loop": while_loop,
     "while with numbers": while_with_numbers,
     "arrays in loops": arrays_in_loops,
-    "converted": converted,
+    "converted": lambda x: converted(x),
     "function with several results": of_pairs,
     "conditions": conditions,
     "scan": scanned,
@@ -448,10 +450,10 @@ def leaves(image: Any) -> np.ndarray:
     return np.concatenate([np.asarray(leaf).reshape(-1) for leaf in tf.nest.flatten(image)])
 
 
-def dense(f: Callable[[Any], Any], shape: tuple[int, ...], dtype: Any = DOUBLE) -> tuple[np.ndarray, np.ndarray]:
+def dense(f: Callable[[Any], Any], shape: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray]:
     """The matrix by unit vectors, and the bias."""
     program = tf.function(f, autograph=False)
-    return matrix_of(lambda x: leaves(program(tf.constant(x))), shape, dtype.as_numpy_dtype)
+    return matrix_of(lambda x: leaves(program(tf.constant(x))), shape)
 
 
 SINGLE = (

@@ -6,16 +6,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from cells import DTYPES
 from frameworks import lazy
-from krylix import (
-    NonlinearError,
-    as_operator,
-    jacobian_matrix,
-    linear_solve,
-    matrix_from_function,
-    preconditioner,
-    prepare,
-)
+from krylix import NonlinearError, jacobian_matrix, linear_solve, matrix_from_function
 
 tf = lazy("tensorflow")
 
@@ -38,12 +31,13 @@ def numbers(*shape: int) -> Any:
     return tf.constant(rng.standard_normal(shape))
 
 
-@pytest.mark.parametrize("dtype", [tf.float32, tf.float64, tf.complex64, tf.complex128])
-@pytest.mark.parametrize("kind", [tf.zeros, tf.TensorSpec, lambda *args: tf.Variable(tf.zeros(*args))])
-def test_dtypes(dtype: Any, kind: Any) -> None:
-    matrix, bias = matrix_from_function(lambda x: laplace(x) + 1, kind((4, 4), dtype))
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("kind", ["zeros", "TensorSpec", "Variable"])
+def test_dtypes(dtype: str, kind: str) -> None:
+    like = tf.Variable(tf.zeros((4, 4), dtype)) if kind == "Variable" else getattr(tf, kind)((4, 4), dtype)
+    matrix, bias = matrix_from_function(lambda x: laplace(x) + 1, like)
     np.testing.assert_array_equal(matrix.toarray(), stencil(4))
-    assert matrix.format == "stencil" and matrix.dtype == dtype.as_numpy_dtype
+    assert matrix.format == "stencil" and matrix.dtype == dtype
     assert bias.dtype == dtype and bool(tf.reduce_all(bias == 1))
     assert (matrix @ tf.ones(16, dtype)).dtype == dtype
 
@@ -108,19 +102,6 @@ def test_arguments_tell_the_library() -> None:
     np.testing.assert_array_equal(parts.toarray(), np.diag(w.numpy()))
 
 
-def test_a_function_is_called_less_than_three_times() -> None:
-    calls = []
-
-    def f(x: Any) -> Any:
-        calls.append(x.shape)
-        return laplace(x)
-
-    matrix_from_function(f, tf.zeros((300, 300)))
-    assert len(calls) == 2
-    calls.clear()
-    assert matrix_from_function(f, tf.zeros((30, 30)), verify=False) and len(calls) == 1
-
-
 def test_variables_are_read_when_the_function_is_traced() -> None:
     """Also those whose handles a function took that was compiled before."""
     v, t = tf.Variable(numbers(4)), tf.Variable(numbers(5, 2))
@@ -158,7 +139,7 @@ def test_inside_a_compiled_function() -> None:
     """What is constant there is known, masks and indices too; what depends on arguments has derivatives."""
     outside, found = numbers(4, 4), []
 
-    @tf.function
+    @tf.function(autograph=False)
     def f(w: Any) -> Any:
         line = tf.range(4)
         mask = tf.cast(line, DOUBLE)[:, None] * 2 > tf.reshape(tf.range(4, dtype=DOUBLE), (1, 4))
@@ -197,10 +178,9 @@ def test_structures_that_depend_on_arguments_are_refused() -> None:
 # --- Jacobians ------------------------------------------------------------------------------------------------------
 
 
-@tf.custom_gradient
 def square(x: Any) -> Any:
     """Its forward derivative is none, without a word."""
-    return x**2, lambda g: 2 * tf.math.conj(x) * g
+    return tf.custom_gradient(lambda x: (x**2, lambda g: 2 * tf.math.conj(x) * g))(x)
 
 
 NONLINEAR = {
@@ -238,7 +218,7 @@ def test_jacobian_of_a_complex_argument() -> None:
 
 
 def test_jacobian_in_a_compiled_function() -> None:
-    @tf.function
+    @tf.function(autograph=False)
     def step(x: Any) -> Any:
         A = jacobian_matrix(lambda x: x**3 + laplace(x), x)
         return A @ tf.reshape(x, [-1])
@@ -249,31 +229,6 @@ def test_jacobian_in_a_compiled_function() -> None:
 
 
 # --- who asks for matrices of functions -----------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("method", ["scipy-direct", "direct"])
-def test_direct_solves_trace_the_function(method: str) -> None:
-    calls = []
-
-    def f(x: Any) -> Any:
-        calls.append(1)
-        return laplace(x)
-
-    b = numbers(12, 12)
-    result = linear_solve(f, b, method=method)
-    np.testing.assert_allclose(laplace(result.x), b, atol=1e-12)
-    assert len(calls) < 20
-    np.testing.assert_allclose(prepare(f, b, method=method).solve(b).x, result.x)
-
-
-def test_operators_and_preconditioners_trace_the_function() -> None:
-    b = numbers(6, 6)
-    A = as_operator(laplace, like=b)
-    np.testing.assert_array_equal(A.matrix().toarray(), stencil(6))
-    flat = tf.reshape(b, [-1])
-    np.testing.assert_allclose(preconditioner(A, "jacobi") @ flat, flat / 4)
-    np.testing.assert_allclose(A.diagonal(), 4 * np.ones(36))
-    assert linear_solve(laplace, b, method="CG", preconditioner="jacobi").converged
 
 
 @pytest.mark.parametrize(
@@ -328,9 +283,3 @@ def test_conjugates_of_a_complex_input() -> None:
     x = tf.reverse(c, [0])
     matrix, bias = matrix_from_function(parts, tf.zeros((3, 3), c.dtype))
     np.testing.assert_allclose(tf.reshape(matrix @ tf.reshape(x, [-1]), (6, 3)) + bias, parts(x), atol=1e-13)
-
-
-def test_batches_of_systems() -> None:
-    b = numbers(3, 5, 5)
-    result = linear_solve(lambda u: 5 * u - tf.roll(u, 1, -1), b, method="scipy-direct", batch_ndim=1)
-    np.testing.assert_allclose(5 * result.x - tf.roll(result.x, 1, -1), b, atol=1e-12)

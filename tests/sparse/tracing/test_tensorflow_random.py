@@ -17,7 +17,7 @@ MOST = 120  # elements of any array
 Rng = np.random.Generator
 Step = Callable[[Rng, Any], Any]
 SHAPES = [(7,), (4, 5), (3, 4, 2), (1, 6), (12,), (2, 2, 3), (3, 1, 4), (), (2, 0)]
-DTYPES = [tf.float64, tf.float64, tf.complex128, tf.float32]
+DTYPES = ["float64", "float64", "complex128", "float32"]
 
 
 def numbers(rng: Rng, x: Any, shape: Any = None) -> Any:
@@ -227,8 +227,8 @@ def run(seed: int, names: list[str], x: Any) -> Any:
 
 
 @random_examples(
-    30,
-    150,
+    12,
+    60,
     2000,
     shape=st.sampled_from(SHAPES),
     dtype=st.sampled_from(DTYPES),
@@ -236,11 +236,11 @@ def run(seed: int, names: list[str], x: Any) -> Any:
     seed=st.integers(0, 10**6),
     prune=st.booleans(),
 )
-def test_random_programs(shape: tuple[int, ...], dtype: Any, names: list[str], seed: int, prune: bool) -> None:
+def test_random_programs(shape: tuple[int, ...], dtype: str, names: list[str], seed: int, prune: bool) -> None:
     def f(x: Any) -> Any:
         return run(seed, names, x)
 
     matrix, bias = matrix_from_function(f, tf.TensorSpec(shape, dtype), prune=prune)
     program = tf.function(f, autograph=False)
-    check_program(matrix, bias.numpy(), lambda x: program(tf.constant(x)).numpy(), shape, dtype.as_numpy_dtype)
+    check_program(matrix, bias.numpy(), lambda x: program(tf.constant(x)).numpy(), shape, dtype)
     assert bias.dtype == dtype

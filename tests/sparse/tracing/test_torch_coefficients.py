@@ -14,9 +14,15 @@ F = lazy("torch.nn.functional")
 
 N = 5
 rng = np.random.default_rng(0)
-X = torch.zeros(N, N, dtype=torch.float64)
-MASK = torch.tensor(rng.random((N, N)) > 0.4)
-INDEX = torch.tensor(rng.integers(0, N, N))
+
+
+@pytest.fixture(scope="module", autouse=True)
+def constants() -> None:
+    """Tensors that the functions close over: collecting tests imports no framework."""
+    global X, MASK, INDEX
+    X = torch.zeros(N, N, dtype=torch.float64)
+    MASK = torch.tensor(rng.random((N, N)) > 0.4)
+    INDEX = torch.tensor(rng.integers(0, N, N))
 
 
 def diffusion(x: Any, k: Any) -> Any:

@@ -15,19 +15,24 @@ F = lazy("torch.nn.functional")
 
 N = 6
 rng = np.random.default_rng(0)
-DOUBLE = torch.float64
-X = torch.zeros(N, N, dtype=DOUBLE)
-W = torch.tensor(rng.standard_normal((N, N)))
-KERNEL = torch.tensor(rng.standard_normal((1, 1, 3, 3)))
-MANY = torch.tensor(rng.standard_normal((4, 2, 3, 2)))
-INDEX = torch.tensor(rng.integers(0, N, N))
-ORDER = torch.tensor(rng.permutation(N))
-TABLE = torch.tensor(rng.integers(0, N, (N, N)))
-MASK = W > 0
-PLACES = torch.tensor([[[0, 3, 5], [13, 14, 16], [24, 27, 35]]])
-DOMINANT = W + 5 * torch.eye(N, dtype=DOUBLE)
-MODULE = torch.nn.Conv2d(1, 1, 3, padding=1, padding_mode="circular").double().requires_grad_(False)
-SPARSE = torch.where(MASK, W, 0.0)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def constants() -> None:
+    """Tensors that the functions close over: collecting tests imports no framework."""
+    global X, W, KERNEL, MANY, INDEX, ORDER, TABLE, MASK, PLACES, DOMINANT, MODULE, SPARSE
+    X = torch.zeros(N, N, dtype=torch.float64)
+    W = torch.tensor(rng.standard_normal((N, N)))
+    KERNEL = torch.tensor(rng.standard_normal((1, 1, 3, 3)))
+    MANY = torch.tensor(rng.standard_normal((4, 2, 3, 2)))
+    INDEX = torch.tensor(rng.integers(0, N, N))
+    ORDER = torch.tensor(rng.permutation(N))
+    TABLE = torch.tensor(rng.integers(0, N, (N, N)))
+    MASK = W > 0
+    PLACES = torch.tensor([[[0, 3, 5], [13, 14, 16], [24, 27, 35]]])
+    DOMINANT = W + 5 * torch.eye(N, dtype=X.dtype)
+    MODULE = torch.nn.Conv2d(1, 1, 3, padding=1, padding_mode="circular").double().requires_grad_(False)
+    SPARSE = torch.where(MASK, W, 0.0)
 
 
 def image(x: Any) -> Any:
@@ -109,18 +114,21 @@ def energy(z: Any) -> Any:
     return (W * z**2).sum() + (z[1:] * z[:-1]).sum()
 
 
-class Own(torch.autograd.Function):
-    @staticmethod
-    def forward(x: Any) -> Any:
-        return 3 * x.flip(0)
+def with_own_gradient(x: Any) -> Any:
+    class Own(torch.autograd.Function):
+        @staticmethod
+        def forward(x: Any) -> Any:
+            return 3 * x.flip(0)
 
-    @staticmethod
-    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
-        pass
+        @staticmethod
+        def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+            pass
 
-    @staticmethod
-    def backward(ctx: Any, g: Any) -> Any:
-        return 3 * g.flip(0)
+        @staticmethod
+        def backward(ctx: Any, g: Any) -> Any:
+            return 3 * g.flip(0)
+
+    return Own.apply(x) + x
 
 
 def added_to_lists(x: Any) -> Any:
@@ -459,23 +467,17 @@ FUNCTIONS: dict[str, Callable[[Any], Any]] = {
         lambda z: F.interpolate(image(z), (3, 4), mode="bilinear", antialias=True), W
     )[1](image(x[:3, :4]))[0],
     "gradient of an energy": gradient_of_energy,
-    "func.grad of an energy": torch.func.grad(energy),
-    "autograd.Function": lambda x: Own.apply(x) + x,
+    "func.grad of an energy": lambda x: torch.func.grad(energy)(x),
+    "autograd.Function": with_own_gradient,
     "no_grad": lambda x: torch.no_grad()(lambda y: 2 * y)(x) + x.detach(),
     "unused": lambda x: (x, (x * x).sum(), torch.relu(x))[0],
 }
 
 
-def dense(f: Callable[[Any], Any], shape: tuple[int, ...], dtype: Any = DOUBLE) -> tuple[np.ndarray, np.ndarray]:
-    """The matrix by unit vectors, and the bias."""
-    known = torch.zeros(0, dtype=dtype).numpy().dtype
-    return matrix_of(lambda x: f(torch.tensor(x)).detach().resolve_conj().numpy(), shape, known)
-
-
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_function(name: str) -> None:
     f = FUNCTIONS[name]
-    A, b = dense(f, (N, N))
+    A, b = matrix_of(lambda x: f(torch.tensor(x)).detach().resolve_conj().numpy(), (N, N))
     for prune in (True, False):
         matrix, bias = matrix_from_function(f, X, prune=prune)
         assert matrix.shape == A.shape and matrix.constant is not None
