@@ -11,12 +11,15 @@ from .methods.direct.factorisation import Solves
 from .preconditioners import Preconditioner
 
 
-def load_preconditioner(path: Any, like: Array | None = None) -> Operator:
+def load_preconditioner(path: Any, like: Array | None = None) -> Preconditioner:
     """Read a preconditioner, or a factorisation of `prepare(...)`, from a file of its `save`.
 
     Args:
         path: of the file; one of any library can be read for any other.
         like: an array of the library, and on the device, that it is for; None: the default backend's.
+
+    Returns:
+        The preconditioner; of a file of factors these, which have its `@`, `kind` and `save`.
 
     Raises:
         ValueError: the file is damaged, no such file, or of a newer krylix; the message names it and says what to do.
@@ -34,7 +37,8 @@ def load_preconditioner(path: Any, like: Array | None = None) -> Operator:
         >>> M @ np.ones(2)
         array([0.5 , 0.25])
     """
-    return without_compilers(_load)(path, like)
+    found: Any = without_compilers(_load)(path, like)
+    return found  # type: ignore[no-any-return]
 
 
 load_preconditioner._torchdynamo_disable = True  # type: ignore[attr-defined]  # as of linear_solve

@@ -22,7 +22,7 @@ def prepare(
     like: Any = None,
     *,
     method: MethodName | str | Method = "auto",
-    preconditioner: PreconditionerName | str | object | None = "auto",
+    preconditioner: PreconditionerName | str | object | None = None,
     rtol: float | Array | None = None,
     atol: float | Array = 0.0,
     max_iter: int | None = None,
@@ -46,7 +46,8 @@ def prepare(
         like: an array of the shape and dtype of the right-hand sides; for a matrix, if None, a vector of its dtype and
             its library. A function needs it.
         method: a name, a method object, or "auto".
-        preconditioner: as for `linear_solve`; "auto" takes what suits A where the method is "auto", else none.
+        preconditioner: as for `linear_solve`: None chooses one that suits A where the method is "auto", and "auto" does
+            so for any method.
         rtol: as for `linear_solve`.
         atol: as for `linear_solve`.
         max_iter: as for `linear_solve`.

@@ -7,10 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from ...backends import Array, Backend, real_dtype
-from ...sparse import Matrix, NonlinearError, Operator, SparseMatrix, UnsupportedOperation
+from ...backends import Array, Backend, choose_backend, real_dtype
+from ...sparse import DenseOperator, Matrix, NonlinearError, Operator, SparseMatrix, UnsupportedOperation
 from ...sparse.formats import from_entries
 from ...sparse.operators.linear_function import LinearFunction
+from ..methods.direct.dense import factorise
+from ..methods.direct.singular import Singularity, told_by
 from .factorised_matrix import SINGULAR, FactorisedMatrix
 from .host_matrices import SMALL, HostMatrices
 
@@ -54,9 +56,17 @@ def host_matrices(A: Matrix) -> HostMatrices | None:
 def slogdet(A: Matrix, host: HostMatrices | None) -> tuple[Array, Array]:
     """Sign and log of the modulus of the determinant, `()` or `(systems,)`, with derivatives."""
     if host is None:
+        bk, dense = A.bk, A.dense()
         with np.errstate(all="ignore"):  # zeros and NaN are what it finds
-            found = A.bk.xp.linalg.slogdet(A.dense())
-        return found[0], found[1]
+            sign, log = bk.xp.linalg.slogdet(dense)
+            value = bk.concrete_value(lambda: bk.constant(dense)) if bk.compiled(dense) else dense
+            # Where a compiled function computes A, the examination is a program of thousands of lines: too long.
+            singular = None if value is None else _is_singular(choose_backend(value), value)
+            if singular is None:
+                return sign, log
+            nothing = 0 * bk.real(bk.sum(dense, (-2, -1)))
+            infinite = bk.log(bk.where(singular, nothing, 1 + nothing))  # -inf, with a derivative of NaN
+            return bk.where(singular, 0 * sign, sign), bk.where(singular, infinite, log)
     dtypes = [A.dtype, real_dtype(A.dtype)]
     sign, log = host.call(FactorisedMatrix.slogdet, (), dtypes)
     bk, values = A.bk, host.values
@@ -87,9 +97,9 @@ def inverse_entries(A: Matrix, host: HostMatrices | None, rows: np.ndarray, colu
     """`(A^-1)[rows, columns]`, `(k,)` or `(systems, k)`."""
     if host is not None:
         return host.with_no_derivative(host.inverse_entries(rows, columns))[0]
-    bk, n, dense = A.bk, A.shape[0], A.dense()
-    inverse = _inverse(bk, dense)
-    flat = bk.reshape(inverse, (*tuple(dense.shape)[:-2], n * n))
+    bk, n = A.bk, A.shape[0]
+    inverse = _inverse(A)
+    flat = bk.reshape(inverse, (*tuple(inverse.shape)[:-2], n * n))
     return bk.take_in_bounds(flat, rows.astype(np.int64) * n + columns, len(flat.shape) - 1)
 
 
@@ -110,18 +120,36 @@ def places_in(given: Any, n: int) -> np.ndarray:
     return np.where(found < 0, found + n, found)
 
 
-def _inverse(bk: Backend, dense: Array) -> Array:
-    """Raises ZeroDivisionError for a singular matrix, where that is known."""
-    if not bk.compiled(dense) and bool(bk.any(bk.xp.linalg.slogdet(dense)[0] == 0)):
+def _is_singular(bk: Backend, dense: Array) -> Array | None:
+    """Which dense matrices are singular, `()` or `(systems,)`, as a direct solve tells; None where none is."""
+    if not dense.shape[-1]:
+        return None
+    told = told_by(factorise(bk, DenseOperator(bk, bk.constant(dense))))
+    if told is None:
+        return None
+    singular = bk.reshape(told, tuple(dense.shape)[:-2]) == int(Singularity.SINGULAR)
+    return singular if bk.compiled(singular) or bool(bk.any(singular)) else None
+
+
+def _inverse(A: Matrix) -> Array:
+    """The inverse, NaN of a singular matrix in a compiled function.
+
+    Raises:
+        ZeroDivisionError: a matrix is singular.
+    """
+    bk, dense = A.bk, A.dense()
+    singular = _is_singular(bk, dense)
+    if singular is not None and not bk.compiled(singular):
         raise ZeroDivisionError(SINGULAR)
-    return bk.xp.linalg.inv(dense)
+    inverse = bk.xp.linalg.inv(dense)
+    return inverse if singular is None else bk.where(singular[..., None, None], np.nan * inverse, inverse)
 
 
 def gradient_of_log(A: Matrix, host: HostMatrices | None) -> Any:
     """d log |det A| by the entries that A stores: those of A^-H, as a dense array or a CSR matrix."""
     bk = A.bk
     if not isinstance(A, SparseMatrix):
-        return bk.conj(bk.matrix_transpose(_inverse(bk, A.dense())))
+        return bk.conj(bk.matrix_transpose(_inverse(A)))
     rows, columns, _ = A.structure.entries()
     values = bk.conj(inverse_entries(A, host, columns, rows))
     return from_entries(bk, rows, columns, values, A.shape, format="csr", prune=False, like=A.anchor())

@@ -35,6 +35,7 @@ class Tridiagonal(NamedTuple):
     Attributes:
         alphas: `(batch, steps)`.
         betas: likewise, `betas[:, j]` beside `alphas[:, j - 1]` and `alphas[:, j]`.
+        last: `(batch, 1)`, the entry that would be beside the next one.
         basis: `(batch, steps, n)`, or ().
         norm: `(batch, 1)`, of the rows at the start.
         refused: were products seen not to be symmetric, or to be zero of a constant vector?
@@ -42,6 +43,7 @@ class Tridiagonal(NamedTuple):
 
     alphas: Array
     betas: Array
+    last: Array
     basis: Any
     norm: Array
     refused: Array
@@ -69,7 +71,7 @@ def tridiagonal(A: Operator, start: Array, steps: int, keep: bool) -> Tridiagona
     with bk.errstate():
         count = max(1, min(steps, int(start.shape[1])))
         found = lanczos(bk, partial(product, A), v, count, keep_basis=keep, positive=True)
-        return Tridiagonal(found.alphas, found.betas, found.basis, norm, _is_refused(A, v))
+        return Tridiagonal(found.alphas, found.betas, found.beta, found.basis, norm, _is_refused(A, v))
 
 
 def _is_refused(A: Operator, v: Array) -> Array:
@@ -102,13 +104,25 @@ def eigenpairs(bk: Backend, T: Tridiagonal, steps: int | None = None) -> tuple[A
     return values, vectors
 
 
-def quadrature(bk: Backend, T: Tridiagonal, function: Function, steps: int | None = None) -> tuple[Array, Array]:
-    """`z^H f(A) z` for each start z, `(batch,)`, and whether T is positive definite."""
-    values, vectors = eigenpairs(bk, T, steps)
-    weights = vectors[:, 0, :] ** 2
-    positive = _are_positive(bk, values)
-    found = bk.sum(weights * function(bk.where(values > 0, values, 1)), -1)
-    return T.norm[:, 0] ** 2 * found, positive
+def quadrature(bk: Backend, T: Tridiagonal, function: Function) -> tuple[Array, Array, Array]:
+    """`z^H f(A) z` for each start z, `(batch,)`: by Gauss's rule, and by that of Gauss and Radau with a node at the
+    smallest eigenvalue that is not zero to rounding; and whether T is positive definite.
+
+    For a logarithm the first is an upper and the second a lower bound, whatever the number of steps.
+
+    Source: Golub and Meurant, Matrices, Moments and Quadrature with Applications (2010), sections 6.1 to 6.2.
+    """
+    values, vectors = eigenpairs(bk, T)
+    node = _smallest(bk, values)
+    with bk.errstate():
+        moved = T.last**2 * bk.sum(vectors[:, -1, :] ** 2 / (values - node), -1, keepdims=True)
+    alphas, betas = bk.concat([T.alphas, node + moved], 1), bk.concat([T.betas, T.last], 1)
+    with_node = eigenpairs(bk, T._replace(alphas=alphas, betas=betas))
+
+    def rule(values: Array, vectors: Array) -> Array:
+        return T.norm[:, 0] ** 2 * bk.sum(vectors[:, 0, :] ** 2 * function(bk.where(values > 0, values, 1)), -1)
+
+    return rule(values, vectors), rule(*with_node), _are_positive(bk, values)
 
 
 def images(bk: Backend, T: Tridiagonal, function: Function) -> tuple[Array, Array, Array]:
@@ -135,8 +149,12 @@ def _coefficients(bk: Backend, T: Tridiagonal, function: Function, steps: int) -
 
 def _are_positive(bk: Backend, values: Array) -> Array:
     """Are all eigenvalues `(batch, steps)`, which rise, more than rounding of the last one?"""
-    floor = _FLOOR * float(np.finfo(bk.dtype(values)).eps) * bk.abs(values[:, -1:])
-    return ~bk.any(~(values > floor))
+    return ~bk.any(~(values > _smallest(bk, values)))
+
+
+def _smallest(bk: Backend, values: Array) -> Array:
+    """`(batch, 1)`, what is zero to rounding beside the last of eigenvalues `(batch, steps)`."""
+    return _FLOOR * float(np.finfo(bk.dtype(values)).eps) * bk.abs(values[:, -1:])
 
 
 def checked(A: Operator, x: Array, failed: Array, message: str) -> Array:

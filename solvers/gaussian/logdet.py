@@ -29,7 +29,8 @@ class LogDeterminant(NamedTuple):
     """The determinant of A as its sign and a logarithm, as NumPy's `slogdet` returns it.
 
     Attributes:
-        sign: of modulus 1; 0 if A is singular. 1 for a positive definite A.
+        sign: of modulus 1; 0 if A is singular. 1 for a positive definite A. In a compiled function a dense A counts as
+            singular only where a pivot is zero.
         logabsdet: the log of the modulus, -inf if A is singular.
         standard_error: of `logabsdet`, where it is an estimate; 0 where it is exact.
 
@@ -71,8 +72,8 @@ def logdet(
             is known, or that is too large to be factorised. "auto" is "exact" where the entries can be found, else
             "lanczos".
         probes: random vectors of an estimate, two at least; its standard error falls with their square root.
-        steps: products with A for each of them. Their number grows with the square root of A's condition number;
-            what a quarter of them changes is part of the standard error.
+        steps: products with A for each of them. As many as the square root of A's condition number are needed; what
+            fewer leave out is bounded, and the bound is part of the standard error.
         key: of the random vectors: an integer, a key of the library or a generator of NumPy. The same one gives the
             same vectors, as differences of log determinants want it.
 
@@ -175,10 +176,9 @@ def _estimate(A: Operator, like: Array, settings: LogdetSettings) -> LogDetermin
     constant = make([bk.constant(a) for a in arrays])
     z = signs(bk, settings.probes, n, A.dtype, settings.key, like)
     T = tridiagonal(constant, z, settings.steps, False)
-    found, positive = quadrature(bk, T, bk.xp.log)
-    fewer, _ = quadrature(bk, T, bk.xp.log, max(1, 3 * int(T.alphas.shape[1]) // 4))
+    found, least, positive = quadrature(bk, T, bk.xp.log)
     log = bk.sum(found) / settings.probes
-    left_out = log - bk.sum(fewer) / settings.probes
+    left_out = log - bk.sum(least) / settings.probes
     variance = bk.sum((found - log) ** 2) / (settings.probes - 1)
     log = checked(A, log, T.refused | ~positive, NOT_POSITIVE)
     log = _with_derivative(A, log, z)

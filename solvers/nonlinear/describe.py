@@ -37,7 +37,7 @@ def describe_equations(status: np.ndarray, steps: np.ndarray, norm: np.ndarray, 
 
 _OF_SEARCHES = {
     Status.MAX_ITER: (
-        "reached the limit of iterations",
+        "reached the limit of iterations, or of evaluations (100, and 10 for each iteration),",
         "raise max_iter, loosen rtol, bring the unknowns to one scale, or check that f has a lower bound",
     ),
     Status.STAGNATED: (

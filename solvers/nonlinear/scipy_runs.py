@@ -21,6 +21,13 @@ _OPTIONS: dict[str, dict[str, Any]] = {
     "CG": {"norm": 2},
 }
 SCIPY_METHODS = tuple(_OPTIONS)
+# A run may evaluate f so often, and so often for each step: the line searches of a function without a lower bound
+# would go on for ever.
+_EVALUATIONS, _EVALUATIONS_A_STEP = 100, 10
+
+
+class _OutOfEvaluations(Exception):
+    """The run has used its evaluations."""
 
 
 class _Stopped(Exception):
@@ -36,6 +43,7 @@ class ScipyRun:
     evaluations: int = 0
     path: list[np.ndarray] = field(default_factory=list)
     values: list[float] = field(default_factory=list)
+    exhausted: bool = False  # did it stop because it had used its evaluations?
     error: BaseException | None = None
     _last: tuple[np.ndarray, float, np.ndarray] | None = None
 
@@ -61,12 +69,20 @@ class ScipyRun:
             self.path.append(np.array(x))
             self.values.append(np.nan if found is None else found[0])
 
-        with np.errstate(all="ignore"):
-            found = scipy.optimize.minimize(
-                ask, self.x, jac=True, method=method, bounds=box, callback=accepted,
-                options={"maxiter": max_iter, "gtol": goal / size, **_OPTIONS[method]},
-            )  # fmt: skip
-        self.x, self.steps = np.asarray(found.x), int(found.nit)
+        def ask_within_limit(x: np.ndarray) -> tuple[float, np.ndarray]:
+            if self.evaluations > _EVALUATIONS + _EVALUATIONS_A_STEP * len(self.path):
+                raise _OutOfEvaluations
+            return ask(x)
+
+        try:
+            with np.errstate(all="ignore"):
+                found = scipy.optimize.minimize(
+                    ask_within_limit, self.x, jac=True, method=method, bounds=box, callback=accepted,
+                    options={"maxiter": max_iter, "gtol": goal / size, **_OPTIONS[method]},
+                )  # fmt: skip
+            self.x, self.steps = np.asarray(found.x), int(found.nit)
+        except _OutOfEvaluations:
+            self.x, self.steps, self.exhausted = self.path[-1], len(self.path) - 1, True
 
 
 def run_all(

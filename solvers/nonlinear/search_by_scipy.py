@@ -54,7 +54,8 @@ def search_by_scipy(
         np.array(counts, np.int32).reshape(-1, 1)
         for counts in ([run.steps for run in runs], [run.evaluations + 1 for run in runs])
     )
-    status = _status(_host(bk, norm), _host(bk, value), goals, steps, max_iter)
+    ended = (steps >= max_iter) | np.array([[run.exhausted] for run in runs], bool).reshape(-1, 1)
+    status = _status(_host(bk, norm), _host(bk, value), goals, ended)
     goal, status, taken, evaluated = [
         bk.asarray(a, like=like) for a in (goals.astype(user.dtype), status, steps, evaluations)
     ]
@@ -74,8 +75,8 @@ def _value_and_gradient(user: UserFunction, known: str, rows: Array, *box: Array
     return Objective(user, *box).value_and_gradient(rows)
 
 
-def _status(norm: np.ndarray, value: np.ndarray, goals: np.ndarray, steps: np.ndarray, max_iter: int) -> np.ndarray:
-    status = np.where(steps < max_iter, int(Status.STAGNATED), int(Status.MAX_ITER))
+def _status(norm: np.ndarray, value: np.ndarray, goals: np.ndarray, ended: np.ndarray) -> np.ndarray:
+    status = np.where(ended, int(Status.MAX_ITER), int(Status.STAGNATED))
     status = np.where(norm <= goals, int(Status.CONVERGED), status)
     return np.where(np.isfinite(norm) & np.isfinite(value), status, int(Status.DIVERGED)).astype(np.int32)
 

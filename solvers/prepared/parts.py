@@ -118,18 +118,16 @@ def set_up(request: Request, previous: Operator | None, many: bool) -> PreparedP
     if problem.is_empty:
         return _set_up_empty(request, problem, method, many)
     refuse_infinite_entries(problem, request.on_failure)
-    automatic, A = isinstance(kind, str) and kind.strip().lower() == "auto", problem.A
+    automatic, A = kind is None or (isinstance(kind, str) and kind.strip().lower() == "auto"), problem.A
     source = A
     if method is None:
         calls_host = request.on_failure in ("raise", "warn")
-        choice = choose(problem, not (automatic or kind is None), many, calls_host)
+        choice = choose(problem, not automatic, many, calls_host)
         method, fallback, factors, A = choice.method, choice.fallback, choice.factors, choice.matrix
         source = choice.source
         log_choice(choice)
         why = choice.explain()
         kind = choice.preconditioner if automatic else kind
-    elif automatic:  # as in `linear_solve`, a method that is named gets what it is given
-        kind = None
     problem = with_constants(problem, method, A, request)
     refuse_preconditioner(method, kind)
     if previous is not None and isinstance(kind, Preconditioner):

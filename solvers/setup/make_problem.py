@@ -60,8 +60,6 @@ def make_problem(request: Request, method: Method | None, null: KnownNull | None
     """
     checked_policy(request.on_failure)
     A, args = request.A, request.args
-    if not isinstance(args, list | tuple):
-        raise TypeError(f"args must be a tuple of arguments for A(x, *args), such as args=({args!r},); got {args!r}.")
     bk = choose_backend(request.b, A, request.x0, *of_libraries(args), request.preconditioner)
     if not (bk.on_host and type(request.b) is np.ndarray):  # a small solve makes few calls
         refuse_unusable(bk, request.b, "b")

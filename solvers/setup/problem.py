@@ -50,6 +50,11 @@ class Request:
     seen_sharding: Any = None  # ... and as was seen before the solve, in which it may not tell
     over: Any = None
 
+    def __post_init__(self) -> None:
+        if not isinstance(self.args, tuple | list):
+            kind = type(self.args).__name__
+            raise TypeError(f"args must be a tuple: args=(k,) for a function A(x, k); got an object of type {kind}.")
+
 
 class KnownNull(NamedTuple):
     """Projection that removes known null vectors of A, and whether the transpose has them too."""

@@ -6,6 +6,7 @@ both triangles of a symmetric matrix. It is given what Fortran writes, 1.5D2, as
 
 from __future__ import annotations
 
+import io
 import re
 from typing import Any, BinaryIO
 
@@ -13,6 +14,7 @@ import numpy as np
 import scipy.io
 import scipy.sparse as sp
 
+BANNER, BYTE_ORDER_MARK = b"%%MatrixMarket", b"\xef\xbb\xbf"
 _SHORTEST = {"coordinate": 4, "array": 2}  # bytes of a line: "1 1" or "1", and its end
 _CHUNK = 2**20  # bytes that are looked at together
 _LONGEST = 2**12  # bytes of a line
@@ -55,6 +57,7 @@ def read_market(stream: BinaryIO, size: int, name: str) -> Any:
 
     Cost: beside SciPy's own, as much time again.
     """
+    stream = _with_banner(stream, size)
     first = _skip_header(stream)
     stream.seek(0)
     header = scipy.io.mminfo(_Forward(stream))
@@ -78,6 +81,18 @@ def read_market(stream: BinaryIO, size: int, name: str) -> Any:
             _check_diagonal(np.diagonal(found), symmetry, name)
         return found
     return found if symmetry == "general" else mirrored(found, symmetry, name)
+
+
+def _with_banner(stream: BinaryIO, size: int) -> BinaryIO:
+    """The stream with the banner as SciPy reads it, without a byte-order mark and capitals."""
+    first = stream.readline(_LONGEST)
+    line = first.removeprefix(BYTE_ORDER_MARK)
+    if line[: len(BANNER)].lower() == BANNER.lower():
+        line = BANNER + line[len(BANNER) :].lower()
+    if first.startswith(line[: len(BANNER)]):  # SciPy reads capitals after the banner
+        stream.seek(0)
+        return stream
+    return io.BytesIO(line + stream.read(size + 1))
 
 
 def _check_header(header: tuple[Any, ...], size: int, name: str) -> None:

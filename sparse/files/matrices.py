@@ -16,7 +16,7 @@ from ..formats.making.foreign import from_scipy
 from ..formats.matrix import Matrix
 from ..formats.sparse_matrix import SparseMatrix
 from .archive import UNPACKED
-from .reader import ENDINGS, accepted, form_of_name, read_contents, split_part
+from .reader import ENDINGS, accepted, form_of_file, form_of_name, read_contents, split_part
 
 _WRITTEN = ("npz", "mtx", "mtx.gz")
 _READ = tuple(ending for ending, form in ENDINGS.items() if form != "npy")
@@ -60,18 +60,20 @@ def load(path: Any, *, format: str | None = None, dtype: Any = None, like: Array
     """Read a matrix that `save`, SciPy or another program wrote.
 
     Args:
-        path: of the file, ending with `.npz`, `.mtx`, `.mat` (MATLAB up to version 7), `.rb`, `.hb`, `.rua` or `.rsa`
-            (Rutherford-Boeing, Harwell-Boeing), `.txt` or `.csv` (rows of numbers), or `.tar` (an archive of the
-            SuiteSparse collection); all but the first also compressed, with `.gz` or `.bz2` appended. `A.mat:K` is the
-            variable K of a file that has several, `A.tar.gz:A/K.mtx` a member of an archive.
+        path: of the file: of SciPy (`.npz`), Matrix Market (`.mtx`), MATLAB up to version 7 (`.mat`), Harwell-Boeing
+            or Rutherford-Boeing (`.rb`, `.hb`, `.rua`, `.cua`, ...), rows of numbers (`.txt`, `.csv`), or an archive of
+            the SuiteSparse collection (`.tar`); all but the first also compressed by gzip or bzip2. The content tells
+            the form, whatever the name; where it does not, the ending of the name does. `A.mat:K` is the variable K of
+            a file that has several, `A.tar.gz:A/K.mtx` a member of an archive.
         format: of the result; None: what suits.
         dtype: of the values; None: that of the file, or double precision for integers.
         like: an array of the library, and on the device, that the matrix is for; None: the default backend's.
 
     Raises:
-        ValueError: the path has another ending; the file is malformed, holds no matrix or NaN or infinity, has indices
-            outside of the matrix, or promises far more rows and columns than it has entries; a line of a Matrix Market
-            file is not what its header says; a compressed archive unpacks to more than 1 GiB and 20 times its size.
+        ValueError: neither the content nor the name tells the form; the file is malformed, holds no matrix or NaN or
+            infinity, has indices outside of the matrix, or promises far more rows and columns than it has entries; a
+            line of a Matrix Market file is not what its header says; a compressed archive unpacks to more than 1 GiB
+            and 20 times its size.
         OSError, MemoryError: it cannot be read.
 
     Examples:
@@ -86,7 +88,7 @@ def load(path: Any, *, format: str | None = None, dtype: Any = None, like: Array
     """
     name = str(path)
     file, part = split_part(Path(path))
-    form = form_of_name(file.name)
+    form = form_of_file(file)
     if form is None or form == "npy":
         raise ValueError(f"The file {name!r} was given; expected a name that ends with {', '.join(_READ)}.")
     A = accepted(read_contents(file, form, name, part).matrix, name)

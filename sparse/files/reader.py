@@ -17,7 +17,7 @@ from ..formats.entries.checked import checked_scipy
 from . import boeing, collection, matlab, packing, text
 from .archive import HEADER, HEADERS, check_archive
 from .contents import Contents
-from .market import read_market
+from .market import BANNER, BYTE_ORDER_MARK, read_market
 
 ENDINGS = {
     ".mtx": "mtx", ".npz": "npz", ".npy": "npy", ".mat": "mat", ".rb": "boeing", ".hb": "boeing", ".rua": "boeing",
@@ -25,7 +25,7 @@ ENDINGS = {
 }  # fmt: skip
 """Of names of files -> their form, which compressed files (.gz, .bz2) have with a dot and the packing."""
 _PACKABLE = ("mtx", "mat", "boeing", "text", "tar")
-_STARTS = {b"%%MatrixMarket": "mtx", b"PK": "npz", b"\x93NUMPY": "npy", **dict.fromkeys(matlab.STARTS, "mat")}
+_STARTS = {b"PK": "npz", b"\x93NUMPY": "npy", **dict.fromkeys(matlab.STARTS, "mat")}
 _PART = re.compile(r"(.+\.(?:mat(?:\.gz|\.bz2)?|tar(?:\.gz|\.bz2)?|tgz)):([^:]+)", re.IGNORECASE)
 _ALWAYS = 2**24  # rows or columns that any file may ask for
 _PER_ENTRY = 16  # and, beyond these, for each of its entries
@@ -40,8 +40,19 @@ def form_of_name(name: str) -> str | None:
     return None if base is None or (packed and base not in _PACKABLE) else base + packed
 
 
+def form_of_file(path: Path) -> str | None:
+    """File form by its first bytes where they are a signature, else by its name."""
+    try:
+        with path.open("rb") as stream:
+            form = form_of_content(stream.read(2**16))
+    except OSError:
+        form = None
+    named = form_of_name(path.name)
+    return named if form is None or (form.startswith("text") and named is not None) else form
+
+
 def form_of_content(content: bytes) -> str | None:
-    """File form by the first bytes of a stream that has no name."""
+    """File form by its first bytes."""
     packed = next((form for start, form in packing.STARTS.items() if content.startswith(start)), None)
     if packed is None:
         return _form_of_bytes(content)
@@ -49,11 +60,14 @@ def form_of_content(content: bytes) -> str | None:
         start = packing.opened(io.BytesIO(content), packed).read(2**16)
     except Exception:  # zlib.error, EOFError, OSError: the reader of this form will say so
         start = b""
-    return f"{_form_of_bytes(start) or 'mtx'}.{packed}"
+    base = _form_of_bytes(start)
+    return None if base is None or base not in _PACKABLE else f"{base}.{packed}"
 
 
 def _form_of_bytes(content: bytes) -> str | None:
+    content = content.removeprefix(BYTE_ORDER_MARK)
     known = next((form for start, form in _STARTS.items() if content.startswith(start)), None)
+    known = "mtx" if content[: len(BANNER)].lower() == BANNER.lower() else known
     if known is not None:
         return known
     if collection.is_archive(content):
@@ -86,7 +100,7 @@ def read_contents(
 
     Args:
         source: the path, or a stream that can be read twice.
-        form: of `form_of_name`.
+        form: of `form_of_file`.
         name: what to call it in a message.
         part: the variable or member that is meant, of a form that has several.
         wants_rhs: a right-hand side is wanted, not a matrix.
@@ -106,7 +120,7 @@ def read_contents(
                 return Contents(_READERS[base](source, packed or None, name))
             content = packing.content_of(source, packed or None, name)
             if base == "boeing":
-                A, b = boeing.read_boeing(content, name)
+                A, b = boeing.read_boeing(content.removeprefix(BYTE_ORDER_MARK), name)
                 return Contents(b if wants_rhs and b is not None else A, "", b, "right-hand side")
             if base == "mat":
                 return matlab.read_matlab(content, part, wants_rhs, name)

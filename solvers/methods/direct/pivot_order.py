@@ -11,6 +11,7 @@ import scipy.sparse as sp
 from ....sparse.analysis.canonical import row_maxima
 from ....sparse.analysis.definite import is_seen_indefinite
 from ....sparse.analysis.facts import is_diagonally_dominant
+from ....sparse.analysis.matching import maximum_matching
 from ...block_tridiagonal.band_lapack import band_lu
 
 LEAST = 500  # unknowns; for fewer the look takes as long as the factors
@@ -76,13 +77,45 @@ def superlu_factors(A: Any, mode: Exchanges, panel: int | None = None) -> Any:
 
     Raises:
         RuntimeError: a pivot is zero whatever row is taken.
+        MemoryError: there is no room for the factors.
     """
+    refuse_structurally_singular(A)
+    order = ("MMD_AT_PLUS_A", "COLAMD")[mode is Exchanges.ALL] if panel is None else "NATURAL"
+    settings = {} if mode is Exchanges.ALL else {"diag_pivot_thresh": 0.0, "options": {"SymmetricMode": True}}
+    return splu_in_memory(A, permc_spec=order, panel_size=panel, **settings)
+
+
+def splu_in_memory(A: Any, **settings: Any) -> Any:
+    """SciPy's `splu`, whose MemoryError says what did not fit."""
     from scipy.sparse.linalg import splu
 
-    if mode is Exchanges.ALL:
-        return splu(A) if panel is None else splu(A, permc_spec="NATURAL", panel_size=panel)
-    order = "MMD_AT_PLUS_A" if panel is None else "NATURAL"
-    return splu(A, permc_spec=order, diag_pivot_thresh=0.0, panel_size=panel, options={"SymmetricMode": True})
+    try:
+        return splu(A, **settings)
+    except MemoryError as error:
+        raise MemoryError(
+            f"There is no memory for the LU factors of a matrix of {A.shape[0]} unknowns and {A.nnz} entries. Use an "
+            "iterative method with a preconditioner."
+        ) from error
+
+
+def refuse_structurally_singular(A: Any) -> None:
+    """Raise where no order of rows fills the diagonal of a `csc_array`: SuperLU then writes beyond its arrays.
+
+    Raises:
+        RuntimeError: the matrix is singular whatever its numbers.
+    """
+    n = A.shape[0]
+    if np.count_nonzero(A.diagonal()) == n:
+        return
+    if not A.data.all():
+        A = sp.csc_array(A, copy=True)
+        A.eliminate_zeros()
+    matched = maximum_matching(A.indptr, A.indices, n)
+    if matched is not None and np.any(matched < 0):
+        missing = np.count_nonzero(matched < 0)
+        raise RuntimeError(
+            f"Factor is exactly singular: no order of the rows fills the diagonal, {missing} of {n} entries stay zero."
+        )
 
 
 def _is_alike(A: Any) -> bool:

@@ -7,10 +7,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
-from scipy.sparse.csgraph import maximum_bipartite_matching
 
 from ....backends import get_backend
 from ....sparse.analysis.canonical import row_maxima
+from ....sparse.analysis.matching import greedy_matching, maximum_matching
 from .null_vectors import Equations, both_null_vectors
 from .pivot_order import lu_of
 from .singular import Singularity
@@ -160,9 +160,14 @@ def _shifted_factors(matrix: Any, given: np.dtype) -> Any:
 
 
 def _matched(matrix: Any) -> np.ndarray:
-    """`(n,)`: a maximum matching of rows with columns, completed to a permutation."""
-    entries = sp.csr_matrix(matrix, copy=True)
+    """`(n,)`: a matching of rows with columns, completed to a permutation."""
+    entries = sp.csr_array(matrix, copy=True)
     entries.eliminate_zeros()
-    found = maximum_bipartite_matching(entries, perm_type="column").astype(np.int64)
-    found[found < 0] = np.setdiff1d(np.arange(len(found)), found)
-    return found
+    n = entries.shape[0]
+    columns = maximum_matching(entries.indptr, entries.indices, n)
+    if columns is None:  # The greedy one has nearly as many.
+        row_of = greedy_matching(np.repeat(np.arange(n), np.diff(entries.indptr)), entries.indices, n)
+        columns = np.full(n, -1)
+        columns[row_of[row_of >= 0]] = np.flatnonzero(row_of >= 0)
+    columns[columns < 0] = np.setdiff1d(np.arange(n), columns)
+    return columns

@@ -58,7 +58,9 @@ def amg(
 
     Args:
         near_nullspace: vectors that A nearly maps to zero, on the first axis: `(k, n)`, or `(k, points, unknowns per
-            point)`, such as `rigid_motions(points)` for elasticity; default: constants.
+            point)`, such as `rigid_motions(points)` for elasticity; default: constants. Given, they decide for
+            smoothed aggregation, but for the rigid motions of a compact body, which classical coarsening of each
+            component by itself reduces faster.
         block_size: unknowns per point, which stay together; default: as `near_nullspace` says, else 1.
         coarsening: "classical", by strong couplings with extended+i interpolation, for equations whose coefficients may
             jump anywhere; "smoothed-aggregation"; "aggregation", which stores less and takes more steps, with
@@ -97,6 +99,11 @@ def amg(
     in Python, JOSS 7 (2022), for what it makes.
     """
     _refuse_two(coarsening, hierarchy)
+    if coarsening in ("classical", "ruge-stuben") and near_nullspace is not None:
+        raise ValueError(
+            f"coarsening={coarsening!r} does not use near_nullspace, which was given too. Leave out one, or give "
+            "coarsening='smoothed-aggregation', whose prolongations contain these vectors."
+        )
     settings = AmgSettings(
         coarsening=coarsening or (GIVEN if hierarchy is not None else AmgSettings.coarsening),
         cycle=cycle,

@@ -21,10 +21,10 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ....sparse.analysis.matching import greedy_matching
 from ....sparse.formats.entries.integers import starts_of
 
 _MOST_SCANNED = 4_000_000  # entries that the search for paths looks at, in two to three seconds
-_ROUNDS = 30  # of the first choice: later ones find next to nothing
 _LARGEST = 80.0  # exponent of a scaling that is a finite number, in single precision too
 
 
@@ -61,28 +61,13 @@ def row_matching(rows: np.ndarray, cols: np.ndarray, sizes: np.ndarray, n: int) 
     u = np.minimum.reduceat(costs, starts[:-1])
     v = np.full(n, np.inf)
     np.minimum.at(v, cols, costs - u[rows])
-    row_of = _first_choice(rows, cols, costs - u[rows] <= v[cols], n)
+    tight = costs - u[rows] <= v[cols]
+    row_of = greedy_matching(rows[tight], cols[tight], n)
     found = _Paths(starts, cols, costs, u, v, row_of)
     if not found.completed():
         return None
     scale = np.exp(np.clip(np.array(found.v) - largest, -_LARGEST, _LARGEST))
     return Matching(np.array(found.row_of, np.int32), scale)
-
-
-def _first_choice(rows: np.ndarray, cols: np.ndarray, tight: np.ndarray, n: int) -> np.ndarray:
-    """Row of each column, or -1: as many disjoint pairs of no cost as a few rounds find, diagonal ones first."""
-    row_of, taken = np.full(n, -1), np.zeros(n, bool)
-    left = np.flatnonzero(tight)
-    here = left[rows[left] == cols[left]]
-    row_of[cols[here]], taken[rows[here]] = rows[here], True
-    for _ in range(_ROUNDS):
-        left = left[~taken[rows[left]] & (row_of[cols[left]] < 0)]
-        if not len(left):
-            break
-        chosen = left[np.unique(rows[left], return_index=True)[1]]
-        chosen = chosen[np.unique(cols[chosen], return_index=True)[1]]
-        row_of[cols[chosen]], taken[rows[chosen]] = rows[chosen], True
-    return row_of
 
 
 class _Paths:

@@ -17,7 +17,7 @@ from ..sparse.files.reader import (
     check_extent,
     check_finite,
     form_of_content,
-    form_of_name,
+    form_of_file,
     read_contents,
     split_part,
 )
@@ -112,8 +112,8 @@ def _read(path: Path, wants_rhs: bool) -> Contents:
         stream, form = io.BytesIO(content), form_of_content(content)
         expected = "a Matrix Market, .npz, .npy, MATLAB or Boeing file, rows of numbers, or an archive of these"
     else:
-        form = form_of_name(source.name)
-        expected = f"a name that ends in {', '.join(MATRIX_NAMES)}"
+        form = form_of_file(source)
+        expected = f"the content of such a file, or a name that ends in {', '.join(MATRIX_NAMES)}"
     if form is None:
         raise UsageError(f"{name}: cannot read this kind of file; expected {expected}.")
     if stream is source and not source.exists():

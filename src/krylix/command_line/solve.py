@@ -19,7 +19,7 @@ from ..solvers.methods.registry import is_auto
 from ..solvers.prepare import prepare_for_one
 from . import preconditioning
 from .activity import Activity
-from .errors import SolveFailed, UsageError
+from .errors import SolveFailed, UsageError, as_options
 from .facts import column_norms
 from .system import System
 
@@ -163,8 +163,8 @@ def _watched() -> Iterator[list[str]]:
             yield notes
         except (np.linalg.LinAlgError, RuntimeError, MemoryError, ArithmeticError) as error:
             raise SolveFailed(f"the solve failed: {error or type(error).__name__}") from error
-        except (ValueError, TypeError) as error:
-            raise UsageError(str(error)) from error
+        except (ValueError, TypeError, ImportError) as error:
+            raise UsageError(as_options(str(error))) from error
     notes += [str(w.message) for w in caught if issubclass(w.category, RuntimeWarning)]
 
 

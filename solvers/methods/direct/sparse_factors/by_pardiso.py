@@ -43,8 +43,8 @@ class Pardiso(Provider):
         return is_there("pymklpardiso")
 
     def analyse(self, pattern: EntryPattern, A: Any) -> SymbolicAnalysis:
-        if pattern.is_structurally_singular:  # of which its matching is not sure to return
-            raise PatternRefused("no permutation of its rows fills the diagonal")
+        if not pattern.has_full_structural_rank:  # Pardiso's own matching may not return.
+            raise PatternRefused("no permutation of its rows is known to fill the diagonal")
         kind = pattern.kind(A)
         positive = kind is Kind.HERMITIAN and bool(np.all(A.diagonal().real > 0))
         analysis = PardisoAnalysis(pattern, kind, positive)

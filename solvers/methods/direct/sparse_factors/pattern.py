@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
-from scipy.sparse.csgraph import structural_rank
 
 from .....sparse.analysis.canonical import row_maxima
+from .....sparse.analysis.matching import maximum_matching
 
 _ROUNDING = 16  # rounding units of the largest entry of a row by which mirrored entries may differ
 
@@ -42,12 +42,12 @@ class EntryPattern:
         return np.repeat(np.arange(self.n, dtype=self.indices.dtype), np.diff(self.indptr))
 
     @cached_property
-    def is_structurally_singular(self) -> bool:
-        """Is the matrix singular whatever its numbers?"""
+    def has_full_structural_rank(self) -> bool:
+        """Is there an order of the rows that fills the diagonal? False also where the search takes too long."""
         if np.count_nonzero(self.indices == self.columns) == self.n:
-            return False
-        ones = sp.csr_matrix((np.ones(len(self.indices), np.int8), self.indices, self.indptr), (self.n, self.n))
-        return int(structural_rank(ones)) < self.n
+            return True
+        matched = maximum_matching(self.indptr, self.indices, self.n)
+        return matched is not None and bool(np.all(matched >= 0))
 
     @cached_property
     def mirror(self) -> np.ndarray | None:

@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from ...solvers import prepare
-from ..errors import UsageError
+from ...solvers import OPTIONAL_METHODS, prepare
+from ..errors import UsageError, as_options
 from ..facts import Line
 from ..storage import in_words
 from ..system import System
@@ -26,12 +26,13 @@ def load(options: argparse.Namespace) -> System:
     """The system, square or for least squares; of several right-hand sides the first.
 
     Raises:
-        UsageError: as `system.load`, or a tolerance that cannot be met.
+        UsageError: as `system.load`, a tolerance that cannot be met, or a method whose package is not installed.
     """
     try:
-        prepare(np.eye(1), np.ones(1), method="CG", **vars(_settings(options)))
-    except (ValueError, TypeError) as error:
-        raise UsageError(str(error)) from error
+        for method in ("CG", *(name for name in options.methods if name in OPTIONAL_METHODS)):
+            prepare(np.eye(1), np.ones(1), method=method, **vars(_settings(options)))
+    except (ValueError, TypeError, ImportError) as error:
+        raise UsageError(as_options(str(error))) from error
     system = load_system(argparse.Namespace(**{**vars(options), "method": "LSMR"}))
     if system.b.ndim == 1:
         return system
