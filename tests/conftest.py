@@ -103,7 +103,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     return LongestFirst(config, log)
 
 
-MEGABYTES = 1800  # resident; the frameworks alone take 1100
+MEGABYTES = 1600  # resident; the frameworks alone take 1100
 MAPS = 20_000  # memory maps, of which a process may have 65 530
 
 
@@ -140,17 +140,18 @@ def pytest_runtest_setup() -> None:
         _settled = True
 
 
-_tests_run = 0
+_tests_run, _most = 0, MEGABYTES
 
 
 def pytest_runtest_teardown(nextitem: pytest.Item | None, item: pytest.Item) -> None:
     """No test finds the set-ups of another one. Compiled programs are freed where they fill the memory."""
-    global _tests_run
+    global _tests_run, _most
     krylix.clear_setup_cache()
     forget_first_solves()
     _tests_run += 1
     ends = nextitem is None or nextitem.path != item.path
     if ends or _tests_run % 50 == 0:
         megabytes, maps = memory()
-        if maps > MAPS or megabytes > (MEGABYTES if ends else 1.3 * MEGABYTES):
+        if maps > MAPS or megabytes > (_most if ends else 1.3 * _most):
             forget_programs()
+            _most = max(MEGABYTES, memory()[0] + 400)  # what is left stays
