@@ -304,3 +304,20 @@ def test_update_keeps_the_kind_that_auto_chose(n: int, monkeypatch: pytest.Monke
     assert solver.preconditioner.kind == updated.preconditioner.kind == ("amg" if n == 80 else "jacobi")
     assert updated.solve(b).iterations == solver.solve(b).iterations
     np.testing.assert_allclose(2 * updated.solve(b).x, solver.solve(b).x, rtol=1e-7)
+
+
+def test_a_preconditioner_that_is_asked_for_is_chosen() -> None:
+    """For a named method, too; by default a named method gets none, as in `linear_solve`."""
+    A, b = sp.csr_array(pyamg.gallery.poisson((40, 40), format="csr")), np.ones(1600)
+    for given in (None, "auto"):
+        once = linear_solve(A, b, method="CG", preconditioner=given)
+        solver = prepare(A, method="CG", preconditioner=given)
+        assert solver.solve(b).iterations == once.iterations and (solver.preconditioner is None) == (given is None)
+    assert prepare(A, method="CG").preconditioner is None
+
+
+@pytest.mark.parametrize("solve", [linear_solve, prepare])
+@pytest.mark.parametrize("args", [np.full(3, 2.0), 2.0, {"k": 2.0}])
+def test_arguments_that_are_no_tuple(args: Any, solve: Any) -> None:
+    with pytest.raises(TypeError, match=r"args must be a tuple: args=\(k,\)"):
+        solve(lambda x, k: k * x, np.ones(3), args=args)

@@ -192,3 +192,19 @@ def test_the_matrix_may_change_after_prepare() -> None:
     np.testing.assert_allclose(solver.inverse_diagonal(), X.diagonal())
     np.testing.assert_allclose(solver.T.inverse_diagonal(), X.diagonal())
     np.testing.assert_allclose(solver.update(2 * grid_laplacian(5, 5)).inverse_diagonal(), X.diagonal() / 2)
+
+
+@pytest.mark.parametrize("mode", EAGER)
+@pytest.mark.parametrize("batch", [False, True])
+def test_singular_dense_matrices_have_no_inverse(batch: bool, mode: str) -> None:
+    """By the rule of a direct solve, which rows and columns in other units do not change."""
+    rng = np.random.default_rng(0)
+    regular = 10.0 ** np.linspace(-30, 30, 6)[:, None] * rng.standard_normal((6, 6))
+    singular = regular.copy()
+    singular[-1] = singular[0]
+    found = prepare(array(mode, regular)).inverse_diagonal()
+    np.testing.assert_allclose(to_numpy(found), np.diagonal(np.linalg.inv(regular)), rtol=1e-8)
+    solver = prepare(array(mode, np.stack([regular, singular]) if batch else singular), on_failure="status")
+    for ask in (solver.inverse_diagonal, solver.logdet_gradient, lambda: solver.inverse_entries([0], [1])):
+        with pytest.raises(ZeroDivisionError, match="singular"):
+            ask()

@@ -338,3 +338,27 @@ def test_bad_input() -> None:
     opaque = sp.linalg.LinearOperator((300, 300), matvec=lambda x: np.fft.ifft(np.fft.fft(x)).real, dtype=float)
     with pytest.raises(UnsupportedOperation, match="entries"):
         logdet(opaque, np.zeros(300), method="exact")
+
+
+@pytest.mark.parametrize("mode", ["jax", "torch", "tf"])
+def test_the_derivative_of_a_singular_dense_matrix_is_nan(mode: str) -> None:
+    """Or TensorFlow's own error."""
+    m = np.random.default_rng(0).standard_normal((6, 6))
+    m[-1] = m[0]
+    assert float(to_numpy(logdet(array(mode, m)).logabsdet)) == -np.inf
+    if mode == "tf":
+        with pytest.raises(Exception, match="not invertible"):
+            gradient(mode, lambda m: logdet(m).logabsdet, array(mode, m))
+    else:
+        assert np.isnan(to_numpy(gradient(mode, lambda m: logdet(m).logabsdet, array(mode, m)))).all()
+
+
+@pytest.mark.parametrize("condition", [10.0, 1e5, 1e10])
+def test_the_standard_error_bounds_what_the_quadrature_leaves_out(condition: float) -> None:
+    n = 150
+    q = np.linalg.qr(np.random.default_rng(1).standard_normal((n, n)))[0]
+    values = np.logspace(0, -np.log10(condition), n)
+    matrix = (q * values) @ q.T
+    found = logdet(lambda u: matrix @ u, np.ones(n), method="lanczos", steps=20)
+    assert abs(float(found.logabsdet) - np.log(values).sum()) <= 4 * float(found.standard_error)
+    assert condition > 10 or float(found.standard_error) < 0.05 * n  # no more than the spread of the probes

@@ -207,3 +207,17 @@ def test_bad_input(given: dict[str, Any], error: Any, words: str) -> None:
     arguments = {"f": lambda x: np.sum(x**2), "x0": np.ones(3), **given}
     with pytest.raises(error, match=words):
         krylix.minimize(**arguments)
+
+
+@pytest.mark.parametrize("search", [*SCIPY_METHODS, "GD"])
+@pytest.mark.parametrize("batch", [(), (3,)])
+def test_a_function_without_a_lower_bound(batch: tuple[int, ...], search: str) -> None:
+    """A status after a bounded number of evaluations, which without derivatives are several for each gradient."""
+    calls = []
+
+    def f(x: Any) -> Any:
+        calls.append(1)
+        return -(np.array([1.0, 2.0]) * x).sum(-1)
+
+    result = krylix.minimize(f, np.zeros((*batch, 2)), method=search, batch_ndim=len(batch), on_failure="status")
+    assert not np.any(result.converged) and len(calls) <= 3000
