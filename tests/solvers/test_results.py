@@ -89,7 +89,7 @@ def test_function_evaluations_are_those_made(method: str, start: bool) -> None:
     assert result.function_evaluations == per_step * result.iterations + at_start + 1 + start
 
 
-# where programs are compiled, by default those that differ from JAX's and TensorFlow's other precision
+# Where programs are compiled, by default single precision: it is the one that can get lost.
 DTYPES_IN_TURN = {"CG": ("float32",), "direct": ("complex64",)}
 
 
