@@ -38,7 +38,7 @@ def load_preconditioner(path: Any, like: Array | None = None) -> Preconditioner:
         array([0.5 , 0.25])
     """
     found: Any = without_compilers(_load)(path, like)
-    return found  # type: ignore[no-any-return]
+    return found
 
 
 load_preconditioner._torchdynamo_disable = True  # type: ignore[attr-defined]  # as of linear_solve

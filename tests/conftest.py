@@ -31,6 +31,7 @@ for name, value in {
     "TF_FORCE_GPU_ALLOW_GROWTH": "true",
     "TF_CPP_MIN_LOG_LEVEL": "3",
     "TF_ENABLE_ONEDNN_OPTS": "0",
+    "TORCH_DYNAMO_RUN_GC_AFTER_COMPILE": "0",  # half a second for each frame, with so many objects
     "JAX_ENABLE_X64": "1",
     "MPLBACKEND": "Agg",
 }.items():
@@ -129,17 +130,6 @@ def forget_programs() -> None:
         getattr(ctypes.CDLL(None), "malloc_trim", int)(0)
 
 
-_settled = False
-
-
-def pytest_runtest_setup() -> None:
-    """TensorFlow's optimiser of graphs takes a sixth of the time of a graph with derivatives."""
-    global _settled
-    if not _settled and "tensorflow" in sys.modules:
-        sys.modules["tensorflow"].config.optimizer.set_experimental_options({"disable_meta_optimizer": True})
-        _settled = True
-
-
 _tests_run, _most = 0, MEGABYTES
 
 
@@ -150,8 +140,12 @@ def pytest_runtest_teardown(nextitem: pytest.Item | None, item: pytest.Item) -> 
     forget_first_solves()
     _tests_run += 1
     ends = nextitem is None or nextitem.path != item.path
+    if ends:
+        for value in vars(getattr(item, "module", item)).values():
+            if callable(getattr(type(value), "cache_clear", None)):
+                value.cache_clear()
     if ends or _tests_run % 50 == 0:
         megabytes, maps = memory()
         if maps > MAPS or megabytes > (_most if ends else 1.3 * _most):
             forget_programs()
-            _most = max(MEGABYTES, memory()[0] + 400)  # what is left stays
+            _most = min(max(MEGABYTES, memory()[0] + 400), 1.5 * MEGABYTES)  # what is left stays

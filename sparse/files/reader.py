@@ -44,15 +44,15 @@ def form_of_file(path: Path) -> str | None:
     """File form by its first bytes where they are a signature, else by its name."""
     try:
         with path.open("rb") as stream:
-            form = form_of_content(stream.read(2**16))
+            form = form_of_content(stream.read(2**16), None)
     except OSError:
         form = None
     named = form_of_name(path.name)
     return named if form is None or (form.startswith("text") and named is not None) else form
 
 
-def form_of_content(content: bytes) -> str | None:
-    """File form by its first bytes."""
+def form_of_content(content: bytes, otherwise: str | None = "mtx") -> str | None:
+    """File form by its first bytes; `otherwise` is that of a compressed stream whose content tells none."""
     packed = next((form for start, form in packing.STARTS.items() if content.startswith(start)), None)
     if packed is None:
         return _form_of_bytes(content)
@@ -60,8 +60,8 @@ def form_of_content(content: bytes) -> str | None:
         start = packing.opened(io.BytesIO(content), packed).read(2**16)
     except Exception:  # zlib.error, EOFError, OSError: the reader of this form will say so
         start = b""
-    base = _form_of_bytes(start)
-    return None if base is None or base not in _PACKABLE else f"{base}.{packed}"
+    base = _form_of_bytes(start) or otherwise
+    return f"{base}.{packed}" if base in _PACKABLE else None
 
 
 def _form_of_bytes(content: bytes) -> str | None:
