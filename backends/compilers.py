@@ -18,16 +18,24 @@ def without_compilers(function: Callable[..., Any]) -> Callable[..., Any]:
 
     `torch.compile` runs it between two graphs, AutoGraph as it is. PyTorch's autocast is off in it.
     """
-    torch, tensorflow = sys.modules.get("torch"), sys.modules.get("tensorflow")
+    torch, tensorflow, dynamo, jax = _imported()
     # Where nobody has imported Dynamo, which takes a second, nobody compiles.
-    compiles = "torch._dynamo" in sys.modules and hasattr(torch, "compiler")
-    key = (function, compiles, hasattr(tensorflow, "autograph"), "jax" in sys.modules, hasattr(torch, "_C"))
+    compiles = dynamo is not None and hasattr(torch, "compiler")
+    key = (function, compiles, hasattr(tensorflow, "autograph"), jax is not None, hasattr(torch, "_C"))
     if key not in _wrapped:
         wrapped = _leniently(function) if key[3] else function
         wrapped = tensorflow.autograph.experimental.do_not_convert(wrapped) if key[2] else wrapped  # type: ignore[union-attr]
         wrapped = without_autocast(wrapped) if key[4] else wrapped
         _wrapped[key] = torch.compiler.disable(wrapped) if key[1] else wrapped  # type: ignore[union-attr]
     return _wrapped[key]
+
+
+def _imported() -> tuple[Any, ...]:
+    return tuple(map(sys.modules.get, ("torch", "tensorflow", "torch._dynamo", "jax")))
+
+
+# Dynamo would guard each of the thousands of modules, for a second in every program that it compiles.
+_imported._torchdynamo_disable = True  # type: ignore[attr-defined]
 
 
 def _leniently(function: Callable[..., Any]) -> Callable[..., Any]:
