@@ -24,9 +24,9 @@ def without_compilers(function: Callable[..., Any]) -> Callable[..., Any]:
     key = (function, compiles, hasattr(tensorflow, "autograph"), jax is not None, hasattr(torch, "_C"))
     if key not in _wrapped:
         wrapped = _leniently(function) if key[3] else function
-        wrapped = tensorflow.autograph.experimental.do_not_convert(wrapped) if key[2] else wrapped  # type: ignore[union-attr]
+        wrapped = tensorflow.autograph.experimental.do_not_convert(wrapped) if key[2] else wrapped
         wrapped = without_autocast(wrapped) if key[4] else wrapped
-        _wrapped[key] = torch.compiler.disable(wrapped) if key[1] else wrapped  # type: ignore[union-attr]
+        _wrapped[key] = torch.compiler.disable(wrapped) if key[1] else wrapped
     return _wrapped[key]
 
 

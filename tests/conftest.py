@@ -120,7 +120,6 @@ def memory() -> tuple[int, int]:
 def forget_programs() -> None:
     """Free the programs that frameworks have compiled, and give the memory back to the system."""
     forget_compiled()
-    gc.collect()  # with a program goes what only it refers to
     if "jax" in sys.modules:
         sys.modules["jax"].clear_caches()
     if "torch._dynamo" in sys.modules:

@@ -35,7 +35,7 @@ REFUSED: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
     "unknown argument": (lambda: linear_solve(MATRIX, ONES, metod="CG"), TypeError, "'metod'; here that is method"),
     "b is None": (lambda: linear_solve(MATRIX, None), TypeError, "b must be an array; got NoneType"),
     "sparse b": (lambda: linear_solve(MATRIX, sp.csr_array(ONES[None])), TypeError, "toarray"),
-    "args is no sequence": (lambda: linear_solve(lambda x, a: a * x, ONES, args=3), TypeError, r"args=\(3,\)"),
+    "args is no sequence": (lambda: linear_solve(lambda x, a: a * x, ONES, args=3), TypeError, r"a tuple: args=\(k,\)"),
     "no return": (lambda: linear_solve(lambda x: None, ONES), TypeError, "returned None"),
     "masked b": (lambda: linear_solve(MATRIX, np.ma.masked_array(ONES, np.arange(12) == 3)), TypeError, "mask.*filled"),
     "masked A": (lambda: linear_solve(np.ma.masked_array(MATRIX, MATRIX > 2), ONES), TypeError, "mask.*filled"),
