@@ -24,7 +24,7 @@ def derivatives(loss: Callable[..., Any], *at: Any) -> tuple[Any, ...]:
     with tf.GradientTape() as tape:
         tape.watch(at)
         value = loss(*at)
-    return tuple(tape.gradient(value, at))
+    return tuple(g if g is None else tf.convert_to_tensor(g) for g in tape.gradient(value, at))
 
 
 def gradient(mode: str, loss: Callable[..., Any], *at: Any) -> Any:

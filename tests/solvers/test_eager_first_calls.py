@@ -83,7 +83,8 @@ def assert_alike(first: SolveResult, later: SolveResult, rtol: float = 1e-8) -> 
     scale = max(1.0, float(np.nanmax(np.abs(later.x), initial=0)))
     np.testing.assert_allclose(first.x, later.x, rtol=rtol, atol=rtol * scale)
     if np.array_equal(first.iterations, later.iterations):
-        assert first.message.split(":")[0] == later.message.split(":")[0]
+        # but for a number that rounding decides
+        assert len({re.sub(r"\d\.\de-\d\d", "", one.message.split(":")[0]) for one in (first, later)}) == 1
 
 
 def words(error: Exception) -> str:

@@ -73,7 +73,8 @@ def derivatives(mode: str, problem: str, closure: bool) -> tuple[float, float]:
     if mode == "jax":
         import jax
 
-        first, second = jax.jit(lambda w: jax.jvp(slope, (w,), (d,)))(w)
+        both = lambda w: jax.jvp(slope, (w,), (d,))  # noqa: E731
+        first, second = (jax.jit(both) if problem == "root" else both)(w)  # SciPy needs values
     else:
         first, second = slope(w), xp.sum(gradient(mode, slope, w) * d)
     return float(to_numpy(first)), float(to_numpy(second))
