@@ -31,7 +31,7 @@ from .setup.iteration_budget import with_iteration_budget
 from .setup.make_problem import make_problem, with_constants
 from .setup.other_names import with_our_names
 from .setup.peers import with_peers_read
-from .setup.problem import Problem, Request
+from .setup.problem import Problem, Request, refused_args
 from .setup.requirements import refuse_infinite_entries
 from .setup_cache import Setup, call_of, find_setup, keep_setup, seen_before
 from .small_dense import solve_small_dense
@@ -191,6 +191,8 @@ def solve_for_derivative(A: Any, b: Any, *, on_failure: str, **settings: Any) ->
 
 
 def _linear_solve(request: Request, monitored: tuple[Any, Any, Any] | None) -> SolveResult:
+    if not isinstance(request.args, list | tuple):
+        raise TypeError(refused_args("A", request.args))
     if not NO_PEERS.issuperset((type(request.A), type(request.preconditioner))):
         request = with_peers_read(request)
     if monitored is not None:

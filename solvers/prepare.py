@@ -13,7 +13,7 @@ from .prepared import solver as prepared_solver
 from .prepared.parts import vector_for
 from .prepared.solver import PreparedSolver
 from .setup.other_names import with_our_names
-from .setup.problem import Request
+from .setup.problem import Request, refused_args
 
 
 @with_our_names
@@ -88,6 +88,8 @@ def prepare(
     """
     if like is None:
         like = without_compilers(vector_for)(A, args)
+    if not isinstance(args, list | tuple):
+        raise TypeError(refused_args("A", args))
     request = Request(
         A=A, b=like, args=args, method=method, preconditioner=preconditioner, rtol=rtol, atol=atol,
         max_iter=max_iter, batch_ndim=batch_ndim, axis=axis, nullspace=nullspace, matrix_offset=matrix_offset,

@@ -9,6 +9,7 @@ import numpy as np
 
 from ...backends import Array, Backend, choose_backend, of_libraries, working_dtype
 from ...sparse import Layout
+from ..setup.problem import refused_args
 from ..setup.unusable import refuse_unusable
 
 
@@ -26,9 +27,7 @@ def unknowns(
     if not callable(f):
         raise TypeError(f"{name} must be a function {name}(x, *args); got a {type(f).__name__}.")
     if not isinstance(args, list | tuple):
-        raise TypeError(
-            f"args must be a tuple: args=(k,) for a function {name}(x, k); got an object of type {type(args).__name__}."
-        )
+        raise TypeError(refused_args(name, args))
     if isinstance(batch_ndim, bool) or not isinstance(batch_ndim, int) or batch_ndim < 0:
         raise ValueError(f"batch_ndim must be the number of batch axes, an integer >= 0; got {batch_ndim!r}.")
     bk = choose_backend(x0, *of_libraries(args))

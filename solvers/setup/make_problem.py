@@ -38,7 +38,7 @@ from ..null_space.given import given_vectors
 from .axis import expected_vectors, for_each_matrix, last_axis, matched, vectors_of
 from .constant_stencil import with_numbers
 from .normal_equations import Given
-from .problem import KnownNull, Problem, Request
+from .problem import KnownNull, Problem, Request, refused_args
 from .spread import known_cut
 from .stopping import default_rtol, find_limits, tolerance
 from .unusable import checked_offset, refuse_unusable, with_rectangular_hint
@@ -60,6 +60,8 @@ def make_problem(request: Request, method: Method | None, null: KnownNull | None
     """
     checked_policy(request.on_failure)
     A, args = request.A, request.args
+    if not isinstance(args, list | tuple):
+        raise TypeError(refused_args("A", args))
     bk = choose_backend(request.b, A, request.x0, *of_libraries(args), request.preconditioner)
     if not (bk.on_host and type(request.b) is np.ndarray):  # a small solve makes few calls
         refuse_unusable(bk, request.b, "b")

@@ -50,11 +50,6 @@ class Request:
     seen_sharding: Any = None  # ... and as was seen before the solve, in which it may not tell
     over: Any = None
 
-    def __post_init__(self) -> None:
-        if not isinstance(self.args, tuple | list):
-            kind = type(self.args).__name__
-            raise TypeError(f"args must be a tuple: args=(k,) for a function A(x, k); got an object of type {kind}.")
-
 
 class KnownNull(NamedTuple):
     """Projection that removes known null vectors of A, and whether the transpose has them too."""
@@ -116,3 +111,8 @@ class Problem:
         return bk.explicit_derivatives and (
             bk.tracks(self.b) or self.A.tracked or any(map(bk.tracks, bk.flatten(self.A)[0]))
         )
+
+
+def refused_args(name: str, args: Any) -> str:
+    """The message about arguments of the function `name` that are no tuple."""
+    return f"args must be a tuple: args=(k,) for a function {name}(x, k); got an object of type {type(args).__name__}."

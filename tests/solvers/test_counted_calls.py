@@ -99,7 +99,7 @@ def test_calls_of_a_prepared_sparse_matrix() -> None:
     b = np.random.default_rng(0).normal(size=N)
     solver = krylix.prepare(tridiagonal(), b, method="CG", rtol=1e-8)
     calls, files = counted(lambda: solver.solve(b), ("product",))
-    assert calls <= 637
+    assert calls <= 638
     assert 0 < files <= 39
 
 
@@ -115,7 +115,7 @@ def test_calls_of_a_function() -> None:
         return linear_solve(lambda x: image(x), b, method="CG", rtol=1e-8)  # another function each time
 
     calls, files = counted(solve, ("image",))
-    assert calls <= 1221
+    assert calls <= 1222
     assert 0 < files <= 23
 
 
@@ -130,7 +130,7 @@ def test_calls_of_small_dense_systems(mode: str, most: int) -> None:
 def test_calls_of_prepared_factors() -> None:
     A, b = tridiagonal(), np.ones(N)
     solver = krylix.prepare(A, b, method="scipy-direct")
-    assert counted(lambda: solver.solve(b))[0] <= 37  # one asks whether the outcome is logged
+    assert counted(lambda: solver.solve(b))[0] <= 38  # one asks whether the outcome is logged
 
 
 @pytest.mark.needs("torch")
