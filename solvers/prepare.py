@@ -86,10 +86,10 @@ def prepare(
         >>> solver.solve(np.ones(4)).x.round(3)
         array([0.6, 0.8, 0.8, 0.6])
     """
-    if like is None:
-        like = without_compilers(vector_for)(A, args)
     if not isinstance(args, list | tuple):
         raise TypeError(refused_args("A", args))
+    if like is None:
+        like = without_compilers(vector_for)(A, args)
     request = Request(
         A=A, b=like, args=args, method=method, preconditioner=preconditioner, rtol=rtol, atol=atol,
         max_iter=max_iter, batch_ndim=batch_ndim, axis=axis, nullspace=nullspace, matrix_offset=matrix_offset,

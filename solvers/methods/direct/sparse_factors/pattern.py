@@ -43,7 +43,7 @@ class EntryPattern:
 
     @cached_property
     def has_full_structural_rank(self) -> bool:
-        """Is there an order of the rows that fills the diagonal? False also where the search takes too long."""
+        """Whether some order of the rows is known to fill the diagonal; False too if the bounded search gave up."""
         if np.count_nonzero(self.indices == self.columns) == self.n:
             return True
         matched = maximum_matching(self.indptr, self.indices, self.n)
