@@ -125,6 +125,7 @@ def forget_programs() -> None:
     if "torch._dynamo" in sys.modules:
         sys.modules["torch._dynamo"].reset()
     gc.collect()
+    gc.freeze()  # a million objects of the frameworks, and what they never let go of, are not looked through again
     if sys.platform == "linux":
         getattr(ctypes.CDLL(None), "malloc_trim", int)(0)
 
@@ -143,8 +144,8 @@ def pytest_runtest_teardown(nextitem: pytest.Item | None, item: pytest.Item) -> 
         for value in vars(getattr(item, "module", item)).values():
             if callable(getattr(type(value), "cache_clear", None)):
                 value.cache_clear()
-    if ends or _tests_run % 50 == 0:
+    if ends or _tests_run % 25 == 0:
         megabytes, maps = memory()
-        if maps > MAPS or megabytes > (_most if ends else 1.3 * _most):
+        if maps > MAPS or megabytes > _most + (0 if ends else 400):
             forget_programs()
-            _most = min(max(MEGABYTES, memory()[0] + 400), 1.5 * MEGABYTES)  # what is left stays
+            _most = max(MEGABYTES, memory()[0] + 300)  # what is left stays

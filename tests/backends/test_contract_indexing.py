@@ -198,6 +198,7 @@ def test_torch_has_forward_mode_and_vmap() -> None:
     torch.testing.assert_close(inside[1], torch.func.grad(lambda x: (all_moves(bk, x) ** 2).sum())(t))
 
 
+@pytest.mark.merge
 @pytest.mark.needs("tensorflow")
 def test_in_a_program_of_xla() -> None:
     bk, x = backend("tf"), rows("float64", (3, 4))

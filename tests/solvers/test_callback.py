@@ -213,6 +213,7 @@ def test_a_program_asks_each_time_it_runs(mode: str) -> None:
         assert calls == [1, 2] * k
 
 
+@pytest.mark.merge
 @pytest.mark.needs("jax")
 def test_vmap_and_derivatives() -> None:
     A, b = array("jax", MATRIX), array("jax", np.stack([B, MATRIX @ np.eye(N)[0]]))

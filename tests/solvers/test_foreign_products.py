@@ -353,6 +353,7 @@ def test_integers_for_a_vector_of_numbers_are_refused(kind: str, b: np.ndarray) 
         linear_solve(A, b)
 
 
+@pytest.mark.merge
 def test_preconditioners_may_round_to_integers() -> None:
     A = np.diag([1.0, 2.0, 3.0, 4.0])
     result = linear_solve(A, np.ones(4), method="FGMRES", preconditioner=lambda r: np.round(1e6 * r).astype(np.int64))

@@ -153,6 +153,7 @@ def test_tensorflow_lanes(systems: str) -> None:
     np.testing.assert_allclose(lanes, [x, 2 * x], rtol=1e-6, atol=1e-6 * np.abs(x).max())
 
 
+@pytest.mark.merge
 @pytest.mark.needs("tensorflow")
 @pytest.mark.parametrize("systems", [pytest.param("easy", marks=pytest.mark.slow), "hard"])
 def test_tensorflow_jacobians(systems: str) -> None:

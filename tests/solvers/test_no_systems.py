@@ -110,6 +110,7 @@ def test_derivatives_in_torch() -> None:
         assert b.grad.shape == (0, N) and not matrix.grad.any()
 
 
+@pytest.mark.merge
 @pytest.mark.needs("jax")
 def test_derivatives_in_jax() -> None:
     import jax

@@ -65,6 +65,7 @@ def test_the_last_of_several_limits_decides(mode: str) -> None:
     assert np.isfinite(found.x[0]).all() and np.isnan(found.x[1]).all()
 
 
+@pytest.mark.compiled_by_default(modes=("tf",))
 @pytest.mark.parametrize("mode", EAGER)
 def test_containers_axes_and_least_squares(mode: str) -> None:
     b = {"a": array(mode, B[:, :2]), "c": array(mode, B[:, 2:])}

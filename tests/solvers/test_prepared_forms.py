@@ -148,6 +148,7 @@ def test_pickled_and_updated(settings: dict[str, Any]) -> None:
     np.testing.assert_allclose(again.T(B), np.linalg.solve(2 * GENERAL, B), rtol=1e-6, atol=1e-8)
 
 
+@pytest.mark.merge
 @pytest.mark.needs("jax")
 def test_in_jax() -> None:
     """Called and transposed in compiled functions, as an argument of these, and with derivatives."""

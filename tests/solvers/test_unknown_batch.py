@@ -64,6 +64,7 @@ def test_more_axes_and_a_start() -> None:
     assert found.iterations.numpy().tolist() == [[0, 0]] * 3
 
 
+@pytest.mark.merge
 def test_derivatives() -> None:
     def loss(M: Any, b: Any) -> Any:
         return tf.reduce_sum(linear_solve(M, b, method="biCG-stab", rtol=1e-12).x ** 3)
@@ -79,6 +80,7 @@ def test_derivatives() -> None:
     np.testing.assert_allclose(found[0], -y.T @ x, rtol=1e-9)
 
 
+@pytest.mark.merge
 def test_failures() -> None:
     singular = np.diag([1.0, 2, 3, 4, 0])
     status = traced(lambda b: linear_solve(singular, b, method="CG", on_failure="status").status)(B)
@@ -101,6 +103,7 @@ def test_what_is_not_taken_apart(shape: Any, settings: Any) -> None:
         traced(lambda b: linear_solve(MATRIX, b, method="GMRES", **settings).x, tf.TensorSpec(shape, tf.float64))(B[:2])
 
 
+@pytest.mark.merge
 def test_matrices_of_an_unknown_number() -> None:
     spec = tf.TensorSpec([None, N, N], tf.float64)
     with pytest.raises(ValueError, match="expected one that is known"):

@@ -292,6 +292,7 @@ def test_tiny_and_huge_cotangents_in_single_precision(mode: str) -> None:
         np.testing.assert_allclose(found / np.float32(scale), wanted, rtol=1e-2)
 
 
+@pytest.mark.merge
 def test_xla_without_the_host() -> None:
     """No error can leave XLA: failures are NaN, and what needs the host is refused when it is traced."""
     b, w, c = point()

@@ -99,6 +99,7 @@ def test_time_loop(order: int) -> None:
     check(derivative(order, lambda k: steps(k, True), kappa), derivative(order, lambda k: steps(k, False), kappa))
 
 
+@pytest.mark.merge
 def test_variable_that_a_graph_assigns() -> None:
     M, b = given()
     variable = tf.Variable(M)
@@ -175,6 +176,7 @@ def test_control_flow(flow: Callable[..., Any], order: int) -> None:
     check(derivative(order, by(by_krylix), M), derivative(order, by(by_inverse), M))
 
 
+@pytest.mark.merge
 @pytest.mark.parametrize("flow", [in_cond, pytest.param(in_while_loop, marks=pytest.mark.slow)])
 def test_control_flow_with_an_eager_constant(flow: Callable[..., Any]) -> None:
     """The graph captures the matrix; what it was computed from outside is watched."""
@@ -264,6 +266,7 @@ def test_evaluations_of_the_function() -> None:
     assert calls == [4]
 
 
+@pytest.mark.merge
 @pytest.mark.parametrize(
     "method", ["scipy-direct", *(pytest.param(m, marks=pytest.mark.slow) for m in ("direct", "GMRES"))]
 )

@@ -352,6 +352,7 @@ def test_factors_are_mapped_and_differentiated(mode: str, kind: str, monkeypatch
     )
 
 
+@pytest.mark.merge
 def test_functions_compiled_by_xla() -> None:
     """TensorFlow's."""
     tf = pytest.importorskip("tensorflow")

@@ -194,6 +194,7 @@ def test_the_matrix_may_change_after_prepare() -> None:
     np.testing.assert_allclose(solver.update(2 * grid_laplacian(5, 5)).inverse_diagonal(), X.diagonal() / 2)
 
 
+@pytest.mark.compiled_by_default
 @pytest.mark.parametrize("mode", EAGER)
 @pytest.mark.parametrize("batch", [False, True])
 def test_singular_dense_matrices_have_no_inverse(batch: bool, mode: str) -> None:

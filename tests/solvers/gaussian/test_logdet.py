@@ -340,6 +340,7 @@ def test_bad_input() -> None:
         logdet(opaque, np.zeros(300), method="exact")
 
 
+@pytest.mark.compiled_by_default(modes=("tf",))
 @pytest.mark.parametrize("mode", ["jax", "torch", "tf"])
 def test_the_derivative_of_a_singular_dense_matrix_is_nan(mode: str) -> None:
     """Or TensorFlow's own error."""

@@ -143,6 +143,7 @@ def test_dtypes(mode: str, dtype: str) -> None:
     np.testing.assert_allclose(x, expected, rtol=1e-4 if dtype in ("float32", "complex64") else 1e-9, atol=1e-5)
 
 
+@pytest.mark.compiled_by_default
 @pytest.mark.parametrize("mode", ["jax-jit", "torch"])
 def test_gradients_by_values_and_by_b(mode: str) -> None:
     """Against central differences of dense solves."""
@@ -234,6 +235,7 @@ def test_long_lines() -> None:
     assert np.linalg.norm(x - expected) <= 1e-7 * np.linalg.norm(expected)
 
 
+@pytest.mark.merge
 @pytest.mark.parametrize("mode", ["jax-jit", pytest.param("tf-function", marks=pytest.mark.slow)])
 def test_functions_on_a_line_get_it_in_compiled_functions(mode: str) -> None:
     """A diffusion with coefficients that are arguments, for which no iteration would end soon."""

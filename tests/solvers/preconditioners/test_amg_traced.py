@@ -156,6 +156,7 @@ def test_a_batch_of_matrices(mode: str) -> None:
         assert counts[i] == int(alone[1][0])
 
 
+@pytest.mark.merge
 @pytest.mark.needs("jax")
 def test_gradients_do_not_see_it() -> None:
     """Of a solve in jax.jit with respect to the values and the right-hand side, against differences."""
@@ -183,6 +184,7 @@ def test_gradients_do_not_see_it() -> None:
     assert float(jnp.vdot(by_values, direction)) == pytest.approx(expected, rel=1e-7)
 
 
+@pytest.mark.merge
 @pytest.mark.needs("jax")
 def test_new_numbers_for_one_that_is_an_argument() -> None:
     """`pattern=M0` with an M0 made outside, and passed in, for several matrices by vmap."""

@@ -314,7 +314,7 @@ def test_known_and_traced_values(mode: str, symmetric: bool, systems: int | None
         np.testing.assert_allclose(known(r)[1], alone(r[1:])[0], atol=1e-12 * np.abs(alone(r)).max())
 
 
-@pytest.mark.compiled_by_default(modes=("jax-jit", "tf"))
+@pytest.mark.compiled_by_default(modes=("tf",))
 @pytest.mark.parametrize("mode", ["jax-jit", "torch", "tf"])
 def test_gradient_of_a_solve(mode: str) -> None:
     """By coefficients that M is made of, too: as finite differences say."""
@@ -423,7 +423,7 @@ def test_singular_up_to_single_precision(name: str) -> None:
         ("numpy", "float64", 1e-9),
         ("numpy", "float32", 1e-4),
         pytest.param("jax-jit", "float64", 1e-9, marks=pytest.mark.merge),
-        ("jax-jit", "float32", 1e-4),
+        pytest.param("jax-jit", "float32", 1e-4, marks=pytest.mark.merge),
     ],
 )
 def test_closed_regions_without_null_vectors(mode: str, dtype: str, rtol: float) -> None:
@@ -584,6 +584,7 @@ def test_obstacles_on_grids_of_all_sizes(sides: str) -> None:
     assert max(counts) <= 9
 
 
+@pytest.mark.merge
 @pytest.mark.parametrize("mode", ["jax-jit", "tf-function"])
 def test_obstacles_of_traced_values(mode: str) -> None:
     """The same weights in a program, whose values decide where obstacles are."""

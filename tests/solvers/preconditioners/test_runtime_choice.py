@@ -206,6 +206,7 @@ def test_solves(mode: str, name: str) -> None:
         assert iterations <= 6
 
 
+@pytest.mark.merge
 @pytest.mark.parametrize("mode", ["jax-jit", pytest.param("tf-function", marks=pytest.mark.slow)])
 def test_values_that_are_no_numbers(mode: str) -> None:
     def solve(c: Any, b: Any) -> Any:

@@ -409,6 +409,7 @@ def test_functions_that_share_a_buffer(method: str) -> None:
     assert np.linalg.norm(matrix @ result.x - RHS) <= 1.01e-8 * np.linalg.norm(RHS)
 
 
+@pytest.mark.compiled_by_default(modes=("tf",))
 @pytest.mark.parametrize("size", [1e60, 1e-60])
 @pytest.mark.parametrize("mode", ["jax", "torch", "tf"])
 def test_derivatives_beyond_are_not_finite(mode: str, size: float) -> None:

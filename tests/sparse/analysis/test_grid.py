@@ -268,6 +268,7 @@ def test_numbers_of_rectangular_matrices() -> None:
     np.testing.assert_allclose(differences(np.asarray(x).reshape(8, 9)).reshape(-1), b, atol=1e-7)
 
 
+@pytest.mark.merge
 def test_traced_values() -> None:
     """An argument of a compiled function on a large grid: multigrid, if the values of the run suit it."""
     import jax

@@ -216,6 +216,7 @@ def test_control_flow_around_the_trace(name: str, xla: bool) -> None:
     np.testing.assert_allclose(slope(k), expected, rtol=1e-6, atol=1e-7)
 
 
+@pytest.mark.merge
 def test_loops_that_only_coefficients_run_through() -> None:
     """Under a tape TensorFlow gives such a loop more results when it takes its derivative."""
     k = tf.constant([4.0, 5.0, 6.0], tf.float64)
