@@ -161,6 +161,17 @@ def test_nullspace(method: str, mode: str) -> None:
     np.testing.assert_allclose(result.x, np.linalg.pinv(path.matrix) @ b, rtol=1e-6, atol=1e-7)
 
 
+@pytest.mark.parametrize("method", ["CG", "GMRES", "MINRES"])
+def test_complex_null_vector(method: str) -> None:
+    """Of a Hermitian matrix: z, and not its conjugate."""
+    rng = np.random.default_rng(3)
+    Q, _ = np.linalg.qr(rng.standard_normal((8, 8)) + 1j * rng.standard_normal((8, 8)))
+    A = (Q * np.arange(8)) @ Q.conj().T
+    b = A @ rng.standard_normal(8)
+    result = linear_solve(A, b, x0=np.ones(8, complex), method=method, nullspace=Q[:, 0][None])
+    np.testing.assert_allclose(result.x, np.linalg.pinv(A, rcond=1e-10) @ b, rtol=1e-8, atol=1e-9)
+
+
 @pytest.mark.parametrize("mode", MODES)
 def test_tolerances_per_system(mode: str) -> None:
     A, b = make_operator(mode, "dense", hard()), np.ones((3, 40))

@@ -10,6 +10,7 @@ import pytest
 import scipy.sparse as sp
 
 from irregular_matrices import triangulated, with_hubs
+from krylix.backends import get_backend
 from krylix.sparse.partition.exchange import Exchange, exchange_of
 from krylix.sparse.partition.local_rows import local_rows
 from krylix.sparse.partition.redistribution import redistribution
@@ -46,6 +47,33 @@ def test_everybody_gets_what_it_needs(parts: int, share: float) -> None:
     for p, (need, place) in enumerate(zip(needs, places, strict=True)):
         assert np.array_equal(got[p, place], x.reshape(-1)[need])
     assert (plan.rounds is None) == (parts == 12)  # many neighbours: all at once
+
+
+@pytest.mark.needs("jax")
+@pytest.mark.parametrize(("parts", "share"), [(5, 0.2), (12, 0.9)])
+def test_messages_of_a_program(parts: int, share: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The product's own messages in lanes of `vmap`, and their transpose: one by one, and all at once."""
+    import jax
+
+    plan, _ = exchange_of(random_needs(parts, 6, parts, share), 6)
+    bk, names, x = get_backend("jax"), ("p",), np.random.default_rng(0).normal(size=(parts, 1, 6))
+
+    def permuted(_: Any, out: Any, names: Any, pairs: Any) -> Any:
+        """`ppermute` in lanes takes whole permutations only."""
+        sources = np.full(parts, parts)
+        sources[[target for _, target in pairs]] = [source for source, _ in pairs]
+        given = jax.numpy.pad(jax.lax.all_gather(out, *names), ((0, 1), (0, 0), (0, 0)))
+        return given[jax.numpy.asarray(sources)[jax.lax.axis_index(*names)]]
+
+    monkeypatch.setattr(type(bk), "permuted", permuted)
+    there = jax.jit(jax.vmap(lambda x, send: plan.received(bk, names, send, x), axis_name="p"))(x, plan.send)
+    used = np.zeros((parts, 1, plan.count))  # what is padding stays 0
+    for p, places in enumerate(exchange_of(random_needs(parts, 6, parts, share), 6)[1]):
+        used[p, 0, places] = 1
+    np.testing.assert_array_equal(there * used, received(plan, x[:, 0])[:, None] * used)
+    g = used * np.random.default_rng(1).normal(size=used.shape)
+    back = jax.jit(jax.vmap(lambda g, send: plan.returned(bk, names, send, g), axis_name="p"))(g, plan.send)
+    np.testing.assert_allclose(np.vdot(g, there), np.vdot(back, x))
 
 
 def test_rounds_are_few() -> None:
