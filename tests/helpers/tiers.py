@@ -13,8 +13,53 @@ from typing import Any, NamedTuple
 import pytest
 
 TIERS = ("default", "merge", "slow")
-# Tests of the default tier that take more than a processor second, by what they are about; at most 40.
-EXPENSIVE: dict[str, str] = {}
+_FIRST = "the first solve of a process in each library"
+_PROGRAM = "one program of each kind: it is compiled that is tested"
+_EAGER = "eager JAX on purpose: each operation is a program"
+_PROCESS = "a process of its own"
+# Tests of the default tier of which some cell takes more than a processor second, and why; at most 40.
+EXPENSIVE = {
+    "solvers/test_basics.py::test_solution": _FIRST,
+    "solvers/test_preconditioners.py::test_applied_and_transposed": _FIRST,
+    "solvers/test_peers.py::test_solution": "the first import of lineax",
+    "solvers/derivatives/test_torch.py::test_autograd": "the first derivative of PyTorch",
+    "layers/test_torch_graphs.py::test_registration": "the first use of PyTorch's modules",
+    "solvers/test_devices.py::test_on_four_devices": _PROCESS,
+    "solvers/methods/test_sparse_factors.py::test_rslab_in_a_forked_process": _PROCESS,
+    "test_documents.py::test_docstrings": "all code in docstrings",
+    "sparse/tracing/test_jax_programs.py::test_programs": "a dozen random programs",
+    "solvers/test_batches.py::test_scaled_zero_and_nan_systems": _PROGRAM,
+    "solvers/test_trivial.py::test_zero_and_exact_start": _PROGRAM,
+    "solvers/test_failures.py::test_limit_of_iterations": _PROGRAM,
+    "solvers/test_results.py::test_dtypes_follow_the_inputs": _PROGRAM,
+    "solvers/test_results.py::test_history_changes_nothing": _PROGRAM,
+    "solvers/test_results.py::test_progress": _PROGRAM,
+    "solvers/test_results.py::test_preconditioner_made_with_numpy_serves_every_library": _PROGRAM,
+    "solvers/test_prepare.py::test_in_compiled_functions": _PROGRAM,
+    "solvers/test_prepare.py::test_derivatives_in_tensorflow": _PROGRAM,
+    "solvers/test_unknown_batch.py::test_each_system": _PROGRAM,
+    "solvers/test_ladder.py::test_climbs": _PROGRAM,
+    "solvers/test_ladder.py::test_nothing_is_factorised_on_success": _PROGRAM,
+    "solvers/test_on_failure.py::test_only_x_of_failed_systems_differs": _PROGRAM,
+    "solvers/test_sparse_batches.py::test_derivatives_jax": _PROGRAM,
+    "solvers/test_sparse_batches.py::test_derivatives_tensorflow": _PROGRAM,
+    "solvers/test_preconditioners.py::test_gradients_do_not_depend_on_it": _PROGRAM,
+    "solvers/derivatives/test_tensorflow.py::test_variables": _PROGRAM,
+    "solvers/derivatives/test_tensorflow.py::test_forward_mode_is_refused": _PROGRAM,
+    "solvers/gaussian/test_logdet.py::test_estimate": _PROGRAM,
+    "solvers/methods/test_banded.py::test_values_that_are_traced": _PROGRAM,
+    "solvers/preconditioners/test_amg_traced.py::test_solve_with_traced_values": _PROGRAM,
+    "solvers/preconditioners/test_multigrid.py::test_known_and_traced_values": _PROGRAM,
+    "solvers/preconditioners/test_runtime_choice.py::test_solves": _PROGRAM,
+    "solvers/preconditioners/test_runtime_choice.py::test_which_is_applied": _PROGRAM,
+    "solvers/preconditioners/test_single_precision.py::test_values_that_a_program_computes": _PROGRAM,
+    "sparse/test_linearity.py::test_affine_functions": _PROGRAM,
+    "sparse/test_operators.py::test_everything_of_every_operand": _PROGRAM,
+    "backends/test_precision.py::test_solve_in_a_precision": _PROGRAM,
+    "solvers/test_transformations.py::test_auto_in_eager_jax": _EAGER,
+    "solvers/test_preconditioners.py::test_mapped_over_systems": _EAGER,
+    "solvers/derivatives/test_closure_kinds.py::test_the_function_as_it_was": _EAGER,
+}
 # One of each kind of program: iterations, factors, and the host.
 REPRESENTATIVE = ("CG", "direct", "scipy-CG")
 # Methods that differ from another one in the library that factors only: they run in `_MODES_OF_VARIATIONS`.

@@ -90,7 +90,8 @@ def striped(u: Any, k: Any) -> Any:
 K = 10.0 ** np.random.default_rng(0).uniform(-3, 3, 40)
 
 
-@pytest.mark.parametrize("known", [pytest.param(True, marks=pytest.mark.merge), False])
+@pytest.mark.merge
+@pytest.mark.parametrize("known", [True, False])
 def test_nor_those_in_which_another_method_may_follow(known: bool) -> None:
     """What the host does differs by the matrix alone: its structure, and the values that are known."""
 

@@ -61,9 +61,8 @@ def test_climbs(mode: str) -> None:
 
 
 @pytest.mark.needs("jax")
-@pytest.mark.parametrize(
-    "kind", ["reverse", *(pytest.param(k, marks=pytest.mark.merge) for k in ("forward", "vectorised"))]
-)
+@pytest.mark.merge
+@pytest.mark.parametrize("kind", ["reverse", "forward", "vectorised"])
 def test_derivatives_climb_too(kind: str) -> None:
     """Against finite differences."""
     solve = solver("jax")

@@ -378,6 +378,7 @@ def test_derivatives_in_torch() -> None:
             linear_solve(tracked, torch.tensor(B[0]))
 
 
+@pytest.mark.merge
 @pytest.mark.needs("torch")
 def test_modes_of_torch_leave_nothing_behind() -> None:
     import torch

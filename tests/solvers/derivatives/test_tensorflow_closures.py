@@ -166,6 +166,7 @@ def tier_of(flow: Callable[..., Any], order: int) -> Any:
 FLOW_CASES = [pytest.param(flow, order, marks=tier_of(flow, order)) for flow in FLOWS for order in (1, 2)]
 
 
+@pytest.mark.merge
 @pytest.mark.parametrize(("flow", "order"), FLOW_CASES)
 def test_control_flow(flow: Callable[..., Any], order: int) -> None:
     M, b = given()

@@ -242,6 +242,7 @@ def test_singular_up_to_single_precision(max_coarse: int, mode: str) -> None:
         assert np.linalg.norm(b - A @ to_numpy(result.x)) <= 2e-4 * np.linalg.norm(b)
 
 
+@pytest.mark.merge
 def test_regular_in_single_precision() -> None:
     """All eigenvalues are kept, also where there are many; traced values go the second way."""
     A = poisson(40, 40)

@@ -87,7 +87,7 @@ def test_as_good_as_a_fresh_hierarchy(contrast: float) -> None:
         assert iterations(A, plain) > 2 * fresh
 
 
-@pytest.mark.compiled_by_default(modes=("tf-function",))
+@pytest.mark.compiled_by_default
 @pytest.mark.parametrize("dtype", ["float64", "complex128", "float32"])
 @pytest.mark.parametrize("mode", TRACED)
 def test_the_cycle_of_traced_values_is_that_of_known_ones(mode: str, dtype: str) -> None:

@@ -315,6 +315,7 @@ def test_traced_values(mode: str, kind: str, settings: dict[str, Any]) -> None:
     np.testing.assert_allclose(found, found.T, atol=1e-15 * np.abs(known).max())
 
 
+@pytest.mark.merge
 @pytest.mark.needs("jax")
 def test_traced_negative_pivots() -> None:
     """M stays positive definite, and CG does not take longer than after scaling by the diagonal."""
@@ -336,6 +337,7 @@ def test_traced_negative_pivots() -> None:
         assert result.iterations < linear_solve(A, b, method="CG", preconditioner="jacobi").iterations
 
 
+@pytest.mark.merge
 @pytest.mark.needs("jax")
 def test_mapped_over_values() -> None:
     """`jax.vmap` of build and solve is each by itself."""

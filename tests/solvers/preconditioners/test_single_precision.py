@@ -236,7 +236,7 @@ def derivatives(kind: str) -> Any:
 @pytest.mark.needs("jax")
 @pytest.mark.parametrize(
     "kind",  # which compile for ten seconds, and `multigrid` for longer
-    [pytest.param(k, marks={"fast": (), "multigrid": pytest.mark.slow}.get(k, pytest.mark.merge)) for k in KINDS],
+    [pytest.param(k, marks=pytest.mark.slow if k == "multigrid" else pytest.mark.merge) for k in KINDS],
 )
 def test_derivatives_of_solves(kind: str) -> None:
     """To second order, and of M @ r, against finite differences."""

@@ -208,7 +208,8 @@ def test_known_in_compiled_functions(mode: str) -> None:
     np.testing.assert_allclose(to_numpy(x), np.linalg.solve(A.toarray(), b), atol=1e-9)
 
 
-@pytest.mark.parametrize("inside", [True, pytest.param(False, marks=pytest.mark.merge)])
+@pytest.mark.merge
+@pytest.mark.parametrize("inside", [True, False])
 def test_matrices_that_a_compiled_function_closes_over(inside: bool) -> None:
     """JAX's own are known there, and with numbers on their diagonals no arrays of the program."""
     import jax
