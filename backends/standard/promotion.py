@@ -196,3 +196,21 @@ def _lowest_known(x: Any) -> int:
     """The lowest integer of an array or a number; 0 where there is none, or only the compiled function will know."""
     known = np.asarray(x) if is_number(x) or isinstance(x, np.generic) else choose_backend(x).host_view(x)
     return 0 if known is None or not known.size else int(known.min())
+
+
+def in_order(library: ArrayLibrary, name: str, function: Function) -> Function:
+    """The function, whose refusal of complex numbers is ours where the library has one."""
+
+    @wraps(function)
+    def of_numbers(*args: Any, **keywords: Any) -> Any:
+        try:
+            return function(*args, **keywords)
+        except Exception as error:
+            if not any(library.kinds.get(getattr(x, "dtype", None)) == "c" for x in args):
+                raise
+            raise TypeError(
+                f"xp.{name} got complex numbers, which have no order in {library.name}; expected real ones: take "
+                "xp.real, xp.imag or xp.abs first."
+            ) from error
+
+    return of_numbers

@@ -16,7 +16,7 @@ from .library import COMPLEX, along_axis, cast, flat, sizes
 def argsort(x: Any, /, *, axis: int = -1, descending: bool = False, stable: bool = True) -> Any:
     """The places of the elements in order; equal ones keep theirs, and NaN is larger than all numbers."""
     if x.dtype in COMPLEX:
-        raise TypeError("xp.argsort and xp.sort got complex numbers, which have no order; sort xp.real or xp.abs.")
+        raise TypeError("Complex numbers are not sorted.")  # `promotion.in_order` says more
     axis = axes_of(axis, len(x.shape))[0]
     order = "DESCENDING" if descending else "ASCENDING"
     if not x.dtype.is_floating:

@@ -132,9 +132,9 @@ def test_limits_by_name(search: str) -> None:
     """Only SciPy's methods have a limit of evaluations."""
 
     def f(x: np.ndarray) -> Any:
-        return np.sum((x - 1) ** 4 + x[0] * x[1])
+        return valley(x, 1.0)
 
-    message = krylix.minimize(f, np.zeros(2), method=search, max_iter=1, on_failure="status").message
+    message = krylix.minimize(f, START[0], method=search, max_iter=1, on_failure="status").message
     limit = " after" if search == "GD" else r", or of evaluations \(100, and 10 for each iteration\), after"
     assert re.search(f"{search} reached the limit of iterations{limit} 1 iteration", message)
 
