@@ -165,7 +165,7 @@ def _seen_by_all(bk: Backend, A: Operator, b: Array, found: Outcome) -> Outcome:
     """The outcome, with a failure of the systems whose residual is another one where A gets all systems."""
     residual = b - A.apply(found.x)
     norm = bk.norm(residual)
-    refuted = (found.status == int(Status.CONVERGED)) & ~(norm <= _ROUNDING * found.bound)
+    refuted = (found.status == int(Status.CONVERGED)) & bk.negated(norm <= _ROUNDING * found.bound)
     status = bk.where(refuted, int(Status.STAGNATED), found.status)
     products = found.products + A.products
     return found._replace(residual=residual, norm=norm, status=status, products=products)

@@ -159,7 +159,8 @@ def _solve_on_host(
         A, M, null = operators(*values[cut[0] :])
         if bounded and isinstance(entries := A.without_offset, Matrix) and not have_room(entries):
             raise MemoryError("The factors are too large.")
-        found = run(A, M, b, x0[0] if x0 else None, rtol, atol, null, settings._replace(bk=host), report)
+        begun = None if report is None else report.begun_on_host()
+        found = run(A, M, b, x0[0] if x0 else None, rtol, atol, null, settings._replace(bk=host), begun)
         if settings.by_default and not problem.least_squares:
             found = without_refuted(host, A, b, rtol, atol, found)
         return found if settings.history else found._replace(history=np.zeros(0, b.real.dtype))

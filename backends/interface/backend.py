@@ -217,6 +217,10 @@ class Backend(
     conj: Callable[[Array], Array]
     isfinite: Callable[[Array], Array]
 
+    def negated(self, condition: Array) -> Array:
+        """Where a comparison does not hold, as those of NaN; TensorFlow's graphs take `~(a < b)` for `a >= b`."""
+        return ~condition
+
     @abstractmethod
     def any(self, x: Array, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Any:
         """Is any element true, that is not 0, or any along some axes?"""

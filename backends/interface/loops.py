@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from .arrays import Array
+from .structure import Opened, flatten_with_structure
 
 
 class Loops(ABC):
@@ -19,8 +20,8 @@ class Loops(ABC):
     asarray: Callable[..., Array]
     copy: Callable[[Array], Array]
     stack: Callable[[Sequence[Array]], Array]
-    leaves: Callable[[Any], tuple[list[Any], Any]]
     unleaves: Callable[[Any, Sequence[Array]], Any]
+    _open_container: Callable[[Any], Opened | None]
 
     def while_loop(
         self,
@@ -69,7 +70,8 @@ class Loops(ABC):
         states, done = [], 0
         for limit in limits:
             state = self._bounded_loop(condition, body, state, [limit - done])
-            leaves, structure = self.leaves(state)
+            # Not `leaves`, for which a tuple of numbers is one array: NumPy makes numbers of arrays without axes.
+            leaves, structure = flatten_with_structure(state, self._open_container)
             states.append([self.copy(self.asarray(x)) for x in leaves])  # bodies may overwrite them
             done = limit
         return self.unleaves(structure, [self.stack(column) for column in zip(*states, strict=True)])

@@ -4,12 +4,17 @@ import numpy as np
 from scipy.special import erf as erf
 from scipy.special import gammainc as gammainc
 from scipy.special import gammaincc as gammaincc
-from scipy.special import gammaln as lgamma
+from scipy.special import gammaln
 
 from ..interface.arrays import Array
 
 einsum = np.einsum
 _UPDATES = {"add": np.add.at, "max": np.maximum.at, "min": np.minimum.at}
+
+
+def lgamma(x: Array) -> Array:
+    """log |gamma(x)|; inf at both infinities, as in C, where SciPy has -inf at -inf."""
+    return gammaln(np.where(np.isneginf(x), -x, x))
 
 
 def scatter_rows(rows: Array, places: Array, values: Array, mode: str) -> Array:
@@ -39,4 +44,4 @@ def get_sparse_format(x: Array) -> str:
     return getattr(x, "format", "dense")
 
 
-__all__ = ["erf", "gammainc", "gammaincc", "lgamma"]
+__all__ = ["erf", "gammainc", "gammaincc"]

@@ -33,6 +33,11 @@ class _NumpyLibrary(ArrayLibrary):
         return ["cpu"]
 
 
+def conj(x: Any, /) -> Any:
+    """NumPy's, which makes integers of booleans."""
+    return x.copy() if x.dtype.kind == "b" else np.conj(x)
+
+
 def sort(x: Any, /, *, axis: int = -1, descending: bool = False, stable: bool = True) -> Any:
     """NumPy's, whose order can only rise."""
     found = np.sort(x, axis=axis, stable=stable)

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import wraps
 from typing import Any
 
 import numpy as np
 
-from .library import ArrayLibrary, is_number
+from .library import ArrayLibrary, is_number, named_after
 
 Function = Callable[..., Any]
 _OF_PYTHON = {np.dtype(np.float64): "f", np.dtype(np.complex128): "c", np.dtype(np.int64): "i", np.dtype(np.intp): "i"}
@@ -33,14 +32,14 @@ class Creation:
         return kind.replace("u", "i")
 
     def filled(self, function: Function) -> Function:
-        @wraps(function)
+        @named_after(function)
         def filled(shape: int | Sequence[int], *, dtype: Any = None, device: Any = None) -> Any:
             return function(_shape(shape), dtype=self._dtype(dtype, 1.0), device=device)
 
         return filled
 
     def full(self, function: Function) -> Function:
-        @wraps(function)
+        @named_after(function)
         def full(shape: int | Sequence[int], fill_value: Any, *, dtype: Any = None, device: Any = None) -> Any:
             if dtype is None and not is_number(fill_value):
                 dtype = self.library.dtype_of(fill_value)
@@ -49,7 +48,7 @@ class Creation:
         return full
 
     def arange(self, function: Function) -> Function:
-        @wraps(function)
+        @named_after(function)
         def arange(
             start: Any, /, stop: Any = None, step: Any = 1, *, dtype: Any = None, device: Any = None
         ) -> Any:  # fmt: skip
@@ -59,7 +58,7 @@ class Creation:
         return arange
 
     def eye(self, function: Function) -> Function:
-        @wraps(function)
+        @named_after(function)
         def eye(n_rows: int, n_cols: int | None = None, /, *, k: int = 0, dtype: Any = None, device: Any = None) -> Any:
             columns = n_rows if n_cols is None else n_cols
             return function(n_rows, columns, k=k, dtype=self._dtype(dtype, 1.0), device=device)
@@ -67,7 +66,7 @@ class Creation:
         return eye
 
     def linspace(self, function: Function) -> Function:
-        @wraps(function)
+        @named_after(function)
         def linspace(
             start: Any, stop: Any, /, num: int, *, dtype: Any = None, device: Any = None, endpoint: bool = True
         ) -> Any:
@@ -83,14 +82,14 @@ class Creation:
         return linspace
 
     def frequencies(self, function: Function) -> Function:
-        @wraps(function)
+        @named_after(function)
         def frequencies(n: int, /, *, d: float = 1.0, dtype: Any = None, device: Any = None) -> Any:
             return function(n, d=d, dtype=self._dtype(dtype, 1.0), device=device)
 
         return frequencies
 
     def like(self, function: Function) -> Function:
-        @wraps(function)
+        @named_after(function)
         def like(x: Any, /, *value: Any, dtype: Any = None, device: Any = None, **keywords: Any) -> Any:
             dtype = self.library.dtype_of(x) if dtype is None else self.library.native(dtype)
             return function(x, *value, dtype=dtype, device=device, **keywords)
@@ -100,7 +99,7 @@ class Creation:
     def astype(self, function: Function) -> Function:
         library = self.library
 
-        @wraps(function)
+        @named_after(function)
         def astype(x: Any, dtype: Any, /, *, copy: bool = True, device: Any = None) -> Any:
             dtype = library.native(dtype)
             if library.kinds[library.dtype_of(x)] == "c" and library.kinds[dtype] in "iuf":
@@ -116,7 +115,7 @@ class Creation:
         """The function gets an array of any kind or an ndarray; a copy is one that nothing else shares."""
         library = self.library
 
-        @wraps(function)
+        @named_after(function)
         def asarray(obj: Any, /, *, dtype: Any = None, device: Any = None, copy: bool | None = None) -> Any:
             dtype = None if dtype is None else library.native(dtype)
             if hasattr(obj, "dtype"):

@@ -8,7 +8,8 @@ Python only raise the kind. An integer with a real or complex array gives the la
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import wraps
 from typing import Any
 
 import numpy as np
@@ -233,3 +234,17 @@ class ArrayLibrary(ABC):
         dtype = self.result_type(*xs)
         like = next((x for x in xs if self.is_array(x)), None)
         return [self.in_dtype(x, dtype, like) for x in xs]
+
+
+def named_after(function: Callable[..., Any]) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Decorator giving a wrapper the name and docstring of a function, but not its signature.
+
+    TensorFlow's functions have a `name` more, and `tf.function` gives a function what its signature lists.
+    """
+
+    def named(wrapper: Callable[..., Any]) -> Callable[..., Any]:
+        wrapper = wraps(function, updated=())(wrapper)
+        del wrapper.__wrapped__
+        return wrapper
+
+    return named

@@ -52,6 +52,12 @@ _BY_RULE = {
 }
 
 RULES = {name: rule for rule, names in _BY_RULE.items() for name in names.split()}
+# Functions of numbers that have an order, which complex ones have not.
+ORDERED = {
+    *("argmax", "argmin", "argsort", "atan2", "ceil", "clip", "copysign", "floor", "floor_divide", "greater"),
+    *("greater_equal", "hypot", "less", "less_equal", "logaddexp", "max", "maximum", "min", "minimum", "nextafter"),
+    *("remainder", "searchsorted", "signbit", "sort", "trunc"),
+}
 EXTENSIONS = ("linalg", "fft")
 DTYPES = (
     *("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"),

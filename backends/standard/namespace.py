@@ -9,8 +9,8 @@ from typing import Any
 from .creation import Creation
 from .inspection import Inspection, NamespaceInfo
 from .library import ArrayLibrary
-from .names import EXTENSIONS, RULES, VERSION, find
-from .promotion import Promotion
+from .names import EXTENSIONS, ORDERED, RULES, VERSION, find
+from .promotion import Promotion, in_order
 
 
 class Namespace:
@@ -37,6 +37,8 @@ class Namespace:
                 continue
             function = find(name, sources)
             if function is not None:  # else a version of the library that has not got it
+                if name in ORDERED:
+                    function = in_order(library, name, function)
                 setattr(self, own, next(getattr(r, rule) for r in rules if hasattr(r, rule))(function))
         if not extension:
             self._add_dtypes_and_extensions(sources)

@@ -6,7 +6,10 @@ from collections.abc import Callable, Sequence
 from functools import wraps
 from typing import Any
 
-from .library import ArrayLibrary, is_number
+import numpy as np
+
+from ..registry import choose_backend
+from .library import ArrayLibrary, is_number, named_after
 
 Function = Callable[..., Any]
 
@@ -26,7 +29,7 @@ class Promotion:
     def pair(self, function: Function) -> Function:
         together = self.library.together
 
-        @wraps(function)
+        @named_after(function)
         def promoted(x1: Any, x2: Any, /) -> Any:
             try:
                 equal = x1.dtype is x2.dtype
@@ -46,25 +49,31 @@ class Promotion:
         return promoted
 
     def power(self, function: Function) -> Function:
-        promoted = self.pair(function)
-        kinds = self.library.kinds
+        promoted, kind_of = self.pair(function), self._kind_of
 
-        @wraps(function)
+        @named_after(function)
         def power(x1: Any, x2: Any, /) -> Any:
-            if is_number(x2) and isinstance(x2, int) and x2 < 0 and kinds.get(getattr(x1, "dtype", None), "f") in "biu":
+            # Libraries disagree: some raise, some give 0.
+            if kind_of(x2) == "i" and kind_of(x1) in "biu" and (lowest := _lowest_known(x2)) < 0:
                 raise ValueError(
-                    f"xp.pow got integers and the exponent {x2}; expected one that is not negative. Cast the integers "
-                    f"to real numbers first, or give the exponent {x2}.0."
+                    f"xp.pow got integers and the exponent {lowest}; expected one that is not negative. Cast the "
+                    f"integers to real numbers first, or give the exponent {lowest}.0."
                 )
             return promoted(x1, x2)
 
         return power
 
+    def _kind_of(self, x: Any) -> str:
+        """Of numbers of Python and NumPy, too."""
+        if is_number(x) or isinstance(x, (np.ndarray, np.generic)):
+            return np.asarray(x).dtype.kind
+        return self.library.kinds.get(getattr(x, "dtype", None), "f")
+
     def real_pair(self, function: Function) -> Function:
         floating, kinds = self.library.floating, self.library.kinds
         together, to_real = self.library.together, self._to_real
 
-        @wraps(function)
+        @named_after(function)
         def promoted(x1: Any, x2: Any, /) -> Any:
             try:
                 equal = x1.dtype is x2.dtype and x1.dtype in floating
@@ -81,7 +90,7 @@ class Promotion:
     def real(self, function: Function) -> Function:
         floating, to_real = self.library.floating, self._to_real
 
-        @wraps(function)
+        @named_after(function)
         def promoted(x: Any, /) -> Any:
             try:
                 known = x.dtype in floating
@@ -123,7 +132,7 @@ class Promotion:
         return accumulated
 
     def listed(self, function: Function) -> Function:
-        @wraps(function)
+        @named_after(function)
         def promoted(arrays: Sequence[Any], /, *, axis: Any = 0) -> Any:
             arrays = list(arrays)
             if not arrays:
@@ -147,7 +156,7 @@ class Promotion:
     def where(self, function: Function) -> Function:
         library, bool_ = self.library, self.library.native(bool)
 
-        @wraps(function)
+        @named_after(function)
         def where(condition: Any, x1: Any, x2: Any, /) -> Any:
             if getattr(condition, "dtype", None) is not bool_:
                 like = next((x for x in (x1, x2) if library.is_array(x)), None)
@@ -157,7 +166,7 @@ class Promotion:
         return where
 
     def clip(self, function: Function) -> Function:
-        @wraps(function)
+        @named_after(function)
         def clip(x: Any, /, min: Any = None, max: Any = None) -> Any:
             if min is not None and max is not None:
                 x, min, max = self.library.together(x, min, max)
@@ -172,7 +181,7 @@ class Promotion:
     def diff(self, function: Function) -> Function:
         """`prepend` and `append` are arrays with as many axes."""
 
-        @wraps(function)
+        @named_after(function)
         def diff(x: Any, /, *, axis: int = -1, n: int = 1, prepend: Any = None, append: Any = None) -> Any:
             given = {name: y for name, y in (("prepend", prepend), ("append", append)) if y is not None}
             if given:
@@ -181,3 +190,27 @@ class Promotion:
             return function(x, axis=axis, n=n, **given)
 
         return diff
+
+
+def _lowest_known(x: Any) -> int:
+    """The lowest integer of an array or a number; 0 where there is none, or only the compiled function will know."""
+    known = np.asarray(x) if is_number(x) or isinstance(x, np.generic) else choose_backend(x).host_view(x)
+    return 0 if known is None or not known.size else int(known.min())
+
+
+def in_order(library: ArrayLibrary, name: str, function: Function) -> Function:
+    """The function, whose refusal of complex numbers is ours where the library has one."""
+
+    @wraps(function)
+    def of_numbers(*args: Any, **keywords: Any) -> Any:
+        try:
+            return function(*args, **keywords)
+        except Exception as error:
+            if not any(library.kinds.get(getattr(x, "dtype", None)) == "c" for x in args):
+                raise
+            raise TypeError(
+                f"xp.{name} got complex numbers, which have no order in {library.name}; expected real ones: take "
+                "xp.real, xp.imag or xp.abs first."
+            ) from error
+
+    return of_numbers

@@ -127,6 +127,9 @@ class TensorflowBackend(TensorflowIndexing, TensorflowLoops, Backend):
             return tf.where(condition, a, b)
         return self.xp.where(condition, a, b)
 
+    def negated(self, condition: Array) -> Array:
+        return tf.equal(condition, False)
+
     def maximum(self, a: Array, b: Any) -> Array:
         return (
             tf.maximum(a, b)

@@ -6,13 +6,18 @@ from typing import Any
 import torch
 from torch import lgamma as lgamma
 from torch.special import erf as erf
-from torch.special import gammainc as gammainc
-from torch.special import gammaincc as gammaincc
 from torch.utils._pytree import tree_leaves
 
 from ..interface.arrays import Array
 from .random_numbers import TorchRandomNumbers as RandomNumbers
 
+
+def _of_numbers(function: Callable[[Array, Array], Array]) -> Callable[[Array, Array], Array]:
+    """The function, and NaN of NaN, for which PyTorch's has the limits of the other argument."""
+    return lambda a, x: torch.where(torch.isnan(a) | torch.isnan(x), torch.nan, function(a, x))
+
+
+gammainc, gammaincc = _of_numbers(torch.special.gammainc), _of_numbers(torch.special.gammaincc)
 einsum, eigvals = torch.einsum, torch.linalg.eigvals
 
 
@@ -53,4 +58,4 @@ def compile(f: Callable[..., Any], static: Sequence[str] = ()) -> Callable[..., 
     return torch.compile(f)
 
 
-__all__ = ["RandomNumbers", "erf", "gammainc", "gammaincc", "lgamma"]
+__all__ = ["RandomNumbers", "erf", "lgamma"]

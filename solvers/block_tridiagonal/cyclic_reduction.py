@@ -172,7 +172,7 @@ def _last_inverse(bk: Backend, matrix: Array, sizes: Array, eps: float) -> Array
     sizes = bk.where(sizes > 0, sizes, bk.full_like(sizes, 1))
     scaled = matrix / bk.astype(sizes, dtype)[..., None]
     plain, shift = bk.linalg.inverse(scaled), bk.asarray(_SHIFT * eps * np.eye(m), dtype, like=matrix)
-    blown = ~(bk.max_abs(bk.reshape(plain, (-1, m * m))) * (_SHIFT * eps) < 0.1)  # also where it is not a number
+    blown = bk.negated(bk.max_abs(bk.reshape(plain, (-1, m * m))) * (_SHIFT * eps) < 0.1)  # also NaN
     return bk.where(blown[..., None], bk.linalg.inverse(scaled + shift), plain) / bk.astype(sizes, dtype)[:, None]
 
 

@@ -85,10 +85,10 @@ def _is_refused(A: Operator, v: Array) -> Array:
     v = bk.concat([v, constant], 0)
     image = product(A, v)
     sizes = bk.norm(image)
-    singular = ~(sizes[-1, 0] > _NULL * float(np.finfo(A.dtype).eps) * bk.max(sizes))
+    singular = bk.negated(sizes[-1, 0] > _NULL * float(np.finfo(A.dtype).eps) * bk.max(sizes))
     other, image_of_other = (bk.concat([x[1:, ...], x[:1, ...]], 0) for x in (v, image))
     difference = bk.abs(bk.dot(other, image) - bk.conj(bk.dot(v, image_of_other)))
-    return singular | bk.any(~(difference <= REFUSED * (sizes + bk.norm(image_of_other))))
+    return singular | bk.any(bk.negated(difference <= REFUSED * (sizes + bk.norm(image_of_other))))
 
 
 def eigenpairs(bk: Backend, T: Tridiagonal, steps: int | None = None) -> tuple[Array, Array]:
@@ -135,7 +135,7 @@ def images(bk: Backend, T: Tridiagonal, function: Function) -> tuple[Array, Arra
     fewer, _ = _coefficients(bk, T, function, max(1, 3 * steps // 4))
     size = int(fewer.shape[1])
     change = bk.norm(bk.concat([full[:, :size] - fewer, full[:, size:]], 1))
-    settled = ~bk.any(~(change <= SETTLED * bk.norm(full)))
+    settled = ~bk.any(bk.negated(change <= SETTLED * bk.norm(full)))
     weights = bk.astype(full, bk.dtype(T.basis))
     return bk.times(T.norm, bk.sum(weights[:, :, None] * T.basis, 1)), settled, positive
 
@@ -149,7 +149,7 @@ def _coefficients(bk: Backend, T: Tridiagonal, function: Function, steps: int) -
 
 def _are_positive(bk: Backend, values: Array) -> Array:
     """Are all eigenvalues `(batch, steps)`, which rise, more than rounding of the last one?"""
-    return ~bk.any(~(values > _smallest(bk, values)))
+    return ~bk.any(bk.negated(values > _smallest(bk, values)))
 
 
 def _smallest(bk: Backend, values: Array) -> Array:

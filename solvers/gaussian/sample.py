@@ -75,7 +75,7 @@ def _by_cholesky(A: Matrix, z: Array, inverse: bool) -> Array:
     """`L z` or `L^-H z` with `A = L L^H`, in the library, with derivatives."""
     bk, dense = A.bk, A.dense()
     adjoint = bk.conj(bk.matrix_transpose(dense))
-    failed = bk.any(~(bk.abs(dense - adjoint) <= REFUSED * bk.max(bk.abs(dense))))
+    failed = bk.any(bk.negated(bk.abs(dense - adjoint) <= REFUSED * bk.max(bk.abs(dense))))
     if not bk.compiled(dense):
         factor = None if bool(failed) else bk.linalg.cholesky(dense)
         if factor is None:
@@ -83,7 +83,7 @@ def _by_cholesky(A: Matrix, z: Array, inverse: bool) -> Array:
     else:
         factor = bk.xp.linalg.cholesky(dense)
     pivots, eps = bk.abs(bk.diagonal(factor)) ** 2, float(np.finfo(A.dtype).eps)
-    failed = failed | bk.any(~(pivots > PIVOT * eps * bk.abs(bk.diagonal(dense))))
+    failed = failed | bk.any(bk.negated(pivots > PIVOT * eps * bk.abs(bk.diagonal(dense))))
     upper = bk.conj(bk.matrix_transpose(factor))
     if A.systems is None:
         x = bk.linalg.solve_triangular(upper, z, lower=False) if inverse else bk.product(factor, z)

@@ -176,6 +176,10 @@ class StepReport:
         (begin,) = bk.host_call(lambda _: (_milliseconds(),), [((1, 1), _INT32)], norm)
         return replace(self, begin=begin)
 
+    def begun_on_host(self) -> StepReport:
+        """The report of a solve that the host begins here, at each call of a compiled program."""
+        return self if self.errors is not None else replace(self, monitor=replace(self.monitor, since=time.monotonic()))
+
     def after_step(
         self, bk: Backend, steps: Array, norm: Array, goal: Array, active: Array, x: Array | None
     ) -> Array | None:

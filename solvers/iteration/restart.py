@@ -62,7 +62,7 @@ def restart_decision(bk: Backend, start: Start, end: End, limit: int | Array, by
     again = again & ~(end.settled & is_hopeless(norm, bound, end.attainable)) & more
     status = bk.where(candidate, bk.where(more, _STAGNATED, 0 * end.status + _MAX_ITER), end.status)
     status = bk.where(enough, _CONVERGED, bk.where(again, _RUNNING, status))
-    worse = (broken | (end.status == _DIVERGED)) & ~(norm <= start.norm) & ~enough
+    worse = (broken | (end.status == _DIVERGED)) & bk.negated(norm <= start.norm) & bk.negated(enough)
     return Decision(status, attempt, bound, worse)
 
 

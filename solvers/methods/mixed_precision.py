@@ -115,9 +115,8 @@ class MixedPrecision(Method):
         d, taken, products = self._correction(bk, A, M, s)
         r = s.r - A.apply(d)
         rr = bk.square_norm(r)
-        finite = bk.isfinite(rr)  # asked for: TensorFlow turns `~(a < b)` into `a >= b`, which NaN answers differently
-        better = finite & (rr < s.rr)
-        broken = ~finite | (rr > 0.25 * s.rr)
+        better = bk.isfinite(rr) & (rr < s.rr)
+        broken = bk.negated(rr <= 0.25 * s.rr)
         x, r = bk.where(better, s.x + d, s.x), bk.where(better, r, s.r)
         rr = bk.where(better, rr, s.rr)
         return MixedPrecisionState(x, r, rr, s.goal, s.attempt, s.left, taken, products + A.products, broken)

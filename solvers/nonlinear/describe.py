@@ -6,6 +6,7 @@ import numpy as np
 
 from ..iteration.in_words import iterations_in_words
 from ..iteration.outcome import Status
+from .scipy_runs import EVALUATIONS, EVALUATIONS_A_STEP, SCIPY_METHODS
 
 _NEWTON = "Newton's method"
 _REASONS = {
@@ -37,7 +38,7 @@ def describe_equations(status: np.ndarray, steps: np.ndarray, norm: np.ndarray, 
 
 _OF_SEARCHES = {
     Status.MAX_ITER: (
-        "reached the limit of iterations, or of evaluations (100, and 10 for each iteration),",
+        "reached the limit of iterations",
         "raise max_iter, loosen rtol, bring the unknowns to one scale, or check that f has a lower bound",
     ),
     Status.STAGNATED: (
@@ -55,7 +56,12 @@ def describe_minimum(
     method: str, status: np.ndarray, steps: np.ndarray, norm: np.ndarray, tolerance: np.ndarray
 ) -> str:
     """What happened to a search for a minimum, of all systems."""
-    return _described(method, "|gradient|", _OF_SEARCHES, status, steps, norm, tolerance)
+    reasons = _OF_SEARCHES
+    if method in SCIPY_METHODS:  # whose line searches may go on for ever
+        evaluations = f"({EVALUATIONS}, and {EVALUATIONS_A_STEP} for each iteration)"
+        limit = f"reached the limit of iterations, or of evaluations {evaluations},"
+        reasons = {**reasons, Status.MAX_ITER: (limit, reasons[Status.MAX_ITER][1])}
+    return _described(method, "|gradient|", reasons, status, steps, norm, tolerance)
 
 
 def _described(

@@ -23,7 +23,7 @@ _OPTIONS: dict[str, dict[str, Any]] = {
 SCIPY_METHODS = tuple(_OPTIONS)
 # A run may evaluate f so often, and so often for each step: the line searches of a function without a lower bound
 # would go on for ever.
-_EVALUATIONS, _EVALUATIONS_A_STEP = 100, 10
+EVALUATIONS, EVALUATIONS_A_STEP = 100, 10
 
 
 class _OutOfEvaluations(Exception):
@@ -70,7 +70,7 @@ class ScipyRun:
             self.values.append(np.nan if found is None else found[0])
 
         def ask_within_limit(x: np.ndarray) -> tuple[float, np.ndarray]:
-            if self.evaluations > _EVALUATIONS + _EVALUATIONS_A_STEP * len(self.path):
+            if self.evaluations > EVALUATIONS + EVALUATIONS_A_STEP * len(self.path):
                 raise _OutOfEvaluations
             return ask(x)
 

@@ -94,6 +94,11 @@ class Preconditioner(Composed):
         return replace(self, grid=shape)
 
     def apply(self, x: Array) -> Array:
+        if x.shape[-1] not in (self.inner.shape[1], None):  # libraries broadcast, or say it in their words
+            raise ValueError(
+                f"M.apply got an array of shape {tuple(x.shape)}; expected rows (systems, {self.inner.shape[1]}). "
+                "M @ r takes the shape of the right-hand side."
+            )
         z = self.inner.apply(x)
         return z if isinstance(self.inner, DiagonalOperator) else self.bk.materialize(z)
 

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from ...backends import Backend, choose_backend, without_compilers
+from ...backends.tracebacks import front_door
 from ...sparse import (
     CutRows,
     Layout,
@@ -93,6 +94,7 @@ UPDATES: dict[str, Callable[[Preconditioner, Operator], Preconditioner | None]] 
 """Name -> function that gives M the numbers of another matrix, for kinds that keep some work; None where it cannot."""
 
 
+@front_door
 def preconditioner(A: Any, kind: str = "auto", *, like: Any = None, **settings: Any) -> Preconditioner:
     """Compute a preconditioner M, an approximation of the inverse of A, to be passed to `linear_solve`.
 

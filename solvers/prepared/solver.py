@@ -13,6 +13,7 @@ import numpy as np
 from ...backends import without_compilers
 from ...backends.on_failure import run_for
 from ...backends.public_names import PublicNames
+from ...backends.tracebacks import shorten
 from ...sparse import Operator, UnsupportedOperation, to_operator
 from ..attempt import AS_GIVEN, Attempt
 from ..gaussian.of_matrix import OfMatrix
@@ -109,7 +110,12 @@ class PreparedSolver(OfMatrix, PublicNames):
         """
         monitored = not (progress is False and callback is None and time_limit is None)
         asked = (progress, callback, time_limit) if monitored else None
-        return without_compilers(with_times)(_solve_prepared, self, b, x0, axis, history, asked)
+        try:
+            return without_compilers(with_times)(_solve_prepared, self, b, x0, axis, history, asked)
+        except Exception as error:
+            __tracebackhide__ = True  # for pytest
+            shorten(error)
+            raise
 
     solve._torchdynamo_disable = True  # type: ignore[attr-defined]  # as of linear_solve
 

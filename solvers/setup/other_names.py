@@ -8,6 +8,8 @@ from difflib import get_close_matches
 from functools import wraps
 from typing import ParamSpec, TypeVar
 
+from ...backends.tracebacks import named_in_tracebacks, shorten
+
 P = ParamSpec("P")
 R = TypeVar("R")
 
@@ -28,16 +30,21 @@ _ARGUMENTS = {
 
 
 def with_our_names(function: Callable[P, R]) -> Callable[P, R]:
-    """Decorator: unknown arguments are refused with the name that they have here."""
+    """Decorator: unknown arguments are refused with the name that they have here, and tracebacks are short."""
     known = set(inspect.signature(function).parameters)
 
     @wraps(function)
     def checked(*args: P.args, **kwargs: P.kwargs) -> R:
-        if not known.issuperset(kwargs):
-            raise TypeError(_refusal(function.__name__, sorted(set(kwargs) - known), known))
-        return function(*args, **kwargs)
+        try:
+            if not known.issuperset(kwargs):
+                raise TypeError(_refusal(function.__name__, sorted(set(kwargs) - known), known))
+            return function(*args, **kwargs)
+        except Exception as error:
+            __tracebackhide__ = True  # for pytest
+            shorten(error)
+            raise
 
-    return checked
+    return named_in_tracebacks(checked, function.__name__)
 
 
 def _refusal(function: str, unknown: list[str], known: set[str]) -> str:

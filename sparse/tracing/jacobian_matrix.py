@@ -6,12 +6,14 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from ...backends.compilers import without_compilers
+from ...backends.tracebacks import front_door
 from ..errors import UnsupportedOperation
 from ..formats.matrix import Matrix
 from .front_end import front_end_for
 from .matrix_from_function import check_function, traced_matrix
 
 
+@front_door
 def jacobian_matrix(
     f: Callable[..., Any], x: Any, *args: Any, format: str | None = None, prune: bool = True, **kwargs: Any
 ) -> Matrix:

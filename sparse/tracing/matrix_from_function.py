@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from ...backends.compilers import without_compilers
+from ...backends.tracebacks import front_door
 from ..errors import NonlinearError, UnsupportedOperation
 from ..formats.matrix import Matrix
 from .engine.to_matrix import to_matrix
@@ -17,6 +18,7 @@ from .opaque import OpaqueFunction, is_linear_operator
 from .verify.check import verify as verify_matrix
 
 
+@front_door
 def matrix_from_function(
     f: Callable[..., Any],
     like: Any,

@@ -71,6 +71,15 @@ def test_where_needed(mode: str) -> None:
     assert like_x.dtype == like_squares.dtype == x.dtype
 
 
+@covers("negated")
+@modes
+def test_negated(mode: str) -> None:
+    """Of a comparison with NaN it is true: TensorFlow's graphs take `~(a < b)` for `a >= b`."""
+    x = np.array([np.nan, 1.0, 3.0])
+    found = run(mode, lambda bk, x: (bk.negated(x < 2), bk.negated(x > 2)), x)
+    np.testing.assert_array_equal(found, [[True, False, True], [True, True, False]])
+
+
 @covers("by_host", "sets_up_by_host")
 @modes
 def test_by_host(mode: str) -> None:

@@ -60,6 +60,7 @@ REFUSED = (
     ("bk.ravel_multi_index(at, (4, 5), 'wrap')", ValueError, "'undefined', 'periodic', 'clamp' or an integer"),
     ("bk.nonzero(o)", ValueError, "without axes"),
     ("bk.unique(bk.multiply(x, 1j), axis=0)", TypeError, "have no order"),
+    ("bk.floor_divide(bk.multiply(x, 1j), x)", TypeError, "xp.floor_divide got complex numbers, which have no order"),
     ("bk.grid_sample(grid, coordinates, 'wrap')", ValueError, "expected one of zeros, boundary"),
     ("bk.grid_sample(grid, coordinates[..., :1])", ValueError, "a last axis of 2 coordinates"),
     ("bk.conv(images, kernel[:, :, :2])", ValueError, "batch, out, channels"),

@@ -220,6 +220,22 @@ def test_while_loop_with_limits(mode: str) -> None:
     assert to_numpy(second["n"]).tolist() == [10]
 
 
+@looped
+def test_trajectories_of_numbers(mode: str) -> None:
+    """A tuple of numbers, which NumPy's arrays without axes become after a step, has a leaf for each."""
+    bk = get_backend(library(mode))
+
+    def steps(n: Any, x: Any) -> Any:
+        def down(s: Any) -> Any:
+            return s[0] - 1, s[1] + 2.0
+
+        return [bk.while_loop(lambda s: s[0] > 0, down, s, [0, 3, 12]) for s in ((n, x), (10, np.float64(5)))]
+
+    for counts, sums in compiled(mode, steps)(array(mode, np.array(10)), array(mode, np.array(5.0))):
+        np.testing.assert_array_equal(to_numpy(counts), [10, 7, 0])
+        np.testing.assert_array_equal(to_numpy(sums), [5, 11, 25])
+
+
 @eagerly
 def test_while_loop_keeps_states_that_the_body_overwrites(mode: str) -> None:
     bk = get_backend(library(mode))

@@ -391,3 +391,20 @@ def test_gmres_with_a_singular_preconditioner() -> None:
     x, info = sla.gmres(A, b, x0=np.array([1.0, 0.0, 0.0]), M=M, rtol=1e-15, atol=0)
     assert np.isfinite(x).all() and (info != 0 or np.linalg.norm(A @ x - b) <= 1e-15 * np.linalg.norm(b))
     np.testing.assert_allclose(M @ (A @ x), M @ b, atol=1e-15)
+
+
+def test_minres_says_what_it_takes() -> None:
+    """In our words, where SciPy's own function only says that a preconditioner is indefinite."""
+    A, b = np.diag([1.0, 2.0, 4.0]), np.ones(3)
+    with pytest.raises(TypeError, match=r"shift=0.5j; expected a real number"):
+        sla.minres(A, b, shift=0.5j)
+    with pytest.raises(TypeError, match="A of type function; expected a matrix or LinearOperator"):
+        sla.minres(lambda x: A @ x, b, shift=0.5)
+    with pytest.raises(ValueError, match=r"MINRES needs a Hermitian matrix.*takes real numbers only"):
+        sla.minres((1 + 1j) * A, b)
+
+    class WithoutDtype:
+        shape, matvec = (3, 3), staticmethod(lambda x: A @ x)
+
+    for given in (A.tolist(), WithoutDtype()):
+        np.testing.assert_allclose(sla.minres(given, b, shift=0.5, rtol=1e-12)[0], 1 / (np.diag(A) - 0.5))

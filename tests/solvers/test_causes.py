@@ -380,3 +380,14 @@ def test_every_method_fails_with_reasons(method: str, dtype: str) -> None:
         assert not (facts.factorises and "direct" in to_do) and f"'{method}'" not in to_do
         assert not (is_least_squares(facts) and ("LSMR" in to_do or "least-squares" in to_do))
         assert matrix is hard or is_least_squares(facts) or "row and column 3 are zero" in said
+
+
+def test_zero_rows_on_a_grid_are_named_by_their_indices() -> None:
+    def A(u: np.ndarray) -> np.ndarray:
+        out = 4 * u
+        out[..., 1, 2] = 0
+        return out
+
+    with pytest.raises(ConvergenceError, match=r"row \(1, 2\) is zero, while b is 1 in row \(1, 2\)") as failed:
+        linear_solve(A, np.ones((3, 4)), method="GMRES")
+    assert "such as x itself there" in str(failed.value)

@@ -1,6 +1,9 @@
 """Failure is never silent, and never called success."""
 
 import re
+import sys
+import traceback
+from collections.abc import Callable
 from contextlib import nullcontext
 
 import numpy as np
@@ -88,8 +91,10 @@ def test_compiled_function_fails_only_when_the_data_do(method: str, mode: str) -
     function = compiled(mode, lambda b: linear_solve(A, b, method=method).x)
     good, bad = np.ones(12), np.full(12, np.nan)
     np.testing.assert_allclose(to_numpy(function(array(mode, good))), np.linalg.solve(SYSTEMS["definite"].matrix, good))
-    with pytest.raises(Exception, match="left the finite numbers"):
+    of_jax = "ValueError" if METHODS[method].on_host else "JaxRuntimeError"  # as docs/contracts.md says
+    with pytest.raises(Exception, match=f"Diverged: {method} left the finite numbers") as failed:
         to_numpy(function(array(mode, bad)))
+    assert type(failed.value).__name__ == (of_jax if mode == "jax-jit" else "UnknownError")
     assert np.isfinite(to_numpy(function(array(mode, good)))).all()
 
 
@@ -236,3 +241,50 @@ def test_units_play_no_role_in_single_precision(method: str, scale: float, mode:
     A = make_operator(mode, "dense", matrix)
     result = solve(mode, A, b * np.float32(scale), method=method, **ONE_SYSTEM)
     np.testing.assert_allclose(result.x.astype(float), scale * np.linalg.solve(matrix.astype(float), b), rtol=1e-3)
+
+
+def frames_of(call: Callable[[], object]) -> list[str]:
+    """The functions in what is printed of its error, after this one."""
+    try:
+        call()
+    except Exception as error:
+        printed = "".join(traceback.format_exception(error))
+        return re.findall(r'File ".*", line \d+, in (\S+)', printed)
+    raise AssertionError("nothing was raised")
+
+
+@pytest.mark.parametrize("mode", EAGER)
+def test_tracebacks_show_users_and_one_frame_of_ours(mode: str) -> None:
+    A, b = make_operator(mode, "dense", SYSTEMS["definite"].matrix), array(mode, np.arange(12.0))
+    outside = ["frames_of", "<lambda>"]
+    solver = prepare(A, method="CG", max_iter=2)
+    assert frames_of(lambda: linear_solve(A, b, method="CG", max_iter=2)) == [*outside, "linear_solve"]
+    assert frames_of(lambda: linear_solve(A, b[:3])) == [*outside, "linear_solve"]
+    assert frames_of(lambda: linear_solve(A, b, method="Jacobian")) == [*outside, "linear_solve"]
+    assert frames_of(lambda: solver.solve(b)) == [*outside, "solve"]
+    assert frames_of(lambda: krylix.preconditioner(A, "chess")) == [*outside, "preconditioner"]
+
+
+def test_tracebacks_keep_users_functions() -> None:
+    def inner(x: np.ndarray) -> np.ndarray:
+        if np.any(x):
+            raise ZeroDivisionError("of the user")
+        return x
+
+    def A(x: np.ndarray) -> np.ndarray:
+        return inner(2 * x)
+
+    def stencil(x: np.ndarray) -> np.ndarray:
+        return x[::2] @ np.ones(3)
+
+    b, outside = np.ones(12), ["frames_of", "<lambda>"]
+    assert frames_of(lambda: linear_solve(A, b, method="CG")) == [*outside, "linear_solve", "A", "inner"]
+    wrapped = frames_of(lambda: linear_solve(stencil, b, method="CG"))
+    assert wrapped[0] == "stencil" and wrapped[-3:] == [*outside, "linear_solve"]  # the cause, and what became of it
+    assert frames_of(lambda: krylix.minimize(lambda x: inner(x).sum(), b))[-2:] == ["<lambda>", "inner"]
+
+
+def test_failures_inside_of_krylix_keep_their_frames(monkeypatch: pytest.MonkeyPatch) -> None:
+    module = sys.modules["krylix.solvers.linear_solve"]
+    monkeypatch.setattr(module, "solve_small_dense", None)  # which is called
+    assert "_linear_solve" in frames_of(lambda: linear_solve(np.eye(3), np.ones(3)))

@@ -46,16 +46,17 @@ def test_every_library(method: str, mode: str) -> None:
     np.testing.assert_array_equal(enough.x, solve(mode, A, B, method=method, history=True).x)
 
 
-@pytest.mark.compiled_by_default(modes=("jax-jit", "tf-function"))
+@pytest.mark.compiled_by_default("CG", "scipy-CG", modes=("jax-jit", "tf-function"))
+@pytest.mark.parametrize("method", ["CG", "scipy-CG"])
 @pytest.mark.parametrize("mode", ["jax-jit", "tf-function"])
-def test_the_time_of_a_program_begins_when_it_runs(mode: str) -> None:
+def test_the_time_of_a_program_begins_when_it_runs(method: str, mode: str) -> None:
     """A limit that is not reached changes nothing: the iterations are those that NumPy takes without one."""
     waits = [0.0]
 
     def run(b: Any) -> Any:
         A = array(mode, MATRIX)
         return linear_solve(
-            A, b, method="CG", time_limit=0.5, callback=lambda _: time.sleep(waits[0]), on_failure="status"
+            A, b, method=method, time_limit=0.5, callback=lambda _: time.sleep(waits[0]), on_failure="status"
         )
 
     program, b = compiled(mode, run), array(mode, B)
@@ -63,7 +64,7 @@ def test_the_time_of_a_program_begins_when_it_runs(mode: str) -> None:
         time.sleep(wait)
         result = program(b)
         assert int(result.status) == Status.CONVERGED
-        assert int(result.iterations) == linear_solve(MATRIX, B, method="CG").iterations
+        assert int(result.iterations) == linear_solve(MATRIX, B, method=method).iterations
     waits[0] = 0.3
     late = program(b)
     assert int(late.status) == Status.TIME_LIMIT and 1 <= int(late.iterations) < N

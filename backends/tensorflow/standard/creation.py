@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from .library import cast, on_device, sizes
+from .library import cast, flat, on_device, sizes
 
 _HOST = 1  # of DLPack's kinds of devices
 
@@ -77,8 +77,17 @@ def eye(n_rows: int, n_cols: int, /, *, k: int, dtype: Any, device: Any) -> Any:
 
 
 def meshgrid(*arrays: Any, indexing: str = "xy") -> list[Any]:
-    """Coordinates of a grid, one array for each axis."""
-    return list(tf.meshgrid(*arrays, indexing=indexing)) if arrays else []
+    """Coordinates of a grid, one array for each axis; TensorFlow's multiplies by ones: inf becomes NaN."""
+    if indexing not in ("xy", "ij"):
+        raise ValueError(f"xp.meshgrid got indexing={indexing!r}; expected 'xy' or 'ij'.")
+    count = len(arrays)
+    axes = [1, 0, *range(2, count)] if indexing == "xy" and count > 1 else [*range(count)]
+    lines = [
+        tf.reshape(x, [-1 if other == axis else 1 for other in range(count)])
+        for x, axis in zip(arrays, axes, strict=True)
+    ]
+    shape = [sizes(flat(arrays[axes.index(axis)]))[0] for axis in range(count)]
+    return [tf.broadcast_to(x, shape) for x in lines]
 
 
 def tril(x: Any, /, *, k: int = 0) -> Any:

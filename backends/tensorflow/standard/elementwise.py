@@ -14,8 +14,8 @@ from .library import COMPLEX, UNSIGNED, WHOLE, cast, in_int64
 _Function = Callable[..., Any]
 
 not_equal, equal = tf.not_equal, tf.equal
-subtract, multiply, divide = tf.subtract, tf.multiply, tf.divide
-floor_divide, remainder = tf.math.floordiv, tf.math.floormod
+subtract, multiply = tf.subtract, tf.multiply
+remainder = tf.math.floormod
 pow = in_int64(UNSIGNED, tf.pow)
 negative = in_int64(UNSIGNED, tf.negative)
 positive = tf.identity
@@ -59,7 +59,14 @@ def abs(x: Any, /) -> Any:
 
 def sign(x: Any, /) -> Any:
     """x / |x|, and 0 of 0."""
-    return tf.cast(x > tf.zeros((), x.dtype), x.dtype) if x.dtype in UNSIGNED else tf.math.sign(x)
+    if x.dtype in UNSIGNED:
+        return tf.cast(x > tf.zeros((), x.dtype), x.dtype)
+    if x.dtype not in COMPLEX:
+        return tf.math.sign(x)
+    a, b, _ = _scaled(x)
+    size = hypot(a, b)
+    size = tf.where(size == 0, tf.ones_like(size), size)
+    return tf.complex(a / size, b / size)
 
 
 def real(x: Any, /) -> Any:
@@ -77,14 +84,91 @@ def conj(x: Any, /) -> Any:
     return tf.math.conj(x) if x.dtype in COMPLEX else tf.convert_to_tensor(x)
 
 
+def divide(x1: Any, x2: Any, /) -> Any:
+    """The quotient; of complex numbers by Smith's algorithm, as NumPy: TensorFlow's is NaN for an infinite divisor."""
+    if x1.dtype not in COMPLEX:
+        return tf.divide(x1, x2)
+    (a, b), (c, d) = ((tf.math.real(x), tf.math.imag(x)) for x in (x1, x2))
+    flat = tf.abs(c) >= tf.abs(d)  # else all by i
+    a, b, c, d = tf.where(flat, a, b), tf.where(flat, b, -a), tf.where(flat, c, d), tf.where(flat, d, -c)
+    zero = c == 0  # then d is 0, too
+    ratio = d / tf.where(zero, tf.ones_like(c), c)
+    divisor = c + d * ratio
+    real, imag = (a + b * ratio) / divisor, (b - a * ratio) / divisor
+    return tf.complex(real, imag)
+
+
+def reciprocal(x: Any, /) -> Any:
+    """One over x."""
+    return divide(tf.ones((), x.dtype), x) if x.dtype in COMPLEX else tf.math.reciprocal(x)
+
+
+def floor_divide(x1: Any, x2: Any, /) -> Any:
+    """The quotient rounded down; of real numbers by the exact remainder, as in NumPy."""
+    if not x1.dtype.is_floating:
+        return tf.math.floordiv(x1, x2)
+    x1, x2 = tf.stop_gradient(x1), tf.stop_gradient(x2)  # TensorFlow has no derivative of a remainder like C's
+    rest, ratio = tf.truncatemod(x1, x2), x1 / x2
+    below = (rest != 0) & ((rest < 0) != (x2 < 0))
+    whole = tf.math.rint((x1 - rest) / x2 - tf.cast(below, x1.dtype))
+    return tf.where(x2 == 0, ratio, tf.where(whole == 0, copysign(tf.zeros_like(ratio), ratio), whole))
+
+
+def _scaled(x: Any) -> tuple[Any, Any, Any]:
+    """Both parts times a power of 4, with which no norm of them overflows or vanishes, and the root of that power.
+
+    TensorFlow's own functions of long arrays of complex numbers square the parts as they are.
+    """
+    a, b = tf.math.real(x), tf.math.imag(x)
+    root = tf.where(tf.maximum(tf.abs(a), tf.abs(b)) > 1, tf.ones_like(a) / 4, 4 * tf.ones_like(a))
+    return a * root * root, b * root * root, root
+
+
+def sqrt(x: Any, /) -> Any:
+    """The square root."""
+    if x.dtype not in COMPLEX:
+        return tf.sqrt(x)
+    a, b, root = _scaled(x)
+    one = tf.ones_like(a)
+    side = tf.where(signbit(b), -one, one)  # not of abs, which has no derivative at 0
+    first = tf.sqrt((tf.abs(a) + hypot(a, b)) / 2)
+    second = side * b / tf.where(first == 0, one, 2 * first)
+    second = tf.where(tf.math.is_inf(b), side * b, second)
+    real, imag = tf.where(a < 0, second, first), tf.where(a < 0, first, second)
+    return tf.complex(real / root, side * imag / root)
+
+
+def log(x: Any, /) -> Any:
+    """The logarithm."""
+    if x.dtype not in COMPLEX:
+        return tf.math.log(x)
+    return _log_of_parts(tf.math.real(x), tf.math.imag(x))
+
+
+def _log_of_parts(a: Any, b: Any) -> Any:
+    one = tf.ones_like(a)
+    scale = tf.where(tf.maximum(tf.abs(a), tf.abs(b)) > a.dtype.max / 4, one / 4, one)
+    return tf.complex(tf.math.log(hypot(a * scale, b * scale)) - tf.math.log(scale), tf.atan2(b, a))
+
+
+def log1p(x: Any, /) -> Any:
+    """log(1 + x), exact where x is small."""
+    if x.dtype not in COMPLEX:
+        return tf.math.log1p(x)
+    a, b = tf.math.real(x), tf.math.imag(x)
+    large = hypot(a, b) > 1
+    near = tf.math.log1p(tf.where(large, tf.zeros_like(x), x))
+    return tf.where(large, _log_of_parts(1 + a, b), near)
+
+
 def log2(x: Any, /) -> Any:
     """The logarithm to the base 2."""
-    return _over_real(tf.math.log(x), math.log(2))
+    return _over_real(log(x), math.log(2))
 
 
 def log10(x: Any, /) -> Any:
     """The logarithm to the base 10."""
-    return _over_real(tf.math.log(x), math.log(10))
+    return _over_real(log(x), math.log(10))
 
 
 def _over_real(x: Any, number: float) -> Any:

@@ -16,7 +16,7 @@ from .library import COMPLEX, along_axis, cast, flat, sizes
 def argsort(x: Any, /, *, axis: int = -1, descending: bool = False, stable: bool = True) -> Any:
     """The places of the elements in order; equal ones keep theirs, and NaN is larger than all numbers."""
     if x.dtype in COMPLEX:
-        raise TypeError("xp.argsort and xp.sort got complex numbers, which have no order; sort xp.real or xp.abs.")
+        raise TypeError("Complex numbers are not sorted.")  # `promotion.in_order` says more
     axis = axes_of(axis, len(x.shape))[0]
     order = "DESCENDING" if descending else "ASCENDING"
     if not x.dtype.is_floating:
@@ -34,14 +34,16 @@ def sort(x: Any, /, *, axis: int = -1, descending: bool = False, stable: bool = 
     return along_axis(x, argsort(x, axis=axis, descending=descending), axes_of(axis, len(x.shape))[0])
 
 
-def _place_of(function: Callable[..., Any], name: str) -> Callable[..., Any]:
+def _place_of(function: Callable[..., Any], extreme: Callable[..., Any], name: str) -> Callable[..., Any]:
     def place(x: Any, /, *, axis: int | None = None, keepdims: bool = False) -> Any:
         count = len(x.shape)
         x, axis, kept = (flat(x), 0, [1] * count) if axis is None else (x, axes_of(axis, count)[0], None)
         if x.shape[axis] == 0:
             raise ValueError(f"xp.{name} got no elements along axis {axis}; expected at least one.")
-        found = function(tf.cast(x, tf.int32) if x.dtype == tf.bool else x, axis, tf.int64)
-        if x.dtype.is_floating:  # TensorFlow passes over NaN, which is the result of max and min
+        if not x.dtype.is_floating:
+            found = function(tf.cast(x, tf.int32) if x.dtype == tf.bool else x, axis, tf.int64)
+        else:  # TensorFlow begins with a finite number, so not for infinities; and NaN is the result of max and min
+            found = tf.argmax(tf.cast(x == extreme(x, axis, keepdims=True), tf.int32), axis, tf.int64)
             not_numbers = tf.math.is_nan(x)
             first = tf.argmax(tf.cast(not_numbers, tf.int32), axis, tf.int64)
             found = tf.where(tf.reduce_any(not_numbers, axis), first, found)
@@ -53,7 +55,8 @@ def _place_of(function: Callable[..., Any], name: str) -> Callable[..., Any]:
     return place
 
 
-argmax, argmin = _place_of(tf.argmax, "argmax"), _place_of(tf.argmin, "argmin")
+argmax = _place_of(tf.argmax, tf.reduce_max, "argmax")
+argmin = _place_of(tf.argmin, tf.reduce_min, "argmin")
 
 
 def nonzero(x: Any, /) -> tuple[Any, ...]:

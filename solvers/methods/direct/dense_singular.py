@@ -39,7 +39,7 @@ def seems_singular(bk: Backend, matrix: Array, solve: Callable[[Array], Array], 
     size = bk.reshape(bk.abs(pivots), (-1, n))
     negligible = size <= bk.max_abs(size) * (n * eps)
     zero = bk.sum(bk.astype(negligible, bk.dtype(size)), 1, keepdims=True) > 0
-    return zero | ~(bk.max_abs(image) < suspicious(bk.dtype(matrix)) / (eps * n**0.5)), image
+    return zero | bk.negated(bk.max_abs(image) < suspicious(bk.dtype(matrix)) / (eps * n**0.5)), image
 
 
 @lru_cache(maxsize=64)
@@ -165,7 +165,7 @@ def _is_ill_conditioned(bk: Backend, matrix: Array, factors: tuple[Array, ...], 
     size = bk.norm(image)
     back = bk.conj(bk.linalg.lu_solve(factors, bk.conj(bk.times(1 / size, image)), True))
     rows = bk.sum(bk.abs(matrix), -1)
-    return ~(bk.norm(back) * bk.max_abs(bk.reshape(rows, (-1, n))) * eps < 1)
+    return bk.negated(bk.norm(back) * bk.max_abs(bk.reshape(rows, (-1, n))) * eps < 1)
 
 
 def _shift(bk: Backend, matrix: Array, given: float, own: float) -> Array:

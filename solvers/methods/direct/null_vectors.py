@@ -134,7 +134,7 @@ def _converged(
 
     def goes_on(state: tuple[Array, ...]) -> Any:
         _, _, left, steps = state
-        return bk.any(going & ~(left <= goal) & (steps < _MOST_STEPS))
+        return bk.any(going & bk.negated(left <= goal) & (steps < _MOST_STEPS))
 
     image, steps = equations.image(z), bk.asarray(np.zeros((1, 1), np.int32), like=limit)
     z, _, left, _ = bk.while_loop(goes_on, step, (z, image, bk.full_like(bk.max_abs(z), np.inf), steps))

@@ -25,7 +25,7 @@ def inverses(bk: Backend, blocks: Array) -> tuple[Array, Array]:
         found = bk.linalg.inverse(even)
         limit = _SINGULAR / float(np.finfo(bk.dtype(blocks)).eps)
         condition = _norm(bk, even) * _norm(bk, found)
-        singular = (condition >= limit) | ~bk.isfinite(condition)  # compilers make `~(a < b)` to `a >= b`
+        singular = bk.negated(condition < limit)
         adjoint = bk.conj(bk.matrix_transpose(found))
         found = bk.where(are_hermitian(bk, even), (found + adjoint) / 2, found)
         return scale * found * bk.matrix_transpose(scale), singular

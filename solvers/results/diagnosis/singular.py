@@ -40,29 +40,35 @@ def _empty(case: Case) -> list[Cause]:
     rows, columns = _empty_places(case)
     if not len(rows) and not len(columns):
         return []
-    same = np.array_equal(rows, columns)
+    same, shape = np.array_equal(rows, columns), () if case.A is None else case.A.in_shape
     if same:
-        seen = _some("row and column", rows)
+        seen = _some("row and column", rows, shape)
     else:
-        named = [_some(what, found) for what, found in (("row", rows), ("column", columns)) if len(found)]
+        named = [_some(what, found, shape) for what, found in (("row", rows), ("column", columns)) if len(found)]
         seen = ", and ".join(named)
     seen = f"A{case.of_which} is singular: {seen}"
     if case.b is None:
         if not len(rows):
             return [Cause(seen, _TAKE_OUT)]
-        return [Cause(f"{seen}, so b must be zero there", _equation(int(rows[0])), settles=not same)]
+        return [Cause(f"{seen}, so b must be zero there", _equation(int(rows[0]), shape), settles=not same)]
     right = case.b[case.numbers.worst, rows]
     wrong = np.flatnonzero(right)
     if len(wrong):
         at, value = int(rows[wrong[0]]), right[wrong[0]]
-        return [Cause(f"{seen}, while b is {value:.3g} in row {at}", _equation(at))]
+        return [Cause(f"{seen}, while b is {value:.3g} in row {_place(at, shape)}", _equation(at, shape))]
     if same and not case.method.factorises:
         return []  # as of obstacles on a grid: nothing depends on these unknowns
     return [Cause(seen, _TAKE_OUT, settles=not same)]
 
 
-def _equation(row: int) -> tuple[str, str]:
-    return "give b zeros there", f"give each empty row an equation, such as A[{row}, {row}] = 1"
+def _equation(row: int, shape: tuple[int, ...]) -> tuple[str, str]:
+    such = f"A[{row}, {row}] = 1" if len(shape) < 2 else "x itself there"
+    return "give b zeros there", f"give each empty row an equation, such as {such}"
+
+
+def _place(index: int, shape: tuple[int, ...]) -> str:
+    """An unknown, on a grid by its indices along the axes."""
+    return str(index) if len(shape) < 2 else str(tuple(map(int, np.unravel_index(index, shape))))
 
 
 def _empty_places(case: Case) -> tuple[np.ndarray, np.ndarray]:
@@ -83,11 +89,12 @@ def _zeros(matrix: Any, axis: int) -> np.ndarray:
     return np.flatnonzero(np.asarray(size).reshape(-1) == 0)
 
 
-def _some(what: str, indices: np.ndarray) -> str:
+def _some(what: str, indices: np.ndarray, shape: tuple[int, ...]) -> str:
+    first = _place(int(indices[0]), shape)
     if len(indices) == 1:
-        return f"{what} {indices[0]} is zero" if " " not in what else f"{what} {indices[0]} are zero"
+        return f"{what} {first} is zero" if " " not in what else f"{what} {first} are zero"
     plural = " and ".join(f"{word}s" for word in what.split(" and "))
-    return f"{len(indices)} {plural} are zero, the first is {indices[0]}"
+    return f"{len(indices)} {plural} are zero, the first is {first}"
 
 
 class _Inverse(NamedTuple):

@@ -62,13 +62,19 @@ def iterate(
         )  # fmt: skip
     except NonlinearError:
         raise
-    except (ValueError, TypeError):
+    except (ValueError, TypeError) as ours:
         A, b, x0, rtol, atol, M = given
         if method is not None or is_of_another_library(b) or is_function(A) or isinstance(A, Operator):
             raise
         if told is not None and told.has_failed:
             raise
-        return by_scipy(function, A, b, x0, rtol, atol, maxiter, M, {"callback": callback} if callback else {})
+        settings = {"callback": callback} if callback else {}
+        try:
+            return by_scipy(function, A, b, x0, rtol, atol, maxiter, M, settings)
+        except (ValueError, TypeError) as theirs:
+            if type(theirs) not in (ValueError, TypeError) or str(theirs) == str(ours):
+                raise
+            raise type(theirs)(f"{ours} (SciPy's function does not solve it either: {theirs})") from theirs
     if type(b) is np.ndarray and result.converged:
         return result.x, 0
     return result.x, _info(result, most, b, breakdown)

@@ -24,8 +24,10 @@ _RESTART = 20  # of SciPy
 _BREAKDOWN = -10  # info of SciPy's biCG-stab where a scalar product is zero
 
 
-def _minres_of_scipy(*args: Any, atol: float, **kwargs: Any) -> tuple[Any, int]:
-    return spl.minres(*args, **kwargs)
+def _minres_of_scipy(A: Any, b: Any, x0: Any, *, atol: float, **kwargs: Any) -> tuple[Any, int]:
+    if np.iscomplexobj(b) or np.dtype(getattr(A, "dtype", None)).kind == "c":
+        raise ValueError("SciPy's minres takes real numbers only: of complex ones it drops the imaginary parts.")
+    return spl.minres(A, b, x0, **kwargs)
 
 
 def cg(
@@ -231,7 +233,15 @@ def minres(
         settings = {"shift": shift, "callback": callback, "show": show, "check": check}
         return by_scipy(_minres_of_scipy, A, b, x0, rtol, 0.0, maxiter, M, settings)
     if shift:
-        identity = sp.eye_array(A.shape[0], dtype=A.dtype, format="csr")
+        A = np.asarray(A) if isinstance(A, list | tuple) else A
+        if np.iscomplexobj(shift):
+            raise TypeError(f"minres got shift={shift!r}; expected a real number, as A - shift I has to be Hermitian.")
+        if not hasattr(A, "shape"):
+            raise TypeError(
+                f"minres with a shift got A of type {type(A).__name__}; expected a matrix or LinearOperator. Of a "
+                "function subtract shift * x in it."
+            )
+        identity = sp.eye_array(A.shape[0], dtype=getattr(A, "dtype", None) or float, format="csr")
         if sp.issparse(A) or isinstance(A, np.ndarray):
             A = A - shift * (identity if sp.issparse(A) else identity.toarray())
         else:

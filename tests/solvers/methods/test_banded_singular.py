@@ -86,8 +86,7 @@ def test_least_norm_in_every_library(mode: str) -> None:
     check(result.x, A, b, null)
 
 
-# In a graph of TensorFlow, where it is the first test, the third matrix is not seen to be singular.
-@pytest.mark.parametrize("mode", ["jax-jit", pytest.param("tf-function", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("mode", ["jax-jit", pytest.param("tf-function", marks=pytest.mark.merge)])
 def test_values_that_are_traced(mode: str) -> None:
     """In one program, which tells a regular matrix from singular ones; a batch of them is its systems."""
     matrices, nulls = zip(*(SINGULAR[name] for name in TRACED), (_chain() + np.eye(N), np.zeros((0, N))), strict=True)

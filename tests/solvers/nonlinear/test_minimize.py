@@ -1,5 +1,6 @@
 """`minimize`: minima, batches, bounds, failures and refusals, in every library."""
 
+import re
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -124,6 +125,18 @@ def test_failures(mode: str, search: str) -> None:
     assert isinstance(caught.value.result, krylix.MinimizeResult)
     with pytest.warns(RuntimeWarning, match="limit of iterations|no step makes"):
         minimised(mode, f, start[2], slope[2], method=search, max_iter=5, on_failure="warn")
+
+
+@pytest.mark.parametrize("search", [*SCIPY_METHODS, "GD"])
+def test_limits_by_name(search: str) -> None:
+    """Only SciPy's methods have a limit of evaluations."""
+
+    def f(x: np.ndarray) -> Any:
+        return valley(x, 1.0)
+
+    message = krylix.minimize(f, START[0], method=search, max_iter=1, on_failure="status").message
+    limit = " after" if search == "GD" else r", or of evaluations \(100, and 10 for each iteration\), after"
+    assert re.search(f"{search} reached the limit of iterations{limit} 1 iteration", message)
 
 
 @pytest.mark.parametrize("mode", ["numpy", "torch"])

@@ -187,3 +187,13 @@ def test_inverses_that_overflow_are_refused(kind: str, dtype: str) -> None:
         with pytest.raises(ValueError, match="power of two"):
             preconditioner((A * size).astype(dtype), kind)
     assert np.isfinite(preconditioner((A * (1000 * tiny)).astype(dtype), kind) @ np.ones(144, dtype)).all()
+
+
+@pytest.mark.parametrize("shape", [(3,), (1, 3), (24, 1)])
+def test_rows_of_another_size(shape: tuple[int, ...]) -> None:
+    """A diagonal would be broadcast over them."""
+    M = krylix.preconditioner(np.diag(np.arange(1.0, 25)), "jacobi")
+    with pytest.raises(
+        ValueError, match=rf"M.apply got an array of shape \({shape[0]},.*; expected rows \(systems, 24\)"
+    ):
+        M.apply(np.ones(shape))
