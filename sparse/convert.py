@@ -10,7 +10,7 @@ import scipy.sparse as sp
 
 from ..backends import Array, Backend, choose_backend, of_libraries, working_dtype
 from .analysis.analysis import with_declared
-from .formats import Dense, SparseMatrix, from_native, from_scipy, matrix_batch
+from .formats import Dense, SparseMatrix, from_native, from_scipy, matrix_batch, pattern_from_scipy
 from .formats.entries.checked import checked_scipy
 from .layout import Layout
 from .operator import Operator
@@ -71,11 +71,15 @@ def as_operator(A: Any, like: Any = None, *, batch_ndim: int = 0, args: Sequence
     if bk.on_host or not bk.is_array(A):
         A = owned(A, bk)
     if like is None:
+        if sp.issparse(A) and not args:
+            return pattern_from_scipy(bk, A, working_dtype(found), None)
         return to_operator(bk, A, None, working_dtype(found), args)
     leaves, _ = bk.leaves(like)
     arrays = [leaf if bk.is_array(leaf) else bk.asarray(leaf) for leaf in leaves]
     layout = Layout.of(bk, like if len(arrays) != 1 else arrays[0], batch_ndim, "like")
     dtype = working_dtype(np.result_type(*layout.dtypes), complex_=found is not None and found.kind == "c")
+    if sp.issparse(A) and not args:
+        return pattern_from_scipy(bk, A, dtype, arrays[0])
     return to_operator(bk, A, layout, dtype, args, arrays[0])
 
 

@@ -1,6 +1,10 @@
 """The types that an editor shows for public names: run by pytest, and checked by mypy and pyright in `.ci/run`."""
 
+import os
 import pickle
+import re
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeAlias, assert_type, get_args
@@ -15,6 +19,7 @@ from krylix.backends.profile.event import ProfileEvent
 from krylix.backends.profile.user_profile import Profile
 from krylix.solvers import METHODS, OPTIONAL_METHODS, PRECONDITIONERS, MethodName, OnFailure, PreconditionerName
 
+ROOT = Path(__file__).parents[1]
 Vector: TypeAlias = NDArray[np.float64]
 A = sp.csr_array(2.5 * np.eye(4) - np.eye(4, k=1) - np.eye(4, k=-1))
 b: Vector = np.ones(4)
@@ -33,7 +38,11 @@ def test_solves() -> None:
     assert_type(result.message, str)
     assert_type(result.method, str)
     assert_type(result.preconditioner, str | None)
-    assert bool(result.converged)
+    assert_type(result.iterations, int | Any)  # of a batch an array
+    assert_type(result.residual_norm, float | Any)
+    assert_type(result.converged, bool | Any)
+    assert_type(result.status, krylix.Status | Any)
+    assert result.converged and result.status.name == "CONVERGED"
     solver = assert_type(krylix.prepare(f, b), krylix.PreparedSolver)
     assert_type(solver.solve(b), krylix.SolveResult[Vector])
     assert_type(solver(b), Vector)
@@ -160,3 +169,20 @@ def test_every_public_name_is_here() -> None:
     text: str = Path(__file__).read_text(encoding="utf-8")
     namespaces: Any = {"solvers", "sparse"}
     assert [name for name in krylix.__all__ if f"krylix.{name}" not in text and name not in namespaces] == []
+
+
+@pytest.mark.merge
+@pytest.mark.needs("jax")
+def test_the_code_of_the_readme_is_typed(tmp_path: Path) -> None:
+    pytest.importorskip("mypy")
+    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+    files = [tmp_path / f"block{i}.py" for i in range(len(blocks))]
+    for file, code in zip(files, blocks, strict=True):
+        file.write_text(code)
+    options = ("--strict", "--config-file=", "--follow-imports=silent", "--ignore-missing-imports")
+    environment = {**os.environ, "MYPYPATH": str(ROOT / "src")}
+    run = subprocess.run(
+        [sys.executable, "-m", "mypy", *options, *map(str, files)], cwd=tmp_path, env=environment, capture_output=True,
+        text=True,
+    )  # fmt: skip
+    assert len(files) > 1 and run.returncode == 0, run.stdout + run.stderr

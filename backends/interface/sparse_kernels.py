@@ -194,6 +194,7 @@ class CooEntries(NamedTuple):
     cols: Any  # (nnz,) integers
     shape: tuple[int, ...]
     systems: Any = None  # (nnz,) integers, of NumPy or the library
+    given: tuple[Any, Any, tuple[int, ...]] | None = None  # rows, columns and shape of the user's values, if others
 
 
 def row_starts(rows: np.ndarray, n: int) -> np.ndarray:

@@ -129,12 +129,15 @@ class Transformations(Vmap):
         )
 
     def _with_rule(
-        self, rule: Callable[..., Sequence[Array | None]], inputs: Sequence[Array], outputs: Sequence[Array]
-    ) -> Sequence[Array]:
+        self, rule: Callable[..., Sequence[Array | None]], inputs: Sequence[Array], outputs: Sequence[Array],
+        linear: bool = False,
+    ) -> Sequence[Array]:  # fmt: skip
         """The outputs, whose derivatives by the inputs are those of a rule, beside the ones that they have.
 
         `rule(inputs, outputs, cotangents)` returns the cotangents of the inputs, None for 0. Cotangents are d/dRe +
         i d/dIm of real and complex numbers.
+
+        `linear`: the rule does with the cotangents only what JAX can transpose, so that it has a forward mode, too.
         """
         return outputs
 

@@ -26,7 +26,7 @@ from .derivatives.bilinear import bilinear
 from .derivatives.differentiated import differentiated
 from .derivatives.implicit import implicit_solve, refused, without_derivatives
 from .derivatives.transposed import transpose_function
-from .derivatives.with_rule import with_rule
+from .derivatives.with_rule import with_no_derivative, with_rule
 from .host_calls.by_host import by_host
 from .host_calls.exported import unless_exported
 from .host_calls.guard import guarded, rescued
@@ -313,6 +313,7 @@ class JaxBackend(JaxIndexing, JaxLoops, JaxMemory, JaxRecurrences, JaxCollective
     with_auto_axes = staticmethod(with_auto_axes)
     _differentiated = staticmethod(differentiated)
     _with_rule = staticmethod(with_rule)
+    _with_no_derivative = staticmethod(with_no_derivative)
     transpose_function = staticmethod(transpose_function)
 
     def map_columns(self, function: Callable[[Array], Array], columns: Array) -> Array:

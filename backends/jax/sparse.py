@@ -56,22 +56,23 @@ class JaxSparse:
         """
         indices = (x.indices, x.indptr) if isinstance(x, jsp.BCSR) else (x.indices,)
         if any(isinstance(i, jax.core.Tracer) for i in indices):
-            values, rows, cols, shape, _ = _read(x)
+            values, rows, cols, shape, *_ = _read(x)
             inside = (rows < shape[-2]) & (cols < shape[-1])
             values, rows, cols = (jnp.where(inside, a, 0) for a in (values, rows, cols))
             return CooEntries(values, rows, cols, shape)
         systems: Any = None
         with jax.ensure_compile_time_eval():  # the indices stay known inside jit, too
-            values, rows, cols, shape, _ = _read(x)
+            values, rows, cols, shape, *_ = _read(x)
             if x.n_batch:
                 systems = np.repeat(np.arange(rows.shape[0], dtype=np.int32), rows.shape[1])
                 rows, cols = jnp.reshape(rows, -1), jnp.reshape(cols, -1)
             kept = np.flatnonzero((rows < shape[-2]) & (cols < shape[-1]))
-            every = len(kept) == len(rows)
+            every, given = len(kept) == len(rows), None
             if not every:
+                given = rows, cols, tuple(rows.shape)
                 rows, cols, systems = rows[kept], cols[kept], None if systems is None else systems[kept]
             values = jnp.reshape(values, -1)
-            return CooEntries(values if every else values[kept], rows, cols, shape, systems)
+            return CooEntries(values if every else values[kept], rows, cols, shape, systems, given)
 
     def native(self, values: Array, rows: Any, cols: Any, shape: tuple[int, int]) -> jsp.BCOO:
         """A BCOO matrix of entries in the order of rows, then columns, without duplicates.

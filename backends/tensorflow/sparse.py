@@ -39,7 +39,7 @@ class TensorflowSparse:
             check_range(indices[:, axis], int(x.shape[axis]), f"The {word} indices of {name}")
 
     def entries(self, x: tf.SparseTensor) -> CooEntries:
-        """The entries of a SparseTensor in row order; duplicates may be among them, and it may be symbolic.
+        """The entries of a SparseTensor, in its order; duplicates may be among them, and it may be symbolic.
 
         Raises:
             ValueError: it is no matrix and no batch of them, its shape is not known, or of a batch its indices.
@@ -49,10 +49,9 @@ class TensorflowSparse:
                 f"A SparseTensor of shape {x.shape} was given; expected a matrix (n, m) or a batch of them "
                 "(batch, n, m), whose shape is known."
             )
-        matrix = tf.sparse.reorder(x)
-        shape, (*systems, rows, cols) = tuple(int(n) for n in matrix.shape), tf.unstack(matrix.indices, axis=1)
+        shape, (*systems, rows, cols) = tuple(int(n) for n in x.shape), tf.unstack(x.indices, axis=1)
         if not systems:
-            return CooEntries(matrix.values, rows, cols, shape)
+            return CooEntries(x.values, rows, cols, shape)
         known = tf.get_static_value(systems[0])
         if known is None:
             raise ValueError(
@@ -60,7 +59,7 @@ class TensorflowSparse:
                 "expected known ones. Make a matrix of krylix with them outside, and give it other values inside: "
                 "A.with_values(values)."
             )
-        return CooEntries(matrix.values, rows, cols, shape, known)
+        return CooEntries(x.values, rows, cols, shape, known)
 
     def native(self, values: tf.Tensor, rows: Any, cols: Any, shape: tuple[int, int]) -> tf.SparseTensor:
         """A SparseTensor of entries in the order of rows, then columns, without duplicates.

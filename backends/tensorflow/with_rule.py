@@ -14,7 +14,9 @@ from .vectorized import refuse_when_vectorized
 Rule = Callable[..., Sequence[tf.Tensor | None]]
 
 
-def with_rule(rule: Rule, inputs: Sequence[tf.Tensor], outputs: Sequence[tf.Tensor]) -> Sequence[tf.Tensor]:
+def with_rule(
+    rule: Rule, inputs: Sequence[tf.Tensor], outputs: Sequence[tf.Tensor], linear: bool = False
+) -> Sequence[tf.Tensor]:
     """See `Transformations._with_rule`."""
     count = len(inputs)
 

@@ -139,5 +139,6 @@ def _of_blocks(x: torch.Tensor) -> CooEntries:
     _, height, width = x.values().shape
     rows = block_rows[:, None, None] * height + torch.arange(height, device=x.device)[:, None]
     cols = block_cols[:, None, None] * width + torch.arange(width, device=x.device)
-    rows, cols = torch.broadcast_tensors(rows, cols)
-    return CooEntries(values_of(x).reshape(-1), rows.reshape(-1), cols.reshape(-1), (int(x.shape[0]), int(x.shape[1])))
+    rows, cols = (places.reshape(-1) for places in torch.broadcast_tensors(rows, cols))
+    shape, given = (int(x.shape[0]), int(x.shape[1])), (rows, cols, tuple(x.values().shape))
+    return CooEntries(values_of(x).reshape(-1), rows, cols, shape, given=given)

@@ -11,6 +11,7 @@ import scipy.sparse as sp
 
 from ...backends import Array, get_backend
 from ...sparse import DenseOperator, Operator, SparseMatrix, is_function, is_list_of_matrices
+from ...sparse.formats import places_of_values
 
 
 def matrix_gradient(A: Any, y: Array, x: Array, batch: Sequence[int]) -> Any:
@@ -50,7 +51,7 @@ def _of_format(A: SparseMatrix, y: Array, x: Array) -> SparseMatrix:
     values = A.form.sample(A.bk, A.index_arrays(), -y, x.conj())
     if A.systems is not None:  # which the rows repeat
         values = tuple(v.reshape(-1, A.systems, *v.shape[1:]).sum(axis=0) for v in values)
-    return A.with_values([_kind_of(A.dtype, v) for v in values])
+    return A.with_stored_values([_kind_of(A.dtype, v) for v in values])
 
 
 def _dense(shape: tuple[int, ...], dtype: np.dtype, y: Array, x: Array, batch: Sequence[int]) -> Array:
@@ -66,7 +67,7 @@ def _dense(shape: tuple[int, ...], dtype: np.dtype, y: Array, x: Array, batch: S
 def _sparse(A: Any, y: Array, x: Array) -> Any:
     if A.format in ("lil", "dok"):
         A = A.tocsr()
-    rows, columns = _positions(A)
+    rows, columns = places_of_values(A)
     inside = (rows >= 0) & (rows < A.shape[0])  # a diagonal is stored longer than it is
     rows, columns = np.where(inside, rows, 0), np.where(inside, columns, 0)
     values = np.zeros(rows.shape, y.dtype)
@@ -75,16 +76,6 @@ def _sparse(A: Any, y: Array, x: Array) -> Any:
     gradient = A.astype(_kind_of(A.dtype, values).dtype)  # a copy
     gradient.data = np.where(inside, _kind_of(A.dtype, values), 0).reshape(A.data.shape)
     return gradient
-
-
-def _positions(A: Any) -> tuple[Array, Array]:
-    """Row and column of each stored value, zeros included."""
-    if A.format != "dia":
-        entries = A.tocoo()
-        return entries.row, entries.col
-    columns = np.broadcast_to(np.arange(A.data.shape[1]), A.data.shape)
-    rows = np.where(columns < A.shape[1], columns - A.offsets[:, None], -1)
-    return rows.ravel(), columns.ravel()
 
 
 def _kind_of(dtype: np.dtype, values: Array) -> Array:

@@ -76,7 +76,7 @@ def slogdet(A: Matrix, host: HostMatrices | None) -> tuple[Array, Array]:
     def rule(inputs: Sequence[Array], outputs: Sequence[Array], cotangents: Sequence[Array | None]) -> list[Array]:
         return [_gradient(host.holding(inputs[0]), outputs[0], cotangents)]
 
-    found = bk._with_rule(rule, [values], [sign, log])
+    found = bk._with_rule(rule, [values], [sign, log], linear=True)
     return found[0], found[1]
 
 

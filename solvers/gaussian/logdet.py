@@ -59,8 +59,8 @@ def logdet(
     """The log determinant of A, in the library of A, with the derivative by all that A depends on.
 
     The derivative is `tr(A^-1 dA)`: exact from entries of the inverse, which are found where A has entries; or, of an
-    estimate, unbiased, by one solve for each probe. It is one for `jax.grad`, autograd and `tf.GradientTape`; NumPy has
-    `PreparedSolver.logdet_gradient`.
+    estimate, unbiased, by one solve for each probe. It is one for `jax.grad`, autograd and `tf.GradientTape`, the exact
+    one for `jax.jvp` and `jax.jacfwd`, too; NumPy has `PreparedSolver.logdet_gradient`.
 
     Args:
         A: as for `linear_solve`: dense or sparse, one matrix or a batch, or a function, traced where it can be.

@@ -12,7 +12,7 @@ from ...backends import Array, Backend, choose_backend
 from ...backends.public_names import PublicNames
 from ...sparse.notebook import html_table
 from ..iteration.method import Method
-from ..iteration.outcome import has_failed
+from ..iteration.outcome import Status, has_failed
 from .advice import Cause, LookForCauses
 from .describe import describe
 from .end_state import known_end_state_of, said_of
@@ -93,16 +93,16 @@ class SolveResult(PublicNames, Generic[ArrayT]):
 
     x: ArrayT
     residual: ArrayT
-    residual_norm: Array
-    tolerance: Array
-    attainable: Array
-    null_part: Array
-    iterations: Array
-    function_evaluations: Array
-    converged: Array
-    diverged: Array
-    status: Array
-    singular: Array
+    residual_norm: float | Array
+    tolerance: float | Array
+    attainable: float | Array
+    null_part: float | Array
+    iterations: int | Array
+    function_evaluations: int | Array
+    converged: bool | Array
+    diverged: bool | Array
+    status: Status | Array
+    singular: bool | Array
     history: Array | None
     method: str
     preconditioner: str | None = None

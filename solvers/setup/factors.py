@@ -13,7 +13,7 @@ from .problem import Problem
 def factors_of_known(problem: Problem, method: Method) -> Operator | None:
     """While tracing: factors of a matrix that does not depend on the function's arguments, else None.
 
-    They are computed once, at trace time.
+    They are computed once, at trace time, by NumPy: the library would compile a program for each operation.
     """
     bk, A = problem.bk, problem.A
     try:
@@ -25,15 +25,15 @@ def factors_of_known(problem: Problem, method: Method) -> Operator | None:
     arrays, make = (A if A.offset else matrix).for_host()
     if arrays:  # of what is added to it
         return None
-    known = make(())
-    with bk.errstate():
-        if method.on_host:
-            return method.setup(get_backend("numpy"), known, None)
-        if bk.is_eager:  # a transformation, in which the factors of today are those of one lane
-            return None
-        with bk.at_once():
-            moved = known.on_backend(bk, None)
-            return None if moved is None else method.setup(bk, moved, None)
+    if bk.is_eager and not method.on_host:  # a transformation, in which these factors would be those of one lane
+        return None
+    host = get_backend("numpy")
+    with host.errstate():
+        factors = method.setup(host, make(()), None)
+    if factors is None or method.on_host:
+        return factors
+    with bk.at_once():
+        return factors.on_backend(bk, None)
 
 
 def factors_now(problem: Problem, method: Method, previous: Operator | None = None) -> Operator | None:

@@ -11,7 +11,7 @@ from .making.assemble import block, block_diagonal, eye, hstack, kron, vstack
 from .making.batch import from_systems, matrix_batch
 from .making.boxes import stencil_of
 from .making.build import from_csr, from_diagonals, from_entries
-from .making.foreign import from_native, from_scipy
+from .making.foreign import from_native, from_scipy, pattern_from_scipy, places_of_values
 from .making.stack import stack
 from .matrix import FORMATS, Matrix
 from .sparse_matrix import SparseMatrix
@@ -48,6 +48,8 @@ __all__ = [
     "hstack",
     "kron",
     "matrix_batch",
+    "pattern_from_scipy",
+    "places_of_values",
     "stack",
     "stencil_of",
     "vstack",

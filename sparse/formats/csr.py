@@ -9,6 +9,7 @@ from .entries.given import read_lines
 from .entries.integers import check_shape, starts_of
 from .entries.order import sorted_entries
 from .sparse_matrix import SparseMatrix
+from .value_order import ValueOrder
 
 
 class CSR(SparseMatrix):
@@ -64,3 +65,4 @@ class CSC(SparseMatrix):
         order = sorted_entries(cols, rows, (m, n))
         structure = CscStructure(starts_of(order.rows, m), order.cols, (n, m))
         self._set(bk, structure, (order.values(bk, values),))
+        self.value_order = ValueOrder.of(structure, rows, cols, (len(rows),))

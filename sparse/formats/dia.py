@@ -19,6 +19,7 @@ from .entries.integers import check_shape, check_size, repeat_rows
 from .entries.scipy_form import csr_array
 from .sparse_matrix import SparseMatrix
 from .structure import Slots, Sources, Structure
+from .value_order import ValueOrder
 
 _BITS = 31  # of a word that stays positive
 
@@ -224,7 +225,11 @@ class DIA(SparseMatrix):
         if np.any(order[1:] < order[:-1]):
             host = get_backend("numpy") if isinstance(values, np.ndarray) else bk
             values = host.take_in_bounds(values, order, len(values.shape) - 2)
-        self._set(bk, DiaStructure(steps[order], (n, m)), (values,))
+        structure = DiaStructure(steps[order], (n, m))
+        self._set(bk, structure, (values,))
+        if np.any(order[1:] < order[:-1]):
+            rows, cols = np.tile(np.arange(n), len(steps)), (np.arange(n) + steps[:, None]).ravel()
+            self.value_order = ValueOrder.of(structure, rows, cols, (len(steps), n))
 
     def add_to(self, y: Array, x: Array) -> Array:
         structure: Any = self.structure

@@ -15,6 +15,7 @@ from .entries.integers import check_shape, check_size, lengths_text, places_in_r
 from .entries.sample import ell_sample
 from .sparse_matrix import SparseMatrix
 from .structure import Slots, Sources, Structure
+from .value_order import ValueOrder
 
 
 @dataclass(frozen=True)
@@ -179,3 +180,5 @@ class ELL(SparseMatrix):
         rows = (places % max(n, 1)).astype(np.int32)
         chosen = host.take_in_bounds(flat, places.astype(np.int32), len(flat.shape) - 1)
         self._set_entries(bk, rows, cols.ravel()[places].astype(np.int32), chosen, (n, m))
+        every = np.tile(np.arange(n, dtype=np.int32), cols.shape[0])
+        self.value_order = ValueOrder.of(self.structure, every, cols.ravel(), cols.shape)

@@ -79,9 +79,9 @@ class Matrix(Reductions, Operator):
 
     @abstractmethod
     def with_values(self, values: Any) -> Matrix:
-        """The same structure with other values, shaped as `values`; with one more axis in front a batch of matrices.
+        """The same pattern with other values, shaped as `values`; with one more axis in front a batch of matrices.
 
-        NumPy arrays are copied.
+        They come in the order in which the values of the pattern were given. NumPy arrays are copied.
 
         Raises:
             ValueError: they have another shape.

@@ -26,6 +26,7 @@ from .matrix import FORMATS, Matrix, format_class
 from .operations import arithmetic, change, reductions
 from .storage import Shape, SparseStorage
 from .structure import Structure
+from .value_order import ValueOrder
 from .values import are_known
 
 _PLAIN = ("csr", "csc", "coo")  # formats that any structure has
@@ -93,11 +94,15 @@ class SparseMatrix(SparseStorage):
 
     @property
     def values(self) -> Any:
-        """The value array of the library, or a tuple of them (HYB, Stencil).
+        """The value array of the library, or a tuple of them (Stencil, converted HYB), as `with_values` takes them.
 
-        Known values cannot be changed by it: NumPy's are read-only, and those of PyTorch copies.
+        Those of entries at one place come as their sum in the first and 0 in the others. Known values cannot be changed
+        by it: NumPy's are read-only, and those of PyTorch copies.
         """
         arrays = self.arrays()
+        if self.value_order is not None:
+            arrays = self.value_order.given(self.host, self.known_or_arrays(), self.systems)
+            arrays = arrays if self.constant is None else tuple(map(self.placed, arrays))
         if self.constant is not None:
             arrays = tuple(self.bk.copy(a) if self.bk.always_writable else self.bk.read_only(a) for a in arrays)
         return arrays[0] if len(arrays) == 1 else arrays
@@ -143,9 +148,11 @@ class SparseMatrix(SparseStorage):
         if self.constant is None:
             return None
         own = [v.copy() for v in self.constant]  # a user may write to these
-        return SparseMatrix.build(
+        moved = SparseMatrix.build(
             bk, self.structure, own, like=like, in_shape=self._in_shape, out_shape=self._out_shape
         )
+        moved.value_order = self.value_order
+        return moved
 
     def dense(self) -> Array:
         return change.densified(self)
@@ -199,7 +206,13 @@ class SparseMatrix(SparseStorage):
         return found
 
     def to(self, format: str) -> Matrix:
-        return self if format == self.format else format_class(format).of(self)
+        if format != self.format:
+            return format_class(format).of(self)
+        if self.value_order is None:
+            return self
+        matrix = self.on_grids(self._in_shape, self._out_shape, self.reason)
+        matrix.value_order = None
+        return matrix
 
     @classmethod
     def of(cls, A: SparseMatrix) -> SparseMatrix:
@@ -207,7 +220,12 @@ class SparseMatrix(SparseStorage):
         return change.converted(A, cls.structure_class).on_grids(A._in_shape, A._out_shape)
 
     def with_values(self, values: Any) -> SparseMatrix:
-        """The same structure with other values, shaped as `values`: of NumPy or of the library, possibly traced.
+        """The same pattern with other values, shaped as `values`: of NumPy or of the library, possibly traced.
+
+        They come in the order of the constructor, or of the object that `as_operator` was given: SciPy's `data`,
+        `values()` of a sparse tensor, `data` of BCOO, `values` of a SparseTensor; entries at one place add up. A matrix
+        that was computed or converted (`A.T`, `A.to(format)`, `A @ B`), traced or read from a file takes them as it
+        stores them. `A.with_values(A.values)` is A in all cases.
 
         With one more axis in front they make a batch of matrices, one for each system. What is given for padding is
         ignored.
@@ -215,11 +233,15 @@ class SparseMatrix(SparseStorage):
         Raises:
             ValueError: they have another shape.
         """
-        given = as_tuple(values)
-        other = self if are_known(given) else self.in_library_of(given[0])
-        if other is not self:
-            return other.with_values(values)
-        return change.revalued(self, given)
+        return self._revalued(as_tuple(values), self.value_order)
+
+    def with_stored_values(self, values: Sequence[Any]) -> SparseMatrix:
+        """`with_values` for arrays as the structure stores them, whatever the order of its user."""
+        return self._revalued(tuple(values), None)
+
+    def _revalued(self, given: tuple[Any, ...], order: ValueOrder | None) -> SparseMatrix:
+        other: Any = self if are_known(given) else self.in_library_of(given[0])
+        return change.revalued(other, given, order)
 
     def native(self, backend: Any = None) -> Any:
         bk = self.bk if backend is None else get_backend(backend)

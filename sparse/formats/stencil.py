@@ -21,6 +21,7 @@ from .entries.regather import Regather
 from .sparse_matrix import SparseMatrix
 from .stencil_products import StencilForm
 from .structure import Layout, Slots, Sources, Structure
+from .value_order import ValueOrder
 
 _WIDEST = 6  # places of diagonals per entry: above, sorting the entries takes less time and memory
 
@@ -133,6 +134,27 @@ class StencilStructure(Structure):
         return f"{len(self.boxes)} boxes on the grid {grids}, {kinds}"
 
 
+class CoefficientOrder(ValueOrder):
+    """Coefficients of shifts, numbers or arrays of the grid, of which those on the other grid are stored.
+
+    `places` is the number of the box of each shift; -1: all of it lies outside.
+    """
+
+    @cached_property
+    def slots(self) -> np.ndarray:
+        structure: Any = self.structure
+        numbers, parts = self.places[0] if self.places else (), [np.zeros(0, np.int32)]
+        first = np.cumsum([0, *map(math.prod, structure.value_shapes)], dtype=np.int32)
+        for number, shape in zip(numbers, self.shapes, strict=True):
+            slots = np.full(shape, -1, np.int32)
+            if number >= 0:
+                stored = structure.value_shapes[number]
+                own = first[number] + np.arange(math.prod(stored), dtype=np.int32).reshape(stored)
+                slots[structure.boxes[number].rows if shape else ()] = own
+            parts.append(slots.ravel())
+        return np.concatenate(parts)
+
+
 class Stencil(SparseMatrix):
     """`out[i] = sum over k of coefficients[k] * in[i + shifts[k]]` on an n-d grid; what lies outside counts as 0.
 
@@ -168,10 +190,14 @@ class Stencil(SparseMatrix):
         if len(set(steps)) < len(steps):
             raise ValueError(f"The shifts {steps} were given; expected each once. Add up the coefficients.")
         bk = choose_backend([c for c in coefficients if not isinstance(c, (int, float, complex))])
-        boxes, values, given = [], [], [c if hasattr(c, "shape") else np.asarray(c) for c in coefficients]
-        systems = _systems_of(given, outs)
+        given = [c if hasattr(c, "shape") else np.asarray(c) for c in coefficients]
+        systems, shapes, numbers = _systems_of(given, outs), [], []
+        boxes: list[Shifted] = []
+        values: list[Any] = []
         for step, c in zip(steps, given):
             box = _natural(step, outs, ins)
+            shapes.append(outs if tuple(c.shape[systems is not None and len(c.shape) > len(outs) :]) == outs else ())
+            numbers.append(-1 if box is None else len(boxes))
             if box is not None:
                 boxes.append(box)
                 values.append(_cut(c, box, outs, systems))
@@ -182,6 +208,8 @@ class Stencil(SparseMatrix):
         axes = 0 if systems is None else 1
         structure = StencilStructure(outs, ins, boxes, [len(v.shape) == axes for v in values])
         self._set(bk, structure, values, None, ins, outs)
+        if tuple(shapes) != structure.value_shapes:
+            self.value_order = CoefficientOrder(structure, tuple(shapes), (np.asarray(numbers),))
 
     @property
     def own_grid(self) -> Grid | None:

@@ -20,6 +20,7 @@ from .entries.order import sorted_entries
 from .entries.regather import Regather, concatenated_values
 from .matrix import FORMATS, Matrix
 from .structure import Layout, Structure
+from .value_order import ValueOrder
 from .values import are_known, check_values, device_marker, in_library, in_one_dtype, mapped_values
 
 Shape = tuple[int, ...]
@@ -33,6 +34,7 @@ class SparseStorage(Matrix):
         structure: where the entries are: static NumPy integers.
         constant: the values as NumPy arrays where they are known, also inside a compiled function; else None.
         reason: why it has its format, if that was chosen.
+        value_order: how a user gives its values, where that is not as they are stored; else None.
     """
 
     is_container = True
@@ -40,6 +42,7 @@ class SparseStorage(Matrix):
     structure: Structure
     constant: tuple[np.ndarray, ...] | None
     reason: str | None
+    value_order: ValueOrder | None
 
     # --- making ---
 
@@ -72,7 +75,7 @@ class SparseStorage(Matrix):
         for given, size, side in ((in_shape, self.shape[1], "in"), (out_shape, self.shape[0], "out")):
             if given is not None and math.prod(given) != size:
                 raise ValueError(f"{side}_shape={given} was given for a matrix of {self.shape}.")
-        self._in_shape, self._out_shape, self.reason = in_shape, out_shape, None
+        self._in_shape, self._out_shape, self.reason, self.value_order = in_shape, out_shape, None, None
         self._made = made  # arrays, indices, masks, SciPy's object: each made when it is needed first
         self._transposed: Any = None
         self._compiled: Any = None  # in NumPy, once needed: what `compile_product` finds
@@ -87,6 +90,7 @@ class SparseStorage(Matrix):
         systems = None if len(ordered.shape) == 1 else int(ordered.shape[0])
         by_rows = structure.values_by_rows
         self._set(bk, structure, (ordered,) if by_rows else Regather(sources)(host, (ordered,), systems))
+        self.value_order = ValueOrder.of(structure, rows, cols, (len(rows),))
 
     def beside(self: Sparse, structure: Structure, values: Sequence[Any]) -> Sparse:
         """The matrix of another structure with values, in the same library on the same device."""
@@ -99,7 +103,7 @@ class SparseStorage(Matrix):
         matrix: Sparse = object.__new__(type(self))
         matrix._set(self.bk, self.structure, values, self.anchor(), self._in_shape, self._out_shape)
         matrix._made.update((key, self._made[key]) for key in ("indices", "masks") if key in self._made)
-        matrix.reason = self.reason
+        matrix.reason, matrix.value_order = self.reason, self.value_order
         return matrix
 
     def on_grids(self: Sparse, in_shape: Shape | None, out_shape: Shape | None, reason: str | None = None) -> Sparse:
@@ -109,7 +113,7 @@ class SparseStorage(Matrix):
         matrix.systems, matrix.dtype, matrix.constant = self.systems, self.dtype, self.constant
         matrix._arrays, matrix._like = self._arrays, self._like
         matrix._finish(in_shape, out_shape, self._made)
-        matrix.reason = reason
+        matrix.reason, matrix.value_order = reason, self.value_order
         return matrix
 
     def regathered(self: Sparse, structure: Structure, layout: Layout) -> Sparse:
@@ -207,13 +211,13 @@ class SparseStorage(Matrix):
 def _flatten(A: SparseStorage) -> tuple[tuple[Array, ...], Any]:
     """Flatten a matrix to its arrays and static data."""
     values, indices, masks = A.arrays(), A.index_arrays(), A.mask_arrays()
-    static = A.bk, A.structure, len(values), len(indices), A.dtype, A._in_shape, A._out_shape
+    static = A.bk, A.structure, len(values), len(indices), A.dtype, A._in_shape, A._out_shape, A.value_order
     return (*values, *indices, *masks), static
 
 
 def _restore(static: Any, arrays: Sequence[Any]) -> SparseStorage:
     """Unflatten without access to the arrays, which transformations replace by placeholders or stack."""
-    bk, structure, values, indices, dtype, in_shape, out_shape = static
+    bk, structure, values, indices, dtype, in_shape, out_shape, order = static
     A: Any = object.__new__(FORMATS[structure.format])  # type: ignore[arg-type]
     A.bk, A.structure, A.shape, A.constant, A._like = bk, structure, structure.shape, None, None
     A._arrays, A.systems = mapped_values(bk, structure, arrays[:values])
@@ -223,6 +227,7 @@ def _restore(static: Any, arrays: Sequence[Any]) -> SparseStorage:
         longer = zip(parts.items(), wanted.values(), strict=True)
         parts = {k: v for (k, v), own in longer if not any(len(a.shape) > i.ndim for a, i in zip(v, own, strict=False))}
     A._finish(in_shape, out_shape, {key: tuple(part) for key, part in parts.items()})
+    A.value_order = order
     first = arrays[0] if values else None
     A.dtype = bk.dtype(first) if hasattr(first, "dtype") and hasattr(first, "shape") else dtype
     return A

@@ -157,9 +157,9 @@ def callback() -> dict[str, Any]:
     return {"error": 0.0, "seen": len(seen), "status": r.status.name}
 
 
-def refused(A: Any, b: Any, **more: Any) -> dict[str, Any]:
+def refused(A: Any, b: Any, solve: Any = linear_solve, **more: Any) -> dict[str, Any]:
     try:
-        linear_solve(A, b, **{"method": HYPRE, "over": COMM, **more})
+        solve(A, b, **{"method": HYPRE, "over": COMM, **more})
     except Exception as error:
         return {"raised": type(error).__name__, "says": str(error)}
     return {"raised": None}
@@ -179,6 +179,8 @@ def failures() -> dict[str, Any]:
         "kind": refused(own if not last else "A", b),
         "unknown": refused(own, b, method=Petsc("conjugate")),
         "settings": refused(own, b, rtol=1e-5 if last else 1e-6),
+        "option": refused(own, b, method=Petsc(options={"pc_nothing": 1})),
+        "length": refused(own, b, lambda A, b, **more: prepare(A, b, **more).solve(np.append(b, b) if last else b)),
     }
 
 

@@ -28,12 +28,14 @@ STEPS = {
 }  # fmt: skip
 OTHERS = (
     "SciPy, eager", "cut, eager", "a function as M", "auto, eager", "auto, windy, eager", "batch, eager",
-    "batch over j", "batch over j, schwarz", "half of the mesh, eager", "several limits", "gradient, windy, eager",
+    "SciPy, Explicit, eager", "batch over j", "batch over j, schwarz", "half of the mesh, eager", "several limits",
+    "gradient, windy, eager",
     "a preconditioner", "prepared", "failure", "callback", "as an argument", "products",
 )  # fmt: skip
 VALUES = ("values, None", "values, jacobi", "values, schwarz")
 MERGED = ("CG, by graph", "CG, by coordinates", "uneven parts", "schwarz", "auto, windy", "gradient, windy",
-          "null space, schwarz", "auto, eager", "failure", "products", "values, schwarz")  # fmt: skip
+          "null space, schwarz", "auto, eager", "SciPy, Explicit, eager", "failure", "products",
+          "values, schwarz")  # fmt: skip
 MOST_ROUNDS = 3  # of four parts, each with at most three neighbours
 
 

@@ -7,7 +7,9 @@ A count that has grown by more than the slack is a first call that takes longer;
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
+import scipy.sparse as sp
 
 from frameworks import lazy
 from krylix import linear_solve
@@ -34,6 +36,7 @@ CASES: dict[str, dict[str, Any]] = {
     "GMRES": {"method": "GMRES"},
     "small": {},
 }
+MOST_OF_KNOWN_FACTORS = 3  # programs that move arrays
 CALLS = 1  # of the user's function while a solve is traced
 
 
@@ -78,3 +81,16 @@ def test_calls_of_the_function(name: str) -> None:
 
     jax.jit(lambda b: linear_solve(counted, b, **CASES[name]).x).trace(jnp.ones(N))
     assert len(calls) == CALLS
+
+
+@pytest.mark.parametrize("method", ["auto", "direct"])
+@pytest.mark.parametrize("kind", ["dense", "sparse"])
+def test_known_factors_are_made_by_numpy(kind: str, method: str, compilations: list[str]) -> None:
+    """Operations of JAX would each compile a program of their own while a solve with a known matrix is traced."""
+    n = {"dense": 67, "sparse": 301}[kind] + (method == "direct")  # shapes that nothing else has compiled for
+    A: Any = 3 * np.eye(n) + np.random.default_rng(0).uniform(size=(n, n)) * (1 / n if kind == "dense" else 0)
+    A = A if kind == "dense" else sp.csr_array(A) + sp.eye_array(n, k=1) + 2 * sp.eye_array(n, k=-7)
+    b = jnp.asarray(np.ones(n)).block_until_ready()
+    compilations.clear()
+    jax.jit(lambda b: linear_solve(A, b, method=method).x).lower(b)
+    assert len(compilations) <= MOST_OF_KNOWN_FACTORS, f"{len(compilations)} programs"

@@ -7,7 +7,7 @@ from typing import Any
 
 import jax
 from jax import lax
-from jax.sharding import NamedSharding, PartitionSpec
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from ...interface.arrays import Array
 from ...interface.cuts import Cut
@@ -30,7 +30,9 @@ def of_blocks(function: Callable[..., Any], cut: Cut, in_specs: Sequence[Any], o
             f"of one with {dict(context.shape)}; expected the same mesh. Prepare another for that mesh, or "
             "spread b over the first one by jax.device_put."
         )
-    mesh = cut.mesh if context.empty else context
+    # The mesh of the context has no devices: arrays that lie on none, as those of a known matrix, could not go there.
+    own = context.empty or (isinstance(cut.mesh, Mesh) and cut.mesh.abstract_mesh == context)
+    mesh = cut.mesh if own else context
     return jax.shard_map(function, mesh=mesh, in_specs=tuple(in_specs), out_specs=out_specs, check_vma=False)
 
 

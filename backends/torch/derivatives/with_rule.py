@@ -12,7 +12,9 @@ from ..transformed import is_tracked, may_have_derivatives, with_signature
 Rule = Callable[..., Sequence[torch.Tensor | None]]
 
 
-def with_rule(rule: Rule, inputs: Sequence[torch.Tensor], outputs: Sequence[torch.Tensor]) -> Sequence[torch.Tensor]:
+def with_rule(
+    rule: Rule, inputs: Sequence[torch.Tensor], outputs: Sequence[torch.Tensor], linear: bool = False
+) -> Sequence[torch.Tensor]:
     """See `Transformations._with_rule`."""
     if not outputs or not may_have_derivatives() or not any(map(is_tracked, inputs)):
         return outputs

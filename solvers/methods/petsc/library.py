@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
@@ -70,6 +71,20 @@ def checked_indices(indices: np.ndarray, rows: int, most: int) -> np.ndarray:
             "Take one with 64-bit indices (--with-64-bit-indices), or cut the rows over more processes."
         )
     return np.ascontiguousarray(indices, wanted)
+
+
+def is_used(option: str) -> bool:
+    """Has PETSc read an option of its database? True where this build does not tell.
+
+    Args:
+        option: its name with its prefix.
+    """
+    used = ctypes.c_int(0)
+    try:
+        failed = ctypes.CDLL(petsc().__file__).PetscOptionsUsed(None, option.encode(), ctypes.byref(used))
+    except (OSError, AttributeError):  # the bindings have no function for it, and here no symbol of the library
+        return True
+    return bool(failed or used.value)
 
 
 @contextmanager

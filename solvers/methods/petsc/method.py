@@ -37,7 +37,7 @@ class Petsc(OneByOne):
             is not in the build, and for complex numbers), MUMPS' factors for other symmetric matrices where they are
             in the build, "ilu" else.
         options: further options of PETSc by their names: `{"pc_hypre_boomeramg_strong_threshold": 0.5}`. They belong to
-            this KSP alone; those of the command line are not read.
+            this KSP alone; those of the command line are not read. One that PETSc does not read is refused.
         block_size: unknowns per point, as for elasticity, one after the other in x.
 
     Cost: that of the KSP and the PC; the entries once more, and once more transposed for derivatives of a matrix that

@@ -11,7 +11,7 @@ import numpy as np
 from ...log import log
 from ..one_by_one import LoopStopped, See
 from .choice import Choice, ask_for_true_norm, facts_of, suited
-from .library import checked_indices, checked_values, petsc, told
+from .library import checked_indices, checked_values, is_used, petsc, told
 
 _numbers = count()
 _COARSEST = "pc_hypre_boomeramg_relax_type_coarse"
@@ -54,7 +54,8 @@ class PetscSystem:
         with _LOCK, told(f"set up {choice}"):
             try:
                 self._set_up()
-            except petsc().Error:
+                self._check_options()
+            except (petsc().Error, ValueError):
                 self.close()
                 raise
 
@@ -89,6 +90,15 @@ class PetscSystem:
         ksp.setFromOptions()
         ksp.setUp()
         self._x, self._b = self.mat.createVecs()
+
+    def _check_options(self) -> None:
+        """Raises ValueError for options that nothing has read: PETSc itself says nothing of a misspelt name."""
+        unread = [name for name, _ in self.choice.options if not is_used(self._prefix + name)]
+        if unread:
+            raise ValueError(
+                f"PETSc cannot set up {self.choice} with {', '.join(map(repr, unread))}: it has read no such option. "
+                "Correct the name (as of PETSc, without a prefix), or leave out what belongs to another KSP or PC."
+            )
 
     def with_numbers(self, rows: Any) -> PetscSystem:
         """This system with the numbers of `rows`, whose pattern it has; what depends on them is set up anew."""

@@ -69,7 +69,8 @@ def matrix_batch(matrices: Sequence[SparseMatrix]) -> SparseMatrix:
     host, dtype = first.host if known else first.bk, np.result_type(*(s.dtype for s in stored))
     if all(s.structure == first.structure for s in stored[1:]):
         arrays = [s.known_or_arrays() if known else s.arrays() for s in stored]
-        return matrices[0].with_values(tuple(host.stack([host.astype(v, dtype) for v in vs]) for vs in zip(*arrays)))
+        pattern: Any = first if all(s.value_order == first.value_order for s in stored) else first.to(first.format)
+        return pattern.with_stored_values([host.stack([host.astype(v, dtype) for v in vs]) for vs in zip(*arrays)])
     entries = [s.structure.entries() for s in stored]
     systems = np.repeat(np.arange(len(stored), dtype=np.int32), [len(e.rows) for e in entries])
     rows, cols = np.concatenate([e.rows for e in entries]), np.concatenate([e.cols for e in entries])

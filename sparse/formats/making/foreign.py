@@ -15,6 +15,7 @@ from ..entries.checked import checked_scipy
 from ..matrix import Matrix
 from ..sparse_matrix import SparseMatrix
 from ..traced_coo import TracedCOO
+from ..value_order import ValueOrder
 from .batch import from_systems
 from .build import from_csr, from_diagonals, from_entries
 
@@ -138,7 +139,7 @@ def from_native(
 
 
 def _of_entries(bk: Backend, x: Any, dtype: Any, like: Array | None, format: str | None) -> Matrix:
-    values, rows, cols, shape, systems = bk.sparse.entries(x)
+    values, rows, cols, shape, systems, given = bk.sparse.entries(x)
     if dtype is not None and bk.dtype(values) != np.dtype(dtype):
         values = bk.astype(values, np.dtype(dtype))
     known = [bk.concrete_value(lambda i=i: i) for i in (rows, cols)]  # type: ignore[misc]
@@ -147,4 +148,30 @@ def _of_entries(bk: Backend, x: Any, dtype: Any, like: Array | None, format: str
     if systems is not None:
         batch = from_systems(bk, systems, known[0], known[1], values, shape, like=like)
         return batch if format is None else batch.to(format)
-    return from_entries(bk, known[0], known[1], values, shape, format=format, like=like)
+    matrix = from_entries(bk, known[0], known[1], values, shape, format=format, like=like)
+    rows, cols, form = given or (known[0], known[1], (len(known[0]),))
+    matrix.value_order = ValueOrder.of(matrix.structure, np.asarray(rows), np.asarray(cols), form)
+    return matrix
+
+
+def pattern_from_scipy(bk: Backend, A: Any, dtype: Any, like: Array | None) -> SparseMatrix:
+    """`from_scipy` for a matrix that is kept and takes other values in the order of `A.data`, zeros included."""
+    entries = A
+    if A.format == "dia" and not (bk.on_host and _are_few(A)):  # which SciPy converts without its zeros
+        rows, cols = places_of_values(A)
+        inside = (rows >= 0) & (rows < A.shape[0])
+        entries = sp.coo_array((A.data.ravel()[inside], (rows[inside], cols[inside])), A.shape)
+    matrix = from_scipy(bk, entries, dtype, like)
+    if A.format not in ("lil", "dok"):
+        matrix.value_order = ValueOrder.of(matrix.structure, *places_of_values(A), A.data.shape)
+    return matrix
+
+
+def places_of_values(A: Any) -> tuple[np.ndarray, np.ndarray]:
+    """Row and column of each number of SciPy's `A.data`, zeros included; outside of A what its diagonals do not use."""
+    if A.format != "dia":
+        entries = A.tocoo()
+        return entries.row, entries.col
+    columns = np.broadcast_to(np.arange(A.data.shape[1]), A.data.shape)
+    rows = np.where(columns < A.shape[1], columns - A.offsets[:, None], -1)
+    return rows.ravel(), columns.ravel()

@@ -18,6 +18,7 @@ from ..entries.regather import Regather, concatenated_values
 from ..entries.scipy_form import csr_array
 from ..storage import Sparse, SparseStorage
 from ..structure import Structure
+from ..value_order import ValueOrder
 from ..values import are_known, check_values
 
 
@@ -42,16 +43,21 @@ def transposed(A: Sparse) -> Sparse:
     return A.regathered(*A.structure.transposed())
 
 
-def revalued(A: Sparse, given: Sequence[Any]) -> Sparse:
+def revalued(A: Sparse, given: Sequence[Any], order: ValueOrder | None) -> Sparse:
     """Replace the values by those of the library, or a copy of NumPy's; what is given for padding is ignored.
+
+    They come in `order`, or for None as the structure stores them.
 
     Raises:
         ValueError: they have other shapes.
     """
     known = are_known(given)
     values = [working(np.array(v)) if known else v if A.bk.is_array(v) else A.placed(v) for v in given]
+    bk = get_backend("numpy") if known else A.bk
+    if order is not None:
+        return A.holding(order.stored(bk, values))
     check_values(A.structure, values)
-    return A.holding(A.structure.masked(get_backend("numpy") if known else A.bk, values))
+    return A.holding(A.structure.masked(bk, values))
 
 
 def densified(A: SparseStorage) -> Array:

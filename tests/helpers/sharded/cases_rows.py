@@ -63,6 +63,7 @@ def _ways() -> Iterator[tuple[str, Case]]:
     yield "SciPy", small
     yield "SciPy, eager", small._replace(known=False, eager=True)
     yield "SciPy, Explicit", small._replace(known=False, explicit=True)
+    yield "SciPy, Explicit, eager", small._replace(known=False, explicit=True, eager=True)
     yield "cut, eager", small._replace(solve=partial(cut, A=SMALL), known=False, eager=True)
     uneven = np.random.default_rng(0).integers(0, 3, 400)
     yield "uneven parts", small._replace(solve=partial(cut, A=SMALL, way={"labels": uneven}))

@@ -292,6 +292,29 @@ def test_second_derivatives() -> None:
 
 
 @pytest.mark.needs("jax")
+@pytest.mark.parametrize("dtype", ["float64", "complex128"])
+def test_forward_mode_of_sparse_matrices(dtype: str) -> None:
+    """With t = tr(A^-1 dA), log |det A| changes by Re t and the sign by i Im t times itself; no second order."""
+    import jax
+
+    m = scattered(SMALL + 5, 0.02).astype(dtype)
+    m = m if dtype == "float64" else m * (1 + 0.5j)
+    A: Any = krylix.as_operator(m, array("jax", np.zeros(m.shape[0], dtype)))
+    values, rows, columns = m.data, *m.nonzero()
+    step = np.random.default_rng(1).uniform(-1, 1, m.nnz).astype(dtype) * (1 if dtype == "float64" else 1 + 2j)
+    change = (np.linalg.inv(m.toarray())[columns, rows] * step).sum()
+
+    def found(v: Any) -> Any:
+        return logdet(A.with_values(v))[:2]
+
+    value, slope = jax.jvp(found, (array("jax", values),), (array("jax", step),))
+    np.testing.assert_allclose(slope[1], change.real, rtol=1e-9)
+    np.testing.assert_allclose(slope[0], value[0] * 1j * change.imag if dtype != "float64" else 0, rtol=1e-8)
+    with pytest.raises(TypeError, match="first one only"):
+        jax.jvp(jax.grad(lambda v: found(v)[1]), (array("jax", values),), (array("jax", step),))
+
+
+@pytest.mark.needs("jax")
 def test_vmap_of_gradients() -> None:
     import jax
 

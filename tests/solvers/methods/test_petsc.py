@@ -270,6 +270,8 @@ def test_callback_time_limit_and_history() -> None:
         (Petsc("conjugate"), "KSP conjugate"),
         (Petsc(pc="multigrid"), "PC multigrid"),
         (Petsc("preonly", "lu", {"pc_factor_mat_solver_type": "nobody"}), "PC lu"),
+        (Petsc(options={"pc_hypre_boomeramg_threshold": 0.5}), "'pc_hypre_boomeramg_threshold': it has read no such"),
+        (Petsc("cg", options={"ksp_gmres_restart": 5, "ksp_cg_single_reduction": 1}), "'ksp_gmres_restart': it has"),
     ],
 )
 def test_settings_that_petsc_does_not_know(method: Petsc, word: str) -> None:

@@ -72,6 +72,8 @@ def test_a_callback_of_one_rank_ends_all() -> None:
         ("kind", "TypeError", "A is a str"),
         ("unknown", "ValueError", "KSP conjugate"),
         ("settings", "ValueError", "not set alike"),
+        ("option", "ValueError", "'pc_nothing': it has read no such option"),
+        ("length", "ValueError", "b has 1024 numbers for each system"),
     ],
 )
 def test_an_error_of_one_rank_is_raised_in_all(case: str, kind: str, word: str) -> None:

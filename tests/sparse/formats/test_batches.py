@@ -30,7 +30,8 @@ def single(kind: str, dtype: str = "float64") -> Any:
     """One matrix on NumPy."""
     if kind == "stencil":
         numbers = [np.asarray(v, dtype) for v in (-2.0, 0.5)]
-        return Stencil([*numbers, random_matrix(GRID, dtype).toarray() + 1], [(0, 0), (0, 1), (-1, 1)], (3, 3), GRID)
+        array = random_matrix(GRID, dtype).toarray() + 1
+        return Stencil([*numbers, array], [(0, 0), (0, 1), (-1, 1)], (3, 3), GRID).to(kind)  # values as it stores them
     S = random_matrix(SHAPE, dtype)
     return in_krylix("numpy", S, "csr").to(kind)
 

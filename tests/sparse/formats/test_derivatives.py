@@ -18,7 +18,7 @@ def example(mode: str, kind: str) -> SparseMatrix:
     if kind == "stencil":
         shifts = [(0, 0), (0, 1), (-1, 0), (1, -1)]
         numbers: list[Any] = [array(mode, np.array(v)) for v in (-2.0, 0.5, 1.5)]
-        return Stencil([*numbers, array(mode, random_matrix((3, 4)).toarray() + 1)], shifts, (3, 4))
+        return Stencil([*numbers, array(mode, random_matrix((3, 4)).toarray() + 1)], shifts, (3, 4)).to(kind)
     return in_krylix(mode, random_matrix(SHAPE), kind, known=False)
 
 
