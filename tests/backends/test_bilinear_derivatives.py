@@ -315,6 +315,7 @@ def test_tapes_in_tapes(name: str, dtype: str, transposed: bool, how: str) -> No
         np.testing.assert_allclose(f, w, rtol=1e-11, atol=1e-11 * np.abs(w).max())
 
 
+@pytest.mark.merge
 @pytest.mark.needs("tensorflow")
 @few_forms
 def test_jacobians_and_forward_mode(name: str) -> None:

@@ -20,6 +20,7 @@ from modes import EAGER, library
 SCRIPT = Path(__file__).parents[1] / "helpers" / "blocks_on_devices.py"
 
 
+@pytest.mark.merge
 @covers("cut_of", "map_parts", "from_neighbour", "permuted", "all_gathered", "all_to_all")
 @covers("part_index", "ordered_after", "spread_over", "cells", "as_rows", "sum_over", "max_over")
 @pytest.mark.needs("jax")

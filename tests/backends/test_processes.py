@@ -117,6 +117,7 @@ def outputs() -> dict[str, list[str]]:
     return {name: output.splitlines() for name, (_, output) in found.items()}
 
 
+@pytest.mark.merge
 def test_threads_after_a_fork_and_at_the_end_of_the_program(outputs: dict[str, list[str]]) -> None:
     assert outputs["fork"] == ["10.0"]
 

@@ -474,6 +474,7 @@ def test_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "do not wait" in prof.report()
 
 
+@pytest.mark.merge
 @pytest.mark.needs("tensorflow")
 def test_programs_of_tensorflow() -> None:
     bk = get_backend("tensorflow")

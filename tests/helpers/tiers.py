@@ -26,6 +26,10 @@ EXPENSIVE = {
     "layers/test_torch_graphs.py::test_registration": "the first use of PyTorch's modules",
     "solvers/test_devices.py::test_on_four_devices": _PROCESS,
     "solvers/methods/test_sparse_factors.py::test_rslab_in_a_forked_process": _PROCESS,
+    "test_imports.py::test_fresh_interpreter": _PROCESS,
+    "test_imports.py::test_works_without_links": _PROCESS,
+    "command_line/test_process.py::test_as_a_process": _PROCESS,
+    "sparse/tracing/test_jax_coefficients.py::test_traced": _PROGRAM,
     "test_documents.py::test_docstrings": "all code in docstrings",
     "sparse/tracing/test_jax_programs.py::test_programs": "a dozen random programs",
     "solvers/test_batches.py::test_scaled_zero_and_nan_systems": _PROGRAM,
@@ -34,9 +38,7 @@ EXPENSIVE = {
     "solvers/test_results.py::test_dtypes_follow_the_inputs": _PROGRAM,
     "solvers/test_results.py::test_history_changes_nothing": _PROGRAM,
     "solvers/test_results.py::test_progress": _PROGRAM,
-    "solvers/test_results.py::test_preconditioner_made_with_numpy_serves_every_library": _PROGRAM,
     "solvers/test_prepare.py::test_in_compiled_functions": _PROGRAM,
-    "solvers/test_prepare.py::test_derivatives_in_tensorflow": _PROGRAM,
     "solvers/test_unknown_batch.py::test_each_system": _PROGRAM,
     "solvers/test_ladder.py::test_climbs": _PROGRAM,
     "solvers/test_ladder.py::test_nothing_is_factorised_on_success": _PROGRAM,
@@ -55,10 +57,8 @@ EXPENSIVE = {
     "solvers/preconditioners/test_single_precision.py::test_values_that_a_program_computes": _PROGRAM,
     "sparse/test_linearity.py::test_affine_functions": _PROGRAM,
     "sparse/test_operators.py::test_everything_of_every_operand": _PROGRAM,
-    "backends/test_precision.py::test_solve_in_a_precision": _PROGRAM,
     "solvers/test_transformations.py::test_auto_in_eager_jax": _EAGER,
     "solvers/test_preconditioners.py::test_mapped_over_systems": _EAGER,
-    "solvers/derivatives/test_closure_kinds.py::test_the_function_as_it_was": _EAGER,
 }
 # One of each kind of program: iterations, factors, and the host.
 REPRESENTATIVE = ("CG", "direct", "scipy-CG")

@@ -135,7 +135,7 @@ def test_complex_symmetric_matrices(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "symmetric without conjugation" in str(table.ROWS[11].known)
 
 
-@pytest.mark.compiled_by_default(modes=("jax-jit",))
+@pytest.mark.compiled_by_default
 @pytest.mark.parametrize("mode", ["jax-jit", "tf-function"])
 def test_in_compiled_functions(mode: str) -> None:
     """Recognised while the function is compiled; with traced coefficients CG."""

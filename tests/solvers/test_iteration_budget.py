@@ -144,7 +144,8 @@ def test_general_and_complex_matrices() -> None:
 
 
 @pytest.mark.needs("jax")
-@pytest.mark.parametrize("known", [pytest.param(True, marks=pytest.mark.merge), False])
+@pytest.mark.merge
+@pytest.mark.parametrize("known", [True, False])
 def test_in_compiled_functions(known: bool) -> None:
     """Of a matrix whose values are arguments the pattern tells; and derivatives are those of the solution."""
     from jax.experimental import sparse

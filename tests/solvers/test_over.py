@@ -100,6 +100,7 @@ def in_tiers(names: dict[str, str]) -> list[Any]:
 TIERS = {name: "" if name in DEFAULT else "merge" if name in MERGED else "slow" for name in STEPS}
 
 
+@pytest.mark.merge
 @pytest.mark.needs("jax")
 @pytest.mark.parametrize("name", in_tiers(TIERS))
 def test_methods_on_devices(name: str, found: Found) -> None:
@@ -165,6 +166,7 @@ def told() -> Any:
     return run
 
 
+@pytest.mark.merge
 @pytest.mark.parametrize("library", LIBRARIES)
 def test_processes_find_what_one_finds(library: str, told: Any) -> None:
     right = [line for line in told(library, *IN_DEFAULT[library]) if line["group"] != "failures"]

@@ -114,6 +114,7 @@ def test_a_result_is_a_container_of_arrays() -> None:
     assert jax.tree.map(lambda a: a + a, eager).iterations == 2 * eager.iterations
 
 
+@pytest.mark.merge
 @pytest.mark.needs("jax")
 def test_arrays_inside_transformations() -> None:
     import jax

@@ -135,7 +135,7 @@ def own_batch(mode: str, layout: str) -> Any:
     return native_sparse(mode, DIFFERENT)
 
 
-@pytest.mark.compiled_by_default(modes=("jax", "tf"))
+@pytest.mark.compiled_by_default(modes=("tf",))
 @pytest.mark.parametrize(
     ("mode", "layout"), [("jax", "coo"), ("jax", "csr"), ("torch", "coo"), ("torch", "csr"), ("tf", "coo")]
 )

@@ -81,7 +81,7 @@ def derivatives(mode: str, problem: str, closure: bool) -> tuple[float, float]:
 
 
 CELLS = [
-    ("jax", "root", True),
+    pytest.param("jax", "root", True, marks=pytest.mark.merge),
     pytest.param("jax", "minimiser", False, marks=pytest.mark.merge),
     ("torch", "root", True),
     ("torch", "minimiser", False),
@@ -118,6 +118,7 @@ def test_compiled_and_mapped_in_jax() -> None:
     assert first == pytest.approx(differences("root")[0], rel=1e-6)
 
 
+@pytest.mark.merge
 def test_descent_in_jit() -> None:
     jax = pytest.importorskip("jax")
     jnp = jax.numpy

@@ -180,6 +180,7 @@ def test_as_an_argument() -> None:
     close(apply(M, jax.numpy.asarray(pattern.values), RHS), expected)
 
 
+@pytest.mark.merge
 def test_traced_values() -> None:
     """No value is known: the pattern decides, and in its better order."""
     import jax

@@ -203,7 +203,7 @@ def test_saved_and_pickled(name: str, tmp_path: Path) -> None:
         assert_close(again(other, 2 * A) @ right_hand_side(A), M @ right_hand_side(A) / 2)
 
 
-@pytest.mark.compiled_by_default(modes=("jax-jit",))
+@pytest.mark.compiled_by_default
 @pytest.mark.parametrize(
     ("name", "mode"), in_turn(["medium", "complex Hermitian"], EVERY_MODE, always=["numpy", "torch"])
 )
@@ -344,6 +344,7 @@ def test_derivatives_do_not_see_it() -> None:
     assert float(second[0]) == pytest.approx(-2 * weights @ np.linalg.solve(A.toarray(), change @ dx), rel=1e-6)
 
 
+@pytest.mark.merge
 @pytest.mark.needs("jax")
 def test_one_that_is_an_argument() -> None:
     """A hierarchy made outside of a compiled function, and passed in; the numbers of several matrices by vmap."""

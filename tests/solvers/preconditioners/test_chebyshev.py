@@ -99,7 +99,7 @@ def test_made_of_traced_values(mode: str) -> None:
         np.testing.assert_allclose(to_numpy(found), expected, rtol=1e-6)
 
 
-@pytest.mark.compiled_by_default(modes=("jax-jit",))
+@pytest.mark.compiled_by_default
 @pytest.mark.parametrize("mode", MODES)
 def test_of_a_function_that_cannot_be_traced(mode: str) -> None:
     """Not scaled: the polynomial of A itself."""

@@ -85,7 +85,7 @@ def solver(mode: str, pattern: str) -> Any:
 @pytest.mark.parametrize(
     ("mode", "pattern"),
     [
-        ("jax-jit", "grid"),
+        pytest.param("jax-jit", "grid", marks=pytest.mark.merge),
         pytest.param("jax-jit", "scattered", marks=pytest.mark.merge),
         pytest.param("tf-function", "grid", marks=pytest.mark.merge),
         pytest.param("tf-function", "scattered", marks=pytest.mark.slow),

@@ -129,6 +129,7 @@ def test_batch() -> None:
         np.testing.assert_allclose(one, np.linalg.inv(A.toarray() + 0.5j * k**2 * np.eye(144)), atol=1e-10)
 
 
+@pytest.mark.merge
 @pytest.mark.needs("jax")
 def test_derivatives() -> None:
     import jax

@@ -135,6 +135,7 @@ def test_values_are_known_without_derivatives() -> None:
         assert matrix_from_function(laplace, k)[0].constant is not None
 
 
+@pytest.mark.merge
 def test_inside_a_compiled_function() -> None:
     """What is constant there is known, masks and indices too; what depends on arguments has derivatives."""
     outside, found = numbers(4, 4), []
