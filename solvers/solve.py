@@ -13,7 +13,7 @@ from .derivatives.implicit import without_derivatives
 from .derivatives.sensitivity import Sensitivity
 from .handover import checked, first_outcome, handed_over, switched_to_amg
 from .iteration.outcome import Outcome, Status
-from .log import DEBUG, log
+from .log import DEBUG, log, set_ups
 from .results.failure import ConvergenceError, apply_policy, result_of_this_solve, warn_of_singular, with_nan
 from .results.in_library import as_numpy, is_numpy_elsewhere
 from .results.no_solution import why_no_solution
@@ -39,15 +39,19 @@ def solve(attempt: Attempt, b: Any) -> SolveResult:
     elsewhere = not bk.on_host and is_numpy_elsewhere(attempt.problem, b)
     if elsewhere and attempt.monitor is not None:
         attempt = replace(attempt, monitor=replace(attempt.monitor, in_numpy=True))
+    within: list[float] = []
+    token = set_ups.set(within)
     try:
         result = _solve(attempt)
     except ConvergenceError as error:
         if (failed := result_of_this_solve(error)) is not None:
             error.result = as_numpy(bk, failed) if elsewhere else failed
-            error.result.__dict__["solve_time"] = perf_counter() - begun
+            error.result.__dict__["solve_time"] = perf_counter() - begun - sum(within)
         raise
+    finally:
+        set_ups.reset(token)
     result = as_numpy(bk, result) if elsewhere else result
-    result.__dict__["solve_time"] = perf_counter() - begun
+    result.__dict__["solve_time"] = perf_counter() - begun - sum(within)
     return result
 
 

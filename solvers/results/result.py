@@ -74,11 +74,11 @@ class SolveResult(PublicNames, Generic[ArrayT]):
             `history` are of the normal residual `A^H (b - A x) - damp^2 x`, and relative to `A^H b`.
         checkpoints: have the arrays a first axis for the numbers in `max_iter`? The last one then decides whether the
             solve has failed.
-        setup_time: seconds of the call before the solve: checks, tracing, the choice of the method, preconditioner and
-            factors, where they are made ahead. None for a compiled function.
-        solve_time: seconds of the solve, factors that are made in it included. Where a library computes while Python
-            goes on (on a GPU, with `on_failure="status"`), what passed until the call returned. None for a compiled
-            function.
+        setup_time: seconds of the call but for the solve: checks, tracing, the choice of the method, preconditioner and
+            factors, also those of a method that takes over. None for a compiled function.
+        solve_time: seconds of the solve. In JAX, the compiling of its program is part of it, and factors of `direct`
+            and `banded-direct` are, which the program makes. Where a library computes while Python goes on (on a GPU,
+            with `on_failure="status"`), what passed until the call returned. None for a compiled function.
 
     Examples:
         >>> import numpy as np, krylix

@@ -6,6 +6,7 @@ import copy
 import json
 import pickle
 from dataclasses import replace
+from time import sleep
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,8 @@ import scipy.sparse as sp
 
 import krylix
 from krylix import Status, linear_solve, prepare
+from krylix.solvers import Direct, ScipyDirect
+from krylix.solvers.setup.iteration_budget import Fallback
 from modes import EAGER, array, compiled, library, to_numpy
 
 N = 12
@@ -211,6 +214,26 @@ def test_times() -> None:
         result = solve()
         assert type(result.setup_time) is type(result.solve_time) is float
         assert 0 <= result.setup_time < 60 and 0 < result.solve_time < 60
+
+
+@pytest.mark.parametrize("mode", ["numpy", "torch"])
+@pytest.mark.parametrize("method", [ScipyDirect, Direct])
+def test_factors_are_part_of_the_set_up(method: Any, mode: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also those that are made within a solve, as of a method that takes over."""
+    setup = method.setup
+
+    def slow(*given: Any) -> Any:
+        sleep(0.1)
+        return setup(*given)
+
+    monkeypatch.setattr(method, "setup", slow)
+    A, b = sp.csr_array(MATRIX), array(mode, np.ones(N))
+    solver = prepare(A, b, method="GMRES", max_iter=1, preconditioner=None)
+    object.__setattr__(solver, "_fallback", Fallback(method()))
+    with krylix.setup_cache(False):
+        for result in (linear_solve(A, b, method=method()), solver.solve(b)):
+            assert result.setup_time is not None and result.setup_time >= 0.1
+            assert result.solve_time is not None and 0 < result.solve_time < 0.1
 
 
 @pytest.mark.parametrize("systems", [(), (3,), (150,), (2, 3)])
