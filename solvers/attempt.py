@@ -14,6 +14,7 @@ from ..sparse import Layout, NonlinearError, Operator, UnsupportedOperation
 from .by_systems import solved_by_systems
 from .iteration.method import Method
 from .iteration.monitor import Monitor, StepReport
+from .iteration.null_part import NullPart
 from .iteration.outcome import Outcome, Status
 from .iteration.run import LoopSettings, run
 from .iteration.stopping import Limits
@@ -21,6 +22,7 @@ from .methods.bicgstab import BiCGStab
 from .methods.cg import CG
 from .methods.direct.singular import Singularity
 from .methods.direct.superlu import provider_note
+from .null_space.in_words import null_vectors_in_words
 from .on_host import continued_on_host, rescued_on_host, run_on_host
 from .over.outcome import replicated, shows_no_progress
 from .preconditioners import Preconditioner
@@ -185,11 +187,24 @@ class Attempt:
             limits = self.fallback.shortened(limits)
         if bounded and self.may_switch and self.switch_after is not None:
             limits = limits.at_most(self.switch_after)
-        # given null vectors are those of the transpose too, where the method was chosen as A is symmetric
-        same = self.method.needs_hermitian or (self.method.needs_symmetric and problem.A.dtype.kind != "c")
-        both = problem.both or (problem.given is None and same)
         cut = None if problem.cut is None else (problem.layout.shapes[0], problem.cut)
-        return LoopSettings(problem.bk, method, limits, self.history, problem.by_default, both, problem.derived, cut)
+        return LoopSettings(
+            problem.bk, method, limits, self.history, problem.by_default, self.both, problem.derived, cut
+        )
+
+    @property
+    def both(self) -> bool:
+        """Has the transpose the null vectors of A? Those that were given, too, where the method needs a symmetric A."""
+        problem = self.problem
+        same = self.method.needs_hermitian or (self.method.needs_symmetric and problem.A.dtype.kind != "c")
+        return problem.both or (problem.given is None and same)
+
+    @property
+    def solved_b(self) -> Array:
+        """The right-hand side without its part in known null vectors of the transpose."""
+        problem = self.problem
+        with problem.bk.errstate():
+            return NullPart.rest_of(problem.bk, problem.bk.flat(problem.b), problem.null, self.both)
 
     def guarded(self, outcome: Outcome, purpose: str = "") -> Outcome:
         """Outcome of a solve in a compiled function or for a derivative, with its failure handled here.
@@ -206,8 +221,19 @@ class Attempt:
                 outcome, name = climbed, after_failure(self.fallback.name, name)
                 last = replace(self, method=self.fallback.method, M=None)
         result = replace(last.result(outcome), method=purpose + name, x=outcome.x)
-        look = last.look(outcome)
-        return outcome._replace(x=apply_policy(self.problem.bk, result, self.on_failure, look, self.may_be_stopped).x)
+        look, bk = last.look(outcome), self.problem.bk
+        vectors = None if purpose else last.null_vectors()
+        return outcome._replace(x=apply_policy(bk, result, self.on_failure, look, self.may_be_stopped, vectors).x)
+
+    def null_vectors(self, part: np.ndarray | None = None) -> str | None:
+        """Known null vectors of the transpose, in words; None where there are none. See `null_vectors_in_words`."""
+        null = self.problem.null if self.both else None
+        return None if null is None else null_vectors_in_words(null, part)
+
+    def part_taken_off(self) -> np.ndarray:
+        """Part of b in known null vectors of the transpose, in rows of NumPy."""
+        bk = self.problem.bk
+        return bk.to_numpy(bk.flat(self.problem.b)) - bk.to_numpy(self.solved_b)
 
     def continued(self, outcome: Outcome) -> Outcome:
         """Outcome of a solve in a compiled function or for a derivative, after classical AMG if it was to switch."""
@@ -227,7 +253,7 @@ class Attempt:
             return None
         compiled = self.problem.compiled or self.problem.bk.compiled(outcome.status)
         later = self.on_failure in QUIET
-        return None if compiled and later else Look.at(self.problem, self.method, self.M, outcome, later)
+        return None if compiled and later else Look.at(self.problem, self.method, self.M, outcome, later, self.both)
 
     def _may_be_rescued(self) -> bool:
         bk, compiled = self.problem.bk, self.problem.compiled
@@ -276,6 +302,7 @@ class Attempt:
             tolerance=bk.reshape(outcome.bound, shape),
             attainable=bk.reshape(outcome.attainable, shape),
             null_part=bk.reshape(outcome.null_part, shape),
+            consistent=bk.reshape(outcome.consistent, shape) > 0,
             iterations=steps,
             function_evaluations=bk.reshape(outcome.products, shape),
             converged=status == int(Status.CONVERGED),

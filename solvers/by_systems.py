@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 from ..backends import Array, Backend, Cut, real_dtype
 from ..sparse import FunctionOperator, Matrix, Operator, arguments_of, for_some_systems
+from .iteration.null_part import NullPart
 from .iteration.outcome import Outcome, Status
 from .iteration.run import LoopSettings, run
 from .null_space.projections import WithoutConstantsInside
@@ -158,7 +159,9 @@ def run_by_systems(
     fields = len(Outcome._fields) - 1
     out_leads = ((1,) * fields) + ((2,) if settings.history else ((),))
     found = Outcome(*bk.map_parts(on_one_device, cut, arrays, leads, out_leads, apart=True))
-    return found if isinstance(A, Matrix) else _seen_by_all(bk, A, rows[0], found)
+    if isinstance(A, Matrix):
+        return found
+    return _seen_by_all(bk, A, NullPart.rest_of(bk, rows[0], local.null, settings.both), found)
 
 
 def _seen_by_all(bk: Backend, A: Operator, b: Array, found: Outcome) -> Outcome:

@@ -18,7 +18,6 @@ from .on_host import may_be_helped
 from .results.no_solution import without_refuted
 from .setup.fill import have_room
 from .setup.iteration_budget import Fallback, remaining_budget
-from .setup.problem import Problem
 from .setup.requirements import check_requirements
 
 
@@ -41,11 +40,12 @@ def first_outcome(attempt: Attempt) -> Outcome:
     return differentiated(attempt) if attempt.problem.is_implicit else attempt.run()
 
 
-def checked(problem: Problem, outcome: Outcome) -> Outcome:
+def checked(attempt: Attempt, outcome: Outcome) -> Outcome:
     """Withdraw the default tolerance's allowance where it accepted an inconsistent system."""
+    problem = attempt.problem
     if not problem.by_default or problem.given is not None or problem.derived:
         return outcome
-    return without_refuted(problem.bk, problem.A, problem.b, problem.rtol, problem.atol, outcome)
+    return without_refuted(problem.bk, problem.A, lambda: attempt.solved_b, problem.rtol, problem.atol, outcome)
 
 
 def switched_to_amg(attempt: Attempt, first: Outcome, switch_after: int) -> HandedOver:
@@ -124,7 +124,7 @@ def _by_factors(attempt: Attempt, fallback: Fallback, has_failed: bool) -> Hande
             return None
         log.info("%s %s; trying %s", attempt.method.name, "failed" if has_failed else "takes longer", method.name)
         second = replace(attempt, method=method, M=None, fallback=None)
-        return HandedOver(second, checked(problem, first_outcome(second)), method.name)
+        return HandedOver(second, checked(second, first_outcome(second)), method.name)
     except (UnsupportedOperation, NonlinearError, MemoryError):
         return None
 
@@ -145,7 +145,8 @@ def _continued(attempt: Attempt, first: Outcome, which: Array, iterations: int |
         return first
     rest = replace(problem, x0=first.x, limits=Limits((tuple(left),)))
     monitor = None if attempt.monitor is None else attempt.monitor.after(bk.to_numpy(first.steps))
-    found = checked(problem, first_outcome(replace(attempt, problem=rest, fallback=None, monitor=monitor)))
+    further = replace(attempt, problem=rest, fallback=None, monitor=monitor)
+    found = checked(further, first_outcome(further))
     return _where(bk, which, _merged(bk, which, found, first), first)
 
 

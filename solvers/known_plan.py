@@ -125,6 +125,7 @@ class KnownPlan:
             "tolerance": bound,
             "attainable": zero,
             "null_part": zero,
+            "consistent": np.True_,
             "iterations": _ONE,
             "function_evaluations": np.int32(self.A.products),
             "converged": np.True_,
@@ -189,7 +190,7 @@ class _Solved:
             problem = make_problem(request, plan.method, KnownNull(None, request.nullspace is not None))
         source = plan.A if plan.source is None else plan.source
         attempt = Attempt(replace(problem, source=source), plan.method, plan.M, request.on_failure)
-        return Sensitivity(attempt, self.x, self.residual, np.zeros((1, 1), bool))
+        return Sensitivity(attempt, self.x, self.residual, np.zeros((1, 1), bool), np.zeros((1, 1)))
 
     def vjp(self, cotangent: Any) -> Gradient:
         return self._made.vjp(cotangent)

@@ -103,8 +103,9 @@ def linear_solve(
             NumPy's layout, k columns. x, x0 and residual are laid out as b, what is one number per system as the other
             axes of b. For one matrix and b of shape `(n, n)`, which could be read both ways, it has to be given.
         nullspace: "constant", or independent null vectors `(k, *shape of one system)` of A: the solution then has no
-            part in them. "auto" finds those that are constants on closed regions, where the values of A are known;
-            None takes whatever solution the method finds.
+            part in them, nor b while it is solved for, if they are null vectors of the adjoint, too. "auto" finds those
+            that are constants on closed regions, where the values of A are known; None takes the system as it stands:
+            whatever solution the method finds, and if there is none a failure.
         matrix_offset: a constant added to every entry of A.
         on_failure: "raise", "warn", "status" (leave it to the caller to look at the result) or "nan": x of a system
             that failed, and its derivatives, are NaN, and compiled programs call no host for it. If None what

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import pairwise
 from typing import Any
 
@@ -13,6 +14,7 @@ from ..backends import Array, get_backend, real_dtype
 from ..sparse import Matrix, NonlinearError, Operator, UnsupportedOperation
 from ..sparse.fingerprint import fingerprint
 from .iteration.monitor import Monitor, StepReport
+from .iteration.null_part import NullPart
 from .iteration.outcome import Outcome, Status
 from .iteration.run import LoopSettings, run
 from .log import log
@@ -115,7 +117,8 @@ def may_be_helped(problem: Problem, found: Outcome, monitor: Monitor | None) -> 
     None that a callback or the limit of time has ended.
     """
     bk, status = problem.bk, found.status
-    failed = (status != int(Status.CONVERGED)) & bk.isfinite(bk.norm(problem.b))
+    with bk.errstate():
+        failed = (status != int(Status.CONVERGED)) & bk.isfinite(bk.norm(problem.b))
     if monitor is None or not monitor.may_stop:
         return failed
     return failed & (status != int(Status.STOPPED)) & (status != int(Status.TIME_LIMIT))
@@ -162,7 +165,8 @@ def _solve_on_host(
         begun = None if report is None else report.begun_on_host()
         found = run(A, M, b, x0[0] if x0 else None, rtol, atol, null, settings._replace(bk=host), begun)
         if settings.by_default and not problem.least_squares:
-            found = without_refuted(host, A, b, rtol, atol, found)
+            rest = partial(NullPart.rest_of, host, b, null, settings.both)
+            found = without_refuted(host, A, rest, rtol, atol, found)
         return found if settings.history else found._replace(history=np.zeros(0, b.real.dtype))
 
     return on_host, (*given, *matrix, *inverse, *basis)

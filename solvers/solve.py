@@ -63,7 +63,7 @@ def _solve(attempt: Attempt) -> SolveResult:
     outcome, name = first_outcome(attempt), attempt.method.name
     # With "status" or "nan", no fallback and no derivatives nobody has to wait for the outcome here.
     known = not (problem.compiled or bk.compiled(outcome.status))
-    outcome = checked(problem, outcome) if known and problem.by_default else outcome
+    outcome = checked(attempt, outcome) if known and problem.by_default else outcome
     asks = policy not in QUIET or (policy == "nan" and bk.is_concrete(problem.b))
     waits = known and (asks or fallback is not None or problem.is_implicit or attempt.may_switch)
     converged = waits and _has_converged(bk, outcome)
@@ -78,8 +78,9 @@ def _solve(attempt: Attempt) -> SolveResult:
     if not converged and problem.is_implicit and not problem.compiled:  # a compiled solve saw to it by itself
         outcome = without_derivatives(bk, outcome, policy, attempt.may_be_stopped)
     result = replace(_result(attempt, outcome, converged), method=name)
-    if attempt.method.factorises and (waits or (known and bk.is_concrete(problem.b))):
-        warn_of_singular(bk, name, outcome.singular, outcome.status == int(Status.CONVERGED))
+    may_be_singular = attempt.method.factorises or problem.null is not None
+    if may_be_singular and not problem.derived and (waits or (known and bk.is_concrete(problem.b))):
+        warn_of_singular(bk, name, outcome, lambda: attempt.null_vectors(attempt.part_taken_off()) or "null vectors")
     if not converged:
         result = _after_failure(attempt, outcome, result)
     if log.isEnabledFor(DEBUG):
@@ -100,11 +101,12 @@ def _after_failure(attempt: Attempt, outcome: Outcome, result: SolveResult) -> S
     """Apply `on_failure` unless all systems are known to have converged."""
     problem, on_failure = attempt.problem, attempt.on_failure
     if on_failure not in QUIET:
-        reason = why_no_solution(problem, result)
+        reason = why_no_solution(problem, attempt.solved_b, result)
         result = result if reason is None else replace(result, _no_solution=reason)
     if problem.compiled and problem.is_implicit:  # the solve of a compiled function saw to its failure by itself
         return result
-    return apply_policy(problem.bk, result, on_failure, attempt.look(outcome), attempt.may_be_stopped)
+    vectors = None if problem.derived else attempt.null_vectors()
+    return apply_policy(problem.bk, result, on_failure, attempt.look(outcome), attempt.may_be_stopped, vectors)
 
 
 def _result(attempt: Attempt, outcome: Outcome, converged: bool) -> SolveResult:

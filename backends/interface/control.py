@@ -168,13 +168,20 @@ class Control(Loops):
         return list(otherwise(*arrays))
 
     def guard(
-        self, failed: Any, handler: Callable[..., None], x: Any, *arrays: Array, kept: Kept | None = None
-    ) -> Any:  # fmt: skip
+        self,
+        failed: Any,
+        handler: Callable[..., None],
+        x: Any,
+        *arrays: Array,
+        kept: Kept | None = None,
+        noted: Any | None = None,
+    ) -> Any:
         """`x`, after `handler(*arrays as NumPy)` if `failed`: the handler may raise, at run time when compiled.
 
-        `kept`: what stands for the handler in a program that may be stored, and read by another process.
+        `kept`: what stands for the handler in a program that may be stored, and read by another process. `noted`: a
+        condition that is no failure, on which the handler is called as well, where a program can.
         """
-        if failed:
+        if failed or noted:
             handler(*(self.to_numpy(a) for a in arrays))
         return x
 

@@ -256,11 +256,17 @@ class JaxBackend(JaxIndexing, JaxLoops, JaxMemory, JaxRecurrences, JaxCollective
         return jax.process_count() == 1  # the others would go on with what they have
 
     def guard(
-        self, failed: Any, handler: Callable[..., None], x: Any, *arrays: Array, kept: Kept | None = None
-    ) -> Any:  # fmt: skip
-        if not self.compiled(failed, arrays):
-            return super().guard(bool(failed), handler, x, *arrays)
-        return guarded(failed, handler, x, arrays, kept)
+        self,
+        failed: Any,
+        handler: Callable[..., None],
+        x: Any,
+        *arrays: Array,
+        kept: Kept | None = None,
+        noted: Any | None = None,
+    ) -> Any:
+        if not self.compiled(failed, noted, arrays):
+            return super().guard(bool(failed), handler, x, *arrays, noted=noted)
+        return guarded(failed, handler, x, arrays, kept, noted)
 
     def diagonal(self, matrix: Array, offset: int = 0) -> Array:
         return jnp.diagonal(matrix, offset, axis1=-2, axis2=-1)

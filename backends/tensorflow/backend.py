@@ -252,10 +252,16 @@ class TensorflowBackend(TensorflowIndexing, TensorflowLoops, Backend):
         return tuple(tf.cond(failed, lambda: self.host_call(function, specs, *arrays), lambda: tuple(found)))
 
     def guard(
-        self, failed: Any, handler: Callable[..., None], x: Any, *arrays: Array, kept: Kept | None = None
-    ) -> Any:  # fmt: skip
+        self,
+        failed: Any,
+        handler: Callable[..., None],
+        x: Any,
+        *arrays: Array,
+        kept: Kept | None = None,
+        noted: Any | None = None,
+    ) -> Any:
         if tf.executing_eagerly():
-            return super().guard(bool(failed), handler, x, *arrays)
+            return super().guard(bool(failed), handler, x, *arrays, noted=noted)
         if _for_xla():  # no error can leave such a program, so failures become visible as NaN
             return tf.nest.map_structure(
                 lambda leaf: tf.where(failed, tf.constant(nan_of(self.dtype(leaf)), leaf.dtype), leaf), x
@@ -265,7 +271,8 @@ class TensorflowBackend(TensorflowIndexing, TensorflowLoops, Backend):
             handler(*values)
             return np.zeros((), np.bool_)
 
-        flag = tf.cond(failed, lambda: tf.numpy_function(on_host, arrays, tf.bool), lambda: tf.constant(False))
+        calls = failed if noted is None else failed | noted
+        flag = tf.cond(calls, lambda: tf.numpy_function(on_host, arrays, tf.bool), lambda: tf.constant(False))
         with tf.control_dependencies([flag]):
             return tf.nest.map_structure(tf.identity, x)
 

@@ -151,7 +151,8 @@ class ImplicitSolve(LinearSystem):
             outcome = self._run(problem if start is None else replace(problem, x0=bk.flat(start.x)), M)
             outcome = outcome._replace(x=bk.flat(outcome.x), residual=bk.flat(outcome.residual))
         if derived_transpose:  # JAX knows no transpose of what is cut
-            image = problem.b - outcome.residual
+            # What factors have taken off b is no part of the residual.
+            image = A.apply(outcome.x) if self.attempt.method.factorises else problem.b - outcome.residual
             A = self.parts().A
             x = with_proven_transpose(bk, A, outcome.x, image, self.attempt.on_failure)
             outcome = outcome._replace(x=x)

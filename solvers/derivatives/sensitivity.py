@@ -32,20 +32,22 @@ from .matrix_gradient import matrix_gradient
 class Sensitivity:
     """What the derivatives of a solve need of it.
 
-    x and residual are rows `(systems, n)`; `failed` `(systems, 1)` tells which have none, as x is no solution.
+    x and residual are rows `(systems, n)`; `failed` `(systems, 1)` tells which have none, as x is no solution, and
+    `null_part` `(systems, 1)` how much was taken off b.
     """
 
     attempt: Attempt
     x: Array
     residual: Array
     failed: Array
+    null_part: Array
 
     @classmethod
     def of(cls, attempt: Attempt, outcome: Outcome) -> Sensitivity:
         """Without the initial guess, which derivatives have no use for."""
         if attempt.problem.x0 is not None:
             attempt = replace(attempt, problem=replace(attempt.problem, x0=None))
-        return cls(attempt, outcome.x, outcome.residual, has_failed(outcome.status))
+        return cls(attempt, outcome.x, outcome.residual, has_failed(outcome.status), outcome.null_part)
 
     @property
     def problem(self) -> Problem:
@@ -152,6 +154,7 @@ class Sensitivity:
         with problem.bk.errstate():
             scale = problem.bk.norm(problem.b) + problem.bk.norm(self.residual)
             change = problem.bk.norm(problem.b - problem.A.apply(self.x) - self.residual)
+        change = np.abs(change - self.null_part)  # which was taken off b
         if np.any(change > np.sqrt(np.finfo(problem.A.dtype).eps) * scale):
             raise RuntimeError(
                 "A, b or x was changed after the solve, and its derivatives need what they were. Hand copies to "

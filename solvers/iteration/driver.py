@@ -27,7 +27,7 @@ from .lean_rounds import has_lean_rounds, lean_rounds
 from .method import Goal, Method
 from .monitor import StepReport
 from .outcome import Outcome, Status
-from .restart import End, later_goal, restart_decision
+from .restart import End, later_goal, restart_decision, within_reach
 from .stages import Between, Round, Tally
 from .stopping import Limits, StoppingRule
 from .told import InnerSteps, after_step, unusable
@@ -48,6 +48,7 @@ class Iteration:
     null: Operator | None = None  # projects known null vectors out of x ...
     both: bool = False  # ... and out of residuals, where the transpose has them too: outside the range of A
     report: StepReport | None = None
+    started: bool = False  # at an x0? Then residuals may be larger than b
     by_default: bool = False  # default tolerance? Then the attainable accuracy counts as converged
     checkpoints: Checkpoints | None = None
     take_off: Callable[[Array], Array] | None = None  # projects the null vectors that factors know out of x
@@ -193,7 +194,8 @@ class Iteration:
         # Systems that are not running, perhaps because of a NaN, stand by with a zero residual.
         r = bk.where(between.tally.status == _RUNNING, self.in_range(between.r), bk.zeros_like(between.r))
         scale = bk.binary_scale(r)
-        goal = Goal(between.goal / scale, between.attempt)
+        goal = within_reach(bk, between.goal, between.norm, between.size) if self.started else between.goal
+        goal = Goal(goal / scale, between.attempt)
         state = self.method.init(bk, self.in_steps, self.M, bk.times(1 / scale, r), goal)
         tally = between.tally
         made = bk.where(
@@ -316,5 +318,8 @@ class Iteration:
         history = tally.history if isinstance(tally.history, tuple) else self.bk.copy(tally.history)
         none = self.bk.zeros_like(norm)
         singular = 0 * tally.steps if self.singular is None else self.singular
-        numbers = norm, between.bound, between.attainable, none, tally.status, tally.steps, tally.products, singular
+        numbers = (
+            norm, between.bound, between.attainable, none, 0 * tally.steps + 1, tally.status, tally.steps,
+            tally.products, singular,
+        )  # fmt: skip
         return Outcome(x, r, *numbers, history)

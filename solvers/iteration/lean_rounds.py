@@ -15,7 +15,7 @@ from ...backends import Array, Backend
 from .attainable import attainable
 from .method import Goal
 from .outcome import Status
-from .restart import End, later_goal, restart_decision
+from .restart import End, later_goal, restart_decision, within_reach
 from .stages import Between, StageSolve
 from .stopping import StoppingRule
 
@@ -100,7 +100,7 @@ class _Rounds:
         r = this.in_range(known.r)
         scale = bk.binary_scale(r)
         inverse = 1 / scale
-        goal, attempt = known.number("goal") * inverse, known.number("attempt")
+        goal, attempt = self._goal(known) * inverse, known.number("attempt")
         first = method.init(bk, A, M, bk.times(inverse, r), Goal(goal, attempt))
         made = method.products_made(first)  # a number, but for methods whose steps differ in it
         counted = () if isinstance(made, int) else (0 * known.steps,)
@@ -108,7 +108,7 @@ class _Rounds:
 
         def rule_and_status() -> tuple[StoppingRule, Array]:
             """Computed on request: a scalar passed from outside would be a kernel of its own."""
-            goal = Goal(known.number("goal") * inverse, attempt)
+            goal = Goal(self._goal(known) * inverse, attempt)
             rule = StoppingRule.of(bk, goal, known.number("norm") * inverse, limit)
             return rule, known.number("status")
 
@@ -131,6 +131,10 @@ class _Rounds:
         total = total + bk.where(running, begin, 0 * total) if begin else total
         status = bk.where(running, rule.status(state, steps), status)
         return _Ended(state, scale, status, steps, known.number("products") + total)
+
+    def _goal(self, known: _RoundState) -> Array:
+        goal, norm = known.number("goal"), known.number("norm")
+        return within_reach(self.solve.bk, goal, norm, self.size) if self.solve.started else goal
 
     def _finished(self, known: _RoundState, ended: _Ended) -> _RoundState:
         """Compute x and its true residual, and decide whether to restart."""

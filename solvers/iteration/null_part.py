@@ -1,9 +1,9 @@
-"""Component of b in the null space of `A^H`: no x reaches it, so it is subtracted, reported and judged at the end.
+"""Component of b in the null space of `A^H`: no x reaches it, so it is taken off b, and the rest is solved for.
 
 Rounding of what b was computed from makes one, relative to b the larger the smaller b is: the divergence of a velocity
-field that has been projected before is as small as the first tolerance, and its mean is rounding of the field. A solve
-that fails for it could not be helped by anybody. A part of more than `2 sqrt(eps)` of b is no rounding: then there is
-no solution. A solve for a derivative is not judged, as its right-hand side may be rounding in null vectors alone.
+field that has been projected before is rounding, and so is its mean. The system that is left has a solution; its
+right-hand side decides about its tolerance. Of null vectors that only the factors of A have shown, a part that is no
+rounding means that there is no solution; not in the solve for a derivative, whose right-hand side may be nothing else.
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ from ...sparse import Operator
 from ..methods.direct.singular import in_range
 from .outcome import Outcome, Status
 
-_LARGEST = 2  # times sqrt(eps), of b
 _ROUNDING = 4  # times eps, of b: a rest that is no larger is none
 
 
@@ -29,13 +28,23 @@ class NullPart(NamedTuple):
 
     @classmethod
     def of(cls, bk: Backend, b: Array, null: Operator) -> NullPart:
-        """Split b by two projections: after one, the rest of a b in the null space still has rounding in it."""
+        """Split b by two projections: after one, the rest of a b in the null space still has rounding in it.
+
+        Powers of two are taken out of b, so that neither sums nor the norms that decide overflow.
+        """
         b = bk.materialize(b)  # computed twice by XLA, b - rest would have the rounding of b in it
-        rest = null.apply(null.apply(b))
+        scale = bk.binary_scale(b)
+        scaled = bk.times(1 / scale, b)
+        rest = null.apply(null.apply(scaled))
         eps = float(np.finfo(real_dtype(bk.dtype(b))).eps)
-        nothing = bk.norm(rest) <= _ROUNDING * eps * bk.norm(b)  # this way round: of a NaN it is not known to be
-        rest = bk.where(nothing, bk.zeros_like(rest), rest)
+        nothing = bk.norm(rest) <= _ROUNDING * eps * bk.norm(scaled)  # this way round: of a NaN it is not known to be
+        rest = bk.times(scale, bk.where(nothing, bk.zeros_like(rest), rest))
         return cls(rest, b - rest)
+
+    @classmethod
+    def rest_of(cls, bk: Backend, b: Array, null: Operator | None, both: bool) -> Array:
+        """The rest of b, where null vectors of A are known that the transpose has, too."""
+        return cls.of(bk, b, null).rest if null is not None and both else b
 
     @classmethod
     def by_factors(cls, b: Array, factors: Operator | None) -> NullPart | None:
@@ -43,30 +52,33 @@ class NullPart(NamedTuple):
         rest = in_range(factors, b)
         return None if rest is b else cls(rest, b - rest)
 
-    def told(self, bk: Backend, outcome: Outcome, rtol: Array, atol: Array, derived: bool) -> Outcome:
-        """Convert the outcome for the rest to that for b.
+    def reported(self, bk: Backend, outcome: Outcome) -> Outcome:
+        """The outcome for the rest, with the size of the part."""
+        consistent = bk.where(self._is_rounding(bk), 0 * outcome.steps + 1, 0 * outcome.steps)
+        return outcome._replace(null_part=bk.norm(self.part) + bk.zeros_like(outcome.norm), consistent=consistent)
 
-        Args:
-            derived: is it the solve for a derivative?
+    def judged(self, bk: Backend, outcome: Outcome, rtol: Array, atol: Array) -> Outcome:
+        """As `reported` where the part is rounding, else the outcome for b itself.
+
+        For null vectors that nobody knew: there is no solution, unless the tolerance allows the part.
         """
-        size, rest = bk.norm(self.part), bk.norm(self.rest)
-        asked = bk.maximum(rtol * rest, atol)
-        rounding = _LARGEST * float(np.finfo(bk.dtype(size)).eps) ** 0.5 * bk.maximum(size, rest)
-        lost = size > bk.maximum(asked, rounding)
-        status = outcome.status
-        if not derived:
-            converged = status == int(Status.CONVERGED)
-            status = bk.where(lost & converged, int(Status.STAGNATED), status)
-        null_part = size + bk.zeros_like(outcome.norm)
-        allowed = bk.where(lost & (not derived), 0 * null_part, null_part)
-        return outcome._replace(
-            residual=outcome.residual + self.part,
-            norm=_hypot(bk, outcome.norm, null_part),
-            bound=_hypot(bk, outcome.bound, allowed),
-            attainable=bk.where(outcome.attainable > 0, _hypot(bk, outcome.attainable, allowed), outcome.attainable),
-            null_part=null_part,
-            status=status,
+        reported, rounding = self.reported(bk, outcome), self._is_rounding(bk)
+        norm = bk.where(rounding, outcome.norm, _hypot(bk, outcome.norm, reported.null_part))
+        allowed = bk.maximum(rtol * bk.norm(self.rest), atol)  # never by what the precision reaches
+        lost = ~rounding & ((reported.null_part > allowed) | ~(norm <= outcome.bound))
+        lost = lost & (outcome.status == int(Status.CONVERGED))
+        return reported._replace(
+            residual=bk.where(rounding, outcome.residual, outcome.residual + self.part),
+            norm=norm,
+            null_part=bk.where(rounding, reported.null_part, 0 * norm),
+            consistent=bk.where(lost, reported.consistent, outcome.consistent),
+            status=bk.where(lost, int(Status.STAGNATED), outcome.status),
         )
+
+    def _is_rounding(self, bk: Backend) -> Array:
+        size, rest = bk.norm(self.part), bk.norm(self.rest)
+        most = float(np.finfo(bk.dtype(size)).eps) ** 0.5
+        return (size <= most * bk.maximum(size, rest)) | ~bk.isfinite(size)  # a NaN in b is something else
 
 
 def _hypot(bk: Backend, a: Array, b: Array) -> Array:

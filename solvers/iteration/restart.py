@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple, Protocol
 
+import numpy as np
+
 from ...backends import Array, Backend
 from .attainable import is_hopeless
 from .method import Method
@@ -11,6 +13,7 @@ from .outcome import Status
 
 _LATER_GOAL = 0.5  # of the bound, the goal of later rounds: one that ended just above the bound would count as stalled
 _PROGRESS = 0.9  # a round that does not reduce the true residual to this part of its start has stalled
+_RECURRENCE = 32  # rounding units of the first residual of a round, which its recurrence reaches
 _PATIENCE = 2  # stalled rounds after a breakdown, each with another left vector, before giving up
 # plain integers: arrays of some libraries do not mix with enums
 _RUNNING, _CONVERGED, _MAX_ITER, _STAGNATED, _BREAKDOWN, _DIVERGED, _CANDIDATE, *_ = (int(s) for s in Status)
@@ -69,3 +72,18 @@ def restart_decision(bk: Backend, start: Start, end: End, limit: int | Array, by
 def later_goal(method: Method, bound: Array) -> Array:
     """Residual norm at which a round after the first one stops."""
     return bound if method.factorises else _LATER_GOAL * bound
+
+
+def within_reach(bk: Backend, goal: Array, norm: Array, size: Array) -> Array:
+    """The goal of a round from an x whose residual is larger than b: no less than its recurrence can reach.
+
+    From an x0 far larger than the solution, a round below rounding of its first residual would iterate on noise: on the
+    part in null vectors of A, say, which it cannot reduce. The next round starts from a true residual.
+
+    Args:
+        goal: as the tolerance has it.
+        norm: of the residual at the start of the round.
+        size: of b.
+    """
+    least = _RECURRENCE * float(np.finfo(bk.dtype(norm)).eps) * norm
+    return bk.where(norm > size, bk.maximum(goal, least), goal)

@@ -76,17 +76,22 @@ def run(
         if null is not None:
             method.tell_null(inverse, null, both)
         apart = NullPart.of(bk, b, null) if both and null is not None else None
+        known = apart is not None or derived
         if apart is None and method.factorises:
             apart = NullPart.by_factors(b, inverse)
         rest = b if apart is None else apart.rest
         singular = _singularity(bk, b, null, inverse) if method.factorises or null is not None else None
         if report is not None:
             report = report.begun(bk, bk.norm(b))
-        iteration = Iteration(bk, method, A, inverse, rest, null, both, report, by_default, singular=singular)
+        iteration = Iteration(
+            bk, method, A, inverse, rest, null, both, report, x0 is not None, by_default, singular=singular
+        )
         if x0 is not None and method.factorises:  # whose corrections have no part in null vectors of their own
             iteration = replace(iteration, take_off=getattr(inverse, "without_null", None))
         found = _iterated(iteration, x0, rtol, atol, limits, history)
-        return found if apart is None else apart.told(bk, found, rtol, atol, derived)
+        if apart is None:
+            return found
+        return apart.reported(bk, found) if known else apart.judged(bk, found, rtol, atol)
 
 
 def _on_grid(

@@ -72,7 +72,7 @@ def _placed(bk: Backend, labels: np.ndarray, weights: np.ndarray, like: Any) -> 
 def _regions_of_function(A: Operator, layout: Layout, like: Any) -> np.ndarray | None:
     """A function that maps constants to zero is traced; one that cannot be is taken for one region if it is symmetric.
 
-    Other null vectors of its transpose would have to be known.
+    Other null vectors of its transpose would have to be known. Rows of zeros are regions of their own.
     """
     if not isinstance(A, FunctionOperator) or A.shape[0] != A.shape[1]:
         return None
@@ -85,8 +85,16 @@ def _regions_of_function(A: Operator, layout: Layout, like: Any) -> np.ndarray |
     except (UnsupportedOperation, NonlinearError):
         small = size is not None and size.largest <= _GUESSED * eps and size.mean <= _GUESSED_MEAN * eps
         guessed = small and products_agree(A, layout.systems, like)
-        return np.zeros(layout.size, np.int32) if guessed else None
+        return _one_region(A, layout, like) if guessed else None
     return closed_regions(matrix)
+
+
+def _one_region(A: FunctionOperator, layout: Layout, like: Any) -> np.ndarray:
+    """Labels of one region without the rows of zeros, by a product."""
+    image = known_product(A, np.random.default_rng(9).standard_normal((layout.systems, layout.size)), like)
+    empty = np.zeros(layout.size, bool) if image is None else ~image.any(axis=0)
+    labels = np.where(empty, np.cumsum(empty), 0)
+    return labels - labels.min(initial=layout.size)
 
 
 class _ConstantImage(NamedTuple):

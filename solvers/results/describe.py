@@ -45,6 +45,7 @@ def describe(
     bound: np.ndarray,
     attainable: np.ndarray,
     null_part: np.ndarray,
+    consistent: np.ndarray,
     singular: np.ndarray,
     *,
     name: str,
@@ -59,7 +60,7 @@ def describe(
     """One sentence for success; for failures also the worst system, the causes that were found, and what to try.
 
     Args:
-        status, steps, norm, bound, attainable, null_part, singular: of each system, see `SolveResult`.
+        status, steps, norm, bound, attainable, null_part, consistent, singular: of each system, see `SolveResult`.
         name: of the method, or of several that were tried, in words.
         method: the last one that was tried.
         preconditioner: the kind that was given, or None.
@@ -71,7 +72,7 @@ def describe(
     kind_of_norm = "normal residual norm" if least_squares else "residual norm"
     status, steps, norm, bound, attainable = map(np.atleast_1d, (status, steps, norm, bound, attainable))
     bound, precision = np.broadcast_to(bound, norm.shape), str(attainable.dtype)
-    failed, clause = has_failed(status), _singular(np.atleast_1d(singular))
+    failed, clause = has_failed(status), _singular(*map(np.atleast_1d, (singular, null_part, consistent)))
     if not failed.any() and (status == Status.STOPPED).any():
         return _stopped(name, status == Status.STOPPED, steps, norm, bound, kind_of_norm) + clause
     if not failed.any():
@@ -87,9 +88,9 @@ def describe(
         where = f" in {int(failed.sum())} of {status.size} systems; the worst, system {index},"
     why, limits = EXPLANATION[worst.kind], f"allows about {worst.attainable:.1e} here"
     seen = list(causes or _from_numbers(worst))
-    lost = float(np.broadcast_to(null_part, norm.shape)[place])
-    if no_solution is None and lost > worst.bound:
-        no_solution = f"no x leaves a residual norm below {lost:.3e}, as b is outside of the range of the matrix"
+    judged = not (np.broadcast_to(consistent, norm.shape)[place] or np.broadcast_to(null_part, norm.shape)[place])
+    if no_solution is None and judged:
+        no_solution = "b has a part outside of the range of the matrix, by its factors"
     reasons = [] if no_solution is None else [f" There is no solution: {no_solution}."]
     if time_limit is not None and worst.kind is Status.TIME_LIMIT:
         why = f"reached the time limit of {time_limit:g} s"
@@ -109,14 +110,16 @@ def describe(
     )
 
 
-def _singular(singular: np.ndarray) -> str:
-    """A sentence about the matrices that are known to be singular."""
+def _singular(singular: np.ndarray, null_part: np.ndarray, consistent: np.ndarray) -> str:
+    """Sentences about the matrices that are known to be singular, and what was taken off right-hand sides."""
     if not singular.any():
         return ""
+    taken_off = np.where(consistent, 0, null_part)
+    most = f" A part of b of norm {taken_off.max():.3e}, which no x reaches, was taken off." if taken_off.any() else ""
     which = "The matrix is" if singular.size == 1 else "The matrices are"
     if not singular.all():
         which = f"The matrices of {int(singular.sum())} of {singular.size} systems are"
-    return f" {which} singular: x has no part in the null vectors that are known."
+    return f" {which} singular: x has no part in the null vectors that are known.{most}"
 
 
 def _from_numbers(worst: _Worst) -> list[Cause]:

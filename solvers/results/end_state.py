@@ -9,18 +9,18 @@ import numpy as np
 from ...backends import Array
 from .later import array_of, known_array_of
 
-_NUMBERS = ("status", "iterations", "residual_norm", "tolerance", "attainable", "null_part", "singular")
+NUMBERS = ("status", "iterations", "residual_norm", "tolerance", "attainable", "null_part", "consistent", "singular")
 
 
 def end_state_of(result: Any) -> tuple[Array, ...]:
     """End state for `describe`, of the last checkpoint."""
-    found = tuple(array_of(result, name) for name in _NUMBERS)
+    found = tuple(array_of(result, name) for name in NUMBERS)
     return tuple(a[-1] for a in found) if result.checkpoints else found
 
 
 def known_end_state_of(result: Any) -> tuple[np.ndarray, ...]:
     """`end_state_of` in NumPy."""
-    found = tuple(known_array_of(result, name) for name in _NUMBERS)
+    found = tuple(known_array_of(result, name) for name in NUMBERS)
     return tuple(np.asarray(a[-1]) for a in found) if result.checkpoints else found
 
 

@@ -6,7 +6,7 @@ import sys
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from scipy.linalg import LinAlgWarning
@@ -14,12 +14,12 @@ from scipy.linalg import LinAlgWarning
 from ...backends import Array, Backend, Kept, nan_of
 from ...backends.on_failure import QUIET
 from ...sparse.fingerprint import fingerprint
-from ..iteration.outcome import Status, has_failed
+from ..iteration.outcome import Outcome, Status, has_failed
 from ..log import INFO, log, log_failure
 from ..methods.direct.singular import Singularity
 from .advice import LookForCauses
 from .describe import describe
-from .end_state import end_state_of, said_of
+from .end_state import NUMBERS, end_state_of, said_of
 from .result import SolveResult
 
 R = TypeVar("R", bound=Any)
@@ -95,13 +95,19 @@ def result_of_this_solve(error: ConvergenceError) -> SolveResult | None:
 
 
 def apply_policy(
-    bk: Backend, result: SolveResult, on_failure: str, look: LookForCauses | None = None, stops: bool = True
+    bk: Backend,
+    result: SolveResult,
+    on_failure: str,
+    look: LookForCauses | None = None,
+    stops: bool = True,
+    vectors: str | None = None,
 ) -> SolveResult:
     """`result`, after raising or warning if some system failed; in compiled functions at run time, by a callback.
 
     Args:
         look: looks for the causes, once it is known that there is a failure.
         stops: may a callback have stopped it?
+        vectors: names the null vectors in which a b of a compiled function may have a part, of which it then warns.
 
     Raises:
         NotConverged, Diverged: with the result attached (eagerly). A compiled function raises the error type of its
@@ -120,8 +126,30 @@ def apply_policy(
     def say(*numbers: np.ndarray) -> str:
         return describe(*numbers, **(said if look is None else {**said, "causes": look(*numbers)}))
 
-    name = None if known else _name(result, on_failure, look)
-    return raise_or_warn(bk, result, numbers, on_failure, say, name, stops)
+    if known or vectors is None:
+        return raise_or_warn(
+            bk, result, numbers, on_failure, say, None if known else _name(result, on_failure, look), stops
+        )
+    method = result.method  # a callback must not keep traced arrays
+
+    def warn(*numbers: np.ndarray) -> None:
+        _warn_of_inconsistent(method, _inconsistent(*_judged(numbers)), vectors)
+
+    inconsistent = Aside(bk.any(_inconsistent(*_judged(numbers))), warn)
+    name = _name(result, on_failure, look, vectors)
+    return raise_or_warn(bk, result, numbers, on_failure, say, name, stops, inconsistent)
+
+
+class Aside(NamedTuple):
+    """What a compiled function warns of where no system has failed.
+
+    Attributes:
+        condition: a bool.
+        warn: gets the end state in NumPy arrays.
+    """
+
+    condition: Array
+    warn: Callable[..., None]
 
 
 def raise_or_warn(
@@ -132,6 +160,7 @@ def raise_or_warn(
     say: Callable[..., str],
     name: str | None = None,
     stops: bool = False,
+    aside: Aside | None = None,
 ) -> R:
     """`result`, after an error or a warning if some system failed; in compiled functions at run time, by a callback.
 
@@ -142,6 +171,7 @@ def raise_or_warn(
         say: the message for the end state, in NumPy arrays.
         name: lasting name of what `say` says, for stored programs; None if there is none.
         stops: may a callback have stopped it?
+        aside: a warning of a compiled function besides.
 
     Raises:
         NotConverged, Diverged: see `apply_policy`.
@@ -156,24 +186,27 @@ def raise_or_warn(
             "go on as if all were well. Give on_failure='nan', 'warn', or 'status' and look at result.status."
         )
     attached = result if known else None  # a callback must not keep traced arrays
+    noted, note = (None, None) if aside is None else aside
 
     def handle(status: np.ndarray, *others: np.ndarray) -> None:
+        if note is not None and not np.any(has_failed(status, stops)):
+            return note(status, *others)
         message = say(status, *others)
         log_failure(message)
         if on_failure == "warn":
-            warnings.warn(message, RuntimeWarning, stacklevel=2)
-            return
+            return warnings.warn(message, RuntimeWarning, stacklevel=2)
         raise (Diverged if np.any(status == Status.DIVERGED) else NotConverged)(message, attached)
 
     otherwise = f"{result.method} did not reach its tolerance. With on_failure='status' result.message says more."
     kept = None if name is None else Kept(name, on_failure, otherwise)
-    return replace(result, x=bk.guard(failed, handle, result.x, *numbers, kept=kept))
+    return replace(result, x=bk.guard(failed, handle, result.x, *numbers, kept=kept, noted=noted))
 
 
-def _name(result: SolveResult, on_failure: str, look: LookForCauses | None) -> str | None:
+def _name(result: SolveResult, on_failure: str, look: LookForCauses | None, vectors: str | None = None) -> str | None:
     """Lasting name of the message; None without one."""
     seen = "" if look is None else look.name
-    return None if seen is None else fingerprint(on_failure, sorted(said_of(result).items()), seen)
+    said = () if vectors is None else (vectors,)
+    return None if seen is None else fingerprint(on_failure, sorted(said_of(result).items()), seen, *said)
 
 
 def with_nan(bk: Backend, x: Array, status: Array, stops: bool = False) -> Array:
@@ -194,6 +227,8 @@ def with_nan(bk: Backend, x: Array, status: Array, stops: bool = False) -> Array
 class SingularMatrixWarning(LinAlgWarning):
     """The matrix is singular, or so ill-conditioned that x may have no correct digit, though its residual is small.
 
+    Or it is known to be singular, and b has a part that no x reaches: x solves the system without that part.
+
     Examples:
         >>> import warnings, numpy as np, krylix
         >>> A = np.array([[1.0, 1.0], [1.0, 1.0]])
@@ -205,21 +240,51 @@ class SingularMatrixWarning(LinAlgWarning):
     """
 
 
-def warn_of_singular(bk: Backend, method: str, singularity: Array, converged: Array) -> None:
-    """Warn where factors have met a zero pivot, or rounding may have decided about x.
+def warn_of_singular(bk: Backend, method: str, outcome: Outcome, vectors: Callable[[], str]) -> None:
+    """Warn where factors have met a zero pivot, rounding may have decided about x, or b has a part that no x reaches.
 
-    Not where null vectors were given, or found before: there x is what was asked for. Failures speak for themselves.
+    Failures speak for themselves.
 
     Args:
-        singularity: numbers of `Singularity`, of all systems, that are known now.
-        converged: bools of the same shape.
+        outcome: of all systems, known now.
+        vectors: names the null vectors that are known.
     """
-    found = np.where(bk.to_numpy(converged), bk.to_numpy(singularity), int(Singularity.REGULAR)).reshape(-1)
+    status, consistent, singularity = (
+        bk.to_numpy(a).reshape(-1) for a in (outcome.status, outcome.consistent, outcome.singular)
+    )
+    lost = _inconsistent(status, consistent != 0)
+    if lost.any():
+        _warn_of_inconsistent(method, lost, vectors())
+    found = np.where((status == int(Status.CONVERGED)) & ~lost, singularity, int(Singularity.REGULAR))
     for kind, text in _TEXTS.items():
-        count = int(np.count_nonzero(found == kind))
-        if count:
-            which = "" if len(found) == 1 else f" of {count} of {len(found)} systems"
-            warnings.warn(f"{method}: the matrix{which} {text}", SingularMatrixWarning, stacklevel=outside())
+        if (found == kind).any():
+            warnings.warn(
+                f"{method}: the matrix{_of_which(found == kind)} {text}", SingularMatrixWarning, stacklevel=outside()
+            )
+
+
+def _inconsistent(status: Array, consistent: Array) -> Array:
+    """Which systems were solved without a part of b that is no rounding?"""
+    return (status == int(Status.CONVERGED)) & ~consistent
+
+
+def _judged(numbers: Sequence[Array]) -> tuple[Array, Array]:
+    """Status and consistency of an end state."""
+    return numbers[0], numbers[NUMBERS.index("consistent")]
+
+
+def _warn_of_inconsistent(method: str, lost: np.ndarray, vectors: str) -> None:
+    warnings.warn(
+        f"{method}: b{_of_which(lost)} has a part in {vectors}, which the adjoint of A maps to zero, so no x reaches "
+        "it. It was taken off, and result.null_part is its norm: x is a least-squares solution. Take it off b, check b "
+        "and the boundary conditions, or give nullspace=None, with which such a system fails.",
+        SingularMatrixWarning,
+        stacklevel=outside(),
+    )
+
+
+def _of_which(chosen: np.ndarray) -> str:
+    return "" if chosen.size == 1 else f" of {int(chosen.sum())} of {chosen.size} systems"
 
 
 _TEXTS = {

@@ -21,6 +21,7 @@ PYTHON: dict[str, Callable[[Any], Any]] = {
     "tolerance": float,
     "attainable": float,
     "null_part": float,
+    "consistent": bool,
     "iterations": int,
     "function_evaluations": int,
     "converged": bool,

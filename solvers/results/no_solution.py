@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ from ...sparse.analysis.facts import component_labels
 from ...sparse.analysis.rounding import ROWS, closed_components, half_units, of_region, rounded_row_sums
 from ...sparse.operators.concrete import as_matrix
 from ..iteration.outcome import Outcome, Status, has_failed
+from ..methods.direct.singular import Singularity
 from ..setup.problem import Problem
 from .result import SolveResult
 
@@ -23,16 +25,19 @@ _FAR = 10  # times n eps: matrices whose condition is below the inverse are regu
 _SAME = 1e-3  # relative: what rounding of norms may be
 
 
-def why_no_solution(problem: Problem, result: SolveResult) -> str | None:
+def why_no_solution(problem: Problem, b: Array, result: SolveResult) -> str | None:
     """Explain that no x meets the tolerance, if a known matrix shows it; else None.
 
     Costs what `unreachable` costs, after a failure only.
+
+    Args:
+        b: the right-hand side that was solved for.
     """
     bk = problem.bk
     if problem.compiled or problem.several or problem.given is not None or problem.cut is not None:
         return None  # b that is cut is not gathered, and no process has all of it
     failed = has_failed(bk.to_numpy(result.status).reshape(-1))
-    part = unreachable(problem.A, bk.to_numpy(problem.b), failed)
+    part = unreachable(problem.A, bk.to_numpy(b), failed)
     if part is None:
         return None
     reached, bound = (bk.to_numpy(a).reshape(-1) for a in (result.residual_norm, result.tolerance))
@@ -44,18 +49,26 @@ def why_no_solution(problem: Problem, result: SolveResult) -> str | None:
     return f"no x leaves a residual norm below {least:.3e}, as b is outside of the range of the matrix"
 
 
-def without_refuted(bk: Backend, A: Operator, b: Array, rtol: Array, atol: Array, outcome: Outcome) -> Outcome:
+def without_refuted(
+    bk: Backend, A: Operator, right_hand_side: Callable[[], Array], rtol: Array, atol: Array, outcome: Outcome
+) -> Outcome:
     """Withdraw convergence by attainable accuracy alone, if the matrix shows that the system is inconsistent.
 
-    Such x have large null-space components, which make the attainable residual large.
+    Such x have large null-space components, which make the attainable residual large. Where factors have
+    shown null vectors, b was judged by these.
+
+    Args:
+        right_hand_side: makes that which was solved for.
 
     Cost: where the precision has decided, of matrices of at most 300 unknowns an LU factorisation, see `unreachable`.
     """
     if A.shape[0] > _SMALL or len(outcome.status.shape) > 2:
         return outcome
     limited = (outcome.status == int(Status.CONVERGED)) & (outcome.attainable > 0)
+    limited = limited & (outcome.singular != int(Singularity.SINGULAR))
     if not bk.any(limited):
         return outcome
+    b = right_hand_side()
     part = unreachable(A, bk.to_numpy(b), bk.to_numpy(limited).reshape(-1))
     if part is None:
         return outcome

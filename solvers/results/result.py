@@ -48,17 +48,18 @@ class SolveResult(PublicNames, Generic[ArrayT]):
     Attributes:
         x: the solution, in the type, shape, dtype and device of `b`; with `on_failure="nan"` NaN where a system failed,
             of which all else here tells what was found.
-        residual: `b - A x` of this x, computed at the end.
+        residual: `b - A x` of this x, computed at the end; where null vectors are known, b is what is left of it
+            without `null_part`.
         residual_norm: its 2-norm (not in least squares, see below).
         tolerance: the residual norm that counts as converged: `max(rtol |b|, atol)`, or `attainable` where rtol was not
             given, the precision does not reach that, and `attainable` is at most 5 % of `|b|`.
         attainable: the residual norm that can be expected in this precision, twice what rounding x and the product
             makes of `A x`; 0 where it was not measured, as the solve reached its tolerance at once, or is more than
             5 % of `|b|`.
-        null_part: the norm of the part of `b` in null vectors of `A^H` that are known, which no x reaches. Convergence
-            is measured without it, so `tolerance` has it too, unless it is more than what was asked for and more than
-            2 sqrt(eps) of `|b|`: then there is no solution. Rounding of what b was computed from makes less. 0 where no
-            such null vectors are known.
+        null_part: the norm of the part of `b` in null vectors of `A^H` that are known, which no x reaches. It was taken
+            off `b`: residual and tolerance are those of the rest. 0 where no such null vectors are known.
+        consistent: is that part no more than rounding, at most `sqrt(eps) |b|`? If not, x is a least-squares solution,
+            and a `SingularMatrixWarning` says so.
         iterations: iterations of the method.
         function_evaluations: products with A, those for the true residual included.
         converged: is `residual_norm <= tolerance`?
@@ -97,6 +98,7 @@ class SolveResult(PublicNames, Generic[ArrayT]):
     tolerance: float | Array
     attainable: float | Array
     null_part: float | Array
+    consistent: bool | Array
     iterations: int | Array
     function_evaluations: int | Array
     converged: bool | Array

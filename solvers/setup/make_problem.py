@@ -34,7 +34,7 @@ from ...sparse.operators.cut_values import cut_stencil
 from ..iteration.method import Method
 from ..null_space.at_run_time import constants_at_run_time
 from ..null_space.found import find_constants
-from ..null_space.given import given_vectors
+from ..null_space.given import are_of_adjoint, given_vectors
 from .axis import expected_vectors, for_each_matrix, last_axis, matched, vectors_of
 from .constant_stencil import with_numbers
 from .normal_equations import Given
@@ -122,7 +122,10 @@ def _null_vectors(request: Request, bk: Backend, A: Operator, layout: Layout, li
     given = request.nullspace if request.over is None else "auto"
     if isinstance(given, str) and given == "auto":
         return KnownNull(find_constants(A, layout, like) if look else None, both=True)
-    return KnownNull(None if given is None else given_vectors(given, bk, A, layout, like), both=False)
+    if given is None:
+        return KnownNull(None, both=False)
+    vectors = given_vectors(given, bk, A, layout, like)
+    return KnownNull(vectors, look and are_of_adjoint(vectors, bk, A, layout, like))
 
 
 def _arrays(bk: Backend, b: Any) -> tuple[Any, Array]:

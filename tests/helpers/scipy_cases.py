@@ -61,6 +61,7 @@ class Adapter:
             rtol=rtol,
             atol=atol,
             max_iter=maxiter,
+            nullspace=None,  # nothing is taken off b in SciPy
             on_failure="status",
             progress=False if callback is None else lambda _, norm, __: callback(np.float64(norm)),
         )

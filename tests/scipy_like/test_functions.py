@@ -265,8 +265,11 @@ def test_spsolve_of_singular_matrices() -> None:
     singular = sp.csr_array(np.diag([1.0, 2.0, 0.0]))
     with pytest.warns(spl.MatrixRankWarning, match="exactly singular"):
         assert np.isnan(sla.spsolve(singular, np.ones(3))).all()
-    x = sla.spsolve(singular, np.array([1.0, 2.0, 0.0]))  # it has solutions
+    with pytest.warns(krylix.SingularMatrixWarning, match="a pivot is zero"):
+        x = sla.spsolve(singular, np.array([1.0, 2.0, 0.0]))  # it has solutions
     assert np.allclose(x, [1, 1, 0])
+    for solve in (sla.cg, sla.gmres, sla.minres):  # info says that there is none, and without a warning
+        assert solve(singular, np.ones(3))[1] != 0 == solve(singular, np.array([1.0, 2.0, 0.0]))[1]
     with warnings.catch_warnings(action="error"):  # regular, by its factors
         assert not sla.spsolve(sp.csc_array(hilbert(12)), np.zeros(12)).any()
     for size in (3, 80):  # dense and sparse

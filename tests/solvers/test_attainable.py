@@ -208,8 +208,9 @@ def test_no_solution_is_never_accepted(method: str, part: float) -> None:
     b -= b.mean()
     b += part * np.linalg.norm(b) / n / np.sqrt(max(1 - part**2, 1e-3))
     result = linear_solve(
-        neumann(n).astype(np.float32), b.astype(np.float32), method=method, on_failure="status", max_iter=2000
-    )
+        neumann(n).astype(np.float32), b.astype(np.float32), method=method, on_failure="status", max_iter=2000,
+        nullspace=None,
+    )  # fmt: skip
     assert not result.converged and "limit of float32" not in result.message, result.message
 
 
@@ -234,7 +235,7 @@ def test_a_batch_is_its_systems(method: str, mode: str) -> None:
     matrices = np.stack([np.eye(n * n) * 2, spread[:, None] * A * spread, singular, A, A]).astype(np.float32)
     b = np.ones((5, n * n), np.float32)
     b[3], b[4, 3] = 0, np.nan
-    settings = {"method": method, "on_failure": "status", "max_iter": 1500}
+    settings = {"method": method, "on_failure": "status", "max_iter": 1500, "nullspace": None}
     together = solve(mode, array(mode, matrices), b, **settings)
     single = "numpy" if mode == "jax-jit" else mode  # which saves a program
     for i in range(5):

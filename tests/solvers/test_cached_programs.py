@@ -14,12 +14,13 @@ import pytest
 
 from fast_compilation import FLAGS
 from frameworks import lazy
-from krylix import linear_solve
+from krylix import SingularMatrixWarning, linear_solve
 
 jax = lazy("jax")
 jnp = lazy("jax.numpy")
 by_host = lazy("krylix.backends.jax.host_calls.by_host")
 
+CAN_BE_KEPT = "krylix.backends.jax.host_calls.by_host.can_be_kept"
 N = 8
 B = np.cos(np.arange(float(N)))
 SHIFT = np.arange(2.0, 2.0 + N)
@@ -38,6 +39,10 @@ def singular(place: int) -> np.ndarray:
     A = np.diag(np.arange(2.0, 2.0 + N))
     A[place, place] = 0
     return A
+
+
+def unprojected(A: np.ndarray, b: Any) -> Any:
+    return linear_solve(A, b, method="CG", nullspace=None).x
 
 
 def message(function: Any, *arrays: Any) -> str:
@@ -127,7 +132,7 @@ def test_a_program_is_the_same_text_when_it_is_made_again() -> None:
 
 
 def test_programs_that_differ_in_a_known_matrix_tell_their_own_causes() -> None:
-    programs = [jax.jit(lambda b, k=k: linear_solve(singular(k), b, method="CG").x) for k in (1, 5)]
+    programs = [jax.jit(lambda b, k=k: unprojected(singular(k), b)) for k in (1, 5)]
     for _ in range(2):
         for k, program in zip((1, 5), programs, strict=True):
             assert f"A is singular: row and column {k} are zero" in message(program, B)
@@ -146,7 +151,7 @@ def test_the_same_is_said_by_a_callback(policy: str, monkeypatch: pytest.MonkeyP
         return str(caught[0].message)
 
     by_name = said()
-    monkeypatch.setattr(by_host, "can_be_kept", lambda: False)
+    monkeypatch.setattr(CAN_BE_KEPT, lambda: False)
     by_callback = said()
     assert by_callback.endswith(by_name.removeprefix("INTERNAL: "))
     assert by_name.startswith("INTERNAL: NotConverged: biCG-stab" if policy == "raise" else "biCG-stab")
@@ -207,12 +212,30 @@ def test_warnings_that_are_errors() -> None:
         assert "RuntimeWarning: biCG-stab reached" in message(function, B)
 
 
+@pytest.mark.parametrize("by_name", [True, pytest.param(False, marks=pytest.mark.merge)])
+def test_what_no_x_reaches_is_warned_of(by_name: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By the call that failures make, or as a callback (of lanes); not where failures are silent."""
+    if not by_name:
+        monkeypatch.setattr(CAN_BE_KEPT, lambda: False)
+    solve = lambda b, **settings: linear_solve(singular(1), b, method="CG", **settings).x  # noqa: E731
+    lowered = jax.jit(solve if by_name else jax.vmap(solve)).lower(B if by_name else np.stack([B, B]))
+    assert ("callback" in lowered.as_text()) != by_name
+    good, run = np.where(np.arange(N) == 1, 0, B), lowered.compile()
+    with pytest.warns(SingularMatrixWarning, match="CG: b has a part in constants on closed regions") as caught:
+        x = jax.block_until_ready(run(B if by_name else np.stack([good, B])))
+    assert len(caught) == 1
+    np.testing.assert_allclose(x, good / SHIFT + 0 * x, atol=1e-9)
+    jax.block_until_ready(run(good if by_name else np.stack([good, good])))  # and no warning
+    quiet = jax.jit(lambda b: solve(b, on_failure="nan")).lower(B).as_text()
+    assert by_host.TARGET not in quiet and "callback" not in quiet
+
+
 # --- two processes --------------------------------------------------------------------------------------------------
 
 PROCESS = """
 import json, logging, warnings
 import jax, jax.numpy as jnp, numpy as np
-from krylix import linear_solve
+from krylix import SingularMatrixWarning, linear_solve
 
 logging.disable(logging.CRITICAL)
 warnings.simplefilter("ignore")
@@ -232,7 +255,7 @@ for function, good, bad in [
     (jax.grad(lambda b: (solve(b) ** 2).sum()), b, b * jnp.nan),
     (lambda b: solve(b, on_failure="warn"), b, b),
     (lambda b: linear_solve(lambda u: A @ u + u, b, on_failure="nan").x, b, b),
-    (lambda b: linear_solve(A, b, method="CG").x, 0 * b, b),
+    (lambda b: linear_solve(A, b, method="CG", nullspace=None).x, 0 * b, b),
     (lambda b: (linear_solve(lambda u: 3 * K * u - K * jnp.roll(u, 1) - 1.5 * K * jnp.roll(u, -9), b, max_iter=3).x),
      jnp.ones(40), jnp.nan * jnp.ones(40)),
 ]:

@@ -86,6 +86,7 @@ class Case:
 UNITS = np.linalg.qr(RANDOM)[0] * np.logspace(0, 4, N) @ np.linalg.qr(RANDOM.T)[0]
 UNSYMMETRIC = spl.LinearOperator((N, N), matvec=spl.splu(sp.csc_array(GENERAL)).solve, dtype=float)
 FEW: dict[str, Any] = {"max_iter": 20}
+AS_IT_STANDS: dict[str, Any] = {"nullspace": None}
 CASES = {
     "CG, not symmetric": Case("CG", Function(GENERAL), B, ("A is not symmetric", "biCG-stab(2)"), ("raise max_iter",)),
     "CG, indefinite": Case(
@@ -127,7 +128,7 @@ CASES = {
     ),
     "an empty row and column": Case(
         "scipy-direct", without(chain(), rows=[9], columns=[9]), np.ones(400),
-        ("row and column 9 are zero, while b is",), ("direct'",), ("row and column 9 are zero",),
+        ("row and column 9 are zero, while b is",), ("direct'",), ("row and column 9 are zero",), AS_IT_STANDS,
     ),
     "an empty row of a function": Case("CG", Function(without(chain(N), [4], [4]).toarray()), B, ("row 4 is zero",)),
     "singular to working precision": Case(
@@ -137,11 +138,7 @@ CASES = {
     ),
     "no solution, a function": Case(
         "CG", Function(neumann().toarray()), np.arange(40.0),
-        ("takes the constant vector to zero", "mean of b is 19.5"),
-    ),
-    "no solution, a function and its transpose": Case(
-        "biCG-stab(2)", Function(neumann().toarray()), np.arange(40.0),
-        ("A and its transpose take the constant vector to zero", "mean of b is 19.5"),
+        ("takes the constant vector to zero", "mean of b is 19.5"), settings=AS_IT_STANDS,
     ),
     "single precision inside": Case(
         "mixed-CG", UNITS @ DEFINITE @ UNITS.T, B, ("computes in single precision inside", "use CG"),
@@ -373,7 +370,7 @@ def test_every_method_fails_with_reasons(method: str, dtype: str) -> None:
     dear = method in ("scipy-lGMres", "scipy-GCrotMK")  # all of their steps, thousands, run in Python
     for matrix, limit in ((hard, 2), (empty, 30 if dear else None)):
         with pytest.raises(ConvergenceError) as caught:
-            linear_solve(matrix, np.ones(N, dtype), method=method, max_iter=limit, rtol=1e-30, **M)
+            linear_solve(matrix, np.ones(N, dtype), method=method, max_iter=limit, rtol=1e-30, nullspace=None, **M)
         said, to_do = str(caught.value), str(caught.value).partition("To do: ")[2]
         assert to_do and "give a preconditioner" not in (to_do if M else "")
         assert dtype == "float32" or "double" not in to_do

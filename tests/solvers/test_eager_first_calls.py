@@ -194,7 +194,8 @@ SETTINGS: dict[str, tuple[Callable[[Any], Any], np.ndarray, dict[str, Any]]] = {
     "one of three is none": (chain, np.stack([B, B * np.nan, 0 * B]), {"batch_ndim": 1}),
     "limit": (chain, B, {"max_iter": 2}),
     "beyond the precision": (chain, B, {"rtol": 1e-18}),
-    "no solution": (closed_ring, B, {}),
+    "no solution": (closed_ring, B, {"nullspace": None, "max_iter": 5}),
+    "least squares": (closed_ring, B, {}),
     "not symmetric": (lambda u: chain(u, 2.5) + 2 * jnp.roll(u, 1), B, {"max_iter": 5}),
 }
 FAIL = ("not a number", "one of three is none", "limit", "beyond the precision", "no solution", "not symmetric")

@@ -22,8 +22,9 @@ from modes import EAGER, array, compiled, library, to_numpy
 N = 12
 MATRIX = np.diag(np.arange(2.0, 2.0 + N)) - np.eye(N, k=1) - np.eye(N, k=-1)
 KINDS = {
-    "residual_norm": float, "tolerance": float, "attainable": float, "null_part": float, "iterations": int,
-    "function_evaluations": int, "converged": bool, "diverged": bool, "status": Status, "singular": bool,
+    "residual_norm": float, "tolerance": float, "attainable": float, "null_part": float, "consistent": bool,
+    "iterations": int, "function_evaluations": int, "converged": bool, "diverged": bool, "status": Status,
+    "singular": bool,
 }  # fmt: skip
 METHODS = ("auto", "CG", "scipy-direct", "scipy-CG", "LSMR")
 
@@ -104,7 +105,7 @@ def test_a_result_is_a_container_of_arrays() -> None:
     eager, returned = solve(b), jax.jit(solve)(b)
     leaves = jax.tree.leaves(eager)
     assert len(leaves) == 2 + len(KINDS) and all(isinstance(leaf, jax.Array) for leaf in leaves)
-    assert [leaf.dtype.kind for leaf in leaves] == list("ff" + "ffffiibbib")
+    assert [leaf.dtype.kind for leaf in leaves] == list("ff" + "ffffbiibbib")
     assert isinstance(returned.iterations, jax.Array) and returned.setup_time is returned.solve_time is None
     assert jax.tree.structure(returned) == jax.tree.structure(eager)
     assert len(str(returned).split("\n")) == 4 and "unknown" in str(returned)

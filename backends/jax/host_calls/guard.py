@@ -31,7 +31,14 @@ _SMALL = 64  # numbers in x: solves with more have as many operations
 _LOGS = ("jax._src.callback", "jax._src.debugging")  # of pure_callback, and of debug.callback
 
 
-def guarded(failed: Array, handler: Callable[..., None], x: Any, arrays: Sequence[Array], kept: Kept | None) -> Any:
+def guarded(
+    failed: Array,
+    handler: Callable[..., None],
+    x: Any,
+    arrays: Sequence[Array],
+    kept: Kept | None,
+    noted: Array | None = None,
+) -> Any:
     """See `Control.guard`. `x` depends on the result of the call, or XLA would drop it."""
     report = reporting(handler)
     if kept is not None:  # one handler for each layout of what it gets
@@ -39,10 +46,12 @@ def guarded(failed: Array, handler: Callable[..., None], x: Any, arrays: Sequenc
     arrays, apart = _by_dtype(arrays)
     small = sum(np.size(leaf) for leaf in jax.tree.leaves(x)) < _SMALL
 
-    # It sees `failed` again: under vmap both branches of the condition run.
+    asides = 0 if noted is None else 1
+
+    # It sees the conditions again: under vmap both branches run.
     def on_host(bad: Any, *values: Any) -> tuple[np.ndarray]:
-        if np.any(bad):
-            report(*apart(values))
+        if np.any(bad) or any(map(np.any, values[:asides])):
+            report(*apart(values[asides:]))
         return (np.zeros((), np.bool_),)
 
     def fail(bad: Array, *values: Array) -> Array:
@@ -51,8 +60,9 @@ def guarded(failed: Array, handler: Callable[..., None], x: Any, arrays: Sequenc
         return by_host(on_host, [((), np.dtype(bool))], bad, *values, kept=kept)[0]
 
     def call(failed: Array, *values: Array) -> Array:
+        calls = failed | values[0] if asides else failed
         if jax.device_count() == 1:
-            return lax.cond(failed, fail, lambda bad, *values: jnp.zeros((), bool), failed, *values)
+            return lax.cond(calls, fail, lambda bad, *values: jnp.zeros((), bool), failed, *values)
 
         # One device calls the host; if x waited for it, the others would wait in a collective for ever.
         # A loop of at most one step, as JAX cannot vectorise conditions inside of `shard_map`.
@@ -60,9 +70,9 @@ def guarded(failed: Array, handler: Callable[..., None], x: Any, arrays: Sequenc
             jax.debug.callback(on_host, bad, *values)
             return bad ^ bad  # False; a constant would not vary from device to device
 
-        return lax.while_loop(lambda bad: bad, tell, failed)
+        return lax.while_loop(lambda bad: bad, tell, calls)
 
-    operands = lax.stop_gradient((failed, *arrays))
+    operands = lax.stop_gradient((failed, *(() if noted is None else (noted,)), *arrays))
     (flag,) = unless_exported(lambda *given: [call(*given)], lambda failed, *values: [failed], *operands)
     return jax.tree.map(lambda leaf: jnp.where(flag, jnp.asarray(nan_of(leaf.dtype), leaf.dtype), leaf), x)
 

@@ -29,6 +29,7 @@ class EndState:
     bound: np.ndarray
     attainable: np.ndarray
     null_part: np.ndarray
+    consistent: np.ndarray
     singular: np.ndarray
 
     @cached_property

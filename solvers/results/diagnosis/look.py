@@ -13,6 +13,7 @@ from ....sparse import Matrix, Operator
 from ....sparse.fingerprint import fingerprint
 from ....sparse.operators.concrete import is_known
 from ...iteration.method import Method
+from ...iteration.null_part import NullPart
 from ...iteration.outcome import Outcome, Status
 from ...preconditioners import Preconditioner
 from ...setup.problem import Problem
@@ -42,6 +43,7 @@ class Look:
         A, known_M: functions that make them on the host, if known in a compiled function.
         dtype: their working dtype.
         later: may the arrays have been written to since?
+        both: are known null vectors of A those of the transpose, too?
         note: what the library that the method calls has said.
     """
 
@@ -54,14 +56,23 @@ class Look:
     dtype: np.dtype | None = None
     later: bool = False
     note: str | None = None
+    both: bool = False
 
     @classmethod
-    def at(cls, problem: Problem, method: Method, M: Operator | None, outcome: Outcome, later: bool = False) -> Look:
+    def at(
+        cls,
+        problem: Problem,
+        method: Method,
+        M: Operator | None,
+        outcome: Outcome,
+        later: bool = False,
+        both: bool = False,
+    ) -> Look:
         """Diagnosis of a finished solve, or of one in a compiled function."""
         note = getattr(M, "note", None) if method.holds_external else None
         M = M if isinstance(M, Preconditioner) else None  # factors are none
         if not (problem.compiled or problem.bk.compiled(outcome.status)):
-            return cls(problem, method, M, outcome, later=later, note=note)
+            return cls(problem, method, M, outcome, later=later, note=note, both=both)
         A = None if problem.given is not None else _on_host(problem.A)
         return cls(None, method, A=A, known_M=None if M is None else _on_host(M), dtype=problem.A.dtype)
 
@@ -98,7 +109,8 @@ class Look:
         bk, several = problem.bk, problem.several and len(problem.limits) > 1
         x, r = (bk.to_numpy(bk.flat(a[-1] if several else a)) for a in (outcome.x, outcome.residual))
         made = bk.to_numpy(outcome.products[-1] if several else outcome.products)
-        given, b = problem.given, bk.to_numpy(problem.b)
+        given = problem.given
+        b = bk.to_numpy(NullPart.rest_of(bk, bk.flat(problem.b), problem.null, self.both))
         right = (b, problem.layout) if given is None else (bk.to_numpy(given.b), given.layout)
         case = Case(
             self.method, numbers, problem.A.dtype, problem.A, problem.A if given is None else given.A,
@@ -106,7 +118,7 @@ class Look:
             M_image=None if self.M is None else _image(bk, self.M, problem.b),
             b=b, x=x, r=r, right=right, x0=None if problem.x0 is None else bk.to_numpy(bk.flat(problem.x0)),
             layout=problem.layout, null=problem.null is not None,
-            both=problem.null is not None and problem.both, products=int(np.max(made, initial=0)),
+            both=problem.null is not None and self.both, products=int(np.max(made, initial=0)),
         )  # fmt: skip
         return None if self.later and _has_changed(case) else case
 
@@ -181,4 +193,5 @@ def _has_changed(case: Case) -> bool:
     if case.A_image is None or case.x is None or case.b is None or case.r is None:
         return False
     change, size = norms(case.b - case.A_image(case.x) - case.r), norms(case.b) + norms(case.r)
-    return bool(np.any(change > np.sqrt(case.eps) * size))
+    taken_off = case.numbers.null_part  # also by factors
+    return bool(np.any(change > np.sqrt(case.eps) * size + taken_off))

@@ -37,7 +37,8 @@ def spsolve(
     "auto" factorises, or iterates where that is known to be quicker; set-up and factors are kept for the next call with
     the same matrix. Up to 64 unknowns A is solved with as a dense matrix. What krylix could not solve is left to
     SciPy's function: of an exactly singular matrix x is NaN, with a MatrixRankWarning. A singular system that has
-    solutions is solved; x has no part in the null vectors that were found.
+    solutions is solved, with a SingularMatrixWarning where factors have shown that it is singular: x then has no part
+    in its null vectors. Nothing is taken off b (`nullspace=None`).
 
     Args:
         A: sparse matrix `(n, n)`, csc and csr without a copy.
@@ -65,7 +66,7 @@ def spsolve(
         [1.0, 1.0, 1.0]
     """
     if is_of_another_library(b) or is_of_another_library(A) or is_function(A) or isinstance(A, Operator):
-        return linear_solve(A, b, method=method, rtol=rtol).x
+        return linear_solve(A, b, method=method, rtol=rtol, nullspace=None).x
     if not (sp.issparse(A) and A.format in _FORMATS):
         A = sp.csc_array(A)
         warnings.warn("spsolve requires A be CSC or CSR matrix format", sp.SparseEfficiencyWarning, stacklevel=2)
@@ -96,7 +97,9 @@ def _spsolve(A: Any, b: Any, method: str | Method, rtol: float | None) -> Any:
         return None
     if n <= MOST and method == "auto":
         A = A.toarray()  # LAPACK takes less time for it than the sparse path to start
-    result = linear_solve(A, b, method=method, rtol=rtol, on_failure="status", axis=None if b.ndim == 1 else 0)
+    result = linear_solve(
+        A, b, method=method, rtol=rtol, nullspace=None, on_failure="status", axis=None if b.ndim == 1 else 0
+    )
     return result.x if np.all(result.converged & (result.iterations > 0)) else None
 
 

@@ -33,7 +33,7 @@ def iterate(
     breakdown: int = 0,
     callback: Callable[[Any], object] | None = None,
 ) -> tuple[Any, Any]:
-    """x, and 0 if the true residual is below max(rtol |b|, atol).
+    """x, and 0 if the true residual is below max(rtol |b|, atol), of b as it is: without a solution, never.
 
     What krylix refuses for its own method (a matrix that is not symmetric for CG, say) is left to SciPy's function,
     whose errors are then the user's too, and whose x is checked.
@@ -58,7 +58,7 @@ def iterate(
             x0 = None  # saves a product
         result = linear_solve(
             A, b, x0=x0, method=default if method is None else method, preconditioner=M, rtol=rtol, atol=atol,
-            max_iter=min(most * per_iteration, _MOST), on_failure="status", callback=told,
+            max_iter=min(most * per_iteration, _MOST), nullspace=None, on_failure="status", callback=told,
         )  # fmt: skip
     except NonlinearError:
         raise

@@ -47,7 +47,7 @@ def coefficients(kind: str) -> np.ndarray:
 @pytest.mark.parametrize("kind", [pytest.param("closed", marks=pytest.mark.merge), "obstacle"])
 @pytest.mark.parametrize("mode", TRACED)
 def test_solutions(mode: str, kind: str) -> None:
-    """Without the part that A does not see, though x0 has one; a system without a solution is not called solved."""
+    """Without the part that A does not see, though x0 has one, nor that which no x reaches; least squares."""
     k = coefficients(kind)
     A, start = dense(k), rng.standard_normal(SHAPE)
     b = (A @ rng.standard_normal(N)).reshape(SHAPE)
@@ -55,14 +55,14 @@ def test_solutions(mode: str, kind: str) -> None:
 
     def solve(k: Any, b: Any, x0: Any) -> Any:
         result = linear_solve(closed(mode, k), b, x0=x0, **settings)
-        return result.x, result.converged
+        return result.x, result.converged, result.consistent
 
     run = compiled(mode, solve)
-    x, converged = run(array(mode, k), array(mode, b), array(mode, start))
     expected = np.linalg.pinv(A) @ b.reshape(-1)
-    assert bool(converged)
-    np.testing.assert_allclose(to_numpy(x).reshape(-1), expected, atol=1e-8 * np.abs(expected).max())
-    assert not bool(run(array(mode, k), array(mode, b + 1), array(mode, start))[1])
+    for right in (b, b + 1):
+        x, converged, consistent = run(array(mode, k), array(mode, right), array(mode, start))
+        assert bool(converged) and bool(consistent) == (right is b)
+        np.testing.assert_allclose(to_numpy(x).reshape(-1), expected, atol=1e-8 * np.abs(expected).max())
 
 
 @pytest.mark.needs("jax")

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pickle
+import re
+import warnings
 from collections.abc import Callable
 from importlib import import_module
 from typing import Any
@@ -13,7 +15,7 @@ import scipy.sparse as sp
 
 from cells import in_turn
 from gradients import gradient
-from krylix import NotConverged, choose_backend, linear_solve, matrix_from_function, prepare
+from krylix import NotConverged, SingularMatrixWarning, choose_backend, linear_solve, matrix_from_function, prepare
 from modes import array, compiled, library, to_numpy
 
 SHAPE = (4, 5)
@@ -78,15 +80,19 @@ def test_other_numbers(dtype: str) -> None:
 
 
 @pytest.mark.parametrize("method", ["auto", "CG", "scipy-direct"])
-def test_what_is_outside_of_the_range_is_reported(method: str) -> None:
-    """And the rest is solved: the least-squares solution."""
+def test_what_is_outside_of_the_range_is_taken_off(method: str) -> None:
+    """The solution is that of least squares; the warning names the regions."""
     A = regions()
     b = rng.standard_normal(18)
-    expected = shortest(A, b)
-    with pytest.raises(NotConverged, match="no x leaves a residual norm below") as caught:
-        linear_solve(sp.csr_array(A), b, method=method)
-    np.testing.assert_allclose(caught.value.result.x, expected, atol=1e-8)
-    np.testing.assert_allclose(caught.value.result.residual, b - A @ expected, atol=1e-8)
+    expected, lost = shortest(A, b), np.linalg.norm(b - A @ shortest(A, b))
+    with pytest.warns(SingularMatrixWarning, match="constants on 5 regions, the first is "):
+        result = linear_solve(sp.csr_array(A), b, method=method)
+    np.testing.assert_allclose(result.x, expected, atol=1e-8)
+    assert result.residual_norm <= result.tolerance <= 1e-9 and not result.consistent
+    np.testing.assert_allclose(result.null_part, lost, rtol=1e-12)
+    warnings.simplefilter("ignore", SingularMatrixWarning)  # of factors
+    with pytest.raises(NotConverged, match=re.escape(f"no x leaves a residual norm below {lost:.3e}")):
+        linear_solve(sp.csr_array(A), b, method=method, nullspace=None)
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -115,6 +121,17 @@ def test_functions_with_obstacles_are_traced() -> None:
     b = f(rng.standard_normal(SHAPE))
     for solved in (linear_solve(f, b), linear_solve(f, b, method="CG"), prepare(f, b).solve(b)):
         np.testing.assert_allclose(solved.x.reshape(-1), shortest(A, b.reshape(-1)), atol=1e-8)
+
+
+def test_rows_of_zeros_of_a_function_that_cannot_be_traced() -> None:
+    """They are no part of the one region that such a function is taken for."""
+    A = sp.block_diag([path(6), np.zeros((3, 3))]).toarray()
+    b, x0 = A @ np.arange(9.0), np.full(9, 5.0)
+    for right in (b, b + 1):
+        with warnings.catch_warnings(action="ignore", category=SingularMatrixWarning):
+            result = linear_solve(lambda u: A @ np.array(u.tolist()), right, x0=x0, method="CG")
+        np.testing.assert_allclose(result.x, shortest(A, b), atol=1e-8)
+        np.testing.assert_allclose(result.null_part, 0 if right is b else 3, atol=1e-12)
 
 
 @pytest.mark.filterwarnings("ignore::krylix.SingularMatrixWarning")
