@@ -108,17 +108,15 @@ def add_box(target: np.ndarray, box: Box, empty: bool = False) -> None:
             target[...] = number
         else:
             np.add(target, number, out=target, casting="same_kind", **where)
-    elif empty:
-        if factor == 1:
-            np.copyto(target, values, casting="same_kind", **where)
-        elif factor == -1:
-            np.negative(values, out=target, casting="same_kind", **where)
-        else:
-            np.multiply(values, factor, out=target, casting="same_kind", **where)
     elif factor == 1:
-        np.add(target, values, out=target, casting="same_kind", **where)
-    elif factor == -1:
+        if empty:
+            np.copyto(target, values, casting="same_kind", **where)
+        else:
+            np.add(target, values, out=target, casting="same_kind", **where)
+    elif factor == -1:  # from zeros, too: NumPy's `negative` is wrong for some strides
         np.subtract(target, values, out=target, casting="same_kind", **where)
+    elif empty:
+        np.multiply(values, factor, out=target, casting="same_kind", **where)
     else:
         np.add(target, np.multiply(values, factor), out=target, casting="same_kind", **where)
 

@@ -199,6 +199,19 @@ def test_dtypes(name: str, dtype: Any) -> None:
     np.testing.assert_allclose(matrix.toarray(), matrix_of(f, (N, N), dtype)[0], atol=1e-5)
 
 
+@pytest.mark.parametrize(("width", "dtype"), [(4, "float32"), (8, "float64"), (8, "complex64")])
+def test_strides_of_a_vector_register(width: int, dtype: str) -> None:
+    """On which NumPy's `negative` into another array takes wrong elements."""
+    k = np.arange(1, 3 * width + 1).reshape(3, width).astype(dtype)
+
+    def upwind(u: Any) -> Any:
+        return k * (u - np.roll(u, 1, 1))
+
+    A, _ = matrix_from_function(upwind, np.ones((3, width), dtype))
+    columns = [upwind(e.reshape(3, width)).ravel() for e in np.eye(3 * width, dtype=dtype)]
+    np.testing.assert_array_equal(A.toarray(), np.stack(columns, 1))
+
+
 def test_numbers_of_python_are_weak() -> None:
     like = np.empty(3, np.float32)
     for f in (lambda u: 2.0 * u + 1, lambda u: u * np.float64(2), lambda u: u / np.ones(3), lambda u: u * np.arange(3)):
