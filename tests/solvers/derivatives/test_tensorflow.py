@@ -299,7 +299,9 @@ def test_xla_without_the_host() -> None:
 
     def solve(method: str) -> Any:
         return tf.function(
-            lambda c: linear_solve(matrix(0.0, w, c), b, method=method).x, jit_compile=True, autograph=False
+            lambda c: linear_solve(matrix(0.0, w, c), b, method=method, nullspace=None).x,
+            jit_compile=True,
+            autograph=False,
         )
 
     by_cg = solve("CG")
