@@ -27,9 +27,13 @@ def factors_of_known(problem: Problem, method: Method) -> Operator | None:
         return None
     if bk.is_eager and not method.on_host:  # a transformation, in which these factors would be those of one lane
         return None
-    host = get_backend("numpy")
+    host, known = get_backend("numpy"), make(())
+    if method.needs_grid:  # the form of these depends on the library's transforms, and on how its devices cut a grid
+        with bk.errstate(), bk.at_once():
+            moved = known.on_backend(bk, None)
+            return None if moved is None else method.setup(bk, moved, None)
     with host.errstate():
-        factors = method.setup(host, make(()), None)
+        factors = method.setup(host, known, None)
     if factors is None or method.on_host:
         return factors
     with bk.at_once():

@@ -40,7 +40,8 @@ def text(command: str, content: dict[str, Any]) -> str:
 def of_solve(options: argparse.Namespace, system: System, outcome: SolveOutcome, reading: float) -> dict[str, Any]:
     """What `krylix solve` reports; `systems` has one entry per right-hand side."""
     A, b, result = system.A, system.b, outcome.result
-    numbers = zip(outcome.status, outcome.iterations, outcome.norm, outcome.tolerance, outcome.check, column_norms(b))
+    of_result = (outcome.status, outcome.iterations, outcome.norm, outcome.tolerance, outcome.null_part)
+    numbers = zip(*of_result, outcome.check, column_norms(b))
     return {
         "matrix": {"source": system.source, **_matrix(A)},
         "right_hand_side": {"source": system.rhs, "shape": b.shape, "dtype": b.dtype.name},
@@ -59,10 +60,11 @@ def of_solve(options: argparse.Namespace, system: System, outcome: SolveOutcome,
                 "iterations": steps,
                 "residual_norm": norm,
                 "tolerance": tolerance,
+                "null_part": null_part,
                 "checked_residual_norm": check,
                 "norm_of_b": size,
             }
-            for status, steps, norm, tolerance, check, size in numbers
+            for status, steps, norm, tolerance, null_part, check, size in numbers
         ],
         "relative_error": relative_error(system, outcome.x),
         "seconds": {"read": reading, "solve": outcome.seconds},

@@ -48,7 +48,10 @@ def _preconditioner(outcome: SolveOutcome, wanted: str | None) -> str:
 def _status(outcome: SolveOutcome) -> str:
     if not outcome.converged:
         return f"NOT CONVERGED: {outcome.result.message}"
-    return "converged" if len(outcome.status) == 1 else f"converged, all {len(outcome.status)} systems"
+    text = "converged" if len(outcome.status) == 1 else f"converged, all {len(outcome.status)} systems"
+    if np.all(outcome.result.consistent):
+        return text
+    return f"{text}, to least squares: no x reaches a part of b of norm {outcome.null_part.max():.3e}"
 
 
 def _residual(outcome: SolveOutcome) -> str:
@@ -64,7 +67,7 @@ def _check(outcome: SolveOutcome) -> str:
     text = f"{_symbol(outcome)} = {outcome.check[worst]:.3e}, computed again by NumPy and SciPy in double precision"
     if outcome.converged and not outcome.confirmed:
         return f"{text}: NOT CONFIRMED, this is above the tolerance"
-    return text
+    return text if np.all(outcome.result.consistent) else f"{text}; the part of b that no x reaches is in it"
 
 
 def _fit(outcome: SolveOutcome) -> str:

@@ -49,7 +49,7 @@ class SolveOutcome:
         x: laid out as b, `(n,)` or `(n, k)`.
         result: of `linear_solve`.
         automatic: was the method chosen by auto?
-        status, singular, iterations, norm, tolerance: of the result, as NumPy arrays.
+        status, singular, iterations, norm, tolerance, null_part: of the result, as NumPy arrays.
         check: the norms of the residual that counts, computed here in double precision: of b - A x, or in least squares
             of A^H (b - A x).
         fit: the norms of b - A x, computed here.
@@ -66,6 +66,7 @@ class SolveOutcome:
     iterations: np.ndarray
     norm: np.ndarray
     tolerance: np.ndarray
+    null_part: np.ndarray
     check: np.ndarray
     fit: np.ndarray
     rounding: np.ndarray
@@ -79,8 +80,8 @@ class SolveOutcome:
 
     @property
     def confirmed(self) -> bool:
-        """Does the residual computed here meet the tolerance, for all systems?"""
-        return bool(np.all(self.check <= self.tolerance + self.rounding))
+        """Does the residual computed here meet the tolerance, but for what no x reaches, for all systems?"""
+        return bool(np.all(self.check <= self.tolerance + self.null_part + self.rounding))
 
 
 def start_library(name: str) -> None:
@@ -135,6 +136,7 @@ def solve(options: argparse.Namespace, system: System, ready: Ready) -> SolveOut
         iterations=_on_host(options, result.iterations).reshape(-1),
         norm=_on_host(options, result.residual_norm).reshape(-1),
         tolerance=_on_host(options, result.tolerance).reshape(-1),
+        null_part=_on_host(options, result.null_part).reshape(-1),
         check=check,
         fit=fit,
         rounding=rounding,
