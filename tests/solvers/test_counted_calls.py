@@ -73,7 +73,7 @@ def test_calls_of_a_sparse_matrix() -> None:
 
     assert solve().iterations == STEPS
     calls, files = counted(solve, ("_by_loop", "_matmul_vector"))
-    assert calls <= 895
+    assert calls <= 896
     assert 0 < files <= 39
 
 
@@ -99,7 +99,7 @@ def test_calls_of_a_prepared_sparse_matrix() -> None:
     b = np.random.default_rng(0).normal(size=N)
     solver = krylix.prepare(tridiagonal(), b, method="CG", rtol=1e-8)
     calls, files = counted(lambda: solver.solve(b), ("product",))
-    assert calls <= 638
+    assert calls <= 640
     assert 0 < files <= 39
 
 
@@ -115,7 +115,7 @@ def test_calls_of_a_function() -> None:
         return linear_solve(lambda x: image(x), b, method="CG", rtol=1e-8)  # another function each time
 
     calls, files = counted(solve, ("image",))
-    assert calls <= 1222
+    assert calls <= 1224
     assert 0 < files <= 23
 
 
@@ -154,4 +154,4 @@ def test_calls_of_a_training_step() -> None:
     with setup_cache(False):
         calls, _ = counted(run)
     assert products[0] == 4 * 3 + 4  # and the test of linearity, and of the size of images, once
-    assert calls <= 2840  # 50 more where other tests have run in the process; 13 look for modules and their modes
+    assert calls <= 2844  # 50 more where other tests have run in the process; 13 look for modules and their modes

@@ -33,6 +33,7 @@ REASONS = {
     "methods/shared.py": {"max": 1, "min": 1, "product": 1},
     "over/methods.py": {"any": 2},
     "over/null_vectors.py": {"max": 1, "min": 1},  # of norms
+    "over/prepared.py": {"prod": 1, "sum": 1},  # the length of a right-hand side
     "over/problem.py": {"any": 1},  # told to all members
     "over/rows.py": {"all": 1, "sum": 2},  # entries of this member, and lengths of parts
 }
