@@ -124,8 +124,6 @@ def forget_programs() -> None:
         sys.modules["jax"].clear_caches()
     if "torch._dynamo" in sys.modules:
         sys.modules["torch._dynamo"].reset()
-    if memory()[0] > 1.5 * MEGABYTES:
-        gc.unfreeze()  # much of what was in use the last time no longer is
     gc.collect()
     gc.freeze()  # a million objects of the frameworks, and what they never let go of, are not looked through again
     if sys.platform == "linux":

@@ -49,8 +49,9 @@ def _with_limits(function: Callable[[Array, Array], Array], at_zero: float) -> C
         found = function(tf.where(inside, a, tf.ones_like(a)), tf.where(inside, x, tf.ones_like(x)))
         low = ((x == 0) & (a > 0)) | ((a == infinite) & (x >= 0) & (x < infinite))
         high = ((a == 0) & (x > 0)) | ((x == infinite) & (a >= 0) & (a < infinite))
-        limit = tf.where(low, at_zero * tf.ones_like(a), tf.where(high, (1 - at_zero) * tf.ones_like(a), nan))
-        return tf.where(inside, found, limit)
+        # No Python zero, for which TensorFlow may hand out the -0.0 of an earlier constant.
+        below, above = (tf.zeros_like(a), tf.ones_like(a))[:: 1 if at_zero == 0 else -1]
+        return tf.where(inside, found, tf.where(low, below, tf.where(high, above, nan)))
 
     return of_any
 
