@@ -12,7 +12,7 @@ import scipy.sparse as sp
 import scipy.sparse.linalg as spl
 
 import krylix
-from krylix import Diverged, NotConverged, linear_solve, matrix_from_function, prepare
+from krylix import Diverged, NotConverged, SingularMatrixWarning, linear_solve, matrix_from_function, prepare
 from krylix.solvers import Petsc, Status, clear_setup_cache
 from krylix.solvers.methods.petsc.library import checked_indices
 from krylix.solvers.methods.petsc.system import Found, PetscSystem
@@ -129,7 +129,9 @@ def test_a_singular_matrix() -> None:
         assert np.allclose(NEUMANN @ result.x, b, atol=1e-8) and abs(result.x.mean()) < 1e-10
         assert abs(result.vjp(B).b.mean()) < 1e-10
     with pytest.raises(NotConverged):
-        linear_solve(NEUMANN, B, method="petsc")
+        linear_solve(NEUMANN, B, method="petsc", nullspace=None)
+    with pytest.warns(SingularMatrixWarning, match="constants"):
+        assert np.allclose(NEUMANN @ linear_solve(NEUMANN, B, method="petsc").x, b, atol=1e-8)
     # one constant for each of two regions, and vectors that are given
     two = sp.block_diag([NEUMANN, 3 * NEUMANN], format="csr")
     both = np.concatenate([b, -b])
