@@ -164,6 +164,7 @@ def test_torch_transformations() -> None:
         torch.func.jvp(cube, (x,), (x,))
 
 
+@pytest.mark.merge
 @pytest.mark.needs("tensorflow")
 def test_tensorflow_vectorised_and_in_loops() -> None:
     """In `tf.while_loop`; and `tf.vectorized_map` with the tape inside: outside, TensorFlow would drop the rule."""

@@ -122,6 +122,7 @@ def test_threads_after_a_fork_and_at_the_end_of_the_program(outputs: dict[str, l
     assert outputs["fork"] == ["10.0"]
 
 
+@pytest.mark.merge
 @pytest.mark.skipif((os.cpu_count() or 1) < 2, reason="one core, so BLAS has no other threads")
 def test_small_products_stay_on_one_core(outputs: dict[str, list[str]]) -> None:
     """With two threads for BLAS, all CPU time is that of the calling thread: the other one would spin."""

@@ -101,6 +101,7 @@ def test_least_squares(run: Callable[..., Run], monkeypatch: pytest.MonkeyPatch)
     assert {row["method"] for row in found["rows"] if row["converged"]} == {"LSMR", "CGLS"}
 
 
+@pytest.mark.merge
 def test_processes_that_are_stopped_or_end() -> None:
     """The next solve has a process of its own; one ends as here where it takes more memory than there is."""
     A = np.random.default_rng(0).standard_normal((1500, 1500))

@@ -87,6 +87,7 @@ def test_a_program_that_imports_krylix_keeps_its_signals(commands: Commands) -> 
     assert commands.keeps_its_signals
 
 
+@pytest.mark.merge
 @pytest.mark.skipif(sys.platform != "linux", reason="file names are Unicode elsewhere")
 def test_file_name_that_cannot_be_printed(commands: Commands, tmp_path: Path) -> None:
     name = b"\xff\n.npy".decode("utf-8", "surrogateescape")

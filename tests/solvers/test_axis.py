@@ -203,6 +203,7 @@ def test_vectorised(mode: str) -> None:
     np.testing.assert_allclose(found, INVERSE @ many, rtol=1e-8)
 
 
+@pytest.mark.merge
 @pytest.mark.needs("tensorflow")
 def test_unknown_number_of_columns_in_tensorflow() -> None:
     A = tf.constant(SYMMETRIC)

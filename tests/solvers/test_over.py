@@ -112,6 +112,7 @@ def test_methods_on_devices(name: str, found: Found) -> None:
     assert not {"all-gather", "all-to-all"} & set(one["rest"]), one
 
 
+@pytest.mark.merge
 @pytest.mark.needs("jax")
 @pytest.mark.parametrize("name", in_tiers(SETTINGS))
 def test_settings_and_derivatives_on_devices(name: str, found: Found) -> None:
@@ -176,6 +177,7 @@ def test_processes_find_what_one_finds(library: str, told: Any) -> None:
     assert not many, many
 
 
+@pytest.mark.merge
 @pytest.mark.parametrize("library", LIBRARIES)
 def test_failures_end_all_processes(library: str, told: Any) -> None:
     lines = [line for line in told(library, *IN_DEFAULT[library]) if line["group"] == "failures"]

@@ -208,6 +208,7 @@ def test_progress(mode: str, capfd: pytest.CaptureFixture[str]) -> None:
     assert "CG [" in capfd.readouterr().err
 
 
+@pytest.mark.merge
 def test_result_is_a_container() -> None:
     jax = pytest.importorskip("jax")
     A = array("jax", MATRIX)

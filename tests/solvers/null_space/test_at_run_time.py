@@ -182,6 +182,7 @@ def test_a_system_of_a_batch_is_solved_as_alone() -> None:
     np.testing.assert_array_equal(both, alone)
 
 
+@pytest.mark.merge
 @pytest.mark.needs("jax")
 def test_short_of_the_last_digits_regular_is_regular() -> None:
     """Diffusion with a long time step in single precision, whose entries are exact; x and its gradient are ones."""

@@ -118,6 +118,7 @@ def test_values_without_a_hierarchy() -> None:
     assert np.asarray(compiled(indefinite.data, B)).dtype == bool
 
 
+@pytest.mark.merge
 def test_programs_that_do_not_call_the_host() -> None:
     """They keep the splittings of unit coefficients, or are refused where they cannot know in time."""
     import jax

@@ -202,6 +202,7 @@ def test_traced_values_cannot_be_matched() -> None:
     assert np.all(np.isfinite(jax.jit(applied)(own.values)))
 
 
+@pytest.mark.merge
 @pytest.mark.needs("jax")
 def test_derivatives() -> None:
     """The backward solve has the transposed preconditioner."""
