@@ -82,7 +82,7 @@ def _library_of(entry: TracebackType) -> str:
 
 
 def _raised_by_krylix(traceback: TracebackType | None) -> bool:
-    """By a statement of our code, rather than by an operation that failed."""
+    """Was the error raised by a `raise` statement of krylix, rather than by an operation that failed?"""
     entries = list(_entries(traceback))
     if not entries or _library_of(entries[-1]) != "krylix":
         return False

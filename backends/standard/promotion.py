@@ -64,7 +64,7 @@ class Promotion:
         return power
 
     def _kind_of(self, x: Any) -> str:
-        """Of numbers of Python and NumPy, too."""
+        """Return the kind of an array, or of a number of Python or NumPy."""
         if is_number(x) or isinstance(x, (np.ndarray, np.generic)):
             return np.asarray(x).dtype.kind
         return self.library.kinds.get(getattr(x, "dtype", None), "f")

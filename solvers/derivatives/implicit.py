@@ -151,7 +151,7 @@ class ImplicitSolve(LinearSystem):
             outcome = self._run(problem if start is None else replace(problem, x0=bk.flat(start.x)), M)
             outcome = outcome._replace(x=bk.flat(outcome.x), residual=bk.flat(outcome.residual))
         if derived_transpose:  # JAX knows no transpose of what is cut
-            # What factors have taken off b is no part of the residual.
+            # Factors may have projected b, so b minus the residual need not be the image of x.
             image = A.apply(outcome.x) if self.attempt.method.factorises else problem.b - outcome.residual
             A = self.parts().A
             x = with_proven_transpose(bk, A, outcome.x, image, self.attempt.on_failure)

@@ -154,7 +154,7 @@ class Sensitivity:
         with problem.bk.errstate():
             scale = problem.bk.norm(problem.b) + problem.bk.norm(self.residual)
             change = problem.bk.norm(problem.b - problem.A.apply(self.x) - self.residual)
-        change = np.abs(change - self.null_part)  # which was taken off b
+        change = np.abs(change - self.null_part)  # The residual is that of the projected b.
         if np.any(change > np.sqrt(np.finfo(problem.A.dtype).eps) * scale):
             raise RuntimeError(
                 "A, b or x was changed after the solve, and its derivatives need what they were. Hand copies to "

@@ -58,14 +58,15 @@ class NullPart(NamedTuple):
         return outcome._replace(null_part=bk.norm(self.part) + bk.zeros_like(outcome.norm), consistent=consistent)
 
     def judged(self, bk: Backend, outcome: Outcome, rtol: Array, atol: Array) -> Outcome:
-        """As `reported` where the part is rounding, else the outcome for b itself.
+        """Return the outcome for null vectors that only factors have shown.
 
-        For null vectors that nobody knew: there is no solution, unless the tolerance allows the part.
+        A part that is rounding is reported; a larger one belongs to the residual, and the system has no solution unless
+        the tolerance allows that part.
         """
         reported, rounding = self.reported(bk, outcome), self._is_rounding(bk)
         norm = bk.where(rounding, outcome.norm, _hypot(bk, outcome.norm, reported.null_part))
         allowed = bk.maximum(rtol * bk.norm(self.rest), atol)  # never by what the precision reaches
-        lost = ~rounding & ((reported.null_part > allowed) | ~(norm <= outcome.bound))
+        lost = ~rounding & ((reported.null_part > allowed) | bk.negated(norm <= outcome.bound))
         lost = lost & (outcome.status == int(Status.CONVERGED))
         return reported._replace(
             residual=bk.where(rounding, outcome.residual, outcome.residual + self.part),

@@ -68,7 +68,7 @@ class Outcome(NamedTuple):
     norm: Array  # (batch, 1)
     bound: Array  # (batch, 1), residual norm that counts as converged
     attainable: Array  # (batch, 1), attainable residual norm; 0 where it was not computed
-    null_part: Array  # (batch, 1), norm of the component in known null vectors of A^H that was taken off b
+    null_part: Array  # (batch, 1), norm of the component of b in known null vectors of A^H, which was subtracted
     consistent: Array  # (batch, 1), 1 where that component is no more than rounding, else 0
     status: Array  # (batch, 1)
     steps: Array  # (batch, 1)

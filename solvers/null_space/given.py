@@ -75,7 +75,7 @@ def _vectors(nullspace: Any, bk: Backend, layout: Layout, dtype: np.dtype) -> np
 
 
 def are_of_adjoint(vectors: WithoutVectors, bk: Backend, A: Operator, layout: Layout, like: Array) -> bool:
-    """Does the adjoint of A map the vectors to zero, too? False where that is not known now.
+    """Does the adjoint of A also map the vectors to zero? False where their images are traced.
 
     Cost: of a matrix a product with its transpose for each vector, and 1; of a function 2 products.
     """
@@ -100,7 +100,7 @@ def _check(bk: Backend, A: Operator, basis: np.ndarray, layout: Layout, like: Ar
             )
 
 
-class _Image(NamedTuple):
+class _NullImage(NamedTuple):
     """Norms in the system in which a vector is furthest from being a null vector.
 
     Attributes:
@@ -114,8 +114,8 @@ class _Image(NamedTuple):
     usual: float
 
 
-def _images(bk: Backend, A: Operator, basis: np.ndarray, layout: Layout, like: Array) -> Iterator[_Image | None]:
-    """What A makes of each vector; None where that is not known now."""
+def _images(bk: Backend, A: Operator, basis: np.ndarray, layout: Layout, like: Array) -> Iterator[_NullImage | None]:
+    """Yield the norms of the image of each vector under A, or None where they are traced."""
     n = layout.size
     probe = np.random.default_rng(3).standard_normal(n).astype(A.dtype)
 
@@ -131,4 +131,4 @@ def _images(bk: Backend, A: Operator, basis: np.ndarray, layout: Layout, like: A
             continue
         most = np.sqrt(np.finfo(A.dtype).eps) * usual
         worst = int(np.argmax(mapped - most))
-        yield _Image(float(mapped[worst, 0]), float(most[worst, 0]), float(usual[worst, 0]))
+        yield _NullImage(float(mapped[worst, 0]), float(most[worst, 0]), float(usual[worst, 0]))

@@ -141,7 +141,7 @@ def apply_policy(
 
 
 class Aside(NamedTuple):
-    """What a compiled function warns of where no system has failed.
+    """Warning that a compiled function gives although no system has failed.
 
     Attributes:
         condition: a bool.

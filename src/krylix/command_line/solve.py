@@ -80,7 +80,7 @@ class SolveOutcome:
 
     @property
     def confirmed(self) -> bool:
-        """Does the residual computed here meet the tolerance, but for what no x reaches, for all systems?"""
+        """Does the residual of every system meet its tolerance, apart from the unreachable part of b?"""
         return bool(np.all(self.check <= self.tolerance + self.null_part + self.rounding))
 
 
