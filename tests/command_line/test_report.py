@@ -9,6 +9,7 @@ import scipy.sparse as sp
 
 from best_factors import BEST_FACTORS
 from command_runs import N, Run, matrix, residual, rhs
+from krylix.command_line.solve import unreachable
 from krylix.solvers import METHODS, PRECONDITIONERS
 
 # ---- the report
@@ -163,6 +164,12 @@ def test_least_squares_where_null_vectors_are_known(
     result = run("solve", "A.npy", "b.npy", "--method", method)
     assert result.code == 0 and words in result.line("status") and "null_part" in result.line("warning")
     assert "no x reaches" in result.line("check")
+
+
+def test_a_part_that_some_x_reaches_stays_in_the_residual() -> None:
+    A, null = sp.csr_array([[1.0, -1, 0], [-1, 2, -1], [0, -1, 1]]), np.ones(3)
+    parts = np.stack([null, null + np.array([1e-5, 0, 0]), np.zeros(3)], 1)
+    np.testing.assert_array_equal(unreachable(A, parts, np.dtype(float)), np.stack([null, 0 * null, 0 * null], 1))
 
 
 def test_tolerances(run: Callable[..., Run]) -> None:

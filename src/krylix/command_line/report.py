@@ -67,7 +67,7 @@ def _check(outcome: SolveOutcome) -> str:
     text = f"{_symbol(outcome)} = {outcome.check[worst]:.3e}, computed again by NumPy and SciPy in double precision"
     if outcome.converged and not outcome.confirmed:
         return f"{text}: NOT CONFIRMED, this is above the tolerance"
-    return text if np.all(outcome.result.consistent) else f"{text}; the part of b that no x reaches is in it"
+    return text if np.all(outcome.result.consistent) else f"{text}; without the part of b that no x reaches"
 
 
 def _fit(outcome: SolveOutcome) -> str:
