@@ -7,9 +7,18 @@ from collections.abc import Container
 import numpy as np
 import scipy.sparse as sp
 
-from ...sparse import Dense, Matrix, Operator, SparseMatrix
+from ...sparse import (
+    Dense,
+    FunctionOperator,
+    Matrix,
+    NonlinearError,
+    Operator,
+    SparseMatrix,
+    UnsupportedOperation,
+)
 from ...sparse.analysis.analysis import analysis_of, on_its_grid
 from ...sparse.analysis.facts import is_dominated, is_m_matrix
+from ...sparse.analysis.random_values import matrix_with_facts
 from ...sparse.operators.concrete import concrete, is_known
 from ..diagonal import DOMINANT
 from .ilu.runtime_choice import ilu_pays_unseen
@@ -35,23 +44,23 @@ def choose_kind(A: Operator, kinds: Container[str]) -> str:
     | not symmetric, at least 5000 unknowns, an M-matrix by its rows or columns, which do not dominate as above | amg |
     | not symmetric, sparse, some order of its rows has no zero on the diagonal | ilu |
     | products only | chebyshev |
+    | not known before it runs, symmetric with a diagonal of one sign for random arguments, on a grid | multigrid |
+    | the same, no grid, at least 5000 unknowns | amg |
     | not known before it runs, couples neighbours on a large grid | multigrid |
-    | not known before it runs, sparse, at least 20 000 unknowns | ilu |
+    | not known before it runs, not seen to be symmetric, sparse, at least 20 000 unknowns | ilu |
     | anything else: dense, or values that are not known | jacobi |
 
     "multigrid" then stands for `automatic.fast_or_multigrid`, which takes "fast" outside of compiled functions where
     coefficients are so smooth that it is quicker, and "ilu" for `automatic.ilu_where_it_serves`, which finds out about
     the order of rows. Where values are not known, both become jacobi in runs whose values do not suit them.
     """
-    A = entries_or_products(A)
+    A = _entries_or_products(A)
     if not isinstance(A, Matrix) and "chebyshev" in kinds:
         return "chebyshev"
     if not isinstance(A, Matrix) or isinstance(A, Dense):
         return "jacobi"
     if not (is_known(A) if isinstance(A, SparseMatrix) else A.known() is not None):
-        if "multigrid" in kinds and pays_unseen(A):
-            return "multigrid"
-        return "ilu" if "ilu" in kinds and ilu_pays_unseen(A) else "jacobi"
+        return _of_traced_values(A, kinds)
     analysis = analysis_of(A)
     if analysis.seems_hermitian:
         large, several = A.shape[0] > _SMALL, A.systems is not None
@@ -66,6 +75,25 @@ def choose_kind(A: Operator, kinds: Container[str]) -> str:
     if "amg" in kinds and _is_elliptic(A):
         return "amg"
     return "ilu" if "ilu" in kinds else "jacobi"
+
+
+def _entries_or_products(A: Operator) -> Operator:
+    if isinstance(A, FunctionOperator) and A.compiled:
+        try:
+            return matrix_with_facts(A)
+        except (UnsupportedOperation, NonlinearError):
+            return A
+    return entries_or_products(A)
+
+
+def _of_traced_values(A: Matrix, kinds: Container[str]) -> str:
+    analysis = analysis_of(A)
+    definite = analysis.seems_hermitian and bool(analysis.maybe_definite)  # for random arguments
+    if "multigrid" in kinds and pays_unseen(A, definite):
+        return "multigrid"
+    if definite:
+        return "amg" if "amg" in kinds and A.shape[0] > _SMALL and A.bk.sets_up_by_host() else "jacobi"
+    return "ilu" if "ilu" in kinds and ilu_pays_unseen(A) else "jacobi"
 
 
 def _is_elliptic(A: Matrix) -> bool:

@@ -20,15 +20,17 @@ from ...sparse import (
     UnsupportedOperation,
 )
 from ...sparse.analysis.analysis import Analysis, analyse_anew, analysis_of, on_its_grid, with_declared
+from ...sparse.analysis.random_values import matrix_with_facts
 from ...sparse.analysis.symmetry import CHOSEN
 from ...sparse.operators.by_record import products_agree
-from ...sparse.operators.concrete import as_matrix, is_known
+from ...sparse.operators.concrete import is_known
 from ...sparse.tracing.engine.limits import entries_at_most
 from ..block_tridiagonal.band import may_be_narrow, narrow
 from ..diagonal import DOMINANT
 from ..methods.direct.fast import FastDirect
 from ..preconditioners.multigrid.from_matrix import couples_neighbours
-from .expected_cost import cost_on_grid
+from ..preconditioners.multigrid.runtime_choice import pays_unseen
+from .expected_cost import cost_on_grid, expected_cost
 from .factors import factors_now
 from .fill import ANALYSIS, DOUBT, FactorCost, estimated_cost, factor_cost, have_room, matrix_cost
 from .problem import Problem
@@ -96,7 +98,7 @@ class Facts:
             return None
         try:
             with entries_at_most(MOST_ENTRIES * max(self.unknowns, 1)):  # a transform is traced to a dense matrix
-                return as_matrix(A)
+                return matrix_with_facts(A)
         except (UnsupportedOperation, NonlinearError) as error:
             self.untraced = f"cannot be traced: {error}"
             return None
@@ -127,8 +129,8 @@ class Facts:
 
     @cached_property
     def entries(self) -> int | None:
-        """Number of entries of a single sparse matrix with known values."""
-        one = isinstance(self.matrix, SparseMatrix) and self.matrix.systems is None and self.is_known
+        """Number of entries of a single sparse matrix."""
+        one = isinstance(self.matrix, SparseMatrix) and self.matrix.systems is None
         return self.matrix.nnz if one else None  # type: ignore[union-attr]
 
     @cached_property
@@ -144,16 +146,33 @@ class Facts:
         problem, A = self.problem, self.A
         if not problem.compiled or not isinstance(A, SparseMatrix) or self.entries is None or not self.unknowns:
             return False
-        if self.is_cut:
+        if self.is_cut or not self.is_known:
             return False
         if problem.A.offset or not (problem.bk.in_program() if problem.bk.has_pure_arrays else problem.bk.compiled()):
             return False  # a transformation by itself does not tell the matrices of its lanes
-        return not (couples_neighbours(on_its_grid(A)) and self.symmetric and self.maybe_definite)
+        return not self._suits_multigrid(A)
+
+    @cached_property
+    def in_each_run(self) -> bool:
+        """Can the host factorise a sparse matrix of traced values in each run of a program? Not where multigrid suits
+        it, or is tried on large grids.
+        """
+        problem, A = self.problem, self.matrix
+        if not problem.compiled or not isinstance(A, SparseMatrix) or self.is_known or self.is_cut or not self.unknowns:
+            return False
+        if problem.A.offset or not problem.bk.sets_up_by_host():
+            return False
+        return not (self._suits_multigrid(A) or pays_unseen(A))
+
+    def _suits_multigrid(self, A: SparseMatrix) -> bool:
+        return couples_neighbours(on_its_grid(A)) and self.symmetric and self.maybe_definite
 
     @cached_property
     def factors_on_host(self) -> bool:
-        """Can the host factorise it now, and solve, also from a compiled function?"""
-        return self.on_host or (self.while_compiling and self.calls_host and self.problem.bk.can_rescue())
+        """Can the host factorise it, and solve, also from a compiled function?"""
+        if self.on_host:
+            return True
+        return self.calls_host and ((self.while_compiling and self.problem.bk.can_rescue()) or self.in_each_run)
 
     @cached_property
     def fast(self) -> Operator | None:
@@ -217,10 +236,12 @@ class Facts:
 
     @cached_property
     def estimated_cost(self) -> FactorCost | None:
-        """Cost of factors of the known matrix, or of a batch, from its grid or the widths of its graph."""
+        """Cost of factors of the matrix, or of a batch, from its grid or the widths of its graph."""
         matrix = self.matrix
-        if matrix is None or not self.unknowns or not self.is_known:
+        if matrix is None or not self.unknowns:
             return None
+        if not self.is_known:
+            return expected_cost(matrix) if isinstance(matrix, SparseMatrix) else None
         if not isinstance(matrix, SparseMatrix):
             return matrix_cost(matrix)
         return cost_on_grid(matrix) or self._cost_by(estimated_cost)

@@ -141,4 +141,6 @@ def without_derivatives(A: Operator) -> Operator:
 
 
 def _with_values(A: SparseMatrix, function: Callable[[Array], Array]) -> SparseMatrix:
-    return A.holding([function(values) for values in A.known_or_arrays()])
+    found = A.holding([function(values) for values in A.known_or_arrays()])
+    found.declared = A.declared
+    return found

@@ -26,17 +26,22 @@ from .smoothing import Smoothing
 
 _DIRECT = 64**2  # points of the coarsest grid: its elimination takes no longer than the finer grids
 _LEAST = {2: 100_000, 3: 500_000}  # unknowns by number of axes from which some solves take longer than compiling this
+_LEAST_DEFINITE = 1000
 _LOPSIDED = 0.3  # admissible asymmetry of the couplings: convection beside diffusion
 _POSITIVE = 0.25  # admissible share of positive off-diagonals, as in finite elements
 _INDEFINITE = 0.1  # of the diagonal may be missing in the sums of rows of the coarsest grid: waves of ten points there
 
 
-def pays_unseen(A: Matrix) -> bool:
-    """Is A, of traced values, on a grid so large that multigrid is worth its compile time?"""
+def pays_unseen(A: Matrix, definite: bool = False) -> bool:
+    """Is A, of traced values, on a grid so large that multigrid is worth its compile time?
+
+    Args:
+        definite: is it symmetric positive definite, as far as is known?
+    """
     A = on_its_grid(A)
     bk, grid = A.bk, A.in_shape
     axes = sum(n > 1 for n in grid) if all(isinstance(n, int) for n in grid) else 0
-    large = axes in _LEAST and math.prod(grid) >= _LEAST[axes]
+    large = axes in _LEAST and math.prod(grid) >= (_LEAST_DEFINITE if definite else _LEAST[axes])
     return large and A.systems is None and bk.compiled() and not bk.spreads_arrays() and couples_neighbours(A)
 
 
