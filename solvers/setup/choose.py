@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple, TypeVar
 
-from ...sparse import Operator, SparseMatrix, UnsupportedOperation
+from ...sparse import FunctionOperator, Operator, SparseMatrix, UnsupportedOperation
 from ..iteration.method import Method
 from ..methods.direct.pivot_order import LEAST
 from ..methods.direct.sparse_factors.ladder import providers_of
@@ -166,7 +166,19 @@ def _system(facts: Facts) -> str:
     systems = "" if count == 1 else f", {count} systems at once"
     what = f"{A!r}{systems}"
     if facts.matrix is not None and facts.matrix is not A:
-        what += f", traced to {facts.matrix!r}"
+        what += f", traced to {facts.matrix!r}{_for_random_values(facts)}"
     elif facts.untraced is not None:
         what += f", which {facts.untraced}"
     return what
+
+
+def _for_random_values(facts: Facts) -> str:
+    """What was found out about a function whose coefficients are arguments of the program that is traced now."""
+    if facts.is_known or not isinstance(facts.A, FunctionOperator):
+        return ""
+    symmetric = "Hermitian" if facts.A.dtype.kind == "c" else "symmetric"
+    if facts.symmetric:
+        found = symmetric + (", diagonal of one sign" if facts.maybe_definite else ", no sign of being definite")
+    else:
+        found = "complex symmetric" if facts.complex_symmetric else f"not seen to be {symmetric}"
+    return f"; for random values of the arguments: {found}"

@@ -10,11 +10,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-import scipy.sparse as sp
 
 from best_factors import BEST_FACTORS
 from frameworks import jax, jnp, tf
-from krylix import NotConverged, linear_solve, matrix_from_function, prepare
+from krylix import linear_solve, matrix_from_function, prepare
 from modes import array, compiled, library, to_numpy
 
 MODES = ("jax-jit", "tf-function")
@@ -86,6 +85,26 @@ def test_choice(mode: str, name: str, method: str) -> None:
     np.testing.assert_allclose(to_numpy(result.x), expected, atol=1e-6 * np.abs(expected).max())
 
 
+@pytest.mark.needs("jax")
+@pytest.mark.parametrize(
+    ("name", "found"),
+    [
+        ("diffusion", "symmetric, diagonal of one sign"),
+        ("waves", "symmetric, no sign of being definite"),
+        ("convection", "not seen to be symmetric"),
+    ],
+)
+def test_explanation(name: str, found: str) -> None:
+    said: list[str] = []
+
+    def program(k: Any, b: Any) -> Any:
+        said.append(str(prepare(lambda u: functions(jnp)[name](u, k), b).explain()))
+        return b
+
+    jax.jit(program)(ROUGH, B)
+    assert f"; for random values of the arguments: {found}\n" in said[0]
+
+
 SPECIAL = {
     "zero": ("diffusion", 0 * SMOOTH),
     "zero in a region": ("diffusion", NOTHING_IN_A_PART),
@@ -125,7 +144,7 @@ def test_nan(policy: str) -> None:
     k[4, 5] = np.nan
     solve = solve_in("jax-jit", "diffusion", on_failure=policy)
     if policy == "raise":
-        with pytest.raises(Exception, match="not finite|NaN|diverged"):
+        with pytest.raises(Exception, match=r"not finite|NaN|diverged"):
             jax.block_until_ready(solve(k, B).x)
     else:
         result = solve(k, B)
