@@ -14,6 +14,7 @@ SMALL = 1000  # unknowns up to which a dense factorisation is the quickest and s
 FEW = 300  # unknowns of a sparse matrix whose factors take less time than to look at it
 MANY_SOLVES = 2e9  # work of factors that are worth it for many solves, a quarter of a second
 ONE_SOLVE = 3000  # work per stored entry of factors that take no longer than a good iteration
+IN_EACH_RUN = 1e10  # likewise of factors in each run of a program, beside a hierarchy that takes ten seconds to compile
 AFFORDED = 3e10  # work of factors that are worth it where no iteration is known to be safe, some seconds
 
 
@@ -45,7 +46,8 @@ def _factors_at_most(facts: Facts, work: float) -> bool:
 def _cheap(facts: Facts) -> bool:
     if facts.entries is None or (facts.is_singular and facts.symmetric):
         return False
-    return _factors_at_most(facts, ONE_SOLVE * facts.entries)
+    most = ONE_SOLVE * facts.entries
+    return _factors_at_most(facts, max(most, IN_EACH_RUN) if facts.in_each_run else most)
 
 
 ROWS = (
@@ -81,8 +83,8 @@ ROWS = (
         "direct", None, "factors of LAPACK are made once, while the function is compiled, and always work",
     ),
     Row(
-        f"on the host: factors take at most {ONE_SOLVE} units of work per stored entry, or {FEW} unknowns, "
-        "and A is not seen to be singular and symmetric",
+        f"on the host: factors take at most {ONE_SOLVE} units of work per stored entry, in each run of a program "
+        f"{IN_EACH_RUN:.0e}, or {FEW} unknowns, and A is not seen to be singular and symmetric",
         _cheap,
         "scipy-direct", None, "sparse factors cost no more than an iteration, and always work",
     ),
