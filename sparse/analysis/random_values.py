@@ -48,13 +48,14 @@ def facts_for_random_values(A: FunctionOperator) -> tuple[tuple[str, Any], ...]:
     """
     bk, held = A.bk, list[list[tuple[str, Any]]]()
     try:
-        traced = bk.trace(lambda x, *args: bk.call_user(A.function, x, args), A.zeros(as_given=True), A.args)
-        if traced is None:
+        program = A.program()
+        if program is None:
             return ()
+        function, arrays = program
         for seed in _SEEDS:
-            arrays = _drawn(bk, traced[1], seed)
+            drawn = FunctionOperator(bk, function, A.layout, A.dtype, _drawn(bk, arrays, seed), A.name)
             with np.errstate(all="ignore"):
-                matrix = concrete(as_matrix(FunctionOperator(bk, traced[0], A.layout, A.dtype, arrays, A.name)))
+                matrix = concrete(as_matrix(drawn))
                 held.append(_facts(Analysis(matrix)) if matrix.bk.on_host else [])
     except _REFUSALS:
         return ()

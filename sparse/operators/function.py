@@ -81,12 +81,12 @@ class FunctionOperator(LinearFunction):
         other = copy.copy(self)
         if self.bk.in_program():
             with suppress(Exception):  # the first product raises it, and names the function
-                other.recorded = self.bk.recorded(self.function, self.zeros(True), self.args)
+                other.recorded = self.bk.recorded(self.function, self._zeros(True), self.args)
             return other
         try:
-            other._traced = self._trace()
+            other._traced = self.program()
         except TypeError:
-            self._own_product(self.zeros())  # which names the function where it returns no arrays
+            self._own_product(self._zeros())  # which names the function where it returns no arrays
             raise
         return other
 
@@ -96,21 +96,20 @@ class FunctionOperator(LinearFunction):
         other._traced = traced
         return other
 
-    def zeros(self, as_given: bool = False) -> Any:
+    def _zeros(self, as_given: bool = False) -> Any:
         """Rows, or what the function takes."""
         rows = self.bk.zeros((self.layout.systems, self.shape[1]), self.dtype, self.like)
         return self.layout.unflatten(self.bk, rows) if as_given else rows
 
-    def _trace(self) -> tuple[Callable[..., Any], Sequence[Array]] | None:
-        return self.bk.trace(lambda x, *args: self.bk.call_user(self.function, x, args), self.zeros(True), self.args)
+    def program(self) -> tuple[Callable[..., Any], Sequence[Array]] | None:
+        """`f(x, *arrays)` that computes the function, and the arrays that it gets and closes over; None: not here."""
+        if self.recorded is not None:
+            return self.recorded.function, self.recorded.program.consts
+        return self.bk.trace(lambda x, *args: self.bk.call_user(self.function, x, args), self._zeros(True), self.args)
 
     def _as_program(self, constant: Array | None, is_linear: bool) -> FunctionOperator | None:
         """The container of the program; None where the function cannot be traced."""
-        found = self._traced
-        if self.recorded is not None:
-            found = self.recorded.function, self.recorded.program.consts
-        elif found is None:
-            found = self._trace()
+        found = self.program() if self._traced is None else self._traced
         if found is None:
             return None
         self.bk.register(FunctionOperator, _flatten, _restore)
@@ -236,7 +235,7 @@ class FunctionOperator(LinearFunction):
     def transposed_product(self) -> Callable[[Array], Array]:
         """`x -> transposed matrix x` on rows; where the library has no derivatives, by the entries, which are kept."""
         if self.bk.has_derivatives or self.bk.communicator is not None:  # columns of a part are none of A
-            return self.bk.transpose_function(self.apply, self.zeros())
+            return self.bk.transpose_function(self.apply, self._zeros())
         if self._entries is None:
             self._entries = Dense(self.bk, self.dense())
         return self._entries.transpose().apply
