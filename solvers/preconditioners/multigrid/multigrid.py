@@ -19,6 +19,7 @@ from ..pipeline import grid_of, of_operator
 from .coarsening import Coarsest, coarsest
 from .from_matrix import couplings_of
 from .grid_cycle import cycle_of, with_cost
+from .set_up_in_runs import cycle_in_runs
 from .smoothing import Smoothing
 
 _SMALL = 64  # unknowns up to which there is one grid
@@ -75,8 +76,11 @@ def multigrid(
     couplings = couplings_of(own, shape)
     hermitian = checked_couplings(couplings) if own.bk.on_host else None
     smoothing = choose(hermitian)._replace(as_grids=are_flat(target.bk, couplings.periodic))
-    host = Target(own, own.dtype, target.bk) if own.bk.on_host else None
-    found = cycle_of(couplings, own.dtype, size, smoothing, hermitian, directional, host)
+    if own.bk.on_host:
+        host = Target(own, own.dtype, target.bk)
+        found = cycle_of(couplings, own.dtype, size, smoothing, hermitian, directional, host)
+    else:
+        found = cycle_in_runs(couplings, own.dtype, size.most, smoothing)
     settings = (("direct", found.points), ("degree", degree), ("cycle", cycle), *precision_as_setting(precision))
     return with_cost(found.inner, hermitian, settings, found.note)
 
