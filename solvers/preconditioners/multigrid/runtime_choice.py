@@ -24,17 +24,23 @@ from .smoothing import Smoothing
 
 _DIRECT = 64**2  # points of the coarsest grid: its elimination takes no longer than the finer grids
 _LEAST = {2: 100_000, 3: 500_000}  # unknowns by number of axes from which some solves take longer than compiling this
+_LEAST_SYMMETRIC = {2: 10_000, 3: 100_000}  # likewise, from which conjugate gradients with jacobi take longer in a run
 _LOPSIDED = 0.3  # admissible asymmetry of the couplings: convection beside diffusion
 _POSITIVE = 0.25  # admissible share of positive off-diagonals, as in finite elements
 _INDEFINITE = 0.1  # of the diagonal may be missing in the sums of rows of the coarsest grid: waves of ten points there
 
 
-def pays_unseen(A: Matrix) -> bool:
-    """Is A, of traced values, on a grid so large that multigrid is worth its compile time?"""
+def pays_unseen(A: Matrix, symmetric: bool = False) -> bool:
+    """Is A, of traced values, on a grid so large that multigrid is worth its compile time?
+
+    Args:
+        symmetric: is it known to be, with a diagonal of one sign that does not dominate?
+    """
     A = on_its_grid(A)
     bk, grid = A.bk, A.in_shape
     axes = sum(n > 1 for n in grid) if all(isinstance(n, int) for n in grid) else 0
-    large = axes in _LEAST and math.prod(grid) >= _LEAST[axes]
+    least = _LEAST_SYMMETRIC if symmetric else _LEAST
+    large = axes in least and math.prod(grid) >= least[axes]
     return large and A.systems is None and bk.compiled() and not bk.spreads_arrays() and couples_neighbours(A)
 
 
