@@ -157,13 +157,14 @@ class Control(Loops):
         self,
         function: Callable[..., Sequence[np.ndarray]],
         otherwise: Callable[..., Sequence[Array]],
+        returns: Sequence[Spec],
         *arrays: Array,
         name: Callable[[], str | None] = lambda: None,
     ) -> list[Array]:
         """What `otherwise(*arrays)` computes; found as `function(*arrays as NumPy)`, where that is quicker.
 
-        That is in compiled programs on the CPU that may call the host. Without derivatives. `name`: the function's, see
-        `Kept`.
+        That is in compiled programs on the CPU that may call the host; `otherwise` is then only traced where they are
+        exported. Without derivatives. `returns`: the shapes and dtypes. `name`: the function's, see `Kept`.
         """
         return list(otherwise(*arrays))
 

@@ -88,7 +88,8 @@ def examined_blocks(
     def found(*_: Array) -> tuple[Array, ...]:
         """Run by NumPy where a program may call the host, which saves two thirds of the compile time."""
         arrays = [bk.constant(part) for part in (*matrix.parts, suspect)]
-        return tuple(bk.by_host(partial(look, get_backend("numpy")), partial(look, bk), *arrays, name=name))
+        returns = [((systems, most, n), dtype)] * 2
+        return tuple(bk.by_host(partial(look, get_backend("numpy")), partial(look, bk), returns, *arrays, name=name))
 
     def name() -> str | None:
         return fingerprint("null vectors of banded matrices", n, most, given, dtype)

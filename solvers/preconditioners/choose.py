@@ -89,7 +89,7 @@ def _entries_or_products(A: Operator) -> Operator:
 def _of_traced_values(A: Matrix, kinds: Container[str]) -> str:
     analysis = analysis_of(A)
     definite = analysis.seems_hermitian and bool(analysis.maybe_definite)  # for random arguments
-    if "multigrid" in kinds and pays_unseen(A, definite):
+    if "multigrid" in kinds and pays_unseen(A, symmetric=definite):
         return "multigrid"
     if definite:
         return "amg" if "amg" in kinds and A.shape[0] > _SMALL and A.bk.sets_up_by_host() else "jacobi"

@@ -92,7 +92,8 @@ def test_by_host(mode: str) -> None:
 
     def found(bk: Backend, x: Any) -> list[Any]:
         assert bk.sets_up_by_host() == (bk.name == "jax")
-        return bk.by_host(on_host, lambda x: [2 * x, bk.sum(x, (1,), keepdims=True)], x)
+        returns = [((2, 3), np.dtype(np.float64)), ((2, 1), np.dtype(np.float64))]
+        return bk.by_host(on_host, lambda x: [2 * x, bk.sum(x, (1,), keepdims=True)], returns, x)
 
     x = rows(np.float64, (2, 3), 1)
     twice, sums = run(mode, found, x)
@@ -109,7 +110,7 @@ def test_by_host_leaves_the_process_and_is_mapped() -> None:
         raise RuntimeError("called")
 
     def doubled(on_host: Any) -> Any:
-        return lambda x: bk.by_host(on_host, lambda x: [2 * x], x)[0]
+        return lambda x: bk.by_host(on_host, lambda x: [2 * x], [(x.shape, bk.dtype(x))], x)[0]
 
     with jax.enable_x64(True):
         x = jnp.asarray(rows(np.float64, (4, 3), 1))

@@ -66,7 +66,8 @@ class HostCycle(Composed):
         bk, entries = A.bk, A.structure.entries()
         structure = CsrStructure.by_rows(entries.rows, entries.cols, A.shape)
         values = bk.constant(A.entry_arrays())
-        (digest,) = bk.by_host(_digest, lambda v: [bk.zeros(_DIGEST, np.dtype(np.int32), v)], values)
+        returns = [(_DIGEST, np.dtype(np.int32))]
+        (digest,) = bk.by_host(_digest, lambda v: [bk.zeros(*returns[0], v)], returns, values)
         return cls(bk, values, digest, structure, settings, make)
 
     def apply(self, x: Array) -> Array:
@@ -80,7 +81,8 @@ class HostCycle(Composed):
                 "on_failure='nan', or for several devices, do not call. Use 'smoothed-aggregation', or pattern=M with "
                 "an M that was made outside, or make it where on_failure is 'nan', too."
             )
-        found: Array = self.bk.by_host(self._on_host, self._in_program, self.values, self.digest, x)[0]
+        returns = [(tuple(map(int, x.shape)), self.dtype)]
+        found: Array = self.bk.by_host(self._on_host, self._in_program, returns, self.values, self.digest, x)[0]
         return found
 
     def transpose(self) -> HostCycle:

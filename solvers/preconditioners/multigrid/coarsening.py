@@ -42,7 +42,11 @@ def coarsening_factors(A: Couplings, directional: bool) -> tuple[int, ...] | Non
     Args:
         directional: leave axes alone along which couplings are weak, which takes values that are known.
     """
-    possible = [n >= LEAST_RING and n % 2 == 0 if ring else n >= LEAST for n, ring in zip(A.grid, A.periodic)]
+    coupled = [any(s[axis] for s in A.values) for axis in range(len(A.grid))]
+    possible = [
+        along and (n >= LEAST_RING and n % 2 == 0 if ring else n >= LEAST)
+        for n, ring, along in zip(A.grid, A.periodic, coupled)
+    ]
     if not any(possible):
         return None
     if directional:

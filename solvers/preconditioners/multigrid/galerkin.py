@@ -25,10 +25,10 @@ def coarse_couplings(
     Cost: in two dimensions 130 products of arrays of the coarse grid for a matrix of nine points and half of that for
     one of five, in three 1100 for one of 27; of a Hermitian matrix half of the second part is mirrored.
     """
-    bk = A.bk
+    bk, grid = A.bk, coarse_grid(A.grid, factors)
     images = {p: _images(A, W, p, factors) for p in parities(factors)}
     found: dict[Shift, Array] = {}
-    for S in neighbours(len(A.grid)):
+    for S in couplings_of_coarse(grid):
         if hermitian and A.here > S:
             continue
         parts: dict[Shift, Array] = {}
@@ -38,13 +38,17 @@ def coarse_couplings(
                 if image is not None:
                     accumulate(parts, c, w * image)
         terms = [shifted_array(bk, each, opposite(c), A.periodic) for c, each in parts.items()]
-        if terms:
-            found[S] = bk.materialize(sum_of_terms(terms))
+        found[S] = bk.materialize(sum_of_terms(terms)) if terms else bk.zeros_like(W[A.here][A.here])
     if hermitian:
         for S in [S for S in found if A.here != S]:
             found[opposite(S)] = bk.conj(shifted_array(bk, found[S], opposite(S), A.periodic))
     found[A.here] = bk.materialize(without_rounding_residues(bk, found[A.here], W, A.periodic, rounding))
-    return replace(A, grid=coarse_grid(A.grid, factors), values=found)
+    return replace(A, grid=grid, values=found)
+
+
+def couplings_of_coarse(grid: tuple[int, ...]) -> tuple[Shift, ...]:
+    """Offsets on a coarse grid, whatever those of the finer one are."""
+    return tuple(s for s in neighbours(len(grid)) if all(n > 1 or not k for n, k in zip(grid, s)))
 
 
 def _images(A: Couplings, W: Weights, p: Shift, factors: tuple[int, ...]) -> dict[Shift, Array]:

@@ -72,7 +72,7 @@ def levels_of(
     bk, levels, weak_points = A.bk, list[GridLevel](), list[WeaklyCoupled]()
     while _points(A.grid) > direct.most:
         small = _points(A.grid) <= direct.fine
-        factors = None if small and not bk.on_host else coarsening_factors(A, directional)
+        factors = coarsening_factors(A, directional)
         if factors is None or max(factors) == 1:
             break
         make = partial(made, factors=factors, hermitian=hermitian, rounding=rounding)

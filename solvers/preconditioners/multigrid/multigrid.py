@@ -19,6 +19,7 @@ from ..pipeline import grid_of, of_operator
 from .coarsening import Coarsest, coarsest
 from .from_matrix import couplings_of
 from .grid_cycle import cycle_of, with_cost
+from .set_up_in_runs import cycle_in_runs
 from .smoothing import Smoothing
 
 _SMALL = 64  # unknowns up to which there is one grid
@@ -45,7 +46,8 @@ def multigrid(
     are counted that are weakly coupled to a coarser grid: of thin lines and walls, channels, coefficients that jump
     from cell to cell. A grid with too many, and what is below it, is left to classical AMG ("amg"); the note of the
     preconditioner says so. Hermitian for a Hermitian A, and positive definite with it. Where the values of A are
-    traced, all of it is computed in the library.
+    traced, the levels are set up in each run: by NumPy in JAX's programs on a CPU that may call the host, else in the
+    library, which takes a second or two of compilation for each level.
 
     Args:
         grid: shape of the grid that the unknowns lie on, last axis fastest, if A neither knows nor shows it.
@@ -53,7 +55,7 @@ def multigrid(
         smoother: "chebyshev", or "jacobi", which is the default where A is known not to be Hermitian.
         degree: of the smoother's polynomial; so many products with A before and after the coarser grids.
         direct: the coarsest grid has at most so many points; by default 64 along one axis, 16^3, and 64^2, or 128^2
-            where values are traced or too many points are weakly coupled.
+            where too many points are known to be weakly coupled.
         directional: halve only axes along which couplings are strong, where values are known.
         precision: "single" computes on all grids but the coarsest in single precision where A is in double: three
             quarters of the memory, half to two thirds of the time, and as many iterations.
@@ -75,8 +77,11 @@ def multigrid(
     couplings = couplings_of(own, shape)
     hermitian = checked_couplings(couplings) if own.bk.on_host else None
     smoothing = choose(hermitian)._replace(as_grids=are_flat(target.bk, couplings.periodic))
-    host = Target(own, own.dtype, target.bk) if own.bk.on_host else None
-    found = cycle_of(couplings, own.dtype, size, smoothing, hermitian, directional, host)
+    if own.bk.on_host:
+        host = Target(own, own.dtype, target.bk)
+        found = cycle_of(couplings, own.dtype, size, smoothing, hermitian, directional, host)
+    else:
+        found = cycle_in_runs(couplings, own.dtype, size.most, smoothing)
     settings = (("direct", found.points), ("degree", degree), ("cycle", cycle), *precision_as_setting(precision))
     return with_cost(found.inner, hermitian, settings, found.note)
 
