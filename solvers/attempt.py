@@ -27,6 +27,7 @@ from .on_host import continued_on_host, rescued_on_host, run_on_host
 from .over.outcome import replicated, shows_no_progress
 from .preconditioners import Preconditioner
 from .preconditioners.amg_after_multigrid import MOST_ITERATIONS, amg_after_multigrid, is_on_grids
+from .results.describe import MadeBy
 from .results.diagnosis.look import Look
 from .results.failure import apply_policy
 from .results.result import SolveResult
@@ -35,16 +36,6 @@ from .setup.problem import Problem, Request
 
 AS_GIVEN = "it was asked for"
 _MOST_ON_HOST = 200  # iterations with classical AMG, in a compiled function
-
-
-def after_failure(method: str, first: str) -> str:
-    """Name of a method that was tried after another one."""
-    return f"{method} (after {first} had failed)"
-
-
-def after_iterations(method: str, first: str, count: int) -> str:
-    """Name of a method that took over from another one, which was not done when it had taken as long."""
-    return f"{method} (after {first} had taken {count} iterations)"
 
 
 @dataclass(frozen=True, eq=False)
@@ -214,13 +205,13 @@ class Attempt:
         """
         if self._is_seen_to_converge(outcome):
             return outcome
-        name, last = self.method.name, self
+        last = self
         if self.fallback is not None and not self.problem.several and self._may_be_rescued():
-            climbed = self._climbed(outcome, self.fallback.method)
+            climbed = self._climbed(outcome, self.fallback)
             if climbed is not None:
-                outcome, name = climbed, after_failure(self.fallback.name, name)
-                last = replace(self, method=self.fallback.method, M=None)
-        result = replace(last.result(outcome), method=purpose + name, x=outcome.x)
+                outcome, last = climbed, replace(self, method=self.fallback.method, M=None)
+        made_by = tuple(one._replace(name=purpose + one.name) for one in self.made_by())
+        result = replace(last.result(outcome), _made_by=made_by, x=outcome.x)
         look, bk = last.look(outcome), self.problem.bk
         vectors = None if purpose else last.null_vectors()
         return outcome._replace(x=apply_policy(bk, result, self.on_failure, look, self.may_be_stopped, vectors).x)
@@ -269,15 +260,39 @@ class Attempt:
         except (UnsupportedOperation, NonlinearError):
             return outcome
 
-    def _climbed(self, outcome: Outcome, fallback: Method) -> Outcome | None:
+    def _climbed(self, outcome: Outcome, fallback: Fallback) -> Outcome | None:
         problem = self.problem
         try:
-            return rescued_on_host(problem, self._settings(fallback), outcome, self.monitor)
+            return rescued_on_host(problem, self._settings(fallback.method), outcome, self.monitor, fallback)
         except (UnsupportedOperation, NonlinearError):  # its entries cannot be found, so the first failure stands
             return None
 
-    def result(self, outcome: Outcome, sensitivity: Any = None) -> SolveResult:
-        """The outcome in the shapes of the user's arrays."""
+    def made_by(self, taken: int | None = None) -> tuple[MadeBy, ...]:
+        """What may make x, by the numbers of `Rung`; alone the method where nothing can take over.
+
+        Args:
+            taken: iterations before factors took over; None: those that they cost.
+        """
+        problem, name, fallback = self.problem, self.method.name, self.fallback
+        first = MadeBy(name, self.method, self.M.kind if isinstance(self.M, Preconditioner) else None)
+        if (fallback is None and not self.may_switch) or (problem.compiled and not self._may_be_rescued()):
+            return (first,)
+        amg = f"{name} (with classical AMG after {self.switch_after} iterations with multigrid)"
+        second = first if self.switch_after is None else MadeBy(amg, self.method, "amg")
+        if fallback is None:
+            return first, second
+        taken = fallback.after if taken is None else taken
+        whys = f"after {name} had failed", f"after {name} had taken {taken} iterations"
+        return first, second, *(MadeBy(f"{fallback.name} ({why})", fallback.method, None) for why in whys)
+
+    def result(
+        self, outcome: Outcome, sensitivity: Any = None, made_by: tuple[MadeBy, ...] | None = None
+    ) -> SolveResult:
+        """The outcome in the shapes of the user's arrays.
+
+        Args:
+            made_by: of the first attempt, where this one took over.
+        """
         problem, M = self.problem, self.M
         bk, layout = problem.bk, problem.layout
         lead = (len(problem.limits),) if len(problem.limits) > 1 else ()
@@ -291,6 +306,12 @@ class Attempt:
         status, steps = bk.reshape(outcome.status, shape), bk.reshape(outcome.steps, shape)
         may_be_singular = self.method.factorises or self.fallback is not None or problem.null is not None
         singular = bk.reshape(outcome.singular, shape) >= int(Singularity.SINGULAR) if may_be_singular else steps < 0
+        made_by, rung = made_by or self.made_by(), None
+        if len(made_by) > 1:
+            rung = bk.reshape(outcome.rung, shape)
+            if bk.is_concrete(rung) and not (problem.compiled or bk.compiled(rung)):
+                numbers = np.unique(bk.to_numpy(rung))
+                made_by, rung = ((made_by[numbers[0]],), None) if len(numbers) == 1 else (made_by, rung)
         kind, reason = (M.kind, M.reason) if isinstance(M, Preconditioner) else (None, None)
         why = self.why if reason is None else f"{self.why}; {kind}: {reason}"
         if self.method.names_provider:
@@ -310,11 +331,10 @@ class Attempt:
             status=status,
             singular=singular,
             history=None if isinstance(outcome.history, tuple) else self._history(outcome.history, steps, lead),
-            method=self.method.name,
-            preconditioner=kind,
+            _rung=rung,
             least_squares=problem.least_squares,
             checkpoints=problem.several,
-            _by=self.method,
+            _made_by=made_by,
             _why=why,
             _parts=bk.communicator is not None,
             _time_limit=None if self.monitor is None else self.monitor.time_limit,

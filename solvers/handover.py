@@ -9,9 +9,9 @@ import numpy as np
 
 from ..backends import Array, Backend
 from ..sparse import Matrix, NonlinearError, Operator, UnsupportedOperation
-from .attempt import Attempt, after_failure, after_iterations
+from .attempt import Attempt
 from .derivatives.one_program import differentiated
-from .iteration.outcome import Outcome, Status
+from .iteration.outcome import Outcome, Rung, Status
 from .iteration.stopping import Limits
 from .log import log
 from .on_host import may_be_helped
@@ -27,12 +27,12 @@ class HandedOver(NamedTuple):
     Attributes:
         attempt: the last one.
         outcome: of all systems.
-        name: of the methods, in words.
+        taken: the iterations after which factors took over; None where they did not.
     """
 
     attempt: Attempt
     outcome: Outcome
-    name: str
+    taken: int | None = None
 
 
 def first_outcome(attempt: Attempt) -> Outcome:
@@ -48,20 +48,20 @@ def checked(attempt: Attempt, outcome: Outcome) -> Outcome:
     return without_refuted(problem.bk, problem.A, lambda: attempt.solved_b, problem.rtol, problem.atol, outcome)
 
 
-def switched_to_amg(attempt: Attempt, first: Outcome, switch_after: int) -> HandedOver:
+def switched_to_amg(attempt: Attempt, first: Outcome, switch_after: int) -> tuple[Attempt, Outcome]:
     """Go on with classical AMG, from x, where multigrid on grids has used up its iterations.
 
     Without AMG, if there can be none, it goes on as it was.
     """
-    problem, name = attempt.problem, attempt.method.name
+    problem = attempt.problem
     bk = problem.bk
     over_budget = may_be_helped(problem, first, attempt.monitor)
     over_budget = over_budget & (first.status == int(Status.MAX_ITER)) & (first.steps >= switch_after)
     if not bk.any(over_budget) or _is_over(attempt):
-        return HandedOver(attempt, first, name)
+        return attempt, first
     try:
         second = replace(attempt, M=attempt.amg_after_multigrid())
-        name = f"{name} (with classical AMG after {switch_after} iterations with multigrid)"
+        first = first._replace(rung=bk.where(over_budget, int(Rung.AMG), first.rung))
         log.info(
             "%s has taken %d iterations with multigrid; going on with classical AMG", attempt.method.name, switch_after
         )
@@ -70,7 +70,8 @@ def switched_to_amg(attempt: Attempt, first: Outcome, switch_after: int) -> Hand
     fallback, limits = attempt.fallback, problem.limits.of_systems(problem.layout.systems)
     ends = fallback is not None and fallback.shortens(limits)
     most = max((fallback.after or 0) - switch_after, switch_after) if ends and fallback is not None else None
-    return HandedOver(second, _continued(second, first, over_budget, most), name)
+    found = _continued(second, first, over_budget, most)
+    return second, found._replace(rung=first.rung)
 
 
 def handed_over(attempt: Attempt, first: Outcome, fallback: Fallback) -> HandedOver | None:
@@ -93,21 +94,21 @@ def handed_over(attempt: Attempt, first: Outcome, fallback: Fallback) -> HandedO
             over_budget & failed & (first.status == int(Status.MAX_ITER)) & (first.steps < problem.limits.last)
         )
         if not bk.any(failed) or _is_over(attempt):
-            return HandedOver(attempt, first, attempt.method.name)
+            return HandedOver(attempt, first)
     found = _by_factors(attempt, fallback, bool(bk.any(failed & ~over_budget)))
     if found is not None:
+        why = bk.where(over_budget, int(Rung.AFTER_ITERATIONS), int(Rung.AFTER_FAILURE) + 0 * first.rung)
+        found = found._replace(outcome=found.outcome._replace(rung=why))
         whole = _merged(bk, over_budget, found.outcome, first) if bk.any(over_budget) else found.outcome
         ours = failed & ((found.outcome.status == int(Status.CONVERGED)) | ~over_budget)
         if not bk.any(over_budget & ~ours):
-            names = fallback.name, attempt.method.name
             taken = int(bk.to_numpy(first.steps).max())
-            name = after_failure(*names) if bk.any(failed & ~over_budget) else after_iterations(*names, taken)
-            return HandedOver(found.attempt, _where(bk, ours, whole, first), name)
+            return HandedOver(found.attempt, _where(bk, ours, whole, first), taken)
         first = _where(bk, ours, whole, first)
     if not bk.any(over_budget):
         return None
     last = _continued(attempt, first, over_budget & (first.status == int(Status.MAX_ITER)), None)
-    return HandedOver(attempt, last, attempt.method.name)
+    return HandedOver(attempt, last._replace(rung=first.rung))
 
 
 def _is_over(attempt: Attempt) -> bool:
@@ -124,7 +125,7 @@ def _by_factors(attempt: Attempt, fallback: Fallback, has_failed: bool) -> Hande
             return None
         log.info("%s %s; trying %s", attempt.method.name, "failed" if has_failed else "takes longer", method.name)
         second = replace(attempt, method=method, M=None, fallback=None)
-        return HandedOver(second, checked(second, first_outcome(second)), method.name)
+        return HandedOver(second, checked(second, first_outcome(second)))
     except (UnsupportedOperation, NonlinearError, MemoryError):
         return None
 

@@ -28,6 +28,7 @@ from .methods.direct.factorisation import DenseFactors, InverseFactors
 from .methods.direct.fast import FastDirect
 from .methods.direct.sparse_direct import SparseDirect
 from .methods.direct.superlu import HostFactors, ScipyDirect, provider_note
+from .results.describe import MadeBy
 from .results.later import Later
 from .results.result import Gradient, SolveResult
 from .setup.make_problem import make_problem
@@ -139,8 +140,7 @@ class KnownPlan:
             x=x[0],
             residual=residual[0],
             history=None,
-            method=self.method.name,
-            _by=self.method,
+            _made_by=(tuple.__new__(MadeBy, (self.method.name, self.method, None)),),  # without a call of Python
             _why=self.why,
             solve_time=perf_counter() - begun,
             _sensitivity=_Solved(self, b, x, residual),

@@ -15,11 +15,12 @@ from ..sparse import Matrix, NonlinearError, Operator, UnsupportedOperation
 from ..sparse.fingerprint import fingerprint
 from .iteration.monitor import Monitor, StepReport
 from .iteration.null_part import NullPart
-from .iteration.outcome import Outcome, Status
+from .iteration.outcome import Outcome, Rung, Status
 from .iteration.run import LoopSettings, run
 from .log import log
 from .results.no_solution import without_refuted
 from .setup.fill import have_room
+from .setup.iteration_budget import Fallback
 from .setup.problem import Problem
 
 
@@ -30,9 +31,12 @@ def run_on_host(problem: Problem, settings: LoopSettings, M: Operator | None, re
     return found if settings.history else found._replace(history=())
 
 
-def rescued_on_host(problem: Problem, settings: LoopSettings, found: Outcome, monitor: Monitor | None) -> Outcome:
-    """Solve failed systems on the host with its own method; other results are kept."""
-    bk = problem.bk
+def rescued_on_host(
+    problem: Problem, settings: LoopSettings, found: Outcome, monitor: Monitor | None, fallback: Fallback
+) -> Outcome:
+    """Solve failed systems on the host with the method of the fallback; other results are kept."""
+    bk, limits = problem.bk, settings.limits
+    settings = settings._replace(method=fallback.method)
     function, arrays = _solve_on_host(problem, settings, None, None, bounded=True)
     fields = found if settings.history else found[:-1]
     count, failed = len(fields), may_be_helped(problem, found, monitor)
@@ -44,11 +48,18 @@ def rescued_on_host(problem: Problem, settings: LoopSettings, found: Outcome, mo
             after = function(*values[count:])
         except MemoryError:  # the first failure stands
             return list(before)
+        status, steps, products = (before[Outcome._fields.index(name)] for name in ("status", "steps", "products"))
+        late = fallback.ends(status, steps, limits)
+        after = after._replace(
+            steps=after.steps + late * steps,
+            products=after.products + late * products,
+            rung=np.where(late, np.int32(Rung.AFTER_ITERATIONS), np.int32(Rung.AFTER_FAILURE)),
+        )
         systems = [failed[:, 0] if name == "history" else failed for name in Outcome._fields]
         return [np.where(*one) for one in zip(systems, after, before)]
 
     def name() -> str | None:
-        return _name(problem, settings, count, len(arrays))
+        return _name(problem, settings, count, len(arrays), fallback.after)
 
     rescued = bk.rescued(bk.any(failed), on_host, fields, failed, *fields, *arrays, name=name)
     return found._replace(**dict(zip(Outcome._fields, rescued)))
@@ -80,7 +91,8 @@ def continued_on_host(
         except (ValueError, MemoryError, UnsupportedOperation, NonlinearError):  # the failure stands
             return list(before)
         both = {name: a + b for name, a, b in zip(Outcome._fields, before, after) if name in ("steps", "products")}
-        return [np.where(late, *one) for one in zip(after._replace(**both)[: len(fields)], before)]
+        after = after._replace(**both, rung=np.full_like(after.rung, Rung.AMG))
+        return [np.where(late, *one) for one in zip(after[: len(fields)], before)]
 
     def name() -> str | None:
         own = _name(problem, settings, len(fields), len(arrays))
@@ -90,7 +102,7 @@ def continued_on_host(
     return found._replace(**dict(zip(Outcome._fields, rescued)))
 
 
-def _name(problem: Problem, settings: LoopSettings, *counts: int) -> str | None:
+def _name(problem: Problem, settings: LoopSettings, *counts: int | None) -> str | None:
     """Name of the host computation, equal across processes for equal solves; None if unknown.
 
     What arrays will decide is seen in the operators that are made of other numbers.

@@ -14,6 +14,7 @@ from .derivatives.sensitivity import Sensitivity
 from .handover import checked, first_outcome, handed_over, switched_to_amg
 from .iteration.outcome import Outcome, Status
 from .log import DEBUG, log, set_ups
+from .results.describe import MadeBy
 from .results.failure import ConvergenceError, apply_policy, result_of_this_solve, warn_of_singular, with_nan
 from .results.in_library import as_numpy, is_numpy_elsewhere
 from .results.no_solution import why_no_solution
@@ -60,7 +61,7 @@ def _solve(attempt: Attempt) -> SolveResult:
     problem, policy, fallback = attempt.problem, attempt.on_failure, attempt.fallback
     bk = problem.bk
     register_result(bk)
-    outcome, name = first_outcome(attempt), attempt.method.name
+    outcome, first, taken = first_outcome(attempt), attempt, None
     # With "status" or "nan", no fallback and no derivatives nobody has to wait for the outcome here.
     known = not (problem.compiled or bk.compiled(outcome.status))
     outcome = checked(attempt, outcome) if known and problem.by_default else outcome
@@ -68,19 +69,21 @@ def _solve(attempt: Attempt) -> SolveResult:
     waits = known and (asks or fallback is not None or problem.is_implicit or attempt.may_switch)
     converged = waits and _has_converged(bk, outcome)
     if waits and not converged and attempt.may_switch and attempt.switch_after is not None:
-        attempt, outcome, name = switched_to_amg(attempt, outcome, attempt.switch_after)
+        attempt, outcome = switched_to_amg(attempt, outcome, attempt.switch_after)
         converged = _has_converged(bk, outcome)
     if waits and not converged and fallback is not None and not problem.several:
         found = handed_over(attempt, outcome, fallback)
         if found is not None:
-            attempt, outcome, name = found
+            attempt, outcome, taken = found
             converged = _has_converged(bk, outcome)
     if not converged and problem.is_implicit and not problem.compiled:  # a compiled solve saw to it by itself
         outcome = without_derivatives(bk, outcome, policy, attempt.may_be_stopped)
-    result = replace(_result(attempt, outcome, converged), method=name)
+    result = _result(attempt, outcome, converged, first.made_by(taken))
     may_be_singular = attempt.method.factorises or problem.null is not None
     if may_be_singular and not problem.derived and (waits or (known and bk.is_concrete(problem.b))):
-        warn_of_singular(bk, name, outcome, lambda: attempt.null_vectors(attempt.part_taken_off()) or "null vectors")
+        warn_of_singular(
+            bk, result.method, outcome, lambda: attempt.null_vectors(attempt.part_taken_off()) or "null vectors"
+        )
     if not converged:
         result = _after_failure(attempt, outcome, result)
     if log.isEnabledFor(DEBUG):
@@ -109,7 +112,7 @@ def _after_failure(attempt: Attempt, outcome: Outcome, result: SolveResult) -> S
     return apply_policy(problem.bk, result, on_failure, attempt.look(outcome), attempt.may_be_stopped, vectors)
 
 
-def _result(attempt: Attempt, outcome: Outcome, converged: bool) -> SolveResult:
+def _result(attempt: Attempt, outcome: Outcome, converged: bool, made_by: tuple[MadeBy, ...]) -> SolveResult:
     """Result in the user's terms, of the given outcome and x."""
     problem = attempt.problem
     whole = problem.bk.communicator is None or attempt.method.takes_rows  # or there is no adjoint to believe
@@ -117,7 +120,7 @@ def _result(attempt: Attempt, outcome: Outcome, converged: bool) -> SolveResult:
     spoils = attempt.on_failure == "nan" and not converged
     x = with_nan(problem.bk, outcome.x, outcome.status, attempt.may_be_stopped) if spoils else outcome.x
     told = outcome._replace(x=x) if spoils else outcome
-    result = attempt.result(told, sensitivity)
+    result = attempt.result(told, sensitivity, made_by)
     if problem.given is None:
         return result
     rows = outcome.x[None] if problem.several and len(problem.limits) == 1 else outcome.x

@@ -316,10 +316,10 @@ class Iteration:
     def _outcome(self, between: Between) -> Outcome:
         x, r, norm, tally = between.x, between.r, between.norm, between.tally
         history = tally.history if isinstance(tally.history, tuple) else self.bk.copy(tally.history)
-        none = self.bk.zeros_like(norm)
-        singular = 0 * tally.steps if self.singular is None else self.singular
+        zero, none = self.bk.zeros_like(norm), 0 * tally.steps
+        singular = none if self.singular is None else self.singular
         numbers = (
-            norm, between.bound, between.attainable, none, 0 * tally.steps + 1, tally.status, tally.steps,
-            tally.products, singular,
+            norm, between.bound, between.attainable, zero, none + 1, tally.status, tally.steps, tally.products,
+            singular, none,
         )  # fmt: skip
         return Outcome(x, r, *numbers, history)

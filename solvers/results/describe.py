@@ -18,6 +18,28 @@ _WITHOUT_SOLUTION = [
 ]
 
 
+class MadeBy(NamedTuple):
+    """What made x: a method, after another one if its name says so, with this kind of preconditioner or None."""
+
+    name: str
+    method: Method | None
+    preconditioner: str | None
+
+
+def made_by_in_words(made_by: Sequence[MadeBy], rung: np.ndarray | None) -> str:
+    """The names of what made x, with the numbers of systems where these are several.
+
+    Args:
+        made_by: by the numbers of `Rung`.
+        rung: these numbers for each system; None where it is the first.
+    """
+    if rung is None or not rung.size:
+        return made_by[0].name
+    (first, *others), counts = np.unique(rung, return_counts=True)
+    parts = (f", for {n} of {rung.size} systems {made_by[k].name}" for k, n in zip(others, counts[1:], strict=True))
+    return made_by[first].name + "".join(parts)
+
+
 class _Worst(NamedTuple):
     """End state of the system that is furthest from its tolerance."""
 
@@ -47,10 +69,9 @@ def describe(
     null_part: np.ndarray,
     consistent: np.ndarray,
     singular: np.ndarray,
+    rung: np.ndarray | None = None,
     *,
-    name: str,
-    method: Method | None = None,
-    preconditioner: str | None = None,
+    made_by: Sequence[MadeBy],
     least_squares: bool = False,
     no_solution: str | None = None,
     causes: Sequence[Cause] | None = None,
@@ -61,16 +82,16 @@ def describe(
 
     Args:
         status, steps, norm, bound, attainable, null_part, consistent, singular: of each system, see `SolveResult`.
-        name: of the method, or of several that were tried, in words.
-        method: the last one that was tried.
-        preconditioner: the kind that was given, or None.
+        rung, made_by: see `made_by_in_words`.
         no_solution: why there is none.
         causes: of the failure, as diagnosed; None without a diagnosis.
         time_limit: seconds, or None.
         parts: are vectors cut over the members of a communicator?
     """
+    name = made_by_in_words(made_by, rung)
     kind_of_norm = "normal residual norm" if least_squares else "residual norm"
     status, steps, norm, bound, attainable = map(np.atleast_1d, (status, steps, norm, bound, attainable))
+    rung = None if rung is None else np.atleast_1d(rung)
     bound, precision = np.broadcast_to(bound, norm.shape), str(attainable.dtype)
     failed, clause = has_failed(status), _singular(*map(np.atleast_1d, (singular, null_part, consistent)))
     if not failed.any() and (status == Status.STOPPED).any():
@@ -81,6 +102,7 @@ def describe(
     with np.errstate(all="ignore"):
         excess = np.where(failed, np.where(np.isfinite(norm), norm / bound, np.inf), -1)
     place = np.unravel_index(np.argmax(np.nan_to_num(excess, nan=np.inf)), status.shape)
+    name, method, preconditioner = made_by[0 if rung is None else int(rung[place])]
     numbers = [float(a[place]) for a in (norm, bound, np.broadcast_to(attainable, norm.shape))]
     worst, where = _Worst(Status(int(status[place])), int(steps[place]), *numbers), ""
     if status.size > 1:

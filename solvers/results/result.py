@@ -11,12 +11,11 @@ import numpy as np
 from ...backends import Array, Backend, choose_backend
 from ...backends.public_names import PublicNames
 from ...sparse.notebook import html_table
-from ..iteration.method import Method
 from ..iteration.outcome import Status, has_failed
 from .advice import Cause, LookForCauses
-from .describe import describe
+from .describe import MadeBy, describe, made_by_in_words
 from .end_state import known_end_state_of, said_of
-from .later import array_of, has_values
+from .later import array_of, has_values, known_array_of
 from .plot import plot_convergence
 from .to_dict import in_lines, to_dict
 
@@ -69,8 +68,6 @@ class SolveResult(PublicNames, Generic[ArrayT]):
             vectors given, or found? Then x has no part in those that are known.
         history: residual norms, an array `(iterations + 1, *batch)`, NaN after a system's last one; None unless asked
             for.
-        method: name of the method that gave this result.
-        preconditioner: kind of the preconditioner that it used, or None.
         least_squares: is x the solution of a rectangular or damped problem? Then `residual_norm`, `tolerance` and
             `history` are of the normal residual `A^H (b - A x) - damp^2 x`, and relative to `A^H b`.
         checkpoints: have the arrays a first axis for the numbers in `max_iter`? The last one then decides whether the
@@ -106,12 +103,11 @@ class SolveResult(PublicNames, Generic[ArrayT]):
     status: Status | Array
     singular: bool | Array
     history: Array | None
-    method: str
-    preconditioner: str | None = None
+    _made_by: tuple[MadeBy, ...] = field(repr=False)  # what may have made x, by the numbers of `Rung`
+    _rung: Array | None = field(default=None, repr=False)  # these numbers; None where the first one made all
     least_squares: bool = False
     checkpoints: bool = False
     _no_solution: str | None = field(default=None, repr=False)  # why there is none, in words, where that was seen
-    _by: Method | None = field(default=None, repr=False)  # the method, or the last one that was tried
     _time_limit: float | None = field(default=None, repr=False)  # seconds
     _parts: bool = field(default=False, repr=False)  # are vectors cut over the members of a communicator?
     _causes: tuple[Cause, ...] | None = field(default=None, repr=False)  # of a failure that was looked at
@@ -130,6 +126,34 @@ class SolveResult(PublicNames, Generic[ArrayT]):
             if later is None or name not in later.numbers:
                 raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
             return later.made_for(self, name)
+
+    @property
+    def method(self) -> str:
+        """Name of the method that gave this result, and of the one that had failed before; in a batch, of how many.
+
+        In a function that is being compiled, in which another one may take over, the first one's.
+
+        Examples:
+            >>> import numpy as np, krylix
+            >>> krylix.linear_solve(np.eye(2), np.ones(2)).method
+            'direct'
+        """
+        return made_by_in_words(self._made_by, self._known_rung())
+
+    @property
+    def preconditioner(self) -> str | None:
+        """Kind of the preconditioner that this method used, or None.
+
+        Examples:
+            >>> import numpy as np, krylix
+            >>> krylix.linear_solve(np.eye(2), np.ones(2), method="CG", preconditioner="jacobi").preconditioner
+            'jacobi'
+        """
+        rung = self._known_rung()
+        return self._made_by[0 if rung is None else int(np.min(rung, initial=len(self._made_by) - 1))].preconditioner
+
+    def _known_rung(self) -> np.ndarray | None:
+        return known_array_of(self, "_rung") if self._rung is not None and has_values(self) else None
 
     @property
     def message(self) -> str:
@@ -312,8 +336,7 @@ class SolveResult(PublicNames, Generic[ArrayT]):
 
 _NO_PART = ("_look", "_sensitivity", "_why", "setup_time", "solve_time")  # of the container
 _KNOWN = (
-    "method", "preconditioner", "least_squares", "checkpoints", "_no_solution", "_by", "_time_limit", "_parts",
-    "_causes",
+    "_made_by", "least_squares", "checkpoints", "_no_solution", "_time_limit", "_parts", "_causes",
 )  # fmt: skip
 _OTHERS = (*_KNOWN, *_NO_PART)
 _ARRAYS = tuple(f.name for f in fields(SolveResult) if f.name not in _OTHERS)
@@ -321,8 +344,12 @@ _ARRAYS = tuple(f.name for f in fields(SolveResult) if f.name not in _OTHERS)
 
 def arrays_of(result: SolveResult) -> tuple[Any, ...]:
     """Arrays per system (and checkpoint)."""
-    values = tuple(array_of(result, name) for name in _ARRAYS)
-    return values[:-1] if result.history is None else values
+    return tuple(array_of(result, name) for name in _present(result))
+
+
+def _present(result: SolveResult) -> tuple[str, ...]:
+    absent = [name for name in ("history", "_rung") if getattr(result, name) is None]
+    return tuple(name for name in _ARRAYS if name not in absent)
 
 
 def with_arrays(result: SolveResult, arrays: Sequence[Any]) -> SolveResult:
@@ -331,12 +358,12 @@ def with_arrays(result: SolveResult, arrays: Sequence[Any]) -> SolveResult:
 
 
 def _static(result: SolveResult) -> tuple[Any, ...]:
-    return tuple(getattr(result, name) for name in _KNOWN), result.history is None
+    return tuple(getattr(result, name) for name in _KNOWN), _present(result)
 
 
 def _restore(static: Any, arrays: Any) -> SolveResult:
-    others, without_history = static
-    values = dict(zip(_ARRAYS, (*arrays, None) if without_history else arrays, strict=True))
+    others, present = static
+    values = {"history": None, **dict(zip(present, arrays, strict=True))}
     return SolveResult(**values, **dict(zip(_KNOWN, others, strict=True)))
 
 

@@ -181,11 +181,14 @@ class Matrix(Reductions, Operator):
     def _found(self) -> Any:
         found = self.known()
         if found is None:
-            raise UnsupportedOperation(
-                "The values of this matrix are not known before the compiled function runs. Ask for them outside of "
-                "it, or compute them from constants."
-            )
+            raise self._unknown()
         return found
+
+    def _unknown(self) -> UnsupportedOperation:
+        return UnsupportedOperation(
+            "The values of this matrix are not known before the compiled function runs. Ask for them outside of it, or "
+            "compute them from constants."
+        )
 
     def _each_in_scipy(self) -> list[sp.csr_array]:
         """The matrix, or those of a batch."""

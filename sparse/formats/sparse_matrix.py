@@ -21,6 +21,7 @@ from ..operator import Operator
 from .choose import choose_format
 from .compressed import CscStructure, CsrStructure
 from .entries.integers import as_tuple
+from .entries.regather import concatenated_values
 from .host_products import compile_product, host_product, images_by_format, in_scipy
 from .matrix import FORMATS, Matrix, format_class
 from .operations import arithmetic, change, reductions
@@ -174,6 +175,19 @@ class SparseMatrix(SparseStorage):
     def per_system(self, i: int) -> Any:
         found = self._found()
         return found if self.systems is None else found[i]
+
+    def by_columns(self, dtype: np.dtype) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Values `(systems or 1, nnz)` column by column, in memory of their own, rows, and where each column starts.
+
+        Raises:
+            UnsupportedOperation: the values are not known.
+        """
+        slots, rows, starts = self.structure.by_columns
+        values = self.known_values()
+        if values is None:
+            raise self._unknown()
+        flat = concatenated_values(get_backend("numpy"), values, self.systems)
+        return np.atleast_2d(flat)[:, slots].astype(dtype, copy=False), rows, starts
 
     def known(self) -> Any:
         return in_scipy(self)

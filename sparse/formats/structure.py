@@ -182,6 +182,13 @@ class Structure(ABC):
         flat = concatenated_values(get_backend("numpy"), values)
         return csr_array(flat[slots], cols, starts_of(rows, self.shape[0]), self.shape)
 
+    @cached_property
+    def by_columns(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Where the values of the entries are, column by column, their rows, and where each column starts."""
+        rows, cols, slots = self.entries()
+        found = csr_array(slots, cols, starts_of(rows, self.shape[0]), self.shape).tocsc()
+        return found.data, found.indices, found.indptr
+
     def compiled(self, values: Sequence[np.ndarray]) -> Any:
         """SciPy's matrix of this very format, sharing all arrays, whose product is compiled; None if it has none."""
         return None

@@ -74,7 +74,7 @@ def facts(array: Any) -> Any:
 
 
 def assert_alike(first: SolveResult, later: SolveResult, rtol: float = 1e-8) -> None:
-    assert (first.method, first.preconditioner, first._by) == (later.method, later.preconditioner, later._by)
+    assert first._made_by == later._made_by
     assert (first.checkpoints, first.least_squares) == (later.checkpoints, later.least_squares)
     for one, other in zip(arrays_of(first), arrays_of(later), strict=True):
         assert facts(one) == facts(other)

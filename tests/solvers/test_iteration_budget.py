@@ -125,7 +125,8 @@ def test_of_a_batch_those_that_are_late() -> None:
     A, b, x = hard()
     rng = np.random.default_rng(1)
     result = linear_solve(A, np.stack([b, np.zeros(N), rng.standard_normal(N)]), history=True, on_failure="status")
-    assert LATE.fullmatch(result.method) and result.converged.all()
+    late = result.method.removeprefix("CG, for 2 of 3 systems ")
+    assert LATE.fullmatch(late) and result.converged.all()
     assert result.iterations[1] == 0 and (result.iterations[[0, 2]] > iteration_budget.LEAST).all()
     np.testing.assert_allclose(result.x[0], x, rtol=1e-5, atol=1e-5)
     np.testing.assert_array_equal(result.x[1], 0)
@@ -156,14 +157,20 @@ def test_in_compiled_functions(known: bool) -> None:
     def total(b: Any, values: Any) -> Any:
         own = A if known else sparse.BCOO((values, matrix.indices), shape=A.shape)
         found = linear_solve(own, b)
-        return found.x @ b, found.x
+        return (found.x * b).sum(), found
 
     if known:
         _, found = jax.jit(total)(b, matrix.data)
+        assert found.method == "direct"
     else:
         gradient, found = jax.jit(jax.grad(total, has_aux=True))(b, matrix.data)
         np.testing.assert_allclose(gradient, 2 * x, rtol=1e-3, atol=1e-3)
-    np.testing.assert_allclose(found, x, rtol=1e-4, atol=1e-4)
+        late = re.search(r"direct \(after (\S+) had taken (\d+) iterations\)", found.method)
+        assert late and int(late[2]) < found.iterations < int(late[2]) + 10
+        assert found.preconditioner is None and late[0] in found.message
+        some = jax.jit(lambda b, values: total(b, values)[1])(np.stack([b, 0 * b]), matrix.data)
+        assert some.method.startswith(f"{late[1]}, for 1 of 2 systems ") and some.iterations[1] == 0
+    np.testing.assert_allclose(found.x, x, rtol=1e-4, atol=1e-4)
 
 
 @pytest.mark.needs("torch")

@@ -26,8 +26,7 @@ class SparseDirect(Refinement):
             takes the first that suits.
 
     Cost: as of `ScipyDirect`, the numbers of the factors, 1 product and 2 triangular solves per iteration; before them
-    one solve that checks the factors. The transpose of a matrix that is not symmetric
-    has factors of its own by Pardiso, made when they are needed.
+    one solve that checks the factors, which serve the transposed matrix too.
 
     Source: Schenk, Gärtner, Future Generation Computer Systems 20 (2004); Li, ACM TOMS 31 (2005). The check: Oettli and
     Prager, Numer. Math. 6 (1964).

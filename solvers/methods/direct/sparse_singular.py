@@ -46,6 +46,23 @@ class HostSolver(NamedTuple):
         numbers = 0 if lu is None else int(lu.nnz)
         return cls(solve, np.full((1, 1), singularity, np.int32), [null], numbers, by)
 
+    def turned(self, transposed: bool, conjugated: bool) -> HostSolver:
+        """The solver of the transposed matrices, of the conjugated ones, or of both."""
+        if not (transposed or conjugated):
+            return self
+
+        def solve(b: np.ndarray, again: bool) -> np.ndarray:
+            x = self.solve(b.conj() if conjugated else b, again != transposed)
+            return x.conj() if conjugated else x
+
+        def sides(null: tuple[np.ndarray, np.ndarray] | None) -> tuple[np.ndarray, np.ndarray] | None:
+            if null is None:
+                return None
+            right, left = null[::-1] if transposed else null
+            return (right.conj(), left.conj()) if transposed != conjugated else (right, left)
+
+        return self._replace(solve=solve, null=list(map(sides, self.null)))
+
     def in_range(self, b: np.ndarray, transposed: bool) -> np.ndarray:
         """Project rows b onto the range of A."""
         return self._taken_off(b, 1, transposed)

@@ -14,12 +14,14 @@ from ....sparse import Operator, SparseMatrix, storable
 from ....sparse.analysis.canonical import row_maxima
 from ....sparse.analysis.equilibrate import equilibrated, scales
 from ....sparse.files.storable import Fields
+from ....sparse.formats.entries.scipy_form import csc_array
 from ....sparse.operators.concrete import kept
 from ...block_tridiagonal.band_lapack import band_lu
 from .dense import factorise
 from .factorisation import Factorisation, check_truths
 from .refinement import Refinement
 from .singular import Singularity, suspicious
+from .sparse_factors.analyses import keep_solver, known_pattern, last_solver
 from .sparse_factors.ladder import SUPERLU, providers_of, sparse_factors
 from .sparse_factors.protocol import Provider
 from .sparse_singular import HostSolver, Solve, singular_solver
@@ -207,13 +209,21 @@ storable("factorised on the host", _flatten, _unflatten)(HostFactors)
 
 
 def _solver_of(matrix: SparseMatrix, offset: complex, dtype: np.dtype, by: str | None) -> HostSolver:
-    count, providers = 1 if matrix.systems is None else matrix.systems, providers_of(by)
-    solvers = [_solver(sp.csc_array(matrix.per_system(i), dtype=dtype), offset, providers) for i in range(count)]
-    return solvers[0] if matrix.systems is None else _one_by_one(solvers)
+    """The solver of a matrix or a batch; a solve with the same numbers, as a backward solve, has it again."""
+    providers, (data, *places) = providers_of(by), matrix.by_columns(dtype)
+    known, asked = known_pattern(*places), (offset, tuple(one.name for one in providers))
+    if (found := last_solver(known, data, asked)) is not None:
+        return found
+    matrices = (csc_array(row, known.pattern.indices, known.pattern.indptr, matrix.shape) for row in data)
+    found = _together([_solver(one, offset, providers) for one in matrices])
+    keep_solver(known, asked, data, found)
+    return found
 
 
-def _one_by_one(solvers: Sequence[HostSolver]) -> HostSolver:
-    """Solve each row with the factors of its own matrix."""
+def _together(solvers: Sequence[HostSolver]) -> HostSolver:
+    """Solve each row with the factors of its own matrix, or all with those of one."""
+    if len(solvers) == 1:
+        return solvers[0]
 
     def solve(b: np.ndarray, transposed: bool) -> np.ndarray:
         rows = zip(solvers, b, strict=True)

@@ -31,6 +31,7 @@ class EndState:
     null_part: np.ndarray
     consistent: np.ndarray
     singular: np.ndarray
+    rung: np.ndarray | None = None
 
     @cached_property
     def failed(self) -> np.ndarray:

@@ -20,7 +20,7 @@ import krylix
 from krylix import linear_solve, prepare
 from krylix.solvers import SparseDirect
 from krylix.solvers.methods.direct.sparse_factors import analyses, ladder, protocol
-from krylix.solvers.methods.direct.sparse_factors.ladder import PROVIDERS, SUPERLU, sparse_factors
+from krylix.solvers.methods.direct.sparse_factors.ladder import PROVIDERS, SUPERLU
 from krylix.solvers.methods.direct.sparse_factors.pattern import EntryPattern, Kind
 from krylix.solvers.methods.direct.sparse_factors.protocol import Factors, FactorsRefused, Provider, SymbolicAnalysis
 
@@ -150,8 +150,13 @@ def test_a_matching_beside_pivots_of_two_by_two() -> None:
     with pytest.warns(krylix.solvers.SingularMatrixWarning):
         result = linear_solve(A, b, method=SparseDirect(None if not has("Pardiso") else "Pardiso"), nullspace=None)
     assert residual(A, result.x, b) < 1e-8
-    assert not EntryPattern(sp.csc_array(A)).has_full_structural_rank
-    assert EntryPattern(sp.csc_array(A[:, ::-1] + sp.eye_array(91))).has_full_structural_rank
+    assert not pattern_of(A).has_full_structural_rank
+    assert pattern_of(A[:, ::-1] + sp.eye_array(91)).has_full_structural_rank
+
+
+def pattern_of(A: Any) -> EntryPattern:
+    matrix = sp.csc_array(A)
+    return EntryPattern(matrix.indices, matrix.indptr)
 
 
 def has(library: str) -> bool:
@@ -359,22 +364,31 @@ def test_the_matrix_is_not_looked_at_later(library: str) -> None:
         assert residual(same, linear_solve(same, b, method=SparseDirect(library)).x, b) < 1e-10
 
 
-def test_where_pardiso_refuses_later(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The transposed matrix, or the same again when there is no more memory: SuperLU is behind it."""
+def test_factors_of_one_analysis_by_pardiso(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Many live at a time, each with its transpose; more than there are slots get an analysis of their own."""
     if not PROVIDERS["Pardiso"].is_installed():
         pytest.skip("Pardiso is not installed")
     from krylix.solvers.methods.direct.sparse_factors import by_pardiso
 
-    A, b = sp.csr_array(GRID + 0.5 * SKEW), np.ones(N)
-    solver = prepare(A, method=SparseDirect("Pardiso"))
-    other = solver.update(2 * A)
-
-    def refuse(*_: Any) -> Any:
-        raise FactorsRefused("not enough memory")
-
-    monkeypatch.setattr(by_pardiso.PardisoAnalysis, "new_handle", refuse)
-    for side, one in ((A, solver), (2 * A, other), (A.T, solver.T), (2 * A.T, other.T)):
-        assert residual(side, one.solve(b).x, b) < 1e-12
+    made: list[int] = []
+    init = by_pardiso.Handle.__init__
+    monkeypatch.setattr(by_pardiso.Handle, "__init__", lambda self, *given: made.append(1) or init(self, *given))
+    monkeypatch.setattr(by_pardiso, "_SLOTS", 3)
+    for skew in (0.5 * SKEW, 0.3j * SKEW, 0.5 * SKEW + 0.2j * ONE):
+        krylix.clear_setup_cache()
+        made.clear()
+        A, b = sp.csr_array(GRID + skew), np.random.default_rng(1).normal(size=(2, N))
+        solvers = [prepare(A, method=SparseDirect("Pardiso"))]
+        for k in range(2, 8):
+            solvers.append(solvers[-1].update(k * A))
+        count = len(made)
+        assert count >= 3
+        for k, solver in enumerate(solvers, start=1):
+            for side, own in ((k * A, solver), (k * A.T, solver.T)):
+                assert residual(side, own.solve(b).x.T, b.T) < 1e-12
+        assert len(made) == count
+        del solvers, solver, own
+        krylix.clear_setup_cache()
 
 
 def test_threads(library: str) -> None:
@@ -395,17 +409,30 @@ def test_threads(library: str) -> None:
     assert len(worst) == 16 and max(worst) < 1e-10
 
 
-def test_what_is_kept_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_kept_is_bounded(spy: Spy, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By count and bytes; the last ones stay, and nothing stays where nothing is to be kept."""
+
+    def solve(A: Any) -> None:
+        linear_solve(A, np.ones(N), method=SparseDirect("spy"))
+
+    monkeypatch.setattr(analyses, "MOST_SOLVERS", 5)
+    for k in range(analyses.MOST_PATTERNS + 3):
+        solve(GRID + sp.diags_array(np.ones(N - 30 - k), offsets=30 + k, shape=(N, N)))
+    assert len(analyses._patterns) == analyses.MOST_PATTERNS and len(analyses._solvers) == 5
     krylix.clear_setup_cache()
-    for k in range(analyses.MOST + 3):
-        A = sp.csc_array(GRID + sp.diags_array(np.ones(N - 30 - k), offsets=30 + k, shape=(N, N)))
-        sparse_factors(A)
-    assert len(analyses._recent) == analyses.MOST
-    krylix.clear_setup_cache()
-    assert not analyses._recent and not analyses._alive
+    assert not analyses._patterns and not analyses._solvers and not analyses._alive
+    with krylix.setup_cache(False):
+        solve(GRID)
+    assert not analyses._patterns and not analyses._solvers
+    solve(GRID)
+    (size,) = (one.nbytes for one in analyses._solvers)
+    monkeypatch.setattr(analyses, "MOST_BYTES", int(2.5 * size))
+    for k in range(4):
+        solve(GRID + (k + 1) * ONE)
+    assert len(analyses._solvers) == 2
     monkeypatch.setattr(analyses, "MOST_BYTES", 100)
-    sparse_factors(sp.csc_array(GRID))
-    assert not analyses._recent
+    solve(2 * GRID)
+    assert not analyses._patterns and not analyses._solvers
 
 
 def test_superlu_orders_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -437,8 +464,7 @@ def test_pickled_solvers_are_made_again(library: str) -> None:
 
 
 def kind_of(A: Any) -> Kind:
-    matrix = sp.csc_array(A)
-    return EntryPattern(matrix).kind(matrix)
+    return pattern_of(A).kind(sp.csc_array(A))
 
 
 def test_kinds() -> None:

@@ -1,23 +1,23 @@
-"""Analyses of patterns that are kept: as long as their factors live, and the last few, with the last factors."""
+"""What is kept of sparse matrices: analyses of patterns as long as their factors live, and the last few solvers."""
 
 from __future__ import annotations
 
 from collections.abc import Hashable
 from dataclasses import dataclass, field
 from threading import Lock
-from typing import Any, NamedTuple
+from typing import NamedTuple
 from weakref import WeakValueDictionary
 
 import numpy as np
-import scipy.sparse as sp
 
 from ....setup_cache_setting import SETUP_CACHE
+from ..sparse_singular import HostSolver
 from .pattern import EntryPattern, digest_of
-from .protocol import Factors, SymbolicAnalysis
-from .transposed import TransposedFactors
+from .protocol import SymbolicAnalysis
 
-MOST = 4  # patterns that are kept though nothing uses them
-MOST_BYTES = 1 << 27  # of each, with its analyses and factors
+MOST_PATTERNS, MOST_SOLVERS = 8, 32  # that are kept though nothing uses them
+MOST_BYTES = 1 << 27  # of each pattern with its analyses, and of all solvers together
+_FIRST = 64  # numbers that mostly tell matrices apart
 
 
 @dataclass(eq=False)
@@ -40,83 +40,95 @@ class KnownPattern:
         return int(pattern.indices.nbytes + pattern.indptr.nbytes) + kept
 
 
-class LastFactors(NamedTuple):
-    """The last factors of a pattern.
+class LastSolver(NamedTuple):
+    """A solver that was made lately.
 
     Attributes:
-        asked: which providers were to be tried.
-        data: the numbers of the matrix, in memory of its own.
-        factors: of it.
-        by: what made them, in words.
+        asked: what else decides how it is made.
+        data: the numbers of its matrices, `(matrices, nnz)`, in memory of its own.
     """
 
+    known: KnownPattern
     asked: Hashable
     data: np.ndarray
-    factors: Factors
-    by: str
+    solver: HostSolver
+
+    @property
+    def nbytes(self) -> int:
+        """Memory, with indices of the factors."""
+        return self.data.nbytes + 2 * self.solver.numbers * self.data.itemsize
 
 
 _alive: WeakValueDictionary[bytes, KnownPattern] = WeakValueDictionary()
-_recent: list[tuple[KnownPattern, LastFactors | None]] = []  # the last one that was used first
-_lock = Lock()
+_patterns: tuple[KnownPattern, ...] = ()  # the last one that was used first
+_solvers: tuple[LastSolver, ...] = ()
+_lock = Lock()  # for writing; tuples are read as they are
 
 
-def known_pattern(A: Any) -> KnownPattern:
-    """The pattern of a canonical square `csc_array`, with the analyses that are known of it."""
-    digest = digest_of(A)
+def known_pattern(indices: np.ndarray, indptr: np.ndarray) -> KnownPattern:
+    """The pattern of a square matrix by columns, without duplicates and in order, with its analyses."""
+    for one in _patterns:
+        if one.pattern.is_of(indices, indptr):
+            return one
+    digest = digest_of(indices, indptr)
     with _lock:
         found = _alive.get(digest)
         if found is None:
-            found = _alive[digest] = KnownPattern(EntryPattern(A))
+            found = _alive[digest] = KnownPattern(EntryPattern(indices, indptr))
     return found
 
 
-def last_factors(known: KnownPattern, A: Any, asked: Hashable) -> tuple[Factors, str] | None:
-    """Factors that were made of the same numbers, or of those of the transpose, as derivatives need it; else None."""
+def last_solver(known: KnownPattern, data: np.ndarray, asked: Hashable) -> HostSolver | None:
+    """Solver for the same numbers, or for those of the transposed or conjugated matrix, as derivatives need it."""
     if not SETUP_CACHE.get():
         return None
-    for one, last in list(_recent):
-        if last is None or last.asked != asked or last.data.dtype != A.dtype or last.data.shape != A.data.shape:
+    mirrored: np.ndarray | None = None  # the numbers of the transpose, in its order
+    for one in _solvers:
+        if one.asked != asked or one.data.shape != data.shape or one.data.dtype != data.dtype:
             continue
-        found = _factors_if_same(last, A.data, False) if one is known else None
-        data = _data_of_transpose(known, one, A) if found is None else None
-        found = _factors_if_same(last, data, True) if data is not None else found
-        if found is not None:
-            return found
+        transposed, conjugated = False, _conjugated(one.data, data) if one.known is known else None
+        if conjugated is None and known.pattern.is_transpose_of(one.known.pattern):
+            mirrored = data[:, known.pattern.in_rows[2]] if mirrored is None else mirrored
+            transposed, conjugated = True, _conjugated(one.data, mirrored)
+        if conjugated is not None:
+            _use(known, one)
+            return one.solver.turned(transposed, conjugated)
     return None
 
 
-def _data_of_transpose(known: KnownPattern, other: KnownPattern, A: Any) -> np.ndarray | None:
-    """The numbers of the transpose of A, whose pattern is the known one; None if that of its transpose is another."""
-    if other is known:
-        mirror = known.pattern.mirror
-        return None if mirror is None else A.data[mirror]
-    if other.pattern.n != A.shape[0]:
-        return None
-    transpose = sp.csr_array(A)  # whose arrays are those of the transpose by columns
-    same = np.array_equal(transpose.indptr, other.pattern.indptr)
-    return transpose.data if same and np.array_equal(transpose.indices, other.pattern.indices) else None
-
-
-def _factors_if_same(last: LastFactors, data: np.ndarray, transposed: bool) -> tuple[Factors, str] | None:
+def _conjugated(own: np.ndarray, data: np.ndarray) -> bool | None:
+    """Are these its own numbers, or the conjugated ones? None where they are neither."""
     for conjugated in (False, True) if data.dtype.kind == "c" else (False,):
-        if np.array_equal(data.conj() if conjugated else data, last.data):
-            plain = not (transposed or conjugated)
-            return (last.factors if plain else TransposedFactors(last.factors, transposed, conjugated)), last.by
+        for some in (slice(_FIRST), slice(None)):
+            if not np.array_equal(own[:, some], data[:, some].conj() if conjugated else data[:, some]):
+                break
+        else:
+            return conjugated
     return None
 
 
-def keep(known: KnownPattern, last: LastFactors) -> None:
-    """Keep a pattern and its last factors, in place of the one that was not used for longest."""
-    if not SETUP_CACHE.get():
-        return
-    held = None if last.factors.nnz * 2 * last.data.itemsize > MOST_BYTES else last
+def keep_solver(known: KnownPattern, asked: Hashable, data: np.ndarray, solver: HostSolver) -> None:
+    """Keep a solver, which must not refer to memory of the caller, and the pattern of its matrices."""
+    if SETUP_CACHE.get():
+        _use(known, LastSolver(known, asked, data, solver))
+
+
+def _use(known: KnownPattern, last: LastSolver) -> None:
+    """Put a pattern and a solver first; what was not used for longest goes."""
+    global _patterns, _solvers
     with _lock:
-        rest = [entry for entry in _recent if entry[0] is not known]
-        _recent[:] = ([(known, held), *rest] if known.nbytes <= MOST_BYTES else rest)[:MOST]
+        patterns = (known, *(one for one in _patterns if one is not known))
+        _patterns = tuple(one for one in patterns if one.nbytes <= MOST_BYTES)[:MOST_PATTERNS]
+        found, room = [], MOST_BYTES
+        for one in (last, *(other for other in _solvers if other is not last))[:MOST_SOLVERS]:
+            if one.nbytes <= room:
+                found.append(one)
+                room -= one.nbytes
+        _solvers = tuple(found)
 
 
 def clear_analyses() -> None:
     """Let go of the analyses and factors that nothing uses, and of the memory that they hold."""
+    global _patterns, _solvers
     with _lock:
-        _recent.clear()
+        _patterns, _solvers = (), ()

@@ -1,16 +1,19 @@
-"""Pardiso of Intel's MKL as a provider, through the package py-mkl-pardiso."""
+"""Pardiso of Intel's MKL as a provider: its C function, out of the package py-mkl-pardiso.
+
+The class of that package drops its factors where the parameter for transposed solves is set, and holds one set of
+factors for each analysis. The function does neither.
+"""
 
 from __future__ import annotations
 
-import logging
+import ctypes
+from functools import partial
 from threading import Lock
 from typing import Any
-from weakref import ReferenceType, ref
+from weakref import finalize
 
 import numpy as np
 
-from ..pivot_order import is_stable
-from .by_superlu import SuperLUAnalysis
 from .pattern import EntryPattern, Kind, numbers_at
 from .protocol import Factors, FactorsRefused, PatternRefused, Provider, SymbolicAnalysis, Work, is_there, library
 
@@ -19,14 +22,17 @@ _HERMITIAN = {"f": -2, "c": -4}
 _COMPLEX_SYMMETRIC = 6
 _GENERAL = {"f": 11, "c": 13}
 
-# The package sets all parameters to zero, which for Pardiso is no default but means pivots that are replaced where they
-# are smaller than the matrix, no scaling and no matching of rows and columns: wrong for most matrices without a word.
-_MINIMUM_DEGREE, _NESTED_DISSECTION = {1: 0}, {1: 2}
+# Parameters by their number from zero. If all others were zero, pivots smaller than the matrix would be replaced, and
+# nothing scaled or matched: wrong for most matrices without a word.
+_ORDERING, _REFINED, _TRANSPOSED, _REPLACED, _NUMBERS = 1, 7, 11, 13, 17
+_ALWAYS = {0: 1, 34: 1, _NUMBERS: -1}  # these settings, indices from zero, count the numbers of the factors
+# Tiny pivots only, scaling, matching. No pivots of 2 x 2: beside a matching they can end the process.
+_SAFE = {9: 13, 10: 1, 12: 1, 20: 0}
+_MINIMUM_DEGREE, _NESTED_DISSECTION = 0, 2
 _FULL = 100  # numbers per unknown, in each triangle, from which nested dissection is worth its time
-_COUNTED = {17: -1}  # the numbers of the factors are to be told
-# Refinement, tiny pivots only, scaling, matching. No pivots of 2 x 2: beside a matching they can end the process.
-_SAFE = {7: 2, 9: 13, 10: 1, 12: 1, 20: 0}
-_REPLACED, _NUMBERS = 13, 17
+_ANALYSE, _FACTORISE, _SOLVE, _RELEASE = 11, 22, 33, -1
+_STEPS = 2  # of refinement, which take twice as long as the solve
+_SLOTS = 32  # factors of one analysis at a time
 
 
 class Pardiso(Provider):
@@ -52,70 +58,103 @@ class Pardiso(Provider):
         return analysis
 
 
+def _pardiso() -> Any:
+    """MKL's function.
+
+    Raises:
+        FactorsRefused: the package cannot be imported, or does not export it.
+    """
+    library("pymklpardiso")
+    found = getattr(ctypes.CDLL(library("pymklpardiso._mkl_pardiso").__file__), "pardiso_64", None)
+    if found is None:
+        raise FactorsRefused("this build of py-mkl-pardiso does not export the function of MKL")
+    return found
+
+
+def _call(
+    function: Any, mtype: int, arrays: tuple[np.ndarray, ...], phase: int, slot: int, numbers: Any, b: Any, x: Any
+) -> None:
+    """One phase of Pardiso.
+
+    Args:
+        function: of MKL.
+        arrays: the state, the parameters, row starts, columns and a permutation, int64.
+
+    Raises:
+        FactorsRefused: Pardiso reports an error.
+    """
+    state, parameters, indptr, indices, permutation = (array.ctypes.data_as(ctypes.c_void_p) for array in arrays)
+    numbers, rhs, found = (None if a is None else a.ctypes.data_as(ctypes.c_void_p) for a in (numbers, b, x))
+    count = 1 if b is None or b.ndim == 1 else b.shape[1]
+    given = (_SLOTS, slot, mtype, phase, len(arrays[2]) - 1, count, 0, 0)
+    slots, slot_, type_, phase_, n, columns, silent, error = map(ctypes.c_int64, given)
+    pointers = map(ctypes.byref, (slots, slot_, type_, phase_, n))
+    last = (rhs, found, ctypes.byref(error))
+    function(
+        state, *pointers, numbers, indptr, indices, permutation, ctypes.byref(columns), parameters,
+        ctypes.byref(silent), *last
+    )  # fmt: skip
+    if error.value:
+        raise FactorsRefused(f"error {error.value} of Pardiso in phase {phase}")
+
+
 class Handle:
-    """One solver of Pardiso: an analysis, and the factors of the last numbers that it was given.
+    """One analysis of Pardiso, and in numbered slots the factors that were made with it.
 
     Attributes:
-        owner: the factors whose numbers these are.
-        lock: for each call of the library.
+        numbers: of each of the factors, as the analysis counts them.
+        free: slots whose factors nobody uses any more; their memory serves the next ones.
+        used: slots that have memory.
     """
 
     def __init__(
-        self, mtype: int, places: tuple[np.ndarray, np.ndarray], numbers: np.ndarray, ordering: dict[int, int]
-    ) -> None:
+        self, mtype: int, places: tuple[np.ndarray, np.ndarray], numbers: np.ndarray, ordering: int
+    ) -> None:  # fmt: skip
         """Analyse.
 
         Raises:
             FactorsRefused: Pardiso reports an error.
         """
-        make = getattr(library("pymklpardiso"), "_PardisoSolver", None)  # whose phases can be called apart
-        if make is None:
-            raise FactorsRefused("this version of py-mkl-pardiso has other functions than 0.0.6")
-        self.owner: ReferenceType[Any] | None = None
-        self.lock = Lock()
-        self.solver = make(mtype, 0)
+        n = len(places[0]) - 1
+        self.parameters = np.zeros(64, np.int64)
+        arrays = np.zeros(64, np.int64), self.parameters, *places, np.zeros(n, np.int64)
         safe = {} if mtype in _DEFINITE.values() else _SAFE
-        for index, value in {**ordering, **_COUNTED, **safe}.items():
-            self.solver.set_iparm(index, value)
-        indptr, indices = places
-        try:
-            self.solver.set_pattern(ia=indptr, ja=indices, n=len(indptr) - 1)
-            self.solver.set_values(numbers)
-            self.solver.analyze()
-        except RuntimeError as error:
-            raise FactorsRefused(str(error)) from error
+        for index, value in {**_ALWAYS, **safe, _ORDERING: ordering}.items():
+            self.parameters[index] = value
+        self.free, self.used, self._lock = list(range(_SLOTS, 0, -1)), 0, Lock()
+        self._call = partial(_call, _pardiso(), mtype, arrays)
+        finalize(self, self._call, _RELEASE, 1, None, None, None).atexit = False
+        self._call(_ANALYSE, 1, numbers, None, None)
+        self.numbers = max(int(self.parameters[_NUMBERS]), 0)
 
-    @property
-    def numbers(self) -> int:
-        """Of the factors, as the analysis counts them."""
-        return max(int(self.solver.get_iparm_value(_NUMBERS)), 0)
-
-    def factor(self, numbers: np.ndarray, owner: Any) -> None:
-        """Make factors, which belong to `owner` from now on.
+    def factor(self, slot: int, numbers: np.ndarray) -> None:
+        """Make factors in a slot.
 
         Raises:
             FactorsRefused: a pivot is too small, or not positive where it has to be.
         """
-        with self.lock:
-            self.owner = None
-            try:
-                self.solver.set_values(numbers)
-                self.solver.refactor()
-            except RuntimeError as error:
-                raise FactorsRefused(str(error)) from error
-            replaced = int(self.solver.get_iparm_value(_REPLACED))
-            if replaced > 0:
-                raise FactorsRefused(f"{replaced} pivots were too small, and replaced")
-            self.owner = ref(owner)
+        with self._lock:
+            self.used = max(self.used, slot)
+            self._call(_FACTORISE, slot, numbers, None, None)
+            replaced = int(self.parameters[_REPLACED])
+        if replaced > 0:
+            raise FactorsRefused(f"{replaced} pivots were too small, and replaced")
+
+    def solve(self, slot: int, numbers: np.ndarray, b: np.ndarray, transposed: bool, steps: int) -> np.ndarray:
+        """Solve for b `(n,)` or `(n, count)` in columns, with steps of refinement."""
+        x = np.empty_like(b)
+        with self._lock:
+            self.parameters[_TRANSPOSED], self.parameters[_REFINED] = 2 * transposed, steps
+            self._call(_SOLVE, slot, numbers, b, x)
+        return x
 
 
 class PardisoAnalysis(SymbolicAnalysis):
-    """One handle, which holds the last factors that were made with it."""
+    """An analysis for matrices of one kind; there is another one where its slots are all in use."""
 
     def __init__(self, pattern: EntryPattern, kind: Kind, definite: bool) -> None:
         self.pattern, self.kind, self.definite = pattern, kind, definite
         self.handle: Handle | None = None
-        self.transpose: PardisoAnalysis | None = None  # of the transpose
         self._first = Lock()
 
     @property
@@ -124,8 +163,7 @@ class PardisoAnalysis(SymbolicAnalysis):
 
     @property
     def nbytes(self) -> int:
-        own = 0 if self.handle is None else 16 * self.handle.numbers
-        return own if self.transpose is None else own + self.transpose.nbytes
+        return 0 if self.handle is None else 16 * self.handle.numbers * max(self.handle.used, 1)
 
     def factor(self, A: Any) -> Factors:
         try:
@@ -138,24 +176,15 @@ class PardisoAnalysis(SymbolicAnalysis):
 
     def _factors(self, A: Any) -> PardisoFactors:
         with self._first:
-            handle = self.handle = self.handle or self.new_handle(A.data)
-        return PardisoFactors(self, handle, A)
+            if self.handle is None or not self.handle.free:
+                self.handle = self.new_handle(A.data)
+            handle, slot = self.handle, self.handle.free.pop()
+        return PardisoFactors(self, handle, slot, self.numbers(A.data))
 
     def refactor(self, A: Any) -> Factors:
         if self.pattern.kind(A) is not self.kind:
             raise FactorsRefused("the numbers are symmetric in another way than those that were analysed")
         return self.factor(A)
-
-    def factors_of_transpose(self, transpose: Any) -> PardisoFactors:
-        """Factors of the transposed matrix, with an analysis of its own, which is kept in this one.
-
-        Raises:
-            FactorsRefused: there are none.
-        """
-        with self._first:
-            if self.transpose is None:
-                self.transpose = PardisoAnalysis(EntryPattern(transpose), Kind.GENERAL, False)
-        return self.transpose._factors(transpose)
 
     def new_handle(self, data: np.ndarray) -> Handle:
         """Analyse for numbers of A."""
@@ -184,66 +213,27 @@ class PardisoAnalysis(SymbolicAnalysis):
 
 
 class PardisoFactors(Factors):
-    """Factors in a handle. Where other factors have taken that, they are made again, in a handle of their own."""
+    """Factors in a slot of a handle, which solve with the transposed matrix too."""
 
     provider = Pardiso.name
 
-    def __init__(self, analysis: PardisoAnalysis, handle: Handle, A: Any) -> None:
+    def __init__(self, analysis: PardisoAnalysis, handle: Handle, slot: int, numbers: np.ndarray) -> None:
         """
         Raises:
             FactorsRefused: there are none.
         """
-        self.analysis, self.A, self.data = analysis, A, A.data
-        self.handle = handle
-        self.transposed: Factors | None = None
-        self.instead: Factors | None = None  # of SuperLU, where these could not be made again
-        self.nnz = handle.numbers
-        self._making = Lock()
-        handle.factor(analysis.numbers(self.data), self)
+        self.kind, self.handle, self.slot, self.numbers = analysis.kind, handle, slot, numbers
+        self.steps, self.nnz = 0, handle.numbers
+        finalize(self, handle.free.append, slot).atexit = False
+        handle.factor(slot, numbers)
+
+    def refine(self) -> bool:
+        again, self.steps = self.steps == 0, _STEPS
+        return again
 
     def solve(self, b: np.ndarray, trans: str = "N") -> np.ndarray:
-        if trans == "T" and self.analysis.kind is Kind.GENERAL:
-            return self._of_transpose().solve(b)
-        if trans == "T" and self.analysis.kind is Kind.HERMITIAN and self.data.dtype.kind == "c":
-            return self._solved(b.conj()).conj()
-        return self._solved(b)
-
-    def _solved(self, b: np.ndarray) -> np.ndarray:
-        columns = np.asfortranarray(b, np.result_type(self.data.dtype, np.float64))
-        while self.instead is None:
-            handle = self.handle
-            with handle.lock:
-                if handle.owner is not None and handle.owner() is self:
-                    return np.asarray(handle.solver.solve(columns))
-            with self._making:
-                if self.handle is handle:
-                    self._make_again()
-        return self.instead.solve(b.astype(self.data.dtype, copy=False))
-
-    def _make_again(self) -> None:
-        try:
-            own = self.analysis.new_handle(self.data)
-            own.factor(self.analysis.numbers(self.data), self)
-            self.handle = own
-        except FactorsRefused as error:  # of memory, as they were made before
-            self.instead = _superlu(self.A, error)
-
-    def _of_transpose(self) -> Factors:
-        """Factors of the transpose: the package drops its factors where the parameter for transposed solves is set."""
-        with self._making:
-            if self.transposed is None:
-                transpose = self.A.T.tocsc()
-                transpose.sort_indices()
-                try:
-                    self.transposed = self.analysis.factors_of_transpose(transpose)
-                    if not is_stable(transpose, self.transposed):
-                        raise FactorsRefused("a solve left more than rounding errors")
-                except FactorsRefused as error:
-                    self.transposed = _superlu(transpose, error)
-        return self.transposed
-
-
-def _superlu(A: Any, error: FactorsRefused) -> Factors:
-    """Factors by SuperLU, where Pardiso has none of a matrix whose transpose it has factorised, or no memory."""
-    logging.getLogger("krylix").info("Pardiso does not factorise %d x %d again, but SuperLU: %s", *A.shape, error)
-    return SuperLUAnalysis(A.shape[0]).factor(A)
+        conjugated = trans == "T" and self.kind is Kind.HERMITIAN and self.numbers.dtype.kind == "c"
+        columns = np.asfortranarray(b.conj() if conjugated else b, self.numbers.dtype)
+        transposed = trans == "T" and self.kind is Kind.GENERAL
+        x = self.handle.solve(self.slot, self.numbers, columns, transposed, self.steps)
+        return x.conj() if conjugated else x

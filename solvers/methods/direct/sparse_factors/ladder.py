@@ -5,10 +5,9 @@ from __future__ import annotations
 import logging
 from typing import Any
 
-import scipy.sparse as sp
-
+from .....sparse.formats.entries.scipy_form import csc_array
 from ..pivot_order import LEAST, factors_of, is_stable
-from .analyses import KnownPattern, LastFactors, keep, known_pattern, last_factors
+from .analyses import KnownPattern, known_pattern
 from .by_cholmod import Cholmod
 from .by_pardiso import Pardiso
 from .by_rslab import Rslab
@@ -50,13 +49,11 @@ def sparse_factors(A: Any, providers: tuple[Provider, ...] = (SUPERLU,)) -> tupl
     if not A.has_canonical_format:
         A = A.copy()
         A.sum_duplicates()
-    known, refusals, asked = known_pattern(A), [], tuple(one.name for one in providers)
-    if (again := last_factors(known, A, asked)) is not None:
-        return again
-    A = sp.csc_array((A.data.copy(), known.pattern.indices, known.pattern.indptr), A.shape)  # factors may keep it
+    known, refusals = known_pattern(A.indices, A.indptr), []
+    A = csc_array(A.data, known.pattern.indices, known.pattern.indptr, A.shape)
     for provider in (one for one in providers if one is not SUPERLU):
         try:
-            return _kept(known, A, asked, _checked(known, provider, A), provider.name)
+            return _with_pattern(known, _checked(known, provider, A)), provider.name
         except FactorsRefused as error:
             refusals.append(f"{provider.name}: {error}")
             log.info("%s does not factorise %d x %d: %s", provider.name, *A.shape, error)
@@ -65,7 +62,7 @@ def sparse_factors(A: Any, providers: tuple[Provider, ...] = (SUPERLU,)) -> tupl
     except FactorsRefused as error:
         raise RuntimeError(str(error)) from error
     by = SUPERLU.name if not refusals else f"{SUPERLU.name}, after {'; '.join(refusals)}"
-    return _kept(known, A, asked, found, by)
+    return _with_pattern(known, found), by
 
 
 def _checked(known: KnownPattern, provider: Provider, A: Any) -> Factors:
@@ -81,7 +78,7 @@ def _checked(known: KnownPattern, provider: Provider, A: Any) -> Factors:
         again = key in known.analyses
         try:
             found = _made(known, provider, A)
-            if is_stable(A, found):
+            if is_stable(A, found) or (found.refine() and is_stable(A, found)):
                 return found
             why = "a solve left more than rounding errors"
         except PatternRefused as error:
@@ -109,7 +106,6 @@ def _key(provider: Provider, A: Any) -> tuple[str, str]:
     return provider.name, A.dtype.kind
 
 
-def _kept(known: KnownPattern, A: Any, asked: tuple[str, ...], factors: Factors, by: str) -> tuple[Factors, str]:
+def _with_pattern(known: KnownPattern, factors: Factors) -> Factors:
     factors.known = known  # as long as they live, so do the analyses
-    keep(known, LastFactors(asked, A.data, factors, by))
-    return factors, by
+    return factors

@@ -25,16 +25,36 @@ class Kind(Enum):
 
 
 class EntryPattern:
-    """Places of the entries of a square `csc_array` without duplicates, in order.
+    """Places of the entries of a square matrix by columns, without duplicates and in order.
 
     Attributes:
         n: unknowns.
         indices, indptr: as of SciPy, in memory of its own.
     """
 
-    def __init__(self, A: Any) -> None:
-        self.n = A.shape[0]
-        self.indices, self.indptr = A.indices.copy(), A.indptr.copy()
+    def __init__(self, indices: np.ndarray, indptr: np.ndarray) -> None:
+        self.n = len(indptr) - 1
+        self.indices, self.indptr = indices.copy(), indptr.copy()
+
+    def is_of(self, indices: np.ndarray, indptr: np.ndarray) -> bool:
+        """Are these its places?"""
+        if indices is self.indices and indptr is self.indptr:
+            return True
+        same = len(indptr) == len(self.indptr) and len(indices) == len(self.indices)
+        return same and np.array_equal(indptr, self.indptr) and np.array_equal(indices, self.indices)
+
+    def is_transpose_of(self, other: EntryPattern) -> bool:
+        """Are the places of the transpose those of the other pattern?"""
+        if other is self:
+            return self.mirror is not None
+        return self.n == other.n and other.is_of(*self.in_rows[:2])
+
+    @cached_property
+    def in_rows(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Columns, row starts and places in the data of all entries by rows, as the transpose has them by columns."""
+        places = sp.csc_array((np.arange(len(self.indices)), self.indices, self.indptr), (self.n, self.n))
+        found = sp.csr_array(places)
+        return found.indices, found.indptr, found.data
 
     @cached_property
     def columns(self) -> np.ndarray:
@@ -52,10 +72,7 @@ class EntryPattern:
     @cached_property
     def mirror(self) -> np.ndarray | None:
         """For each entry the place of the mirrored one; None where one is missing."""
-        places = sp.csc_array((np.arange(len(self.indices)), self.indices, self.indptr), (self.n, self.n))
-        transpose = sp.csr_array(places)  # the entries of the transpose, column by column
-        same = np.array_equal(transpose.indptr, self.indptr) and np.array_equal(transpose.indices, self.indices)
-        return transpose.data if same else None
+        return self.in_rows[2] if self.is_of(*self.in_rows[:2]) else None
 
     @cached_property
     def upper(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -96,11 +113,11 @@ class EntryPattern:
         return Kind.SYMMETRIC if data.dtype.kind == "c" and np.all(np.abs(data - other) <= bound) else Kind.GENERAL
 
 
-def digest_of(A: Any) -> bytes:
-    """Name of the pattern of a `csc_array`: equal for equal patterns, and with near certainty only for these."""
-    found = hashlib.blake2b(str((A.shape, A.indices.dtype, A.indptr.dtype)).encode(), digest_size=16)
-    found.update(np.ascontiguousarray(A.indptr).data)
-    found.update(np.ascontiguousarray(A.indices).data)
+def digest_of(indices: np.ndarray, indptr: np.ndarray) -> bytes:
+    """Name of a pattern by columns: equal for equal patterns, and with near certainty only for these."""
+    found = hashlib.blake2b(str((len(indptr), indices.dtype, indptr.dtype)).encode(), digest_size=16)
+    found.update(np.ascontiguousarray(indptr).data)
+    found.update(np.ascontiguousarray(indices).data)
     return found.digest()
 
 

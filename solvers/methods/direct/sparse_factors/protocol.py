@@ -52,6 +52,10 @@ class Factors(ABC):
     def solve(self, b: np.ndarray, trans: str = "N") -> np.ndarray:
         """Solve for b `(n,)` or `(n, count)`; "T" for the transposed, not conjugated matrix. Any thread may call it."""
 
+    def refine(self) -> bool:
+        """Refine each solve from now on; False where they are refined already, or cannot be."""
+        return False
+
 
 class SymbolicAnalysis(ABC):
     """What depends on the pattern of a matrix: orderings and the structure of the factors."""
