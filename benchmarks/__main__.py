@@ -27,6 +27,7 @@ GROUPS = (
     "time_steps",
     "lines",
     "gradients",
+    "traced",
     "training",
     "tracing",
     "matvec",

@@ -127,6 +127,35 @@ def phiml_by_default(operator: Function, rtol: float) -> Function:
     return _phiml(operator, "auto", rel_tol=rtol, abs_tol=0.0, max_iterations=100_000)
 
 
+def solvax_multigrid(operator: Callable[[Any, Any], Any], diagonal: Function, k: Any, b: Any, rtol: float) -> Any:
+    """CG with a cycle of geometric multigrid, as SOLVAX has its user write it: coarser grids get averages of k.
+
+    Args:
+        operator: of u and k, homogeneous Dirichlet, on `(n, n)` points with n = 2^p - 1, without the factor 1 / h².
+        diagonal: of the operator, of k.
+    """
+    import solvax as sx
+
+    n = len(b)
+    coefficients = {b.shape: k}
+    while len(k) > 7:
+        for _ in range(2):  # full weighting of each axis in turn
+            p = jnp.pad(k, ((1, 1), (0, 0)), mode="edge")
+            k = ((p[:-2] + 2 * p[1:-1] + p[2:]) / 4)[1::2].T
+        coefficients[k.shape] = k
+
+    def level(shape: tuple[int, ...]) -> tuple[Function, Any]:
+        k, scale = coefficients[shape], ((shape[0] + 1) / (n + 1)) ** 2
+        return lambda u: scale * operator(u, k), sx.jacobi_smoother(scale * diagonal(k))
+
+    grids = sx.semicoarsening_hierarchy(
+        b.shape, (True, True), level, levels=len(coefficients), boundary="dirichlet", dtype=b.dtype
+    )
+    coarsest = sx.dense_coarse_solve(level(grids.shapes[-1])[0], grids.shapes[-1])
+    cycle = sx.multigrid(grids.levels, coarsest, cycle="v")
+    return sx.pcg_linear_solve(lambda u: operator(u, coefficients[b.shape]), b, precond=cycle, rtol=rtol)
+
+
 def sparse_product(A: Any) -> Function:
     """A SciPy matrix with nearly equal rows as a function of JAX arrays: every row padded to the longest."""
     counts = np.diff(A.indptr)

@@ -68,3 +68,23 @@ def convection_step(grid: int, courant: float, diffusion: float = 1e-4) -> sp.cs
     wind = sp.diags_array([centre, *(-c for c, _ in beside)], offsets=[0, *(k for _, k in beside)], shape=(n, n))
     dt = courant * h / float(np.max(np.abs(u)) + np.max(np.abs(v)))
     return sp.csr_array(sp.eye_array(n) + dt * wind)
+
+
+def nodal_circuit(n: int) -> sp.csr_array:
+    """Potentials of a net and the currents of its voltage sources, a 50th of the unknowns, with zeros on the diagonal.
+
+    Conductances between 1e-3 and 10 to one or two earlier nodes, more often to the first ones; transistors, which are
+    not symmetric; and a small leak to the ground from each node.
+    """
+    rng = np.random.default_rng(0)
+    sources = n // 50
+    nodes = n - sources
+    a = np.concatenate([np.arange(1, nodes), 3 + np.flatnonzero(rng.random(nodes - 3) < 0.6)])
+    b = (a * rng.random(len(a)) * rng.random(len(a))).astype(int)
+    g = 10 ** rng.uniform(-3, 1, len(a))
+    net = sp.coo_array((np.r_[g, g, -g, -g], (np.r_[a, b, a, b], np.r_[a, b, b, a])), (nodes, nodes))
+    gates = rng.integers(0, nodes, (2, 4 * n // 25))
+    gains = sp.coo_array((0.3 * 10 ** rng.uniform(-3, 0, gates.shape[1]), tuple(gates)), (nodes, nodes))
+    leak = sp.diags_array(np.full(nodes, 1e-4))
+    at = sp.coo_array((np.ones(sources), (np.arange(sources), rng.permutation(nodes)[:sources])), (sources, nodes))
+    return sp.csr_array(sp.block_array([[net + gains + leak, at.T], [at, None]]))

@@ -9,7 +9,9 @@ from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-PACKAGES = ("krylix", "numpy", "scipy", "pyamg", "jax", "torch", "tensorflow", "lineax", "phiml")
+PACKAGES = (
+    "krylix", "numpy", "scipy", "pyamg", "jax", "torch", "tensorflow", "lineax", "phiml", "solvax", "sparsax"
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -23,6 +25,10 @@ class Settings:
     grid_to_tolerance: int = 256
     grid_of_blocks: int = 300
     grid_of_gradients: int = 512
+    grid_of_arguments: int = 255  # 2^p - 1, which SOLVAX coarsens
+    grid_of_masks: int = 128
+    grid_of_convection: int = 100
+    unknowns: int = 5000  # of a circuit
     grid_in_3d: int = 96
     grid_of_pressure: int = 512
     grid_of_waves_3d: int = 32
@@ -45,6 +51,10 @@ QUICK = Settings(
     grid_to_tolerance=16,
     grid_of_blocks=16,
     grid_of_gradients=16,
+    grid_of_arguments=15,
+    grid_of_masks=16,
+    grid_of_convection=8,
+    unknowns=200,
     grid_in_3d=6,
     grid_of_pressure=16,
     grid_of_waves_3d=6,

@@ -1,11 +1,14 @@
 """The benchmarks run, at sizes that measure nothing, and print numbers. No time is asserted here."""
 
 import ast
+import json
 import os
 import re
 import subprocess
 import sys
+from pathlib import Path
 
+import numpy as np
 import pytest
 
 from frameworks import missing
@@ -64,6 +67,38 @@ def test_the_model_counts_and_extrapolates() -> None:
     assert all(int(row[3]) > 0 for row in counted), counted
     assert all(re.fullmatch(r"[\d.e+-]+ s", cell) for row in estimated for cell in row[4:9]), estimated
     assert all(word in run.stdout for word in ("Counted in", "Extrapolated:", "Assumed:"))
+
+
+@pytest.mark.merge
+def test_answers_are_compared(tmp_path: Path) -> None:
+    """Those of the same code are equal; other iterations, another x and one that is missing are told."""
+
+    def run(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-m", "benchmarks.answers", "--quick", *map(str, arguments)]
+        return subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+
+    saved, changed = tmp_path / "saved.npz", tmp_path / "changed.npz"
+    assert run("--save", saved).returncode == 0
+    again = run("--compare", saved)
+    assert again.returncode == 0, again.stdout + again.stderr
+    assert " 0 differ; x of 0 more" in again.stdout
+
+    with np.load(saved) as file:
+        parts = dict(file)
+    words = json.loads(str(parts["words"]))
+    steps, x, gone = "numpy | grid", "numpy | definite, dense", "numpy, prepared | grid"
+    words[steps]["iterations"] = "77"
+    parts[x] = parts[x] * (1 + 1e-8)
+    del words[gone]
+    np.savez(changed, **parts | {"words": np.array(json.dumps(words))})
+    differ = run("--compare", saved, changed)
+    assert differ.returncode == 1, differ.stderr
+    lines = differ.stdout.splitlines()
+    assert f"{gone}: only before" in lines
+    assert any(line.startswith(f"{steps}: iterations ") and line.endswith(" -> '77'") for line in lines)
+    assert f"{x}: x by 1.0e-08, where rtol is 1e-10" in lines
+    assert " 3 differ;" in lines[-1]
+    assert run("--compare", saved, changed, "--within", "1000").stdout.splitlines()[-1].count(" 2 differ;") == 1
 
 
 def test_unknown_name() -> None:
