@@ -50,6 +50,14 @@ from .vectors import JaxVectors
 _handed_over = jax.jit(lambda x: x)  # arguments of programs become arrays in half the time that jnp.asarray takes
 
 
+def _refuse_export(*_: Array) -> Sequence[Array]:
+    raise TypeError(
+        "jax.export was given a program that calls the host, as solves with sparse factors do, and an exported program "
+        "leaves this process. Give on_failure='nan', for which \"auto\" takes no method of the host, or name a method "
+        "that is computed in the library, such as 'biCG-stab(2)'."
+    )
+
+
 class JaxBackend(JaxIndexing, JaxLoops, JaxMemory, JaxRecurrences, JaxCollectives, JaxVectors):
     """JAX arrays and tracers."""
 
@@ -201,7 +209,7 @@ class JaxBackend(JaxIndexing, JaxLoops, JaxMemory, JaxRecurrences, JaxCollective
             jax.debug.callback(lambda *values: function(*(np.asarray(v) for v in values)), *arrays, ordered=False)
             return ()
         if self.can_rescue():
-            return tuple(by_host(function, returns, *arrays))
+            return tuple(unless_exported(partial(by_host, function, returns), _refuse_export, *arrays))
         shapes = tuple(jax.ShapeDtypeStruct(shape, dtype) for shape, dtype in returns)
 
         def on_host(*values: Any) -> tuple[np.ndarray, ...]:
