@@ -15,9 +15,9 @@ from .coarsening import Coarsest, check_coarsest, coarsening_factors
 from .galerkin import coarse_couplings
 from .on_grid import MatrixOnGrid
 from .probes import probed_couplings
-from .transfer import Interpolation, stacked_weights
+from .transfer import Interpolation, interpolation_places, stacked_weights
 from .weakly_coupled import WeaklyCoupled
-from .weights import Weights, coarse_grid, every, weights_and_weakly_coupled
+from .weights import coarse_grid, every, parities, weights_and_weakly_coupled
 
 
 class GridLevel(NamedTuple):
@@ -107,13 +107,13 @@ def made(A: Couplings, factors: tuple[int, ...], hermitian: bool, rounding: floa
     bk, scale = A.bk, _scale(A)
     own = diagonally_scaled(A, scale)
     found, weak_points = weights_and_weakly_coupled(_symmetric_part(A, hermitian), factors)
-    W = _divided(bk, _as(bk, found, bk.dtype(A.diagonal)), scale, factors)
-    array = stacked_weights(bk, W, factors)
+    stacked = bk.astype(stacked_weights(bk, found, factors), bk.dtype(A.diagonal))
+    P = _interpolation(A, _divided(bk, stacked, scale, factors), factors)
     if bk.is_eager:
-        coarse = coarse_couplings(own, W, factors, hermitian, rounding)
+        coarse = coarse_couplings(own, P.by_place, factors, hermitian, rounding)
     else:
-        coarse = probed_couplings(MatrixOnGrid.of(own), _interpolation(A, array, factors), rounding)
-    return LevelArrays(scale, own, array, coarse, weak_points)
+        coarse = probed_couplings(MatrixOnGrid.of(own), P, rounding)
+    return LevelArrays(scale, own, P.weights, coarse, weak_points)
 
 
 def _interpolation(A: Couplings, W: Array, factors: tuple[int, ...]) -> Interpolation:
@@ -152,15 +152,9 @@ def _symmetric_part(A: Couplings, hermitian: bool) -> Couplings:
     return (A if hermitian else A.symmetrised()).map(A.bk.real)
 
 
-def _as(bk: Backend, W: Weights, dtype: object) -> Weights:
-    return {p: {c: bk.astype(w, dtype) for c, w in own.items()} for p, own in W.items()}  # type: ignore[arg-type]
-
-
-def _divided(bk: Backend, W: Weights, scale: Array, factors: tuple[int, ...]) -> Weights:
+def _divided(bk: Backend, weights: Array, scale: Array, factors: tuple[int, ...]) -> Array:
     """Weights for the scaled variables `u / scale` of the finer grid."""
-    found = {}
-    for p, own in W.items():
-        rows = every(bk, scale, p, factors)
-        inverse = bk.where(rows > 0, 1 / bk.where(rows > 0, rows, 1 + 0 * rows), 0 * rows)
-        found[p] = {c: bk.astype(inverse, bk.dtype(w)) * w for c, w in own.items()}
-    return found
+    points = parities(factors)
+    rows = bk.stack([every(bk, 1 / scale, p, factors) for p in points])
+    at = np.array([points.index(p) for p, _ in interpolation_places(factors)], np.int32)
+    return bk.materialize(weights * bk.take_in_bounds(bk.astype(rows, bk.dtype(weights)), at, 0))

@@ -93,13 +93,11 @@ class Interpolation(Composed):
 
     def scaled(self, scale: Array) -> Interpolation:
         """Interpolation of the coarser unknowns divided by `scale`, `(systems or 1, *coarse grid)`."""
-        bk, weights = self.bk, self.weights
+        bk, weights, near = self.bk, self.weights, _box(self.factors)
         scale = bk.astype(scale, bk.dtype(weights))
-        parts = [
-            weights[k] * shifted_array(bk, scale, c, self.periodic)
-            for k, (_, c) in enumerate(interpolation_places(self.factors))
-        ]
-        return replace(self, weights=bk.astype(bk.stack_materialized(parts), self.dtype))
+        scales = bk.stack([shifted_array(bk, scale, c, self.periodic) for c in near])
+        at = np.array([near.index(c) for _, c in interpolation_places(self.factors)], np.int32)
+        return replace(self, weights=bk.materialize(weights * bk.take_in_bounds(scales, at, 0)))
 
     def _settle(self) -> None:
         sizes = math.prod(self.grid), math.prod(self.coarse)
