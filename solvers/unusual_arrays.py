@@ -81,6 +81,8 @@ def run_where_spread(function: Callable[[Request], T], request: Request, spread:
     bk = get_backend("jax")
     leaves, structure = bk.leaves(request.b)
     like = leaves[0] if leaves else None
+    if isinstance(like, np.ndarray):
+        return function(request)
     if structure is None and (seen := bk.sharding_of(like)) is not None:
         request = replace(request, seen_sharding=seen)
 

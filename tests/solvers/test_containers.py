@@ -136,3 +136,16 @@ def test_containers_with_operators_of_numpy() -> None:
     assert np.allclose(matrix.toarray(), dense)
     loss = jax.grad(lambda data: linear_solve(f, GridArray(data, (0.5,)), method="CG").x.data[0])
     assert np.allclose(loss(b.data), np.linalg.inv(dense)[0], atol=1e-4)
+
+
+@pytest.mark.needs("jax")
+def test_prepared_in_numpy_after_a_solve_in_jax() -> None:
+    """JAX then knows functions of krylix as containers."""
+
+    def pair(x: dict[str, Any]) -> dict[str, Any]:
+        return {"u": 3 * x["u"] + x["v"], "v": 2 * x["v"] - x["u"]}
+
+    linear_solve(pair, {"u": jnp.ones(24), "v": jnp.ones(24)})
+    b = {"u": np.ones(24), "v": np.ones(24)}
+    x = krylix.prepare(pair, b).solve(b).x
+    assert np.allclose(x["u"], 1 / 7) and np.allclose(x["v"], 4 / 7)
