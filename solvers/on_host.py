@@ -18,6 +18,7 @@ from .iteration.null_part import NullPart
 from .iteration.outcome import Outcome, Rung, Status
 from .iteration.run import LoopSettings, run
 from .log import log
+from .null_space.projections import WithoutConstantsInside
 from .results.no_solution import without_refuted
 from .setup.fill import have_room
 from .setup.iteration_budget import Fallback
@@ -164,7 +165,10 @@ def _solve_on_host(
             return kept[0]
         matrix, inverse, basis = (values[a:b] for a, b in pairwise(cut - cut[0]))
         A = make_matrix(matrix)
-        made = A, make_inverse(inverse) if precondition is None else precondition(A), make_null(basis)
+        null = make_null(basis)
+        if isinstance(null, WithoutConstantsInside) and not np.any(null.array("active")):  # as in most calls
+            null = None
+        made = A, make_inverse(inverse) if precondition is None else precondition(A), null
         if not values:  # they are the same in every call
             kept.append(made)
         return made

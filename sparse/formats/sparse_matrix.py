@@ -187,7 +187,7 @@ class SparseMatrix(SparseStorage):
         if values is None:
             raise self._unknown()
         flat = concatenated_values(get_backend("numpy"), values, self.systems)
-        return np.atleast_2d(flat)[:, slots].astype(dtype, copy=False), rows, starts
+        return np.atleast_2d(flat).take(slots, axis=1).astype(dtype, copy=False), rows, starts
 
     def known(self) -> Any:
         return in_scipy(self)

@@ -187,7 +187,7 @@ class Structure(ABC):
         """Where the values of the entries are, column by column, their rows, and where each column starts."""
         rows, cols, slots = self.entries()
         found = csr_array(slots, cols, starts_of(rows, self.shape[0]), self.shape).tocsc()
-        return found.data, found.indices, found.indptr
+        return found.data.astype(np.intp), found.indices, found.indptr  # NumPy gathers with these at once
 
     def compiled(self, values: Sequence[np.ndarray]) -> Any:
         """SciPy's matrix of this very format, sharing all arrays, whose product is compiled; None if it has none."""

@@ -82,6 +82,11 @@ def test_vectorised() -> None:
     many = jax.jit(jax.vmap(function("jax"), (0, None)))(np.stack([HARD, ZERO, 2 * HARD]), MATRIX)
     assert many.method == f"{FIRST}, for 2 of 3 systems {OTHER}"
     np.testing.assert_array_equal(many.iterations, [1, 0, 1])
+
+
+@pytest.mark.needs("jax")
+@pytest.mark.merge
+def test_vectorised_over_matrices() -> None:
     matrices = np.stack([MATRIX, np.eye(N)])
     each = jax.jit(jax.vmap(function("jax"), (None, 0)))(HARD, matrices)
     assert each.method == SOME
