@@ -348,8 +348,9 @@ def arrays_of(result: SolveResult) -> tuple[Any, ...]:
 
 
 def _present(result: SolveResult) -> tuple[str, ...]:
-    absent = [name for name in ("history", "_rung") if getattr(result, name) is None]
-    return tuple(name for name in _ARRAYS if name not in absent)
+    """Names of the arrays; a transformation may have put None in the place of one."""
+    present = {"history": result.history is not None, "_rung": len(result._made_by) > 1}
+    return tuple(name for name in _ARRAYS if present.get(name, True))
 
 
 def with_arrays(result: SolveResult, arrays: Sequence[Any]) -> SolveResult:

@@ -47,7 +47,7 @@ def _cheap(facts: Facts) -> bool:
     if facts.entries is None or (facts.is_singular and facts.symmetric):
         return False
     most = ONE_SOLVE * facts.entries
-    return _factors_at_most(facts, max(most, IN_EACH_RUN) if facts.in_each_run else most)
+    return _factors_at_most(facts, max(most, IN_EACH_RUN) if facts.problem.compiled and facts.in_each_run else most)
 
 
 ROWS = (

@@ -21,7 +21,6 @@ REASONS = {
     "dia_sample": "in place: five diagonals in 46 ms for 90 in NumPy, 61 for 210 in torch",
     "implicit_root": "JAX's rule for roots: derivatives to every order, for which a run without them pays nothing",
     "hiding_constants": "XLA folds large constants: 6.6 s of processor time to compile a solve on 1024^2 for 9.5",
-    "constant_folded": "only the library knows what a program that it records closes over",
     "can_ask_host": "only the library knows whether a program can ask before it goes on; solves ask in one place",
     "may_leave_to_host": "only the library knows its settings and who watches: 0.2 s for a first solve of 2",
     "owned": "only the library knows to which of its arrays somebody else may write",

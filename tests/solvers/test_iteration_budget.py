@@ -156,7 +156,7 @@ def test_in_compiled_functions(known: bool) -> None:
 
     def total(b: Any, values: Any) -> Any:
         own = A if known else sparse.BCOO((values, matrix.indices), shape=A.shape)
-        found = linear_solve(own, b)
+        found = linear_solve(own, b, preconditioner=None if known else "jacobi")
         return (found.x * b).sum(), found
 
     if known:

@@ -25,7 +25,8 @@ SOME = f"{FIRST}, for 1 of 2 systems {OTHER}"
 
 
 def function(mode: str, **settings: Any) -> Any:
-    """A solve with a function, of whose matrix nothing is known before it runs."""
+    """A solve that begins with an iteration, as a preconditioner is given."""
+    settings = {"preconditioner": "jacobi", **settings}
 
     def solve(b: Any, A: Any) -> Any:
         return linear_solve(lambda x, A: product(mode, A)(x), b, args=(A,), max_iter=FEW, **settings)
