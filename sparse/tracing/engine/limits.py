@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
+from typing import Any
 
 from ....backends.setting import Setting
 from ...errors import UnsupportedOperation
@@ -16,6 +17,7 @@ MAX_OPERATIONS = 20_000  # of unrolled loops
 
 _entries: Setting[int | None] = Setting("most_entries", None, compiled=False)
 _operations: Setting[int | None] = Setting("most_operations", None, compiled=False)
+_open_ended: Setting[bool] = Setting("open_ended_operations", True, compiled=False)
 
 
 def entries_at_most(count: int) -> AbstractContextManager[None]:
@@ -26,6 +28,22 @@ def entries_at_most(count: int) -> AbstractContextManager[None]:
 def operations_at_most(count: int) -> AbstractContextManager[None]:
     """Refuse functions whose loops, unrolled, have more: each takes up to half a millisecond."""
     return _operations.local(count)
+
+
+def without_open_ended() -> AbstractContextManager[None]:
+    """Refuse loops until a condition holds, solves inside, and calls of the host: for made-up numbers they may never
+    end, fail, or do what nobody asked for.
+    """
+    return _open_ended.local(False)
+
+
+def refuse_open_ended(is_open_ended: Callable[[Any], bool], operation: Any) -> None:
+    """
+    Raises:
+        UnsupportedOperation: they are refused here, and this operation is one.
+    """
+    if not _open_ended.get() and is_open_ended(operation):
+        raise UnsupportedOperation("it is not run with made-up numbers, for which it may not end.")
 
 
 def check_entries(count: int, what: str) -> None:

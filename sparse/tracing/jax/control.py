@@ -38,6 +38,16 @@ def is_short(equation: Any) -> bool:
     return equation.primitive.name == "cond"
 
 
+def is_open_ended(equation: Any) -> bool:
+    """Does it, or an equation of a program in it, loop until a condition holds, solve a system, or call the host?"""
+    name = equation.primitive.name
+    if name in ("while", OF_KRYLIX, "krylix_by_host", "krylix_unless_exported") or "callback" in name:
+        return True
+    params = equation.params.values()
+    programs = (one for value in params for one in (value if isinstance(value, tuple) else (value,)))
+    return any(is_open_ended(inner) for one in programs for inner in getattr(one, "eqns", ()))
+
+
 def scan(runner: JaxprRunner, equation: Any, values: Sequence[Any]) -> list[Any]:
     """`lax.scan`, `lax.map` and loops of a fixed length."""
     params, body = equation.params, equation.params["jaxpr"]

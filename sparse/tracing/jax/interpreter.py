@@ -18,9 +18,9 @@ from jax.extend import core
 from ....backends import Backend
 from ...errors import NonlinearError, UnsupportedOperation
 from ..engine.coefficients import largest
-from ..engine.limits import Budget
+from ..engine.limits import Budget, refuse_open_ended
 from ..engine.linear import Linear
-from .control import CONTROL, is_short
+from .control import CONTROL, is_open_ended, is_short
 from .expand import is_call, program_of
 from .fold import JaxprConstantFolder
 from .known.table import as_known, bind, evaluate_by_jax, evaluate_equation, is_known
@@ -81,6 +81,7 @@ class JaxprInterpreter:
     def _results(self, equation: Any, values: list[Any]) -> list[Any]:
         linear = [value for value in values if isinstance(value, Linear)]
         try:
+            refuse_open_ended(is_open_ended, equation)
             if not linear:
                 all_known = all(is_known(value) for value in values)
                 return self.known_results(equation, values) if all_known else self._traced_results(equation, values)

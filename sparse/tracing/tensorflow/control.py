@@ -78,6 +78,13 @@ def refuse_random(op: tf.Operation) -> None:
             refuse_random(inner)
 
 
+def is_open_ended(op: tf.Operation) -> bool:
+    """Does it, or an operation of a function that it calls, loop until a condition holds, or call Python?"""
+    if op.type in ("While", "StatelessWhile", "PyFunc", "PyFuncStateless", "EagerPyFunc"):
+        return True
+    return any(is_open_ended(inner) for name in _called(op) for inner in called_graph(op, name).get_operations())
+
+
 def _called(op: tf.Operation) -> list[str]:
     """Names of the functions that an operation calls."""
     found: list[str] = []

@@ -22,10 +22,10 @@ from ...errors import NonlinearError, UnsupportedOperation
 from ..conjugates import Conjugate, on_conjugates, proper
 from ..engine import coefficients as co
 from ..engine.arithmetic import conjugate, convert
-from ..engine.limits import Budget
+from ..engine.limits import Budget, refuse_open_ended
 from ..engine.linear import Linear
 from ..engine.refusals import MATRIX_FREE, NotLinear
-from .control import CONTROL, refuse_random, refuse_writes
+from .control import CONTROL, is_open_ended, refuse_random, refuse_writes
 from .lists import LISTS, ON_LISTS, WRITES_ITEM, TensorList
 from .messages import REPORTER, by_handle
 from .record import GraphRecord
@@ -126,6 +126,7 @@ class GraphInterpreter:
         if any(x.dtype == tf.resource for x in op.inputs) and op.type not in CONTROL:
             raise by_handle(op)
         refuse_random(op)
+        refuse_open_ended(is_open_ended, op)
         follows = any(isinstance(value, _FOLLOWED) for value in values)
         if op.type in CONTROL:
             if not follows and not any(x.dtype == tf.variant for x in op.outputs):

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import krylix
-from frameworks import jnp, tf
+from frameworks import jax, jnp, tf
 from krylix.sparse.analysis.random_values import facts_for_random_values
 from modes import array, compiled
 
@@ -114,3 +114,37 @@ def test_functions_that_cannot_be_followed(mode: str) -> None:
         return xp.reshape(inverse(k) @ xp.reshape(xp.sort(u) if mode == "jax-jit" else tf.sort(u), (-1, 1)), SHAPE)
 
     assert facts_seen(mode, f, np.eye(30)) == {}
+
+
+@pytest.mark.parametrize("inside", [False, True], ids=["loop", "in a branch"])
+@pytest.mark.parametrize("mode", MODES)
+def test_loops_that_end_for_small_arguments_only(mode: str, inside: bool) -> None:
+    """They are not run with random numbers, for which this one would go on for ever."""
+    xp = library(mode)
+
+    def root(k: Any) -> Any:
+        loop = jax.lax.while_loop if mode == "jax-jit" else tf.while_loop
+        state = loop(lambda s: s > 1e-3, lambda s: s * s, k if mode == "jax-jit" else [k])
+        return state if mode == "jax-jit" else state[0]
+
+    def f(u: Any, k: Any) -> Any:
+        choose = jax.lax.cond if mode == "jax-jit" else tf.cond
+        c = choose(k[0, 0] > 0, lambda: root(k[0, 0] + 1), lambda: k[0, 0]) if inside else root(k[0, 0] + 1)
+        return second_differences(u, k + c, xp)
+
+    assert facts_seen(mode, f, np.full(SHAPE, -0.5)) == {}
+
+
+def test_calls_of_the_host_are_not_made() -> None:
+    seen: list[np.ndarray] = []
+
+    def on_host(k: np.ndarray) -> np.ndarray:
+        seen.append(k)
+        raise RuntimeError("k is out of range")
+
+    def f(u: Any, k: Any) -> Any:
+        c = jax.pure_callback(on_host, jax.ShapeDtypeStruct(k.shape, k.dtype), k)
+        return second_differences(u, c, jnp)
+
+    assert facts_seen("jax-jit", f, np.ones(SHAPE)) == {}
+    assert not seen
