@@ -326,12 +326,13 @@ def test_factors(method: str, monkeypatch: pytest.MonkeyPatch) -> None:
         calls.clear()
         with setup_cache(False):
             result = solve()
-        for _ in range(2):
-            gradient = result.vjp(c)
-            np.testing.assert_allclose(gradient.b, y, rtol=1e-8)
-            found = gradient.A if method == "direct" else gradient.A.toarray()
-            np.testing.assert_allclose(found, np.where(REAL != 0, full.sum(0), 0 if sp.issparse(A) else full.sum(0)))
-            result.jvp(c, A)
+            for _ in range(2):
+                gradient = result.vjp(c)
+                np.testing.assert_allclose(gradient.b, y, rtol=1e-8)
+                found = gradient.A if method == "direct" else gradient.A.toarray()
+                wanted = np.where(REAL != 0, full.sum(0), 0 if sp.issparse(A) else full.sum(0))
+                np.testing.assert_allclose(found, wanted)
+                result.jvp(c, A)
         assert len(calls) == count
 
 

@@ -323,7 +323,7 @@ b = jnp.asarray(np.random.default_rng(0).standard_normal((n, n)))
 automatic, scipy = jax.jit(partial(solve, rtol=1e-8)), jax.jit(partial(solve, rtol=1e-1, method="scipy-CG"))
 for _ in range(4):
     error, iterations = automatic(k, b)
-    assert error <= 1.1e-8 and iterations < 6, (error, iterations)
+    assert error <= 1.1e-8 and iterations < 9, (error, iterations)
     assert scipy(k, b)[0] <= 0.11
 """
 
