@@ -67,8 +67,9 @@ class Recorded:
     def __call__(self, x: Any, *arrays: tf.Tensor) -> Any:
         if [a.dtype for a in tf.nest.flatten(x)] != self._dtypes:
             return self._function(x, *self._args)  # steps in another precision, whose end is seen with the program
-        leaves = [*tf.nest.flatten(x), *arrays[: self._count]]
-        image = self._traced._call_flat(leaves, list(arrays[self._count :]))  # not public; takes the captures, too
+        given = [tf.convert_to_tensor(a) for a in arrays]  # a tape takes no arrays of NumPy here
+        leaves = [*tf.nest.flatten(x), *given[: self._count]]
+        image = self._traced._call_flat(leaves, given[self._count :])  # not public; takes the captures, too
         return image
 
 

@@ -176,3 +176,24 @@ def test_derivatives(name: str) -> None:
         np.testing.assert_allclose(found, expected, rtol=1e-6)
     curvature = (-values[0] + 16 * values[1] - 30 * values[2] + 16 * values[3] - values[4]) / (12 * h * h)
     np.testing.assert_allclose(second, curvature, rtol=1e-4)
+
+
+@pytest.mark.needs("tensorflow")
+def test_under_a_tape() -> None:
+    """In a graph that records derivatives the choice is the same, and the gradient that of NumPy."""
+    f, methods = functions(tf)["diffusion"], []
+    weights = rng.standard_normal(SHAPE)
+
+    @tf.function(autograph=False)
+    def gradient(k: Any, b: Any) -> Any:
+        with tf.GradientTape() as tape:
+            tape.watch(b)
+            result = linear_solve(f, b, args=(k,), rtol=1e-12)
+            loss = tf.reduce_sum(result.x * weights)
+        methods.append(result.method)
+        return tape.gradient(loss, b)
+
+    found = gradient(tf.constant(ROUGH), tf.constant(B))
+    expected = np.linalg.solve(dense("diffusion", ROUGH).T, weights.reshape(-1)).reshape(SHAPE)
+    np.testing.assert_allclose(found, expected, atol=1e-8 * np.abs(expected).max())
+    assert set(methods) == {"CG"}
