@@ -78,7 +78,8 @@ def solve_in(mode: str, name: str, **settings: Any) -> Callable[[Any, Any], Any]
 )
 def test_choice(mode: str, name: str, method: str) -> None:
     if mode == "tf-function" and method != "CG":
-        method = "biCG-stab(2)"  # TensorFlow's graphs call no host to factorise
+        # graphs factorise only after a failure, or after many iterations
+        method = f"{BEST_FACTORS} (after MINRES had taken 1536 iterations)" if name == "waves" else "biCG-stab(2)"
     result = solve_in(mode, name)(array(mode, ROUGH), array(mode, B))
     assert result.method == method
     expected = np.linalg.solve(dense(name, ROUGH), B.reshape(-1)).reshape(SHAPE)
