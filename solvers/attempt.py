@@ -268,7 +268,7 @@ class Attempt:
             return None
 
     def made_by(self, taken: int | None = None) -> tuple[MadeBy, ...]:
-        """What may make x, by the numbers of `Rung`; alone the method where nothing can take over.
+        """Return what may make x, in the order of `Rung`; only the method where no other can follow.
 
         Args:
             taken: iterations before factors took over; None: those that they cost.

@@ -7,18 +7,10 @@ from collections.abc import Container
 import numpy as np
 import scipy.sparse as sp
 
-from ...sparse import (
-    Dense,
-    FunctionOperator,
-    Matrix,
-    NonlinearError,
-    Operator,
-    SparseMatrix,
-    UnsupportedOperation,
-)
+from ...sparse import Dense, FunctionOperator, Matrix, Operator, SparseMatrix
 from ...sparse.analysis.analysis import analysis_of, on_its_grid
 from ...sparse.analysis.facts import is_dominated, is_m_matrix
-from ...sparse.analysis.random_values import matrix_with_facts
+from ...sparse.analysis.random_values import with_facts
 from ...sparse.operators.concrete import concrete, is_known
 from ..diagonal import DOMINANT
 from .ilu.runtime_choice import ilu_pays_unseen
@@ -54,7 +46,9 @@ def choose_kind(A: Operator, kinds: Container[str]) -> str:
     coefficients are so smooth that it is quicker, and "ilu" for `automatic.ilu_where_it_serves`, which finds out about
     the order of rows. Where values are not known, both become jacobi in runs whose values do not suit them.
     """
-    A = _entries_or_products(A)
+    function, A = A, entries_or_products(A)
+    if isinstance(function, FunctionOperator) and isinstance(A, Matrix):
+        A = with_facts(A, function)
     if not isinstance(A, Matrix) and "chebyshev" in kinds:
         return "chebyshev"
     if not isinstance(A, Matrix) or isinstance(A, Dense):
@@ -75,15 +69,6 @@ def choose_kind(A: Operator, kinds: Container[str]) -> str:
     if "amg" in kinds and _is_elliptic(A):
         return "amg"
     return "ilu" if "ilu" in kinds else "jacobi"
-
-
-def _entries_or_products(A: Operator) -> Operator:
-    if isinstance(A, FunctionOperator) and A.compiled:
-        try:
-            return matrix_with_facts(A)
-        except (UnsupportedOperation, NonlinearError):
-            return A
-    return entries_or_products(A)
 
 
 def _of_traced_values(A: Matrix, kinds: Container[str]) -> str:

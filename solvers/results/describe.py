@@ -19,7 +19,7 @@ _WITHOUT_SOLUTION = [
 
 
 class MadeBy(NamedTuple):
-    """What made x: a method, after another one if its name says so, with this kind of preconditioner or None."""
+    """Method that made x, with its kind of preconditioner or None; the name says which method it followed."""
 
     name: str
     method: Method | None

@@ -173,7 +173,7 @@ def _system(facts: Facts) -> str:
 
 
 def _for_random_values(facts: Facts) -> str:
-    """What was found out about a function whose coefficients are arguments of the program that is traced now."""
+    """Describe the facts of a function whose coefficients are arguments of the program that is traced now."""
     if facts.is_known or not isinstance(facts.A, FunctionOperator):
         return ""
     symmetric = "Hermitian" if facts.A.dtype.kind == "c" else "symmetric"

@@ -20,10 +20,10 @@ from ...sparse import (
     UnsupportedOperation,
 )
 from ...sparse.analysis.analysis import Analysis, analyse_anew, analysis_of, on_its_grid, with_declared
-from ...sparse.analysis.random_values import matrix_with_facts
+from ...sparse.analysis.random_values import with_facts
 from ...sparse.analysis.symmetry import CHOSEN
 from ...sparse.operators.by_record import products_agree
-from ...sparse.operators.concrete import is_known
+from ...sparse.operators.concrete import as_matrix, is_known
 from ...sparse.tracing.engine.limits import entries_at_most
 from ..block_tridiagonal.band import may_be_narrow, narrow
 from ..diagonal import DOMINANT
@@ -98,7 +98,7 @@ class Facts:
             return None
         try:
             with entries_at_most(MOST_ENTRIES * max(self.unknowns, 1)):  # a transform is traced to a dense matrix
-                return matrix_with_facts(A)
+                return with_facts(as_matrix(A), A)
         except (UnsupportedOperation, NonlinearError) as error:
             self.untraced = f"cannot be traced: {error}"
             return None

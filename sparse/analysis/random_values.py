@@ -26,22 +26,18 @@ _TRUE = 0.75  # share of elements of a mask that are
 _MOST_ENTRIES = 64  # per unknown, of matrices that are looked at
 
 
-def matrix_with_facts(A: FunctionOperator) -> Matrix:
-    """The matrix of A; where its values are traced, with what A declares and what holds for random arguments.
+def with_facts(matrix: Matrix, A: FunctionOperator) -> Matrix:
+    """The matrix that was traced from A; where its values are traced too, with facts of A.
 
-    Raises:
-        UnsupportedOperation, NonlinearError: as `as_matrix`.
-
-    Cost: where values are traced, two more traces of the function by NumPy.
+    These are what A declares, or what holds for random arguments. Cost of the latter: two more traces by NumPy.
     """
-    matrix = as_matrix(A)
     if not isinstance(matrix, SparseMatrix) or is_known(matrix) or matrix.nnz > _MOST_ENTRIES * A.shape[0]:
         return matrix
     return with_declared(matrix, A.declared or facts_for_random_values(A))
 
 
 def facts_for_random_values(A: FunctionOperator) -> tuple[tuple[str, Any], ...]:
-    """Those of `Analysis` that hold for two random values of all traced arrays that A gets or closes over.
+    """Facts of `Analysis` that hold for two random values of all traced arrays that A gets or closes over.
 
     Facts that do not hold are left open. Empty where the function cannot be followed, or loops until a condition holds,
     solves a system or calls the host inside.

@@ -31,7 +31,7 @@ _INDEFINITE = 0.1  # of the diagonal may be missing in the sums of rows of the c
 
 
 def pays_unseen(A: Matrix, symmetric: bool = False) -> bool:
-    """Is A, of traced values, on a grid so large that multigrid is worth its compile time?
+    """Does A, whose values are traced, lie on a grid so large that multigrid is worth its compile time?
 
     Args:
         symmetric: is it known to be, with a diagonal of one sign that does not dominate?

@@ -474,7 +474,7 @@ def test_dense_functions_are_not_traced_in_order_to_choose(monkeypatch: pytest.M
     from krylix.solvers.setup import facts
 
     refused: list[str] = []
-    traced = facts.matrix_with_facts
+    traced = facts.as_matrix
 
     def noted(A: Any) -> Any:
         try:
@@ -483,7 +483,7 @@ def test_dense_functions_are_not_traced_in_order_to_choose(monkeypatch: pytest.M
             refused.append(str(error))
             raise
 
-    monkeypatch.setattr(facts, "matrix_with_facts", noted)
+    monkeypatch.setattr(facts, "as_matrix", noted)
 
     def sums(u: np.ndarray) -> np.ndarray:
         return 1000 * u + np.cumsum(u.reshape(-1)).reshape(u.shape)

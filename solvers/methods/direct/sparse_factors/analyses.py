@@ -1,4 +1,4 @@
-"""What is kept of sparse matrices: analyses of patterns as long as their factors live, and the last few solvers."""
+"""Store of pattern analyses, which live as long as their factors, and of the last few solvers of sparse matrices."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def last_solver(known: KnownPattern, data: np.ndarray, asked: Hashable) -> HostS
 
 
 def _conjugated(own: np.ndarray, data: np.ndarray) -> bool | None:
-    """Are these its own numbers, or the conjugated ones? None where they are neither."""
+    """Return False where both matrices have the same values, True where they are conjugates, None otherwise."""
     for conjugated in (False, True) if data.dtype.kind == "c" else (False,):
         for some in (slice(_FIRST), slice(None)):
             if not np.array_equal(own[:, some], data[:, some].conj() if conjugated else data[:, some]):

@@ -26,7 +26,7 @@ _GENERAL = {"f": 11, "c": 13}
 # nothing scaled or matched: wrong for most matrices without a word.
 _ORDERING, _REFINED, _TRANSPOSED, _REPLACED, _NUMBERS = 1, 7, 11, 13, 17
 _ALWAYS = {0: 1, 34: 1, _NUMBERS: -1}  # these settings, indices from zero, count the numbers of the factors
-# Tiny pivots only, scaling, matching. No pivots of 2 x 2: beside a matching they can end the process.
+# Replace only tiny pivots, scale, and match rows and columns. Pivots of 2 x 2 with a matching can end the process.
 _SAFE = {9: 13, 10: 1, 12: 1, 20: 0}
 _MINIMUM_DEGREE, _NESTED_DISSECTION = 0, 2
 _FULL = 100  # numbers per unknown, in each triangle, from which nested dissection is worth its time

@@ -37,14 +37,14 @@ class EntryPattern:
         self.indices, self.indptr = indices.copy(), indptr.copy()
 
     def is_of(self, indices: np.ndarray, indptr: np.ndarray) -> bool:
-        """Are these its places?"""
+        """Does the pattern have exactly these positions?"""
         if indices is self.indices and indptr is self.indptr:
             return True
         same = len(indptr) == len(self.indptr) and len(indices) == len(self.indices)
         return same and np.array_equal(indptr, self.indptr) and np.array_equal(indices, self.indices)
 
     def is_transpose_of(self, other: EntryPattern) -> bool:
-        """Are the places of the transpose those of the other pattern?"""
+        """Is this the pattern of the transpose of the other one?"""
         if other is self:
             return self.mirror is not None
         return self.n == other.n and other.is_of(*self.in_rows[:2])
