@@ -10,9 +10,9 @@ import scipy.sparse as sp
 
 from krylix import linear_solve
 from krylix.solvers import Method
-from krylix.solvers.setup.choose import choose
-from krylix.solvers.setup.make_problem import make_problem
-from krylix.solvers.setup.problem import Request
+from krylix.solvers.choose import choose
+from krylix.solvers.read.arguments import Request
+from krylix.solvers.read.system import read_system
 
 from .choice_matrices import matrices
 from .measure import Comparison, compare, per_call, seconds
@@ -39,7 +39,7 @@ def rows(settings: Settings) -> Iterator[Row]:
 
 def iteration_of(A: sp.csr_array, b: np.ndarray) -> tuple[Method, str | None]:
     """The method that auto would take if there were no factors, and its preconditioner."""
-    choice = choose(make_problem(Request(A, b), None))
+    choice = choose(read_system(Request(A, b), None))
     while choice.method.name in ("direct", "scipy-direct", "sparse-direct"):
         choice = choice.next()
     return choice.method, choice.preconditioner

@@ -9,9 +9,6 @@ from . import backend_solves as backend_solves
 from . import profiled as profiled  # what profiles monitor
 from .eigenvalues.extreme import ExtremeEigenvalues, extreme_eigenvalues
 from .gaussian.logdet import LogDeterminant, logdet
-from .iteration.method import Method
-from .iteration.monitor import IterationState
-from .iteration.outcome import Status
 from .linear_solve import linear_solve
 from .load_preconditioner import load_preconditioner
 from .methods.bicgstab import BiCGStab
@@ -30,6 +27,7 @@ from .methods.gmres import GMRES
 from .methods.idr import IDR
 from .methods.least_squares.cgls import CGLS
 from .methods.least_squares.lsmr import LSMR
+from .methods.method import Method
 from .methods.minres import MINRES
 from .methods.mixed_precision import MixedPrecision
 from .methods.petsc.method import Petsc
@@ -45,7 +43,9 @@ from .prepare import prepare
 from .prepared.solver import PreparedSolver
 from .results.failure import ConvergenceError, Diverged, NotConverged, SingularMatrixWarning
 from .results.result import SolveResult
-from .setup.transfers import GatherWarning
+from .results.transfers import GatherWarning
+from .run.monitor import IterationState
+from .run.outcome import Status
 from .setup_cache import clear_setup_cache, set_global_setup_cache, setup_cache
 from .triangular.solve_triangular import solve_triangular
 

@@ -12,11 +12,11 @@ from typing import Any, NamedTuple
 
 from ..backends import Array, Backend, Cut, real_dtype
 from ..sparse import FunctionOperator, Matrix, Operator, arguments_of, for_some_systems
-from .iteration.null_part import NullPart
-from .iteration.outcome import Outcome, Status
-from .iteration.run import LoopSettings, run
 from .null_space.projections import WithoutConstantsInside
-from .setup.problem import Problem
+from .read.system import System
+from .run.null_part import NullPart
+from .run.outcome import Outcome, Status
+from .run.run import LoopSettings, run
 
 _SAME = 1e-5  # relative difference of images that are taken for the same
 _MOST = 1 << 24  # numbers of all systems that are tried out on one device
@@ -31,27 +31,27 @@ class Local(NamedTuple):
     null: Operator | None
 
 
-def solved_by_systems(problem: Problem, M: Operator | None, settings: LoopSettings) -> Outcome | None:
+def solved_by_systems(system: System, M: Operator | None, settings: LoopSettings) -> Outcome | None:
     """What is found by a loop on each device; None where the systems are not to be, or cannot be, solved apart."""
-    A, method, cut, rows = problem.A, settings.method, problem.cut, settings.limits.rows
+    A, method, cut, rows = system.A, settings.method, system.cut, settings.limits.rows
     if cut is None or not cut.batch or cut.all_names or len(rows) != 1 or len(rows[0]) != 1:
         return None
     if method.couples_systems or not method.keeps_grids or A.offset:
         return None
-    arrays, systems = (problem.b, problem.x0, problem.rtol, problem.atol), problem.layout.systems
-    local = _local_operators(A, M, problem.null, cut, systems)
-    apart = local is None and problem.compiled and any(_leads(problem.bk, arguments_of(A), systems))
+    arrays, systems = (system.b, system.x0, system.rtol, system.atol), system.layout.systems
+    local = _local_operators(A, M, system.null, cut, systems)
+    apart = local is None and system.compiled and any(_leads(system.bk, arguments_of(A), systems))
     if apart:  # each system has its own part of the arguments
-        local = _local_operators(A, M, problem.null, cut, systems, True)
+        local = _local_operators(A, M, system.null, cut, systems, True)
     if local is None:
         return None
-    if problem.compiled:
+    if system.compiled:
         return run_by_systems(A, local, *arrays, settings=settings, cut=cut, apart=apart)
     M, null = (None if one is None else one.as_container() for one in (local.M, local.null))
     A, local = A.as_container(), Local(local.A.as_container(), M, null)
     if not all(one is None or one.is_container for one in (A, *local)):
         return None
-    compiled = problem.bk.compile_if_faster(run_by_systems, ("settings", "cut"))
+    compiled = system.bk.compile_if_faster(run_by_systems, ("settings", "cut"))
     found: Outcome = compiled(A, local, *arrays, settings=settings, cut=cut)
     return found
 

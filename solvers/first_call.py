@@ -17,13 +17,13 @@ from ..backends import Array, Backend, choose_backend, get_precision
 from ..sparse import FunctionOperator, Layout, NonlinearError, UnsupportedOperation, is_function
 from ..sparse.operators.by_matrix import FunctionByMatrix, by_matrix
 from ..sparse.tracing.engine.limits import entries_at_most, operations_at_most
-from .iteration.method import Method
+from .choose import MOST_ENTRIES
+from .methods.method import Method
 from .methods.registry import find_method, is_auto
 from .preconditioners import PRECONDITIONERS
+from .read.arguments import Request
 from .results.failure import ConvergenceError, result_of_this_solve
 from .results.result import SolveResult, arrays_of, register_result, with_arrays
-from .setup.facts import MOST_ENTRIES
-from .setup.problem import Request
 
 MOST = 64  # solves that are known to have been seen; of more in turn, a library keeps no programs either
 MOST_NUMBERS = 1 << 18  # of b; of more, a program takes less time than what it saves in one solve

@@ -10,15 +10,15 @@ import numpy as np
 from ..backends import Array, Backend
 from ..sparse import Matrix, NonlinearError, Operator, UnsupportedOperation
 from .attempt import Attempt
+from .cost import have_room
 from .derivatives.one_program import differentiated
-from .iteration.outcome import Outcome, Rung, Status
-from .iteration.stopping import Limits
+from .iteration_budget import Fallback, remaining_budget
 from .log import log
 from .on_host import may_be_helped
+from .read.requirements import check_requirements
 from .results.no_solution import without_refuted
-from .setup.fill import have_room
-from .setup.iteration_budget import Fallback, remaining_budget
-from .setup.requirements import check_requirements
+from .run.outcome import Outcome, Rung, Status
+from .run.stopping import Limits
 
 
 class HandedOver(NamedTuple):
@@ -37,15 +37,15 @@ class HandedOver(NamedTuple):
 
 def first_outcome(attempt: Attempt) -> Outcome:
     """With derivatives; compiled and for derivatives with the fallback."""
-    return differentiated(attempt) if attempt.problem.is_implicit else attempt.run()
+    return differentiated(attempt) if attempt.system.is_implicit else attempt.run()
 
 
 def checked(attempt: Attempt, outcome: Outcome) -> Outcome:
     """Withdraw the default tolerance's allowance where it accepted an inconsistent system."""
-    problem = attempt.problem
-    if not problem.by_default or problem.given is not None or problem.derived:
+    system = attempt.system
+    if not system.by_default or system.given is not None or system.derived:
         return outcome
-    return without_refuted(problem.bk, problem.A, lambda: attempt.solved_b, problem.rtol, problem.atol, outcome)
+    return without_refuted(system.bk, system.A, lambda: attempt.solved_b, system.rtol, system.atol, outcome)
 
 
 def switched_to_amg(attempt: Attempt, first: Outcome, switch_after: int) -> tuple[Attempt, Outcome]:
@@ -53,9 +53,9 @@ def switched_to_amg(attempt: Attempt, first: Outcome, switch_after: int) -> tupl
 
     Without AMG, if there can be none, it goes on as it was.
     """
-    problem = attempt.problem
-    bk = problem.bk
-    over_budget = may_be_helped(problem, first, attempt.monitor)
+    system = attempt.system
+    bk = system.bk
+    over_budget = may_be_helped(system, first, attempt.monitor)
     over_budget = over_budget & (first.status == int(Status.MAX_ITER)) & (first.steps >= switch_after)
     if not bk.any(over_budget) or _is_over(attempt):
         return attempt, first
@@ -67,7 +67,7 @@ def switched_to_amg(attempt: Attempt, first: Outcome, switch_after: int) -> tupl
         )
     except (ValueError, UnsupportedOperation, NonlinearError):
         second = replace(attempt, may_switch=False)
-    fallback, limits = attempt.fallback, problem.limits.of_systems(problem.layout.systems)
+    fallback, limits = attempt.fallback, system.limits.of_systems(system.layout.systems)
     ends = fallback is not None and fallback.shortens(limits)
     most = max((fallback.after or 0) - switch_after, switch_after) if ends and fallback is not None else None
     found = _continued(second, first, over_budget, most)
@@ -79,20 +79,18 @@ def handed_over(attempt: Attempt, first: Outcome, fallback: Fallback) -> HandedO
 
     Those that only have taken their time go on first, if factors take more; and in the end, if there are no factors.
     """
-    problem = attempt.problem
-    bk, limits = problem.bk, problem.limits.of_systems(problem.layout.systems)
-    failed = may_be_helped(problem, first, attempt.monitor)
+    system = attempt.system
+    bk, limits = system.bk, system.limits.of_systems(system.layout.systems)
+    failed = may_be_helped(system, first, attempt.monitor)
     if not bk.any(failed) or _is_over(attempt):
         return None
     over_budget = failed & fallback.ends(first.status, first.steps, limits)
     if bk.any(over_budget) and not fallback.is_bound:
         first = _continued(
-            attempt, first, over_budget, remaining_budget(problem, attempt.method, attempt.M, fallback.after or 0)
+            attempt, first, over_budget, remaining_budget(system, attempt.method, attempt.M, fallback.after or 0)
         )
-        failed = may_be_helped(problem, first, attempt.monitor)
-        over_budget = (
-            over_budget & failed & (first.status == int(Status.MAX_ITER)) & (first.steps < problem.limits.last)
-        )
+        failed = may_be_helped(system, first, attempt.monitor)
+        over_budget = over_budget & failed & (first.status == int(Status.MAX_ITER)) & (first.steps < system.limits.last)
         if not bk.any(failed) or _is_over(attempt):
             return HandedOver(attempt, first)
     found = _by_factors(attempt, fallback, bool(bk.any(failed & ~over_budget)))
@@ -117,10 +115,10 @@ def _is_over(attempt: Attempt) -> bool:
 
 def _by_factors(attempt: Attempt, fallback: Fallback, has_failed: bool) -> HandedOver | None:
     """What the fallback finds; None where it cannot be used."""
-    problem, method = attempt.problem, fallback.method
+    system, method = attempt.system, fallback.method
     try:
-        check_requirements(problem, method, None)
-        if not has_room_for_factors(problem.A):
+        check_requirements(system, method, None)
+        if not has_room_for_factors(system.A):
             log.info("%s takes longer or failed, and factors have no room in memory", attempt.method.name)
             return None
         log.info("%s %s; trying %s", attempt.method.name, "failed" if has_failed else "takes longer", method.name)
@@ -138,15 +136,15 @@ def has_room_for_factors(A: Operator) -> bool:
 
 def _continued(attempt: Attempt, first: Outcome, which: Array, iterations: int | None) -> Outcome:
     """More iterations of the same method from where it was, of some systems; up to the limit if None."""
-    problem = attempt.problem
-    bk, taken = problem.bk, int(problem.bk.to_numpy(first.steps).max())
-    left = [max(limit - taken, 0) for limit in problem.limits.rows[-1]]
+    system = attempt.system
+    bk, taken = system.bk, int(system.bk.to_numpy(first.steps).max())
+    left = [max(limit - taken, 0) for limit in system.limits.rows[-1]]
     left = left if iterations is None else [min(limit, iterations) for limit in left]
     if not any(left) or not bk.any(which):
         return first
-    rest = replace(problem, x0=first.x, limits=Limits((tuple(left),)))
+    rest = replace(system, x0=first.x, limits=Limits((tuple(left),)))
     monitor = None if attempt.monitor is None else attempt.monitor.after(bk.to_numpy(first.steps))
-    further = replace(attempt, problem=rest, fallback=None, monitor=monitor)
+    further = replace(attempt, system=rest, fallback=None, monitor=monitor)
     found = checked(further, first_outcome(further))
     return _where(bk, which, _merged(bk, which, found, first), first)
 

@@ -21,19 +21,18 @@ from ..backends.on_failure import POLICIES
 from ..sparse import Matrix, Operator
 from .attempt import AS_GIVEN, Attempt
 from .derivatives.sensitivity import Sensitivity
-from .iteration.method import Method
-from .iteration.outcome import Status
 from .methods.direct.dense import Direct
 from .methods.direct.factorisation import DenseFactors, InverseFactors
 from .methods.direct.fast import FastDirect
 from .methods.direct.sparse_direct import SparseDirect
 from .methods.direct.superlu import HostFactors, ScipyDirect, provider_note
+from .methods.method import Method
+from .read.arguments import Request, default_rtol
+from .read.system import KnownNull, read_system
 from .results.describe import MadeBy
 from .results.later import Later
 from .results.result import Gradient, SolveResult
-from .setup.make_problem import make_problem
-from .setup.problem import KnownNull, Request
-from .setup.stopping import default_rtol
+from .run.outcome import Status
 
 _NEAR, _FAR = 1e-5, 1e5  # sizes of b that need no scaling by powers of two
 _SQUARES = {"f": (1e-20, 1e30), "d": (1e-200, 1e300)}  # as of `Backend.norm`
@@ -187,9 +186,9 @@ class _Solved:
         plan = self.plan
         with precision(None):
             request = replace(plan.request, A=plan.A, b=self.b)
-            problem = make_problem(request, plan.method, KnownNull(None, request.nullspace is not None))
+            system = read_system(request, plan.method, KnownNull(None, request.nullspace is not None))
         source = plan.A if plan.source is None else plan.source
-        attempt = Attempt(replace(problem, source=source), plan.method, plan.M, request.on_failure)
+        attempt = Attempt(replace(system, source=source), plan.method, plan.M, request.on_failure)
         return Sensitivity(attempt, self.x, self.residual, np.zeros((1, 1), bool), np.zeros((1, 1)))
 
     def vjp(self, cotangent: Any) -> Gradient:

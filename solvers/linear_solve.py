@@ -12,27 +12,27 @@ from ..sparse import Operator, RowCutMatrix, UnsupportedOperation
 from ..sparse.analysis.analysis import forget, release
 from ..sparse.peers.table import NO_PEERS
 from .attempt import Attempt
+from .choose import MethodChoice, choose, first_that_can
+from .factors_now import factors_now
 from .first_call import solve_first_call, solve_on_numpy
-from .iteration.method import Method
-from .iteration.monitor import Callback, monitor_of
-from .iteration.progress import Progress
+from .iteration_budget import with_iteration_budget
 from .log import DEBUG, log, log_choice
+from .methods.method import Method
 from .methods.registry import METHODS, find_method, is_auto
 from .names import MethodName, PreconditionerName
+from .other_names import with_our_names
 from .over.solve import solve_over
 from .pattern_cache import solve_on_pattern
+from .read.arguments import Request, refused_args
+from .read.peers import with_peers_read
+from .read.requirements import refuse_infinite_entries
+from .read.system import System, read_system, with_constants
 from .results.result import ArrayT, SolveResult
 from .results.times import with_times
 from .row_cut_solve import solve_with_cut_rows
+from .run.monitor import Callback, monitor_of
+from .run.progress import Progress
 from .set_up_attempt import set_up_attempt
-from .setup.choose import MethodChoice, choose, first_that_can
-from .setup.factors import factors_now
-from .setup.iteration_budget import with_iteration_budget
-from .setup.make_problem import make_problem, with_constants
-from .setup.other_names import with_our_names
-from .setup.peers import with_peers_read
-from .setup.problem import Problem, Request, refused_args
-from .setup.requirements import refuse_infinite_entries
 from .setup_cache import Setup, call_of, find_setup, keep_setup, seen_before
 from .small_dense import solve_small_dense
 from .solve import solve
@@ -247,8 +247,8 @@ def _solved_by_library(request: Request) -> SolveResult:
         result, attempt = solve_on_pattern(call, request, True, _solved_anew)
     else:
         result, attempt = _solved_anew(request, many=True)
-    problem, named = attempt.problem, result.method == attempt.method.name
-    if problem.given is None and named and problem.bk.to_numpy(result.converged).all():
+    system, named = attempt.system, result.method == attempt.method.name
+    if system.given is None and named and system.bk.to_numpy(result.converged).all():
         keep_setup(call, Setup.of(attempt, request))
     return result
 
@@ -260,29 +260,29 @@ def _solved_anew(request: Request, many: bool = False, previous: Operator | None
         previous: the preconditioner of a matrix of the same pattern.
     """
     method = None if is_auto(request.method) else find_method(request.method, request.A)
-    problem = make_problem(request, method)
+    system = read_system(request, method)
     try:
-        return _set_up_and_solved(request, problem, method, many, previous)
+        return _set_up_and_solved(request, system, method, many, previous)
     finally:
         if not many:
-            forget(problem.A.without_offset)
+            forget(system.A.without_offset)
 
 
 def _set_up_and_solved(
-    request: Request, problem: Problem, method: Method | None, many: bool, previous: Operator | None
+    request: Request, system: System, method: Method | None, many: bool, previous: Operator | None
 ) -> tuple[SolveResult, Attempt]:
     def as_chosen(choice: MethodChoice) -> Attempt:
-        return _set_up_as_chosen(problem, choice, request, previous, many)
+        return _set_up_as_chosen(system, choice, request, previous, many)
 
-    if problem.is_empty:
-        attempt = Attempt.of(request, problem, method or METHODS["CG"], None)
+    if system.is_empty:
+        attempt = Attempt.of(request, system, method or METHODS["CG"], None)
         return solve(attempt, request.b), attempt
-    refuse_infinite_entries(problem, request.on_failure)
+    refuse_infinite_entries(system, request.on_failure)
     if method is not None:
-        problem = with_constants(problem, method, problem.A, request)
-        attempt = set_up_attempt(request, problem, method, request.preconditioner, problem.A, previous)
+        system = with_constants(system, method, system.A, request)
+        attempt = set_up_attempt(request, system, method, request.preconditioner, system.A, previous)
     else:
-        chosen = choose(problem, request.preconditioner is not None, calls_host=request.on_failure in ("raise", "warn"))
+        chosen = choose(system, request.preconditioner is not None, calls_host=request.on_failure in ("raise", "warn"))
         choice, attempt = first_that_can(chosen, as_chosen)
         log_choice(choice)
     while True:
@@ -298,24 +298,24 @@ def _set_up_and_solved(
 
 def _with_factors(attempt: Attempt) -> Attempt:
     """Factorise now, instead of in each solve, unless the solve is compiled as a whole."""
-    problem, method = attempt.problem, attempt.method
-    compiled = problem.bk.compiles_solves and not method.on_host
+    system, method = attempt.system, attempt.method
+    compiled = system.bk.compiles_solves and not method.on_host
     if attempt.M is not None or not method.keeps_setup or compiled:
         return attempt
-    return replace(attempt, M=factors_now(problem, method))
+    return replace(attempt, M=factors_now(system, method))
 
 
 def _set_up_as_chosen(
-    problem: Problem, choice: MethodChoice, request: Request, previous: Operator | None, many: bool
+    system: System, choice: MethodChoice, request: Request, previous: Operator | None, many: bool
 ) -> Attempt:
     """
     Raises:
         UnsupportedOperation: this choice cannot be used here, and there are others.
     """
     method, given = choice.method, request.preconditioner
-    problem = with_constants(problem, method, choice.matrix, request)
+    system = with_constants(system, method, choice.matrix, request)
     M = choice.preconditioner if given is None else given
-    attempt = set_up_attempt(request, problem, method, M, choice.source, previous, choice.factors, choice.is_last)
-    fallback = with_iteration_budget(choice.fallback, problem, method, attempt.M, choice.matrix, many)
+    attempt = set_up_attempt(request, system, method, M, choice.source, previous, choice.factors, choice.is_last)
+    fallback = with_iteration_budget(choice.fallback, system, method, attempt.M, choice.matrix, many)
     release(choice.matrix)
     return replace(attempt, fallback=fallback, why=choice.why)

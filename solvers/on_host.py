@@ -13,34 +13,34 @@ import numpy as np
 from ..backends import Array, get_backend, real_dtype
 from ..sparse import Matrix, NonlinearError, Operator, UnsupportedOperation
 from ..sparse.fingerprint import fingerprint
-from .iteration.monitor import Monitor, StepReport
-from .iteration.null_part import NullPart
-from .iteration.outcome import Outcome, Rung, Status
-from .iteration.run import LoopSettings, run
+from .cost import have_room
+from .iteration_budget import Fallback
 from .log import log
 from .null_space.projections import WithoutConstantsInside
+from .read.system import System
 from .results.no_solution import without_refuted
-from .setup.fill import have_room
-from .setup.iteration_budget import Fallback
-from .setup.problem import Problem
+from .run.monitor import Monitor, StepReport
+from .run.null_part import NullPart
+from .run.outcome import Outcome, Rung, Status
+from .run.run import LoopSettings, run
 
 
-def run_on_host(problem: Problem, settings: LoopSettings, M: Operator | None, report: StepReport | None) -> Outcome:
+def run_on_host(system: System, settings: LoopSettings, M: Operator | None, report: StepReport | None) -> Outcome:
     """Run the whole solve as one host call."""
-    function, arrays = _solve_on_host(problem, settings, M, report)
-    found = Outcome(*problem.bk.host_call(function, _shapes(problem, settings.history), *arrays))
+    function, arrays = _solve_on_host(system, settings, M, report)
+    found = Outcome(*system.bk.host_call(function, _shapes(system, settings.history), *arrays))
     return found if settings.history else found._replace(history=())
 
 
 def rescued_on_host(
-    problem: Problem, settings: LoopSettings, found: Outcome, monitor: Monitor | None, fallback: Fallback
+    system: System, settings: LoopSettings, found: Outcome, monitor: Monitor | None, fallback: Fallback
 ) -> Outcome:
     """Solve failed systems on the host with the method of the fallback; other results are kept."""
-    bk, limits = problem.bk, settings.limits
+    bk, limits = system.bk, settings.limits
     settings = settings._replace(method=fallback.method)
-    function, arrays = _solve_on_host(problem, settings, None, None, bounded=True)
+    function, arrays = _solve_on_host(system, settings, None, None, bounded=True)
     fields = found if settings.history else found[:-1]
-    count, failed = len(fields), may_be_helped(problem, found, monitor)
+    count, failed = len(fields), may_be_helped(system, found, monitor)
 
     def on_host(failed: np.ndarray, *values: np.ndarray) -> list[np.ndarray]:
         before = values[:count]
@@ -60,14 +60,14 @@ def rescued_on_host(
         return [np.where(*one) for one in zip(systems, after, before)]
 
     def name() -> str | None:
-        return _name(problem, settings, count, len(arrays), fallback.after)
+        return _name(system, settings, count, len(arrays), fallback.after)
 
     rescued = bk.rescued(bk.any(failed), on_host, fields, failed, *fields, *arrays, name=name)
     return found._replace(**dict(zip(Outcome._fields, rescued)))
 
 
 def continued_on_host(
-    problem: Problem,
+    system: System,
     settings: LoopSettings,
     found: Outcome,
     monitor: Monitor | None,
@@ -78,11 +78,11 @@ def continued_on_host(
     Args:
         precondition: makes it of A.
     """
-    problem = replace(problem, x0=found.x)
-    bk = problem.bk
-    function, arrays = _solve_on_host(problem, settings, None, None, precondition=precondition)
+    system = replace(system, x0=found.x)
+    bk = system.bk
+    function, arrays = _solve_on_host(system, settings, None, None, precondition=precondition)
     fields = found[:-1]
-    late = may_be_helped(problem, found, monitor) & (found.status == int(Status.MAX_ITER))
+    late = may_be_helped(system, found, monitor) & (found.status == int(Status.MAX_ITER))
 
     def on_host(late: np.ndarray, *values: np.ndarray) -> list[np.ndarray]:
         before = values[: len(fields)]
@@ -96,20 +96,20 @@ def continued_on_host(
         return [np.where(late, *one) for one in zip(after[: len(fields)], before)]
 
     def name() -> str | None:
-        own = _name(problem, settings, len(fields), len(arrays))
+        own = _name(system, settings, len(fields), len(arrays))
         return None if own is None else fingerprint("continued", own)
 
     rescued = bk.rescued(bk.any(late), on_host, fields, late, *fields, *arrays, name=name)
     return found._replace(**dict(zip(Outcome._fields, rescued)))
 
 
-def _name(problem: Problem, settings: LoopSettings, *counts: int | None) -> str | None:
+def _name(system: System, settings: LoopSettings, *counts: int | None) -> str | None:
     """Name of the host computation, equal across processes for equal solves; None if unknown.
 
     What arrays will decide is seen in the operators that are made of other numbers.
     """
-    bk, rng, made = problem.bk, np.random.default_rng(8), []
-    for operator in (problem.A, problem.null):
+    bk, rng, made = system.bk, np.random.default_rng(8), []
+    for operator in (system.A, system.null):
         arrays, make = ((), lambda _: None) if operator is None else operator.for_host()
         if any(bk.compiled(array) and bk.dtype(array).kind not in "fc" for array in arrays):
             return None
@@ -121,24 +121,24 @@ def _name(problem: Problem, settings: LoopSettings, *counts: int | None) -> str 
             made.append(make(values))
         except Exception:  # of numbers that are none of a matrix that there may be
             return None
-    return fingerprint(*counts, settings, problem.by_default, problem.least_squares, *made)
+    return fingerprint(*counts, settings, system.by_default, system.least_squares, *made)
 
 
-def may_be_helped(problem: Problem, found: Outcome, monitor: Monitor | None) -> Array:
+def may_be_helped(system: System, found: Outcome, monitor: Monitor | None) -> Array:
     """bool `(batch, 1)`: which systems have not converged, and have a right-hand side that others could solve?
 
     None that a callback or the limit of time has ended.
     """
-    bk, status = problem.bk, found.status
+    bk, status = system.bk, found.status
     with bk.errstate():
-        failed = (status != int(Status.CONVERGED)) & bk.isfinite(bk.norm(problem.b))
+        failed = (status != int(Status.CONVERGED)) & bk.isfinite(bk.norm(system.b))
     if monitor is None or not monitor.may_stop:
         return failed
     return failed & (status != int(Status.STOPPED)) & (status != int(Status.TIME_LIMIT))
 
 
 def _solve_on_host(
-    problem: Problem,
+    system: System,
     settings: LoopSettings,
     M: Operator | None,
     report: StepReport | None,
@@ -151,11 +151,11 @@ def _solve_on_host(
     turns out to be, have no room.
     """
     host = get_backend("numpy")
-    matrix, make_matrix = problem.A.for_host()
+    matrix, make_matrix = system.A.for_host()
     inverse, make_inverse = M.for_host() if M is not None else ((), lambda _: None)
-    basis, make_null = problem.null.for_host() if problem.null is not None else ((), lambda _: None)
-    start = () if problem.x0 is None else (problem.x0,)
-    given = (problem.b, problem.rtol, problem.atol, *start)  # first, as what is found lies on the device of b
+    basis, make_null = system.null.for_host() if system.null is not None else ((), lambda _: None)
+    start = () if system.x0 is None else (system.x0,)
+    given = (system.b, system.rtol, system.atol, *start)  # first, as what is found lies on the device of b
     cut = np.cumsum([len(given), len(matrix), len(inverse), len(basis)])
     kept: list[tuple[Any, Any, Any]] = []
 
@@ -180,7 +180,7 @@ def _solve_on_host(
             raise MemoryError("The factors are too large.")
         begun = None if report is None else report.begun_on_host()
         found = run(A, M, b, x0[0] if x0 else None, rtol, atol, null, settings._replace(bk=host), begun)
-        if settings.by_default and not problem.least_squares:
+        if settings.by_default and not system.least_squares:
             rest = partial(NullPart.rest_of, host, b, null, settings.both)
             found = without_refuted(host, A, rest, rtol, atol, found)
         return found if settings.history else found._replace(history=np.zeros(0, b.real.dtype))
@@ -188,13 +188,13 @@ def _solve_on_host(
     return on_host, (*given, *matrix, *inverse, *basis)
 
 
-def _shapes(problem: Problem, history: bool) -> list[tuple[tuple[int, ...], np.dtype]]:
-    bk, (systems, n) = problem.bk, (problem.layout.systems, problem.layout.size)
-    lead = (len(problem.limits),) if len(problem.limits) > 1 else ()
-    dtype, integer = bk.dtype(problem.b), np.dtype(np.int32)
+def _shapes(system: System, history: bool) -> list[tuple[tuple[int, ...], np.dtype]]:
+    bk, (systems, n) = system.bk, (system.layout.systems, system.layout.size)
+    lead = (len(system.limits),) if len(system.limits) > 1 else ()
+    dtype, integer = bk.dtype(system.b), np.dtype(np.int32)
     real = real_dtype(dtype)
     vector, scalar = (*lead, systems, n), (*lead, systems, 1)
-    lines = (*lead, problem.limits.most + 1, systems) if history else (0,)
+    lines = (*lead, system.limits.most + 1, systems) if history else (0,)
     kinds = {"x": (vector, dtype), "residual": (vector, dtype), "norm": (scalar, real),
              "bound": (scalar, real), "attainable": (scalar, real), "null_part": (scalar, real),
              "history": (lines, real)}  # fmt: skip

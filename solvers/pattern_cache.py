@@ -17,9 +17,9 @@ from ..sparse.content import Content
 from .attempt import Attempt
 from .log import log
 from .preconditioners import UPDATES, Preconditioner
+from .read.arguments import Request
 from .results.failure import ConvergenceError
 from .results.result import SolveResult
-from .setup.problem import Request
 
 LEAST = 5000  # unknowns: smaller ones get no hierarchy where one is chosen, and cost little anyway
 MOST = 2  # patterns
@@ -130,11 +130,11 @@ def _by_renewed(
 
 
 def _all_converged(result: SolveResult, attempt: Attempt) -> bool:
-    return bool(attempt.problem.bk.to_numpy(result.converged).all())
+    return bool(attempt.system.bk.to_numpy(result.converged).all())
 
 
 def _most_iterations(result: SolveResult, attempt: Attempt) -> int:
-    return int(np.max(attempt.problem.bk.to_numpy(result.iterations), initial=0))
+    return int(np.max(attempt.system.bk.to_numpy(result.iterations), initial=0))
 
 
 def _find(pattern: PatternKey) -> Renewable | None:

@@ -7,13 +7,13 @@ from typing import Any
 
 from ..backends import Array, get_on_failure, without_compilers
 from ..backends.on_failure import OnFailure
-from .iteration.method import Method
+from .methods.method import Method
 from .names import MethodName, PreconditionerName
+from .other_names import with_our_names
 from .prepared import solver as prepared_solver
 from .prepared.parts import vector_for
 from .prepared.solver import PreparedSolver
-from .setup.other_names import with_our_names
-from .setup.problem import Request, refused_args
+from .read.arguments import Request, refused_args
 
 
 @with_our_names

@@ -12,14 +12,14 @@ from ..backends import choose_backend
 from ..backends.profile.description import CallDescription, WatchedPlace, is_traced, name_of, register_places
 from ..sparse import Operator
 from . import known_plan
-from .iteration import lean
-from .iteration.method import Method
+from .methods.method import Method
 from .nonlinear.minimize_result import MinimizeResult
 from .nonlinear.nonlinear_result import NonlinearResult
 from .preconditioners import Preconditioner
 from .results.failure import ConvergenceError
 from .results.later import has_values, known_array_of
 from .results.result import SolveResult
+from .run import lean
 
 _SOLVERS, _SPARSE = __package__, f"{__package__.rpartition('.')[0]}.sparse"
 _PRODUCTS = ("apply", "apply_on_host", "add_to")
@@ -29,9 +29,9 @@ _SOLVES = {
 }
 _NONLINEAR = {"solve_nonlinear": "_NewtonCall", "minimize": "_MinimizeCall"}
 _SETUP = {
-    f"{_SOLVERS}.linear_solve": ("make_problem", "choose", "factors_now"),
-    f"{_SOLVERS}.prepared.solver": ("make_problem",),
-    f"{_SOLVERS}.prepared.parts": ("make_problem", "choose", "factors_now"),
+    f"{_SOLVERS}.linear_solve": ("read_system", "choose", "factors_now"),
+    f"{_SOLVERS}.prepared.solver": ("read_system",),
+    f"{_SOLVERS}.prepared.parts": ("read_system", "choose", "factors_now"),
 }
 _TRACES = (
     f"{_SPARSE}.tracing.matrix_from_function",

@@ -21,16 +21,15 @@ from ..sparse import (
     is_function,
 )
 from ..sparse.layout import moved_axis
-from .iteration.method import Method
-from .iteration.monitor import IterationState, Monitor
+from .methods.method import Method
 from .methods.registry import find_method, is_auto
 from .preconditioners import Preconditioner
 from .preconditioners.build import check_kind
 from .preconditioners.by_parts.kinds import BY_PARTS
+from .read.arguments import Request, expected_vectors
 from .results.failure import ConvergenceError, result_of_this_solve
 from .results.result import SolveResult
-from .setup.axis import expected_vectors
-from .setup.problem import Request
+from .run.monitor import IterationState, Monitor
 
 Solve = Callable[[Request], SolveResult]
 

@@ -6,18 +6,19 @@ from typing import Any
 
 from ..sparse import Operator
 from .attempt import Attempt
-from .iteration.method import Method, precision_for
+from .factors_now import entries_for, factors_now, factors_of_known
 from .log import timed_set_up
+from .methods.method import Method, precision_for
 from .preconditioners import to_preconditioner
-from .setup.factors import entries_for, factors_now, factors_of_known
-from .setup.problem import Problem, Request
-from .setup.requirements import check_requirements, refuse_preconditioner, refuse_unsuited
-from .setup.transfers import warn_of_transfers
+from .read.arguments import Request
+from .read.requirements import check_requirements, refuse_preconditioner, refuse_unsuited
+from .read.system import System
+from .results.transfers import warn_of_transfers
 
 
 def set_up_attempt(
     request: Request,
-    problem: Problem,
+    system: System,
     method: Method,
     M: Any,
     matrix: Operator,
@@ -37,18 +38,18 @@ def set_up_attempt(
         M = timed_set_up(
             f"preconditioner of {method.name}",
             lambda: to_preconditioner(
-                given, matrix, problem.bk, problem.layout, problem.like, previous, precision_for(method), problem.spread
+                given, matrix, system.bk, system.layout, system.like, previous, precision_for(method), system.spread
             ),
         )
     if last:
-        check_requirements(problem, method, M)
+        check_requirements(system, method, M)
     else:
-        refuse_unsuited(problem, method, M)
-    early = method.needs_known or (method.names_provider and not problem.compiled)
-    if method.keeps_setup and (problem.compiled or early):
-        M = factors or (factors_now if early else factors_of_known)(problem, method)
+        refuse_unsuited(system, method, M)
+    early = method.needs_known or (method.names_provider and not system.compiled)
+    if method.keeps_setup and (system.compiled or early):
+        M = factors or (factors_now if early else factors_of_known)(system, method)
         if M is None:
-            M = entries_for(problem, method, matrix)
-    if problem.cut is not None:
-        warn_of_transfers(problem, method, M)
-    return Attempt.of(request, problem, method, M)
+            M = entries_for(system, method, matrix)
+    if system.cut is not None:
+        warn_of_transfers(system, method, M)
+    return Attempt.of(request, system, method, M)

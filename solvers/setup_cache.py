@@ -18,17 +18,17 @@ from ..backends import Backend, NoBackendFound, choose_backend, get_precision
 from ..sparse import Operator
 from ..sparse.content import Content, content_of, copy_of
 from .attempt import Attempt
-from .iteration.method import Method
+from .iteration_budget import Fallback
 from .known_plan import KnownPlan
 from .methods.direct.sparse_factors.analyses import clear_analyses
+from .methods.method import Method
 from .methods.registry import find_method, is_auto
 from .pattern_cache import LEAST, PatternKey, clear_patterns
 from .preconditioners import PRECONDITIONERS
 from .preconditioners.amg.on_host import clear_host_cycles
+from .read.arguments import Request
+from .read.system import KnownNull, read_system
 from .results.result import SolveResult
-from .setup.iteration_budget import Fallback
-from .setup.make_problem import make_problem
-from .setup.problem import KnownNull, Request
 from .setup_cache_setting import SETUP_CACHE
 from .solve import solve
 
@@ -67,22 +67,22 @@ class Setup:
     @classmethod
     def of(cls, attempt: Attempt, request: Request) -> Setup:
         """Set-up of a solve, with a private copy of its matrix."""
-        problem, method, M = attempt.problem, attempt.method, attempt.M
-        null, A = KnownNull(problem.null, problem.both), problem.A.without_offset
+        system, method, M = attempt.system, attempt.method, attempt.M
+        null, A = KnownNull(system.null, system.both), system.A.without_offset
         settings = replace(request, A=None, b=None, x0=None)
-        plan = KnownPlan.of(A, method, M, null, settings, problem.source, attempt.why)
-        return cls(A, method, M, attempt.fallback, null, problem.source, plan, attempt.why)
+        plan = KnownPlan.of(A, method, M, null, settings, system.source, attempt.why)
+        return cls(A, method, M, attempt.fallback, null, system.source, plan, attempt.why)
 
     def solve(self, request: Request) -> SolveResult | None:
         """Solve for another right-hand side; None if that needs another set-up."""
         usual = request.x0 is None and request.history is False and request.monitor is None
         if usual and self.plan is not None and (found := self.plan.solve(request.b)) is not None:
             return found
-        problem = make_problem(replace(request, A=self.A), self.method, self.null)
-        if problem.A.dtype != self.A.dtype:
+        system = read_system(replace(request, A=self.A), self.method, self.null)
+        if system.A.dtype != self.A.dtype:
             return None
-        problem = replace(problem, source=self.source)
-        return solve(Attempt.of(request, problem, self.method, self.M, self.fallback, self.why), request.b)
+        system = replace(system, source=self.source)
+        return solve(Attempt.of(request, system, self.method, self.M, self.fallback, self.why), request.b)
 
 
 @dataclass(frozen=True, eq=False)

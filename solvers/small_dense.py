@@ -18,14 +18,14 @@ from ..backends.lapack import cholesky_or_none
 from ..backends.registry import backend_name
 from ..sparse import DenseOperator
 from .attempt import AS_GIVEN
+from .choose import why_auto
 from .known_plan import KnownPlan, settings_are_plain
 from .methods.direct.dense import Direct, may_be_definite
 from .methods.direct.dense_singular import probe_vector
 from .methods.direct.singular import suspicious
+from .read.arguments import Request
 from .results.in_library import in_library
 from .results.result import SolveResult
-from .setup.choose import why_auto
-from .setup.problem import Request
 
 MOST = 64  # unknowns; of more, the general way takes no longer than a few times what LAPACK does
 _DIRECT = Direct()

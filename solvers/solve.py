@@ -12,13 +12,13 @@ from .attempt import Attempt
 from .derivatives.implicit import without_derivatives
 from .derivatives.sensitivity import Sensitivity
 from .handover import checked, first_outcome, handed_over, switched_to_amg
-from .iteration.outcome import Outcome, Status
 from .log import DEBUG, log, set_ups
 from .results.describe import MadeBy
 from .results.failure import ConvergenceError, apply_policy, result_of_this_solve, warn_of_singular, with_nan
 from .results.in_library import as_numpy, is_numpy_elsewhere
 from .results.no_solution import why_no_solution
 from .results.result import SolveResult, register_result
+from .run.outcome import Outcome, Status
 
 _SEVERAL_LIMITS = (
     "A solve with several limits (max_iter as a sequence) has no derivatives, as its x are not solutions. Give one "
@@ -36,8 +36,8 @@ def solve(attempt: Attempt, b: Any) -> SolveResult:
     Raises:
         NotConverged, Diverged, ValueError, TypeError, UnsupportedOperation: see `linear_solve`.
     """
-    bk, begun = attempt.problem.bk, perf_counter()
-    elsewhere = not bk.on_host and is_numpy_elsewhere(attempt.problem, b)
+    bk, begun = attempt.system.bk, perf_counter()
+    elsewhere = not bk.on_host and is_numpy_elsewhere(attempt.system, b)
     if elsewhere and attempt.monitor is not None:
         attempt = replace(attempt, monitor=replace(attempt.monitor, in_numpy=True))
     within: list[float] = []
@@ -58,29 +58,29 @@ def solve(attempt: Attempt, b: Any) -> SolveResult:
 
 def _solve(attempt: Attempt) -> SolveResult:
     attempt = attempt.with_kept_amg() if attempt.may_switch else attempt
-    problem, policy, fallback = attempt.problem, attempt.on_failure, attempt.fallback
-    bk = problem.bk
+    system, policy, fallback = attempt.system, attempt.on_failure, attempt.fallback
+    bk = system.bk
     register_result(bk)
     outcome, first, taken = first_outcome(attempt), attempt, None
     # With "status" or "nan", no fallback and no derivatives nobody has to wait for the outcome here.
-    known = not (problem.compiled or bk.compiled(outcome.status))
-    outcome = checked(attempt, outcome) if known and problem.by_default else outcome
-    asks = policy not in QUIET or (policy == "nan" and bk.is_concrete(problem.b))
-    waits = known and (asks or fallback is not None or problem.is_implicit or attempt.may_switch)
+    known = not (system.compiled or bk.compiled(outcome.status))
+    outcome = checked(attempt, outcome) if known and system.by_default else outcome
+    asks = policy not in QUIET or (policy == "nan" and bk.is_concrete(system.b))
+    waits = known and (asks or fallback is not None or system.is_implicit or attempt.may_switch)
     converged = waits and _has_converged(bk, outcome)
     if waits and not converged and attempt.may_switch and attempt.switch_after is not None:
         attempt, outcome = switched_to_amg(attempt, outcome, attempt.switch_after)
         converged = _has_converged(bk, outcome)
-    if waits and not converged and fallback is not None and not problem.several:
+    if waits and not converged and fallback is not None and not system.several:
         found = handed_over(attempt, outcome, fallback)
         if found is not None:
             attempt, outcome, taken = found
             converged = _has_converged(bk, outcome)
-    if not converged and problem.is_implicit and not problem.compiled:  # a compiled solve saw to it by itself
+    if not converged and system.is_implicit and not system.compiled:  # a compiled solve saw to it by itself
         outcome = without_derivatives(bk, outcome, policy, attempt.may_be_stopped)
     result = _result(attempt, outcome, converged, first.made_by(taken))
-    may_be_singular = attempt.method.factorises or problem.null is not None
-    if may_be_singular and not problem.derived and (waits or (known and bk.is_concrete(problem.b))):
+    may_be_singular = attempt.method.factorises or system.null is not None
+    if may_be_singular and not system.derived and (waits or (known and bk.is_concrete(system.b))):
         warn_of_singular(
             bk, result.method, outcome, lambda: attempt.null_vectors(attempt.part_taken_off()) or "null vectors"
         )
@@ -88,8 +88,8 @@ def _solve(attempt: Attempt) -> SolveResult:
         result = _after_failure(attempt, outcome, result)
     if log.isEnabledFor(DEBUG):
         log.debug("%s", result.message)
-    if problem.is_tracked and not problem.is_implicit:
-        sources = (problem.b, *bk.flatten(problem.A.as_container())[0])
+    if system.is_tracked and not system.is_implicit:
+        sources = (system.b, *bk.flatten(system.A.as_container())[0])
         return replace(result, x=bk.refuse_derivatives(result.x, _SEVERAL_LIMITS, RuntimeError, sources))
     return result
 
@@ -102,26 +102,26 @@ def _has_converged(bk: Backend, outcome: Outcome) -> bool:
 
 def _after_failure(attempt: Attempt, outcome: Outcome, result: SolveResult) -> SolveResult:
     """Apply `on_failure` unless all systems are known to have converged."""
-    problem, on_failure = attempt.problem, attempt.on_failure
+    system, on_failure = attempt.system, attempt.on_failure
     if on_failure not in QUIET:
-        reason = why_no_solution(problem, attempt.solved_b, result)
+        reason = why_no_solution(system, attempt.solved_b, result)
         result = result if reason is None else replace(result, _no_solution=reason)
-    if problem.compiled and problem.is_implicit:  # the solve of a compiled function saw to its failure by itself
+    if system.compiled and system.is_implicit:  # the solve of a compiled function saw to its failure by itself
         return result
-    vectors = None if problem.derived else attempt.null_vectors()
-    return apply_policy(problem.bk, result, on_failure, attempt.look(outcome), attempt.may_be_stopped, vectors)
+    vectors = None if system.derived else attempt.null_vectors()
+    return apply_policy(system.bk, result, on_failure, attempt.look(outcome), attempt.may_be_stopped, vectors)
 
 
 def _result(attempt: Attempt, outcome: Outcome, converged: bool, made_by: tuple[MadeBy, ...]) -> SolveResult:
     """Result in the user's terms, of the given outcome and x."""
-    problem = attempt.problem
-    whole = problem.bk.communicator is None or attempt.method.takes_rows  # or there is no adjoint to believe
-    sensitivity = Sensitivity.of(attempt, outcome) if problem.bk.on_host and whole else None
+    system = attempt.system
+    whole = system.bk.communicator is None or attempt.method.takes_rows  # or there is no adjoint to believe
+    sensitivity = Sensitivity.of(attempt, outcome) if system.bk.on_host and whole else None
     spoils = attempt.on_failure == "nan" and not converged
-    x = with_nan(problem.bk, outcome.x, outcome.status, attempt.may_be_stopped) if spoils else outcome.x
+    x = with_nan(system.bk, outcome.x, outcome.status, attempt.may_be_stopped) if spoils else outcome.x
     told = outcome._replace(x=x) if spoils else outcome
     result = attempt.result(told, sensitivity, made_by)
-    if problem.given is None:
+    if system.given is None:
         return result
-    rows = outcome.x[None] if problem.several and len(problem.limits) == 1 else outcome.x
-    return problem.given.restore(problem.bk, result, rows, problem.null is not None and not problem.both)
+    rows = outcome.x[None] if system.several and len(system.limits) == 1 else outcome.x
+    return system.given.restore(system.bk, result, rows, system.null is not None and not system.both)

@@ -16,9 +16,8 @@ import numpy as np
 from ..backends import Backend, choose_backend, get_backend
 from ..sparse import batch_shape, operand_dtype
 from ..sparse.layout import moved_axis
+from .read.arguments import Request, last_axis
 from .results.result import SolveResult, arrays_of, with_arrays
-from .setup.axis import last_axis
-from .setup.problem import Request
 
 T = TypeVar("T")
 _FIELDS = ("A", "b", "x0", "args", "preconditioner", "rtol", "atol", "max_iter", "nullspace")  # may hold arrays

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from krylix.solvers.setup.table import ROWS, Row
+from krylix.solvers.choose import ROWS, Row
 from page_files import file_of
 
 

@@ -10,9 +10,9 @@ from ...backends import Array, Backend, LinearSystem, nan_of
 from ...sparse import FunctionOperator, MappedOperator, Operator
 from ...sparse.operators.function import DerivedFunction
 from ..attempt import Attempt
-from ..iteration.outcome import Outcome, Status, has_failed
 from ..methods.direct.dense import Direct
-from ..setup.problem import Problem
+from ..read.system import System
+from ..run.outcome import Outcome, Status, has_failed
 from .adjoint import numbers_of, with_proven_transpose
 
 DERIVATIVE, BACKWARD = "the solve for a derivative of ", "the backward solve of "  # and then the method
@@ -27,7 +27,7 @@ class Parts(NamedTuple):
     rtol: Array
     atol: Array
     relative: Array  # the tolerance of derivatives: atol has no meaning for them
-    null: Operator | None  # see `Problem`
+    null: Operator | None  # see `System`
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class ImplicitSolve(LinearSystem):
     """One solve and its derivatives.
 
     Attributes:
-        attempt: the method and the problem, of which `make` gives what arrays decide.
+        attempt: the method and the system, of which `make` gives what arrays decide.
         make: arrays -> Parts.
         as_found: the parts as they are, of which JAX solves first: more may be known of them than of parts made again.
         is_explicit: see `LinearSystem`.
@@ -57,27 +57,27 @@ class ImplicitSolve(LinearSystem):
     @classmethod
     def of(cls, attempt: Attempt) -> ImplicitSolve:
         """The system of an attempt; its arrays are found where the backend needs them as arguments."""
-        problem, bk, M = attempt.problem, attempt.problem.bk, attempt.M
-        if isinstance(attempt.method, Direct) and not problem.is_empty and not (problem.compiled and bk.is_eager):
+        system, bk, M = attempt.system, attempt.system.bk, attempt.M
+        if isinstance(attempt.method, Direct) and not system.is_empty and not (system.compiled and bk.is_eager):
             with bk.errstate():  # one factorisation for the solve and its derivatives
-                M = attempt.method.setup(bk, problem.A, M)
-        x0 = None if problem.x0 is None else bk.constant(problem.x0)
-        rtol, atol, relative = map(bk.constant, (problem.rtol, problem.atol, _relative(problem)))
-        apart = problem.cut is not None and not problem.cut.all_names  # functions get the systems of one device
-        A, null, as_found = problem.A if apart else problem.A.as_container(), None, None
+                M = attempt.method.setup(bk, system.A, M)
+        x0 = None if system.x0 is None else bk.constant(system.x0)
+        rtol, atol, relative = map(bk.constant, (system.rtol, system.atol, _relative(system)))
+        apart = system.cut is not None and not system.cut.all_names  # functions get the systems of one device
+        A, null, as_found = system.A if apart else system.A.as_container(), None, None
         if not bk.explicit_derivatives:
             if not apart:
                 M = None if M is None else M.as_container()
-            null = None if problem.null is None else problem.null.as_container()
+            null = None if system.null is None else system.null.as_container()
             M = M if M is None or (apart and _is_function(M)) else _constant(bk, M)
-            as_found = Parts(problem.A, M, x0, rtol, atol, relative, problem.null)
-        elif M is not None and problem.compiled:
+            as_found = Parts(system.A, M, x0, rtol, atol, relative, system.null)
+        elif M is not None and system.compiled:
             M = M.as_container()
         entries, make_A = bk.flatten(A)
         others, make_others = bk.flatten((M, x0, rtol, atol, relative, null))
         count = len(entries)
 
-        own_null = None if as_found is not None else problem.null
+        own_null = None if as_found is not None else system.null
 
         def make(arrays: Sequence[Array]) -> Parts:
             parts = Parts(make_A(arrays[:count]), *make_others(arrays[count:]))
@@ -93,13 +93,13 @@ class ImplicitSolve(LinearSystem):
         return self.make(self.arrays) if self.as_found is None else self.as_found
 
     @property
-    def problem(self) -> Problem:
+    def system(self) -> System:
         """That of the attempt, with the right-hand side that was given."""
-        return self.attempt.problem
+        return self.attempt.system
 
     @property
     def grid(self) -> tuple[int, ...] | None:  # type: ignore[override]
-        return self.problem.A.own_grid
+        return self.system.A.own_grid
 
     @property
     def hermitian(self) -> bool:
@@ -108,11 +108,11 @@ class ImplicitSolve(LinearSystem):
 
     def outcome(self) -> Outcome:
         """What the attempt finds, with derivatives of x."""
-        bk = self.problem.bk
-        x, rest = bk.implicit_solve(self, self.problem.b)
+        bk = self.system.bk
+        x, rest = bk.implicit_solve(self, self.system.b)
         lines = (bk.matrix_transpose(rest[-1]),) if self.attempt.history else ((),)
         outcome = Outcome(*(x, *rest[: len(Outcome._fields) - 2], *lines))
-        if not self.problem.compiled:
+        if not self.system.compiled:
             return outcome
         return without_derivatives(bk, outcome, self.attempt.on_failure, self.attempt.may_be_stopped)
 
@@ -127,7 +127,7 @@ class ImplicitSolve(LinearSystem):
         return (self.product(x), *(() if M is None else (M.apply(x),)))
 
     def solve(self, b: Array, given: Array | None = None) -> tuple[Array, tuple[Array, ...]]:
-        bk = self.problem.bk
+        bk = self.system.bk
         A, M, x0, rtol, atol, relative, null = self.parts()
         if self.transposed:
             A, M = A.transpose(), None if M is None else M.transpose()
@@ -138,21 +138,21 @@ class ImplicitSolve(LinearSystem):
                 x0 = x0 if self.grid is None else bk.on_grid(x0, self.grid)
                 x0 = bk.where(given, x0, bk.zeros_like(x0))
             rtol, atol = bk.where(given, rtol, relative), bk.where(given, atol, 0 * atol)
-        problem = replace(
-            self.problem, A=A, b=b, x0=x0, rtol=rtol, atol=atol, null=null, compiled=bk.compiled(b),
+        system = replace(
+            self.system, A=A, b=b, x0=x0, rtol=rtol, atol=atol, null=null, compiled=bk.compiled(b),
             derived=bool(self.purpose),
         )  # fmt: skip
-        if self.purpose and problem.null is not None:
-            problem = self._without_null_vectors(problem)
+        if self.purpose and system.null is not None:
+            system = self._without_null_vectors(system)
         derived_transpose = self.transposed and bk.explicit_derivatives and _is_function(A)
-        start = self._by_symmetry(problem) if derived_transpose and self.hermitian else None
-        outcome = None if start is None else _seen_to_solve(problem, start)
+        start = self._by_symmetry(system) if derived_transpose and self.hermitian else None
+        outcome = None if start is None else _seen_to_solve(system, start)
         if outcome is None:
-            outcome = self._run(problem if start is None else replace(problem, x0=bk.flat(start.x)), M)
+            outcome = self._run(system if start is None else replace(system, x0=bk.flat(start.x)), M)
             outcome = outcome._replace(x=bk.flat(outcome.x), residual=bk.flat(outcome.residual))
         if derived_transpose:  # JAX knows no transpose of what is cut
             # Factors may have projected b, so b minus the residual need not be the image of x.
-            image = A.apply(outcome.x) if self.attempt.method.factorises else problem.b - outcome.residual
+            image = A.apply(outcome.x) if self.attempt.method.factorises else system.b - outcome.residual
             A = self.parts().A
             x = with_proven_transpose(bk, A, outcome.x, image, self.attempt.on_failure)
             outcome = outcome._replace(x=x)
@@ -164,7 +164,7 @@ class ImplicitSolve(LinearSystem):
 
         Those for a zero right-hand side are zero whatever A is: the caller has left the system out.
         """
-        bk = self.problem.bk
+        bk = self.system.bk
         if self.attempt.on_failure == "raise" or (given is None and not self.purpose):
             return outcome.x
         size = bk.norm(b)
@@ -172,21 +172,21 @@ class ImplicitSolve(LinearSystem):
         failed = failed if given is None or self.purpose else failed & ~given
         return bk.where(failed, bk.full_like(outcome.x, nan_of(bk.dtype(outcome.x))), outcome.x)
 
-    def _run(self, problem: Problem, M: Operator | None) -> Outcome:
+    def _run(self, system: System, M: Operator | None) -> Outcome:
         attempt, derived = self.attempt, bool(self.purpose)
         if self.many:
-            attempt.method.check(problem.A, M)
+            attempt.method.check(system.A, M)
         # JAX wants the same outputs of all solves
-        recorded = attempt.history and not (derived and problem.bk.explicit_derivatives)
+        recorded = attempt.history and not (derived and system.bk.explicit_derivatives)
         monitor = None if derived else attempt.monitor
-        this = replace(attempt, problem=problem, M=M, history=recorded, monitor=monitor)
+        this = replace(attempt, system=system, M=M, history=recorded, monitor=monitor)
         outcome = this.run()
-        if not derived and not self.problem.compiled:
+        if not derived and not self.system.compiled:
             return outcome  # whose failure may lead to another method
         outcome = this.continued(outcome)  # by the M that has decided how many iterations it was to take
         return replace(this, M=attempt.M).guarded(outcome, self.purpose)  # as it was, it may be known to the host
 
-    def _by_symmetry(self, problem: Problem) -> Outcome:
+    def _by_symmetry(self, system: System) -> Outcome:
         """What is found with A as it is where its transpose should be the same but for conjugation.
 
         A product with a function costs half of one with the transpose that the library derives. One of those then shows
@@ -195,16 +195,16 @@ class ImplicitSolve(LinearSystem):
         A, M, *_ = self.parts()
         if A.dtype.kind == "c":
             A, M = A.conj(), None if M is None else M.conj()
-        return self._run(replace(problem, A=A), M)
+        return self._run(replace(system, A=A), M)
 
-    def _without_null_vectors(self, problem: Problem) -> Problem:
+    def _without_null_vectors(self, system: System) -> System:
         """x has no part in the null space of A, so neither has its cotangent; likewise b where the transpose has it."""
-        if problem.null is None:
-            return problem
-        null = problem.null.conj() if self.transposed else problem.null
-        both = problem.both or self.hermitian
-        b = null.apply(problem.b) if self.transposed or both else problem.b
-        return replace(problem, b=b, null=null if both or not self.transposed else None)
+        if system.null is None:
+            return system
+        null = system.null.conj() if self.transposed else system.null
+        both = system.both or self.hermitian
+        b = null.apply(system.b) if self.transposed or both else system.b
+        return replace(system, b=b, null=null if both or not self.transposed else None)
 
     def tangent(self) -> ImplicitSolve:
         return replace(self, purpose=BACKWARD if self.transposed else DERIVATIVE)
@@ -216,25 +216,25 @@ class ImplicitSolve(LinearSystem):
         return replace(self, arrays=tuple(arrays), as_found=None)
 
     def without_arrays(self) -> ImplicitSolve:
-        problem, M, bk = self.problem, self.attempt.M, self.problem.bk
+        system, M, bk = self.system, self.attempt.M, self.system.bk
         no: Any = None
-        given = None if problem.given is None else replace(problem.given, A=no, b=no)
-        problem = replace(problem, A=no, b=no, x0=no, like=no, rtol=no, atol=no, null=no, source=no, given=given)
+        given = None if system.given is None else replace(system.given, A=no, b=no)
+        system = replace(system, A=no, b=no, x0=no, like=no, rtol=no, atol=no, null=no, source=no, given=given)
         if M is not None and any(bk.is_array(leaf) and not bk.is_concrete(leaf) for leaf in bk.flatten(M)[0]):
             M = None  # no cause of a failure is looked for in it
-        return replace(self, attempt=replace(self.attempt, problem=problem, M=M), arrays=(), as_found=None)
+        return replace(self, attempt=replace(self.attempt, system=system, M=M), arrays=(), as_found=None)
 
     def started_at(self, x: Array) -> ImplicitSolve:
         return replace(self, make=lambda arrays: self.make(arrays)._replace(x0=x), as_found=None)
 
     def mapped(self, size: int, axes: Sequence[int | None]) -> ImplicitSolve:
-        layout, make = self.problem.layout, self.make
+        layout, make = self.system.layout, self.make
 
         def many(arrays: Sequence[Array]) -> Parts:
-            return _mapped(self.problem, make, arrays, axes, size)
+            return _mapped(self.system, make, arrays, axes, size)
 
         wide = replace(layout, batch=(size, *layout.batch))
-        attempt = replace(self.attempt, problem=replace(self.problem, layout=wide))
+        attempt = replace(self.attempt, system=replace(self.system, layout=wide))
         return replace(self, attempt=attempt, make=many, many=True)
 
 
@@ -249,16 +249,16 @@ def without_derivatives(bk: Backend, outcome: Outcome, on_failure: str, stops: b
     return outcome._replace(x=bk.without_derivatives(outcome.x, has_failed(outcome.status, stops)))
 
 
-def _seen_to_solve(problem: Problem, found: Outcome) -> Outcome | None:
+def _seen_to_solve(system: System, found: Outcome) -> Outcome | None:
     """The outcome of a solve that starts at `found.x` and ends there, by the one product that it would make.
 
     None where that is no end, or not seen now.
     """
-    bk, b, x = problem.bk, problem.b, problem.bk.flat(found.x)
-    if problem.null is not None or bk.compiled(b, x) or not bk.is_concrete(b):
+    bk, b, x = system.bk, system.b, system.bk.flat(found.x)
+    if system.null is not None or bk.compiled(b, x) or not bk.is_concrete(b):
         return None
-    residual = b - problem.A.apply(x)
-    near, (r, right, rtol, atol) = numbers_of(bk, residual, b, problem.rtol, problem.atol)
+    residual = b - system.A.apply(x)
+    near, (r, right, rtol, atol) = numbers_of(bk, residual, b, system.rtol, system.atol)
     with near.errstate():
         norm, size = near.norm(r), near.norm(right)
         bound = near.maximum(rtol * size, atol)
@@ -268,7 +268,7 @@ def _seen_to_solve(problem: Problem, found: Outcome) -> Outcome | None:
     none = bk.zeros_like(found.steps)
     return found._replace(
         x=x, residual=residual, norm=norm, bound=bound, attainable=0 * norm, status=none + int(Status.CONVERGED),
-        steps=none, products=none + problem.A.products,
+        steps=none, products=none + system.A.products,
     )  # fmt: skip
 
 
@@ -278,14 +278,14 @@ def _constant(bk: Backend, M: Operator) -> Operator:
     return make([bk.constant(a) for a in arrays])
 
 
-def _relative(problem: Problem) -> Array:
+def _relative(system: System) -> Array:
     """The tolerance of solves for derivatives; without `atol` independent of b, or JAX could transpose no solve."""
-    if not problem.has_atol:
-        return problem.rtol
-    bk = problem.bk
-    size = bk.norm(problem.b)
+    if not system.has_atol:
+        return system.rtol
+    bk = system.bk
+    size = bk.norm(system.b)
     size = bk.where(bk.isfinite(size), size, bk.zeros_like(size))  # a NaN in b says nothing about derivatives
-    return bk.maximum(problem.rtol, bk.safe_divide(problem.atol, size))
+    return bk.maximum(system.rtol, bk.safe_divide(system.atol, size))
 
 
 def _is_function(A: Operator) -> bool:
@@ -293,14 +293,14 @@ def _is_function(A: Operator) -> bool:
 
 
 def _mapped(
-    problem: Problem,
+    system: System,
     make: Callable[[Sequence[Array]], Parts],
     arrays: Sequence[Array],
     axes: Sequence[int | None],
     size: int,
 ) -> Parts:
     """`size` times the parts of a problem."""
-    bk, systems = problem.bk, problem.layout.systems
+    bk, systems = system.bk, system.layout.systems
     one = make([a if axis is None else a[0] for a, axis in zip(arrays, axes, strict=True)])
 
     def operators(name: str) -> Operator | None:
@@ -314,12 +314,12 @@ def _mapped(
         if value is None:
             return None
         shape = (systems, int(value.shape[1]))
-        index = bk.zeros((size,), problem.A.dtype, problem.like)
+        index = bk.zeros((size,), system.A.dtype, system.like)
         values = bk.vmap(lambda _, *arrays: bk.broadcast_to(getattr(make(arrays), name), shape), (0, *axes))
         return bk.reshape(values(index, *arrays), (size * systems, shape[1]))
 
     A = operators("A")
     if A is None:
-        raise TypeError("A problem without a matrix.")
+        raise TypeError("A system without a matrix.")
     x0, rtol, atol, relative = map(rows, ("x0", "rtol", "atol", "relative"))
     return Parts(A, operators("M"), x0, rtol, atol, relative, one.null)

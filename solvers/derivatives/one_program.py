@@ -12,10 +12,10 @@ from typing import Any
 from ...backends import Array
 from ...sparse import Operator
 from ..attempt import Attempt
-from ..iteration.method import Method
-from ..iteration.outcome import Outcome
-from ..setup.iteration_budget import Fallback
-from ..setup.problem import Problem
+from ..iteration_budget import Fallback
+from ..methods.method import Method
+from ..read.system import System
+from ..run.outcome import Outcome
 from .implicit import ImplicitSolve
 
 _NO_ARRAYS: dict[str, Any] = dict.fromkeys(("A", "b", "x0", "like", "rtol", "atol", "null", "given", "source"))
@@ -23,14 +23,14 @@ _NO_ARRAYS: dict[str, Any] = dict.fromkeys(("A", "b", "x0", "like", "rtol", "ato
 
 def differentiated(attempt: Attempt) -> Outcome:
     """What the attempt finds, with derivatives of x."""
-    problem, A, M = attempt.problem, attempt.problem.A, attempt.M
-    bk = problem.bk
+    system, A, M = attempt.system, attempt.system.A, attempt.M
+    bk = system.bk
     if bk.compiles_solves and not bk.in_program() and attempt.monitor is None:
         A, M = A.as_container(), None if M is None else M.as_container()
         if A.is_container and (M is None or (M.is_container and M.bk is bk)):  # factors of the host are none to JAX
-            arrays = (problem.b, problem.x0, problem.rtol, problem.atol)
-            null = None if problem.null is None else problem.null.as_container()
-            rest = replace(problem, **_NO_ARRAYS, compiled=True)
+            arrays = (system.b, system.x0, system.rtol, system.atol)
+            null = None if system.null is None else system.null.as_container()
+            rest = replace(system, **_NO_ARRAYS, compiled=True)
             told = attempt.on_failure, attempt.history, attempt.fallback, attempt.may_switch
             known = rest, attempt.method, *told
             return bk.compile_if_faster(_program, ("known",))(A, M, *arrays, null, known=known)
@@ -45,10 +45,10 @@ def _program(
     rtol: Array,
     atol: Array,
     null: Operator | None,
-    known: tuple[Problem, Method, str, bool, Fallback | None, bool],
+    known: tuple[System, Method, str, bool, Fallback | None, bool],
 ) -> Outcome:
     """`known`: what the solve depends on besides arrays; hashable."""
     rest, method, on_failure, history, fallback, may_switch = known
-    problem = replace(rest, A=A, b=b, x0=x0, like=b, rtol=rtol, atol=atol, null=null)
-    attempt = Attempt(problem, method, M, on_failure, history, fallback=fallback, may_switch=may_switch)
+    system = replace(rest, A=A, b=b, x0=x0, like=b, rtol=rtol, atol=atol, null=null)
+    attempt = Attempt(system, method, M, on_failure, history, fallback=fallback, may_switch=may_switch)
     return ImplicitSolve.of(attempt).outcome()

@@ -16,10 +16,10 @@ from ...sparse.analysis.analysis import analysis_of
 from ...sparse.analysis.symmetry import CHOSEN, PRODUCTS
 from ..prepared.parts import vector_for
 from ..prepared.solver import PreparedSolver, prepared
+from ..read.arguments import Request
+from ..read.peers import with_peers_read
+from ..read.system import read_system
 from ..results.failure import SingularMatrixWarning
-from ..setup.make_problem import make_problem
-from ..setup.peers import with_peers_read
-from ..setup.problem import Request
 from .copies import with_copies
 
 Which = Literal["both", "smallest", "largest"]
@@ -132,7 +132,7 @@ extreme_eigenvalues._torchdynamo_disable = True  # type: ignore[attr-defined]  #
 
 
 def _extreme(request: Request, k: int, which: Which, rtol: float | None) -> ExtremeEigenvalues:
-    problem = make_problem(request, None)
+    problem = read_system(request, None)
     A, bk = problem.A, problem.bk
     if A.shape[0] != A.shape[1] or problem.given is not None or not A.shape[0]:
         raise ValueError(f"extreme_eigenvalues got A of the shape {A.shape}; expected a square matrix with some rows.")

@@ -11,9 +11,9 @@ from ...backends import Array, without_compilers
 from ...sparse import Matrix, Operator, UnsupportedOperation
 from ..linear_solve import linear_solve
 from ..prepared.parts import vector_for
-from ..setup.make_problem import make_problem
-from ..setup.peers import with_peers_read
-from ..setup.problem import Request
+from ..read.arguments import Request
+from ..read.peers import with_peers_read
+from ..read.system import read_system
 from . import exact
 from .host_matrices import HostMatrices
 from .lanczos import NOT_POSITIVE, checked, product, quadrature, signs, tridiagonal
@@ -135,11 +135,11 @@ class LogdetSettings(NamedTuple):
 
 
 def _logdet(request: Request, settings: LogdetSettings) -> LogDeterminant:
-    problem = make_problem(request, None)
-    A = problem.A
-    if A.shape[0] != A.shape[1] or problem.given is not None:
+    system = read_system(request, None)
+    A = system.A
+    if A.shape[0] != A.shape[1] or system.given is not None:
         raise ValueError(f"logdet got A of the shape {A.shape}; expected a square matrix.")
-    return log_determinant(A, problem.like, settings)
+    return log_determinant(A, system.like, settings)
 
 
 def log_determinant(

@@ -11,7 +11,7 @@ import numpy as np
 
 from ...backends import Array, without_compilers
 from ...sparse import FunctionOperator, Operator, UnsupportedOperation
-from ..setup.problem import Request
+from ..read.arguments import Request
 from .exact import entries_of, gradient_of_log, inverse_entries, places_in
 from .logdet import LogDeterminant, LogdetMethod, LogdetSettings, log_determinant
 from .sample import Entries, Of, sample

@@ -19,11 +19,11 @@ except ModuleNotFoundError as error:
     ) from error
 
 from ...sparse import Operator, as_operator
-from ..iteration.method import Method
-from ..iteration.outcome import Status
 from ..linear_solve import linear_solve
+from ..methods.method import Method
 from ..methods.registry import find_method
-from ..setup.stopping import check_tolerance_number
+from ..read.arguments import check_tolerance_number
+from ..run.outcome import Status
 from .function import LineaxFunction, LineaxHostOperator, hashable_structure, on_vectors, ravel, thawed, unravel
 
 _SMALL = 256  # unknowns up to which `auto` finds the entries of a function: cheaper than many steps, and safer

@@ -9,7 +9,7 @@ import numpy as np
 
 from ...backends import Array, Backend, real_dtype
 from ...sparse import Operator
-from ..iteration.method import Goal, Method, apply
+from .method import Goal, Method, apply
 from .shared import growth, left_vector, square_norm_and_dots
 
 

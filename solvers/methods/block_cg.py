@@ -9,7 +9,7 @@ import numpy as np
 
 from ...backends import Array, Backend
 from ...sparse import Matrix, Operator
-from ..iteration.method import Goal, Method
+from .method import Goal, Method
 
 # A direction is left out where, of its length, less than the square root of this sticks out of the others: it would
 # be half noise. Nothing is lost: the residuals keep that part, and it stands out as soon as their rest is smaller.

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from ...backends import Array, Backend
 from ...sparse import Operator
-from ..iteration.method import Goal, Method, apply
+from .method import Goal, Method, apply
 
 
 class CGAdaptiveState(NamedTuple):

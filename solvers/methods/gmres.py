@@ -9,7 +9,7 @@ import numpy as np
 
 from ...backends import Array, Backend, select
 from ...sparse import Operator
-from ..iteration.method import Goal, Method, apply
+from .method import Goal, Method, apply
 from .shared import combination, components, first_of_each, identity, positions, span, to_unit_size
 
 _NOISE = 10  # times the rounding unit: what is smaller, relative to the vector that it was computed from, is noise

@@ -9,7 +9,7 @@ import numpy as np
 
 from ...backends import Array, Backend
 from ...sparse import Operator
-from ..iteration.method import Goal, Method, apply
+from .method import Goal, Method, apply
 from .shared import combination, components, identity, left_vectors, positions, span, to_unit_size
 
 _KAPPA = 0.7  # smallest cosine of the angle between r and A M r that a minimising step is taken for as it is

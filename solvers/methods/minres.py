@@ -9,7 +9,7 @@ import numpy as np
 
 from ...backends import Array, Backend
 from ...sparse import Operator
-from ..iteration.method import Goal, Method, apply
+from .method import Goal, Method, apply
 from .shared import to_unit_size
 
 _NOISE = 10  # times the rounding unit: what is smaller, relative to the terms that it is the sum of, is noise

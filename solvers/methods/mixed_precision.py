@@ -9,9 +9,9 @@ import numpy as np
 
 from ...backends import Array, Backend, real_dtype
 from ...sparse import Operator, in_precision
-from ..iteration.driver import Iteration
-from ..iteration.method import Goal, Method, declare
+from ..run.driver import Iteration
 from .cg import CG
+from .method import Goal, Method, declare
 
 _CG = CG()
 _INHERITED = (

@@ -14,8 +14,8 @@ import numpy as np
 
 from ...backends import Array, Backend
 from ...sparse import Operator
-from ..iteration.method import Goal, Method
-from ..iteration.told import InnerSteps
+from ..run.told import InnerSteps
+from .method import Goal, Method
 
 See = Callable[[np.ndarray, int, Callable[[], np.ndarray]], None]
 """Tells an iteration: x of one system, the iterations so far, and a function that returns its residual."""

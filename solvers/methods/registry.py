@@ -11,7 +11,6 @@ import scipy.sparse as sp
 
 from ...backends import choose_backend
 from ...sparse import Dense, Operator, is_function
-from ..iteration.method import Method
 from ..known_as import FACTORS, METHOD_HINTS, SAME_METHODS, preconditioner_meant, squeezed
 from ..plugins import Plugins
 from ..preconditioners import PRECONDITIONERS, Preconditioner
@@ -31,6 +30,7 @@ from .gmres import GMRES
 from .idr import IDR
 from .least_squares.cgls import CGLS
 from .least_squares.lsmr import LSMR
+from .method import Method
 from .minres import MINRES
 from .mixed_precision import MixedPrecision
 from .petsc.method import Petsc

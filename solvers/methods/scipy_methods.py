@@ -12,8 +12,8 @@ import numpy as np
 import scipy.sparse.linalg as spl
 
 from ...sparse import Operator
-from ..iteration.method import Method, declare
-from ..iteration.told import InnerSteps
+from ..run.told import InnerSteps
+from .method import Method, declare
 from .one_by_one import LoopStopped, OneByOne, See
 
 

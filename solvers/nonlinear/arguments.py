@@ -9,8 +9,7 @@ import numpy as np
 
 from ...backends import Array, Backend, choose_backend, of_libraries, working_dtype
 from ...sparse import Layout
-from ..setup.problem import refused_args
-from ..setup.unusable import refuse_unusable
+from ..read.arguments import refuse_unusable, refused_args
 
 
 def unknowns(

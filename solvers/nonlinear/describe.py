@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..iteration.in_words import iterations_in_words
-from ..iteration.outcome import Status
+from ..run.in_words import iterations_in_words
+from ..run.outcome import Status
 from .scipy_runs import EVALUATIONS, EVALUATIONS_A_STEP, SCIPY_METHODS
 
 _NEWTON = "Newton's method"

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ...backends import Array
-from ..iteration.outcome import Status
+from ..run.outcome import Status
 from .objective import Minimum, Objective
 
 _ENOUGH = 1e-4

@@ -8,8 +8,8 @@ from typing import Any
 
 from ...backends import Array, Backend, without_compilers
 from ...sparse import Layout, NonlinearError, UnsupportedOperation, matrix_from_function
-from ..iteration.method import Method
 from ..linear_solve import linear_solve
+from ..methods.method import Method
 from ..methods.registry import find_method, is_auto
 from ..results.later import array_of
 from .equations import DENSE, Linear, dense_of

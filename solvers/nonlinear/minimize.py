@@ -11,10 +11,10 @@ import numpy as np
 from ...backends import Array, Backend, get_on_failure, without_compilers
 from ...backends.on_failure import QUIET, checked_policy, run_for
 from ...sparse import Layout
-from ..iteration.outcome import Status
+from ..other_names import with_our_names
+from ..read.arguments import tolerance
 from ..results.failure import raise_or_warn, with_nan
-from ..setup.other_names import with_our_names
-from ..setup.stopping import tolerance
+from ..run.outcome import Status
 from .arguments import box_of, checked_limit, checked_method, unknowns
 from .array_result import register_result
 from .cut_derivatives import refuse_cut_gradient

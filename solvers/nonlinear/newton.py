@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ...backends import Array
-from ..iteration.outcome import Status
+from ..run.outcome import Status
 from .equations import NonlinearEquations
 from .linear_solver import LinearSolver
 

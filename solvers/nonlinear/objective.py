@@ -9,7 +9,7 @@ import numpy as np
 
 from ...backends import Array
 from ...sparse import UnsupportedOperation
-from ..iteration.outcome import Status
+from ..run.outcome import Status
 from .equations import DENSE, check_real_array
 from .user_function import UserFunction
 

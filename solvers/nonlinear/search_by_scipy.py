@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from ...backends import Array, Backend
-from ..iteration.outcome import Status
+from ..run.outcome import Status
 from .objective import Minimum, Objective
 from .scipy_runs import ScipyRun, run_all
 from .user_function import UserFunction

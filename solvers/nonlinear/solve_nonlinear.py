@@ -9,10 +9,10 @@ from typing import Any
 from ...backends import Array, Backend, get_on_failure, without_compilers
 from ...backends.on_failure import QUIET, checked_policy, run_for
 from ...sparse import Layout
-from ..iteration.outcome import Status
+from ..other_names import with_our_names
+from ..read.arguments import default_rtol, tolerance
 from ..results.failure import raise_or_warn, with_nan
-from ..setup.other_names import with_our_names
-from ..setup.stopping import default_rtol, tolerance
+from ..run.outcome import Status
 from .arguments import checked_limit, checked_method, unknowns
 from .array_result import register_result
 from .describe import describe_equations

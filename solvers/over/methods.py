@@ -10,9 +10,9 @@ from ...backends import Array, Backend
 from ...sparse import Operator, UnsupportedOperation
 from ...sparse.analysis.spectrum import largest_eigenvalue
 from ...sparse.analysis.symmetry import PRODUCTS
-from ..iteration.method import Method
+from ..methods.method import Method
 from ..methods.registry import METHODS
-from ..setup.problem import Problem
+from ..read.system import System
 
 _STEPS = 6  # of Lanczos' method, to see whether A has both signs
 
@@ -35,7 +35,7 @@ class Chosen(NamedTuple):
     why: str
 
 
-def choose_over(problem: Problem) -> Chosen:
+def choose_over(system: System) -> Chosen:
     """The method that "auto" takes, by products alone; all members choose alike.
 
     CG for a symmetric (Hermitian) A whose Ritz values in a small Krylov space have one sign, MINRES for another
@@ -43,10 +43,10 @@ def choose_over(problem: Problem) -> Chosen:
 
     Cost: 8 products and 20 messages, of which 6 and 13 for a symmetric A only; none in a program.
     """
-    if problem.bk.communicator.is_traced:
+    if system.bk.communicator.is_traced:
         return Chosen(METHODS["biCG-stab(2)"], '"auto" chose it: A is known in the program only, which suits any A')
-    with problem.bk.errstate():
-        symmetric, definite = _symmetry(problem.bk, problem.A, problem.b)
+    with system.bk.errstate():
+        symmetric, definite = _symmetry(system.bk, system.A, system.b)
     if not symmetric:
         return Chosen(METHODS["biCG-stab(2)"], '"auto" chose it: products with vectors show that A is not symmetric')
     if definite:
@@ -70,19 +70,19 @@ def _symmetry(bk: Backend, A: Operator, like: Array) -> tuple[bool, bool]:
     return True, not bk.any(other > 0)
 
 
-def check_over(problem: Problem, method: Method, M: Operator | None) -> None:
+def check_over(system: System, method: Method, M: Operator | None) -> None:
     """Refuse what the method cannot do; what all members find alike.
 
     Raises:
         TypeError, ValueError, UnsupportedOperation: got / expected / do this instead.
     """
-    systems = problem.layout.systems
+    systems = system.layout.systems
     if M is not None and M.systems not in (None, systems):
         raise ValueError(f"The preconditioner was made for {M.systems} systems; got {systems} right-hand sides.")
-    method.check(problem.A, M)
+    method.check(system.A, M)
     if not method.needs_transpose:
         return
-    for operator in (problem.A, M):
+    for operator in (system.A, M):
         try:
             if operator is not None:
                 operator.transpose()

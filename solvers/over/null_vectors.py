@@ -9,30 +9,30 @@ import numpy as np
 from ...backends import Array, Backend
 from ...sparse import Operator
 from ..null_space.projections import WithoutVectors
-from ..setup.problem import Problem
+from ..read.system import System
 
 _DEPENDENT = 1e3  # times eps: what is left of a vector without its part in the others
 
 
-def given_null_vectors(nullspace: Any, problem: Problem) -> Array | None:
+def given_null_vectors(nullspace: Any, system: System) -> Array | None:
     """`(k, n)`, parts of null vectors; None where none are given: "auto" looks at entries, so it finds none here.
 
     Raises:
         ValueError: another string, a wrong shape, or no numbers.
         TypeError: complex vectors of a real system.
     """
-    bk, n, dtype = problem.bk, problem.layout.size, problem.A.dtype
+    bk, n, dtype = system.bk, system.layout.size, system.A.dtype
     if nullspace is None or (isinstance(nullspace, str) and nullspace == "auto"):
         return None
     if isinstance(nullspace, str):
         if nullspace != "constant":
             raise ValueError(f"nullspace must be 'auto', None, 'constant' or an array of vectors; got {nullspace!r}.")
-        return bk.full((1, n), 1, dtype, problem.like)
-    vectors = nullspace if bk.is_array(nullspace) else bk.asarray(np.asarray(nullspace), like=problem.like)
+        return bk.full((1, n), 1, dtype, system.like)
+    vectors = nullspace if bk.is_array(nullspace) else bk.asarray(np.asarray(nullspace), like=system.like)
     shape = tuple(vectors.shape)
-    if not shape or not shape[0] or shape[1:] not in (problem.layout.shape, (n,)):
+    if not shape or not shape[0] or shape[1:] not in (system.layout.shape, (n,)):
         raise ValueError(
-            f"nullspace has the shape {shape}; expected (k, *{problem.layout.shape}), this member's part of k vectors."
+            f"nullspace has the shape {shape}; expected (k, *{system.layout.shape}), this member's part of k vectors."
         )
     if bk.dtype(vectors).kind == "c" and dtype.kind != "c":
         raise TypeError(f"nullspace is complex, and the system is one of {dtype}; give real vectors.")

@@ -6,7 +6,7 @@ Without a communicator nothing is changed. `Attempt` needs this, which the rest 
 from __future__ import annotations
 
 from ...backends import Backend
-from ..iteration.outcome import Outcome
+from ..run.outcome import Outcome
 
 
 def replicated(bk: Backend, outcome: Outcome) -> Outcome:

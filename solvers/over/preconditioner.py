@@ -9,18 +9,18 @@ import numpy as np
 from ...backends import Backend
 from ...sparse import Operator, UnsupportedOperation
 from ...sparse.analysis.spectrum import largest_eigenvalue
-from ..iteration.method import Method
+from ..methods.method import Method
 from ..preconditioners import Preconditioner, to_preconditioner
 from ..preconditioners.build import check_kind
 from ..preconditioners.chebyshev import ChebyshevOperator
-from ..setup.problem import Problem
-from ..setup.requirements import refuse_preconditioner
+from ..read.requirements import refuse_preconditioner
+from ..read.system import System
 
 OF_PRODUCTS = ("chebyshev",)  # kinds that are made of products with A
 _DEGREE, _RATIO, _MARGIN = 4, 30.0, 1.1
 
 
-def of_one_part(M: Any, problem: Problem, method: Method | None) -> Operator | str | None:
+def of_one_part(M: Any, system: System, method: Method | None) -> Operator | str | None:
     """The preconditioner of this part, on the library's own backend; or the name of one that is made of products.
 
     A matrix, an operator or a `Preconditioner` is one for this part alone: block Jacobi over the members.
@@ -42,7 +42,7 @@ def of_one_part(M: Any, problem: Problem, method: Method | None) -> Operator | s
             f"between the unknowns of this member, M = krylix.preconditioner(A_here, {kind!r}), and give M; or give a "
             "function r -> M r of this part (for Jacobi r / diagonal), or 'chebyshev'."
         )
-    made = to_preconditioner(M, problem.A, problem.bk, problem.layout, problem.like)
+    made = to_preconditioner(M, system.A, system.bk, system.layout, system.like)
     if method is not None and method.needs_symmetry and isinstance(made, Preconditioner) and made.hermitian is False:
         raise ValueError(
             f"{method.name} needs a symmetric preconditioner; {made!r} is not. Use biCG-stab(2) or GMRES with it."
@@ -50,25 +50,25 @@ def of_one_part(M: Any, problem: Problem, method: Method | None) -> Operator | s
     return made
 
 
-def made_of_products(kind: str | Operator | None, problem: Problem) -> Operator | None:
+def made_of_products(kind: str | Operator | None, system: System) -> Operator | None:
     """The preconditioner on the members, where its name was given.
 
     Cost: "chebyshev": 10 products with A and 3 messages each; then 3 products per application.
     """
     if not isinstance(kind, str):
         return kind
-    bk, A = problem.bk, problem.A
-    end = _largest(bk, A, problem)
-    inverse = bk.full((1, A.shape[0]), 1, A.dtype, problem.like)
+    bk, A = system.bk, system.A
+    end = _largest(bk, A, system)
+    inverse = bk.full((1, A.shape[0]), 1, A.dtype, system.like)
     operator = ChebyshevOperator(A, inverse, end, _DEGREE, _RATIO)
     note = f"{_DEGREE - 1} products with A per application, not scaled by its diagonal"
     return Preconditioner(operator, kind, None, A.shape[0] + 1, note=note)
 
 
-def _largest(bk: Backend, A: Operator, problem: Problem) -> Any:
+def _largest(bk: Backend, A: Operator, system: System) -> Any:
     """`(systems, 1)`: a bound of the largest eigenvalue, without derivatives."""
-    systems = problem.layout.systems
-    numbers = bk.scatter_numbers(A.shape[1], np.dtype(bk.dtype(bk.real(problem.b))), problem.b)
+    systems = system.layout.systems
+    numbers = bk.scatter_numbers(A.shape[1], np.dtype(bk.dtype(bk.real(system.b))), system.b)
     start = bk.copy(bk.broadcast_to(bk.astype(numbers, A.dtype)[None, :], (systems, A.shape[1])))
     with bk.errstate():
         end = _MARGIN * largest_eigenvalue(bk, A.apply, start)

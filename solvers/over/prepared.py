@@ -10,10 +10,11 @@ import numpy as np
 
 from ...backends import Backend, agreed, choose_backend, over_members
 from ...sparse import FunctionOperator, Operator
+from ..choose import Explanation
 from ..prepared.parts import PreparedParts
+from ..read.arguments import Request
+from ..read.system import KnownNull
 from ..results.result import SolveResult
-from ..setup.choose import Explanation
-from ..setup.problem import KnownNull, Request
 from ..solve import solve
 from .solve import attempt_over
 
@@ -25,9 +26,9 @@ def prepared_over(request: Request, previous: Operator | None = None) -> Prepare
     attempt = attempt_over(asked, previous=previous)
     why = None if attempt.method is request.method else _explanation(attempt.method.name, attempt.why)
     kept = replace(asked, A=None, args=(), method=attempt.method, b=request.b)
-    problem = attempt.problem
-    A = problem.A if problem.given is None else problem.given.A
-    null = KnownNull(problem.null, problem.both)
+    system = attempt.system
+    A = system.A if system.given is None else system.given.A
+    null = KnownNull(system.null, system.both)
     return PreparedParts(A, attempt.method, attempt.M, None, kept, why, null)
 
 

@@ -14,7 +14,7 @@ from ...sparse.analysis.canonical import canonical
 from ...sparse.formats.row_block import row_block
 from ..methods.petsc.inverse import PetscInverse, with_diagonal
 from ..methods.petsc.library import checked_indices, checked_values, petsc
-from ..setup.problem import Request
+from ..read.arguments import Request
 
 _ROUNDING = 64  # times eps, of the sums of |a_ij|: what sums of rows and columns may be, of a matrix of constants
 

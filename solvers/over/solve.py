@@ -13,13 +13,13 @@ from ...sparse import Operator
 from ..attempt import AS_GIVEN, Attempt
 from ..methods.petsc.inverse import PetscInverse
 from ..methods.registry import METHODS, find_method, is_auto
+from ..read.arguments import Request
 from ..results.result import SolveResult
-from ..setup.problem import Request
 from ..solve import solve
 from .methods import check_over, choose_over
 from .preconditioner import made_of_products
-from .problem import problem_over
 from .rows import rows_over
+from .system import system_over
 
 
 def solve_over(request: Request) -> SolveResult:
@@ -38,13 +38,13 @@ def attempt_over(request: Request, made: Operator | None = None, previous: Opera
     if method is not None and method.takes_rows and not isinstance(made, PetscInverse):
         request, made = rows_over(request, method, previous)
     constants = isinstance(made, PetscInverse) and made.has_constants
-    problem, given = problem_over(replace(request, nullspace="constant") if constants else request, method)
-    problem = replace(problem, both=True) if constants else problem
-    if problem.is_empty:
-        return Attempt.of(request, problem, method or METHODS["CG"], None)
+    system, given = system_over(replace(request, nullspace="constant") if constants else request, method)
+    system = replace(system, both=True) if constants else system
+    if system.is_empty:
+        return Attempt.of(request, system, method or METHODS["CG"], None)
     why = AS_GIVEN
     if method is None:
-        method, why = choose_over(problem)
-    M = made_of_products(given, problem) if made is None else made
-    agreed(problem.bk.communicator, "the requirements of the method", lambda: check_over(problem, method, M))
-    return replace(Attempt.of(request, problem, method, M), why=why, may_switch=False)
+        method, why = choose_over(system)
+    M = made_of_products(given, system) if made is None else made
+    agreed(system.bk.communicator, "the requirements of the method", lambda: check_over(system, method, M))
+    return replace(Attempt.of(request, system, method, M), why=why, may_switch=False)

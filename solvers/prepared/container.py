@@ -8,7 +8,7 @@ from typing import Any
 
 from ..methods.direct.superlu import HostFactors
 from ..methods.petsc.inverse import PetscInverse
-from ..setup.problem import KnownNull
+from ..read.system import KnownNull
 from .parts import OtherSide, PreparedParts
 
 

@@ -12,20 +12,19 @@ from ...sparse import FunctionOperator, Matrix, Operator, batch_shape, is_functi
 from ...sparse.analysis.analysis import release
 from ...sparse.convert import owned
 from ...sparse.peers.table import read_peer
-from ..iteration.method import Method, precision_for
+from ..choose import Explanation, choose
+from ..factors_now import factors_now
+from ..iteration_budget import Fallback, with_iteration_budget
 from ..log import log_choice, timed_set_up
 from ..methods.direct.factorisation import DenseFactors
 from ..methods.direct.superlu import HostFactors
+from ..methods.method import Method, precision_for
 from ..methods.registry import METHODS, find_method, is_auto
 from ..preconditioners import Preconditioner, to_preconditioner
-from ..setup.axis import takes_vectors
-from ..setup.choose import Explanation, choose
-from ..setup.factors import factors_now
-from ..setup.iteration_budget import Fallback, with_iteration_budget
-from ..setup.make_problem import make_problem, with_constants
-from ..setup.problem import KnownNull, Problem, Request
-from ..setup.requirements import check_requirements, refuse_infinite_entries, refuse_preconditioner
-from ..setup.transfers import told_of_devices, warn_of_transfers
+from ..read.arguments import Request, takes_vectors
+from ..read.requirements import check_requirements, refuse_infinite_entries, refuse_preconditioner
+from ..read.system import KnownNull, System, read_system, with_constants
+from ..results.transfers import told_of_devices, warn_of_transfers
 
 
 class OtherSide(NamedTuple):
@@ -114,72 +113,72 @@ def set_up(request: Request, previous: Operator | None, many: bool) -> PreparedP
     kind, fallback, factors, why = request.preconditioner, None, None, None
     # A preconditioner has no say in the library, and vectors in rows or columns are set up alike.
     axis = -1 if request.axis is None and takes_vectors(request.A) else request.axis
-    problem = make_problem(replace(request, preconditioner=None, axis=axis), method)
-    if problem.is_empty:
-        return _set_up_empty(request, problem, method, many)
-    refuse_infinite_entries(problem, request.on_failure)
-    automatic, A = kind is None or (isinstance(kind, str) and kind.strip().lower() == "auto"), problem.A
+    system = read_system(replace(request, preconditioner=None, axis=axis), method)
+    if system.is_empty:
+        return _set_up_empty(request, system, method, many)
+    refuse_infinite_entries(system, request.on_failure)
+    automatic, A = kind is None or (isinstance(kind, str) and kind.strip().lower() == "auto"), system.A
     source = A
     if method is None:
         calls_host = request.on_failure in ("raise", "warn")
-        choice = choose(problem, not automatic, many, calls_host)
+        choice = choose(system, not automatic, many, calls_host)
         method, fallback, factors, A = choice.method, choice.fallback, choice.factors, choice.matrix
         source = choice.source
         log_choice(choice)
         why = choice.explain()
         kind = choice.preconditioner if automatic else kind
-    problem = with_constants(problem, method, A, request)
+    system = with_constants(system, method, A, request)
     refuse_preconditioner(method, kind)
     if previous is not None and isinstance(kind, Preconditioner):
         older = "made for other values of A"
         kind = replace(kind, note=older if kind.note in (None, older) else f"{kind.note}; {older}")
-    M = None if kind is None else _made(kind, source, problem, method, previous)
-    check_requirements(problem, method, M)
+    M = None if kind is None else _made(kind, source, system, method, previous)
+    check_requirements(system, method, M)
     if automatic and isinstance(M, Preconditioner):
         kind = M.kind  # for `update`: what it was that suited A
     if method.keeps_setup:
-        M = factors or timed_set_up(f"factors of {method.name}", lambda: factors_now(problem, method, previous))
-    bounded = with_iteration_budget(fallback, problem, method, M, A, many)
+        M = factors or timed_set_up(f"factors of {method.name}", lambda: factors_now(system, method, previous))
+    bounded = with_iteration_budget(fallback, system, method, M, A, many)
     release(A)
-    if problem.cut is not None:
-        warn_of_transfers(problem, method, M)
+    if system.cut is not None:
+        warn_of_transfers(system, method, M)
     again = request if factors is not None else replace(request, method=method, preconditioner=kind)
-    again = replace(again, told=told_of_devices(problem, method, M))
+    again = replace(again, told=told_of_devices(system, method, M))
     resolved = replace(again, A=None, args=())  # what was seen in the values of A is looked for again by `update`
-    null = KnownNull(problem.null, problem.both)
-    return PreparedParts(_prepared(problem), method, M, bounded, resolved, why, null)
+    null = KnownNull(system.null, system.both)
+    return PreparedParts(_prepared(system), method, M, bounded, resolved, why, null)
 
 
-def _made(kind: Any, A: Operator, problem: Problem, method: Method, previous: Operator | None) -> Operator | None:
+def _made(kind: Any, A: Operator, system: System, method: Method, previous: Operator | None) -> Operator | None:
     """The preconditioner."""
-    place, precision = (problem.bk, problem.layout, problem.like), precision_for(method)
+    place, precision = (system.bk, system.layout, system.like), precision_for(method)
     return timed_set_up(
         f"preconditioner of {method.name}",
-        lambda: to_preconditioner(kind, A, *place, previous, precision, problem.spread),
+        lambda: to_preconditioner(kind, A, *place, previous, precision, system.spread),
     )
 
 
-def _set_up_empty(request: Request, problem: Problem, method: Method | None, many: bool) -> PreparedParts:
+def _set_up_empty(request: Request, system: System, method: Method | None, many: bool) -> PreparedParts:
     """Where `like` has no systems: one matrix is made ready for any number of them, others for none."""
-    bk = problem.bk
-    if takes_vectors(request.A) and not batch_shape(request.A, bk) and problem.layout.size:
-        layout = problem.layout if problem.given is None else problem.given.layout
-        one = bk.zeros((layout.size,), problem.A.dtype, problem.like)
+    bk = system.bk
+    if takes_vectors(request.A) and not batch_shape(request.A, bk) and system.layout.size:
+        layout = system.layout if system.given is None else system.given.layout
+        one = bk.zeros((layout.size,), system.A.dtype, system.like)
         found = set_up(replace(request, b=one, axis=-1, batch_ndim=0), None, many)
         as_given = {name: getattr(request, name) for name in ("b", "axis", "batch_ndim")}
         return found._replace(request=replace(found.request, **as_given))
     method = method or METHODS["CG"]
     resolved = replace(request, A=None, args=(), method=method, preconditioner=None)
-    return PreparedParts(_prepared(problem), method, None, None, resolved, None, KnownNull(None, True))
+    return PreparedParts(_prepared(system), method, None, None, resolved, None, KnownNull(None, True))
 
 
-def _prepared(problem: Problem) -> Operator:
+def _prepared(system: System) -> Operator:
     """The operator that later solves take for A: without the offset, which they add, and as a program in JAX."""
-    A = problem.given.A if problem.given is not None else problem.A
+    A = system.given.A if system.given is not None else system.A
     A = A.without_offset
     if not isinstance(A, FunctionOperator):
         return A
-    return A.as_container() if problem.bk.compiles_solves else A.lasting()
+    return A.as_container() if system.bk.compiles_solves else A.lasting()
 
 
 def transposed(parts: PreparedParts) -> PreparedParts:
@@ -192,9 +191,9 @@ def transposed(parts: PreparedParts) -> PreparedParts:
     M = None if parts.M is None else parts.M.transpose()
     side = parts.other or _other_side(parts, A)
     request = replace(request, b=side.like, nullspace=side.nullspace, axis=side.axis)
-    problem = make_problem(replace(request, A=A, preconditioner=None), parts.method, side.null)
-    check_requirements(problem, parts.method, M)
-    null = KnownNull(problem.null, problem.both)
+    system = read_system(replace(request, A=A, preconditioner=None), parts.method, side.null)
+    check_requirements(system, parts.method, M)
+    null = KnownNull(system.null, system.both)
     back = OtherSide(parts.request.b, parts.null, parts.request.nullspace, parts.request.axis)
     return PreparedParts(A, parts.method, M, parts.fallback, request, parts.why, null, back)
 

@@ -16,24 +16,24 @@ from ...backends.public_names import PublicNames
 from ...backends.tracebacks import shorten
 from ...sparse import Operator, UnsupportedOperation, to_operator
 from ..attempt import AS_GIVEN, Attempt
+from ..choose import Explanation
 from ..gaussian.of_matrix import OfMatrix
-from ..iteration.method import Method
-from ..iteration.monitor import Callback, monitor_of
-from ..iteration.progress import Progress
+from ..iteration_budget import Fallback
 from ..known_plan import KnownPlan
 from ..log import DEBUG, log
 from ..methods.direct.superlu import HostFactors, provider_note
+from ..methods.method import Method
 from ..methods.registry import is_auto
 from ..over.prepared import prepared_over, solve_prepared_over
 from ..preconditioners import Preconditioner
+from ..read.arguments import Request
+from ..read.peers import communicator_of_mat, with_peers_read
+from ..read.requirements import check_requirements
+from ..read.system import KnownNull, System, read_system
 from ..results.result import ArrayT, SolveResult
 from ..results.times import with_times
-from ..setup.choose import Explanation
-from ..setup.iteration_budget import Fallback
-from ..setup.make_problem import make_problem
-from ..setup.peers import communicator_of_mat, with_peers_read
-from ..setup.problem import KnownNull, Problem, Request
-from ..setup.requirements import check_requirements
+from ..run.monitor import Callback, monitor_of
+from ..run.progress import Progress
 from ..solve import solve
 from ..unusual_arrays import run_where_spread
 from .container import flatten, restore
@@ -287,27 +287,27 @@ def _solve_prepared(
 
 
 def _solved_again(solver: PreparedSolver, request: Request) -> SolveResult:
-    problem = make_problem(request, solver.method, solver._null)
-    if problem.A.dtype != solver.A.dtype:
+    system = read_system(request, solver.method, solver._null)
+    if system.A.dtype != solver.A.dtype:
         raise ValueError(
-            f"This solver was prepared for {solver.A.dtype}; got a right-hand side that makes it {problem.A.dtype}. "
+            f"This solver was prepared for {solver.A.dtype}; got a right-hand side that makes it {system.A.dtype}. "
             "Cast it, or prepare with a `like` of that dtype."
         )
-    if problem.is_empty:
-        return solve(Attempt.of(request, problem, solver.method, None), request.b)
+    if system.is_empty:
+        return solve(Attempt.of(request, system, solver.method, None), request.b)
     M = solver.preconditioner
-    if solver.A.bk is not problem.bk:
-        problem = replace(problem, null=_moved(problem.null, problem, "The null space"))
-        M = M if solver.method.on_host else _moved(M, problem, "The preconditioner or factorisation")
-    check_requirements(problem, solver.method, M)
-    return solve(Attempt.of(request, problem, solver.method, M, solver._fallback, solver._reason), request.b)
+    if solver.A.bk is not system.bk:
+        system = replace(system, null=_moved(system.null, system, "The null space"))
+        M = M if solver.method.on_host else _moved(M, system, "The preconditioner or factorisation")
+    check_requirements(system, solver.method, M)
+    return solve(Attempt.of(request, system, solver.method, M, solver._fallback, solver._reason), request.b)
 
 
-def _moved(A: Operator | None, problem: Problem, name: str) -> Operator | None:
+def _moved(A: Operator | None, system: System, name: str) -> Operator | None:
     """In the problem's library: what was made of NumPy's arrays is a constant to every other."""
-    if A is None or A.bk is problem.bk:
+    if A is None or A.bk is system.bk:
         return A
-    return to_operator(problem.bk, A, None, A.dtype, (), problem.like, name)
+    return to_operator(system.bk, A, None, A.dtype, (), system.like, name)
 
 
 def prepared(request: Request, previous: Operator | None = None, many: bool = True) -> PreparedSolver:

@@ -6,8 +6,8 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from ..iteration.method import Method
-from ..iteration.outcome import Status
+from ..methods.method import Method
+from ..run.outcome import Status
 
 EXPLANATION = {
     Status.MAX_ITER: "reached the limit of iterations",

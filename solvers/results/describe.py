@@ -7,9 +7,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..iteration.in_words import iterations_in_words
-from ..iteration.method import Method
-from ..iteration.outcome import Status, has_failed
+from ..methods.method import Method
+from ..run.in_words import iterations_in_words
+from ..run.outcome import Status, has_failed
 from .advice import EXPLANATION, SINGULAR, Cause, advice, for_parts, from_the_start, in_a_row, untried
 
 _WITHOUT_SOLUTION = [

@@ -14,9 +14,9 @@ from scipy.linalg import LinAlgWarning
 from ...backends import Array, Backend, Kept, nan_of
 from ...backends.on_failure import QUIET
 from ...sparse.fingerprint import fingerprint
-from ..iteration.outcome import Outcome, Status, has_failed
 from ..log import INFO, log, log_failure
 from ..methods.direct.singular import Singularity
+from ..run.outcome import Outcome, Status, has_failed
 from .advice import LookForCauses
 from .describe import describe
 from .end_state import NUMBERS, end_state_of, said_of

@@ -13,7 +13,7 @@ import numpy as np
 
 from ...backends import Array, Backend
 from ...backends.registry import libraries_of
-from ..setup.problem import Problem
+from ..read.system import System
 from .later import Later
 from .result import SolveResult, register_result
 
@@ -28,10 +28,10 @@ def in_library(bk: Backend, found: SolveResult, like: Array) -> SolveResult:
     return result
 
 
-def is_numpy_elsewhere(problem: Problem, b: Any) -> bool:
+def is_numpy_elsewhere(system: System, b: Any) -> bool:
     """Is b NumPy's, and the result another library's, with known values?"""
-    bk = problem.bk
-    return not (problem.compiled or bk.compiled()) and libraries_of(b) == ["numpy"]
+    bk = system.bk
+    return not (system.compiled or bk.compiled()) and libraries_of(b) == ["numpy"]
 
 
 def as_numpy(bk: Backend, result: SolveResult) -> SolveResult:

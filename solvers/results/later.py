@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from ...backends import Array, Backend, choose_backend, get_backend, without_compilers
-from ..iteration.outcome import Status
+from ..run.outcome import Status
 
 PYTHON: dict[str, Callable[[Any], Any]] = {
     "residual_norm": float,

@@ -15,9 +15,9 @@ from ...sparse.analysis.equilibrate import equilibrated, scales
 from ...sparse.analysis.facts import component_labels
 from ...sparse.analysis.rounding import ROWS, closed_components, half_units, of_region, rounded_row_sums
 from ...sparse.operators.concrete import as_matrix
-from ..iteration.outcome import Outcome, Status, has_failed
 from ..methods.direct.singular import Singularity
-from ..setup.problem import Problem
+from ..read.system import System
+from ..run.outcome import Outcome, Status, has_failed
 from .result import SolveResult
 
 _SMALL = 300  # unknowns up to which all left null vectors are found, by a singular value decomposition
@@ -25,7 +25,7 @@ _FAR = 10  # times n eps: matrices whose condition is below the inverse are regu
 _SAME = 1e-3  # relative: what rounding of norms may be
 
 
-def why_no_solution(problem: Problem, b: Array, result: SolveResult) -> str | None:
+def why_no_solution(system: System, b: Array, result: SolveResult) -> str | None:
     """Explain that no x meets the tolerance, if a known matrix shows it; else None.
 
     Costs what `unreachable` costs, after a failure only.
@@ -33,11 +33,11 @@ def why_no_solution(problem: Problem, b: Array, result: SolveResult) -> str | No
     Args:
         b: the right-hand side that was solved for.
     """
-    bk = problem.bk
-    if problem.compiled or problem.several or problem.given is not None or problem.cut is not None:
+    bk = system.bk
+    if system.compiled or system.several or system.given is not None or system.cut is not None:
         return None  # b that is cut is not gathered, and no process has all of it
     failed = has_failed(bk.to_numpy(result.status).reshape(-1))
-    part = unreachable(problem.A, bk.to_numpy(b), failed)
+    part = unreachable(system.A, bk.to_numpy(b), failed)
     if part is None:
         return None
     reached, bound = (bk.to_numpy(a).reshape(-1) for a in (result.residual_norm, result.tolerance))

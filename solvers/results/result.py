@@ -11,7 +11,7 @@ import numpy as np
 from ...backends import Array, Backend, choose_backend
 from ...backends.public_names import PublicNames
 from ...sparse.notebook import html_table
-from ..iteration.outcome import Status, has_failed
+from ..run.outcome import Status, has_failed
 from .advice import Cause, LookForCauses
 from .describe import MadeBy, describe, made_by_in_words
 from .end_state import known_end_state_of, said_of

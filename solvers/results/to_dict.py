@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ...backends import choose_backend
-from ..iteration.outcome import Status
+from ..run.outcome import Status
 from .later import PYTHON, has_values, known_array_of
 
 _UNKNOWN = "unknown, as it came out of a compiled function"

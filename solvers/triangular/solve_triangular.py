@@ -15,9 +15,9 @@ from ...sparse import Dense, MappedOperator, Matrix, Operator, SparseMatrix, Uns
 from ...sparse.formats import from_entries
 from ...sparse.formats.traced_coo import places_unknown
 from ...sparse.operators.linear_function import LinearFunction
+from ..read.arguments import Request
+from ..read.system import System, read_system
 from ..results.result import ArrayT
-from ..setup.make_problem import make_problem
-from ..setup.problem import Problem, Request
 from .by_levels import LevelSolve
 
 Make = Callable[[Sequence[Array]], Operator]
@@ -78,19 +78,19 @@ solve_triangular._torchdynamo_disable = True  # type: ignore[attr-defined]  # as
 def _solve_triangular(
     matrix: Any, b: Any, axis: int | None, lower: bool, unit: bool, transpose: bool, conjugate: bool
 ) -> Any:
-    problem = make_problem(Request(A=matrix, b=b, axis=axis), None)
-    A = _as_matrix(problem)
-    if not A.shape[0] or not problem.layout.systems:
-        x = problem.b
+    system = read_system(Request(A=matrix, b=b, axis=axis), None)
+    A = _as_matrix(system)
+    if not A.shape[0] or not system.layout.systems:
+        x = system.b
     elif isinstance(A, Dense):
-        x = _dense(A, problem.b, lower, unit, transpose, conjugate)
+        x = _dense(A, system.b, lower, unit, transpose, conjugate)
     else:
-        x = _sparse(A, problem.b, lower, unit, transpose, conjugate)
-    return problem.layout.unflatten(problem.bk, x)
+        x = _sparse(A, system.b, lower, unit, transpose, conjugate)
+    return system.layout.unflatten(system.bk, x)
 
 
-def _as_matrix(problem: Problem) -> Dense | SparseMatrix:
-    A = problem.A
+def _as_matrix(system: System) -> Dense | SparseMatrix:
+    A = system.A
     if not A.offset and isinstance(A.without_offset, LinearFunction):
         A = A.without_offset.matrix()
     if isinstance(A, Dense | SparseMatrix):

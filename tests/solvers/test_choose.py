@@ -15,8 +15,8 @@ from best_factors import BEST_FACTORS
 from frameworks import jax, jnp, tf
 from krylix import linear_solve, matrix_from_function, prepare
 from krylix.solvers import PRECONDITIONERS
-from krylix.solvers.setup.fill import band_cost, factor_cost
-from krylix.solvers.setup.table import ROWS
+from krylix.solvers.choose import ROWS
+from krylix.solvers.cost import band_cost, factor_cost
 from krylix.sparse.analysis.definite import is_seen_indefinite
 from matrices import in_random_order
 from modes import array, compiled, to_numpy
@@ -106,7 +106,7 @@ def test_larger_functions_are_traced(name: str) -> None:
 @pytest.mark.parametrize("name", ["jumps", "obstacle", "convection", "indefinite"])
 def test_without_factors(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """As for systems too large for them."""
-    from krylix.solvers.setup import table
+    from krylix.solvers import choose as table
 
     for limit in ("ONE_SOLVE", "AFFORDED"):
         monkeypatch.setattr(table, limit, 0)
@@ -120,7 +120,7 @@ def test_without_factors(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_complex_symmetric_matrices(monkeypatch: pytest.MonkeyPatch) -> None:
     """Too large for factors; those that are not symmetric, and preconditioners of the user, are for other methods."""
-    from krylix.solvers.setup import table
+    from krylix.solvers import choose as table
 
     A = pyamg.gallery.poisson((40, 40), format="csr") - (0.1 + 0.05j) * sp.diags_array(1 + rng.random(1600))
     b = rng.standard_normal(1600) + 0j
@@ -258,7 +258,7 @@ def test_explanations_say_why_a_function_has_no_matrix() -> None:
 
 def test_large_factors_are_no_way_out(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where they would not fit into memory the failure stands."""
-    from krylix.solvers.setup import fill
+    from krylix.solvers import cost as fill
 
     A = in_random_order(pyamg.gallery.poisson((18, 19, 20), format="csr"))
     b = rng.standard_normal(A.shape[0])

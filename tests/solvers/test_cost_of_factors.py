@@ -10,9 +10,10 @@ import pytest
 import scipy.sparse as sp
 
 from krylix import as_operator, linear_solve, prepare
+from krylix.solvers import choose as facts
+from krylix.solvers import cost as fill
+from krylix.solvers.cost import DOUBT, PLACING, FactorCost, estimated_cost, factor_cost, grid_cost
 from krylix.solvers.methods.direct.pivot_order import factors_of
-from krylix.solvers.setup import facts, fill
-from krylix.solvers.setup.fill import DOUBT, PLACING, FactorCost, estimated_cost, factor_cost, grid_cost
 from matrices import in_random_order
 
 rng = np.random.default_rng(0)

@@ -10,7 +10,7 @@ import pytest
 
 from frameworks import lazy
 from krylix import NonlinearError, linear_solve, prepare
-from krylix.solvers.setup import fill
+from krylix.solvers import cost as fill
 
 jax = lazy("jax")
 jnp = lazy("jax.numpy")

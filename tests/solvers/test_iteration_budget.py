@@ -14,10 +14,11 @@ from best_factors import BEST_FACTORS
 from cells import in_turn
 from frameworks import jax, torch
 from krylix import linear_solve, prepare, setup_cache
-from krylix.solvers import METHODS
-from krylix.solvers.iteration.stopping import Limits
-from krylix.solvers.setup import fill, iteration_budget, table
-from krylix.solvers.setup.iteration_budget import Fallback, with_iteration_budget
+from krylix.solvers import METHODS, iteration_budget
+from krylix.solvers import choose as table
+from krylix.solvers import cost as fill
+from krylix.solvers.iteration_budget import Fallback, with_iteration_budget
+from krylix.solvers.run.stopping import Limits
 from matrices import in_random_order
 from modes import EAGER, array, to_numpy
 
@@ -92,10 +93,10 @@ def test_where_factors_take_longer_it_goes_on(monkeypatch: pytest.MonkeyPatch) -
 
 def _parts(A: sp.csr_array, b: np.ndarray) -> Any:
     from krylix import as_operator, preconditioner
-    from krylix.solvers.setup.make_problem import make_problem
-    from krylix.solvers.setup.problem import Request
+    from krylix.solvers.read.arguments import Request
+    from krylix.solvers.read.system import read_system
 
-    return make_problem(Request(A, b), None), METHODS["CG"], preconditioner(A, "jacobi"), as_operator(A)
+    return read_system(Request(A, b), None), METHODS["CG"], preconditioner(A, "jacobi"), as_operator(A)
 
 
 def test_where_factors_have_no_room_it_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,7 +13,7 @@ from krylix.backends import get_backend
 from krylix.backends.interface.tree import tree_leaves
 from krylix.backends.numpy.one_system import OneSystemBackend
 from krylix.solvers import METHODS
-from krylix.solvers.iteration.method import Goal
+from krylix.solvers.methods.method import Goal
 from modes import Numbers as Result
 from modes import array, solve
 from problems import SYSTEMS, make_operator

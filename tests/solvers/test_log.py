@@ -11,7 +11,7 @@ import scipy.sparse as sp
 
 from krylix import NotConverged, linear_solve, prepare, setup_cache
 from krylix.solvers import METHODS
-from krylix.solvers.setup.iteration_budget import Fallback
+from krylix.solvers.iteration_budget import Fallback
 from modes import array, compiled
 
 N = 30

@@ -295,7 +295,7 @@ def test_update_keeps_what_depends_on_the_pattern(monkeypatch: pytest.MonkeyPatc
 @pytest.mark.parametrize("n", [20, 80])
 def test_update_keeps_the_kind_that_auto_chose(n: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """CG with scaling, or with multigrid: for other numbers, too."""
-    from krylix.solvers.setup import table
+    from krylix.solvers import choose as table
 
     monkeypatch.setattr(table, "MANY_SOLVES", 0)  # no factors
     monkeypatch.setattr(table, "ONE_SOLVE", 0)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from library import label, library_files
 
-FOLDERS = ("solvers/methods/", "solvers/iteration/", "solvers/over/")
+FOLDERS = ("solvers/methods/", "solvers/run/", "solvers/over/")
 # What runs for whole vectors only: `over.methods.refuse_method` refuses these.
 WHOLE = ("solvers/methods/direct/", "solvers/methods/petsc/", "solvers/methods/scipy_methods.py")
 UNNAMED = {"sum", "product", "any", "all", "max", "min", "mean", "prod", "norm", "vdot", "dot", "einsum", "matmul"}
@@ -19,14 +19,14 @@ NAMED = {"dot", "norm"}  # of `bk`
 # How often, by file. `any` asks statuses and conditions (batch, 1), which follow from sums over all members; `sum` and
 # `product` are over the vectors of a basis, or their coefficients.
 REASONS = {
-    "iteration/at_once.py": {"any": 1},
-    "iteration/attainable.py": {"any": 1},
-    "iteration/checkpoints.py": {"any": 2, "sum": 2},  # counts of iterations
-    "iteration/driver.py": {"all": 2, "any": 8, "max": 1},
-    "iteration/lean.py": {"all": 1, "max": 1},
-    "iteration/lean_rounds.py": {"any": 3},
-    "iteration/monitor.py": {"any": 1, "max": 1},  # of numbers on the host, one for each system
-    "iteration/told.py": {"max": 1},
+    "run/at_once.py": {"any": 1},
+    "run/attainable.py": {"any": 1},
+    "run/checkpoints.py": {"any": 2, "sum": 2},  # counts of iterations
+    "run/driver.py": {"all": 2, "any": 8, "max": 1},
+    "run/lean.py": {"all": 1, "max": 1},
+    "run/lean_rounds.py": {"any": 3},
+    "run/monitor.py": {"any": 1, "max": 1},  # of numbers on the host, one for each system
+    "run/told.py": {"max": 1},
     "methods/block_cg.py": {"any": 2, "max": 2, "product": 2},  # matrices (k, k) of k systems
     "methods/gmres.py": {"any": 1, "product": 1, "sum": 2},
     "methods/idr.py": {"any": 1, "sum": 2},
@@ -34,7 +34,7 @@ REASONS = {
     "over/methods.py": {"any": 2},
     "over/null_vectors.py": {"max": 1, "min": 1},  # of norms
     "over/prepared.py": {"prod": 1, "sum": 1},  # the length of a right-hand side
-    "over/problem.py": {"any": 1},  # told to all members
+    "over/system.py": {"any": 1},  # told to all members
     "over/rows.py": {"all": 1, "sum": 2},  # entries of this member, and lengths of parts
 }
 

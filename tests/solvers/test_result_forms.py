@@ -16,7 +16,7 @@ import scipy.sparse as sp
 import krylix
 from krylix import Status, linear_solve, prepare
 from krylix.solvers import Direct, ScipyDirect
-from krylix.solvers.setup.iteration_budget import Fallback
+from krylix.solvers.iteration_budget import Fallback
 from modes import EAGER, array, compiled, library, to_numpy
 
 N = 12

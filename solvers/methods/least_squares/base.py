@@ -9,7 +9,7 @@ import numpy as np
 
 from ....backends import Array, Backend
 from ....sparse import NormalOperator, Operator
-from ...iteration.method import Method
+from ..method import Method
 
 
 @dataclass(frozen=True)

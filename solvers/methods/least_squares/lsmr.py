@@ -9,7 +9,7 @@ import numpy as np
 
 from ....backends import Array, Backend
 from ....sparse import NormalOperator, Operator
-from ...iteration.method import Goal, apply
+from ..method import Goal, apply
 from ..shared import to_unit_size
 from .base import LeastSquares, damp_of, length, of_normal, safe_reciprocal
 

@@ -10,8 +10,8 @@ import numpy as np
 
 from ....backends import Backend
 from ....sparse import Operator
-from ...iteration.method import Method
-from ...iteration.told import InnerSteps
+from ...run.told import InnerSteps
+from ..method import Method
 from ..one_by_one import OneByOne, See
 from .choice import Choice
 from .inverse import PetscInverse, inverse_of

@@ -12,8 +12,8 @@ import scipy.sparse as sp
 
 from ....backends import real_dtype
 from ....sparse import Layout, Matrix, Operator
-from ...iteration.method import Method
-from ...iteration.outcome import Status, has_failed
+from ...methods.method import Method
+from ...run.outcome import Status, has_failed
 
 Image = Callable[[np.ndarray], np.ndarray]
 """Rows `(systems, n)` -> rows, as the solve computed them."""

@@ -6,7 +6,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from ....sparse import Layout
-from ...iteration.outcome import Status
+from ...run.outcome import Status
 from ..advice import Cause, from_the_start
 from .case import Case
 

@@ -12,11 +12,11 @@ from ....backends import Array, Backend, get_backend
 from ....sparse import Matrix, Operator
 from ....sparse.fingerprint import fingerprint
 from ....sparse.operators.concrete import is_known
-from ...iteration.method import Method
-from ...iteration.null_part import NullPart
-from ...iteration.outcome import Outcome, Status
+from ...methods.method import Method
 from ...preconditioners import Preconditioner
-from ...setup.problem import Problem
+from ...read.system import System
+from ...run.null_part import NullPart
+from ...run.outcome import Outcome, Status
 from ..advice import Cause
 from .case import Case, EndState, Image, norms
 from .constant_part import affine_preconditioner
@@ -36,7 +36,7 @@ class Look:
     """Diagnosis of a solve; nothing is computed before it is called.
 
     Attributes:
-        problem: what was solved; None in a compiled function, which may keep no arrays.
+        system: what was solved; None in a compiled function, which may keep no arrays.
         method: that solved it.
         M: its preconditioner, or None.
         outcome: what it found, or None.
@@ -47,7 +47,7 @@ class Look:
         note: what the library that the method calls has said.
     """
 
-    problem: Problem | None
+    system: System | None
     method: Method
     M: Operator | None = None
     outcome: Outcome | None = None
@@ -61,7 +61,7 @@ class Look:
     @classmethod
     def at(
         cls,
-        problem: Problem,
+        system: System,
         method: Method,
         M: Operator | None,
         outcome: Outcome,
@@ -71,10 +71,10 @@ class Look:
         """Diagnosis of a finished solve, or of one in a compiled function."""
         note = getattr(M, "note", None) if method.holds_external else None
         M = M if isinstance(M, Preconditioner) else None  # factors are none
-        if not (problem.compiled or problem.bk.compiled(outcome.status)):
-            return cls(problem, method, M, outcome, later=later, note=note, both=both)
-        A = None if problem.given is not None else _on_host(problem.A)
-        return cls(None, method, A=A, known_M=None if M is None else _on_host(M), dtype=problem.A.dtype)
+        if not (system.compiled or system.bk.compiled(outcome.status)):
+            return cls(system, method, M, outcome, later=later, note=note, both=both)
+        A = None if system.given is not None else _on_host(system.A)
+        return cls(None, method, A=A, known_M=None if M is None else _on_host(M), dtype=system.A.dtype)
 
     @property
     def name(self) -> str | None:
@@ -103,22 +103,22 @@ class Look:
                 return None
 
     def _case(self, numbers: EndState) -> Case | None:
-        if self.problem is None or self.outcome is None:
+        if self.system is None or self.outcome is None:
             return self._known_case(numbers)
-        problem, outcome = self.problem, self.outcome
-        bk, several = problem.bk, problem.several and len(problem.limits) > 1
+        system, outcome = self.system, self.outcome
+        bk, several = system.bk, system.several and len(system.limits) > 1
         x, r = (bk.to_numpy(bk.flat(a[-1] if several else a)) for a in (outcome.x, outcome.residual))
         made = bk.to_numpy(outcome.products[-1] if several else outcome.products)
-        given = problem.given
-        b = bk.to_numpy(NullPart.rest_of(bk, bk.flat(problem.b), problem.null, self.both))
-        right = (b, problem.layout) if given is None else (bk.to_numpy(given.b), given.layout)
+        given = system.given
+        b = bk.to_numpy(NullPart.rest_of(bk, bk.flat(system.b), system.null, self.both))
+        right = (b, system.layout) if given is None else (bk.to_numpy(given.b), given.layout)
         case = Case(
-            self.method, numbers, problem.A.dtype, problem.A, problem.A if given is None else given.A,
-            A_image=_image(bk, problem.A, problem.b), M=self.M,
-            M_image=None if self.M is None else _image(bk, self.M, problem.b),
-            b=b, x=x, r=r, right=right, x0=None if problem.x0 is None else bk.to_numpy(bk.flat(problem.x0)),
-            layout=problem.layout, null=problem.null is not None,
-            both=problem.null is not None and self.both, products=int(np.max(made, initial=0)),
+            self.method, numbers, system.A.dtype, system.A, system.A if given is None else given.A,
+            A_image=_image(bk, system.A, system.b), M=self.M,
+            M_image=None if self.M is None else _image(bk, self.M, system.b),
+            b=b, x=x, r=r, right=right, x0=None if system.x0 is None else bk.to_numpy(bk.flat(system.x0)),
+            layout=system.layout, null=system.null is not None,
+            both=system.null is not None and self.both, products=int(np.max(made, initial=0)),
         )  # fmt: skip
         return None if self.later and _has_changed(case) else case
 

@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from ...iteration.outcome import Status
+from ...run.outcome import Status
 from ..advice import Cause
 from .case import Case, norms
 

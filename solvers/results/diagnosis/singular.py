@@ -10,8 +10,8 @@ import scipy.sparse as sp
 import scipy.sparse.linalg as spl
 
 from ....sparse.analysis.equilibrate import equilibrated, scales
-from ...iteration.outcome import Status
-from ...setup.fill import estimated_cost
+from ...cost import estimated_cost
+from ...run.outcome import Status
 from ..advice import LEAST_SQUARES, SINGULAR, Cause
 from .case import Case, norms, precision_name
 

@@ -29,7 +29,7 @@ from .output import TRACE_NAME, VECTOR_NAMES, as_bytes, check_output, form_of, w
 from .picture import check_picture, draw, draw_convergence, draw_histories, draw_spectrum
 from .solve import SolveOutcome, set_up, solve, start_library
 from .streams import Streams
-from .system import System, in_precision, load
+from .system import SystemRead, in_precision, load
 
 Say = Callable[[str], None]
 
@@ -83,7 +83,7 @@ def _solve(options: argparse.Namespace, out: Streams) -> int:
 
 
 def _written(
-    options: argparse.Namespace, form: str, system: System, outcome: SolveOutcome, out: Streams
+    options: argparse.Namespace, form: str, system: SystemRead, outcome: SolveOutcome, out: Streams
 ) -> list[facts.Line]:
     """Write x and the picture."""
     lines = []

@@ -8,7 +8,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from ..sparse.analysis.symmetry import is_hermitian, is_symmetric
-from .system import System
+from .system import SystemRead
 
 Line = tuple[str, str]  # label, text
 
@@ -20,7 +20,7 @@ class Symmetry(NamedTuple):
     symmetric: float  # of A - A^T; the same if A is real
 
 
-def describe(system: System) -> list[Line]:
+def describe(system: SystemRead) -> list[Line]:
     """Source, size, symmetry, diagonal and right-hand side."""
     A = system.A
     square = A.shape[0] == A.shape[1]
@@ -83,7 +83,7 @@ def diagonal_text(diagonal: np.ndarray) -> str:
     return f"{part}{words}" + (f", from {real.min():.3g} to {real.max():.3g}" if real.any() else "")
 
 
-def _rhs(system: System) -> str:
+def _rhs(system: SystemRead) -> str:
     norms = column_norms(system.b)
     if len(norms) == 1:
         return f"{system.rhs}; norm {norms[0]:.3e}, {system.b.dtype}"

@@ -29,7 +29,7 @@ from .report import relative_error, status_word
 from .solve import SolveOutcome
 from .spectrum import SpectrumFacts
 from .storage import bytes_of, chosen
-from .system import System
+from .system import SystemRead
 
 
 def text(command: str, content: dict[str, Any]) -> str:
@@ -37,7 +37,7 @@ def text(command: str, content: dict[str, Any]) -> str:
     return json.dumps(_plain({"krylix": __version__, "command": command, **content}), allow_nan=False)
 
 
-def of_solve(options: argparse.Namespace, system: System, outcome: SolveOutcome, reading: float) -> dict[str, Any]:
+def of_solve(options: argparse.Namespace, system: SystemRead, outcome: SolveOutcome, reading: float) -> dict[str, Any]:
     """What `krylix solve` reports; `systems` has one entry per right-hand side."""
     A, b, result = system.A, system.b, outcome.result
     of_result = (outcome.status, outcome.iterations, outcome.norm, outcome.tolerance, outcome.null_part)
@@ -116,7 +116,7 @@ def of_inspect(
     }
 
 
-def of_compare(options: argparse.Namespace, system: System, rows: Sequence[ComparisonRow]) -> dict[str, Any]:
+def of_compare(options: argparse.Namespace, system: SystemRead, rows: Sequence[ComparisonRow]) -> dict[str, Any]:
     """What `krylix compare` reports, the fastest first."""
     return {
         "matrix": {"source": system.source, **_matrix(system.A)},

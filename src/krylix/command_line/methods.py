@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 
 from ..solvers import METHODS, OPTIONAL_METHODS, PRECONDITIONERS
-from ..solvers.iteration.method import Method
+from ..solvers.methods.method import Method
 from ..solvers.methods.registry import METHOD_PLUGINS
 from ..solvers.preconditioners.build import PRECONDITIONER_PLUGINS
 

@@ -11,12 +11,12 @@ from ..solvers import Status
 from .facts import Line, column_norms, maps_constants_to_zero
 from .preconditioning import is_file
 from .solve import SolveOutcome
-from .system import System
+from .system import SystemRead
 
 _MAX_COLUMNS = 10  # right-hand sides that get a line each
 
 
-def describe(system: System, outcome: SolveOutcome, backend: str, wanted_preconditioner: str | None) -> list[Line]:
+def describe(system: SystemRead, outcome: SolveOutcome, backend: str, wanted_preconditioner: str | None) -> list[Line]:
     """Method, status, iterations, residuals and error."""
     lines = [
         ("method", outcome.result.method + (", chosen by auto" if outcome.automatic else "")),
@@ -108,7 +108,7 @@ def status_word(status: int) -> str:
     return Status(int(status)).name.lower().replace("_", " ")
 
 
-def relative_error(system: System, x: np.ndarray) -> float | None:
+def relative_error(system: SystemRead, x: np.ndarray) -> float | None:
     """Of x, where the solution is known; up to a constant where A 1 = 0."""
     if system.known is None:
         return None

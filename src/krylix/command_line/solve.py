@@ -21,7 +21,7 @@ from . import preconditioning
 from .activity import Activity
 from .errors import SolveFailed, UsageError, as_options
 from .facts import column_norms
-from .system import System
+from .system import SystemRead
 
 
 @dataclass(frozen=True)
@@ -97,7 +97,7 @@ def start_library(name: str) -> None:
         raise UsageError(str(error)) from error
 
 
-def set_up(options: argparse.Namespace, system: System) -> Ready:
+def set_up(options: argparse.Namespace, system: SystemRead) -> Ready:
     """All checks, the choice of the method, its preconditioner or factors; before the report begins.
 
     Raises:
@@ -114,7 +114,7 @@ def set_up(options: argparse.Namespace, system: System) -> Ready:
     return Ready(solver, b, time.perf_counter() - started, notes)
 
 
-def solve(options: argparse.Namespace, system: System, ready: Ready) -> SolveOutcome:
+def solve(options: argparse.Namespace, system: SystemRead, ready: Ready) -> SolveOutcome:
     """Solve and check.
 
     Raises:
@@ -176,7 +176,7 @@ def _on_host(options: argparse.Namespace, array: Array) -> np.ndarray:
 
 
 def _residual(
-    system: System, x: np.ndarray, reported: np.ndarray, least_squares: bool
+    system: SystemRead, x: np.ndarray, reported: np.ndarray, least_squares: bool
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """In double precision: norms of the residual that counts, a bound on its rounding errors, norms of b - A x."""
     A, b = _double(system.A), _double(system.b)

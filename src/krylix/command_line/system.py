@@ -16,7 +16,7 @@ from .files import accepted_rhs, name_of, read_matrix, read_rhs
 
 
 @dataclass(frozen=True)
-class System:
+class SystemRead:
     """A x = b on the host.
 
     Attributes:
@@ -39,7 +39,7 @@ class System:
         return self.b if self.b.ndim == 1 else np.ascontiguousarray(self.b.T)
 
 
-def load(options: argparse.Namespace) -> System:
+def load(options: argparse.Namespace) -> SystemRead:
     """Read the files, or the example.
 
     Raises:
@@ -60,12 +60,12 @@ def load(options: argparse.Namespace) -> System:
     dtype = _common_dtype(options.dtype, A, b)
     A = _cast(A, dtype, source)
     if b is not None:
-        return System(A, _cast(b, dtype, b_source), source, b_source, None)
+        return SystemRead(A, _cast(b, dtype, b_source), source, b_source, None)
     # Not the vector of ones: many real matrices (pure Neumann problems) map it to zero.
     known = np.sin(np.arange(1, A.shape[1] + 1)).astype(dtype)
     if A.shape[0] < A.shape[1]:
-        return System(A, A @ known, source, "none given; b = A x for x_i = sin(i), which is one x of many", None)
-    return System(A, A @ known, source, "none given; b = A x for the known x_i = sin(i)", known)
+        return SystemRead(A, A @ known, source, "none given; b = A x for x_i = sin(i), which is one x of many", None)
+    return SystemRead(A, A @ known, source, "none given; b = A x for the known x_i = sin(i)", known)
 
 
 def _check_shape(shape: tuple[int, int], source: str, method: str) -> None:

@@ -13,7 +13,7 @@ import numpy as np
 
 import krylix
 from krylix import linear_solve
-from krylix.solvers.setup import transfers
+from krylix.solvers.results import transfers
 
 from .cases import Case, Later, shifted
 

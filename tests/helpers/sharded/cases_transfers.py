@@ -15,7 +15,7 @@ import scipy.sparse as sp
 import krylix
 from krylix import linear_solve
 from krylix.solvers import METHODS, PRECONDITIONERS
-from krylix.solvers.setup import transfers
+from krylix.solvers.results import transfers
 
 from .cases import Case, Later, exact, shifted, star
 from .cases_cut_products import conduction

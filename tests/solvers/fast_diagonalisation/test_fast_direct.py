@@ -471,7 +471,7 @@ def test_grids_without_points() -> None:
 
 def test_dense_functions_are_not_traced_in_order_to_choose(monkeypatch: pytest.MonkeyPatch) -> None:
     """A sum over everything before would take a matrix of half a million entries."""
-    from krylix.solvers.setup import facts
+    from krylix.solvers import choose as facts
 
     refused: list[str] = []
     traced = facts.as_matrix

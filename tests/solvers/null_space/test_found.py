@@ -178,16 +178,16 @@ def test_none_leaves_everything() -> None:
 
 def test_prepared_solvers_look_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """And `update` again: the next matrix may be regular, or the last one have been."""
-    from krylix.solvers.setup import make_problem
+    from krylix.solvers.read import system as read_system
 
     looked: list[int] = []
-    find = make_problem.find_constants
+    find = read_system.find_constants
 
     def counted(*args: Any) -> Any:
         looked.append(1)
         return find(*args)
 
-    monkeypatch.setattr(make_problem, "find_constants", counted)
+    monkeypatch.setattr(read_system, "find_constants", counted)
     A = regions()
     b = A @ rng.standard_normal(18)
     solver = prepare(sp.csr_array(A), b)

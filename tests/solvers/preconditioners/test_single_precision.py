@@ -18,7 +18,7 @@ from grid_problems import blocks, diffusion, obstacles
 from krylix import linear_solve, preconditioner
 from krylix.backends import get_backend
 from krylix.solvers import METHODS, PRECONDITIONERS
-from krylix.solvers.iteration.method import precision_for
+from krylix.solvers.methods.method import precision_for
 from krylix.solvers.preconditioners import to_preconditioner
 from krylix.solvers.preconditioners.cycle.recast import Recast
 from krylix.solvers.preconditioners.cycle.scaled import DiagonallyScaled

@@ -15,9 +15,9 @@ import krylix
 from cells import in_turn
 from grid_problems import diffusion, entries
 from krylix import as_operator, linear_solve, preconditioner, prepare
+from krylix.solvers import choose as table
 from krylix.solvers.preconditioners.multigrid import diagonals
-from krylix.solvers.setup import table
-from krylix.solvers.setup.constant_stencil import with_numbers
+from krylix.solvers.read.system import with_numbers
 from krylix.sparse import UnsupportedOperation
 from krylix.sparse.analysis.analysis import on_its_grid
 from matrices import FORMATS, in_krylix, in_random_order

@@ -14,7 +14,7 @@ from ...solvers import OPTIONAL_METHODS, prepare
 from ..errors import UsageError, as_options
 from ..facts import Line
 from ..storage import in_words
-from ..system import System
+from ..system import SystemRead
 from ..system import load as load_system
 from . import comparison
 from .combinations import combinations
@@ -22,7 +22,7 @@ from .comparison import AUTO, NONE, ComparisonRow, Settings
 from .trials import Trials
 
 
-def load(options: argparse.Namespace) -> System:
+def load(options: argparse.Namespace) -> SystemRead:
     """The system, square or for least squares; of several right-hand sides the first.
 
     Raises:
@@ -40,7 +40,7 @@ def load(options: argparse.Namespace) -> System:
     return replace(system, b=np.ascontiguousarray(system.b[:, 0]), rhs=rhs)
 
 
-def compare(options: argparse.Namespace, system: System) -> list[ComparisonRow]:
+def compare(options: argparse.Namespace, system: SystemRead) -> list[ComparisonRow]:
     """All rows: those that converged first, the fastest before the others."""
     pairs = combinations(system.A, options.methods, options.preconditioners)
     with Trials(system.A, system.b, _settings(options), options.time_limit) as trials:

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from ...backends import Array, Backend
+from ..methods.method import Goal
 from .attainable import attainable
-from .method import Goal
 from .outcome import Status
 from .restart import End, later_goal, restart_decision, within_reach
 from .stages import Between, StageSolve

@@ -13,12 +13,12 @@ from typing import NamedTuple
 import numpy as np
 
 from ...sparse import Dense, FunctionOperator, Operator, SparseMatrix
-from ..iteration.method import Method
 from ..log import log
+from ..methods.method import Method
 from ..preconditioners import Preconditioner
 from ..preconditioners.multigrid.cut.cycle import CutMultigrid
-from ..results.failure import outside
-from .problem import Problem
+from ..read.system import System
+from .failure import outside
 
 LEAST = 1 << 15  # bytes: below that a message takes as long as an empty one, and no warning is given
 _ALONG_ROWS = ("chebyshev", "ssor", "ic", "ilu")  # exchange halos only, where grids are cut along axis 0 alone
@@ -57,26 +57,26 @@ class Transfer(NamedTuple):
         return f"{self.what}: {self.size} bytes to each device. {self.instead}"
 
 
-def transfers(problem: Problem, method: Method, M: Operator | None) -> list[Transfer]:
+def transfers(system: System, method: Method, M: Operator | None) -> list[Transfer]:
     """Transfers of whole vectors in each iteration, or for each solve; none where no vector is known to be spread."""
-    cut, bk = problem.cut, problem.bk
+    cut, bk = system.cut, system.bk
     if cut is None or not cut.all_names:
         return []
-    size = problem.layout.systems * problem.layout.size * np.dtype(bk.dtype(problem.b)).itemsize
-    in_rows = cut.on(problem.layout.shapes[0], (problem.layout.size,)) is not None  # are flat vectors cut, too?
+    size = system.layout.systems * system.layout.size * np.dtype(bk.dtype(system.b)).itemsize
+    in_rows = cut.on(system.layout.shapes[0], (system.layout.size,)) is not None  # are flat vectors cut, too?
     found = []
     if not method.keeps_grids:
         where = "on the host" if method.on_host else "on each device"
         found.append(Transfer(f"{method.name} solves {where}, and gathers b", size, "Take method='auto', or 'CG'."))
-    elif problem.several and not in_rows:
+    elif system.several and not in_rows:
         found.append(Transfer("max_iter with several limits gathers vectors", size, "Give one limit."))
-    of_matrix = _of_matrix(problem.A.without_offset)
+    of_matrix = _of_matrix(system.A.without_offset)
     if of_matrix is not None:
         found.append(
             Transfer(of_matrix, size, "Give A as row_cut(A, like=b) of krylix.sparse, or a function on a grid.")
         )
     if isinstance(M, Preconditioner) and not method.factorises:
-        found += _of_preconditioner(M, problem, in_rows, size)
+        found += _of_preconditioner(M, system, in_rows, size)
     return found
 
 
@@ -88,8 +88,8 @@ def _of_matrix(A: Operator) -> str | None:
     return None
 
 
-def _of_preconditioner(M: Preconditioner, problem: Problem, in_rows: bool, size: int) -> list[Transfer]:
-    inner, grid = M.inner, problem.A.own_grid or problem.A.shape[:1]
+def _of_preconditioner(M: Preconditioner, system: System, in_rows: bool, size: int) -> list[Transfer]:
+    inner, grid = M.inner, system.A.own_grid or system.A.shape[:1]
     if isinstance(inner, CutMultigrid):
         return _of_multigrid(inner, size)
     if M.keeps_grids or inner.keeps_grids or (isinstance(inner, FunctionOperator) and inner.own_grid == grid):
@@ -111,23 +111,23 @@ def _of_multigrid(M: CutMultigrid, size: int) -> list[Transfer]:
     return [Transfer(f"multigrid gathers coefficients of the grid {last} when it is set up", coefficients, instead)]
 
 
-def told_of_devices(problem: Problem, method: Method, M: Operator | None) -> tuple[str, ...]:
+def told_of_devices(system: System, method: Method, M: Operator | None) -> tuple[str, ...]:
     """What `explain()` says of several devices, in lines."""
-    cut, bk = problem.cut, problem.bk
+    cut, bk = system.cut, system.bk
     if cut is None:
-        unknown = bk.spreads_arrays() and problem.compiled and problem.layout.structure is None
+        unknown = bk.spreads_arrays() and system.compiled and system.layout.structure is None
         return (_NO_SHARDING,) if unknown else ()
     if not cut.all_names:
         return (f"systems spread over the mesh axes {', '.join(cut.batch)}, each on one device",)
     parts = " x ".join(map(str, cut.parts))
     found = [f"vectors spread over {parts} devices, along the mesh axes {', '.join(cut.all_names)}"]
-    moved = [str(one) for one in transfers(problem, method, M)]
+    moved = [str(one) for one in transfers(system, method, M)]
     return (*found, *(moved or ["messages: halo exchanges with neighbours, reductions, and gathers of small grids"]))
 
 
-def warn_of_transfers(problem: Problem, method: Method, M: Operator | None) -> None:
+def warn_of_transfers(system: System, method: Method, M: Operator | None) -> None:
     """Warn of those that are not small, at the caller's line; others are logged."""
-    for one in transfers(problem, method, M):
+    for one in transfers(system, method, M):
         if one.size >= LEAST:
             warnings.warn(str(one), GatherWarning, stacklevel=outside())
         else:

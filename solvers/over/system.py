@@ -14,29 +14,28 @@ import numpy as np
 
 from ...backends import Array, Backend, agreed, choose_backend, find_communicator, of_libraries, over_members
 from ...sparse import FunctionOperator, HostOperator, Operator, UnsupportedOperation, is_function
-from ..iteration.method import Method
+from ..methods.method import Method
 from ..preconditioners import Preconditioner
-from ..setup.make_problem import make_problem
-from ..setup.problem import Problem, Request
-from ..setup.stopping import find_limits
+from ..read.arguments import Request, find_limits
+from ..read.system import System, read_system
 from .methods import refuse_method
 from .null_vectors import given_null_vectors, orthonormal_over
 from .preconditioner import of_one_part
 
 
-class ProblemOfPart(NamedTuple):
+class SystemOfPart(NamedTuple):
     """A problem over a communicator.
 
     Attributes:
-        problem: in this member's rows, on the backend of the communicator.
+        system: in this member's rows, on the backend of the communicator.
         M: the preconditioner of this part, the name of one that is made of products with A, or None.
     """
 
-    problem: Problem
+    system: System
     M: Operator | str | None
 
 
-def problem_over(request: Request, method: Method | None) -> ProblemOfPart:
+def system_over(request: Request, method: Method | None) -> SystemOfPart:
     """Check, agree and complete.
 
     Args:
@@ -44,7 +43,7 @@ def problem_over(request: Request, method: Method | None) -> ProblemOfPart:
 
     Raises:
         OtherMemberFailed: another member raised one of the following.
-        ValueError, TypeError: as `make_problem`; what `over` does not go with; members differ in their settings.
+        ValueError, TypeError: as `read_system`; what `over` does not go with; members differ in their settings.
 
     Cost: 3 messages, and 1 product; more with null vectors.
     """
@@ -54,9 +53,9 @@ def problem_over(request: Request, method: Method | None) -> ProblemOfPart:
     limits, several = find_limits(bk, request.max_iter, bk.unknowns(local.b), local.layout.batch)
     A = _on_members(local.A if local.given is None else local.given.A, bk)
     # vectors that are given are those of A, as everywhere
-    problem = replace(local, bk=bk, limits=limits, several=several, both=local.both and vectors is None)
-    if problem.is_empty:
-        return ProblemOfPart(replace(problem, A=A), None)
+    system = replace(local, bk=bk, limits=limits, several=several, both=local.both and vectors is None)
+    if system.is_empty:
+        return SystemOfPart(replace(system, A=A), None)
     A, rows = _linear(bk, A, local)
     M = _preconditioner_on_members(M, bk)
     given = None
@@ -64,10 +63,10 @@ def problem_over(request: Request, method: Method | None) -> ProblemOfPart:
         given = replace(local.given, A=A, b=rows)
         A, rows = given.equations()
     null = None if vectors is None else orthonormal_over(bk, A, vectors)
-    return ProblemOfPart(replace(problem, A=A, b=rows, given=given, null=null), M)
+    return SystemOfPart(replace(system, A=A, b=rows, given=given, null=null), M)
 
 
-def _checked(request: Request, method: Method | None) -> tuple[Backend, Problem, Any, Array | None]:
+def _checked(request: Request, method: Method | None) -> tuple[Backend, System, Any, Array | None]:
     """What can be seen without a message.
 
     Returns:
@@ -94,9 +93,9 @@ def _checked(request: Request, method: Method | None) -> tuple[Backend, Problem,
     _refuse_matrix(request.A, alone)
     if method is not None:
         refuse_method(method)
-    problem = make_problem(request, method)
-    M = of_one_part(request.preconditioner, problem, method)
-    return bk, problem, M, given_null_vectors(request.nullspace, problem)
+    system = read_system(request, method)
+    M = of_one_part(request.preconditioner, system, method)
+    return bk, system, M, given_null_vectors(request.nullspace, system)
 
 
 def _refuse_matrix(A: Any, alone: Backend) -> None:
@@ -112,7 +111,7 @@ def _refuse_matrix(A: Any, alone: Backend) -> None:
     )
 
 
-def _agree_on_settings(bk: Backend, request: Request, local: Problem) -> None:
+def _agree_on_settings(bk: Backend, request: Request, local: System) -> None:
     """Raises ValueError in all members where they are not set alike: then they would make different steps."""
     monitor = request.monitor
     told = None if monitor is None else (monitor.callback is None, monitor.time_limit is None)
@@ -153,7 +152,7 @@ def _preconditioner_on_members(M: Any, bk: Backend) -> Any:
     return replace(M, inner=inner)
 
 
-def _linear(bk: Backend, A: Operator, local: Problem) -> tuple[Operator, Array]:
+def _linear(bk: Backend, A: Operator, local: System) -> tuple[Operator, Array]:
     """The linear part of A, and b without its constant part; all members find one, or none does."""
     b, communicator = local.b, bk.communicator
     zeros = bk.zeros((local.layout.systems, A.shape[1]), A.dtype, local.like)

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple, Protocol
 
 from ...backends import Array, Backend
 from ...sparse import Operator
-from .method import Goal, Method
+from ..methods.method import Goal, Method
 
 
 class StageSolve(Protocol):

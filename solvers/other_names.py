@@ -8,7 +8,7 @@ from difflib import get_close_matches
 from functools import wraps
 from typing import ParamSpec, TypeVar
 
-from ...backends.tracebacks import named_in_tracebacks, shorten
+from ..backends.tracebacks import named_in_tracebacks, shorten
 
 P = ParamSpec("P")
 R = TypeVar("R")

@@ -13,7 +13,7 @@ import numpy as np
 from ...backends import Backend
 from ...backends.numpy.one_system import OneSystemBackend
 from ...sparse import Operator
-from .method import Method
+from ..methods.method import Method
 from .stages import Tally
 from .stopping import StoppingRule
 

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ...backends import Array, Backend
-from .method import Goal
+from ..methods.method import Goal
 from .outcome import Status
 
 # plain integers: arrays of some libraries do not mix with enums

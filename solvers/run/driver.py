@@ -19,12 +19,12 @@ import numpy as np
 from ...backends import Array, Backend, select
 from ...sparse import Operator, as_symmetric_dia
 from ..log import DEBUG, log
+from ..methods.method import Goal, Method
 from .at_once import solved_at_once
 from .attainable import attainable
 from .checkpoints import Checkpoints
 from .lean import has_lean_steps, lean_steps
 from .lean_rounds import has_lean_rounds, lean_rounds
-from .method import Goal, Method
 from .monitor import StepReport
 from .outcome import Outcome, Status
 from .restart import End, later_goal, restart_decision, within_reach

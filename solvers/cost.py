@@ -1,4 +1,4 @@
-"""Fill-in and cost of a sparse factorisation, known beforehand: counted, estimated, or bounded by memory."""
+"""What factors of a matrix cost, counted or estimated before they are made."""
 
 from __future__ import annotations
 
@@ -10,10 +10,12 @@ from typing import Any, NamedTuple
 import numpy as np
 import scipy.sparse as sp
 
-from ...sparse import DIA, Matrix, SparseMatrix, Stencil
-from ...sparse.analysis.elimination import column_counts
-from ...sparse.analysis.level_widths import level_widths
-from ...sparse.analysis.minimum_degree import minimum_degree
+from ..sparse import DIA, Matrix, SparseMatrix, Stencil
+from ..sparse.analysis.analysis import on_its_grid
+from ..sparse.analysis.elimination import column_counts
+from ..sparse.analysis.level_widths import level_widths
+from ..sparse.analysis.minimum_degree import minimum_degree
+from .preconditioners.multigrid.from_matrix import couples_neighbours
 
 
 class FactorCost(NamedTuple):
@@ -167,3 +169,23 @@ def _memory() -> float:
         return float(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
     except (AttributeError, ValueError, OSError):
         return 8e9
+
+
+_COUNTED = 100_000  # entries of which the factors are counted in some hundredths of a second
+
+
+def cost_on_grid(matrix: SparseMatrix) -> FactorCost | None:
+    """Of a matrix that couples neighbours on a grid of two or three axes; None for others."""
+    if matrix.systems is not None:
+        return None
+    placed = on_its_grid(matrix)
+    on_one = 2 <= len(placed.in_shape) <= 3 and couples_neighbours(placed)
+    return grid_cost(placed.in_shape) if on_one else None
+
+
+def expected_cost(matrix: SparseMatrix) -> FactorCost:
+    """Of a matrix or a batch, whose values need not be known; counted where that takes no time."""
+    found = cost_on_grid(matrix)
+    if found is not None:
+        return found
+    return matrix_cost(matrix) if matrix.nnz <= _COUNTED else matrix_cost(matrix, estimated_cost)

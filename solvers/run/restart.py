@@ -7,8 +7,8 @@ from typing import NamedTuple, Protocol
 import numpy as np
 
 from ...backends import Array, Backend
+from ..methods.method import Method
 from .attainable import is_hopeless
-from .method import Method
 from .outcome import Status
 
 _LATER_GOAL = 0.5  # of the bound, the goal of later rounds: one that ended just above the bound would count as stalled

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from ...backends import Array
-from ...sparse import Matrix, NonlinearError, Operator, SparseMatrix, UnsupportedOperation
-from ...sparse.operators.concrete import as_matrix
-from ..iteration.method import Method
-from ..iteration.outcome import Status
-from ..iteration.stopping import Limits
-from ..preconditioners import Preconditioner
-from .expected_cost import expected_cost
-from .fill import ANALYSIS, FactorCost, matrix_cost
-from .problem import Problem
+from ..backends import Array
+from ..sparse import Matrix, NonlinearError, Operator, SparseMatrix, UnsupportedOperation
+from ..sparse.operators.concrete import as_matrix
+from .cost import ANALYSIS, FactorCost, expected_cost, matrix_cost
+from .methods.method import Method
+from .preconditioners import Preconditioner
+from .read.system import System
+from .run.outcome import Status
+from .run.stopping import Limits
 
 LEAST = 50  # iterations that any preconditioner may take
 _ENTRY = 8  # operations on dense blocks in the time of one entry in a product, which memory decides
@@ -60,7 +59,7 @@ class Fallback(NamedTuple):
 
 
 def with_iteration_budget(
-    fallback: Method | None, problem: Problem, method: Method, M: Operator | None, matrix: Operator, many: bool = False
+    fallback: Method | None, system: System, method: Method, M: Operator | None, matrix: Operator, many: bool = False
 ) -> Fallback | None:
     """The fallback, with the iterations that the chosen method gets.
 
@@ -69,47 +68,47 @@ def with_iteration_budget(
     """
     if fallback is None:
         return None
-    one = work_of_iteration(problem, method, M, matrix)
-    if one is None or method.factorises or not isinstance(matrix, SparseMatrix) or problem.several or problem.is_empty:
+    one = work_of_iteration(system, method, M, matrix)
+    if one is None or method.factorises or not isinstance(matrix, SparseMatrix) or system.several or system.is_empty:
         return Fallback(fallback)
-    if not (problem.is_implicit or many):
+    if not (system.is_implicit or many):
         return Fallback(fallback, _rounded(max(ANALYSIS * matrix.nnz / one, LEAST)), is_bound=False)
-    return Fallback(fallback, _rounded(iterations_for(expected_cost(matrix), problem, method, one)))
+    return Fallback(fallback, _rounded(iterations_for(expected_cost(matrix), system, method, one)))
 
 
-def work_of_iteration(problem: Problem, method: Method, M: Operator | None, matrix: Operator) -> float | None:
+def work_of_iteration(system: System, method: Method, M: Operator | None, matrix: Operator) -> float | None:
     """Of all systems, in the unit of `FactorCost.work`; None where it is not known."""
     if not isinstance(matrix, Matrix):
         return None
     of_M = 0 if M is None else M.work if isinstance(M, Preconditioner) else None
     if of_M is None:
         return None
-    products, systems = max(method.products_per_step, 1), problem.layout.systems
+    products, systems = max(method.products_per_step, 1), system.layout.systems
     times = systems if matrix.systems is None else 1  # M and the entries of several matrices are counted for all
     vectors = _VECTORS * systems * matrix.shape[0]
     return _CALLS + _ENTRY * products * (times * (matrix.nnz + of_M) + vectors)
 
 
-def iterations_for(cost: FactorCost, problem: Problem, method: Method, one: float) -> float:
+def iterations_for(cost: FactorCost, system: System, method: Method, one: float) -> float:
     """Iterations that take as long as factors."""
-    times = _SINGULAR if problem.null is not None else 1 if method.needs_definite else _EXCHANGES
-    solves = _ENTRY * cost.numbers * problem.layout.systems
+    times = _SINGULAR if system.null is not None else 1 if method.needs_definite else _EXCHANGES
+    solves = _ENTRY * cost.numbers * system.layout.systems
     return max((_SET_UP + times * cost.work + solves) / one, LEAST)
 
 
-def remaining_budget(problem: Problem, method: Method, M: Operator | None, after: int) -> int | None:
+def remaining_budget(system: System, method: Method, M: Operator | None, after: int) -> int | None:
     """Further iterations, after so many, that take no longer than factors would; None: as many as the method may.
 
     The cost of the factors is counted here.
     """
     try:
-        matrix = as_matrix(problem.A.without_offset)
+        matrix = as_matrix(system.A.without_offset)
     except (UnsupportedOperation, NonlinearError):
         return None
-    one = work_of_iteration(problem, method, M, matrix)
+    one = work_of_iteration(system, method, M, matrix)
     if one is None:
         return None
-    most = iterations_for(matrix_cost(matrix), problem, method, one)
+    most = iterations_for(matrix_cost(matrix), system, method, one)
     return int(min(most, _LARGEST)) - after if most > _WORTH * after else 0
 
 

@@ -1,9 +1,10 @@
-"""Checked problem from the arguments of `linear_solve`: every input error is raised here."""
+"""The system that is solved: every argument checked, A as an operator on rows, b and x0 in rows."""
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import Any
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
@@ -11,6 +12,7 @@ import scipy.sparse as sp
 from ...backends import Array, Backend, Cut, choose_backend, of_libraries, real_dtype, working_dtype
 from ...backends.on_failure import checked_policy
 from ...sparse import (
+    DIA,
     Dense,
     FunctionOperator,
     HostOperator,
@@ -20,6 +22,7 @@ from ...sparse import (
     OffsetOperator,
     Operator,
     SparseMatrix,
+    Stencil,
     UnsupportedOperation,
     batch_shape,
     is_function,
@@ -27,28 +30,162 @@ from ...sparse import (
     operand_dtype,
     to_operator,
 )
-from ...sparse.analysis.analysis import analyse_anew, with_declared
+from ...sparse.analysis.analysis import analyse_anew, on_its_grid, with_declared
+from ...sparse.analysis.neighbours import shift_of
 from ...sparse.operators.concrete import constant_folded, is_known, without_derivatives
 from ...sparse.operators.cut_stencil import CutStencil
 from ...sparse.operators.cut_values import cut_stencil
-from ..iteration.method import Method
+from ..methods.method import Method
 from ..null_space.at_run_time import constants_at_run_time
 from ..null_space.found import find_constants
 from ..null_space.given import are_of_adjoint, given_vectors
-from .axis import expected_vectors, for_each_matrix, last_axis, matched, vectors_of
-from .constant_stencil import with_numbers
-from .normal_equations import Given
-from .problem import KnownNull, Problem, Request, refused_args
-from .spread import known_cut
-from .stopping import default_rtol, find_limits, tolerance
-from .unusable import checked_offset, refuse_unusable, with_rectangular_hint
+from ..preconditioners.base import Spread
+from ..run.stopping import Limits
+from .arguments import (
+    Request,
+    checked_offset,
+    default_rtol,
+    expected_vectors,
+    find_limits,
+    for_each_matrix,
+    last_axis,
+    matched,
+    refuse_unusable,
+    refused_args,
+    tolerance,
+    vectors_of,
+    with_rectangular_hint,
+)
+from .least_squares import Given
 
 
-def make_problem(request: Request, method: Method | None, null: KnownNull | None = None) -> Problem:
+class KnownNull(NamedTuple):
+    """Projection that removes known null vectors of A, and whether the transpose has them too."""
+
+    projection: Operator | None
+    both: bool
+
+
+@dataclass(frozen=True)
+class System:
+    """A x = b in rows of `(systems, n)`."""
+
+    bk: Backend
+    A: Operator
+    b: Array
+    x0: Array | None
+    layout: Layout
+    like: Array
+    rtol: Array
+    atol: Array
+    by_default: bool  # default rtol? Then the attainable accuracy counts as converged too
+    has_atol: bool  # may atol be more than zero? If it is known to be zero, it needs no scaling for derivatives
+    limits: Limits
+    several: bool  # was max_iter a sequence?
+    null: Operator | None  # projects known null vectors of A out of rows, and ...
+    both: bool  # ... those that the transpose has too
+    compiled: bool
+    derived: bool = False  # is it the solve for a derivative?
+    least_squares: bool = False  # are A x = b the normal equations of a problem of least squares, which is ...
+    given: Given | None = None  # ... this one?
+    source: Any = None  # what the user called A
+    cut: Cut | None = None  # how `(systems, *shape of one system)` is distributed over devices, where that is known
+
+    @property
+    def spread(self) -> Spread | None:
+        """How its vectors are spread over devices, where that is known."""
+        return None if self.cut is None else Spread(self.layout.shapes[0], self.cut)
+
+    @property
+    def is_empty(self) -> bool:
+        """Are there no systems, or no unknowns? Then there is nothing to factorise, and no entry to look at."""
+        whole = self.bk.communicator is None  # a part may have none, and takes part
+        return not (self.layout.systems and (self.layout.size or not whole))
+
+    def spread_rows(self, rows: Array) -> Array:
+        """Rows shaped as x, distributed as b is; those from the host lie on one device."""
+        fits = int(rows.shape[-1]) == self.layout.size and self.given is None
+        return self.bk.on_grid(rows, self.layout.shapes[0], self.cut) if fits else rows
+
+    @property
+    def is_implicit(self) -> bool:
+        """May x have derivatives, which one solve has by the implicit function theorem?"""
+        return len(self.limits) == 1 and (self.compiled or self.is_tracked)
+
+    @cached_property
+    def is_tracked(self) -> bool:
+        """Are derivatives of what the problem was made of being recorded (in a library that records)?"""
+        bk = self.bk
+        return bk.explicit_derivatives and (
+            bk.tracks(self.b) or self.A.tracked or any(map(bk.tracks, bk.flatten(self.A)[0]))
+        )
+
+
+def with_numbers(matrix: Matrix) -> Matrix:
+    """A DIA matrix as a stencil with constant coefficients, if each diagonal is constant on the grid; else itself.
+
+    Shapes stay as they are. Cost: up to one pass over the values.
+    """
+    if not isinstance(matrix, DIA) or matrix.constant is None or matrix.systems is not None:
+        return matrix
+    grid = on_its_grid(matrix).in_shape
+    if matrix.shape[0] != matrix.shape[1] or len(grid) < 2:
+        return matrix
+    structure: Any = matrix.structure
+    numbers, shifts = [], []
+    for offset, values in zip(structure.offsets, matrix.constant[0]):
+        shift = shift_of(offset, grid)
+        number = None if shift is None else _number(values.reshape(grid), shift)
+        if number is None:
+            return matrix
+        numbers.append(number)
+        shifts.append(shift)
+    found: Any = Stencil(numbers, shifts, grid)
+    moved = found if matrix.bk.on_host else found.on_backend(matrix.bk, matrix.anchor())
+    return moved.on_grids(
+        matrix._in_shape, matrix._out_shape, f"{len(numbers)} diagonals with a number each on the grid {grid}"
+    )
+
+
+def _number(values: np.ndarray, shift: tuple[int, ...]) -> np.ndarray | None:
+    """The constant of a diagonal on the points whose neighbour is on the grid, if it is 0 elsewhere; else None."""
+    inside = values[tuple(slice(max(0, -s), n - max(0, s)) for s, n in zip(shift, values.shape))]
+    number = inside[(0,) * inside.ndim]
+    same = bool(np.all(inside == number)) and np.count_nonzero(values) == (inside.size if number else 0)
+    return np.asarray(number) if same else None
+
+
+def known_cut(bk: Backend, request: Request, b: Any, layout: Layout) -> Cut | None:
+    """The distribution of `(systems, *shape of one system)`.
+
+    Args:
+        b: the right-hand side, with the vectors of a matrix on its last axis.
+
+    Raises:
+        TypeError, ValueError: `sharding` was given and does not fit.
+    """
+    if layout.structure is not None:
+        if request.sharding is not None:
+            raise TypeError(
+                f"sharding={request.sharding!r} was given for a container of arrays; expected one array. Spread its "
+                "arrays by jax.device_put, and leave it out."
+            )
+        return None
+    if request.sharding is not None and request.axis not in (None, -1):
+        raise ValueError(
+            f"sharding was given together with axis={request.axis}; expected vectors on the last axis. Give b.T."
+        )
+    sharding = request.sharding
+    if sharding is None and tuple(b.shape) == tuple(getattr(request.b, "shape", ())) and request.axis in (None, -1):
+        sharding = request.seen_sharding
+    return bk.cut_of(b, len(layout.batch), sharding) if bk.spreads_arrays() or sharding is not None else None
+
+
+def read_system(request: Request, method: Method | None, null: KnownNull | None = None) -> System:
     """Check and convert; for a least-squares method, a rectangular or damped problem into its normal equations.
 
     With `request.over`, b is a part of a vector. Then nothing is evaluated here, where one member may fail alone: see
-    `over.problem`, which completes it.
+    `over.system`, which completes it.
 
     Args:
         request: the arguments; method and preconditioner are checked elsewhere.
@@ -106,7 +243,7 @@ def make_problem(request: Request, method: Method | None, null: KnownNull | None
     if request.derived and null.both and null.projection is not None:
         rows = null.projection.apply(bk.flat(rows))
     real = real_dtype(bk.dtype(rows))
-    return Problem(
+    return System(
         bk=bk, A=operator, b=rows, x0=start, layout=unknown, like=like,
         rtol=tolerance(bk, request.rtol, default_rtol(dtype), "rtol", layout, rows, real),
         atol=tolerance(bk, request.atol, 0.0, "atol", layout, rows, real),
@@ -288,38 +425,38 @@ def _on_device(bk: Backend, x0: Any, like: Array) -> Any:
     return bk.unleaves(structure, arrays)
 
 
-def with_constants(problem: Problem, method: Method, matrix: Operator, request: Request) -> Problem:
+def with_constants(system: System, method: Method, matrix: Operator, request: Request) -> System:
     """Add the projection of `constants_at_run_time` to the problem.
 
     Dense factors detect singularity by themselves.
 
     Args:
         method: what will solve.
-        problem: for matrices that are known now, null vectors have been looked for.
+        system: for matrices that are known now, null vectors have been looked for.
         matrix: that of A, if it was found.
         request: what was asked for.
     """
-    if problem.bk.is_eager and problem.bk.compiled():  # a transformation, in which no branch may look at values
-        return problem
-    automatic = isinstance(request.nullspace, str) and request.nullspace == "auto" and problem.null is None
-    square = problem.given is None and problem.layout.structure is None and not problem.A.offset
+    if system.bk.is_eager and system.bk.compiled():  # a transformation, in which no branch may look at values
+        return system
+    automatic = isinstance(request.nullspace, str) and request.nullspace == "auto" and system.null is None
+    square = system.given is None and system.layout.structure is None and not system.A.offset
     if not (automatic and square and isinstance(matrix, SparseMatrix | Dense)) or 0 in matrix.shape:
-        return problem
+        return system
     if is_known(matrix) or (method.factorises and isinstance(matrix, Dense)):
-        return problem
+        return system
     constant: Any = without_derivatives(matrix)
-    if problem.cut is not None and problem.cut.all_names and isinstance(problem.A, FunctionOperator):
-        return _with_constants_on_blocks(problem)
-    return replace(problem, null=constants_at_run_time(constant), both=True)
+    if system.cut is not None and system.cut.all_names and isinstance(system.A, FunctionOperator):
+        return _with_constants_on_blocks(system)
+    return replace(system, null=constants_at_run_time(constant), both=True)
 
 
-def _with_constants_on_blocks(problem: Problem) -> Problem:
+def _with_constants_on_blocks(system: System) -> System:
     """As `with_constants`, where values would lie on each device; nothing where A is no stencil of blocks."""
-    bk, grid = problem.bk, problem.layout.shapes[0]
-    rows = bk.on_grid(problem.b, grid, problem.cut)
-    A: Any = None if problem.cut is None else cut_stencil(problem.A, problem.cut, rows)
+    bk, grid = system.bk, system.layout.shapes[0]
+    rows = bk.on_grid(system.b, grid, system.cut)
+    A: Any = None if system.cut is None else cut_stencil(system.A, system.cut, rows)
     if not isinstance(A, CutStencil):
-        return problem
+        return system
     one = bk.full_like(bk.constant(rows), 1)
     own = replace(A, values=tuple(map(bk.constant, A.values)))
-    return replace(problem, null=constants_at_run_time(own, one), both=True)
+    return replace(system, null=constants_at_run_time(own, one), both=True)

@@ -8,10 +8,10 @@ from ...sparse import NonlinearError, Operator, UnsupportedOperation
 from ...sparse.analysis.analysis import analysis_of
 from ...sparse.analysis.finite import not_finite
 from ...sparse.analysis.symmetry import REFUSED
-from ..iteration.method import Method
+from ..methods.method import Method
 from ..preconditioners import Preconditioner
 from ..preconditioners.symmetry import far_from_hermitian, far_from_symmetric
-from .problem import Problem
+from .system import System
 
 
 def refuse_preconditioner(method: Method, M: Any) -> None:
@@ -20,35 +20,35 @@ def refuse_preconditioner(method: Method, M: Any) -> None:
         raise ValueError(f"{method.name} takes no preconditioner; got {M!r}. Leave it out.")
 
 
-def check_requirements(problem: Problem, method: Method, M: Operator | None) -> None:
+def check_requirements(system: System, method: Method, M: Operator | None) -> None:
     """Refuse systems that the method cannot solve, as far as is known now.
 
     Raises:
         TypeError, ValueError, UnsupportedOperation: got / expected / do this instead.
     """
-    if not method.takes_complex and problem.A.dtype.kind == "c":
+    if not method.takes_complex and system.A.dtype.kind == "c":
         raise TypeError(
-            f"{method.name} takes real systems only; this one is {problem.A.dtype}. Use biCG-stab(2) or scipy-GMres."
+            f"{method.name} takes real systems only; this one is {system.A.dtype}. Use biCG-stab(2) or scipy-GMres."
         )
-    systems = problem.layout.systems
+    systems = system.layout.systems
     if M is not None and M.systems not in (None, systems):
         raise ValueError(
             f"The preconditioner or factorisation was made for {M.systems} systems with a matrix each; got {systems} "
             "right-hand sides. Make it (prepare) for arrays of their shape, or solve for them in parts."
         )
-    method.check(problem.A, M)
+    method.check(system.A, M)
     if method.needs_transpose:
-        _check_transpose(problem.A, method)
+        _check_transpose(system.A, method)
         if M is not None:
             _check_transpose(M, method)
     if method.needs_symmetric:
-        _check_symmetric(problem.A, method, M)
+        _check_symmetric(system.A, method, M)
     if not method.needs_hermitian:
         return
-    relative = analysis_of(problem.A).asymmetry
+    relative = analysis_of(system.A).asymmetry
     if relative is not None and relative > REFUSED:
         word, adjoint = (
-            ("symmetric", "transpose") if problem.A.dtype.kind != "c" else ("Hermitian", "conjugate transpose")
+            ("symmetric", "transpose") if system.A.dtype.kind != "c" else ("Hermitian", "conjugate transpose")
         )
         raise ValueError(
             f"{method.name} needs a {word} matrix; this one differs from its {adjoint} by a relative {relative:.1e}. "
@@ -95,7 +95,7 @@ def refuse_asymmetric(method: Method, M: Preconditioner) -> None:
     )
 
 
-def refuse_unsuited(problem: Problem, method: Method, M: Operator | None) -> None:
+def refuse_unsuited(system: System, method: Method, M: Operator | None) -> None:
     """`check_requirements` for an automatically chosen method.
 
     Raises:
@@ -103,21 +103,21 @@ def refuse_unsuited(problem: Problem, method: Method, M: Operator | None) -> Non
         NonlinearError: the function is not linear.
     """
     try:
-        check_requirements(problem, method, M)
+        check_requirements(system, method, M)
     except NonlinearError:
         raise
     except (TypeError, ValueError) as error:
         raise UnsupportedOperation(str(error)) from error
 
 
-def refuse_infinite_entries(problem: Problem, on_failure: str) -> None:
+def refuse_infinite_entries(system: System, on_failure: str) -> None:
     """Raises ValueError for a matrix with NaN or infinity, where it is known and failures raise.
 
     With another policy the solve ends as diverged, as in a compiled function whose matrix is not known.
     """
     if on_failure != "raise":
         return
-    A = problem.A if problem.given is None else problem.given.A
+    A = system.A if system.given is None else system.given.A
     wrong = not_finite(A.without_offset)
     if wrong is not None:
         raise ValueError(

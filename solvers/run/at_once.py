@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from ...backends import Array
-from .method import apply
+from ..methods.method import apply
 from .stages import StageSolve
 
 _SMALL = 1e-6  # scales between this and its inverse are not needed: powers of two change no digit

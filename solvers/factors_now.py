@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from ...backends import get_backend
-from ...sparse import FunctionOperator, NonlinearError, Operator, SparseMatrix, UnsupportedOperation
-from ...sparse.operators.concrete import as_matrix, is_known
-from ..iteration.method import Method
-from ..methods.direct.factorisation import MatrixToFactorise
-from .problem import Problem
+from ..backends import get_backend
+from ..sparse import FunctionOperator, NonlinearError, Operator, SparseMatrix, UnsupportedOperation
+from ..sparse.operators.concrete import as_matrix, is_known
+from .methods.direct.factorisation import MatrixToFactorise
+from .methods.method import Method
+from .read.system import System
 
 
-def factors_of_known(problem: Problem, method: Method) -> Operator | None:
+def factors_of_known(system: System, method: Method) -> Operator | None:
     """While tracing: factors of a matrix that does not depend on the function's arguments, else None.
 
     They are computed once, at trace time, by NumPy: the library would compile a program for each operation.
     """
-    bk, A = problem.bk, problem.A
+    bk, A = system.bk, system.A
     try:
         matrix = as_matrix(A)
     except (UnsupportedOperation, NonlinearError):  # found column by column, when it runs
@@ -40,15 +40,15 @@ def factors_of_known(problem: Problem, method: Method) -> Operator | None:
         return factors.on_backend(bk, None)
 
 
-def factors_now(problem: Problem, method: Method, previous: Operator | None = None) -> Operator | None:
+def factors_now(system: System, method: Method, previous: Operator | None = None) -> Operator | None:
     """Factors, if they can be computed before b is known; None if each solve has to compute them.
 
     Args:
         previous: those of another matrix, maybe of the same pattern.
     """
-    bk, A = problem.bk, problem.A
-    if problem.compiled:
-        found = factors_of_known(problem, method)
+    bk, A = system.bk, system.A
+    if system.compiled:
+        found = factors_of_known(system, method)
         if found is not None or method.on_host or bk.is_eager:
             return found
     if not method.on_host:
@@ -60,11 +60,11 @@ def factors_now(problem: Problem, method: Method, previous: Operator | None = No
         return method.set_up_again(host, make([bk.to_numpy(a) for a in arrays]), previous)
 
 
-def entries_for(problem: Problem, method: Method, matrix: Operator) -> MatrixToFactorise | None:
+def entries_for(system: System, method: Method, matrix: Operator) -> MatrixToFactorise | None:
     """The entries of a function, to be factorised by an eager program that gets what the function closes over as
     arguments, and could find no pattern in these; None where it needs none.
     """
-    bk = problem.bk
+    bk = system.bk
     eagerly = bk.compiles_solves and not bk.in_program() and not method.on_host
-    needed = eagerly and isinstance(problem.A, FunctionOperator) and isinstance(matrix, SparseMatrix)
+    needed = eagerly and isinstance(system.A, FunctionOperator) and isinstance(matrix, SparseMatrix)
     return MatrixToFactorise(matrix) if needed else None

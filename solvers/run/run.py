@@ -18,9 +18,9 @@ from ...sparse.operators.cut_stencil import InSteps
 from ...sparse.operators.cut_values import cut_stencil
 from ..log import log, timed_set_up
 from ..methods.direct.singular import Singularity, told_by
+from ..methods.method import Method
 from ..null_space.projections import Projected, WithoutConstants, WithoutConstantsInside, WithoutVectors
 from .driver import Iteration
-from .method import Method
 from .monitor import StepReport
 from .null_part import NullPart
 from .outcome import Outcome

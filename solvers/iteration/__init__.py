@@ -1,1 +1,0 @@
-"""The iteration: its loop, methods, status, progress."""

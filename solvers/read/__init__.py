@@ -1,0 +1,1 @@
+"""Arguments to a checked system."""

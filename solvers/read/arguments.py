@@ -1,0 +1,387 @@
+"""Arguments of a solve: the record of the call, the axes of b, tolerances and limits, refusals of unusable arrays."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from numbers import Complex, Number
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from ...backends import Array, Backend
+from ...sparse import FunctionOperator, Layout, Matrix, Operator, batch_shape, is_function
+from ...sparse.layout import moved_axis
+from ..methods.method import Method
+from ..run.monitor import Monitor
+from ..run.stopping import Limits
+
+
+@dataclass(frozen=True)
+class Request:
+    """The arguments as they were given, unchecked; `linear_solve` says what they mean.
+
+    For `prepare`, `b` is an array like the right-hand sides to come. `program`: that of the function A, as it is
+    in this solve, if it was traced already. `declared`: facts that the package of A declares, see `Operator.declared`.
+    `derived`: is it the solve for a derivative, of which only the part of b in the range of A counts? `over`: the
+    communicator whose members hold the parts of all vectors, as the user gave it; None: vectors are whole.
+    """
+
+    A: Any
+    b: Any
+    x0: Any = None
+    method: str | Method = "auto"
+    preconditioner: Any = None
+    rtol: float | Array | None = None
+    atol: float | Array = 0.0
+    max_iter: int | Sequence[int] | Array | None = None
+    args: Sequence[Any] = ()
+    batch_ndim: int = 0
+    axis: int | None = None
+    nullspace: Any = "auto"
+    matrix_offset: complex | None = None
+    on_failure: str = "raise"
+    history: bool = False
+    monitor: Monitor | None = None  # progress, callback and time_limit
+    program: tuple[Callable[..., Any], Sequence[Array]] | None = None
+    declared: tuple[tuple[str, Any], ...] | None = None
+    derived: bool = False
+    sharding: Any = None  # how b is spread over devices, as the caller says ...
+    told: tuple[str, ...] = ()  # of several devices, for `explain`
+    seen_sharding: Any = None  # ... and as was seen before the solve, in which it may not tell
+    over: Any = None
+
+
+def refused_args(name: str, args: Any) -> str:
+    """The message about arguments of the function `name` that are no tuple."""
+    return f"args must be a tuple: args=(k,) for a function {name}(x, k); got an object of type {type(args).__name__}."
+
+
+def takes_vectors(A: Any) -> bool:
+    """Is A a matrix, which takes vectors, rather than a function of arrays of any shape?"""
+    return not is_function(A) and not isinstance(A, FunctionOperator)
+
+
+def vectors_of(bk: Backend, request: Request, b: Any) -> Any:
+    """A list or tuple of vectors as an array with one vector in each row, for a matrix; b itself otherwise.
+
+    Raises:
+        ValueError: the vectors have different shapes.
+    """
+    if type(request.b) not in (list, tuple) or bk.is_array(b) or not takes_vectors(request.A):
+        return b
+    if not all(bk.is_array(one) for one in b):
+        return b  # refused later, as other containers are
+    shapes = {tuple(one.shape): None for one in b}
+    if len(shapes) > 1:
+        raise ValueError(
+            f"b is a {type(b).__name__} of arrays of the shapes {', '.join(map(str, shapes))}; expected vectors of one "
+            "length, or one array."
+        )
+    dtype = np.result_type(*map(bk.dtype, b))
+    return bk.stack([bk.astype(one, dtype) for one in b])
+
+
+def last_axis(bk: Backend, request: Request, b: Array) -> Array:
+    """b with its vector on the last axis.
+
+    Raises:
+        TypeError, ValueError: an axis that b does not have, or of a function; a square b that could be read either way.
+    """
+    axis = request.axis
+    if axis is None:
+        if len(b.shape) == 2:
+            _refuse_ambiguous(bk, request, b)
+        return b
+    if isinstance(axis, bool) or not isinstance(axis, int | np.integer):
+        raise TypeError(f"axis must be an integer, the axis of b that the vector lies on; got {axis!r}.")
+    if not takes_vectors(request.A):
+        if axis == -1:
+            return b
+        raise ValueError(
+            f"axis={axis} is for a matrix A; a function gets b as it is, its batch axes in front. Give b with these in "
+            "front (moveaxis) and say how many they are, batch_ndim=1, or give the matrix of the function."
+        )
+    if not -len(b.shape) <= axis < len(b.shape):
+        raise ValueError(f"axis={axis} with b of shape {tuple(b.shape)}; expected one of its axes.")
+    return moved_axis(bk, b, int(axis), -1)
+
+
+def expected_vectors(b: Array, m: int, axis: int | None) -> str:
+    """Expected shape of b for a matrix with m rows, as the end of a message."""
+    shape = tuple(b.shape)
+    if axis in (None, -1):
+        expected = f"expected b of shape (..., {m}), the vector on the last axis"
+    else:
+        expected = f"expected {m} numbers along axis={axis} of b"
+    if math.prod(shape) == m:
+        return f"{expected}. Give b.reshape(-1)"
+    others = [i for i, length in enumerate(shape[:-1]) if length == m] + [-1] * (shape[-1] == m)
+    if not others:
+        return expected
+    kind = {0: "one vector per column, as NumPy reads them,", -1: "the vector on the last axis"}
+    return f"{expected}. For {kind.get(others[0], f'vectors along axis {others[0]}')} give axis={others[0]}"
+
+
+def _refuse_ambiguous(bk: Backend, request: Request, b: Any) -> None:
+    """Refuse a square b for one n x n matrix: vectors are rows here, but columns in NumPy."""
+    if request.batch_ndim:
+        return
+    n, A = b.shape[0], request.A
+    if n != b.shape[1] or n is None or n < 2 or not takes_vectors(A) or batch_shape(A, bk):
+        return
+    shape = A.shape if isinstance(A, Operator) or hasattr(A, "shape") else np.shape(A)
+    if len(shape) == 2 and int(shape[0]) == n:
+        raise ValueError(
+            f"b has the shape {tuple(b.shape)} and A is one matrix with {n} rows, so the vectors of b may be its rows "
+            "or its columns. Say which: axis=0 for columns, as NumPy, SciPy and PyTorch read them, or axis=-1 for "
+            "rows (batch_ndim=1 says the same)."
+        )
+
+
+def for_each_matrix(bk: Backend, A: Any, b: Array) -> Array:
+    """b, repeated along the batch axes of A that it does not have: every system gets the same right-hand side."""
+    own = () if isinstance(A, FunctionOperator) else batch_shape(A, bk)
+    more = len(own) - (len(b.shape) - 1)
+    return bk.broadcast_to(b, (*own[:more], *b.shape)) if more > 0 else b
+
+
+def matched(operator: Matrix, batch: tuple[int, ...], layout: Layout) -> Matrix:
+    """A batch of matrices, of these axes, for the batch of b; missing leading axes are repeated.
+
+    Raises:
+        ValueError: they do not fit.
+    """
+    if batch == layout.batch or batch == (layout.systems,):
+        return operator
+    fits = len(batch) <= len(layout.batch) and all(
+        a in (1, c) for a, c in zip(batch[::-1], layout.batch[::-1], strict=False)
+    )
+    if not fits:
+        raise ValueError(
+            f"A is a batch {batch} of matrices and b a batch {layout.batch} of vectors; expected the same batch axes."
+        )
+    numbers = np.arange(operator.systems or 0, dtype=np.int32).reshape(batch)
+    repeated: Matrix = operator[np.broadcast_to(numbers, layout.batch).reshape(-1)]
+    return repeated
+
+
+_EXPECTED = {
+    "rtol": (">= 0 and below 1", "with 1 or more x = 0 would be a solution"),
+    "atol": (">= 0 and finite", "0 leaves it to rtol"),
+}
+_MOST_BY_DEFAULT = 10_000
+_LARGEST = 2**31 - 1
+_EXPECTED_LIMITS = (
+    "expected an integer, an increasing sequence of integers (checkpoints), or an array of them with one column per "
+    "system of the batch {batch}"
+)
+
+
+def default_rtol(dtype: np.dtype) -> float:
+    """Default rtol of a solve in this dtype."""
+    return 1e-5 if dtype.itemsize == (8 if dtype.kind == "c" else 4) else 1e-10
+
+
+def check_tolerance_number(name: str, value: Any) -> None:
+    """Refuse an invalid tolerance; anything but a number passes unchecked.
+
+    Raises:
+        TypeError: a boolean or a complex number.
+        ValueError: another one that is not in the range.
+    """
+    if isinstance(value, bool | np.bool_ | complex):
+        raise TypeError(f"{name} must be a number {_EXPECTED[name][0]}; got {value!r}.")
+    if isinstance(value, Number | np.number) and not _is_valid(name, np.float64(value)):  # type: ignore[arg-type]
+        _refuse(name, value)
+
+
+def tolerance(
+    bk: Backend, value: Any, default: float, name: str, layout: Layout, rows: Array, dtype: np.dtype
+) -> Array:
+    """A number, or one per system, as `(1, 1)` or `(systems, 1)` of the real `dtype`.
+
+    A value that a compiled program gets when it runs cannot be refused: one out of range becomes NaN, and the solve
+    ends as diverged.
+
+    Raises:
+        TypeError, ValueError: got / expected.
+    """
+    value = default if value is None else value
+    if type(value) is not float or not 0 <= value < 1:  # most are
+        check_tolerance_number(name, value)
+    if isinstance(value, (int, float)):
+        return bk.asarray(np.full((1, 1), value, dtype), like=rows)
+    array = _array(bk, value, name, rows)
+    if tuple(array.shape) not in ((), layout.batch):
+        raise ValueError(
+            f"{name} has the shape {tuple(array.shape)}; expected one number, or one per system {layout.batch}."
+        )
+    if bk.compiled(array):
+        valid = (array >= 0) & (array < (1 if name == "rtol" else np.inf))
+        array = bk.where(valid, bk.astype(array, dtype), bk.full_like(array, np.nan, dtype))
+    elif not np.all(_is_valid(name, np.asarray(bk.to_numpy(array)))):
+        _refuse(name, value)
+    return bk.reshape(bk.astype(array, dtype), (-1, 1) if len(array.shape) else (1, 1))
+
+
+def _array(bk: Backend, value: Any, name: str, rows: Array) -> Array:
+    words = f"{name} must be a number or one number per system; got {value!r}."
+    if bk.is_array(value):
+        if bk.dtype(value).kind not in "iuf":
+            raise TypeError(words)
+        return value
+    try:
+        numbers = np.asarray(value)
+    except (TypeError, ValueError) as error:
+        raise TypeError(words) from error
+    if numbers.dtype.kind not in "iuf":
+        raise TypeError(words)
+    return bk.asarray(numbers.astype(np.float64), like=rows)
+
+
+def _is_valid(name: str, values: np.ndarray | np.floating) -> Any:
+    return (values >= 0) & (values < (1 if name == "rtol" else np.inf))
+
+
+def _refuse(name: str, value: Any) -> None:
+    expected, why = _EXPECTED[name]
+    raise ValueError(f"{name} must be {expected}; got {value!r} ({why}).")
+
+
+def find_limits(bk: Backend, max_iter: Any, n: int, batch: tuple[int, ...]) -> tuple[Limits, bool]:
+    """The limits for systems of n unknowns; and whether they are checkpoints, which get an axis of their own.
+
+    An array (of NumPy or a library) whose shape is `batch` holds one limit per system, one of shape
+    `(checkpoints, *batch)` checkpoints for each; lists, tuples and ranges of integers are checkpoints.
+
+    Raises:
+        TypeError, ValueError: got / expected.
+    """
+    if max_iter is None:
+        return Limits(((max(1, min(10 * n, _MOST_BY_DEFAULT)),),)), False
+    if isinstance(max_iter, int | np.integer) and not isinstance(max_iter, bool):
+        return _checked(np.array([[max_iter]], object), max_iter, batch), False
+    counts = _counts(bk, max_iter, batch)
+    if batch and counts.shape == batch and hasattr(max_iter, "shape"):
+        return _checked(counts.reshape(1, -1), max_iter, batch), False
+    if counts.ndim == 0 and hasattr(max_iter, "shape"):
+        return _checked(counts.reshape(1, 1), max_iter, batch), False
+    if counts.ndim == 1:
+        return _checked(counts.reshape(-1, 1), max_iter, batch), True
+    if counts.ndim and counts.shape[1:] == batch:
+        return _checked(counts.reshape(len(counts), -1), max_iter, batch), True
+    raise ValueError(f"max_iter has the shape {counts.shape}; {_EXPECTED_LIMITS.format(batch=batch)}.")
+
+
+def _counts(bk: Backend, max_iter: Any, batch: tuple[int, ...]) -> np.ndarray:
+    if bk.is_array(max_iter) and bk.compiled(max_iter):
+        raise TypeError(
+            "max_iter is an array of a compiled program; it decides how many steps are compiled, so it must be known: "
+            "give an int or a NumPy array."
+        )
+    try:
+        counts = np.asarray(bk.to_numpy(max_iter) if bk.is_array(max_iter) else [*max_iter])
+    except (TypeError, ValueError) as error:
+        raise TypeError(f"max_iter is {max_iter!r}; {_EXPECTED_LIMITS.format(batch=batch)}.") from error
+    if counts.dtype.kind not in "iuO" or not counts.size:
+        raise (TypeError if counts.size else ValueError)(
+            f"max_iter is {max_iter!r}; {_EXPECTED_LIMITS.format(batch=batch)}."
+        )
+    return counts
+
+
+def _checked(counts: np.ndarray, given: Any, batch: tuple[int, ...]) -> Limits:
+    if np.any(counts < 0) or np.any(counts > _LARGEST):
+        raise ValueError(f"max_iter must be >= 0 and at most {_LARGEST}; got {given!r}.")
+    if np.any(counts[1:] <= counts[:-1]):
+        raise ValueError(f"max_iter must be >= 0, or an increasing sequence of such integers; got {given!r}.")
+    return Limits.of(counts)
+
+
+_ABOUT_SHAPES = re.compile(r"shape|dimension|size|broadcast|mismatch|align|length", re.IGNORECASE)
+_OTHER_CAUSES = ("A(x) returned", "A(x) is complex", "The function writes")  # which our own errors name
+_OF_SHAPES = (ValueError, TypeError, RuntimeError, IndexError)  # what libraries raise where shapes do not fit
+
+
+def refuse_unusable(bk: Backend, x: Any, what: str) -> None:
+    """Refuse `x`, or leaves of a container, that are no dense arrays with values.
+
+    Raises:
+        TypeError: a sparse matrix, or an array that is spread over processes.
+        ValueError: an array without numbers, as of PyTorch's device "meta".
+    """
+    if bk.is_array(x):
+        bk.check_numbers(x, what)
+    elif sp.issparse(x) or bk.sparse.accepts(x):
+        dense = "{}.toarray()" if sp.issparse(x) else bk.sparse.to_dense
+        raise TypeError(
+            f"{what} must be a dense array, as the solution is one; got a sparse {type(x).__name__} of shape "
+            f"{tuple(x.shape)}. Give {dense.format(what)}, with the vector on the last axis."
+        )
+    elif isinstance(x, dict):
+        for key, part in x.items():
+            refuse_unusable(bk, part, f"{what}[{key!r}]")
+    elif isinstance(x, list | tuple) and not all(isinstance(part, Complex) for part in x):
+        for i, part in enumerate(x):
+            refuse_unusable(bk, part, f"{what}[{i}]")
+
+
+def checked_offset(bk: Backend, offset: Any, dtype: np.dtype) -> complex:
+    """Check `matrix_offset`, and return it as a number.
+
+    Raises:
+        TypeError: it is none, or complex where the system is real, or not known yet.
+        ValueError: it is not finite, or more than one.
+    """
+    value = offset
+    if bk.is_array(offset) and not bk.on_host:
+        value = bk.concrete_value(lambda: offset)
+        if value is None:
+            raise TypeError(
+                "matrix_offset depends on an argument of the compiled function; expected a number that is known. Add "
+                "the constant inside a function A instead: lambda x: f(x) + c * x.sum()."
+            )
+    if isinstance(value, np.ndarray) and value.ndim == 0:
+        value = value[()]
+    if isinstance(value, np.ndarray | list | tuple):
+        raise ValueError(f"matrix_offset must be one finite number, which is added to all entries; got {offset!r}.")
+    if isinstance(value, bool | np.bool_) or not isinstance(value, Complex):
+        raise TypeError(
+            f"matrix_offset must be one finite number, which is added to all entries; got {type(offset).__name__}, "
+            f"{offset!r}. Leave it out for none."
+        )
+    number = complex(value)
+    if not np.isfinite(number):
+        raise ValueError(f"matrix_offset must be one finite number, which is added to all entries; got {offset!r}.")
+    if number.imag and dtype.kind != "c":
+        raise TypeError(
+            f"matrix_offset={offset!r} is complex, and the system is one of {dtype}; expected a real number. Give a "
+            "complex A or b."
+        )
+    return number if dtype.kind == "c" else number.real
+
+
+def with_rectangular_hint(error: Exception, shape: Any, least_squares: bool, sure: bool) -> Exception:
+    """What A raised for an x shaped as b, with advice for a rectangular A where that may be why; else the error itself.
+
+    Args:
+        error: of A, or of the test of its result.
+        shape: of one right-hand side.
+        least_squares: is the method one?
+        sure: advise whatever the error says.
+    """
+    text, advice = str(error).rstrip(), "give x0: it tells the shape of x"
+    if text.startswith(_OTHER_CAUSES) or "writes to its argument" in text:
+        return error
+    found = isinstance(error, _OF_SHAPES) or type(error).__module__.startswith("tensorflow")
+    if not sure and not (found and "Tracer" not in type(error).__name__ and _ABOUT_SHAPES.search(text)):
+        return error
+    if not least_squares:
+        advice = "use method='LSMR', and give x0: it tells the shape of x"
+    if not text.startswith("A(x) "):
+        text = f"A(x) failed for an x shaped as b, {shape}: {text}"
+    return ValueError(f"{text}{'' if text.endswith('.') else '.'} If A is rectangular, {advice}.")

@@ -1,0 +1,1 @@
+"""The loop that all methods share, and when it stops."""
