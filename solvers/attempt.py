@@ -18,17 +18,17 @@ from .methods.cg import CG
 from .methods.direct.singular import Singularity
 from .methods.direct.superlu import provider_note
 from .methods.method import Method
-from .null_space.in_words import null_vectors_in_words
+from .null_space.given import null_vectors_in_words
 from .on_host import continued_on_host, rescued_on_host, run_on_host
 from .over.outcome import replicated, shows_no_progress
 from .preconditioners import Preconditioner
 from .preconditioners.amg_after_multigrid import MOST_ITERATIONS, amg_after_multigrid, is_on_grids
 from .read.arguments import Request
 from .read.system import System
-from .results.describe import MadeBy
-from .results.diagnosis.look import Look
+from .results.diagnosis import Look
 from .results.failure import apply_policy
 from .results.result import SolveResult
+from .results.words import MadeBy
 from .run.monitor import Monitor, StepReport
 from .run.null_part import NullPart
 from .run.outcome import Outcome, Status

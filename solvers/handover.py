@@ -11,7 +11,7 @@ from ..backends import Array, Backend
 from ..sparse import Matrix, NonlinearError, Operator, UnsupportedOperation
 from .attempt import Attempt
 from .cost import have_room
-from .derivatives.one_program import differentiated
+from .derivatives.implicit import differentiated
 from .iteration_budget import Fallback, remaining_budget
 from .log import log
 from .on_host import may_be_helped

@@ -29,9 +29,9 @@ from .methods.direct.superlu import HostFactors, ScipyDirect, provider_note
 from .methods.method import Method
 from .read.arguments import Request, default_rtol
 from .read.system import KnownNull, read_system
-from .results.describe import MadeBy
-from .results.later import Later
+from .results.numbers import Later
 from .results.result import Gradient, SolveResult
+from .results.words import MadeBy
 from .run.outcome import Status
 
 _NEAR, _FAR = 1e-5, 1e5  # sizes of b that need no scaling by powers of two

@@ -27,8 +27,8 @@ from .read.arguments import Request, refused_args
 from .read.peers import with_peers_read
 from .read.requirements import refuse_infinite_entries
 from .read.system import System, read_system, with_constants
+from .results.form import with_times
 from .results.result import ArrayT, SolveResult
-from .results.times import with_times
 from .row_cut_solve import solve_with_cut_rows
 from .run.monitor import Callback, monitor_of
 from .run.progress import Progress

@@ -17,7 +17,7 @@ from .nonlinear.minimize_result import MinimizeResult
 from .nonlinear.nonlinear_result import NonlinearResult
 from .preconditioners import Preconditioner
 from .results.failure import ConvergenceError
-from .results.later import has_values, known_array_of
+from .results.numbers import has_values, known_array_of
 from .results.result import SolveResult
 from .run import lean
 

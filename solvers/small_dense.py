@@ -24,7 +24,7 @@ from .methods.direct.dense import Direct, may_be_definite
 from .methods.direct.dense_singular import probe_vector
 from .methods.direct.singular import suspicious
 from .read.arguments import Request
-from .results.in_library import in_library
+from .results.form import in_library
 from .results.result import SolveResult
 
 MOST = 64  # unknowns; of more, the general way takes no longer than a few times what LAPACK does

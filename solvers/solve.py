@@ -13,11 +13,11 @@ from .derivatives.implicit import without_derivatives
 from .derivatives.sensitivity import Sensitivity
 from .handover import checked, first_outcome, handed_over, switched_to_amg
 from .log import DEBUG, log, set_ups
-from .results.describe import MadeBy
 from .results.failure import ConvergenceError, apply_policy, result_of_this_solve, warn_of_singular, with_nan
-from .results.in_library import as_numpy, is_numpy_elsewhere
+from .results.form import as_numpy, is_numpy_elsewhere
 from .results.no_solution import why_no_solution
 from .results.result import SolveResult, register_result
+from .results.words import MadeBy
 from .run.outcome import Outcome, Status
 
 _SEVERAL_LIMITS = (

@@ -1,4 +1,4 @@
-"""A solve as a function of arrays, which backends differentiate by the implicit function theorem."""
+"""Derivatives of a solve by the implicit function theorem."""
 
 from __future__ import annotations
 
@@ -6,14 +6,68 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
-from ...backends import Array, Backend, LinearSystem, nan_of
+import numpy as np
+
+from ...backends import Array, Backend, Kept, LinearSystem, get_backend, nan_of, real_dtype
 from ...sparse import FunctionOperator, MappedOperator, Operator
+from ...sparse.analysis.symmetry import PRODUCTS
 from ...sparse.operators.function import DerivedFunction
 from ..attempt import Attempt
+from ..iteration_budget import Fallback
 from ..methods.direct.dense import Direct
+from ..methods.method import Method
 from ..read.system import System
 from ..run.outcome import Outcome, Status, has_failed
-from .adjoint import numbers_of, with_proven_transpose
+
+_WRONG = (
+    "The derivative of A(x) by x is not A itself, so its transpose is not that of the matrix, and the gradient of the "
+    "solution would be wrong. Something in the function cuts or replaces the derivative by x: detach(), no_grad(), "
+    "stop_gradient, or a custom gradient. Take it out, or give the matrix: krylix.matrix_from_function follows the "
+    "values."
+)
+
+
+def with_proven_transpose(bk: Backend, A: Operator, y: Array, image: Array, on_failure: str) -> Array:
+    """y, if `<A u, y>` is `<u, image>` for one pseudo-random u, which costs a product with A.
+
+    Args:
+        A: the function.
+        y: rows `(batch, n)`.
+        image: the transpose times y, as it was used.
+        on_failure: with "nan" a compiled function calls nobody, and the result is NaN.
+
+    Raises:
+        RuntimeError: it is not, by more than rounding; of a compiled function its library's error, when that runs, and
+            where none can leave it (XLA) the result is NaN.
+    """
+    real = real_dtype(bk.dtype(y))
+    numbers = bk.reshape(bk.scatter_numbers(int(y.shape[1]), real, y), (1, -1))
+    u = bk.times(numbers, bk.full_like(y, 1))
+    wrong = _differ(bk, u, A.apply(u), y, image)
+    if on_failure == "nan" and bk.compiled(wrong):
+        return bk.where(wrong, bk.full_like(y, nan_of(bk.dtype(y))), y)
+    return bk.guard(wrong, _refuse, y, kept=Kept("adjoint", "raise", _WRONG))
+
+
+def _differ(bk: Backend, u: Array, forward: Array, y: Array, image: Array) -> Array:
+    """Do `<forward, y>` and `<u, image>` differ by more than rounding, in some system?"""
+    bk, (u, forward, y, image) = numbers_of(bk, u, forward, y, image)
+    # bilinear, for the transpose: `dot` conjugates its first argument
+    with bk.errstate():
+        left, right = bk.dot(bk.conj(forward), y), bk.dot(bk.conj(u), image)
+        size = bk.norm(forward) * bk.norm(y) + bk.norm(u) * bk.norm(image)
+        return bk.any(bk.abs(left - right) > PRODUCTS * float(np.finfo(bk.dtype(y)).eps) * size)
+
+
+def numbers_of(bk: Backend, *rows: Array) -> tuple[Backend, Sequence[Array]]:
+    """NumPy and the rows in its arrays where it sees them, as its small operations take less time; else as they are."""
+    seen = [bk.rows_on_host(v) for v in rows]
+    return (get_backend("numpy"), seen) if all(v is not None for v in seen) else (bk, rows)
+
+
+def _refuse(*_: Any) -> None:
+    raise RuntimeError(_WRONG)
+
 
 DERIVATIVE, BACKWARD = "the solve for a derivative of ", "the backward solve of "  # and then the method
 
@@ -323,3 +377,39 @@ def _mapped(
         raise TypeError("A system without a matrix.")
     x0, rtol, atol, relative = map(rows, ("x0", "rtol", "atol", "relative"))
     return Parts(A, operators("M"), x0, rtol, atol, relative, one.null)
+
+
+_NO_ARRAYS: dict[str, Any] = dict.fromkeys(("A", "b", "x0", "like", "rtol", "atol", "null", "given", "source"))
+
+
+def differentiated(attempt: Attempt) -> Outcome:
+    """What the attempt finds, with derivatives of x."""
+    system, A, M = attempt.system, attempt.system.A, attempt.M
+    bk = system.bk
+    if bk.compiles_solves and not bk.in_program() and attempt.monitor is None:
+        A, M = A.as_container(), None if M is None else M.as_container()
+        if A.is_container and (M is None or (M.is_container and M.bk is bk)):  # factors of the host are none to JAX
+            arrays = (system.b, system.x0, system.rtol, system.atol)
+            null = None if system.null is None else system.null.as_container()
+            rest = replace(system, **_NO_ARRAYS, compiled=True)
+            told = attempt.on_failure, attempt.history, attempt.fallback, attempt.may_switch
+            known = rest, attempt.method, *told
+            return bk.compile_if_faster(_program, ("known",))(A, M, *arrays, null, known=known)
+    return ImplicitSolve.of(attempt).outcome()
+
+
+def _program(
+    A: Operator,
+    M: Operator | None,
+    b: Array,
+    x0: Array | None,
+    rtol: Array,
+    atol: Array,
+    null: Operator | None,
+    known: tuple[System, Method, str, bool, Fallback | None, bool],
+) -> Outcome:
+    """`known`: what the solve depends on besides arrays; hashable."""
+    rest, method, on_failure, history, fallback, may_switch = known
+    system = replace(rest, A=A, b=b, x0=x0, like=b, rtol=rtol, atol=atol, null=null)
+    attempt = Attempt(system, method, M, on_failure, history, fallback=fallback, may_switch=may_switch)
+    return ImplicitSolve.of(attempt).outcome()

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..run.in_words import iterations_in_words
-from ..run.outcome import Status
+from ..run.outcome import Status, iterations_in_words
 from .scipy_runs import EVALUATIONS, EVALUATIONS_A_STEP, SCIPY_METHODS
 
 _NEWTON = "Newton's method"

@@ -11,7 +11,7 @@ from ...sparse import Layout, NonlinearError, UnsupportedOperation, matrix_from_
 from ..linear_solve import linear_solve
 from ..methods.method import Method
 from ..methods.registry import find_method, is_auto
-from ..results.later import array_of
+from ..results.numbers import array_of
 from .equations import DENSE, Linear, dense_of
 
 _SETTINGS = ("method", "preconditioner", "rtol", "atol", "max_iter", "nullspace", "matrix_offset")

@@ -1,4 +1,4 @@
-"""Null vectors that the user gives; the returned solution is orthogonal to them."""
+"""Null vectors that a projection removes, as an orthonormal basis."""
 
 from __future__ import annotations
 
@@ -10,7 +10,54 @@ import numpy as np
 from ...backends import Array, Backend
 from ...sparse import FunctionOperator, Layout, Matrix, Operator
 from ...sparse.operators.by_record import products_agree
-from .projections import WithoutVectors
+from .projections import WithoutConstants, WithoutConstantsInside, WithoutVectors
+
+
+def basis_of(null: Operator, system: int) -> np.ndarray | None:
+    """Orthonormal rows `(k, n)` of NumPy, of one system; None where the projection is of another kind."""
+    if isinstance(null, WithoutVectors):
+        rows = np.asarray(null.basis)
+        rows = rows if rows.ndim == 2 else rows[system if null.systems is not None else 0]
+        return rows if null.bk.communicator is not None else rows[np.any(rows != 0, axis=1)]  # of a part all are
+    if isinstance(null, WithoutConstants):
+        labels, weights = np.asarray(null.labels), np.asarray(null.weights)
+        own = labels if labels.ndim == 1 else labels[system]
+        sets = [k for k in np.unique(own) if weights[k] != 0]
+        return np.array([np.where(own == k, np.sqrt(weights[k]), 0) for k in sets]).reshape(len(sets), own.size)
+    if isinstance(null, WithoutConstantsInside):
+        fields = (np.asarray(null.inside), np.asarray(null.weights), np.asarray(null.active))
+        inside, weight, active = (one[system if len(one) > 1 else 0] for one in fields)
+        found = (inside * np.sqrt(weight))[None]
+        return found if active[0] > 0 else found[:0]
+    return None
+
+
+_CLEARLY = 1e-2  # of the largest entry of the part: regions in which there is less are not named
+
+
+def null_vectors_in_words(null: Operator, part: np.ndarray | None = None) -> str:
+    """Name the null vectors that a projection removes.
+
+    Args:
+        part: what was taken off right-hand sides `(systems, n)`, where that is known now: only the regions in which it
+            is not zero are named.
+    """
+    if isinstance(null, WithoutVectors):
+        count = int(null.basis.shape[-2])
+        return "the vector of nullspace" if count == 1 else f"the {count} vectors of nullspace"
+    if not isinstance(null, WithoutConstants) or int(null.weights.shape[-1]) == 1:
+        return "constants"
+    if part is None or len(null.labels.shape) != 1:
+        return "constants on closed regions"
+    labels, size = np.asarray(null.labels), np.abs(part).max(axis=0)
+    regions = np.unique(labels[size > _CLEARLY * size.max()])
+    first = np.flatnonzero(labels == regions[0])
+    named = f"the region of unknown {first[0]}, which has {len(first)} unknowns" if len(first) > 1 else (
+        f"unknown {first[0]}, which is coupled to no other one"
+    )  # fmt: skip
+    return (
+        f"constants on {named}" if len(regions) == 1 else f"constants on {len(regions)} regions, the first is {named}"
+    )
 
 
 def given_vectors(nullspace: Any, bk: Backend, A: Operator, layout: Layout, like: Array) -> WithoutVectors:

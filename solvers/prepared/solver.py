@@ -30,8 +30,8 @@ from ..read.arguments import Request
 from ..read.peers import communicator_of_mat, with_peers_read
 from ..read.requirements import check_requirements
 from ..read.system import KnownNull, System, read_system
+from ..results.form import with_times
 from ..results.result import ArrayT, SolveResult
-from ..results.times import with_times
 from ..run.monitor import Callback, monitor_of
 from ..run.progress import Progress
 from ..solve import solve

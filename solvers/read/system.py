@@ -36,8 +36,7 @@ from ...sparse.operators.concrete import constant_folded, is_known, without_deri
 from ...sparse.operators.cut_stencil import CutStencil
 from ...sparse.operators.cut_values import cut_stencil
 from ..methods.method import Method
-from ..null_space.at_run_time import constants_at_run_time
-from ..null_space.found import find_constants
+from ..null_space.found import constants_at_run_time, find_constants
 from ..null_space.given import are_of_adjoint, given_vectors
 from ..preconditioners.base import Spread
 from ..run.stopping import Limits

@@ -17,10 +17,9 @@ from ...sparse.fingerprint import fingerprint
 from ..log import INFO, log, log_failure
 from ..methods.direct.singular import Singularity
 from ..run.outcome import Outcome, Status, has_failed
-from .advice import LookForCauses
-from .describe import describe
-from .end_state import NUMBERS, end_state_of, said_of
+from .numbers import NUMBERS, end_state_of, said_of
 from .result import SolveResult
+from .words import LookForCauses, describe
 
 R = TypeVar("R", bound=Any)
 

@@ -12,12 +12,9 @@ from ...backends import Array, Backend, choose_backend
 from ...backends.public_names import PublicNames
 from ...sparse.notebook import html_table
 from ..run.outcome import Status, has_failed
-from .advice import Cause, LookForCauses
-from .describe import MadeBy, describe, made_by_in_words
-from .end_state import known_end_state_of, said_of
-from .later import array_of, has_values, known_array_of
-from .plot import plot_convergence
-from .to_dict import in_lines, to_dict
+from .numbers import array_of, has_values, known_array_of, known_end_state_of, said_of
+from .show import in_lines, plot_convergence, to_dict
+from .words import Cause, LookForCauses, MadeBy, describe, made_by_in_words
 
 ArrayT = TypeVar("ArrayT")  # what `b` is
 

@@ -85,3 +85,10 @@ class Outcome(NamedTuple):
     singular: Array  # (batch, 1), what is known of its matrix: numbers of `Singularity`
     rung: Array  # (batch, 1), what made x: numbers of `Rung`
     history: Any  # (most steps + 1, batch), NaN where nothing was recorded, or ()
+
+
+def iterations_in_words(least: int, most: int | None = None) -> str:
+    """`1 iteration`, `3 iterations`, `3 to 5 iterations`."""
+    most = least if most is None else most
+    number = f"{most}" if least == most else f"{least} to {most}"
+    return f"{number} iteration" if number == "1" else f"{number} iterations"

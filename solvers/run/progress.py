@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from .in_words import iterations_in_words
+from .outcome import iterations_in_words
 
 Progress = bool | Callable[[int, float, float], None]
 

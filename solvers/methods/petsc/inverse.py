@@ -13,7 +13,7 @@ from ....backends import Array, Backend, get_backend
 from ....sparse import Operator, SparseMatrix, as_operator
 from ....sparse.analysis.analysis import analysis_of
 from ....sparse.analysis.canonical import canonical
-from ...null_space.basis import basis_of
+from ...null_space.given import basis_of
 from ..direct.factorisation import Factorisation
 from ..one_by_one import See
 from .choice import Choice, suited

@@ -1,12 +1,10 @@
-"""Conversion of results between NumPy and another library.
-
-A small solve is made by NumPy, and converted lazily: x now, the residual when it is read, as to make small arrays takes
-some libraries longer than the solve. And a NumPy b with a matrix of another library gives a NumPy x.
-"""
+"""The form in which a result is returned: in the library of b, with the time that it took."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import fields, replace
+from time import perf_counter
 from typing import Any
 
 import numpy as np
@@ -14,7 +12,8 @@ import numpy as np
 from ...backends import Array, Backend
 from ...backends.registry import libraries_of
 from ..read.system import System
-from .later import Later
+from .failure import ConvergenceError, result_of_this_solve
+from .numbers import Later, with_python_numbers
 from .result import SolveResult, register_result
 
 
@@ -47,3 +46,32 @@ def as_numpy(bk: Backend, result: SolveResult) -> SolveResult:
     found = {field.name: getattr(result, field.name) for field in fields(result)}
     arrays = ("x", "residual", *(name for name, value in found.items() if bk.is_array(value)))
     return replace(result, **{name: converted(found[name]) for name in dict.fromkeys(arrays)})
+
+
+def with_times(function: Callable[..., SolveResult], *args: Any) -> SolveResult:
+    """`function(*args)`, a solve, as users get it, with times and Python's numbers; so is the result of an error.
+
+    Raises:
+        NotConverged, Diverged: as the function.
+    """
+    begun = perf_counter()
+    try:
+        result = function(*args)
+    except ConvergenceError as error:
+        if (failed := result_of_this_solve(error)) is not None:
+            _tell_of(failed, begun)
+        raise
+    found = result.__dict__
+    if "_later" in found:
+        found["setup_time"] = max(perf_counter() - begun - found["solve_time"], 0.0)
+    else:
+        _tell_of(result, begun)
+    return result
+
+
+def _tell_of(result: SolveResult, begun: float) -> None:
+    found = result.__dict__
+    if not with_python_numbers(result):
+        found["solve_time"] = found["setup_time"] = None  # it was compiled only
+    elif found["solve_time"] is not None:
+        found["setup_time"] = max(perf_counter() - begun - found["solve_time"], 0.0)

@@ -1,9 +1,4 @@
-"""Numbers of one system: Python's, each fetched when it is first read.
-
-An eager solve without batch axes tells its outcome in Python's int, float, bool and `Status`. To fetch one waits for
-the library (a GPU, say), so nothing is fetched before somebody asks, and the arrays are kept for transformations that
-take a result apart, and for messages, which speak of the precision.
-"""
+"""Numbers of a result that are made when they are asked for, and the state at the end of an iteration."""
 
 from __future__ import annotations
 
@@ -131,3 +126,30 @@ def has_values(result: Any) -> bool:
         return isinstance(status, int)
     bk = choose_backend(status)
     return bk.is_array(status) and not bk.compiled(status)  # of `jax.eval_shape` it is none
+
+
+NUMBERS = ("status", "iterations", "residual_norm", "tolerance", "attainable", "null_part", "consistent", "singular")
+
+
+def end_state_of(result: Any) -> tuple[Array, ...]:
+    """End state for `describe`, of the last checkpoint."""
+    found = tuple(array_of(result, name) for name in _numbers(result))
+    return tuple(a[-1] for a in found) if result.checkpoints else found
+
+
+def known_end_state_of(result: Any) -> tuple[np.ndarray, ...]:
+    """`end_state_of` in NumPy."""
+    found = tuple(known_array_of(result, name) for name in _numbers(result))
+    return tuple(np.asarray(a[-1]) for a in found) if result.checkpoints else found
+
+
+def _numbers(result: Any) -> tuple[str, ...]:
+    return NUMBERS if result._rung is None else (*NUMBERS, "_rung")
+
+
+def said_of(result: Any) -> dict[str, Any]:
+    """Keyword arguments of `describe` besides numbers."""
+    return {
+        "made_by": result._made_by, "least_squares": result.least_squares, "no_solution": result._no_solution,
+        "causes": result._causes, "time_limit": result._time_limit, "parts": result._parts,
+    }  # fmt: skip

@@ -1,1 +1,0 @@
-"""Diagnosis of failed solves, after the failure only."""
