@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from threading import Lock
 from typing import Any
 
 import numpy as np
@@ -18,6 +17,7 @@ from ..sparse import FunctionOperator, Layout, NonlinearError, UnsupportedOperat
 from ..sparse.operators.by_matrix import FunctionByMatrix, by_matrix
 from ..sparse.tracing.engine.limits import entries_at_most, operations_at_most
 from .choose import MOST_ENTRIES
+from .memory import Memory
 from .methods.method import Method
 from .methods.registry import find_method, is_auto
 from .preconditioners import PRECONDITIONERS
@@ -25,7 +25,6 @@ from .read.arguments import Request
 from .results.failure import ConvergenceError, result_of_this_solve
 from .results.result import SolveResult, arrays_of, register_result, with_arrays
 
-MOST = 64  # solves that are known to have been seen; of more in turn, a library keeps no programs either
 MOST_NUMBERS = 1 << 18  # of b; of more, a program takes less time than what it saves in one solve
 MOST_STEPPED = 1 << 16  # likewise of a method that may take thousands of steps
 # Of the matrix, and of loops that are unrolled for it: recording more takes a good part of what compiling does.
@@ -35,8 +34,7 @@ _SETTINGS = (*_WITH_ARRAYS, "batch_ndim", "on_failure", "history", "precondition
 
 _REFUSALS = (UnsupportedOperation, NonlinearError, TypeError, ValueError, NotImplementedError, MemoryError)
 
-_seen: tuple[int, ...] = ()  # the last one first
-_lock = Lock()
+SEEN: Memory[bool] = Memory(64)  # solves, by their hash; of more in turn, a library keeps no programs either
 
 
 def solve_first_call(request: Request, solve: Callable[[Request], SolveResult]) -> tuple[SolveResult | None, Request]:
@@ -124,13 +122,12 @@ def _is_ours(thing: Any) -> bool:
 
 def _was_seen(program: Any, request: Request, method: str | Method) -> bool:
     """Did one of the last calls need the same program? Remember this one."""
-    global _seen
     settings = (getattr(request, name) for name in _SETTINGS)
     this = hash((program, type(method), method, *map(_form, settings)))  # methods without settings hash alike
-    with _lock:
-        found = this in _seen
-        _seen = (this, *(one for one in _seen if one != this))[:MOST]
-    return found
+    seen = SEEN.get(this) is not None
+    if not seen:
+        SEEN.keep(this, True)
+    return seen
 
 
 def _form(value: Any) -> Any:
@@ -160,10 +157,3 @@ def _given_back(bk: Backend, result: SolveResult, like: Array) -> SolveResult:
     arrays = bk.results_from_host([np.asarray(a) for a in arrays_of(result)], like)
     given = with_arrays(result, arrays)
     return replace(given, _look=result._look, _why=result._why, solve_time=result.solve_time)
-
-
-def forget() -> None:
-    """Forget which calls were made: the next of each is a first one."""
-    global _seen
-    with _lock:
-        _seen = ()

@@ -20,12 +20,11 @@ from ..sparse.content import Content, content_of, copy_of
 from .attempt import Attempt
 from .iteration_budget import Fallback
 from .known_plan import KnownPlan
-from .methods.direct.sparse_factors.analyses import clear_analyses
+from .memory import clear_all
 from .methods.method import Method
 from .methods.registry import find_method, is_auto
 from .pattern_cache import LEAST, PatternKey, clear_patterns
 from .preconditioners import PRECONDITIONERS
-from .preconditioners.amg.on_host import clear_host_cycles
 from .read.arguments import Request
 from .read.system import KnownNull, read_system
 from .results.result import SolveResult
@@ -251,7 +250,9 @@ def set_global_setup_cache(enabled: bool) -> None:
 
 
 def clear_setup_cache() -> None:
-    """Let go of all setups that are kept, for one matrix or for one pattern, of analyses of sparse factors, and memory.
+    """Let go of everything that was kept for later solves: set-ups, analyses of patterns, factors and hierarchies.
+
+    Which functions were solved with is forgotten, too: the next solve with each is a first one.
 
     Examples:
         >>> import krylix
@@ -260,6 +261,5 @@ def clear_setup_cache() -> None:
     global _kept, _seen
     with _lock:
         _kept, _seen = (), ()
-    clear_analyses()
     clear_patterns()
-    clear_host_cycles()
+    clear_all()

@@ -42,7 +42,6 @@ gc.set_threshold(50_000, 20, 50)
 
 import krylix
 from frameworks import FRAMEWORKS, framework_of, missing
-from krylix.solvers.first_call import forget as forget_first_solves
 from modes import forget_compiled
 from tiers import CELLS, IMPORTED, TWINS, Cell, cell
 
@@ -137,7 +136,6 @@ def pytest_runtest_teardown(nextitem: pytest.Item | None, item: pytest.Item) -> 
     """No test finds the set-ups of another one. Compiled programs are freed where they fill the memory."""
     global _tests_run, _most
     krylix.clear_setup_cache()
-    forget_first_solves()
     _tests_run += 1
     ends = nextitem is None or nextitem.path != item.path
     if ends:

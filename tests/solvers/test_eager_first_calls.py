@@ -394,14 +394,14 @@ def test_large_systems_are_compiled_at_once(monkeypatch: pytest.MonkeyPatch, on_
 
 def test_only_so_many_are_remembered(monkeypatch: pytest.MonkeyPatch, on_numpy: list[bool]) -> None:
     """Of more functions in turn, JAX would keep no programs: each is solved by NumPy, again and again."""
-    monkeypatch.setattr(first_call, "MOST", 3)
+    monkeypatch.setattr(first_call.SEEN, "count", 3)
     for _ in range(2):
         for shift in range(1, 5):
             x = linear_solve(lambda u, s=shift: 4 * u + jnp.roll(u, s), jnp.asarray(B), method="GMRES").x
             want = np.linalg.solve(4 * np.eye(N) + np.roll(np.eye(N), shift, 0), B)
             np.testing.assert_allclose(x, want, rtol=1e-8)
     assert on_numpy == [True] * 8
-    assert len(first_call._seen) == 3
+    assert len(first_call.SEEN) == 3
 
 
 IN_A_NEW_PROCESS = """

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from hashlib import blake2b
-from threading import Lock
 
 import numpy as np
 
@@ -17,12 +16,11 @@ from ....backends import Array, Backend, get_backend
 from ....sparse import Composed, Operator, SparseMatrix, UnsupportedOperation
 from ....sparse.formats.compressed import CsrStructure
 from ...diagonal import DiagonalOperator
+from ...memory import Memory
 from .settings import AmgSettings
 
-_MOST = 2  # hierarchies
 _DIGEST = (4,)  # shape of 128 bits as numbers of 32, which every precision has
-_kept: tuple[tuple[object, Operator], ...] = ()  # the last one that was made first
-_lock = Lock()  # for writing; tuples are read as they are
+_CYCLES: Memory[Operator] = Memory(2)
 
 Made = Callable[[SparseMatrix, AmgSettings], Operator]
 
@@ -110,24 +108,14 @@ def _digest(values: np.ndarray) -> list[np.ndarray]:
 
 def _cycle(digest: bytes, A: SparseMatrix, settings: AmgSettings, make: Made) -> Operator:
     """The kept cycle of these values, or a new one; Jacobi's scaling where there is none."""
-    global _kept
     key = digest, A.structure, settings, A.dtype
-    for other, found in _kept:
-        if other == key:
-            return found
+    if (known := _CYCLES.get(key)) is not None:
+        return known
     try:
         cycle = make(A, settings)
     except ValueError:  # such as NaN, or a zero on the diagonal
         diagonal = A.diagonals()
         some = np.isfinite(diagonal) & (diagonal != 0)
         cycle = DiagonalOperator(A.bk, np.where(some, 1 / np.where(some, diagonal, 1), 1))
-    with _lock:
-        _kept = ((key, cycle), *_kept)[:_MOST]
+    _CYCLES.keep(key, cycle)
     return cycle
-
-
-def clear_host_cycles() -> None:
-    """Let go of the kept cycles."""
-    global _kept
-    with _lock:
-        _kept = ()

@@ -415,24 +415,26 @@ def test_what_is_kept_is_bounded(spy: Spy, monkeypatch: pytest.MonkeyPatch) -> N
     def solve(A: Any) -> None:
         linear_solve(A, np.ones(N), method=SparseDirect("spy"))
 
-    monkeypatch.setattr(analyses, "MOST_SOLVERS", 5)
-    for k in range(analyses.MOST_PATTERNS + 3):
+    patterns, solvers = analyses.PATTERNS, analyses.SOLVERS
+    monkeypatch.setattr(solvers, "count", 5)
+    for k in range(patterns.count + 3):
         solve(GRID + sp.diags_array(np.ones(N - 30 - k), offsets=30 + k, shape=(N, N)))
-    assert len(analyses._patterns) == analyses.MOST_PATTERNS and len(analyses._solvers) == 5
+    assert len(patterns) == patterns.count and len(solvers) == 5
     krylix.clear_setup_cache()
-    assert not analyses._patterns and not analyses._solvers and not analyses._alive
+    assert not patterns and not solvers and not analyses._alive
     with krylix.setup_cache(False):
         solve(GRID)
-    assert not analyses._patterns and not analyses._solvers
+    assert not patterns and not solvers
     solve(GRID)
-    (size,) = (one.nbytes for one in analyses._solvers)
-    monkeypatch.setattr(analyses, "MOST_BYTES", int(2.5 * size))
+    (size,) = (one.nbytes for one in solvers)
+    monkeypatch.setattr(solvers, "nbytes", int(2.5 * size))
     for k in range(4):
         solve(GRID + (k + 1) * ONE)
-    assert len(analyses._solvers) == 2
-    monkeypatch.setattr(analyses, "MOST_BYTES", 100)
+    assert len(solvers) == 2
+    for memory in (patterns, solvers):
+        monkeypatch.setattr(memory, "nbytes", 100)
     solve(2 * GRID)
-    assert not analyses._patterns and not analyses._solvers
+    assert not patterns and not solvers
 
 
 def test_superlu_orders_once(monkeypatch: pytest.MonkeyPatch) -> None:

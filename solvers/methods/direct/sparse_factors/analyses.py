@@ -5,18 +5,16 @@ from __future__ import annotations
 from collections.abc import Hashable
 from dataclasses import dataclass, field
 from threading import Lock
-from typing import NamedTuple
 from weakref import WeakValueDictionary
 
 import numpy as np
 
+from ....memory import Memory
 from ....setup_cache_setting import SETUP_CACHE
 from ..sparse_singular import HostSolver
 from .pattern import EntryPattern, digest_of
 from .protocol import SymbolicAnalysis
 
-MOST_PATTERNS, MOST_SOLVERS = 8, 32  # that are kept though nothing uses them
-MOST_BYTES = 1 << 27  # of each pattern with its analyses, and of all solvers together
 _FIRST = 64  # numbers that mostly tell matrices apart
 
 
@@ -40,7 +38,8 @@ class KnownPattern:
         return int(pattern.indices.nbytes + pattern.indptr.nbytes) + kept
 
 
-class LastSolver(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class LastSolver:
     """A solver that was made lately.
 
     Attributes:
@@ -59,15 +58,15 @@ class LastSolver(NamedTuple):
         return self.data.nbytes + 2 * self.solver.numbers * self.data.itemsize
 
 
+PATTERNS: Memory[KnownPattern] = Memory(8, 1 << 28)  # that are kept though nothing uses them
+SOLVERS: Memory[LastSolver] = Memory(32, 1 << 27)
 _alive: WeakValueDictionary[bytes, KnownPattern] = WeakValueDictionary()
-_patterns: tuple[KnownPattern, ...] = ()  # the last one that was used first
-_solvers: tuple[LastSolver, ...] = ()
-_lock = Lock()  # for writing; tuples are read as they are
+_lock = Lock()
 
 
 def known_pattern(indices: np.ndarray, indptr: np.ndarray) -> KnownPattern:
     """The pattern of a square matrix by columns, without duplicates and in order, with its analyses."""
-    for one in _patterns:
+    for one in PATTERNS:
         if one.pattern.is_of(indices, indptr):
             return one
     digest = digest_of(indices, indptr)
@@ -83,7 +82,7 @@ def last_solver(known: KnownPattern, data: np.ndarray, asked: Hashable) -> HostS
     if not SETUP_CACHE.get():
         return None
     mirrored: np.ndarray | None = None  # the numbers of the transpose, in its order
-    for one in _solvers:
+    for one in SOLVERS:
         if one.asked != asked or one.data.shape != data.shape or one.data.dtype != data.dtype:
             continue
         transposed, conjugated = False, _conjugated(one.data, data) if one.known is known else None
@@ -114,21 +113,5 @@ def keep_solver(known: KnownPattern, asked: Hashable, data: np.ndarray, solver: 
 
 
 def _use(known: KnownPattern, last: LastSolver) -> None:
-    """Put a pattern and a solver first; what was not used for longest goes."""
-    global _patterns, _solvers
-    with _lock:
-        patterns = (known, *(one for one in _patterns if one is not known))
-        _patterns = tuple(one for one in patterns if one.nbytes <= MOST_BYTES)[:MOST_PATTERNS]
-        found, room = [], MOST_BYTES
-        for one in (last, *(other for other in _solvers if other is not last))[:MOST_SOLVERS]:
-            if one.nbytes <= room:
-                found.append(one)
-                room -= one.nbytes
-        _solvers = tuple(found)
-
-
-def clear_analyses() -> None:
-    """Let go of the analyses and factors that nothing uses, and of the memory that they hold."""
-    global _patterns, _solvers
-    with _lock:
-        _patterns, _solvers = (), ()
+    PATTERNS.keep(known, known, known.nbytes)
+    SOLVERS.keep(last, last, last.nbytes)
