@@ -40,13 +40,13 @@ from .nonlinear.nonlinear_result import NonlinearResult
 from .nonlinear.solve_nonlinear import solve_nonlinear
 from .preconditioners import PRECONDITIONERS, Preconditioner, preconditioner, rigid_motions
 from .prepare import prepare
-from .prepared.solver import PreparedSolver
+from .prepared import PreparedSolver
+from .recall import clear_setup_cache, set_global_setup_cache, setup_cache
 from .results.failure import ConvergenceError, Diverged, NotConverged, SingularMatrixWarning
 from .results.result import SolveResult
 from .results.transfers import GatherWarning
 from .run.monitor import IterationState
 from .run.outcome import Status
-from .setup_cache import clear_setup_cache, set_global_setup_cache, setup_cache
 from .triangular.solve_triangular import solve_triangular
 
 __all__ = [

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 import scipy.sparse as sp
 
@@ -411,9 +411,6 @@ ROWS = (
 """In the order in which they are asked."""
 
 
-T = TypeVar("T")
-
-
 class MethodChoice(NamedTuple):
     """Chosen method, default preconditioner, and fallback.
 
@@ -470,21 +467,6 @@ def choose(system: System, preconditioned: bool = False, many: bool = False, cal
         calls_host: may a compiled function call the host in each run?
     """
     return _from_row(Facts(system, preconditioned, many, calls_host), 0)
-
-
-def first_that_can(choice: MethodChoice, make: Callable[[MethodChoice], T]) -> tuple[MethodChoice, T]:
-    """The first usable choice, from this one on, and what `make` returns for it.
-
-    Raises:
-        UnsupportedOperation: no choice is usable; the error of the last one.
-    """
-    while True:
-        try:
-            return choice, make(choice)
-        except UnsupportedOperation:
-            if choice.is_last:
-                raise
-            choice = choice.next()
 
 
 def _from_row(facts: Facts, first: int) -> MethodChoice:

@@ -19,7 +19,6 @@ from ..backends import get_precision, precision
 from ..backends.numpy.one_system import OneSystemBackend
 from ..backends.on_failure import POLICIES
 from ..sparse import Matrix, Operator
-from .attempt import AS_GIVEN, Attempt
 from .derivatives.sensitivity import Sensitivity
 from .methods.direct.dense import Direct
 from .methods.direct.factorisation import DenseFactors, InverseFactors
@@ -27,6 +26,7 @@ from .methods.direct.fast import FastDirect
 from .methods.direct.sparse_direct import SparseDirect
 from .methods.direct.superlu import HostFactors, ScipyDirect, provider_note
 from .methods.method import Method
+from .plan import AS_GIVEN, Plan, Rung
 from .read.arguments import Request, default_rtol
 from .read.system import KnownNull, read_system
 from .results.numbers import Later
@@ -188,8 +188,9 @@ class _Solved:
             request = replace(plan.request, A=plan.A, b=self.b)
             system = read_system(request, plan.method, KnownNull(None, request.nullspace is not None))
         source = plan.A if plan.source is None else plan.source
-        attempt = Attempt(replace(system, source=source), plan.method, plan.M, request.on_failure)
-        return Sensitivity(attempt, self.x, self.residual, np.zeros((1, 1), bool), np.zeros((1, 1)))
+        made = Plan(plan.A, None, (Rung(plan.method, plan.M),))
+        system, none = replace(system, source=source), np.zeros((1, 1))
+        return Sensitivity(made, system, self.x, self.residual, none > 0, none)
 
     def vjp(self, cotangent: Any) -> Gradient:
         return self._made.vjp(cotangent)

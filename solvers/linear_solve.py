@@ -9,33 +9,27 @@ from typing import Any
 from ..backends import Array, get_on_failure, without_compilers
 from ..backends.on_failure import OnFailure, run_for
 from ..sparse import Operator, RowCutMatrix, UnsupportedOperation
-from ..sparse.analysis.analysis import forget, release
+from ..sparse.analysis.analysis import forget
 from ..sparse.peers.table import NO_PEERS
-from .attempt import Attempt
-from .choose import MethodChoice, choose, first_that_can
-from .factors_now import factors_now
 from .first_call import solve_first_call, solve_on_numpy
-from .iteration_budget import with_iteration_budget
-from .log import DEBUG, log, log_choice
+from .log import DEBUG, log
 from .methods.method import Method
-from .methods.registry import METHODS, find_method, is_auto
+from .methods.registry import find_method, is_auto
 from .names import MethodName, PreconditionerName
 from .other_names import with_our_names
 from .over.solve import solve_over
-from .pattern_cache import solve_on_pattern
+from .pipeline import solve
+from .plan import plans
 from .read.arguments import Request, refused_args
 from .read.peers import with_peers_read
-from .read.requirements import refuse_infinite_entries
-from .read.system import System, read_system, with_constants
+from .read.system import read_system
+from .recall import Solved, solve_or_recall
 from .results.form import with_times
 from .results.result import ArrayT, SolveResult
 from .row_cut_solve import solve_with_cut_rows
 from .run.monitor import Callback, monitor_of
 from .run.progress import Progress
-from .set_up_attempt import set_up_attempt
-from .setup_cache import Setup, call_of, find_setup, keep_setup, seen_before
 from .small_dense import solve_small_dense
-from .solve import solve
 from .unusual_arrays import has_unknown_size, run_where_spread, solve_one_by_one
 
 
@@ -232,90 +226,32 @@ def _on_numpy(request: Request) -> SolveResult:
 
 
 def _solved_by_library(request: Request) -> SolveResult:
-    call = call_of(request)
-    if call is None:
-        return _solved_anew(request)[0]
-    kept = find_setup(call)
-    if kept is not None and (found := kept.solve(request)) is not None:
-        if log.isEnabledFor(DEBUG):
-            log.debug("with the set-up of an earlier solve: %s", found.message)
-        return found
-    if not seen_before(call):
-        return (solve_on_pattern(call, request, False, _solved_anew) if call.has_pattern else _solved_anew(request))[0]
-    request = replace(request, A=call.copy())
-    if call.has_pattern:
-        result, attempt = solve_on_pattern(call, request, True, _solved_anew)
-    else:
-        result, attempt = _solved_anew(request, many=True)
-    system, named = attempt.system, result.method == attempt.method.name
-    if system.given is None and named and system.bk.to_numpy(result.converged).all():
-        keep_setup(call, Setup.of(attempt, request))
-    return result
+    return solve_or_recall(request, _solved_anew)
 
 
-def _solved_anew(request: Request, many: bool = False, previous: Operator | None = None) -> tuple[SolveResult, Attempt]:
-    """Set up and solve; also returns the set-up, where `many` with reusable factors and the facts of the matrix.
+def _solved_anew(request: Request, many: bool = False, previous: Operator | None = None) -> Solved:
+    """Plan and solve; also returns the plan and the system.
 
     Args:
+        many: do many solves with A come? Then the plan has factors that can be used again, and facts of A are kept.
         previous: the preconditioner of a matrix of the same pattern.
     """
     method = None if is_auto(request.method) else find_method(request.method, request.A)
     system = read_system(request, method)
     try:
-        return _set_up_and_solved(request, system, method, many, previous)
+        candidates = plans(request, system, method, previous, many)
+        plan = next(candidates)
+        while True:
+            null, both = plan.null or (None, False)
+            own = replace(system, null=null, both=both)
+            try:
+                return solve(plan, own, request.b), plan, own
+            except UnsupportedOperation:  # known only now, as of a program of which some values are arguments
+                following = next(candidates, None)
+                if following is None:
+                    raise
+                log.info("%s cannot be used for this system; the next choice is tried", plan.method.name)
+                plan = following
     finally:
         if not many:
             forget(system.A.without_offset)
-
-
-def _set_up_and_solved(
-    request: Request, system: System, method: Method | None, many: bool, previous: Operator | None
-) -> tuple[SolveResult, Attempt]:
-    def as_chosen(choice: MethodChoice) -> Attempt:
-        return _set_up_as_chosen(system, choice, request, previous, many)
-
-    if system.is_empty:
-        attempt = Attempt.of(request, system, method or METHODS["CG"], None)
-        return solve(attempt, request.b), attempt
-    refuse_infinite_entries(system, request.on_failure)
-    if method is not None:
-        system = with_constants(system, method, system.A, request)
-        attempt = set_up_attempt(request, system, method, request.preconditioner, system.A, previous)
-    else:
-        chosen = choose(system, request.preconditioner is not None, calls_host=request.on_failure in ("raise", "warn"))
-        choice, attempt = first_that_can(chosen, as_chosen)
-        log_choice(choice)
-    while True:
-        try:
-            attempt = _with_factors(attempt) if many else attempt
-            return solve(attempt, request.b), attempt
-        except UnsupportedOperation:  # known only now, as of a program of which some values are arguments
-            if method is not None or choice.is_last:
-                raise
-            log.info("%s cannot be used for this system; the next choice is tried", choice.method.name)
-        choice, attempt = first_that_can(choice.next(), as_chosen)
-
-
-def _with_factors(attempt: Attempt) -> Attempt:
-    """Factorise now, instead of in each solve, unless the solve is compiled as a whole."""
-    system, method = attempt.system, attempt.method
-    compiled = system.bk.compiles_solves and not method.on_host
-    if attempt.M is not None or not method.keeps_setup or compiled:
-        return attempt
-    return replace(attempt, M=factors_now(system, method))
-
-
-def _set_up_as_chosen(
-    system: System, choice: MethodChoice, request: Request, previous: Operator | None, many: bool
-) -> Attempt:
-    """
-    Raises:
-        UnsupportedOperation: this choice cannot be used here, and there are others.
-    """
-    method, given = choice.method, request.preconditioner
-    system = with_constants(system, method, choice.matrix, request)
-    M = choice.preconditioner if given is None else given
-    attempt = set_up_attempt(request, system, method, M, choice.source, previous, choice.factors, choice.is_last)
-    fallback = with_iteration_budget(choice.fallback, system, method, attempt.M, choice.matrix, many)
-    release(choice.matrix)
-    return replace(attempt, fallback=fallback, why=choice.why)

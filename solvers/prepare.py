@@ -10,10 +10,8 @@ from ..backends.on_failure import OnFailure
 from .methods.method import Method
 from .names import MethodName, PreconditionerName
 from .other_names import with_our_names
-from .prepared import solver as prepared_solver
-from .prepared.parts import vector_for
-from .prepared.solver import PreparedSolver
-from .read.arguments import Request, refused_args
+from .prepared import PreparedSolver, prepared
+from .read.arguments import Request, refused_args, vector_for
 
 
 @with_our_names
@@ -95,9 +93,9 @@ def prepare(
         max_iter=max_iter, batch_ndim=batch_ndim, axis=axis, nullspace=nullspace, matrix_offset=matrix_offset,
         on_failure=get_on_failure() if on_failure is None else on_failure, sharding=sharding, over=over,
     )  # fmt: skip
-    return without_compilers(prepared_solver.prepared)(request)
+    return without_compilers(prepared)(request)
 
 
 def prepare_for_one(A: Any, like: Any, **settings: Any) -> PreparedSolver:
     """As `prepare`, with the choices of `linear_solve`: for one solve, whose parts are to be looked at apart."""
-    return without_compilers(prepared_solver.prepared)(Request(A=A, b=like, **settings), None, False)
+    return without_compilers(prepared)(Request(A=A, b=like, **settings), None, False)

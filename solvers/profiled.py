@@ -25,13 +25,12 @@ _SOLVERS, _SPARSE = __package__, f"{__package__.rpartition('.')[0]}.sparse"
 _PRODUCTS = ("apply", "apply_on_host", "add_to")
 _SOLVES = {
     f"{_SOLVERS}.linear_solve": {"_linear_solve": "linear_solve"},
-    f"{_SOLVERS}.prepared.solver": {"_solve_prepared": "PreparedSolver.solve"},
+    f"{_SOLVERS}.prepared": {"_solve_prepared": "PreparedSolver.solve"},
 }
 _NONLINEAR = {"solve_nonlinear": "_NewtonCall", "minimize": "_MinimizeCall"}
 _SETUP = {
-    f"{_SOLVERS}.linear_solve": ("read_system", "choose", "factors_now"),
-    f"{_SOLVERS}.prepared.solver": ("read_system",),
-    f"{_SOLVERS}.prepared.parts": ("read_system", "choose", "factors_now"),
+    **dict.fromkeys((f"{_SOLVERS}.{name}" for name in ("linear_solve", "prepared", "recall")), ("read_system",)),
+    f"{_SOLVERS}.plan": ("choose", "factors_now"),
 }
 _TRACES = (
     f"{_SPARSE}.tracing.matrix_from_function",
@@ -52,9 +51,14 @@ def places() -> Iterator[WatchedPlace]:
     for module, names in _SETUP.items():
         for name in names:
             yield WatchedPlace(import_module(module), name, CallDescription("set-up", name))
-    prepare, build = import_module(f"{_SOLVERS}.prepared.solver"), import_module(f"{_SOLVERS}.preconditioners.build")
-    yield WatchedPlace(prepare, "prepared", CallDescription("set-up", "prepare", None, _method))
-    yield WatchedPlace(build, "_of_kind", CallDescription("set-up", _kind_asked, _backend_of, _made))
+    for name in ("prepare", "prepared"):
+        own = import_module(f"{_SOLVERS}.{name}")
+        yield WatchedPlace(own, "prepared", CallDescription("set-up", "prepare", None, _method))
+    yield WatchedPlace(
+        import_module(f"{_SOLVERS}.preconditioners.build"),
+        "_of_kind",
+        CallDescription("set-up", _kind_asked, _backend_of, _made),
+    )
     for module in _TRACES:
         yield WatchedPlace(
             import_module(module), "traced_matrix", CallDescription("trace", _function_traced, None, _matrix)

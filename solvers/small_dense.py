@@ -17,12 +17,12 @@ from ..backends import Backend, get_backend, get_precision
 from ..backends.lapack import cholesky_or_none
 from ..backends.registry import backend_name
 from ..sparse import DenseOperator
-from .attempt import AS_GIVEN
 from .choose import why_auto
 from .known_plan import KnownPlan, settings_are_plain
 from .methods.direct.dense import Direct, may_be_definite
 from .methods.direct.dense_singular import probe_vector
 from .methods.direct.singular import suspicious
+from .plan import AS_GIVEN
 from .read.arguments import Request
 from .results.form import in_library
 from .results.result import SolveResult

@@ -48,13 +48,15 @@ class Content:
             found = zlib.crc32(some.view(np.uint8).data, found)
         return found
 
-    def equals(self, other: Content) -> bool:
+    def __eq__(self, other: object) -> bool:
         """Is each bit the same? So NaN equals itself, and 0 differs from -0. Cost: one pass over the numbers."""
-        if self.form != other.form:
+        if not isinstance(other, Content) or self.form != other.form:
             return False
         pairs = [(_words(a), _words(b)) for a, b in zip(self.arrays, other.arrays, strict=True)]
         starts = ((a[:_FIRST] == b[:_FIRST]).all() for a, b in pairs if len(a) > _FIRST)
         return all(starts) and all((a == b).all() for a, b in pairs)
+
+    __hash__ = None  # type: ignore[assignment]  # compared only
 
 
 def content_of(A: Any, bk: Backend) -> Content | None:

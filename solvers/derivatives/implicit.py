@@ -12,11 +12,11 @@ from ...backends import Array, Backend, Kept, LinearSystem, get_backend, nan_of,
 from ...sparse import FunctionOperator, MappedOperator, Operator
 from ...sparse.analysis.symmetry import PRODUCTS
 from ...sparse.operators.function import DerivedFunction
-from ..attempt import Attempt
-from ..iteration_budget import Fallback
+from ..judge import judged_in_program, may_be_stopped
+from ..ladder import climb
 from ..methods.direct.dense import Direct
-from ..methods.method import Method
-from ..read.system import System
+from ..plan import Plan, Rung
+from ..read.system import KnownNull, System
 from ..run.outcome import Outcome, Status, has_failed
 
 _WRONG = (
@@ -89,7 +89,7 @@ class ImplicitSolve(LinearSystem):
     """One solve and its derivatives.
 
     Attributes:
-        attempt: the method and the system, of which `make` gives what arrays decide.
+        plan, system: what solves, and with what, of which `make` gives what arrays decide.
         make: arrays -> Parts.
         as_found: the parts as they are, of which JAX solves first: more may be known of them than of parts made again.
         is_explicit: see `LinearSystem`.
@@ -98,7 +98,8 @@ class ImplicitSolve(LinearSystem):
         many: are there more systems than the method was asked about?
     """
 
-    attempt: Attempt
+    plan: Plan
+    system: System
     make: Callable[[Sequence[Array]], Parts]
     arrays: Sequence[Array]
     differentiable: Sequence[bool]
@@ -109,12 +110,12 @@ class ImplicitSolve(LinearSystem):
     is_explicit: bool = True
 
     @classmethod
-    def of(cls, attempt: Attempt) -> ImplicitSolve:
-        """The system of an attempt; its arrays are found where the backend needs them as arguments."""
-        system, bk, M = attempt.system, attempt.system.bk, attempt.M
-        if isinstance(attempt.method, Direct) and not system.is_empty and not (system.compiled and bk.is_eager):
+    def of(cls, plan: Plan, system: System) -> ImplicitSolve:
+        """A planned system; its arrays are found where the backend needs them as arguments."""
+        bk, M = system.bk, plan.M
+        if isinstance(plan.method, Direct) and not system.is_empty and not (system.compiled and bk.is_eager):
             with bk.errstate():  # one factorisation for the solve and its derivatives
-                M = attempt.method.setup(bk, system.A, M)
+                M = plan.method.setup(bk, system.A, M)
         x0 = None if system.x0 is None else bk.constant(system.x0)
         rtol, atol, relative = map(bk.constant, (system.rtol, system.atol, _relative(system)))
         apart = system.cut is not None and not system.cut.all_names  # functions get the systems of one device
@@ -140,16 +141,11 @@ class ImplicitSolve(LinearSystem):
         differentiable = (*(bk.dtype(a).kind in "fc" for a in entries), *(False for _ in others))
         others = others if as_found is not None else list(map(bk.constant, others))
         explicit = all(operator is None or operator.is_container for operator in (A, M, null))
-        return cls(attempt, make, (*entries, *others), differentiable, as_found=as_found, is_explicit=explicit)
+        return cls(plan, system, make, (*entries, *others), differentiable, as_found=as_found, is_explicit=explicit)
 
     def parts(self) -> Parts:
         """What it is made of."""
         return self.make(self.arrays) if self.as_found is None else self.as_found
-
-    @property
-    def system(self) -> System:
-        """That of the attempt, with the right-hand side that was given."""
-        return self.attempt.system
 
     @property
     def grid(self) -> tuple[int, ...] | None:  # type: ignore[override]
@@ -158,17 +154,17 @@ class ImplicitSolve(LinearSystem):
     @property
     def hermitian(self) -> bool:
         """Does the method ask for A^H = A?"""
-        return self.attempt.method.needs_hermitian
+        return self.plan.method.needs_hermitian
 
     def outcome(self) -> Outcome:
-        """What the attempt finds, with derivatives of x."""
+        """The outcome of the plan, with derivatives of x."""
         bk = self.system.bk
         x, rest = bk.implicit_solve(self, self.system.b)
-        lines = (bk.matrix_transpose(rest[-1]),) if self.attempt.history else ((),)
+        lines = (bk.matrix_transpose(rest[-1]),) if self.system.history else ((),)
         outcome = Outcome(*(x, *rest[: len(Outcome._fields) - 2], *lines))
         if not self.system.compiled:
             return outcome
-        return without_derivatives(bk, outcome, self.attempt.on_failure, self.attempt.may_be_stopped)
+        return without_derivatives(bk, outcome, self.system.on_failure, may_be_stopped(self.system))
 
     def product(self, x: Array) -> Array:
         A = self.parts().A
@@ -206,9 +202,9 @@ class ImplicitSolve(LinearSystem):
             outcome = outcome._replace(x=bk.flat(outcome.x), residual=bk.flat(outcome.residual))
         if derived_transpose:  # JAX knows no transpose of what is cut
             # Factors may have projected b, so b minus the residual need not be the image of x.
-            image = A.apply(outcome.x) if self.attempt.method.factorises else system.b - outcome.residual
+            image = A.apply(outcome.x) if self.plan.method.factorises else system.b - outcome.residual
             A = self.parts().A
-            x = with_proven_transpose(bk, A, outcome.x, image, self.attempt.on_failure)
+            x = with_proven_transpose(bk, A, outcome.x, image, self.system.on_failure)
             outcome = outcome._replace(x=x)
         history = () if isinstance(outcome.history, tuple) else (bk.matrix_transpose(outcome.history),)
         return self._checked(b, outcome, given), (*outcome[1:-1], *history)
@@ -219,26 +215,25 @@ class ImplicitSolve(LinearSystem):
         Those for a zero right-hand side are zero whatever A is: the caller has left the system out.
         """
         bk = self.system.bk
-        if self.attempt.on_failure == "raise" or (given is None and not self.purpose):
+        if self.system.on_failure == "raise" or (given is None and not self.purpose):
             return outcome.x
         size = bk.norm(b)
-        failed = has_failed(outcome.status, self.attempt.may_be_stopped) & ((size > 0) | ~bk.isfinite(size))
+        failed = has_failed(outcome.status, may_be_stopped(self.system)) & ((size > 0) | ~bk.isfinite(size))
         failed = failed if given is None or self.purpose else failed & ~given
         return bk.where(failed, bk.full_like(outcome.x, nan_of(bk.dtype(outcome.x))), outcome.x)
 
     def _run(self, system: System, M: Operator | None) -> Outcome:
-        attempt, derived = self.attempt, bool(self.purpose)
+        derived = bool(self.purpose)
         if self.many:
-            attempt.method.check(system.A, M)
+            self.plan.method.check(system.A, M)
         # JAX wants the same outputs of all solves
-        recorded = attempt.history and not (derived and system.bk.explicit_derivatives)
-        monitor = None if derived else attempt.monitor
-        this = replace(attempt, system=system, M=M, history=recorded, monitor=monitor)
-        outcome = this.run()
+        recorded = system.history and not (derived and system.bk.explicit_derivatives)
+        system = replace(system, history=recorded, monitor=None if derived else system.monitor)
+        plan = replace(self.plan, found={}) if self.transposed else self.plan  # what was made is of A
+        outcome = climb(plan.with_M(M), system)
         if not derived and not self.system.compiled:
-            return outcome  # whose failure may lead to another method
-        outcome = this.continued(outcome)  # by the M that has decided how many iterations it was to take
-        return replace(this, M=attempt.M).guarded(outcome, self.purpose)  # as it was, it may be known to the host
+            return outcome  # whose failure is judged eagerly
+        return judged_in_program(self.plan, system, outcome, self.purpose)  # M as it was may be known to the host
 
     def _by_symmetry(self, system: System) -> Outcome:
         """What is found with A as it is where its transpose should be the same but for conjugation.
@@ -270,13 +265,14 @@ class ImplicitSolve(LinearSystem):
         return replace(self, arrays=tuple(arrays), as_found=None)
 
     def without_arrays(self) -> ImplicitSolve:
-        system, M, bk = self.system, self.attempt.M, self.system.bk
+        system, M, bk = self.system, self.plan.M, self.system.bk
         no: Any = None
         given = None if system.given is None else replace(system.given, A=no, b=no)
         system = replace(system, A=no, b=no, x0=no, like=no, rtol=no, atol=no, null=no, source=no, given=given)
         if M is not None and any(bk.is_array(leaf) and not bk.is_concrete(leaf) for leaf in bk.flatten(M)[0]):
             M = None  # no cause of a failure is looked for in it
-        return replace(self, attempt=replace(self.attempt, system=system, M=M), arrays=(), as_found=None)
+        plan = replace(self.plan.with_M(M), A=no, null=no, source=no)
+        return replace(self, plan=plan, system=system, arrays=(), as_found=None)
 
     def started_at(self, x: Array) -> ImplicitSolve:
         return replace(self, make=lambda arrays: self.make(arrays)._replace(x0=x), as_found=None)
@@ -288,8 +284,7 @@ class ImplicitSolve(LinearSystem):
             return _mapped(self.system, make, arrays, axes, size)
 
         wide = replace(layout, batch=(size, *layout.batch))
-        attempt = replace(self.attempt, system=replace(self.system, layout=wide))
-        return replace(self, attempt=attempt, make=many, many=True)
+        return replace(self, system=replace(self.system, layout=wide), make=many, many=True)
 
 
 def without_derivatives(bk: Backend, outcome: Outcome, on_failure: str, stops: bool) -> Outcome:
@@ -382,20 +377,22 @@ def _mapped(
 _NO_ARRAYS: dict[str, Any] = dict.fromkeys(("A", "b", "x0", "like", "rtol", "atol", "null", "given", "source"))
 
 
-def differentiated(attempt: Attempt) -> Outcome:
-    """What the attempt finds, with derivatives of x."""
-    system, A, M = attempt.system, attempt.system.A, attempt.M
-    bk = system.bk
-    if bk.compiles_solves and not bk.in_program() and attempt.monitor is None:
+def differentiated(plan: Plan, system: System) -> Outcome:
+    """The outcome of a plan, with derivatives of x.
+
+    Where a transformation runs eagerly in a library that compiles, a solve and its derivatives are one program:
+    `jax.grad` outside of `jit` runs each operation by itself, and would compile the loops again in every call. A
+    compiled function is differentiated once, and what that gives is compiled once, however often it is called.
+    """
+    A, M, bk = system.A, plan.M, system.bk
+    if bk.compiles_solves and not bk.in_program() and system.monitor is None:
         A, M = A.as_container(), None if M is None else M.as_container()
         if A.is_container and (M is None or (M.is_container and M.bk is bk)):  # factors of the host are none to JAX
             arrays = (system.b, system.x0, system.rtol, system.atol)
             null = None if system.null is None else system.null.as_container()
-            rest = replace(system, **_NO_ARRAYS, compiled=True)
-            told = attempt.on_failure, attempt.history, attempt.fallback, attempt.may_switch
-            known = rest, attempt.method, *told
+            known = replace(system, **_NO_ARRAYS, compiled=True), plan.with_M(None).rungs
             return bk.compile_if_faster(_program, ("known",))(A, M, *arrays, null, known=known)
-    return ImplicitSolve.of(attempt).outcome()
+    return ImplicitSolve.of(plan, system).outcome()
 
 
 def _program(
@@ -406,10 +403,9 @@ def _program(
     rtol: Array,
     atol: Array,
     null: Operator | None,
-    known: tuple[System, Method, str, bool, Fallback | None, bool],
+    known: tuple[System, tuple[Rung, ...]],
 ) -> Outcome:
     """`known`: what the solve depends on besides arrays; hashable."""
-    rest, method, on_failure, history, fallback, may_switch = known
+    rest, rungs = known
     system = replace(rest, A=A, b=b, x0=x0, like=b, rtol=rtol, atol=atol, null=null)
-    attempt = Attempt(system, method, M, on_failure, history, fallback=fallback, may_switch=may_switch)
-    return ImplicitSolve.of(attempt).outcome()
+    return ImplicitSolve.of(Plan(A, KnownNull(null, rest.both), rungs).with_M(M), system).outcome()

@@ -26,7 +26,7 @@ from ...sparse import (
 )
 from ...sparse.analysis.symmetry import PRODUCTS
 from ...sparse.formats import places_of_values
-from ..attempt import Attempt
+from ..plan import Plan
 from ..read.arguments import matched
 from ..read.system import System
 from ..results.result import Gradient
@@ -110,23 +110,18 @@ class Sensitivity:
     `null_part` `(systems, 1)` how much was taken off b.
     """
 
-    attempt: Attempt
+    plan: Plan
+    system: System
     x: Array
     residual: Array
     failed: Array
     null_part: Array
 
     @classmethod
-    def of(cls, attempt: Attempt, outcome: Outcome) -> Sensitivity:
+    def of(cls, plan: Plan, system: System, outcome: Outcome) -> Sensitivity:
         """Without the initial guess, which derivatives have no use for."""
-        if attempt.system.x0 is not None:
-            attempt = replace(attempt, system=replace(attempt.system, x0=None))
-        return cls(attempt, outcome.x, outcome.residual, has_failed(outcome.status), outcome.null_part)
-
-    @property
-    def system(self) -> System:
-        """What was solved."""
-        return self.attempt.system
+        system = system if system.x0 is None else replace(system, x0=None)
+        return cls(plan, system, outcome.x, outcome.residual, has_failed(outcome.status), outcome.null_part)
 
     def vjp(self, cotangent: Any) -> Gradient:
         """See `SolveResult.vjp`."""
@@ -157,14 +152,14 @@ class Sensitivity:
 
     @cached_property
     def _system(self) -> ImplicitSolve:
-        attempt, system = replace(self.attempt, history=False, monitor=None), self.system
-        if attempt.method.keeps_setup:  # one factorisation for all derivatives
-            attempt = replace(attempt, M=attempt.method.setup(system.bk, system.A, attempt.M))
-        return ImplicitSolve.of(attempt)
+        plan, system = self.plan, replace(self.system, history=False, monitor=None)
+        if plan.method.keeps_setup:  # one factorisation for all derivatives
+            plan = plan.with_M(plan.method.setup(system.bk, system.A, plan.M))
+        return ImplicitSolve.of(plan, system)
 
     def _backward(self, cotangent: Array) -> Array:
         """y with A^H y = cotangent."""
-        if self.attempt.method.needs_hermitian and not isinstance(self.system.A.without_offset, Matrix):
+        if self.plan.method.needs_hermitian and not isinstance(self.system.A.without_offset, Matrix):
             return self._backward_by_symmetry(cotangent)
         try:
             return np.conj(self._system.transpose().solve(np.conj(cotangent))[0])
@@ -185,7 +180,7 @@ class Sensitivity:
         allowed = 10 * bound + PRODUCTS * np.finfo(y.dtype).eps * (norm(image) * norm(y) + norm(u) * norm(right))
         if np.any(error > allowed):
             raise ValueError(
-                f"{self.attempt.method.name} solved A x = b, but A is not symmetric (Hermitian), so this does not "
+                f"{self.plan.method.name} solved A x = b, but A is not symmetric (Hermitian), so this does not "
                 "solve the transposed system. Give a matrix, and use biCG-stab(2) or scipy-direct."
             )
         return y

@@ -14,9 +14,8 @@ from ...backends import without_compilers
 from ...sparse import Layout, Operator
 from ...sparse.analysis.analysis import analysis_of
 from ...sparse.analysis.symmetry import CHOSEN, PRODUCTS
-from ..prepared.parts import vector_for
-from ..prepared.solver import PreparedSolver, prepared
-from ..read.arguments import Request
+from ..prepared import PreparedSolver, prepared
+from ..read.arguments import Request, vector_for
 from ..read.peers import with_peers_read
 from ..read.system import read_system
 from ..results.failure import SingularMatrixWarning

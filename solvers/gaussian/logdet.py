@@ -10,8 +10,7 @@ import numpy as np
 from ...backends import Array, without_compilers
 from ...sparse import Matrix, Operator, UnsupportedOperation
 from ..linear_solve import linear_solve
-from ..prepared.parts import vector_for
-from ..read.arguments import Request
+from ..read.arguments import Request, vector_for
 from ..read.peers import with_peers_read
 from ..read.system import read_system
 from . import exact

@@ -44,14 +44,14 @@ def choose_over(system: System) -> Chosen:
     Cost: 8 products and 20 messages, of which 6 and 13 for a symmetric A only; none in a program.
     """
     if system.bk.communicator.is_traced:
-        return Chosen(METHODS["biCG-stab(2)"], '"auto" chose it: A is known in the program only, which suits any A')
+        return Chosen(METHODS["biCG-stab(2)"], "A is known in the program only, which suits any A")
     with system.bk.errstate():
         symmetric, definite = _symmetry(system.bk, system.A, system.b)
     if not symmetric:
-        return Chosen(METHODS["biCG-stab(2)"], '"auto" chose it: products with vectors show that A is not symmetric')
+        return Chosen(METHODS["biCG-stab(2)"], "products with vectors show that A is not symmetric")
     if definite:
-        return Chosen(METHODS["CG"], '"auto" chose it: products with vectors show A to be symmetric, and of one sign')
-    return Chosen(METHODS["MINRES"], '"auto" chose it: products with vectors show A to be symmetric, and of both signs')
+        return Chosen(METHODS["CG"], "products with vectors show A to be symmetric, and of one sign")
+    return Chosen(METHODS["MINRES"], "products with vectors show A to be symmetric, and of both signs")
 
 
 def _symmetry(bk: Backend, A: Operator, like: Array) -> tuple[bool, bool]:

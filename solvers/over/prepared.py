@@ -10,31 +10,19 @@ import numpy as np
 
 from ...backends import Backend, agreed, choose_backend, over_members
 from ...sparse import FunctionOperator, Operator
-from ..choose import Explanation
-from ..prepared.parts import PreparedParts
+from ..pipeline import solve
+from ..plan import Plan
 from ..read.arguments import Request
-from ..read.system import KnownNull
 from ..results.result import SolveResult
-from ..solve import solve
-from .solve import attempt_over
+from .solve import plan_over
 
 
-def prepared_over(request: Request, previous: Operator | None = None) -> PreparedParts:
-    """What is done once for many solves with the same A; `previous` as of `attempt_over`."""
+def prepared_over(request: Request, previous: Operator | None = None) -> tuple[Plan, Request]:
+    """The plan and the settings of many solves with the same A; `previous` as of `plan_over`."""
     automatic = isinstance(request.preconditioner, str) and request.preconditioner.strip().lower() == "auto"
     asked = replace(request, preconditioner=None) if automatic else request
-    attempt = attempt_over(asked, previous=previous)
-    why = None if attempt.method is request.method else _explanation(attempt.method.name, attempt.why)
-    kept = replace(asked, A=None, args=(), method=attempt.method, b=request.b)
-    system = attempt.system
-    A = system.A if system.given is None else system.given.A
-    null = KnownNull(system.null, system.both)
-    return PreparedParts(A, attempt.method, attempt.M, None, kept, why, null)
-
-
-def _explanation(name: str, why: str) -> Explanation | None:
-    chosen = why.partition("chose it: ")[2]
-    return Explanation("a function of parts of vectors", (), chosen, name, chosen, None) if chosen else None
+    plan, _ = plan_over(asked, previous=previous)
+    return replace(plan, source=None), replace(asked, A=None, args=(), method=plan.method, b=request.b)
 
 
 def solve_prepared_over(A: Operator, M: Operator | None, request: Request) -> SolveResult:
@@ -44,7 +32,7 @@ def solve_prepared_over(A: Operator, M: Operator | None, request: Request) -> So
     agreed(communicator, "the length of b", lambda: _check_length(A, request, alone))
     args: Any = A.args if isinstance(A, FunctionOperator) else ()
     function = A.function if isinstance(A, FunctionOperator) else A.linear  # type: ignore[attr-defined]
-    return solve(attempt_over(replace(request, A=function, args=args), M), request.b)
+    return solve(*plan_over(replace(request, A=function, args=args), M), request.b)
 
 
 def _check_length(A: Operator, request: Request, alone: Backend) -> None:

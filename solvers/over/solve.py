@@ -10,12 +10,14 @@ from dataclasses import replace
 
 from ...backends import agreed
 from ...sparse import Operator
-from ..attempt import AS_GIVEN, Attempt
+from ..choose import Explanation
 from ..methods.petsc.inverse import PetscInverse
 from ..methods.registry import METHODS, find_method, is_auto
+from ..pipeline import solve
+from ..plan import Plan, Rung
 from ..read.arguments import Request
+from ..read.system import KnownNull, System
 from ..results.result import SolveResult
-from ..solve import solve
 from .methods import check_over, choose_over
 from .preconditioner import made_of_products
 from .rows import rows_over
@@ -24,11 +26,11 @@ from .system import system_over
 
 def solve_over(request: Request) -> SolveResult:
     """The result in this member: x and residual are its parts, all numbers are those of the whole."""
-    return solve(attempt_over(request), request.b)
+    return solve(*plan_over(request), request.b)
 
 
-def attempt_over(request: Request, made: Operator | None = None, previous: Operator | None = None) -> Attempt:
-    """Method, problem and preconditioner, as all members have them.
+def plan_over(request: Request, made: Operator | None = None, previous: Operator | None = None) -> tuple[Plan, System]:
+    """The plan and the system, as all members have them.
 
     Args:
         made: a preconditioner of an earlier solve with this A.
@@ -40,11 +42,14 @@ def attempt_over(request: Request, made: Operator | None = None, previous: Opera
     constants = isinstance(made, PetscInverse) and made.has_constants
     system, given = system_over(replace(request, nullspace="constant") if constants else request, method)
     system = replace(system, both=True) if constants else system
+    A = system.A if system.given is None else system.given.A
+    plan = Plan(A, KnownNull(system.null, system.both), (), source=system.source)
     if system.is_empty:
-        return Attempt.of(request, system, method or METHODS["CG"], None)
-    why = AS_GIVEN
+        return replace(plan, rungs=(Rung(method or METHODS["CG"]),)), system
     if method is None:
-        method, why = choose_over(system)
+        method, chosen = choose_over(system)
+        why = Explanation("a function of parts of vectors", (), chosen, method.name, chosen, None)
+        plan = replace(plan, why=why)
     M = made_of_products(given, system) if made is None else made
     agreed(system.bk.communicator, "the requirements of the method", lambda: check_over(system, method, M))
-    return replace(Attempt.of(request, system, method, M), why=why, may_switch=False)
+    return replace(plan, rungs=(Rung(method, M),)), system

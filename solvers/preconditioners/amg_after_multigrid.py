@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 from ...sparse import Operator
@@ -28,13 +29,21 @@ def is_on_grids(M: Operator | None) -> bool:
     return isinstance(found, Level) and not isinstance(found, AlgebraicLevel)
 
 
-def amg_after_multigrid(A: Operator, M: Operator | None) -> Preconditioner:
-    """Classical AMG for A, in the precision of M.
+@dataclass(frozen=True)
+class ClassicalAMG:
+    """Makes classical AMG of A, to take the place of multigrid on grids, in its precision; hashable."""
 
-    Raises:
-        ValueError, UnsupportedOperation, NonlinearError: the entries of A cannot be found, or not coarsened.
-    """
-    settings = dict(M.settings) if isinstance(M, Preconditioner) else {}
-    A = constant_linear_part(A)
-    with analysed(A):
-        return amg(A, coarsening="classical", precision=settings.get("precision")).on_grid_of(A)
+    precision: str | None
+
+    @classmethod
+    def like(cls, M: Operator | None) -> ClassicalAMG:
+        return cls(dict(M.settings).get("precision") if isinstance(M, Preconditioner) else None)
+
+    def __call__(self, A: Operator) -> Preconditioner:
+        """
+        Raises:
+            ValueError, UnsupportedOperation, NonlinearError: the entries of A cannot be found, or not coarsened.
+        """
+        A = constant_linear_part(A)
+        with analysed(A):
+            return amg(A, coarsening="classical", precision=self.precision).on_grid_of(A)

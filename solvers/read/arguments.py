@@ -12,9 +12,10 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from ...backends import Array, Backend
-from ...sparse import FunctionOperator, Layout, Matrix, Operator, batch_shape, is_function
+from ...backends import Array, Backend, choose_backend, of_libraries
+from ...sparse import FunctionOperator, Layout, Matrix, Operator, batch_shape, is_function, operand_dtype
 from ...sparse.layout import moved_axis
+from ...sparse.peers.table import read_peer
 from ..methods.method import Method
 from ..run.monitor import Monitor
 from ..run.stopping import Limits
@@ -385,3 +386,36 @@ def with_rectangular_hint(error: Exception, shape: Any, least_squares: bool, sur
     if not text.startswith("A(x) "):
         text = f"A(x) failed for an x shaped as b, {shape}: {text}"
     return ValueError(f"{text}{'' if text.endswith('.') else '.'} If A is rectangular, {advice}.")
+
+
+def vector_for(A: Any, args: Any, caller: str = "prepare") -> Array:
+    """A zero vector like the right-hand sides of a matrix, in its library and dtype.
+
+    Args:
+        caller: the function that needs it, for messages.
+
+    Raises:
+        TypeError: A is a function, which does not tell.
+    """
+    read = read_peer(A)
+    if read is not None and read.gives is not None and read.bk is not None:
+        zeros: Array = read.gives.zeros(read.bk)
+        return zeros
+    A = A if read is None else read.A
+    if is_function(A) or isinstance(A, FunctionOperator):
+        raise TypeError(f"{caller}(A, like) needs `like` for a function A: an array of the shape and dtype of b.")
+    bk = choose_backend(A, *of_libraries(args))
+    one = A[0] if isinstance(A, list | tuple) and A and hasattr(A[0], "shape") else A
+    shape = one.shape if hasattr(one, "shape") else np.shape(one)
+    if len(shape) < 2:
+        raise ValueError(f"A has the shape {tuple(shape)}; expected a matrix (n, n).")
+    dtype = operand_dtype(A, bk)
+    return bk.zeros((int(shape[-2]),), dtype if dtype.kind in "fc" else bk.default_float, _array_of(bk, one))
+
+
+def _array_of(bk: Backend, A: Any) -> Array | None:
+    """An array on the device of A."""
+    if bk.is_array(A) or bk.sparse.accepts(A):
+        return A
+    arrays = bk.flatten(A)[0] if isinstance(A, Operator) and A.bk is bk else ()
+    return arrays[0] if arrays else None

@@ -39,6 +39,7 @@ from ..methods.method import Method
 from ..null_space.found import constants_at_run_time, find_constants
 from ..null_space.given import are_of_adjoint, given_vectors
 from ..preconditioners.base import Spread
+from ..run.monitor import Monitor
 from ..run.stopping import Limits
 from .arguments import (
     Request,
@@ -84,6 +85,9 @@ class System:
     null: Operator | None  # projects known null vectors of A out of rows, and ...
     both: bool  # ... those that the transpose has too
     compiled: bool
+    on_failure: str = "raise"
+    history: bool = False  # are residual norms recorded?
+    monitor: Monitor | None = None  # what is told after each iteration, and what stops the solve
     derived: bool = False  # is it the solve for a derivative?
     least_squares: bool = False  # are A x = b the normal equations of a problem of least squares, which is ...
     given: Given | None = None  # ... this one?
@@ -248,7 +252,7 @@ def read_system(request: Request, method: Method | None, null: KnownNull | None 
         atol=tolerance(bk, request.atol, 0.0, "atol", layout, rows, real),
         by_default=request.rtol is None, has_atol=not isinstance(request.atol, int | float) or request.atol > 0,
         limits=limits, several=several, null=null.projection, both=null.both, compiled=compiled,
-        derived=request.derived,
+        on_failure=request.on_failure, history=request.history, monitor=request.monitor, derived=request.derived,
         least_squares=given is not None, given=given, source=A, cut=cut,
     )  # fmt: skip
 

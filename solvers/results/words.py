@@ -167,7 +167,7 @@ def made_by_in_words(made_by: Sequence[MadeBy], rung: np.ndarray | None) -> str:
     """The names of what made x, with the numbers of systems where these are several.
 
     Args:
-        made_by: by the numbers of `Rung`.
+        made_by: by the numbers of `Outcome.rung`.
         rung: these numbers for each system; None where it is the first.
     """
     if rung is None or not rung.size:

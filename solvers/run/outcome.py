@@ -60,15 +60,6 @@ def has_failed(status: Any, may_be_stopped: bool = True) -> Any:
     return failed & (status != int(Status.STOPPED)) if may_be_stopped else failed
 
 
-class Rung(IntEnum):
-    """Which attempt of a solve made x."""
-
-    FIRST = 0
-    AMG = 1  # the first method went on with classical AMG
-    AFTER_FAILURE = 2  # factors, after the first method had failed
-    AFTER_ITERATIONS = 3  # factors, after it had used up its iterations
-
-
 class Outcome(NamedTuple):
     """Outcome of a solve; every array may have a leading axis for checkpoints."""
 
@@ -83,7 +74,7 @@ class Outcome(NamedTuple):
     steps: Array  # (batch, 1)
     products: Array  # (batch, 1)
     singular: Array  # (batch, 1), what is known of its matrix: numbers of `Singularity`
-    rung: Array  # (batch, 1), what made x: numbers of `Rung`
+    rung: Array  # (batch, 1), twice the number of the rung that made x, plus 1 where it followed one that took long
     history: Any  # (most steps + 1, batch), NaN where nothing was recorded, or ()
 
 

@@ -14,7 +14,7 @@ import scipy.sparse as sp
 import krylix
 from cells import in_turn
 from frameworks import jax
-from krylix.solvers.preconditioners.amg_after_multigrid import MOST_ITERATIONS, amg_after_multigrid, is_on_grids
+from krylix.solvers.preconditioners.amg_after_multigrid import MOST_ITERATIONS, ClassicalAMG, is_on_grids
 from krylix.solvers.preconditioners.multigrid import hierarchy, runtime_choice
 from library import ROOT
 from modes import EAGER, array, compiled, to_numpy
@@ -112,7 +112,7 @@ def test_a_batch_of_right_hand_sides() -> None:
 def test_which_are_on_grids() -> None:
     assert not is_on_grids(None) and not is_on_grids(krylix.preconditioner(A, "jacobi"))
     assert not is_on_grids(krylix.preconditioner(A, "multigrid", grid=(N, N), direct=N * N))  # the inverse
-    assert not is_on_grids(amg_after_multigrid(krylix.as_operator(sp.csr_array(A)), None))
+    assert not is_on_grids(ClassicalAMG(None)(krylix.as_operator(sp.csr_array(A))))
 
 
 def test_entries_that_cannot_be_found() -> None:

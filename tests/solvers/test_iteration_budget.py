@@ -13,12 +13,12 @@ import scipy.sparse as sp
 from best_factors import BEST_FACTORS
 from cells import in_turn
 from frameworks import jax, torch
-from krylix import linear_solve, prepare, setup_cache
-from krylix.solvers import METHODS, iteration_budget
+from krylix import as_operator, linear_solve, preconditioner, prepare, setup_cache
+from krylix.solvers import METHODS, plan
 from krylix.solvers import choose as table
 from krylix.solvers import cost as fill
-from krylix.solvers.iteration_budget import Fallback, with_iteration_budget
-from krylix.solvers.run.stopping import Limits
+from krylix.solvers.read.arguments import Request
+from krylix.solvers.read.system import read_system
 from matrices import in_random_order
 from modes import EAGER, array, to_numpy
 
@@ -50,7 +50,7 @@ def test_factors_take_over(history: bool, mode: str) -> None:
     A, b, x = hard()
     result = linear_solve(A, array(mode, b), history=history)
     found = LATE.fullmatch(result.method)
-    assert found and found[1] == "CG" and iteration_budget.LEAST <= int(found[2]) < 3000
+    assert found and found[1] == "CG" and plan.LEAST <= int(found[2]) < 3000
     assert result.converged and int(found[2]) < result.iterations < int(found[2]) + 10
     assert found[0] in result.message
     np.testing.assert_allclose(to_numpy(result.x), x, rtol=1e-5, atol=1e-5)
@@ -78,25 +78,26 @@ def test_nor_before_the_limit_of_the_user() -> None:
 def test_where_factors_take_longer_it_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
     """From where it was, and what is counted and recorded is that of both."""
     A, b, _ = hard()
-    monkeypatch.setattr(iteration_budget, "_EXCHANGES", 1)
-    monkeypatch.setattr(iteration_budget, "_SET_UP", 1e12)
+    monkeypatch.setattr(plan, "_EXCHANGES", 1)
+    monkeypatch.setattr(plan, "_SET_UP", 1e12)
     A = sp.csr_array(A + 10 * sp.eye_array(N))
     whole = linear_solve(A, b, method="CG", preconditioner="jacobi", history=True)
     result = linear_solve(A, b, history=True)
     assert result.method == "CG" and result.converged
-    first = iteration_budget.with_iteration_budget(METHODS["scipy-direct"], *_parts(A, b)).after  # type: ignore[union-attr]
-    assert first is not None and first < whole.iterations <= result.iterations <= whole.iterations + first
+    first = _steps(A, b)
+    assert first < whole.iterations <= result.iterations <= whole.iterations + first
     assert result.history.shape == (result.iterations + 1,) and np.isfinite(result.history).all()
     np.testing.assert_allclose(result.history[: first // 2], whole.history[: first // 2], rtol=1e-6)
     np.testing.assert_allclose(A @ result.x, b, atol=1e-6 * np.linalg.norm(b))
 
 
-def _parts(A: sp.csr_array, b: np.ndarray) -> Any:
-    from krylix import as_operator, preconditioner
-    from krylix.solvers.read.arguments import Request
-    from krylix.solvers.read.system import read_system
-
-    return read_system(Request(A, b), None), METHODS["CG"], preconditioner(A, "jacobi"), as_operator(A)
+def _steps(A: sp.csr_array, b: np.ndarray) -> int:
+    """Iterations that scaled conjugate gradients get before the cost of factors is counted."""
+    system = read_system(Request(A, b), None)
+    first = plan.Rung(METHODS["CG"], preconditioner(A, "jacobi"))
+    rungs = plan._rungs(system, first, METHODS["scipy-direct"], as_operator(A), False)
+    assert [rung.goes_on for rung in rungs] == [False, True, False, True] and rungs[0].steps
+    return rungs[0].steps
 
 
 def test_where_factors_have_no_room_it_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -128,7 +129,7 @@ def test_of_a_batch_those_that_are_late() -> None:
     result = linear_solve(A, np.stack([b, np.zeros(N), rng.standard_normal(N)]), history=True, on_failure="status")
     late = result.method.removeprefix("CG, for 2 of 3 systems ")
     assert LATE.fullmatch(late) and result.converged.all()
-    assert result.iterations[1] == 0 and (result.iterations[[0, 2]] > iteration_budget.LEAST).all()
+    assert result.iterations[1] == 0 and (result.iterations[[0, 2]] > plan.LEAST).all()
     np.testing.assert_allclose(result.x[0], x, rtol=1e-5, atol=1e-5)
     np.testing.assert_array_equal(result.x[1], 0)
     for k in range(3):
@@ -207,13 +208,3 @@ def test_a_callback_that_stops_is_obeyed() -> None:
     A, b, _ = hard()
     result = linear_solve(A, b, callback=lambda state: state.iterations >= 5)
     assert result.method == "CG" and result.status.name == "STOPPED"
-
-
-def test_limits() -> None:
-    method = METHODS["scipy-direct"]
-    assert Fallback(method, 60).shortened(Limits(((100,),))) == Limits(((60,),))
-    assert Fallback(method, 60).shortened(Limits(((100, 20),))) == Limits(((60, 20),))
-    for same in (Limits(((10,),)), Limits(((100,), (200,)))):
-        assert Fallback(method, 60).shortened(same) == same
-    assert Fallback(method).shortened(Limits(((100,),))) == Limits(((100,),))
-    assert with_iteration_budget(None, *_parts(*hard(5)[:2])) is None

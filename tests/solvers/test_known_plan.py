@@ -40,8 +40,8 @@ def the_short_way() -> Iterator[None]:
         raise AssertionError("the general way was taken")
 
     with pytest.MonkeyPatch.context() as patch, setup_cache(False):
-        patch.setattr(LINEAR_SOLVE, "call_of", general)
-        patch.setattr(sys.modules["krylix.solvers.prepared.solver"], "_solved_again", general)
+        patch.setattr(LINEAR_SOLVE, "solve_or_recall", general)
+        patch.setattr(sys.modules["krylix.solvers.prepared"], "solve_again", general)
         yield
 
 

@@ -4,6 +4,7 @@ import logging
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -11,7 +12,7 @@ import scipy.sparse as sp
 
 from krylix import NotConverged, linear_solve, prepare, setup_cache
 from krylix.solvers import METHODS
-from krylix.solvers.iteration_budget import Fallback
+from krylix.solvers.plan import Rung
 from modes import array, compiled
 
 N = 30
@@ -46,7 +47,7 @@ def test_outcomes_and_kept_set_ups(lines: Callable[..., list[str]]) -> None:
     assert lines(level=logging.DEBUG) == [result.message]
     for _ in range(3):
         linear_solve(MATRIX, B, method="scipy-direct")
-    assert lines("with the set-up of an earlier solve: scipy-direct converged", level=logging.DEBUG)
+    assert lines("with the plan of an earlier solve: scipy-direct converged", level=logging.DEBUG)
     linear_solve(np.eye(4), np.ones(4))
     assert lines("direct converged in 1 iteration:")
     before = len(lines())
@@ -73,7 +74,8 @@ def test_failures(policy: str, lines: Callable[..., list[str]]) -> None:
 
 def test_fallbacks(lines: Callable[..., list[str]]) -> None:
     solver = prepare(MATRIX, B, method="GMRES", max_iter=2)
-    object.__setattr__(solver, "_fallback", Fallback(METHODS["scipy-direct"]))
+    plan = solver._plan
+    solver = replace(solver, _plan=replace(plan, rungs=(*plan.rungs, Rung(METHODS["scipy-direct"]))))
     assert solver.solve(B).converged
     assert lines("GMRES failed; trying scipy-direct", level=logging.INFO)
 

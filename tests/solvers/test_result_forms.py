@@ -16,7 +16,7 @@ import scipy.sparse as sp
 import krylix
 from krylix import Status, linear_solve, prepare
 from krylix.solvers import Direct, ScipyDirect
-from krylix.solvers.iteration_budget import Fallback
+from krylix.solvers.plan import Rung
 from modes import EAGER, array, compiled, library, to_numpy
 
 N = 12
@@ -230,7 +230,8 @@ def test_factors_are_part_of_the_set_up(method: Any, mode: str, monkeypatch: pyt
     monkeypatch.setattr(method, "setup", slow)
     A, b = sp.csr_array(MATRIX), array(mode, np.ones(N))
     solver = prepare(A, b, method="GMRES", max_iter=1, preconditioner=None)
-    object.__setattr__(solver, "_fallback", Fallback(method()))
+    plan = solver._plan
+    solver = replace(solver, _plan=replace(plan, rungs=(*plan.rungs, Rung(method()))))
     with krylix.setup_cache(False):
         for result in (linear_solve(A, b, method=method()), solver.solve(b)):
             assert result.setup_time is not None and result.setup_time >= 0.1

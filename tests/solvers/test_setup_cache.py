@@ -19,7 +19,7 @@ from krylix.solvers import CG, METHODS, PRECONDITIONERS
 from krylix.solvers.preconditioners import DiagonalOperator
 from modes import EAGER, Numbers, array, to_numpy
 
-CACHE: Any = sys.modules["krylix.solvers.setup_cache"]
+CACHE: Any = sys.modules["krylix.solvers.recall"]
 N = 81  # dense systems of a few unknowns have no setup to keep
 GRID = sp.csr_array(
     sp.kron(sp.diags_array([-1.0, 2.0, -1.0], offsets=[-1, 0, 1], shape=(9, 9)), np.eye(9))
@@ -64,7 +64,7 @@ CELLS = [
 
 
 def kept() -> int:
-    return len(CACHE._kept)
+    return len(CACHE.PLANS)
 
 
 def assert_equal(found: Any, expected: Any) -> None:
@@ -109,7 +109,7 @@ def test_fast_solvers_on_grids(dtype: str) -> None:
     for b in np.random.default_rng(2).standard_normal((4, 1024)).astype(dtype):
         found = check(A, b)
         assert found.method == "fast-direct"
-    assert CACHE._kept[0][2].plan is not None
+    assert next(iter(CACHE.PLANS)).known is not None
     gradient = linear_solve(A, b).vjp(b).b
     np.testing.assert_allclose(gradient, found.x, rtol=1e-3, atol=1e-4)
 
@@ -299,8 +299,8 @@ def test_it_is_bounded_and_can_be_emptied(monkeypatch: pytest.MonkeyPatch) -> No
     for k in range(6):
         for _ in range(2):
             linear_solve(GRID + k * sp.eye_array(N), B[0], method="scipy-direct")
-    assert kept() == CACHE.MOST
-    held = weakref.ref(CACHE._kept[0][2].A)
+    assert kept() == CACHE.PLANS.count
+    held = weakref.ref(next(iter(CACHE.PLANS)).plan.A)
     krylix.clear_setup_cache()
     assert not kept() and held() is None
     monkeypatch.setattr(CACHE, "MOST_BYTES", 100)
@@ -315,7 +315,7 @@ def test_the_last_that_was_used_stays() -> None:
     linear_solve(GRID, B[0])
     for _ in range(2):
         linear_solve(GENERAL, B[0])
-    contents = [entry[1].arrays[0] for entry in CACHE._kept]
+    contents = [kept.plan.source.data for kept in CACHE.PLANS]
     assert any(np.array_equal(a, GRID.data) for a in contents) and kept() == 4
 
 
@@ -466,7 +466,7 @@ def test_refusals_stay() -> None:
 
 def test_more_matrices_in_turn_than_are_kept_cost_no_setup() -> None:
     """Each would be let go before it came again."""
-    matrices = [GENERAL + k * sp.eye_array(N) for k in range(CACHE.MOST + 1)]
+    matrices = [GENERAL + k * sp.eye_array(N) for k in range(CACHE.PLANS.count + 1)]
     for _ in range(3):
         for A in matrices:
             linear_solve(A, B[0])

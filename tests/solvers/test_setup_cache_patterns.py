@@ -16,8 +16,7 @@ from krylix import linear_solve, setup_cache
 from krylix.solvers.preconditioners import UPDATES, DiagonalOperator, jacobi
 from modes import array, to_numpy
 
-CACHE: Any = sys.modules["krylix.solvers.setup_cache"]
-MEMORY: Any = sys.modules["krylix.solvers.pattern_cache"]
+CACHE: Any = sys.modules["krylix.solvers.recall"]
 SIDE = 24
 N = SIDE * SIDE
 SETTINGS: dict[str, Any] = {"method": "CG", "preconditioner": "amg", "rtol": 1e-8}
@@ -61,7 +60,7 @@ def test_from_the_third_matrix_on_it_is_renewed(renewals: list[Any]) -> None:
         assert len(renewals) == max(0, k - 1)
         with setup_cache(False):
             assert abs(found.iterations - check(step(k), b).iterations) <= 2
-    assert len(MEMORY._kept) == 1 and not CACHE._kept
+    assert len(CACHE.HIERARCHIES) == 1 and not CACHE.PLANS
 
 
 @pytest.mark.parametrize("format", ["csr", "csc", "coo", "dia", "bsr"])
@@ -86,7 +85,7 @@ def test_a_matrix_that_comes_again_keeps_its_own(renewals: list[Any]) -> None:
         first, second, third = (check(step(k), B[k]) for _ in range(3))
         np.testing.assert_array_equal(second.x, third.x)
         assert first.iterations - 2 <= third.iterations <= first.iterations + 2
-    assert len(CACHE._kept) == 3
+    assert len(CACHE.PLANS) == 3
 
 
 def test_other_places_and_settings_are_others(renewals: list[Any]) -> None:
@@ -128,13 +127,13 @@ def test_what_no_longer_serves_is_made_anew(
 def test_what_takes_too_many_iterations_is_dropped(renewals: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:
     for k in range(2):
         check(step(k), B[k])
-    assert len(MEMORY._kept) == 1
+    assert len(CACHE.HIERARCHIES) == 1
     monkeypatch.setitem(UPDATES, "amg", lambda M, A: jacobi(A))
-    most = 2 * MEMORY._kept[0].iterations + 10
+    most = 2 * next(iter(CACHE.HIERARCHIES)).iterations + 10
     assert check(step(2), B[2]).iterations > most
-    assert not MEMORY._kept
+    assert not CACHE.HIERARCHIES
     assert check(step(3), B[3]).iterations < 20
-    assert len(MEMORY._kept) == 1
+    assert len(CACHE.HIERARCHIES) == 1
 
 
 def test_numbers_of_another_kind(renewals: list[Any]) -> None:
@@ -160,23 +159,23 @@ def test_it_is_bounded_and_can_be_switched_off(renewals: list[Any], monkeypatch:
         for k in range(2):
             A = step(k)[: size * SIDE, : size * SIDE]
             check(sp.csr_array(A), B[0][: size * SIDE])
-    assert len(MEMORY._kept) == MEMORY.MOST == 2
+    assert len(CACHE.HIERARCHIES) == CACHE.HIERARCHIES.count == 2
     krylix.clear_setup_cache()
-    assert not MEMORY._kept and not MEMORY._seen
+    assert not CACHE.HIERARCHIES and not CACHE._PATTERNS
     with setup_cache(False):
         for k in range(4):
             check(step(k), B[k])
-    monkeypatch.setattr(MEMORY, "MOST_BYTES", 1000)
+    monkeypatch.setattr(CACHE, "MOST_OF_PATTERN", 1000)
     for k in range(4):
         check(step(k), B[k])
-    assert not renewals and not MEMORY._kept
+    assert not renewals and not CACHE.HIERARCHIES
 
 
 def test_what_cannot_be_renewed_is_not_kept(renewals: list[Any]) -> None:
     for k in range(4):
         check(step(k), B[k], preconditioner="ic")
         check(step(k), B[k], method="scipy-direct", preconditioner=None)
-    assert not MEMORY._kept and all(state == "useless" for _, state in MEMORY._seen)
+    assert not CACHE.HIERARCHIES and not any(CACHE._PATTERNS)
 
 
 def test_derivatives_of_a_solve_with_a_renewed_one(renewals: list[Any]) -> None:

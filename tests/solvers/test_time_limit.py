@@ -1,6 +1,7 @@
 """`time_limit`: the solve ends after the iteration in which the time is over, as a failure that says so."""
 
 import time
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -9,7 +10,7 @@ import scipy.sparse as sp
 
 from krylix import NotConverged, Status, linear_solve, prepare
 from krylix.solvers import METHODS
-from krylix.solvers.iteration_budget import Fallback
+from krylix.solvers.plan import Rung
 from modes import EAGER, MODES, array, compiled, solve, to_numpy
 
 N = 8
@@ -90,7 +91,8 @@ def test_the_answer_of_the_last_iteration_counts() -> None:
 def test_no_other_method_is_tried(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of the ladder: neither after an attempt that the time has ended, nor after another failure when it is over."""
     solver = prepare(sp.csr_array(MATRIX), B, method="CG", max_iter=3)
-    object.__setattr__(solver, "_fallback", Fallback(METHODS["scipy-direct"]))  # as where it was chosen
+    plan = solver._plan  # as where it was chosen
+    solver = replace(solver, _plan=replace(plan, rungs=(*plan.rungs, Rung(METHODS["scipy-direct"]))))
     assert "scipy-direct (after CG had failed)" in solver.solve(B).method
     assert solver.solve(B, time_limit=1000.0).converged
     with pytest.raises(NotConverged, match=r"^CG reached the time limit"):

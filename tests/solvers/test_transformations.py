@@ -136,7 +136,7 @@ def test_auto_in_a_tape(form: str) -> None:
 def test_a_choice_that_refuses_is_followed_by_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
     """In its set-up, and in the solve; the last one's refusal is the user's."""
     from krylix import UnsupportedOperation
-    from krylix.solvers import attempt
+    from krylix.solvers import ladder
     from krylix.solvers.methods.direct.superlu import ScipyDirect
 
     A = sp.csr_array(MATRIX)
@@ -149,7 +149,7 @@ def test_a_choice_that_refuses_is_followed_by_the_next(monkeypatch: pytest.Monke
     result = linear_solve(A, B)
     assert result.converged and result.method.startswith("biCG-stab(2)")
     np.testing.assert_allclose(result.x, INVERSE @ B, rtol=1e-7)
-    monkeypatch.setattr(attempt, "run", refuse)
+    monkeypatch.setattr(ladder, "run", refuse)
     with pytest.raises(UnsupportedOperation, match="not here"):
         linear_solve(A, B)
 

@@ -41,7 +41,7 @@ class Placed(NamedTuple):
     box: Box
 
 
-class Plan(NamedTuple):
+class DiagonalPlan(NamedTuple):
     """Which diagonals to write, and from what.
 
     Attributes:
@@ -62,7 +62,7 @@ def plan_diagonals(
     rows: int,
     most: int = MOST,
     least_fill: float = LEAST_FILL,
-) -> Plan | None:
+) -> DiagonalPlan | None:
     """How to write the terms as diagonals; None where these would be many, or mostly empty."""
     placed: list[Placed] = []
     loose: list[tuple[Block, list[Term]]] = []
@@ -94,10 +94,10 @@ def plan_diagonals(
         stored += rest.size
     if len(offsets) > most or stored < least_fill * len(offsets) * rows:
         return None
-    return Plan(sorted(offsets), placed, rest)
+    return DiagonalPlan(sorted(offsets), placed, rest)
 
 
-def write_diagonals(bk: Backend, plan: Plan, rows: int, dtype: np.dtype) -> Coefficient:
+def write_diagonals(bk: Backend, plan: DiagonalPlan, rows: int, dtype: np.dtype) -> Coefficient:
     """`(diagonals, rows)`, row-aligned: element i of a diagonal is the entry of row i."""
     index = {offset: k for k, offset in enumerate(plan.offsets)}
     known = [p for p in plan.placed if _is_known(p.box)]
@@ -113,7 +113,7 @@ def write_diagonals(bk: Backend, plan: Plan, rows: int, dtype: np.dtype) -> Coef
     return _with_traced(bk, data, plan, traced, None if rest_known else plan.rest)
 
 
-def present_in(plan: Plan, rows: int) -> np.ndarray:
+def present_in(plan: DiagonalPlan, rows: int) -> np.ndarray:
     """`(diagonals, rows)` bool: where the terms have entries, whatever their values."""
     index = {offset: k for k, offset in enumerate(plan.offsets)}
     present = np.zeros((len(plan.offsets), rows), bool)
@@ -180,7 +180,7 @@ def _disjoint(a: Box, b: Box) -> bool:
 
 
 def _with_traced(
-    bk: Backend, data: np.ndarray, plan: Plan, traced: Sequence[Placed], rest: Entries | None
+    bk: Backend, data: np.ndarray, plan: DiagonalPlan, traced: Sequence[Placed], rest: Entries | None
 ) -> Coefficient:
     """The known part plus traced boxes, each padded to its diagonal."""
     rows: list[Coefficient] = []

@@ -35,7 +35,7 @@ from .steps import Place
 Value = Any  # Linear, coefficient, or the error of an operation that has no matrix
 
 
-class Memory:
+class TensorMemory:
     """The elements of one storage.
 
     Args:

@@ -9,8 +9,7 @@ from weakref import WeakValueDictionary
 
 import numpy as np
 
-from ....memory import Memory
-from ....setup_cache_setting import SETUP_CACHE
+from ....memory import SETUP_CACHE, Memory
 from ..sparse_singular import HostSolver
 from .pattern import EntryPattern, digest_of
 from .protocol import SymbolicAnalysis

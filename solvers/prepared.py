@@ -1,0 +1,478 @@
+"""`PreparedSolver`: a `Plan` and the settings of its solves, as users hold it."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields, replace
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ..backends import Array, Backend, choose_backend, of_libraries, without_compilers
+from ..backends.on_failure import run_for
+from ..backends.public_names import PublicNames
+from ..backends.tracebacks import shorten
+from ..sparse import (
+    Matrix,
+    Operator,
+    UnsupportedOperation,
+    batch_shape,
+    to_operator,
+    transposed_in_shape,
+)
+from ..sparse.convert import owned
+from .gaussian.of_matrix import OfMatrix
+from .known_plan import KnownPlan
+from .log import DEBUG, log
+from .methods.direct.factorisation import DenseFactors
+from .methods.direct.superlu import HostFactors
+from .methods.method import Method
+from .methods.petsc.inverse import PetscInverse
+from .methods.registry import METHODS, find_method, is_auto
+from .over.prepared import prepared_over, solve_prepared_over
+from .pipeline import solve
+from .plan import Plan, Rung, explained, lasting, plans
+from .preconditioners import Preconditioner
+from .read.arguments import Request, takes_vectors
+from .read.peers import communicator_of_mat, with_peers_read
+from .read.requirements import check_requirements
+from .read.system import KnownNull, System, read_system
+from .results.form import with_times
+from .results.result import ArrayT, SolveResult
+from .results.transfers import told_of_devices
+from .run.monitor import Callback, monitor_of
+from .run.progress import Progress
+from .unusual_arrays import run_where_spread
+
+
+class OtherSide(NamedTuple):
+    """What a transposed solver keeps of the one that it was made of, for the second transposition.
+
+    Attributes:
+        like: an array like its right-hand sides.
+        null: the null vectors of its matrix; None where they are to be looked for.
+        nullspace: as `prepare` was told, and ...
+        axis: ... so this.
+    """
+
+    like: Any
+    null: KnownNull | None
+    nullspace: Any
+    axis: int | None
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class PreparedSolver(OfMatrix, PublicNames):
+    """A system whose matrix is known, made by `prepare`; immutable, and in JAX a container of arrays.
+
+    It can be pickled, unless it holds a function that pickle cannot store. What `scipy-direct` has factorised is stored
+    as the matrix, and factorised again by who reads it.
+
+    Examples:
+        >>> import numpy as np, krylix
+        >>> solver = krylix.prepare(np.array([[2.0, 1.0], [0.0, 4.0]]))
+        >>> solver(np.array([4.0, 4.0])), solver.T(np.array([4.0, 4.0]))
+        (array([1.5, 1. ]), array([2. , 0.5]))
+        >>> solver.shape, solver.memory
+        ((2, 2), 4)
+    """
+
+    _plan: Plan
+    _request: Request  # what `prepare` was told, with the choices made; its b is like the right-hand sides
+    _other: OtherSide | None = None  # of the solver that this is the transpose of
+
+    @property
+    def A(self) -> Operator:  # type: ignore[override]
+        """The matrix as an operator."""
+        return self._plan.A
+
+    @property
+    def method(self) -> Method:
+        """The method that solves."""
+        return self._plan.method
+
+    @property
+    def preconditioner(self) -> Operator | None:
+        """M, or the factorisation of A, which serves the transposed matrix too; None."""
+        return self._plan.M
+
+    def solve(
+        self,
+        b: ArrayT,
+        x0: Any = None,
+        *,
+        axis: int | None = None,
+        history: bool = False,
+        progress: Progress = False,
+        callback: Callback | None = None,
+        time_limit: float | None = None,
+    ) -> SolveResult[ArrayT]:
+        """Solve `A x = b`; also inside compiled functions, differentiated and vectorised.
+
+        Args:
+            b: as `linear_solve` takes it; for a function A of the shape of `like`.
+            x0: initial guess, zero if None.
+            axis: as for `linear_solve`; if None that of `prepare`.
+            history: record residual norms.
+            progress: as for `linear_solve`.
+            callback: as for `linear_solve`.
+            time_limit: as for `linear_solve`.
+
+        Returns:
+            SolveResult: as of `linear_solve`.
+
+        Raises:
+            NotConverged: as `linear_solve`.
+            Diverged: as `linear_solve`.
+            ValueError: b, x0 or axis does not fit.
+            TypeError: b or x0 is of a kind that cannot be used.
+
+        Cost: the method's, without setting it up.
+
+        Examples:
+            >>> import numpy as np, krylix
+            >>> krylix.prepare(np.diag([1.0, 2.0])).solve(np.ones(2)).x
+            array([1. , 0.5])
+        """
+        monitored = not (progress is False and callback is None and time_limit is None)
+        asked = (progress, callback, time_limit) if monitored else None
+        try:
+            return without_compilers(with_times)(_solve_prepared, self, b, x0, axis, history, asked)
+        except Exception as error:
+            __tracebackhide__ = True  # for pytest
+            shorten(error)
+            raise
+
+    solve._torchdynamo_disable = True  # type: ignore[attr-defined]  # as of linear_solve
+
+    def __call__(self, b: ArrayT, *, axis: int | None = None) -> ArrayT:
+        """`solve(b, axis=axis).x`, as the function that SciPy's `factorized` returns."""
+        return self.solve(b, axis=axis).x
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """`(rows, columns)` of A."""
+        return self.A.shape
+
+    @property
+    def memory(self) -> int | None:
+        """Numbers that the factors or the preconditioner hold, indices not counted.
+
+        0 where there are none, None where it is not known: of a function. Of `scipy-direct` the fill-in is counted:
+        all entries of L and U; where it takes LAPACK's LU for bands, their storage, `2 l + u + 1` numbers per unknown
+        for l diagonals below and u above the main one, which leave room for row exchanges.
+        """
+        return numbers_stored(self.A.bk, self.preconditioner)
+
+    @property
+    def T(self) -> PreparedSolver:
+        """The solver for the transposed (not conjugated) matrix, with the same factors or preconditioner, transposed.
+
+        Its `update` takes the transposed matrix. Null vectors that were named belong to A only, unless it is symmetric;
+        those of the transposed matrix are looked for where `nullspace` is not None. `.T.T` solves with A again, as it
+        was prepared. The transpose of a function takes and returns arrays in the shapes of `like`; where the library
+        has no derivatives it is that of the entries, which are found once.
+
+        Raises:
+            UnsupportedOperation: the transpose of a function, or of a preconditioner, is not known; or vectors are cut
+                over a communicator.
+        """
+        if self._request.over is not None:
+            raise UnsupportedOperation(
+                "The transpose of a solver over a communicator is not known; prepare with the transposed function."
+            )
+        return without_compilers(_transposed)(self)
+
+    @cached_property
+    def _known(self) -> KnownPlan | None:
+        plan, null = self._plan, self._plan.null or KnownNull(None, False)
+        return KnownPlan.of(plan.A, plan.method, plan.M, null, self._request, why=plan.reason)
+
+    def explain(self) -> str:
+        """Why this method.
+
+        Returns:
+            str: what is known about A, the lines of the table of docs/choosing.md up to the one that holds, the
+            preconditioner, and what is tried if it fails.
+
+        Examples:
+            >>> import numpy as np, krylix
+            >>> print(krylix.prepare(np.eye(2), method="CG").explain())
+            <2x2 dense operator, float64, numpy>
+            -> CG: the method was given
+        """
+        return explained(self._plan, self._request.told)
+
+    def update(self, A: Any, *, args: Sequence[Any] = ()) -> PreparedSolver:
+        """A solver for another matrix of the same kind: the method stays, preconditioner and factors are made anew.
+
+        Kinds that can (`amg`) keep what depends on the pattern of A only. A preconditioner that was handed to `prepare`
+        as an operator or a function stays as it is, which its `note` tells.
+
+        Args:
+            A: as `prepare` takes it.
+            args: further arguments of a function, `A(x, *args)`.
+
+        Returns:
+            PreparedSolver: another one; this one stays as it is.
+
+        Raises:
+            ValueError: as `prepare`.
+            TypeError: as `prepare`.
+
+        Examples:
+            >>> import numpy as np, krylix
+            >>> solver = krylix.prepare(np.diag([1.0, 2.0]))
+            >>> solver.update(np.diag([1.0, 4.0]))(np.ones(2))
+            array([1.  , 0.25])
+        """
+        request = replace(self._request, A=A, args=args)
+        found = without_compilers(prepared)(request, self.preconditioner)
+        if self._other is not None:  # null vectors that were named belong to that side of every matrix
+            found = replace(found, _other=self._other._replace(null=None))
+        if is_auto(request.method):
+            return found
+        plan, (first, *rest) = found._plan, self._plan.rungs
+        rungs = (plan.rungs[0]._replace(steps=first.steps), *rest)
+        return replace(found, _plan=replace(plan, rungs=rungs, why=self._plan.why))
+
+    def __copy__(self) -> PreparedSolver:
+        return self
+
+    def __deepcopy__(self, memo: Any) -> PreparedSolver:
+        return self
+
+    def __reduce__(self) -> tuple[Callable[..., PreparedSolver], tuple[Any, ...]]:
+        if self._request.over is not None:
+            raise pickle.PicklingError(
+                "This solver holds a communicator, which no other process knows; prepare in each of its members."
+            )
+        again = isinstance(self.preconditioner, HostFactors)
+        found = {field.name: getattr(self, field.name) for field in fields(self)}
+        found["_request"] = replace(self._request, sharding=None, seen_sharding=None)  # of devices of this process
+        found["_plan"] = replace(self._plan.with_M(None) if again else self._plan, found={})
+        try:
+            content = pickle.dumps(found, pickle.HIGHEST_PROTOCOL)
+        except (pickle.PicklingError, AttributeError, TypeError) as error:  # of functions, each of the three
+            raise pickle.PicklingError(
+                f"This solver cannot be pickled: {error}. A function must be one that pickle finds by its name, at the "
+                "top of a module, and JAX's and TensorFlow's cannot be stored at all: prepare with the matrix of the "
+                "function, matrix_from_function(f, like)[0]."
+            ) from error
+        return _unpickled, (content, again)
+
+    def __repr__(self) -> str:
+        with_what = "" if self.preconditioner is None else f", {self.preconditioner!r}"
+        return f"<PreparedSolver: {self.method.name} for {self.A!r}{with_what}>"
+
+
+def _unpickled(content: bytes, again: bool) -> PreparedSolver:
+    solver = PreparedSolver(**pickle.loads(content))
+    solver.A.bk.register(PreparedSolver, _flatten, _restore)  # in the process that reads it
+    return solver.update(solver.A) if again else solver
+
+
+def _solve_prepared(
+    solver: PreparedSolver, b: Any, x0: Any, axis: int | None, history: bool, monitored: tuple[Any, Any, Any] | None
+) -> SolveResult:
+    """No method of the solver, as what is left alone is remembered for ever."""
+    plain = (
+        solver._request.over is None
+        and type(b) is np.ndarray
+        and x0 is None
+        and axis is None
+        and history is False
+        and monitored is None
+    )
+    if plain and solver._known is not None and (found := solver._known.solve(b)) is not None:
+        if log.isEnabledFor(DEBUG):
+            log.debug("%s", found.message)
+        return found
+    monitor = None if monitored is None else monitor_of(*monitored)
+    request = replace(
+        solver._request, A=solver.A, b=b, x0=x0, axis=solver._request.axis if axis is None else axis,
+        preconditioner=None, history=history, monitor=monitor,
+    )  # fmt: skip
+    if request.over is not None:
+        return run_for(request.on_failure, solve_prepared_over, solver.A, solver.preconditioner, request)
+    if request.seen_sharding is not None and np.shape(b) != np.shape(solver._request.b):
+        request = replace(request, seen_sharding=None)
+    return run_for(request.on_failure, run_where_spread, lambda given: solve_again(solver._plan, given), request)
+
+
+def solve_again(plan: Plan, request: Request) -> SolveResult:
+    """Solve for another right-hand side.
+
+    Raises:
+        ValueError: it makes the system one of another dtype.
+    """
+    system = read_system(request, plan.method, plan.null)
+    if system.A.dtype != plan.A.dtype:
+        raise ValueError(
+            f"This solver was prepared for {plan.A.dtype}; got a right-hand side that makes it {system.A.dtype}. "
+            "Cast it, or prepare with a `like` of that dtype."
+        )
+    if system.is_empty:
+        return solve(replace(plan, rungs=(Rung(plan.method),)), system, request.b)
+    if plan.A.bk is not system.bk:
+        system = replace(system, null=_moved(system.null, system, "The null space"))
+        M = plan.M if plan.method.on_host else _moved(plan.M, system, "The preconditioner or factorisation")
+        plan = replace(plan.with_M(M), found={})
+    check_requirements(system, plan.method, plan.M)
+    return solve(plan, system, request.b)
+
+
+def _moved(A: Operator | None, system: System, name: str) -> Operator | None:
+    """In the problem's library: what was made of NumPy's arrays is a constant to every other."""
+    if A is None or A.bk is system.bk:
+        return A
+    return to_operator(system.bk, A, None, A.dtype, (), system.like, name)
+
+
+def prepared(request: Request, previous: Operator | None = None, many: bool = True) -> PreparedSolver:
+    """The solver that a request asks for.
+
+    Args:
+        previous: the preconditioner or factors of another matrix, whose work is kept where their kind can.
+        many: are many solves to come?
+    """
+    if (own := communicator_of_mat(request)) is not None:
+        request = replace(request, over=own)
+    if request.over is not None:
+        return run_for(request.on_failure, lambda: _registered(PreparedSolver(*prepared_over(request, previous))))
+    request = with_peers_read(request)
+    return run_for(request.on_failure, run_where_spread, lambda given: _set_up(given, previous, many), request, False)
+
+
+def _registered(solver: PreparedSolver) -> PreparedSolver:
+    solver.A.bk.register(PreparedSolver, _flatten, _restore)
+    return solver
+
+
+def _set_up(request: Request, previous: Operator | None, many: bool) -> PreparedSolver:
+    """Set up what depends on A alone.
+
+    Args:
+        request: its b is like the right-hand sides to come.
+    """
+    request = replace(request, A=owned(request.A, choose_backend(request.b, request.A, *of_libraries(request.args))))
+    method = None if is_auto(request.method) else find_method(request.method, request.A)
+    # A preconditioner has no say in the library, and vectors in rows or columns are set up alike.
+    axis = -1 if request.axis is None and takes_vectors(request.A) else request.axis
+    system = read_system(replace(request, preconditioner=None, axis=axis), method)
+    if system.is_empty:
+        return _set_up_empty(request, system, method, many)
+    plan = next(plans(request, system, method, previous, many, ready=True))
+    kind = request.preconditioner
+    if kind is None or (isinstance(kind, str) and kind.strip().lower() == "auto"):  # for `update`: what suited A
+        kind = plan.M.kind if isinstance(plan.M, Preconditioner) else None if method is None else kind
+    plan = replace(plan, A=lasting(plan.A), source=None)
+    fixed = (
+        request
+        if plan.method.needs_grid and method is None
+        else replace(request, method=plan.method, preconditioner=kind)
+    )
+    told = told_of_devices(system, plan.method, plan.M)
+    # What was seen in the values of A is looked for again by `update`.
+    return _registered(PreparedSolver(plan, replace(fixed, told=told, A=None, args=())))
+
+
+def _set_up_empty(request: Request, system: System, method: Method | None, many: bool) -> PreparedSolver:
+    """Where `like` has no systems: one matrix is made ready for any number of them, others for none."""
+    bk = system.bk
+    if takes_vectors(request.A) and not batch_shape(request.A, bk) and system.layout.size:
+        layout = system.layout if system.given is None else system.given.layout
+        one = bk.zeros((layout.size,), system.A.dtype, system.like)
+        found = _set_up(replace(request, b=one, axis=-1, batch_ndim=0), None, many)
+        as_given = {name: getattr(request, name) for name in ("b", "axis", "batch_ndim")}
+        return replace(found, _request=replace(found._request, **as_given))
+    method = method or METHODS["CG"]
+    A = system.given.A if system.given is not None else system.A
+    plan = Plan(lasting(A.without_offset), KnownNull(None, True), (Rung(method),))
+    return _registered(PreparedSolver(plan, replace(request, A=None, args=(), method=method, preconditioner=None)))
+
+
+def _transposed(solver: PreparedSolver) -> PreparedSolver:
+    """The solver for the transposed matrix, with its factors or preconditioner transposed.
+
+    Raises:
+        UnsupportedOperation: the transpose of A or of M is not known.
+    """
+    plan, request, A = solver._plan, solver._request, transposed_in_shape(solver.A)
+    M = None if plan.M is None else plan.M.transpose()
+    side = solver._other or _other_side(solver, A)
+    request = replace(request, b=side.like, nullspace=side.nullspace, axis=side.axis)
+    system = read_system(replace(request, A=A, preconditioner=None), plan.method, side.null)
+    check_requirements(system, plan.method, M)
+    back = OtherSide(solver._request.b, plan.null, solver._request.nullspace, solver._request.axis)
+    null = KnownNull(system.null, system.both)
+    return _registered(PreparedSolver(replace(plan.with_M(M), A=A, null=null, found={}), request, back))
+
+
+def _other_side(solver: PreparedSolver, A: Operator) -> OtherSide:
+    """What is known of the transposed matrix A from the matrix itself."""
+    request, null = solver._request, solver._plan.null
+    side = OtherSide(request.b, null, request.nullspace, request.axis)
+    if A.shape[0] != A.shape[1]:
+        return side._replace(like=_like_for_rows(A, request), null=None)
+    symmetric = solver.method.needs_hermitian and A.dtype.kind != "c"
+    if null is None or null.projection is None or null.both or symmetric:
+        return side
+    return side._replace(null=None, nullspace="auto" if request.nullspace is not None else None)  # it has others
+
+
+def _like_for_rows(A: Operator, request: Request) -> Array:
+    """Zeros like `b`, for the rows of a rectangular matrix A, the vector on the same axis."""
+    given, axis = request.b, request.axis
+    shape = [A.shape[0]]
+    if axis is not None and hasattr(given, "shape"):
+        shape = [int(length) for length in given.shape]
+        shape[axis] = A.shape[0]
+    return A.bk.zeros(tuple(shape), A.dtype, given if hasattr(given, "shape") else None)
+
+
+def numbers_stored(bk: Backend, M: Operator | None) -> int | None:
+    """Numbers that a preconditioner or factors hold, without indices; None where that is not known."""
+    if M is None:
+        return 0
+    if isinstance(M, Preconditioner):
+        return _numbers_of_matrix(M.inner) if M.memory is None else M.memory
+    if isinstance(M, HostFactors):
+        return M.solver.numbers
+    if isinstance(M, DenseFactors):
+        return int(np.prod(M.factors[0].shape))
+    arrays, _ = bk.flatten(M)
+    return sum(int(np.prod(array.shape)) for array in arrays) if arrays else None
+
+
+def _numbers_of_matrix(A: Operator) -> int | None:
+    return A.nnz if isinstance(A, Matrix) else None
+
+
+def _flatten(solver: PreparedSolver) -> tuple[tuple[Any, ...], Any]:
+    """The arrays and operators of a solver, and what of it belongs to the program that takes them."""
+    plan, request, M = solver._plan, solver._request, solver.preconditioner
+    null, both = plan.null or (None, False)
+    # Factors of the host have no arrays of a library: another solver is another program.
+    factors = M if isinstance(M, HostFactors | PetscInverse) else None
+    arrays = [plan.A, None if factors is not None else M, request.b, request.rtol, request.atol, null]
+    again, side, other = replace(request, b=None, rtol=None, atol=None), None, solver._other
+    if other is not None:
+        projection, other_both = other.null or (None, None)
+        arrays += [other.like, projection]
+        side = other_both, other.nullspace, other.axis
+    return tuple(arrays), (plan.with_M(None).rungs, plan.why, both, factors, again, side)
+
+
+def _restore(static: Any, arrays: Sequence[Any]) -> PreparedSolver:
+    """The solver that `_flatten` took apart."""
+    rungs, why, both, factors, request, side = static
+    A, M, like, rtol, atol, null, *more = arrays
+    plan = Plan(A, KnownNull(null, both), rungs, why).with_M(M if factors is None else factors)
+    other = None
+    if side is not None:
+        other_both, nullspace, axis = side
+        other = OtherSide(more[0], None if other_both is None else KnownNull(more[1], other_both), nullspace, axis)
+    return PreparedSolver(plan, replace(request, b=like, rtol=rtol, atol=atol), other)

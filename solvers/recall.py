@@ -1,0 +1,307 @@
+"""What plain solves keep for later ones: the plan of a matrix that comes again, the hierarchy of a pattern.
+
+A matrix is the same if all its bits are: a copy is compared, so a matrix that was written to is another one, and one
+that was made anew with the same numbers is not. A matrix with entries at the same positions as an earlier one gets the
+preconditioner of that one with new numbers, as in the next time step, if its kind can be renewed (`UPDATES`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, fields, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ..backends import Backend, NoBackendFound, choose_backend, get_precision
+from ..sparse.content import Content, content_of, copy_of
+from .known_plan import KnownPlan
+from .log import DEBUG, log
+from .memory import SETUP_CACHE, Memory, clear_all
+from .methods.registry import find_method, is_auto
+from .pipeline import solve
+from .plan import Plan
+from .preconditioners import PRECONDITIONERS, UPDATES, Preconditioner
+from .read.arguments import Request
+from .read.system import KnownNull, System, read_system
+from .results.failure import ConvergenceError
+from .results.result import SolveResult
+
+MOST_BYTES = 1 << 25  # of the numbers of a matrix whose plan is kept
+MOST_COMPARED = 1 << 28  # bytes of a matrix whose pattern may be known
+MOST_FACTORS = 1 << 27  # bytes of the factors of a plan: those of a grid of three axes are hundreds of times the matrix
+MOST_OF_PATTERN = 1 << 28  # bytes of a preconditioner that is kept for its pattern
+LEAST = 5000  # unknowns: smaller matrices get no hierarchy where one is chosen, and cost little anyway
+_SLACK = 10  # iterations that a renewed preconditioner may take more than twice those of a fresh one
+_OF_EACH_SOLVE = ("A", "b", "x0", "args", "history", "monitor", "told")  # no plan depends on them
+_PLAIN = frozenset((type(None), str, int, float, complex, bool))  # in one test; `_is_plain_setting` has the others
+_COMPARED = tuple(f.name for f in fields(Request) if f.name not in (*_OF_EACH_SOLVE, "method"))
+
+Solved = tuple[SolveResult, Plan, System]
+SolveAnew = Callable[[Request, bool, Preconditioner | None], Solved]
+
+
+class _Kept(NamedTuple):
+    plan: Plan
+    known: KnownPlan | None  # the fast path of solves that only apply factors
+
+
+class _Renewable(NamedTuple):
+    """A preconditioner that can get other numbers, and the iterations of the solve for which it was made anew."""
+
+    M: Preconditioner
+    iterations: int
+
+
+PLANS: Memory[_Kept] = Memory(4)
+HIERARCHIES: Memory[_Renewable] = Memory(2)
+_SEEN: Memory[bool] = Memory(4)  # matrices of the last calls: of more in turn, each would push out the next
+_PATTERNS: Memory[bool] = Memory(8)  # patterns of the last calls: is it worth keeping what is made for them?
+
+
+@dataclass(frozen=True, eq=False)
+class Call:
+    """A solve whose plan may be kept.
+
+    Attributes:
+        settings: all that its plan depends on but the matrix.
+        content: the matrix.
+        is_kept: is the matrix small enough for its plan to be kept?
+        has_pattern: is it sparse, and large enough for what its pattern tells to be kept?
+    """
+
+    A: Any
+    bk: Backend
+    settings: Hashable
+    content: Content
+    is_kept: bool
+    has_pattern: bool
+
+    @property
+    def positions(self) -> Content:
+        return Content(self.content.form, self.content.arrays[1:])
+
+    def with_own_matrix(self, request: Request) -> Request:
+        """The request with a copy of the matrix, which may be written to while its plan is kept."""
+        return replace(request, A=copy_of(self.A, self.bk))
+
+
+def solve_or_recall(request: Request, solve_anew: SolveAnew) -> SolveResult:
+    """Solve, by the plan of an earlier solve with this matrix if there is one.
+
+    Args:
+        solve_anew: plans and solves; gets whether many solves come, and a preconditioner to renew or None.
+    """
+    call = _call_of(request)
+    if call is None:
+        return solve_anew(request, False, None)[0]
+    kept = PLANS.get((call.settings, call.content)) if call.is_kept else None
+    if kept is not None and (result := _solve_again(kept, request)) is not None:
+        if log.isEnabledFor(DEBUG):
+            log.debug("with the plan of an earlier solve: %s", result.message)
+        return result
+    comes_again = call.is_kept and _was_seen(_SEEN, (call.settings, call.content.checksum()))
+    request = call.with_own_matrix(request) if comes_again else request
+    if call.has_pattern:
+        result, plan, system = _solve_on_pattern(call, request, comes_again, solve_anew)
+    else:
+        result, plan, system = solve_anew(request, comes_again, None)
+    if comes_again and system.given is None and _is_done_by(plan, system, result):
+        _keep(call, plan, request)
+    return result
+
+
+def _solve_again(kept: _Kept, request: Request) -> SolveResult | None:
+    """None where the right-hand side needs another plan."""
+    plan, known = kept
+    usual = request.x0 is None and request.history is False and request.monitor is None
+    if usual and known is not None and (result := known.solve(request.b)) is not None:
+        return result
+    system = read_system(replace(request, A=plan.A), plan.method, plan.null)
+    if system.A.dtype != plan.A.dtype:
+        return None
+    return solve(plan, replace(system, source=plan.source), request.b)
+
+
+def _keep(call: Call, plan: Plan, request: Request) -> None:
+    if getattr(plan.M, "nbytes", 0) > MOST_FACTORS:
+        return
+    content = content_of(request.A, call.bk)
+    if content is None or content != call.content:  # written to while it was solved
+        return
+    settings = replace(request, A=None, b=None, x0=None)
+    null = plan.null or KnownNull(None, False)
+    known = KnownPlan.of(plan.A, plan.method, plan.M, null, settings, plan.source, plan.reason)
+    PLANS.keep((call.settings, content), _Kept(plan, known))
+
+
+def _was_seen(memory: Memory[bool], key: Hashable) -> bool:
+    """Was it kept before? It is from now on."""
+    if memory.get(key):
+        return True
+    if memory.get(key) is None:
+        memory.keep(key, True)
+    return False
+
+
+def _is_done_by(plan: Plan, system: System, result: SolveResult) -> bool:
+    """Have all systems converged by the first rung?"""
+    return result.method == plan.method.name and bool(system.bk.to_numpy(result.converged).all())
+
+
+def _solve_on_pattern(call: Call, request: Request, many: bool, solve_anew: SolveAnew) -> Solved:
+    """Plan and solve, with what is kept of other matrices of this pattern as long as that serves."""
+    if request.monitor is not None or request.on_failure == "warn":  # which would hear of a first try that fails
+        return solve_anew(request, many, None)
+    key = call.settings, call.positions
+    seen = call.settings, call.positions.checksum()
+    kept = HIERARCHIES.get(key)
+    if kept is None and not _was_seen(_PATTERNS, seen):
+        return solve_anew(request, many, None)
+    request = request if many else call.with_own_matrix(request)  # as M shares its positions
+    if kept is not None:
+        solved = _by_renewed(request, many, solve_anew, key, kept)
+        if solved is not None:
+            return solved
+    result, plan, system = solve_anew(request, many, None)
+    if _is_done_by(plan, system, result):
+        M = plan.M
+        if not isinstance(M, Preconditioner) or M.kind not in UPDATES or _bytes_of(M) > MOST_OF_PATTERN:
+            _PATTERNS.keep(seen, False)
+        else:
+            positions = Content(call.content.form, tuple(array.copy() for array in call.positions.arrays))
+            HIERARCHIES.keep((call.settings, positions), _Renewable(M, _most_iterations(system, result)))
+    return result, plan, system
+
+
+def _by_renewed(
+    request: Request, many: bool, solve_anew: SolveAnew, key: tuple[Hashable, Content], kept: _Renewable
+) -> Solved | None:
+    """None where the solve fails; what takes too many iterations is not kept."""
+    try:
+        result, plan, system = solve_anew(request, many, kept.M)
+    except ConvergenceError:
+        result = None
+    if result is None or not bool(system.bk.to_numpy(result.converged).all()):
+        log.info("the renewed preconditioner of an earlier matrix with this pattern does not serve; making a fresh one")
+        HIERARCHIES.drop(key)
+        return None
+    if _most_iterations(system, result) > 2 * kept.iterations + _SLACK or result.method != plan.method.name:
+        HIERARCHIES.drop(key)
+    elif plan.M is not kept.M and isinstance(plan.M, Preconditioner):
+        positions = Content(key[1].form, tuple(array.copy() for array in key[1].arrays))
+        HIERARCHIES.keep((key[0], positions), kept._replace(M=plan.M))
+    return result, plan, system
+
+
+def _most_iterations(system: System, result: SolveResult) -> int:
+    return int(np.max(system.bk.to_numpy(result.iterations), initial=0))
+
+
+def _bytes_of(M: Preconditioner) -> int:
+    """Memory of its numbers, and of an index of 32 bits for each."""
+    return (M.memory or 0) * (M.dtype.itemsize + 4)
+
+
+def _call_of(request: Request) -> Call | None:
+    """None where nothing is kept: a matrix too large, or not in memory; a setting that is no number and no name."""
+    if not SETUP_CACHE.get() or request.args:
+        return None
+    A, b = request.A, request.b
+    shape: Any = getattr(A, "shape", ())
+    if len(shape) != 2 or 0 in getattr(b, "shape", (0,)) or not isinstance(request.nullspace, str | None):
+        return None
+    try:
+        bk = choose_backend(b, A, request.x0)
+        if not (_is_plain(bk, b) and (request.x0 is None or _is_plain(bk, request.x0))):
+            return None
+        content = content_of(A, bk)
+        size = 0 if content is None else content.nbytes
+        if content is None or not 0 < size <= MOST_COMPARED:
+            return None
+        settings: Hashable = (bk.name, tuple(b.shape), str(b.dtype), repr(type(b)), *_settings(request, bk))
+        hash(settings)
+    except (NoBackendFound, TypeError, ValueError):  # refused by the solve itself, in its words
+        return None
+    return Call(A, bk, settings, content, size <= MOST_BYTES, shape[0] >= LEAST and len(content.arrays) > 1)
+
+
+def _is_plain(bk: Backend, b: Any) -> bool:
+    """Is it one array in memory of the host, and does no transformation run? Derivatives by it may be recorded."""
+    if type(b) is np.ndarray:
+        return not bk.compiled() and not bk.in_program()
+    return bk.is_array(b) and not bk.compiled(b) and bk.host_view(bk.constant(b)) is not None
+
+
+def _settings(request: Request, bk: Backend) -> tuple[Hashable, ...]:
+    """
+    Raises:
+        TypeError, ValueError: they cannot be compared, or are refused.
+    """
+    method, kind = request.method, request.preconditioner
+    found = "auto" if is_auto(method) else find_method(method, request.A)
+    if not isinstance(found, str) and (found.holds_external or not _is_ours(type(found))):
+        raise TypeError(f"{found!r} may do something else each time.")
+    if not (kind is None or kind == "auto" or (isinstance(kind, str) and _is_ours(PRECONDITIONERS.get(kind)))):
+        raise TypeError(f"{kind!r} may be something else each time.")
+    others = [getattr(request, name) for name in _COMPARED]
+    if not (_PLAIN.issuperset(map(type, others)) or all(map(_is_plain_setting, others))):
+        raise TypeError("An array, or something else, cannot be compared by `==`.")
+    return found, get_precision(), bk.stored_dtype(np.dtype(np.float64)), *zip(map(type, others), others)
+
+
+def _is_plain_setting(value: Any) -> bool:
+    if isinstance(value, tuple):
+        return all(map(_is_plain_setting, value))
+    return value is None or isinstance(value, str | int | float | complex | np.generic)
+
+
+def _is_ours(thing: Any) -> bool:
+    return thing is not None and thing.__module__.startswith(f"{__package__}.")
+
+
+@contextmanager
+def setup_cache(enabled: bool) -> Iterator[None]:
+    """Keep plans of repeated matrices inside the `with` block, or make each anew (per thread and task).
+
+    Args:
+        enabled: whether plans are kept.
+
+    Examples:
+        >>> import numpy as np, krylix
+        >>> with krylix.setup_cache(False):  # nothing of this matrix is kept
+        ...     x = krylix.linear_solve(np.diag([1.0, 2.0]), np.ones(2)).x
+        >>> x
+        array([1. , 0.5])
+    """
+    with SETUP_CACHE.local(bool(enabled)):
+        yield
+
+
+def set_global_setup_cache(enabled: bool) -> None:
+    """Keep plans of repeated matrices in the whole process, or none; `setup_cache(enabled)` overrides it locally.
+
+    Args:
+        enabled: whether plans are kept; False also drops those that are kept now.
+
+    Examples:
+        >>> import krylix
+        >>> krylix.set_global_setup_cache(False)
+        >>> krylix.set_global_setup_cache(True)  # the default
+    """
+    SETUP_CACHE.set_global(bool(enabled))
+    if not enabled:
+        clear_setup_cache()
+
+
+def clear_setup_cache() -> None:
+    """Free everything that was kept for later solves: plans, analyses of patterns, factors and hierarchies.
+
+    Which functions were solved with is forgotten, too: the next solve with each is a first one.
+
+    Examples:
+        >>> import krylix
+        >>> krylix.clear_setup_cache()
+    """
+    clear_all()
