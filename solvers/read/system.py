@@ -13,7 +13,6 @@ import scipy.sparse as sp
 from ...backends import Array, Backend, Cut, choose_backend, of_libraries, real_dtype
 from ...backends.on_failure import checked_policy
 from ...sparse import (
-    DIA,
     Dense,
     FunctionOperator,
     HostOperator,
@@ -23,16 +22,14 @@ from ...sparse import (
     OffsetOperator,
     Operator,
     SparseMatrix,
-    Stencil,
     UnsupportedOperation,
     batch_shape,
     is_function,
     linear_part,
     to_operator,
 )
-from ...sparse.analysis.analysis import analyse_anew, on_its_grid, with_declared
-from ...sparse.analysis.neighbours import shift_of
-from ...sparse.operators.concrete import constant_folded, is_known, without_derivatives
+from ...sparse.analysis.analysis import analyse_anew, with_declared
+from ...sparse.operators.concrete import for_compiled_products, is_known, without_derivatives
 from ...sparse.operators.cut_stencil import CutStencil
 from ...sparse.operators.cut_values import cut_stencil
 from ..methods.method import Method
@@ -261,7 +258,7 @@ def _operator(
         if operator.systems is not None:
             operator = matched(operator, batch_shape(A, bk), layout)
         elif bk.in_program() if bk.has_pure_arrays else bk.compiled():
-            operator = _as_compiled(operator)
+            operator = for_compiled_products(operator)
     elif isinstance(operator, FunctionOperator):
         if operator is A and (A.layout.batch, A.layout.shapes) != (layout.batch, layout.shapes):
             raise ValueError(f"The operator takes arrays of shape {A.in_shape}; b has {tuple(like.shape)}.")
@@ -302,46 +299,6 @@ def _linear_part(operator: FunctionOperator, layout: Layout, unknown: Layout, le
         advice = "give x0: it tells the shape of x"
         advice = advice if least_squares else f"use method='LSMR', and {advice}"
         raise ValueError(f"{text}{'' if text.endswith('.') else '.'} If A is rectangular, {advice}.") from error
-
-
-def _as_compiled(A: Matrix) -> Matrix:
-    """A known matrix in the form that is cheapest in a compiled program."""
-    own = constant_folded(A) if A.bk.has_pure_arrays else A  # of others, derivatives may be asked for later
-    return with_numbers(own) if A.bk.fuses_elementwise else own
-
-
-def with_numbers(matrix: Matrix) -> Matrix:
-    """A DIA matrix as a stencil with constant coefficients, if each diagonal is constant on the grid; else itself.
-
-    Shapes stay as they are. Cost: up to one pass over the values.
-    """
-    if not isinstance(matrix, DIA) or matrix.constant is None or matrix.systems is not None:
-        return matrix
-    grid = on_its_grid(matrix).in_shape
-    if matrix.shape[0] != matrix.shape[1] or len(grid) < 2:
-        return matrix
-    structure: Any = matrix.structure
-    numbers, shifts = [], []
-    for offset, values in zip(structure.offsets, matrix.constant[0]):
-        shift = shift_of(offset, grid)
-        number = None if shift is None else _number(values.reshape(grid), shift)
-        if number is None:
-            return matrix
-        numbers.append(number)
-        shifts.append(shift)
-    found: Any = Stencil(numbers, shifts, grid)
-    moved = found if matrix.bk.on_host else found.on_backend(matrix.bk, matrix.anchor())
-    return moved.on_grids(
-        matrix._in_shape, matrix._out_shape, f"{len(numbers)} diagonals with a number each on the grid {grid}"
-    )
-
-
-def _number(values: np.ndarray, shift: tuple[int, ...]) -> np.ndarray | None:
-    """The constant of a diagonal on the points whose neighbour is on the grid, if it is 0 elsewhere; else None."""
-    inside = values[tuple(slice(max(0, -s), n - max(0, s)) for s, n in zip(shift, values.shape))]
-    number = inside[(0,) * inside.ndim]
-    same = bool(np.all(inside == number)) and np.count_nonzero(values) == (inside.size if number else 0)
-    return np.asarray(number) if same else None
 
 
 def _null_vectors(request: Request, bk: Backend, A: Operator, layout: Layout, like: Array, look: bool) -> KnownNull:
