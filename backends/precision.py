@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import lru_cache
 
 import numpy as np
 
@@ -88,6 +89,7 @@ def exponent_bits(dtype: np.dtype) -> tuple[np.dtype, int]:
     return _EXPONENT_BITS[dtype.itemsize]
 
 
+@lru_cache(maxsize=64)
 def real_dtype(dtype: np.dtype) -> np.dtype:
     """The dtype of the real part."""
     return np.empty(0, dtype).real.dtype

@@ -21,7 +21,7 @@ _ENTRIES = 1 << 17  # of a block of rows; they take five times as long as to sta
 
 def rows_times(A: Any, x: np.ndarray) -> Any:
     """`A @ x` of a SciPy matrix with `(m,)` or `(m, k)`, bitwise as SciPy's; CSR on all cores."""
-    if not _fits_loops(A, x, 1):
+    if type(A) is np.ndarray or not _fits_loops(A, x, 1):
         return A @ x
     if len(A.data) <= _ENTRIES:
         return _by_loop(csr_matvec, A.shape, A, x) if x.ndim == 1 else A @ x

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import scipy.sparse as sp
@@ -131,6 +131,31 @@ def owned(A: Any, bk: Backend) -> Any:
     return A
 
 
+Kind = Literal["dense", "scipy", "native", "operator", "linear operator", "list", "function"]
+_SCIPY = (sp.csr_array, sp.csr_matrix, sp.csc_array, sp.csc_matrix, sp.coo_array, sp.coo_matrix)
+_KIND_OF_TYPE: dict[type, Kind] = {np.ndarray: "dense", **dict.fromkeys(_SCIPY, "scipy")}  # what the lines below say
+
+
+def kind_of(A: Any, bk: Backend) -> Kind:
+    """How a matrix or function was given. Native: in a sparse type of the library; dense: anything that is left."""
+    kind = _KIND_OF_TYPE.get(type(A))
+    if kind is not None:
+        return kind
+    if bk.is_array(A):
+        return "dense"
+    if isinstance(A, Operator):
+        return "operator"
+    if _is_linear_operator(A):
+        return "linear operator"
+    if callable(A):
+        return "function"
+    if sp.issparse(A):
+        return "scipy"
+    if bk.sparse.accepts(A):
+        return "native"
+    return "list" if is_list_of_matrices(A, bk) else "dense"
+
+
 def is_function(A: Any) -> bool:
     """Is `A` to be called (rather than multiplied)?"""
     return callable(A) and not isinstance(A, Operator) and not _is_linear_operator(A)
@@ -138,19 +163,16 @@ def is_function(A: Any) -> bool:
 
 def operand_dtype(A: Any, bk: Backend) -> Any:
     """NumPy dtype of a matrix; None for a function, which does not tell."""
-    if is_function(A):
-        return None
-    if is_list_of_matrices(A, bk):
-        return np.result_type(*(operand_dtype(one, bk) for one in A))
-    if isinstance(A, Operator) or sp.issparse(A):
+    kind = kind_of(A, bk)
+    if kind == "dense":
+        return bk.dtype(A) if bk.is_array(A) else np.asarray(A).dtype
+    if kind in ("scipy", "operator"):
         return np.dtype(A.dtype)
-    if _is_linear_operator(A):
-        return _declared_dtype(A)
-    if bk.sparse.accepts(A):
+    if kind == "function":
+        return None
+    if kind == "native":
         return bk.sparse.dtype(A)
-    if bk.is_array(A):
-        return bk.dtype(A)
-    return np.asarray(A).dtype
+    return np.result_type(*(operand_dtype(one, bk) for one in A)) if kind == "list" else _declared_dtype(A)
 
 
 def to_operator(
@@ -168,23 +190,22 @@ def to_operator(
         TypeError: `A` is nothing that can be applied; `args` for a matrix.
         ValueError: a dense array with fewer than two axes.
     """
-    if is_function(A):
+    kind = kind_of(A, bk)
+    if kind == "function":
         if layout is None:
             raise ValueError("A function does not tell its shapes.")
         return FunctionOperator(bk, A, layout, dtype, args, f"{name}(x)", like)
     if args:
         raise TypeError(f"args are passed on to a function, but {name} is a {type(A).__name__}.")
-    if isinstance(A, Operator):
-        return _in_dtype(A, bk, dtype, name, like)
-    if _is_linear_operator(A):
-        return HostOperator(bk, A, dtype, name)
-    if sp.issparse(A):
+    if kind == "dense":
+        return _dense(bk, A, dtype, like, name)
+    if kind == "scipy":
         return from_scipy(bk, A, dtype, like, name=name)
-    if bk.sparse.accepts(A):
+    if kind == "operator":
+        return _in_dtype(A, bk, dtype, name, like)
+    if kind == "native":
         return from_native(bk, A, dtype, like, name=name)
-    if is_list_of_matrices(A, bk):
-        return _stacked(bk, A, dtype, like, name)
-    return _dense(bk, A, dtype, like, name)
+    return _stacked(bk, A, dtype, like, name) if kind == "list" else HostOperator(bk, A, dtype, name)
 
 
 def batch_shape(A: Any, bk: Backend) -> tuple[int, ...]:
@@ -192,16 +213,17 @@ def batch_shape(A: Any, bk: Backend) -> tuple[int, ...]:
 
     Operators count their systems, lists of matrices their elements; a function knows no batch.
     """
-    if isinstance(A, Operator):
+    kind = kind_of(A, bk)
+    if kind == "operator":
         return () if A.systems is None else (A.systems,)
-    if is_function(A) or sp.issparse(A) or _is_linear_operator(A):
-        return ()
-    if is_list_of_matrices(A, bk):
+    if kind == "list":
         return (len(A),)
+    if kind not in ("dense", "native"):
+        return ()
     shape = tuple(A.shape if hasattr(A, "shape") else np.shape(A))
     if None in shape:
         raise ValueError(f"A has the shape {shape}; expected one that is known. Give the sizes in its TensorSpec.")
-    return tuple(int(n) for n in shape[:-2])
+    return tuple(map(int, shape[:-2]))
 
 
 def is_list_of_matrices(A: Any, bk: Backend) -> bool:

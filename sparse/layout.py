@@ -40,7 +40,19 @@ class Layout:
             ValueError: an array has fewer axes, or the batch axes differ between arrays.
         """
         leaves, structure = bk.leaves(tree)
-        shapes = [tuple(leaf.shape) for leaf in leaves]
+        shapes = tuple([tuple(leaf.shape) for leaf in leaves])
+        return cls.of_shapes(shapes, tuple(map(bk.dtype, leaves)), structure, batch_ndim, what)
+
+    @classmethod
+    def of_shapes(
+        cls,
+        shapes: tuple[tuple[int, ...], ...],
+        dtypes: tuple[np.dtype, ...],
+        structure: Any,
+        batch_ndim: int,
+        what: str,
+    ) -> Layout:
+        """The same for arrays of these shapes and dtypes."""
         for shape in shapes:
             if None in shape:
                 raise ValueError(
@@ -57,8 +69,7 @@ class Layout:
                 raise ValueError(f"The arrays of {what} have different batch axes: {first} and {other}.")
         if not shapes:
             raise ValueError(f"{what} is an empty container; expected at least one array.")
-        own = tuple([shape[batch_ndim:] for shape in shapes])
-        return cls(shapes[0][:batch_ndim], own, tuple(map(bk.dtype, leaves)), structure)
+        return cls(shapes[0][:batch_ndim], tuple([shape[batch_ndim:] for shape in shapes]), dtypes, structure)
 
     @cached_property
     def systems(self) -> int:

@@ -8,6 +8,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+try:
+    from jax._src.core import trace_state_clean  # not public; without it jit is seen, which is the main case
+except ImportError:
+    trace_state_clean = None
+
 
 def is_compiled(*arrays: Any) -> bool:
     """Is a transformation (jit, grad, vmap) running, or an array in these containers traced?"""
@@ -33,15 +38,15 @@ def is_in_use(x: jax.Array) -> bool:
 
 def _tracing() -> bool:
     """Is a transformation (jit, grad, vmap) running, even where all arrays in hand have values?"""
-    try:
-        from jax._src.core import trace_state_clean  # not public; the fallback sees jit, which is the main case
-    except ImportError:
-        return is_tracing()
-    return not trace_state_clean()
+    return _makes_tracers() if trace_state_clean is None else not trace_state_clean()
 
 
 def is_tracing() -> bool:
     """Is a program being traced? Not under grad or vmap alone, which run new arrays eagerly."""
+    return _tracing() and _makes_tracers()
+
+
+def _makes_tracers() -> bool:
     return isinstance(jnp.zeros(()), jax.core.Tracer)
 
 

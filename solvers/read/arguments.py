@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import lru_cache
 from numbers import Complex, Number
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 
-from ...backends import Array, Backend, choose_backend, of_libraries
+from ...backends import Array, Backend, choose_backend, get_precision, of_libraries, working_dtype
 from ...sparse import FunctionOperator, Layout, Matrix, Operator, batch_shape, is_function, operand_dtype
 from ...sparse.layout import moved_axis
 from ...sparse.peers.table import read_peer
@@ -66,24 +66,82 @@ def takes_vectors(A: Any) -> bool:
     return not is_function(A) and not isinstance(A, FunctionOperator)
 
 
-def vectors_of(bk: Backend, request: Request, b: Any) -> Any:
-    """A list or tuple of vectors as an array with one vector in each row, for a matrix; b itself otherwise.
+def right_hand_side(bk: Backend, request: Request) -> tuple[Any, Array, int | None]:
+    """b in arrays of the library, with the vectors of a matrix on the last axis and one for each of its systems.
+
+    Returns:
+        b; its first array as the user gave it; and the axis of the vectors there, counted from the last one.
 
     Raises:
-        ValueError: the vectors have different shapes.
+        TypeError, ValueError: b cannot be used, or its vectors may lie on two axes.
     """
-    if type(request.b) not in (list, tuple) or bk.is_array(b) or not takes_vectors(request.A):
-        return b
-    if not all(bk.is_array(one) for one in b):
-        return b  # refused later, as other containers are
-    shapes = {tuple(one.shape): None for one in b}
+    b, like = as_arrays(bk, request.b, "b")
+    if b is not like:
+        if type(b) not in (list, tuple) or not all(map(bk.is_array, b)) or not takes_vectors(request.A):
+            return b, like, request.axis
+        b = like = _stacked(bk, b)
+        request = replace(request, axis=-1 if request.axis is None else request.axis)
+    if not len(b.shape):
+        return b, like, request.axis
+    axis, vectors = request.axis, last_axis(bk, request, b)
+    if axis is not None and axis >= 0:
+        axis -= len(b.shape)  # more batch axes may come in front
+    if takes_vectors(request.A):
+        systems = batch_shape(request.A, bk)
+        more = len(systems) - (len(b.shape) - 1)
+        vectors = bk.broadcast_to(vectors, (*systems[:more], *vectors.shape)) if more > 0 else vectors
+    return vectors, like, axis
+
+
+def as_arrays(bk: Backend, given: Any, what: str, like: Array | None = None) -> tuple[Any, Array]:
+    """An array or a container of arrays in the library, and the first array; those of the library stay where they are.
+
+    Args:
+        like: the array on whose device all of them have to be; None: on any.
+
+    Raises:
+        TypeError, ValueError: something in it is no array of numbers, or on another device.
+    """
+    if bk.is_array(given) and not isinstance(given, np.generic):
+        bk.check_numbers(given, what)
+        arrays, structure = [given], None
+    else:
+        refuse_unusable(bk, given, what)
+        leaves, structure = bk.leaves(given)
+        if not leaves:
+            raise ValueError(f"{what} is an empty container; expected at least one array.")
+        arrays = [_as_array(bk, leaf, what, like) for leaf in leaves]
+    for array in arrays:
+        if like is not None and bk.device(array) != bk.device(like):
+            raise ValueError(f"{what} is on {bk.device(array)} and b on {bk.device(like)}; move one of them.")
+    return bk.unleaves(structure, arrays), arrays[0]
+
+
+def _as_array(bk: Backend, leaf: Any, what: str, like: Array | None) -> Array:
+    if leaf is None or isinstance(leaf, str | bytes):
+        raise TypeError(f"{what} must be an array; got {type(leaf).__name__}, {leaf!r}.")
+    try:
+        return leaf if bk.is_array(leaf) and not isinstance(leaf, np.generic) else bk.asarray(leaf, like=like)
+    except (TypeError, ValueError) as error:
+        raise TypeError(
+            f"{what} must be an array; got {type(leaf).__name__}, which is no array of {bk.name}."
+        ) from error
+
+
+def _stacked(bk: Backend, vectors: Any) -> Array:
+    """A list or tuple of vectors as one array with a vector in each row.
+
+    Raises:
+        ValueError: they have different shapes.
+    """
+    shapes = {tuple(one.shape): None for one in vectors}
     if len(shapes) > 1:
         raise ValueError(
-            f"b is a {type(b).__name__} of arrays of the shapes {', '.join(map(str, shapes))}; expected vectors of one "
-            "length, or one array."
+            f"b is a {type(vectors).__name__} of arrays of the shapes {', '.join(map(str, shapes))}; expected vectors "
+            "of one length, or one array."
         )
-    dtype = np.result_type(*map(bk.dtype, b))
-    return bk.stack([bk.astype(one, dtype) for one in b])
+    dtype = np.result_type(*map(bk.dtype, vectors))
+    return bk.stack([bk.astype(one, dtype) for one in vectors])
 
 
 def last_axis(bk: Backend, request: Request, b: Array) -> Array:
@@ -143,11 +201,56 @@ def _refuse_ambiguous(bk: Backend, request: Request, b: Any) -> None:
         )
 
 
-def for_each_matrix(bk: Backend, A: Any, b: Array) -> Array:
-    """b, repeated along the batch axes of A that it does not have: every system gets the same right-hand side."""
-    own = () if isinstance(A, FunctionOperator) else batch_shape(A, bk)
-    more = len(own) - (len(b.shape) - 1)
-    return bk.broadcast_to(b, (*own[:more], *b.shape)) if more > 0 else b
+def form_of(bk: Backend, A: Any, b: Any, batch_ndim: int) -> tuple[Layout, np.dtype]:
+    """The layout of b, as `right_hand_side` returns it, and the working dtype.
+
+    Raises:
+        TypeError, ValueError: b is nothing that A takes.
+    """
+    found = operand_dtype(A, bk)
+    if type(batch_ndim) is not int or batch_ndim < 0:
+        raise ValueError(f"batch_ndim must be the number of batch axes, an integer >= 0; got {batch_ndim!r}.")
+    if isinstance(A, FunctionOperator):
+        batch_ndim = len(A.layout.batch)
+    elif found is not None:
+        batch_ndim = _axes_before_vectors(bk, b, batch_ndim)
+    if not bk.is_array(b):
+        return _in_working_dtype(Layout.of(bk, b, batch_ndim), found, bk.default_float)
+    return _form_of_array(tuple(b.shape), bk.dtype(b), batch_ndim, found, bk.default_float, get_precision())
+
+
+def _axes_before_vectors(bk: Backend, b: Any, batch_ndim: int) -> int:
+    if not bk.is_array(b):
+        raise TypeError(
+            f"A is a matrix, so b must be one array; got a {type(b).__name__}. For containers A must be a function."
+        )
+    axes = len(b.shape)
+    if axes == 0:
+        raise ValueError("b is a single number; expected a vector (n,).")
+    if batch_ndim not in (0, axes - 1):
+        raise ValueError(
+            f"batch_ndim={batch_ndim} with a matrix A and b of shape {tuple(b.shape)}: a matrix takes vectors on "
+            f"the last axis, so all {axes - 1} axes before it are batch axes. Leave batch_ndim out, or reshape b."
+        )
+    return axes - 1
+
+
+@lru_cache(maxsize=256)
+def _form_of_array(
+    shape: tuple[int, ...], dtype: np.dtype, batch_ndim: int, found: Any, default: np.dtype, precision: int | None
+) -> tuple[Layout, np.dtype]:
+    """Args: precision: the one in force, on which the working dtype depends."""
+    return _in_working_dtype(Layout.of_shapes((shape,), (dtype,), None, batch_ndim, "b"), found, default)
+
+
+def _in_working_dtype(layout: Layout, found: Any, default: np.dtype) -> tuple[Layout, np.dtype]:
+    """Args: found: the dtype of the matrix, None for a function."""
+    integer = found if found is not None and found.kind in "fc" else default
+    dtype = working_dtype(
+        np.result_type(*layout.dtypes), complex_=found is not None and found.kind == "c", integer=integer
+    )
+    same = {(d.kind, d.itemsize) for d in layout.dtypes} == {(dtype.kind, dtype.itemsize)}
+    return layout if same else layout.in_kind_of(dtype), dtype
 
 
 def matched(operator: Matrix, batch: tuple[int, ...], layout: Layout) -> Matrix:
@@ -212,10 +315,10 @@ def tolerance(
         TypeError, ValueError: got / expected.
     """
     value = default if value is None else value
-    if type(value) is not float or not 0 <= value < 1:  # most are
-        check_tolerance_number(name, value)
-    if isinstance(value, (int, float)):
-        return bk.asarray(np.full((1, 1), value, dtype), like=rows)
+    if isinstance(value, int | float):
+        number = _tolerance_number(name, value, dtype)
+        return number if bk.on_host else bk.asarray(number, like=rows)
+    check_tolerance_number(name, value)
     array = _array(bk, value, name, rows)
     if tuple(array.shape) not in ((), layout.batch):
         raise ValueError(
@@ -227,6 +330,14 @@ def tolerance(
     elif not np.all(_is_valid(name, np.asarray(bk.to_numpy(array)))):
         _refuse(name, value)
     return bk.reshape(bk.astype(array, dtype), (-1, 1) if len(array.shape) else (1, 1))
+
+
+@lru_cache(maxsize=256, typed=True)  # True is no 1
+def _tolerance_number(name: str, value: float, dtype: np.dtype) -> np.ndarray:
+    check_tolerance_number(name, value)
+    number = np.full((1, 1), value, dtype)
+    number.flags.writeable = False
+    return number
 
 
 def _array(bk: Backend, value: Any, name: str, rows: Array) -> Array:
@@ -265,17 +376,18 @@ def find_limits(bk: Backend, max_iter: Any, n: int, batch: tuple[int, ...]) -> t
     if max_iter is None:
         return Limits(((max(1, min(10 * n, _MOST_BY_DEFAULT)),),)), False
     if isinstance(max_iter, int | np.integer) and not isinstance(max_iter, bool):
-        return _checked(np.array([[max_iter]], object), max_iter, batch), False
-    counts = _counts(bk, max_iter, batch)
-    if batch and counts.shape == batch and hasattr(max_iter, "shape"):
-        return _checked(counts.reshape(1, -1), max_iter, batch), False
-    if counts.ndim == 0 and hasattr(max_iter, "shape"):
-        return _checked(counts.reshape(1, 1), max_iter, batch), False
-    if counts.ndim == 1:
-        return _checked(counts.reshape(-1, 1), max_iter, batch), True
-    if counts.ndim and counts.shape[1:] == batch:
-        return _checked(counts.reshape(len(counts), -1), max_iter, batch), True
-    raise ValueError(f"max_iter has the shape {counts.shape}; {_EXPECTED_LIMITS.format(batch=batch)}.")
+        counts, several = np.array([[max_iter]], object), False
+    else:
+        found = _counts(bk, max_iter, batch)
+        several = not (hasattr(max_iter, "shape") and found.shape in ((), batch))
+        if several and not (found.ndim == 1 or (found.ndim and found.shape[1:] == batch)):
+            raise ValueError(f"max_iter has the shape {found.shape}; {_EXPECTED_LIMITS.format(batch=batch)}.")
+        counts = found.reshape(len(found) if several else 1, -1)
+    if np.any(counts < 0) or np.any(counts > _LARGEST):
+        raise ValueError(f"max_iter must be >= 0 and at most {_LARGEST}; got {max_iter!r}.")
+    if np.any(counts[1:] <= counts[:-1]):
+        raise ValueError(f"max_iter must be >= 0, or an increasing sequence of such integers; got {max_iter!r}.")
+    return Limits.of(counts), several
 
 
 def _counts(bk: Backend, max_iter: Any, batch: tuple[int, ...]) -> np.ndarray:
@@ -293,19 +405,6 @@ def _counts(bk: Backend, max_iter: Any, batch: tuple[int, ...]) -> np.ndarray:
             f"max_iter is {max_iter!r}; {_EXPECTED_LIMITS.format(batch=batch)}."
         )
     return counts
-
-
-def _checked(counts: np.ndarray, given: Any, batch: tuple[int, ...]) -> Limits:
-    if np.any(counts < 0) or np.any(counts > _LARGEST):
-        raise ValueError(f"max_iter must be >= 0 and at most {_LARGEST}; got {given!r}.")
-    if np.any(counts[1:] <= counts[:-1]):
-        raise ValueError(f"max_iter must be >= 0, or an increasing sequence of such integers; got {given!r}.")
-    return Limits.of(counts)
-
-
-_ABOUT_SHAPES = re.compile(r"shape|dimension|size|broadcast|mismatch|align|length", re.IGNORECASE)
-_OTHER_CAUSES = ("A(x) returned", "A(x) is complex", "The function writes")  # which our own errors name
-_OF_SHAPES = (ValueError, TypeError, RuntimeError, IndexError)  # what libraries raise where shapes do not fit
 
 
 def refuse_unusable(bk: Backend, x: Any, what: str) -> None:
@@ -364,28 +463,6 @@ def checked_offset(bk: Backend, offset: Any, dtype: np.dtype) -> complex:
             "complex A or b."
         )
     return number if dtype.kind == "c" else number.real
-
-
-def with_rectangular_hint(error: Exception, shape: Any, least_squares: bool, sure: bool) -> Exception:
-    """What A raised for an x shaped as b, with advice for a rectangular A where that may be why; else the error itself.
-
-    Args:
-        error: of A, or of the test of its result.
-        shape: of one right-hand side.
-        least_squares: is the method one?
-        sure: advise whatever the error says.
-    """
-    text, advice = str(error).rstrip(), "give x0: it tells the shape of x"
-    if text.startswith(_OTHER_CAUSES) or "writes to its argument" in text:
-        return error
-    found = isinstance(error, _OF_SHAPES) or type(error).__module__.startswith("tensorflow")
-    if not sure and not (found and "Tracer" not in type(error).__name__ and _ABOUT_SHAPES.search(text)):
-        return error
-    if not least_squares:
-        advice = "use method='LSMR', and give x0: it tells the shape of x"
-    if not text.startswith("A(x) "):
-        text = f"A(x) failed for an x shaped as b, {shape}: {text}"
-    return ValueError(f"{text}{'' if text.endswith('.') else '.'} If A is rectangular, {advice}.")
 
 
 def vector_for(A: Any, args: Any, caller: str = "prepare") -> Array:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -9,10 +10,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import scipy.sparse as sp
 
-from ...backends import Array, Backend, Cut, choose_backend, of_libraries, real_dtype, working_dtype
+from ...backends import Array, Backend, Cut, choose_backend, of_libraries, real_dtype
 from ...backends.on_failure import checked_policy
 from ...sparse import (
-    DIA,
     Dense,
     FunctionOperator,
     HostOperator,
@@ -22,17 +22,14 @@ from ...sparse import (
     OffsetOperator,
     Operator,
     SparseMatrix,
-    Stencil,
     UnsupportedOperation,
     batch_shape,
     is_function,
     linear_part,
-    operand_dtype,
     to_operator,
 )
-from ...sparse.analysis.analysis import analyse_anew, on_its_grid, with_declared
-from ...sparse.analysis.neighbours import shift_of
-from ...sparse.operators.concrete import constant_folded, is_known, without_derivatives
+from ...sparse.analysis.analysis import analyse_anew, with_declared
+from ...sparse.operators.concrete import for_compiled_products, is_known, without_derivatives
 from ...sparse.operators.cut_stencil import CutStencil
 from ...sparse.operators.cut_values import cut_stencil
 from ..methods.method import Method
@@ -43,18 +40,16 @@ from ..run.monitor import Monitor
 from ..run.stopping import Limits
 from .arguments import (
     Request,
+    as_arrays,
     checked_offset,
     default_rtol,
     expected_vectors,
     find_limits,
-    for_each_matrix,
-    last_axis,
+    form_of,
     matched,
-    refuse_unusable,
     refused_args,
+    right_hand_side,
     tolerance,
-    vectors_of,
-    with_rectangular_hint,
 )
 from .least_squares import Given
 
@@ -124,41 +119,75 @@ class System:
         )
 
 
-def with_numbers(matrix: Matrix) -> Matrix:
-    """A DIA matrix as a stencil with constant coefficients, if each diagonal is constant on the grid; else itself.
+def read_system(request: Request, method: Method | None, null: KnownNull | None = None) -> System:
+    """Check and convert; for a least-squares method, a rectangular or damped problem into its normal equations.
 
-    Shapes stay as they are. Cost: up to one pass over the values.
+    With `request.over`, b is a part of a vector. Then nothing is evaluated here, where one member may fail alone: see
+    `over.system`, which completes it.
+
+    Args:
+        request: the arguments; method and preconditioner are checked elsewhere.
+        method: the method that will solve, None where it is still to be chosen.
+        null: the null vectors of A, where these were looked for before: then the other facts of A hold, too.
+
+    Raises:
+        ValueError, TypeError, NoBackendFound, NonlinearError: got / expected / do this instead.
     """
-    if not isinstance(matrix, DIA) or matrix.constant is None or matrix.systems is not None:
-        return matrix
-    grid = on_its_grid(matrix).in_shape
-    if matrix.shape[0] != matrix.shape[1] or len(grid) < 2:
-        return matrix
-    structure: Any = matrix.structure
-    numbers, shifts = [], []
-    for offset, values in zip(structure.offsets, matrix.constant[0]):
-        shift = shift_of(offset, grid)
-        number = None if shift is None else _number(values.reshape(grid), shift)
-        if number is None:
-            return matrix
-        numbers.append(number)
-        shifts.append(shift)
-    found: Any = Stencil(numbers, shifts, grid)
-    moved = found if matrix.bk.on_host else found.on_backend(matrix.bk, matrix.anchor())
-    return moved.on_grids(
-        matrix._in_shape, matrix._out_shape, f"{len(numbers)} diagonals with a number each on the grid {grid}"
-    )
+    checked_policy(request.on_failure)
+    A, args, whole = request.A, request.args, request.over is None
+    if not isinstance(args, list | tuple):
+        raise TypeError(refused_args("A", args))
+    bk = choose_backend(request.b, A, request.x0, *(args and of_libraries(args)), request.preconditioner)
+
+    b, like, axis = right_hand_side(bk, request)
+    if not bk.on_host and (bk.is_array(A) or bk.sparse.accepts(A)):
+        bk.check_numbers(A, "A")
+    layout, dtype = form_of(bk, A, b, request.batch_ndim)
+    cut = _known_cut(bk, request, b, layout) if bk.compiles_solves or request.sharding is not None else None
+    on_devices = None if cut is None or bk.in_program() else cut  # where a compiler cancels opposite reshapes
+    rows = layout.flatten(bk, b, dtype, "b", cut=on_devices)
+    layout = layout if axis is None else layout.along(axis)
+    x0 = None if request.x0 is None else as_arrays(bk, request.x0, "x0", like)[0]
+
+    unknown = _unknown(bk, A, x0, layout, method)
+    operator = _operator(bk, request, layout, unknown, dtype, like, method)
+    inner = operator.without_offset
+    if null is None:  # not that of a prepared solver, which keeps its facts
+        analyse_anew(inner)
+    if unknown is layout and operator.shape[0] != operator.shape[1]:
+        unknown = Layout(layout.batch, ((operator.shape[1],),), layout.dtypes, axis=layout.axis)
+    if isinstance(inner, FunctionOperator) and inner.constant is not None:  # A x + c = b
+        rows = layout.difference(bk, rows, inner.constant)
+    if not layout.systems and bk.on_host and whole:
+        # Its entries would be found by columns, or taken of no matrix.
+        operator = to_operator(bk, sp.csr_array(operator.shape, dtype=dtype), None, dtype)
+    if x0 is not None:
+        x0 = bk.copy(_start(bk, x0, unknown, layout, dtype, on_devices))
+    compiled = bk.compiled(rows, *(() if x0 is None else (x0,)), *args)
+    limits, several = find_limits(bk, request.max_iter, unknown.size, layout.batch)
+
+    given, damp = None, float(getattr(method, "damp", 0.0))
+    if null is None:
+        look = unknown is layout and not damp and layout.systems > 0 and whole
+        null = _null_vectors(request, bk, operator, unknown, like, look)
+    if unknown is not layout or damp:
+        given = Given(operator, bk.flat(rows), layout, damp)
+        operator, rows = given.equations() if whole else (operator, rows)
+    if request.derived and null.both and null.projection is not None:
+        rows = null.projection.apply(bk.flat(rows))
+    real = real_dtype(bk.dtype(rows))
+    return System(
+        bk=bk, A=operator, b=rows, x0=x0, layout=unknown, like=like,
+        rtol=tolerance(bk, request.rtol, default_rtol(dtype), "rtol", layout, rows, real),
+        atol=tolerance(bk, request.atol, 0.0, "atol", layout, rows, real),
+        by_default=request.rtol is None, has_atol=not isinstance(request.atol, int | float) or request.atol > 0,
+        limits=limits, several=several, null=null.projection, both=null.both, compiled=compiled,
+        on_failure=request.on_failure, history=request.history, monitor=request.monitor, derived=request.derived,
+        least_squares=given is not None, given=given, source=A, cut=cut,
+    )  # fmt: skip
 
 
-def _number(values: np.ndarray, shift: tuple[int, ...]) -> np.ndarray | None:
-    """The constant of a diagonal on the points whose neighbour is on the grid, if it is 0 elsewhere; else None."""
-    inside = values[tuple(slice(max(0, -s), n - max(0, s)) for s, n in zip(shift, values.shape))]
-    number = inside[(0,) * inside.ndim]
-    same = bool(np.all(inside == number)) and np.count_nonzero(values) == (inside.size if number else 0)
-    return np.asarray(number) if same else None
-
-
-def known_cut(bk: Backend, request: Request, b: Any, layout: Layout) -> Cut | None:
+def _known_cut(bk: Backend, request: Request, b: Any, layout: Layout) -> Cut | None:
     """The distribution of `(systems, *shape of one system)`.
 
     Args:
@@ -184,145 +213,6 @@ def known_cut(bk: Backend, request: Request, b: Any, layout: Layout) -> Cut | No
     return bk.cut_of(b, len(layout.batch), sharding) if bk.spreads_arrays() or sharding is not None else None
 
 
-def read_system(request: Request, method: Method | None, null: KnownNull | None = None) -> System:
-    """Check and convert; for a least-squares method, a rectangular or damped problem into its normal equations.
-
-    With `request.over`, b is a part of a vector. Then nothing is evaluated here, where one member may fail alone: see
-    `over.system`, which completes it.
-
-    Args:
-        request: the arguments; method and preconditioner are checked elsewhere.
-        method: the method that will solve, None where it is still to be chosen.
-        null: the null vectors of A, where these were looked for before: then the other facts of A hold, too.
-
-    Raises:
-        ValueError, TypeError, NoBackendFound, NonlinearError: got / expected / do this instead.
-    """
-    checked_policy(request.on_failure)
-    A, args = request.A, request.args
-    if not isinstance(args, list | tuple):
-        raise TypeError(refused_args("A", args))
-    bk = choose_backend(request.b, A, request.x0, *of_libraries(args), request.preconditioner)
-    if not (bk.on_host and type(request.b) is np.ndarray):  # a small solve makes few calls
-        refuse_unusable(bk, request.b, "b")
-    if not bk.on_host and (bk.is_array(A) or bk.sparse.accepts(A)):
-        bk.check_numbers(A, "A")
-    b, like = _arrays(bk, request.b)
-    if b is not like and (vectors := vectors_of(bk, request, b)) is not b:
-        b = like = vectors
-        request = replace(request, axis=-1 if request.axis is None else request.axis)
-    axis = request.axis
-    if b is like and len(like.shape) > 0:
-        vectors = last_axis(bk, request, b)
-        axis = axis if axis is None or axis < 0 else axis - len(b.shape)  # more batch axes may come in front
-        b = for_each_matrix(bk, A, vectors)
-    layout, dtype = _layout(bk, A, b, request.batch_ndim)
-    cut = known_cut(bk, request, b, layout) if bk.compiles_solves or request.sharding is not None else None
-    on_devices = None if cut is None or bk.in_program() else cut  # where a compiler cancels opposite reshapes
-    rows = layout.flatten(bk, b, dtype, "b", cut=on_devices)
-    layout = layout if axis is None else layout.along(axis)
-    x0 = None if request.x0 is None else _on_device(bk, request.x0, like)
-    unknown = _unknown(bk, A, x0, layout, method)
-    operator = _operator(bk, request, layout, unknown, dtype, like, method)
-    if null is None:  # not that of a prepared solver, which keeps its facts
-        analyse_anew(operator.without_offset)
-    if unknown is layout and operator.shape[0] != operator.shape[1]:
-        unknown = Layout(layout.batch, ((operator.shape[1],),), layout.dtypes, axis=layout.axis)
-    if isinstance(operator, OffsetOperator | FunctionOperator):
-        rows = _without_constant(rows, operator, layout)
-    # without entries, which would be found by columns or taken of no matrix
-    if not layout.systems and bk.on_host and request.over is None:
-        operator = to_operator(bk, sp.csr_array(operator.shape, dtype=dtype), None, dtype)
-    start = None if x0 is None else bk.copy(_start(bk, x0, unknown, layout, dtype, on_devices))
-    compiled = bk.compiled(rows, *(() if start is None else (start,)), *args)
-    limits, several = find_limits(bk, request.max_iter, unknown.size, layout.batch)
-    given, damp = None, float(getattr(method, "damp", 0.0))
-    if null is None:
-        look = unknown is layout and not damp and layout.systems > 0 and request.over is None
-        null = _null_vectors(request, bk, operator, unknown, like, look)
-    if unknown is not layout or damp:
-        given = Given(operator, bk.flat(rows), layout, damp)
-        operator, rows = given.equations() if request.over is None else (operator, rows)
-    if request.derived and null.both and null.projection is not None:
-        rows = null.projection.apply(bk.flat(rows))
-    real = real_dtype(bk.dtype(rows))
-    return System(
-        bk=bk, A=operator, b=rows, x0=start, layout=unknown, like=like,
-        rtol=tolerance(bk, request.rtol, default_rtol(dtype), "rtol", layout, rows, real),
-        atol=tolerance(bk, request.atol, 0.0, "atol", layout, rows, real),
-        by_default=request.rtol is None, has_atol=not isinstance(request.atol, int | float) or request.atol > 0,
-        limits=limits, several=several, null=null.projection, both=null.both, compiled=compiled,
-        on_failure=request.on_failure, history=request.history, monitor=request.monitor, derived=request.derived,
-        least_squares=given is not None, given=given, source=A, cut=cut,
-    )  # fmt: skip
-
-
-def _null_vectors(request: Request, bk: Backend, A: Operator, layout: Layout, like: Array, look: bool) -> KnownNull:
-    """Null vectors, given or detected."""
-    given = request.nullspace if request.over is None else "auto"
-    if isinstance(given, str) and given == "auto":
-        return KnownNull(find_constants(A, layout, like) if look else None, both=True)
-    if given is None:
-        return KnownNull(None, both=False)
-    vectors = given_vectors(given, bk, A, layout, like)
-    return KnownNull(vectors, look and are_of_adjoint(vectors, bk, A, layout, like))
-
-
-def _arrays(bk: Backend, b: Any) -> tuple[Any, Array]:
-    """`b` with its leaves as arrays of the backend, and the first of them."""
-    if bk.is_array(b) and not isinstance(b, np.generic):
-        return b, b
-    leaves, structure = bk.leaves(b)
-    if not leaves:
-        raise ValueError("b is an empty container; expected at least one array.")
-    arrays = []
-    for leaf in leaves:
-        if leaf is None or isinstance(leaf, str | bytes):
-            raise TypeError(f"b must be an array; got {type(leaf).__name__}, {leaf!r}.")
-        try:
-            arrays.append(leaf if bk.is_array(leaf) and not isinstance(leaf, np.generic) else bk.asarray(leaf))
-        except (TypeError, ValueError) as error:
-            raise TypeError(
-                f"b must be an array; got {type(leaf).__name__}, which is no array of {bk.name}."
-            ) from error
-    return bk.unleaves(structure, arrays), arrays[0]
-
-
-def _layout(bk: Backend, A: Any, b: Any, batch_ndim: int) -> tuple[Layout, np.dtype]:
-    """Layout of b as rows, and the working dtype."""
-    found = operand_dtype(A, bk)
-    if isinstance(batch_ndim, bool) or not isinstance(batch_ndim, int) or batch_ndim < 0:
-        raise ValueError(f"batch_ndim must be the number of batch axes, an integer >= 0; got {batch_ndim!r}.")
-    if found is not None:
-        batch_ndim = _matrix_batch(bk, A, b, batch_ndim)
-    layout = Layout.of(bk, b, batch_ndim)
-    integer = found if found is not None and found.kind in "fc" else bk.default_float
-    dtype = working_dtype(
-        np.result_type(*layout.dtypes), complex_=found is not None and found.kind == "c", integer=integer
-    )
-    same = {(d.kind, d.itemsize) for d in layout.dtypes} == {(dtype.kind, dtype.itemsize)}
-    return layout if same else layout.in_kind_of(dtype), dtype
-
-
-def _matrix_batch(bk: Backend, A: Any, b: Any, batch_ndim: int) -> int:
-    """A matrix takes vectors on the last axis; a function made into an operator knows its own batch."""
-    if isinstance(A, FunctionOperator):
-        return len(A.layout.batch)
-    if not bk.is_array(b):
-        raise TypeError(
-            f"A is a matrix, so b must be one array; got a {type(b).__name__}. For containers A must be a function."
-        )
-    axes = len(b.shape)
-    if axes == 0:
-        raise ValueError("b is a single number; expected a vector (n,).")
-    if batch_ndim not in (0, axes - 1):
-        raise ValueError(
-            f"batch_ndim={batch_ndim} with a matrix A and b of shape {tuple(b.shape)}: a matrix takes vectors on "
-            f"the last axis, so all {axes - 1} axes before it are batch axes. Leave batch_ndim out, or reshape b."
-        )
-    return axes - 1
-
-
 def _unknown(bk: Backend, A: Any, x0: Any, layout: Layout, method: Method | None) -> Layout:
     """The layout of x where a rectangular function leaves it to `x0` to tell; else that of b."""
     if x0 is None or not is_function(A) or method is None or not method.least_squares:
@@ -340,21 +230,6 @@ def _start(bk: Backend, x0: Any, unknown: Layout, layout: Layout, dtype: np.dtyp
     if unknown is not layout and len(unknown.shapes[0]) == 1 and unknown.structure is None and shape != expected:
         raise ValueError(f"x0 has the shape {shape}; expected {expected}, as A has {unknown.size} columns.")
     return unknown.flatten(bk, x0, dtype, "x0", cut=cut if unknown is layout else None)
-
-
-def _linear_part(operator: FunctionOperator, layout: Layout, unknown: Layout, least_squares: bool) -> FunctionOperator:
-    """See `linear_part`. With a hint where the user may have a rectangular function in mind."""
-    try:
-        return linear_part(operator)
-    except (NonlinearError, UnsupportedOperation):
-        raise
-    except Exception as error:
-        if least_squares and unknown is not layout:
-            raise
-        hinted = with_rectangular_hint(error, layout.shape, least_squares, sure=least_squares)
-        if hinted is error:
-            raise
-        raise hinted from error
 
 
 def _operator(
@@ -383,10 +258,11 @@ def _operator(
         raise ValueError(
             f"A has the shape {operator.shape} and b {tuple(like.shape)}; {expected_vectors(like, m, request.axis)}."
         )
-    if isinstance(operator, Matrix) and operator.systems is not None:
-        operator = matched(operator, batch_shape(A, bk), layout)
-    elif isinstance(operator, Matrix) and (bk.in_program() if bk.has_pure_arrays else bk.compiled()):
-        operator = _as_compiled(operator)
+    if isinstance(operator, Matrix):
+        if operator.systems is not None:
+            operator = matched(operator, batch_shape(A, bk), layout)
+        elif bk.in_program() if bk.has_pure_arrays else bk.compiled():
+            operator = for_compiled_products(operator)
     elif isinstance(operator, FunctionOperator):
         if operator is A and (A.layout.batch, A.layout.shapes) != (layout.batch, layout.shapes):
             raise ValueError(f"The operator takes arrays of shape {A.in_shape}; b has {tuple(like.shape)}.")
@@ -402,30 +278,42 @@ def _operator(
     return OffsetOperator(operator, offset) if offset else operator
 
 
-def _as_compiled(A: Matrix) -> Matrix:
-    """A known matrix in the form that is cheapest in a compiled program."""
-    own = constant_folded(A) if A.bk.has_pure_arrays else A  # of others, derivatives may be asked for later
-    return with_numbers(own) if A.bk.fuses_elementwise else own
+_ABOUT_SHAPES = re.compile(r"shape|dimension|size|broadcast|mismatch|align|length", re.IGNORECASE)
+_OTHER_CAUSES = ("A(x) returned", "A(x) is complex", "The function writes")  # which our own errors name
+_OF_SHAPES = (ValueError, TypeError, RuntimeError, IndexError)  # what libraries raise where shapes do not fit
 
 
-def _without_constant(rows: Array, operator: Operator, layout: Layout) -> Array:
-    """For an affine function A x + c: solve A x = b - c."""
-    inner = operator.without_offset
-    constant = inner.constant if isinstance(inner, FunctionOperator) else None
-    return rows if constant is None else layout.difference(operator.bk, rows, constant)
+def _linear_part(operator: FunctionOperator, layout: Layout, unknown: Layout, least_squares: bool) -> FunctionOperator:
+    """See `linear_part`. What A raises for an x shaped as b tells of x0 where A may be rectangular."""
+    try:
+        return linear_part(operator)
+    except (NonlinearError, UnsupportedOperation):
+        raise
+    except Exception as error:
+        text = str(error).rstrip()
+        ours = text.startswith(_OTHER_CAUSES) or "writes to its argument" in text
+        if ours or (least_squares and unknown is not layout):
+            raise
+        by_library = isinstance(error, _OF_SHAPES) or type(error).__module__.startswith("tensorflow")
+        of_shapes = by_library and "Tracer" not in type(error).__name__ and _ABOUT_SHAPES.search(text)
+        if not (least_squares or of_shapes):
+            raise
+        if not text.startswith("A(x) "):
+            text = f"A(x) failed for an x shaped as b, {layout.shape}: {text}"
+        advice = "give x0: it tells the shape of x"
+        advice = advice if least_squares else f"use method='LSMR', and {advice}"
+        raise ValueError(f"{text}{'' if text.endswith('.') else '.'} If A is rectangular, {advice}.") from error
 
 
-def _on_device(bk: Backend, x0: Any, like: Array) -> Any:
-    """Arrays of the framework stay where they are, to be refused if that is another device; others are converted."""
-    refuse_unusable(bk, x0, "x0")
-    leaves, structure = bk.leaves(x0)
-    arrays = []
-    for leaf in leaves:
-        array = leaf if bk.is_array(leaf) else bk.asarray(leaf, like=like)
-        if bk.device(array) != bk.device(like):
-            raise ValueError(f"x0 is on {bk.device(array)} and b on {bk.device(like)}; move one of them.")
-        arrays.append(array)
-    return bk.unleaves(structure, arrays)
+def _null_vectors(request: Request, bk: Backend, A: Operator, layout: Layout, like: Array, look: bool) -> KnownNull:
+    """Null vectors, given or detected."""
+    given = request.nullspace if request.over is None else "auto"
+    if isinstance(given, str) and given == "auto":
+        return KnownNull(find_constants(A, layout, like) if look else None, both=True)
+    if given is None:
+        return KnownNull(None, both=False)
+    vectors = given_vectors(given, bk, A, layout, like)
+    return KnownNull(vectors, look and are_of_adjoint(vectors, bk, A, layout, like))
 
 
 def with_constants(system: System, method: Method, matrix: Operator, request: Request) -> System:

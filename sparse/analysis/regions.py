@@ -60,12 +60,12 @@ def _may_have_regions(A: Matrix, sums: np.ndarray, diagonal: Callable[[], np.nda
     Matrices stored by diagonals of a grid, whose entries are not at hand row by row, must map all constants to zero, or
     have rows of zeros.
     """
-    largest = sums.max()
-    some = bool(sums.min() <= _FAR * largest)
+    largest = np.maximum.reduce(sums)
+    some = bool(np.minimum.reduce(sums) <= _FAR * largest)
     if some and (not isinstance(A, SparseMatrix) or A.structure.gathers):
         return True
     size = np.abs(diagonal())
-    return bool(largest <= _SMALL * size.max() or (some and not size.all()))
+    return bool(largest <= _SMALL * np.maximum.reduce(size) or (some and not size.all()))
 
 
 def _regions(A: Any) -> np.ndarray | None:

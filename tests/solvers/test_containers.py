@@ -149,3 +149,19 @@ def test_prepared_in_numpy_after_a_solve_in_jax() -> None:
     b = {"u": np.ones(24), "v": np.ones(24)}
     x = krylix.prepare(pair, b).solve(b).x
     assert np.allclose(x["u"], 1 / 7) and np.allclose(x["v"], 4 / 7)
+
+
+def test_the_operator_of_a_batch_knows_its_axes() -> None:
+    """A container for a function that was made into an operator for several systems, without `batch_ndim`."""
+
+    def A(x: dict[str, Any]) -> dict[str, Any]:
+        return {"u": 3 * x["u"] + x["p"].sum(-1, keepdims=True), "p": 5 * x["p"] + x["u"].sum(-1, keepdims=True)}
+
+    rng = np.random.default_rng(4)
+    b = {"u": rng.normal(size=(3, 2)), "p": rng.normal(size=(3, 4))}
+    matrix = np.diag(np.repeat([3.0, 5.0], [2, 4]))
+    matrix[:2, 2:] = matrix[2:, :2] = 1
+    result = linear_solve(krylix.as_operator(A, b, batch_ndim=1), b, method="GMRES", rtol=1e-12)
+    assert result.iterations.shape == (3,)
+    want = np.linalg.solve(matrix, np.concatenate([b["u"], b["p"]], axis=1).T).T
+    np.testing.assert_allclose(np.concatenate([result.x["u"], result.x["p"]], axis=1), want, atol=1e-10)

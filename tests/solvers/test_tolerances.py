@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from krylix import linear_solve, prepare
+from krylix import linear_solve, precision, prepare
 from modes import EAGER, array, compiled, library, to_numpy
 
 A, B = np.diag([1.0, 2.0, 3.0]), np.ones((2, 3))
@@ -20,6 +20,18 @@ def test_refused(name: str, value: Any) -> None:
     for call in (lambda **kw: linear_solve(A, B, **kw), lambda **kw: prepare(A, B, **kw)):
         with pytest.raises((ValueError, TypeError), match=f"^{name} (must be|has the shape)"):
             call(**{name: value})
+
+
+def test_a_number_that_was_taken_before_says_nothing_of_others() -> None:
+    """Python calls 1.0 and True equal; of several precisions each has a tolerance of its own."""
+    assert linear_solve(A, B, atol=1.0).converged.all()
+    with pytest.raises(TypeError, match=r"^atol must be a number"):
+        linear_solve(A, B, atol=True)
+    for dtype in (np.float32, np.float64, np.float32):
+        result = linear_solve(A.astype(dtype), B.astype(dtype), method="CG")
+        assert result.tolerance.dtype == result.x.dtype == dtype
+        with precision(32):
+            assert linear_solve(A, B, method="CG").x.dtype == np.float32
 
 
 @pytest.mark.compiled_by_default

@@ -17,9 +17,9 @@ from grid_problems import diffusion, entries
 from krylix import as_operator, linear_solve, preconditioner, prepare
 from krylix.solvers import choose as table
 from krylix.solvers.preconditioners.multigrid import diagonals
-from krylix.solvers.read.system import with_numbers
 from krylix.sparse import UnsupportedOperation
 from krylix.sparse.analysis.analysis import on_its_grid
+from krylix.sparse.operators.concrete import with_numbers
 from matrices import FORMATS, in_krylix, in_random_order
 from modes import EAGER, array, compiled, to_numpy
 
