@@ -1,6 +1,6 @@
 """Detection of null vectors: the constants on each connected component of A that A and its transpose map to zero.
 
-That is what closed regions have where no boundary fixes a value: pressures, potentials, densities. A row of zeros is a
+Such closed regions, where no boundary fixes a value, occur for pressures, potentials and densities. A row of zeros is a
 region of one unknown.
 """
 
@@ -10,7 +10,7 @@ import contextlib
 import weakref
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, NamedTuple, cast
+from typing import Any, cast
 
 import numpy as np
 
@@ -34,12 +34,12 @@ from ...sparse.operators.concrete import as_matrix, constant_folded
 from ...sparse.operators.cut_stencil import CutStencil
 from .projections import WithoutConstants, WithoutConstantsInside
 
-_UNSEEN = 64  # as much for a function, of its product with random signs, until its entries are seen
-_GUESSED = 8  # where they cannot be seen ...
-_GUESSED_MEAN = 0.5  # ... and of its mean: a shift by a long time step is no rounding
-_FAR = 1e-3  # of that product: a function that maps the constant to more is regular
+_UNTRACED = 64  # units of rounding: constant images above are not traced, relative to that of random signs
+_GUESSED = 8  # the same for a function that cannot be traced ...
+_GUESSED_MEAN = 0.5  # ... and for the mean of the image: a shift by a long time step is no rounding
+_FAR = 1e-3  # of the image of random signs: a function that maps constants to more is regular
 
-_usual: weakref.WeakKeyDictionary[Any, float] = weakref.WeakKeyDictionary()  # of functions, how large that product is
+_usual: weakref.WeakKeyDictionary[Any, float] = weakref.WeakKeyDictionary()  # size of that image, of functions
 
 
 def find_constants(A: Operator, layout: Layout, like: Any) -> WithoutConstants | None:
@@ -48,7 +48,7 @@ def find_constants(A: Operator, layout: Layout, like: Any) -> WithoutConstants |
     Each matrix of a batch is treated as a single one.
 
     Cost: of a matrix a product, and where it has rows whose sum is zero a pass over the entries for its connected
-    parts; of a function 2 products, 1 where it was asked before; where it is traced in a compiled function, that.
+    components; of a function 2 products, 1 where it was asked before; where it is traced in a compiled function, that.
     """
     if A.offset or not layout.size or layout.structure is not None:
         return None
@@ -65,94 +65,72 @@ def find_constants(A: Operator, layout: Layout, like: Any) -> WithoutConstants |
     weights = 1 / np.maximum(np.bincount(labels[labels >= 0]), 1).astype(real_dtype(A.dtype))
     if np.any(labels < 0):
         labels, weights = np.where(labels < 0, len(weights), labels), np.append(weights, weights.dtype.type(0))
-    return _placed(A.bk, labels.astype(np.int32), weights, like)
-
-
-def _placed(bk: Backend, labels: np.ndarray, weights: np.ndarray, like: Any) -> WithoutConstants:
-    """In a compiled function they stay NumPy's."""
-    if bk.on_host or bk.compiled():
-        return WithoutConstants(bk, labels, weights)
-    return WithoutConstants(bk, bk.asarray(labels, like=like), bk.asarray(weights, like=like))
+    bk, arrays = A.bk, (labels.astype(np.int32), weights)
+    known_now = bk.on_host or bk.compiled()  # arrays stay NumPy's in a compiled function
+    return WithoutConstants(bk, *(arrays if known_now else (bk.asarray(a, like=like) for a in arrays)))
 
 
 def _regions_of_function(A: Operator, layout: Layout, like: Any) -> np.ndarray | None:
-    """A function that maps constants to zero is traced; one that cannot be is taken for one region if it is symmetric.
+    """Labels of the closed regions of a function that maps constants to zero, which is traced for them.
 
-    Other null vectors of its transpose would have to be known. Rows of zeros are regions of their own.
+    One that cannot be traced is assumed to have one region if it is symmetric: otherwise null vectors of its transpose
+    would have to be known. Rows of zeros are regions of their own.
     """
     if not isinstance(A, FunctionOperator) or A.shape[0] != A.shape[1]:
         return None
-    size = _size_of_constant_image(A, layout, like)
-    eps = np.finfo(A.dtype).eps
-    if size is not None and not size.largest <= _UNSEEN * eps:
+    size, eps, shape = _constant_image(A, layout, like), np.finfo(A.dtype).eps, (layout.systems, layout.size)
+    if size is not None and not size[0] <= _UNTRACED * eps:
         return None
     try:
-        matrix = as_matrix(A)
+        return closed_regions(as_matrix(A))
     except (UnsupportedOperation, NonlinearError):
-        small = size is not None and size.largest <= _GUESSED * eps and size.mean <= _GUESSED_MEAN * eps
-        guessed = small and products_agree(A, layout.systems, like)
-        return _one_region(A, layout, like) if guessed else None
-    return closed_regions(matrix)
-
-
-def _one_region(A: FunctionOperator, layout: Layout, like: Any) -> np.ndarray:
-    """Labels of one region without the rows of zeros, by a product."""
-    image = known_product(A, np.random.default_rng(9).standard_normal((layout.systems, layout.size)), like)
+        small = size is not None and size[0] <= _GUESSED * eps and size[1] <= _GUESSED_MEAN * eps
+        if not (small and products_agree(A, layout.systems, like)):
+            return None
+    image = known_product(A, np.random.default_rng(9).standard_normal(shape), like)
     empty = np.zeros(layout.size, bool) if image is None else ~image.any(axis=0)
     labels = np.where(empty, np.cumsum(empty), 0)
     return labels - labels.min(initial=layout.size)
 
 
-class _ConstantImage(NamedTuple):
-    """Cached size of A 1, relative to the largest entry of the product with random signs."""
-
-    largest: float
-    mean: float
-
-
-def _size_of_constant_image(A: FunctionOperator, layout: Layout, like: Any) -> _ConstantImage | None:
-    """None: not known now."""
+def _constant_image(A: FunctionOperator, layout: Layout, like: Any) -> tuple[float, float] | None:
+    """Largest entry and mean of A 1, relative to the largest entry of A times random signs; None if not known now."""
     shape = (layout.systems, A.shape[1])
-
-    def image(x: np.ndarray) -> np.ndarray | None:
-        return known_product(A, x, like)
-
-    found, before = image(np.ones(shape)), _remembered(A.function)
-    if found is None:
+    image = known_product(A, np.ones(shape), like)
+    if image is None:
         return None
-    size = _ConstantImage(_largest(found), float(np.max(np.abs(np.mean(found, 1, np.result_type(found, float))))))
-    regular = before > 0 and size.largest > _FAR * before  # whatever it was called with: rounding is not so large
-    usual = before if regular else _largest(image(np.random.default_rng(8).choice([-1.0, 1.0], shape)))
+    largest, mean = _largest(image), float(np.max(np.abs(np.mean(image, 1, np.result_type(image, float)))))
+    try:
+        usual = _usual.get(A.function, 0.0)
+    except TypeError:  # functions that cannot be hashed are asked every time
+        usual = 0.0
+    if not (usual > 0 and largest > _FAR * usual):  # then it is regular whatever its arguments: this is no rounding
+        usual = _largest(known_product(A, np.random.default_rng(8).choice([-1.0, 1.0], shape), like))
     if not 0 < usual < np.inf:
-        return _ConstantImage(np.inf, np.inf)
-    with contextlib.suppress(TypeError):  # of functions that cannot be hashed, which are asked every time
+        return np.inf, np.inf
+    with contextlib.suppress(TypeError):
         _usual[A.function] = usual
-    return _ConstantImage(size.largest / usual, size.mean / usual)
+    return largest / usual, mean / usual
 
 
 def _largest(image: np.ndarray | None) -> float:
     return np.nan if image is None else float(np.max(np.abs(image), initial=0))
 
 
-def _remembered(function: Any) -> float:
-    try:
-        return _usual.get(function, 0.0)
-    except TypeError:
-        return 0.0
-
-
 _NEAR = 1e-3  # of the diagonal: no null vectors where row sums are larger
 _HALF_OF_THE_DIGITS = 12  # of numbers in single precision
+
+_Known = SparseMatrix | Dense | CutStencil
 
 
 def constants_at_run_time(A: SparseMatrix | Dense | CutStencil, ones: Array | None = None) -> WithoutConstantsInside:
     """Projection that removes constants if A and its transpose turn out to map them to zero.
 
     Args:
-        ones: a row of them for each system, as vectors of a grid that is spread over devices are kept.
+        ones: a row of them for each system, in the form of vectors of a grid that is spread over devices.
 
-    For one region: the whole matrix without zero rows and columns, which are regions of their own.
-    `find_constants` detects more, for known values.
+    For one region: the whole matrix without zero rows and columns, which are regions of their own. For known values
+    `find_constants` detects more.
 
     Cost: the sums of the rows; where they are small, also of the columns, and of the rounding of the entries.
     """
@@ -169,20 +147,17 @@ def constants_at_run_time(A: SparseMatrix | Dense | CutStencil, ones: Array | No
     nothing = bk.full_like(sums, 1), none, none
     near = bk.max_abs(sums) <= _NEAR * bk.max_abs(diagonal)
     empty = bk.max_abs(bk.where(sums + diagonal == 0, bk.full_like(sums, 1), bk.zeros_like(sums))) > 0
-    told = bk.hiding_constants(lambda ones: _told(A, ones))
-    inside, weights, active = bk.cond(bk.any(near | empty), told, lambda _: nothing, ones)
+    examined = bk.hiding_constants(lambda ones: _examined(A, ones))
+    inside, weights, active = bk.cond(bk.any(near | empty), examined, lambda _: nothing, ones)
     return WithoutConstantsInside(bk, inside, weights, active)
 
 
-def _told(A: SparseMatrix | Dense | CutStencil, ones: Array) -> tuple[Array, Array, Array]:
-    """Arrays of the projection."""
+def _examined(A: _Known, ones: Array) -> tuple[Array, Array, Array]:
+    """Arrays `inside`, `weights` and `active` of the projection."""
     bk = A.bk
-    units = _each(A, lambda host, v: host.astype(half_units(host, v), A.dtype))
+    units, transpose = _each(A, lambda host, v: host.astype(half_units(host, v), A.dtype)), cast(_Known, A.T)
     sums, allowed = _sums(A, ones), bk.abs(units.apply(ones))
-    sums_of_columns, allowed_of_columns = (
-        _sums(cast(SparseMatrix | Dense | CutStencil, A.T), ones),
-        bk.abs(units.T.apply(ones)),
-    )
+    sums_of_columns, allowed_of_columns = _sums(transpose, ones), bk.abs(units.T.apply(ones))
     empty = (allowed + allowed_of_columns == 0) & (sums == 0) & (sums_of_columns == 0)
     inside = bk.where(empty, bk.zeros_like(allowed), bk.full_like(allowed, 1))
     null = _is_null(bk, sums, allowed, inside) & _is_null(bk, sums_of_columns, allowed_of_columns, inside)
@@ -196,13 +171,11 @@ def _told(A: SparseMatrix | Dense | CutStencil, ones: Array) -> tuple[Array, Arr
 
 def _is_null(bk: Backend, sums: Array, allowed: Array, inside: Array) -> Array:
     """`(systems, 1)`: are all sums inside zero, as far as single rows tell?"""
-    open_rows = ~((bk.abs(sums) <= ROWS * allowed) & bk.isfinite(allowed))  # NaN is open
-    return bk.max_abs(bk.where(open_rows, inside, bk.zeros_like(inside))) == 0
+    nonzero = ~((bk.abs(sums) <= ROWS * allowed) & bk.isfinite(allowed))  # NaN is not zero
+    return bk.max_abs(bk.where(nonzero, inside, bk.zeros_like(inside))) == 0
 
 
-def _each(
-    A: SparseMatrix | Dense | CutStencil, function: Callable[[Backend, Array], Array]
-) -> SparseMatrix | Dense | CutStencil:
+def _each(A: _Known, function: Callable[[Backend, Array], Array]) -> _Known:
     """The same structure with a function of the values."""
     if isinstance(A, Dense):
         return Dense(A.bk, function(A.bk, A.matrix))
@@ -211,10 +184,10 @@ def _each(
     return A._each(lambda v: function(A.host, v))
 
 
-def _sums(A: SparseMatrix | Dense | CutStencil, ones: Array) -> Array:
+def _sums(A: _Known, ones: Array) -> Array:
     """Row sums; in single precision of the upper and the lower half of the digits separately.
 
-    Entries of like size then cancel without rounding, as they do in double precision, which compiled programs may lack.
+    Entries of similar size then cancel without rounding, as in double precision, which compiled programs may lack.
     """
     if A.dtype.char in "dD":
         return A.apply(ones)

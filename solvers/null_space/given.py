@@ -1,9 +1,9 @@
-"""Null vectors that a projection removes, as an orthonormal basis."""
+"""Null vectors: those that users give, and those of a projection as a basis and in words."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -14,11 +14,11 @@ from .projections import WithoutConstants, WithoutConstantsInside, WithoutVector
 
 
 def basis_of(null: Operator, system: int) -> np.ndarray | None:
-    """Orthonormal rows `(k, n)` of NumPy, of one system; None where the projection is of another kind."""
+    """Orthonormal rows `(k, n)` of NumPy, of one system; None for another kind of projection."""
     if isinstance(null, WithoutVectors):
         rows = np.asarray(null.basis)
         rows = rows if rows.ndim == 2 else rows[system if null.systems is not None else 0]
-        return rows if null.bk.communicator is not None else rows[np.any(rows != 0, axis=1)]  # of a part all are
+        return rows if null.bk.communicator is not None else rows[np.any(rows != 0, axis=1)]  # members keep all rows
     if isinstance(null, WithoutConstants):
         labels, weights = np.asarray(null.labels), np.asarray(null.weights)
         own = labels if labels.ndim == 1 else labels[system]
@@ -27,19 +27,19 @@ def basis_of(null: Operator, system: int) -> np.ndarray | None:
     if isinstance(null, WithoutConstantsInside):
         fields = (np.asarray(null.inside), np.asarray(null.weights), np.asarray(null.active))
         inside, weight, active = (one[system if len(one) > 1 else 0] for one in fields)
-        found = (inside * np.sqrt(weight))[None]
-        return found if active[0] > 0 else found[:0]
+        rows = (inside * np.sqrt(weight))[None]
+        return rows if active[0] > 0 else rows[:0]
     return None
 
 
-_CLEARLY = 1e-2  # of the largest entry of the part: regions in which there is less are not named
+_CLEARLY = 1e-2  # of the largest entry of the component: regions with less are not named
 
 
 def null_vectors_in_words(null: Operator, part: np.ndarray | None = None) -> str:
     """Name the null vectors that a projection removes.
 
     Args:
-        part: what was taken off right-hand sides `(systems, n)`, where that is known now: only the regions in which it
+        part: what was subtracted from right-hand sides `(systems, n)`, where that is known: only regions in which it
             is not zero are named.
     """
     if isinstance(null, WithoutVectors):
@@ -51,13 +51,12 @@ def null_vectors_in_words(null: Operator, part: np.ndarray | None = None) -> str
         return "constants on closed regions"
     labels, size = np.asarray(null.labels), np.abs(part).max(axis=0)
     regions = np.unique(labels[size > _CLEARLY * size.max()])
-    first = np.flatnonzero(labels == regions[0])
-    named = f"the region of unknown {first[0]}, which has {len(first)} unknowns" if len(first) > 1 else (
-        f"unknown {first[0]}, which is coupled to no other one"
-    )  # fmt: skip
-    return (
-        f"constants on {named}" if len(regions) == 1 else f"constants on {len(regions)} regions, the first is {named}"
-    )
+    members = np.flatnonzero(labels == regions[0])
+    first = f"the region of unknown {members[0]}, which has {len(members)} unknowns"
+    if len(members) == 1:
+        first = f"unknown {members[0]}, which is coupled to no other one"
+    several = "" if len(regions) == 1 else f"{len(regions)} regions, the first is "
+    return f"constants on {several}{first}"
 
 
 def given_vectors(nullspace: Any, bk: Backend, A: Operator, layout: Layout, like: Array) -> WithoutVectors:
@@ -71,34 +70,32 @@ def given_vectors(nullspace: Any, bk: Backend, A: Operator, layout: Layout, like
             not map to zero.
         TypeError: it is no array, or complex for a real system.
     """
-    basis = _orthonormal(nullspace, bk, layout, A.dtype)
-    with bk.errstate():
-        _check(bk, A, basis, layout, like)
-    return WithoutVectors(bk, basis if bk.on_host or bk.compiled() else bk.asarray(basis, like=like))
-
-
-def _orthonormal(nullspace: Any, bk: Backend, layout: Layout, dtype: np.dtype) -> np.ndarray:
-    if isinstance(nullspace, str):
-        if nullspace != "constant":
-            raise ValueError(f"nullspace must be 'auto', None, 'constant' or an array of vectors; got {nullspace!r}.")
-        vectors = np.ones((1, layout.size), dtype)
-    else:
-        vectors = _vectors(nullspace, bk, layout, dtype)
+    constant = isinstance(nullspace, str) and nullspace == "constant"
+    vectors = np.ones((1, layout.size), A.dtype) if constant else _vectors(nullspace, bk, layout, A.dtype)
     q, r = np.linalg.qr(vectors.T)
     size = np.abs(np.diagonal(r))
-    if size.min() <= 1e3 * np.finfo(dtype).eps * size.max():
+    if size.min() <= 1e3 * np.finfo(A.dtype).eps * size.max():
         raise ValueError("The vectors of nullspace are linearly dependent; give each direction once.")
-    return np.ascontiguousarray(q.T)
+    basis = np.ascontiguousarray(q.T)
+    with bk.errstate():
+        for i, (mapped, most, usual) in enumerate(_images(bk, A, basis, layout, like)):
+            if not mapped <= most:
+                raise ValueError(
+                    f"A does not map vector {i} of nullspace to zero (|A v| = {mapped:.1e}, a random v gives "
+                    f"{usual:.1e}). Give vectors of the null space of A, or nullspace=None."
+                )
+    return WithoutVectors(bk, basis if bk.on_host or bk.compiled() else bk.asarray(basis, like=like))
 
 
 def _vectors(nullspace: Any, bk: Backend, layout: Layout, dtype: np.dtype) -> np.ndarray:
     """Check and convert to `(k, n)`: finite and non-zero."""
+    allowed = "nullspace must be 'auto', None, 'constant' or an array of vectors; got"
+    if isinstance(nullspace, str):
+        raise ValueError(f"{allowed} {nullspace!r}.")
     vectors = np.asarray(bk.to_numpy(nullspace) if bk.is_array(nullspace) else nullspace)
     expected = f"expected (k, *{layout.shape}), k vectors"
     if vectors.dtype.kind not in "biufc":
-        raise TypeError(
-            f"nullspace must be 'auto', None, 'constant' or an array of vectors; got {type(nullspace).__name__}."
-        )
+        raise TypeError(f"{allowed} {type(nullspace).__name__}.")
     if vectors.ndim and not len(vectors):
         raise ValueError(
             f"nullspace has the shape {vectors.shape}, no vectors; {expected}. Give nullspace=None where A has no null "
@@ -132,37 +129,17 @@ def are_of_adjoint(vectors: WithoutVectors, bk: Backend, A: Operator, layout: La
         return False
     basis = np.asarray(bk.to_numpy(vectors.basis))
     with bk.errstate():
-        return all(
-            mapped is not None and mapped.size <= mapped.most for mapped in _images(bk, A.T.conj(), basis, layout, like)
-        )
+        images = list(_images(bk, A.T.conj(), basis, layout, like))
+    return len(images) == len(basis) and all(mapped <= most for mapped, most, _ in images)
 
 
-def _check(bk: Backend, A: Operator, basis: np.ndarray, layout: Layout, like: Array) -> None:
-    """Check that A maps each vector to zero, as far as is known now."""
-    for i, mapped in enumerate(_images(bk, A, basis, layout, like)):
-        if mapped is not None and not mapped.size <= mapped.most:
-            raise ValueError(
-                f"A does not map vector {i} of nullspace to zero (|A v| = {mapped.size:.1e}, a random v gives "
-                f"{mapped.usual:.1e}). Give vectors of the null space of A, or nullspace=None."
-            )
+def _images(
+    bk: Backend, A: Operator, basis: np.ndarray, layout: Layout, like: Array
+) -> Iterator[tuple[float, float, float]]:
+    """Norms in the system in which a vector is furthest from being a null vector; nothing where they are traced.
 
-
-class _NullImage(NamedTuple):
-    """Norms in the system in which a vector is furthest from being a null vector.
-
-    Attributes:
-        size: of its image.
-        most: what rounding may make of zero.
-        usual: of the image of a random vector.
+    Yields, for each vector: the norm of its image, its bound by rounding, and the norm of the image of a random vector.
     """
-
-    size: float
-    most: float
-    usual: float
-
-
-def _images(bk: Backend, A: Operator, basis: np.ndarray, layout: Layout, like: Array) -> Iterator[_NullImage | None]:
-    """Yield the norms of the image of each vector under A, or None where they are traced."""
     n = layout.size
     probe = np.random.default_rng(3).standard_normal(n).astype(A.dtype)
 
@@ -171,11 +148,9 @@ def _images(bk: Backend, A: Operator, basis: np.ndarray, layout: Layout, like: A
         return bk.concrete_value(lambda: bk.norm(A.apply(bk.asarray(np.ascontiguousarray(tiled), like=like))))
 
     usual = norms(probe)
-    for vector in basis:
-        mapped = None if usual is None else norms(vector)
-        if mapped is None or usual is None:
-            yield None
-            continue
-        most = np.sqrt(np.finfo(A.dtype).eps) * usual
-        worst = int(np.argmax(mapped - most))
-        yield _NullImage(float(mapped[worst, 0]), float(most[worst, 0]), float(usual[worst, 0]))
+    for vector in basis if usual is not None else ():
+        mapped = norms(vector)
+        if mapped is not None and usual is not None:
+            most = np.sqrt(np.finfo(A.dtype).eps) * usual
+            worst = int(np.argmax(mapped - most))
+            yield float(mapped[worst, 0]), float(most[worst, 0]), float(usual[worst, 0])

@@ -15,8 +15,7 @@ from ...sparse import Composed, Operator, storable
 class WithoutVectors(Composed):
     """`v - Z Z^H v`, where the columns of Z are the orthonormal rows of `basis`, padded with zeros.
 
-    `basis` is `(k, n)`, or `(systems or 1, k, n)` of systems that have vectors of their own. Cost: 2 k n
-    multiplications.
+    `basis` is `(k, n)`, or `(systems or 1, k, n)` where systems differ. Cost: 2 k n multiplications.
     """
 
     parts = ("basis",)
@@ -44,9 +43,8 @@ class WithoutVectors(Composed):
 class WithoutConstants(Composed):
     """v minus its mean on each region, a set of unknowns.
 
-    `labels` `(n,)` says to which set an unknown belongs, `weights` `(sets,)` has one over their sizes, and 0 for a set
-    whose mean stays. Labels `(systems, n)` are of a batch whose systems have sets of their own. Cost: a sum and a
-    difference of vectors.
+    `labels` `(n,)` are the regions of the unknowns, or `(systems, n)` where systems differ; `weights` `(regions,)` are
+    one over their sizes, 0 for a region whose mean stays. Cost: a sum and a difference of vectors.
     """
 
     parts = ("labels", "weights")
@@ -70,10 +68,10 @@ class WithoutConstants(Composed):
         weights = bk.astype(weights, real_dtype(bk.dtype(x)))
         if count == 1:
             return x - bk.sum(bk.times(weights, x), 1, keepdims=True)
-        if len(labels.shape) == 2:  # all systems as one
+        if len(labels.shape) == 2:  # regions of all systems have different labels
             size = int(labels.shape[0]) * int(labels.shape[1])
             labels, x = bk.reshape(labels, (size,)), bk.reshape(x, (-1, size))
-        shares = bk.take_in_bounds(weights, labels, 0)  # of numbers so large that sums overflow
+        shares = bk.take_in_bounds(weights, labels, 0)  # multiplied first, because sums may overflow
         counted = bk.where(shares == 0, bk.zeros_like(x), bk.astype(shares, bk.dtype(x)) * x)  # 0 times NaN is NaN
         means = bk.sum_entries(counted, labels, count)
         return bk.reshape(x - bk.take_in_bounds(means, labels, 1), shape)
@@ -84,11 +82,10 @@ class WithoutConstants(Composed):
 
 @dataclass(eq=False, repr=False)
 class WithoutConstantsInside(Composed):
-    """v without its mean over the unknowns that are `inside`, where the mean goes, and zero outside.
+    """v minus its mean over the unknowns `inside`, on these, and zero on the others.
 
-    `inside` `(systems or 1, n)` has ones and zeros; `weights` `(systems or 1, 1)` has one over how many there are, and
-    0 for a system whose mean stays; `active` `(systems or 1, 1)` is 0 where nothing is taken off. Cost: a sum and a
-    difference of vectors.
+    `inside` `(systems or 1, n)` has ones and zeros; `weights` `(systems or 1, 1)` is one over their number, or 0 where
+    the mean stays; `active` `(systems or 1, 1)` is 0 where v stays as it is. Cost: a sum and a difference of vectors.
     """
 
     parts = ("inside", "weights", "active")
@@ -110,15 +107,15 @@ class WithoutConstantsInside(Composed):
         if bk.known_cut(inside) is not None and bk.known_cut(x) is None:
             x = bk.as_rows(bk.flat(x), inside)
 
-        def taken_off(x: Array) -> Array:
+        def projected(x: Array) -> Array:
             kept = inside * x
             return kept - inside * bk.sum(weights * kept, 1, keepdims=True)
 
-        return bk.cond(bk.any(self.array("active") > 0), taken_off, lambda x: x, x)
+        return bk.cond(bk.any(self.array("active") > 0), projected, lambda x: x, x)
 
     def as_container(self) -> Operator:
         known = any(isinstance(self.__dict__[name], np.ndarray) for name in self.parts)
-        return super().as_container() if known else self  # which may be rows that are kept as grids
+        return super().as_container() if known else self  # rows may be kept as grids
 
     def transpose(self) -> WithoutConstantsInside:
         return self

@@ -6,7 +6,7 @@ import sys
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 from scipy.linalg import LinAlgWarning
@@ -17,13 +17,13 @@ from ...sparse.fingerprint import fingerprint
 from ..log import INFO, log, log_failure
 from ..methods.direct.singular import Singularity
 from ..run.outcome import Outcome, Status, has_failed
-from .numbers import NUMBERS, end_state_of, said_of
+from .numbers import EndState, end_state_of, said_of
 from .result import SolveResult
 from .words import LookForCauses, describe
 
 R = TypeVar("R", bound=Any)
 
-_LIBRARIES = (__name__.partition(".")[0], "tensorflow", "torch", "jax")  # some call us for the user
+_LIBRARIES = (__name__.partition(".")[0], "tensorflow", "torch", "jax")  # frames between the user and us
 
 
 class ConvergenceError(RuntimeError):
@@ -67,7 +67,7 @@ class NotConverged(ConvergenceError):
 
 
 class Diverged(ConvergenceError):
-    """The iteration left the finite numbers, or its input already had.
+    """The iteration produced NaN or infinity, or its input had them.
 
     Attributes:
         result: all that the solve found.
@@ -85,8 +85,8 @@ class Diverged(ConvergenceError):
 def result_of_this_solve(error: ConvergenceError) -> SolveResult | None:
     """The result that the solve which catches its own error has yet to complete; None where there is none.
 
-    The error of a solve that has ended (one inside this solve, or an older one) may come through here, with a result
-    that was told already; one that a user's function raises may have none.
+    The error may be that of another solve (inside this one, or older), whose result is complete, or of a user's
+    function, without a result.
     """
     result: Any = error.result
     ended = not isinstance(result, SolveResult) or "_later" in result.__dict__ or result.setup_time is not None
@@ -106,49 +106,37 @@ def apply_policy(
     Args:
         look: looks for the causes, once it is known that there is a failure.
         stops: may a callback have stopped it?
-        vectors: names the null vectors in which a b of a compiled function may have a part, of which it then warns.
+        vectors: names the null vectors to warn of, in which a b of a compiled function may have a component.
 
     Raises:
         NotConverged, Diverged: with the result attached (eagerly). A compiled function raises the error type of its
             library, whose text contains this message.
     """
-    known = not bk.compiled(result.status)
-    numbers = end_state_of(result)
-    if on_failure in QUIET:
-        if known and log.isEnabledFor(INFO) and bk.any(has_failed(numbers[0])):
-            log_failure(describe(*map(bk.to_numpy, numbers), **said_of(result)))
-        return replace(result, _look=look) if known else result
-    if known and look is not None and bk.any(has_failed(numbers[0])):
-        result, look = replace(result, _causes=look(*map(bk.to_numpy, numbers))), None
-    said = said_of(result)
+    known, end, said = not bk.compiled(result.status), end_state_of(result), said_of(result)
 
     def say(*numbers: np.ndarray) -> str:
-        return describe(*numbers, **(said if look is None else {**said, "causes": look(*numbers)}))
+        end = EndState.in_numpy(numbers)
+        return describe(end, **(said if look is None else {**said, "causes": look(end)}))
 
-    if known or vectors is None:
-        return raise_or_warn(
-            bk, result, numbers, on_failure, say, None if known else _name(result, on_failure, look), stops
-        )
-    method = result.method  # a callback must not keep traced arrays
+    if on_failure in QUIET:
+        if known and log.isEnabledFor(INFO) and bk.any(has_failed(end.status)):
+            log_failure(describe(EndState.in_numpy([*map(bk.to_numpy, end.arrays())]), **said))
+        return replace(result, _look=look) if known else result
+    if known:
+        if look is not None and bk.any(has_failed(end.status)):
+            said["causes"], look = look(EndState.in_numpy([*map(bk.to_numpy, end.arrays())])), None
+            result = replace(result, _causes=said["causes"])
+        return raise_or_warn(bk, result, end.arrays(), on_failure, say, None, stops)
+    seen, aside, named = "" if look is None else look.name, None, () if vectors is None else (vectors,)
+    name = None if seen is None else fingerprint(on_failure, sorted(said.items()), seen, *named)
+    if vectors is not None:
+        method = result.method  # a callback must not keep traced arrays
 
-    def warn(*numbers: np.ndarray) -> None:
-        _warn_of_inconsistent(method, _inconsistent(*_judged(numbers)), vectors)
+        def warn(*numbers: np.ndarray) -> None:
+            _warn_of_inconsistent(method, _inconsistent(EndState(*numbers)), vectors)
 
-    inconsistent = Aside(bk.any(_inconsistent(*_judged(numbers))), warn)
-    name = _name(result, on_failure, look, vectors)
-    return raise_or_warn(bk, result, numbers, on_failure, say, name, stops, inconsistent)
-
-
-class Aside(NamedTuple):
-    """Warning that a compiled function gives although no system has failed.
-
-    Attributes:
-        condition: a bool.
-        warn: gets the end state in NumPy arrays.
-    """
-
-    condition: Array
-    warn: Callable[..., None]
+        aside = bk.any(_inconsistent(end)), warn
+    return raise_or_warn(bk, result, end.arrays(), on_failure, say, name, stops, aside)
 
 
 def raise_or_warn(
@@ -159,7 +147,7 @@ def raise_or_warn(
     say: Callable[..., str],
     name: str | None = None,
     stops: bool = False,
-    aside: Aside | None = None,
+    aside: tuple[Array, Callable[..., None]] | None = None,
 ) -> R:
     """`result`, after an error or a warning if some system failed; in compiled functions at run time, by a callback.
 
@@ -170,7 +158,7 @@ def raise_or_warn(
         say: the message for the end state, in NumPy arrays.
         name: lasting name of what `say` says, for stored programs; None if there is none.
         stops: may a callback have stopped it?
-        aside: a warning of a compiled function besides.
+        aside: a bool, and a function of the end state that warns where no system has failed.
 
     Raises:
         NotConverged, Diverged: see `apply_policy`.
@@ -181,8 +169,8 @@ def raise_or_warn(
         return result
     if on_failure == "raise" and not known and not bk.raises_in_programs:
         raise ValueError(
-            "This solve is compiled for several processes, of which only one would raise if it failed, and the others "
-            "go on as if all were well. Give on_failure='nan', 'warn', or 'status' and look at result.status."
+            "This solve is compiled for several processes, of which only one would raise if it failed, while the "
+            "others continue. Give on_failure='nan', 'warn', or 'status' and look at result.status."
         )
     attached = result if known else None  # a callback must not keep traced arrays
     noted, note = (None, None) if aside is None else aside
@@ -201,15 +189,8 @@ def raise_or_warn(
     return replace(result, x=bk.guard(failed, handle, result.x, *numbers, kept=kept, noted=noted))
 
 
-def _name(result: SolveResult, on_failure: str, look: LookForCauses | None, vectors: str | None = None) -> str | None:
-    """Lasting name of the message; None without one."""
-    seen = "" if look is None else look.name
-    said = () if vectors is None else (vectors,)
-    return None if seen is None else fingerprint(on_failure, sorted(said_of(result).items()), seen, *said)
-
-
 def with_nan(bk: Backend, x: Array, status: Array, stops: bool = False) -> Array:
-    """Rows x, NaN in the systems that have failed, of several checkpoints in the last one. Derivatives pass through.
+    """Rows x with NaN in the systems that have failed, at the last of several checkpoints. Derivatives pass through.
 
     Args:
         status: `(*checkpoints, systems, 1)`.
@@ -218,7 +199,7 @@ def with_nan(bk: Backend, x: Array, status: Array, stops: bool = False) -> Array
     failed = has_failed(status, stops)
     if len(status.shape) > 2:
         failed = bk.concat([bk.zeros_like(failed[:-1]), failed[-1:]], 0)
-    # A sum, as the derivative of a choice would be zero; and -0 is what changes no number, not even a zero.
+    # A sum, because the derivative of a choice would be zero. Adding -0 changes no number, not even a zero.
     same = bk.full_like(x, complex(-0.0, -0.0) if bk.dtype(x).kind == "c" else -0.0)
     return x + bk.where(failed, bk.full_like(x, nan_of(bk.dtype(x))), same)
 
@@ -226,7 +207,7 @@ def with_nan(bk: Backend, x: Array, status: Array, stops: bool = False) -> Array
 class SingularMatrixWarning(LinAlgWarning):
     """The matrix is singular, or so ill-conditioned that x may have no correct digit, though its residual is small.
 
-    Or it is known to be singular, and b has a part that no x reaches: x solves the system without that part.
+    Also given where A is known to be singular and b has a component that no x reaches: x solves the system without it.
 
     Examples:
         >>> import warnings, numpy as np, krylix
@@ -240,9 +221,9 @@ class SingularMatrixWarning(LinAlgWarning):
 
 
 def warn_of_singular(bk: Backend, method: str, outcome: Outcome, vectors: Callable[[], str]) -> None:
-    """Warn where factors have met a zero pivot, rounding may have decided about x, or b has a part that no x reaches.
+    """Warn where factors have a zero pivot, x may be rounding only, or b has a component that no x reaches.
 
-    Failures speak for themselves.
+    Failures are reported elsewhere.
 
     Args:
         outcome: of all systems, known now.
@@ -251,32 +232,26 @@ def warn_of_singular(bk: Backend, method: str, outcome: Outcome, vectors: Callab
     status, consistent, singularity = (
         bk.to_numpy(a).reshape(-1) for a in (outcome.status, outcome.consistent, outcome.singular)
     )
-    lost = _inconsistent(status, consistent != 0)
+    converged = status == int(Status.CONVERGED)
+    lost = converged & (consistent == 0)
     if lost.any():
         _warn_of_inconsistent(method, lost, vectors())
-    found = np.where((status == int(Status.CONVERGED)) & ~lost, singularity, int(Singularity.REGULAR))
     for kind, text in _TEXTS.items():
-        if (found == kind).any():
-            warnings.warn(
-                f"{method}: the matrix{_of_which(found == kind)} {text}", SingularMatrixWarning, stacklevel=outside()
-            )
+        which = converged & ~lost & (singularity == kind)
+        if which.any():
+            warnings.warn(f"{method}: the matrix{_of_which(which)} {text}", SingularMatrixWarning, stacklevel=outside())
 
 
-def _inconsistent(status: Array, consistent: Array) -> Array:
-    """Which systems were solved without a part of b that is no rounding?"""
-    return (status == int(Status.CONVERGED)) & ~consistent
-
-
-def _judged(numbers: Sequence[Array]) -> tuple[Array, Array]:
-    """Status and consistency of an end state."""
-    return numbers[0], numbers[NUMBERS.index("consistent")]
+def _inconsistent(end: EndState) -> Array:
+    """Which systems were solved without a component of b that is more than rounding?"""
+    return (end.status == int(Status.CONVERGED)) & ~end.consistent
 
 
 def _warn_of_inconsistent(method: str, lost: np.ndarray, vectors: str) -> None:
     warnings.warn(
-        f"{method}: b{_of_which(lost)} has a part in {vectors}, which the adjoint of A maps to zero, so no x reaches "
-        "it. It was taken off, and result.null_part is its norm: x is a least-squares solution. Take it off b, check b "
-        "and the boundary conditions, or give nullspace=None, with which such a system fails.",
+        f"{method}: b{_of_which(lost)} has a component in {vectors}, which the adjoint of A maps to zero, so no x "
+        "reaches it. It was subtracted (result.null_part is its norm), and x is a least-squares solution. Subtract it "
+        "from b, check b and the boundary conditions, or give nullspace=None, with which such a system fails.",
         SingularMatrixWarning,
         stacklevel=outside(),
     )
@@ -287,15 +262,16 @@ def _of_which(chosen: np.ndarray) -> str:
 
 
 _TEXTS = {
-    Singularity.SINGULAR: "is singular: a pivot is zero, but for rounding, so x is one of many solutions. It has no "
-    "part in the null vectors that were found. Name them with nullspace=..., add what fixes x, or check the matrix.",
+    Singularity.SINGULAR: "is singular: a pivot is zero up to rounding, so x is one of many solutions, the one "
+    "orthogonal to the null vectors that were found. Name them with nullspace=..., add a constraint that fixes x, or "
+    "check the matrix.",
     Singularity.ILL_CONDITIONED: "is ill-conditioned: its reciprocal condition number is below the rounding unit, so x "
     "may have no correct digit, though its residual is small. Scale or reformulate the system, or use more precision.",
 }
 
 
 def outside() -> int:
-    """Stack level of the first caller outside of this library, for warnings of the function that asks."""
+    """Stack level of the first caller outside this library, for warnings of the calling function."""
     level, frame = 1, sys._getframe(1)
     while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] in _LIBRARIES:
         level, frame = level + 1, frame.f_back

@@ -20,17 +20,16 @@ from .result import SolveResult, register_result
 def in_library(bk: Backend, found: SolveResult, like: Array) -> SolveResult:
     """Convert `found`, of one system, from NumPy, to the device of `like`."""
     register_result(bk)
-    said = dict(found.__dict__, _sensitivity=None)
-    numbers = dict(said["_later"].numbers, residual=said.pop("residual"))
+    fields = dict(found.__dict__, _sensitivity=None)
+    numbers = dict(fields["_later"].numbers, residual=fields.pop("residual"))
     result: SolveResult = object.__new__(SolveResult)
-    result.__dict__.update(said, x=bk.from_host(np.asarray(said["x"]), like), _later=Later(bk, numbers, like))
+    result.__dict__.update(fields, x=bk.from_host(np.asarray(fields["x"]), like), _later=Later(bk, numbers, like))
     return result
 
 
 def is_numpy_elsewhere(system: System, b: Any) -> bool:
     """Is b NumPy's, and the result another library's, with known values?"""
-    bk = system.bk
-    return not (system.compiled or bk.compiled()) and libraries_of(b) == ["numpy"]
+    return not (system.compiled or system.bk.compiled()) and libraries_of(b) == ["numpy"]
 
 
 def as_numpy(bk: Backend, result: SolveResult) -> SolveResult:
@@ -43,13 +42,13 @@ def as_numpy(bk: Backend, result: SolveResult) -> SolveResult:
         parts, structure = bk.leaves(value)
         return bk.unleaves(structure, [np.array(bk.to_numpy(part)) for part in parts])
 
-    found = {field.name: getattr(result, field.name) for field in fields(result)}
-    arrays = ("x", "residual", *(name for name, value in found.items() if bk.is_array(value)))
-    return replace(result, **{name: converted(found[name]) for name in dict.fromkeys(arrays)})
+    values = {field.name: getattr(result, field.name) for field in fields(result)}
+    arrays = ("x", "residual", *(name for name, value in values.items() if bk.is_array(value)))
+    return replace(result, **{name: converted(values[name]) for name in dict.fromkeys(arrays)})
 
 
 def with_times(function: Callable[..., SolveResult], *args: Any) -> SolveResult:
-    """`function(*args)`, a solve, as users get it, with times and Python's numbers; so is the result of an error.
+    """`function(*args)`, a solve, with times and Python's numbers, which the result of an error gets as well.
 
     Raises:
         NotConverged, Diverged: as the function.
@@ -59,19 +58,15 @@ def with_times(function: Callable[..., SolveResult], *args: Any) -> SolveResult:
         result = function(*args)
     except ConvergenceError as error:
         if (failed := result_of_this_solve(error)) is not None:
-            _tell_of(failed, begun)
+            _complete(failed, begun)
         raise
-    found = result.__dict__
-    if "_later" in found:
-        found["setup_time"] = max(perf_counter() - begun - found["solve_time"], 0.0)
-    else:
-        _tell_of(result, begun)
+    _complete(result, begun)
     return result
 
 
-def _tell_of(result: SolveResult, begun: float) -> None:
-    found = result.__dict__
-    if not with_python_numbers(result):
-        found["solve_time"] = found["setup_time"] = None  # it was compiled only
-    elif found["solve_time"] is not None:
-        found["setup_time"] = max(perf_counter() - begun - found["solve_time"], 0.0)
+def _complete(result: SolveResult, begun: float) -> None:
+    fields = result.__dict__
+    if not ("_later" in fields or with_python_numbers(result)):
+        fields["solve_time"] = fields["setup_time"] = None  # it was compiled only
+    elif fields["solve_time"] is not None:
+        fields["setup_time"] = max(perf_counter() - begun - fields["solve_time"], 0.0)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 import numpy as np
@@ -12,7 +12,7 @@ from ...backends import Array, Backend, choose_backend
 from ...backends.public_names import PublicNames
 from ...sparse.notebook import html_table
 from ..run.outcome import Status, has_failed
-from .numbers import array_of, has_values, known_array_of, known_end_state_of, said_of
+from .numbers import PYTHON, SAID, EndState, array_of, has_values, known_array_of, known_end_state_of, said_of
 from .show import in_lines, plot_convergence, to_dict
 from .words import Cause, LookForCauses, MadeBy, describe, made_by_in_words
 
@@ -20,11 +20,11 @@ ArrayT = TypeVar("ArrayT")  # what `b` is
 
 
 class Gradient(NamedTuple):
-    """What `SolveResult.vjp` returns.
+    """Gradient that `SolveResult.vjp` returns.
 
     Attributes:
-        b: the gradient with respect to `b`, in its shape.
-        A: the gradient with respect to the entries of `A`; None for a function.
+        b: with respect to `b`, in its shape.
+        A: with respect to the entries of `A`; None for a function.
     """
 
     b: Array
@@ -35,45 +35,44 @@ class Gradient(NamedTuple):
 class SolveResult(PublicNames, Generic[ArrayT]):
     """The outcome of `linear_solve`.
 
-    What is one number per system is an array with an entry for each system of a batch. Of one system, solved eagerly,
-    it is Python's `int`, `float`, `bool` or `Status`; inside compiled, differentiated and vectorised functions, and in
-    what they return, an array without axes. A norm that a `tf.GradientTape` watches stays an array, too.
-    With several checkpoints (`max_iter` a sequence), every array has them as a new first axis. Usable as the return
-    value of compiled functions and as a container of arrays; `ArrayT` is the type of `b`.
+    Quantities per system are arrays with an entry for each system of a batch. For one system that is solved eagerly
+    they are Python's `int`, `float`, `bool` or `Status`; inside compiled, differentiated and vectorised functions, and
+    in what these return, arrays without axes. A norm that a `tf.GradientTape` watches stays an array as well.
+    With several checkpoints (`max_iter` a sequence) they are a new first axis of every array. Compiled functions may
+    return a result, and transformations treat it as a container of arrays; `ArrayT` is the type of `b`.
 
     Attributes:
-        x: the solution, in the type, shape, dtype and device of `b`; with `on_failure="nan"` NaN where a system failed,
-            of which all else here tells what was found.
-        residual: `b - A x` of this x, computed at the end; where null vectors are known, b is what is left of it
-            without `null_part`.
-        residual_norm: its 2-norm (not in least squares, see below).
-        tolerance: the residual norm that counts as converged: `max(rtol |b|, atol)`, or `attainable` where rtol was not
-            given, the precision does not reach that, and `attainable` is at most 5 % of `|b|`.
-        attainable: the residual norm that can be expected in this precision, twice what rounding x and the product
-            makes of `A x`; 0 where it was not measured, as the solve reached its tolerance at once, or is more than
-            5 % of `|b|`.
-        null_part: the norm of the part of `b` in null vectors of `A^H` that are known, which no x reaches. It was taken
-            off `b`: residual and tolerance are those of the rest. 0 where no such null vectors are known.
-        consistent: is that part no more than rounding, at most `sqrt(eps) |b|`? If not, x is a least-squares solution,
-            and a `SingularMatrixWarning` says so.
+        x: the solution, in the type, shape, dtype and device of `b`. With `on_failure="nan"` NaN where a system failed;
+            the other attributes then describe the x that was found.
+        residual: `b - A x` of this x, computed at the end; where null vectors are known, with b less its `null_part`.
+        residual_norm: its 2-norm (in least squares see below).
+        tolerance: the residual norm that counts as converged: `max(rtol |b|, atol)`. Where rtol was not given and the
+            precision does not reach that, `attainable`, if this is at most 5 % of `|b|`.
+        attainable: the residual norm that can be expected in this precision, twice the effect of rounding x and the
+            product on `A x`. 0 where it was not measured, because the solve reached its tolerance at once, or where it
+            is more than 5 % of `|b|`.
+        null_part: norm of the component of `b` in known null vectors of `A^H`, which no x reaches. It was subtracted
+            from `b`: residual and tolerance are those of the remaining b. 0 where no such null vectors are known.
+        consistent: is that component at most rounding (`sqrt(eps) |b|`)? If not, x is a least-squares solution, and a
+            `SingularMatrixWarning` says so.
         iterations: iterations of the method.
-        function_evaluations: products with A, those for the true residual included.
+        function_evaluations: products with A, including those for the true residual.
         converged: is `residual_norm <= tolerance`?
-        diverged: did the iteration leave the finite numbers?
+        diverged: did the iteration produce NaN or infinity?
         status: a `Status`; in arrays its numbers.
-        singular: is the matrix known to be singular: had its factors a pivot of zero, but for rounding, or were null
-            vectors given, or found? Then x has no part in those that are known.
-        history: residual norms, an array `(iterations + 1, *batch)`, NaN after a system's last one; None unless asked
-            for.
+        singular: is the matrix known to be singular, by a zero pivot of its factors (up to rounding) or by null vectors
+            that were given or found? Then x is orthogonal to those that are known.
+        history: residual norms, an array `(iterations + 1, *batch)`, NaN after a system's last one; None unless
+            requested.
         least_squares: is x the solution of a rectangular or damped problem? Then `residual_norm`, `tolerance` and
-            `history` are of the normal residual `A^H (b - A x) - damp^2 x`, and relative to `A^H b`.
+            `history` are those of the normal residual `A^H (b - A x) - damp^2 x`, relative to `A^H b`.
         checkpoints: have the arrays a first axis for the numbers in `max_iter`? The last one then decides whether the
             solve has failed.
-        setup_time: seconds of the call but for the solve: checks, tracing, the choice of the method, preconditioner and
-            factors, also those of a method that takes over. None for a compiled function.
-        solve_time: seconds of the solve. In JAX, the compiling of its program is part of it, and factors of `direct`
-            and `banded-direct` are, which the program makes. Where a library computes while Python goes on (on a GPU,
-            with `on_failure="status"`), what passed until the call returned. None for a compiled function.
+        setup_time: seconds of the call without the solve: checks, tracing, the choice of the method, preconditioner and
+            factors, also those of a fallback. None for a compiled function.
+        solve_time: seconds of the solve. In JAX this includes compiling its program, and the factors of `direct` and
+            `banded-direct`, which the program makes. Where a library computes asynchronously (on a GPU, with
+            `on_failure="status"`), the seconds until the call returned. None for a compiled function.
 
     Examples:
         >>> import numpy as np, krylix
@@ -100,21 +99,22 @@ class SolveResult(PublicNames, Generic[ArrayT]):
     status: Status | Array
     singular: bool | Array
     history: Array | None
-    _made_by: tuple[MadeBy, ...] = field(repr=False)  # what may have made x, by the numbers of `Rung`
-    _rung: Array | None = field(default=None, repr=False)  # these numbers; None where the first one made all
+    _made_by: tuple[MadeBy, ...] = field(
+        repr=False
+    )  # the methods that may have made x, by the numbers of `Outcome.rung`
+    _rung: Array | None = field(default=None, repr=False)  # which of them did; None where the first one made all
     least_squares: bool = False
     checkpoints: bool = False
-    _no_solution: str | None = field(default=None, repr=False)  # why there is none, in words, where that was seen
+    _no_solution: str | None = field(default=None, repr=False)  # why there is none, where that is known
     _time_limit: float | None = field(default=None, repr=False)  # seconds
     _parts: bool = field(default=False, repr=False)  # are vectors cut over the members of a communicator?
-    _causes: tuple[Cause, ...] | None = field(default=None, repr=False)  # of a failure that was looked at
+    _causes: tuple[Cause, ...] | None = field(default=None, repr=False)  # of a failure that was diagnosed
+    # Not part of the container:
     setup_time: float | None = None
     solve_time: float | None = None
-    _why: str | None = field(default=None, repr=False)  # "auto" chose the method
-    _look: LookForCauses | None = field(
-        default=None, repr=False
-    )  # where one may be, and nobody has looked; as `_sensitivity`
-    _sensitivity: Any = field(default=None, repr=False)  # of an eager NumPy solve; no part of the container
+    _why: str | None = field(default=None, repr=False)  # the reason for the method
+    _look: LookForCauses | None = field(default=None, repr=False)  # a diagnosis to be made when it is asked for
+    _sensitivity: Any = field(default=None, repr=False)  # derivatives of an eager NumPy solve
 
     if not TYPE_CHECKING:
 
@@ -126,9 +126,9 @@ class SolveResult(PublicNames, Generic[ArrayT]):
 
     @property
     def method(self) -> str:
-        """Name of the method that gave this result, and of the one that had failed before; in a batch, of how many.
+        """Name of the method that made x, and of one that failed before; in a batch, with the number of systems.
 
-        In a function that is being compiled, in which another one may take over, the first one's.
+        In a function that is being compiled, the name of the first method, which a fallback may follow.
 
         Examples:
             >>> import numpy as np, krylix
@@ -156,9 +156,8 @@ class SolveResult(PublicNames, Generic[ArrayT]):
     def message(self) -> str:
         """What happened, in words (needs values: not inside a compiled function).
 
-        Of a failure also its cause, as far as it can be seen: with `on_failure="status"` or "nan" that is looked for
-        when this is first read, for which the result keeps A and b; at the cost of a few products, at most those of the
-        solve.
+        For a failure also its cause where one is found. With `on_failure="status"` or "nan" the search is made when
+        this is first read, for which the result keeps A and b; it costs a few products, at most those of the solve.
 
         Examples:
             >>> import numpy as np, krylix
@@ -167,21 +166,20 @@ class SolveResult(PublicNames, Generic[ArrayT]):
         """
         if not has_values(self):
             return "The message is known when the compiled function has run."
-        values = known_end_state_of(self)
-        self._look_now(*values)
-        return describe(*values, **said_of(self))
+        end = known_end_state_of(self)
+        self._diagnose(end)
+        return describe(end, **said_of(self))
 
-    def _look_now(self, *numbers: np.ndarray) -> None:
-        """Diagnose a failure once, if that has not been done."""
+    def _diagnose(self, end: EndState) -> None:
         look = self._look
         if look is not None:
             object.__setattr__(self, "_look", None)
-            if np.any(has_failed(numbers[0])):
-                object.__setattr__(self, "_causes", look(*numbers))
+            if np.any(has_failed(end.status)):
+                object.__setattr__(self, "_causes", look(end))
 
     @property
     def at_limit_of_precision(self) -> Array:
-        """Per system: did it converge to what the precision allows, as it does not allow the default tolerance?
+        """Per system: did it converge to the attainable accuracy only, which exceeds the default tolerance?
 
         Examples:
             >>> import numpy as np, krylix
@@ -191,20 +189,20 @@ class SolveResult(PublicNames, Generic[ArrayT]):
         return self.converged & (self.attainable > 0) & (self.tolerance <= self.attainable)
 
     def to_dict(self, *, include_x: bool = False) -> dict[str, Any]:
-        """The result as a dictionary that `json.dumps` takes, also with `allow_nan=False`.
+        """The result as a dictionary that `json.dumps` accepts, also with `allow_nan=False`.
 
         Arrays are (nested) lists, complex ones a dictionary of "real" and "imag", statuses their names. NaN and
         infinity, which JSON does not have, are "NaN", "Infinity" and "-Infinity", which `float` reads.
 
         Args:
-            include_x: with the solution, too?
+            include_x: also include the solution?
 
         Returns:
             dict: method, preconditioner, why (the reason for the method), message, the numbers per system, history,
-            least_squares, checkpoints, setup_time, solve_time, and x if it is asked for.
+            least_squares, checkpoints, setup_time, solve_time, and x if requested.
 
         Raises:
-            TypeError: the result is of a function that is being compiled.
+            TypeError: the result is that of a function that is being compiled.
 
         Examples:
             >>> import json, numpy as np, krylix
@@ -216,9 +214,9 @@ class SolveResult(PublicNames, Generic[ArrayT]):
         return to_dict(self, include_x)
 
     def plot(self, ax: Any = None) -> Any:
-        """Draw the convergence: residual norms against iterations, one line per system, and the goal.
+        """Draw the convergence: residual norms against iterations, one line per system, and the tolerance.
 
-        Of more than 100 systems, evenly spaced ones are drawn; of several checkpoints the last one.
+        Of more than 100 systems, 100 evenly spaced ones are drawn; of several checkpoints the last one.
 
         Args:
             ax: axes of matplotlib; a new figure of pyplot if None.
@@ -227,7 +225,7 @@ class SolveResult(PublicNames, Generic[ArrayT]):
             The matplotlib axes.
 
         Raises:
-            ValueError: the result has no history (`history=True`), or is of a function that is being compiled.
+            ValueError: the result has no history (`history=True`), or is that of a function that is being compiled.
             ModuleNotFoundError: matplotlib is not installed (`pip install krylix[plot]`).
 
         Examples:
@@ -247,19 +245,19 @@ class SolveResult(PublicNames, Generic[ArrayT]):
         return html_table("SolveResult", in_lines(self))
 
     def vjp(self, cotangent: Any) -> Gradient:
-        """The gradient of a real function of x, given its derivative by x: for solves on NumPy arrays.
+        """The gradient of a real function of x with respect to b and A, for solves on NumPy arrays.
 
-        Solves `A^H y = cotangent` with the method of this solve, its tolerance relative to the cotangent (atol counts
-        as the relative tolerance that it was), and the transposed preconditioner. Complex numbers as in PyTorch: a
-        gradient, and the cotangent, is dL/dRe + i dL/dIm.
+        Solves `A^H y = cotangent` with the method of this solve, its tolerance relative to the cotangent (atol is
+        converted to a relative tolerance), and the transposed preconditioner. Complex numbers as in PyTorch: gradients
+        and cotangents are dL/dRe + i dL/dIm.
 
         Args:
             cotangent: dL/dx, in the shape of x.
 
         Returns:
             Gradient: `b`, y in the shape of b; `A`, for a dense matrix `- y x^H`, summed over systems that share
-            entries; for a SciPy matrix one of its format whose `data` is the gradient by A's `data` (CSR for LIL and
-            DOK); None for a function or a LinearOperator, whose change dA gives `-Re(y^H dA x)`.
+            entries; for a SciPy matrix one of its format whose `data` is the gradient with respect to A's `data` (CSR
+            for LIL and DOK); None for a function or a LinearOperator, whose change dA gives `-Re(y^H dA x)`.
 
         Raises:
             NotConverged, Diverged: the backward solve failed, and `on_failure` is "raise".
@@ -268,9 +266,9 @@ class SolveResult(PublicNames, Generic[ArrayT]):
             ValueError, TypeError: several limits, least squares, arrays of another library, a wrong shape; a function
                 that is not symmetric, solved by a method for symmetric ones.
 
-        Cost: a solve, and 1 product to see that nothing was changed (1 more for a function and a method for symmetric
-        ones, to see that it is). Without a transpose of its own (rmatvec), a function is evaluated once per unknown.
-        A and b are kept alive by the result, after the first call also the factors of a direct method.
+        Cost: a solve, and 1 product to check that nothing was changed (1 more to check the symmetry of a function that
+        was solved by a method for symmetric ones). Without a transpose of its own (rmatvec), a function is evaluated
+        once per unknown. The result keeps A and b alive, after the first call also the factors of a direct method.
 
         Examples:
             >>> import numpy as np, krylix
@@ -282,7 +280,7 @@ class SolveResult(PublicNames, Generic[ArrayT]):
         return gradient
 
     def jvp(self, b: Any = None, A: Any = None) -> Any:
-        """The change dx of x with changes of b and A, `A dx = db - dA x`: for solves on NumPy arrays.
+        """The change dx of x for changes of b and A, `A dx = db - dA x`, for solves on NumPy arrays.
 
         Args:
             b: db, in the shape of b; None for none.
@@ -317,11 +315,11 @@ class SolveResult(PublicNames, Generic[ArrayT]):
 
     def __getstate__(self) -> dict[str, Any]:
         if self._look is not None:
-            self._look_now(*known_end_state_of(self))
-        arrays = {name: getattr(self, name) for name in ("x", "residual")}  # they may come later
-        return {**self.__dict__, **arrays, "_sensitivity": None}  # which holds functions of the user: not to be pickled
+            self._diagnose(known_end_state_of(self))
+        arrays = {name: getattr(self, name) for name in ("x", "residual")}  # these may be made later
+        return {**self.__dict__, **arrays, "_sensitivity": None}  # it holds functions of the user, which do not pickle
 
-    # TensorFlow asks the class itself how to take it apart.
+    # TensorFlow asks the class itself for its arrays.
 
     def __tf_flatten__(self) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
         return _static(self), arrays_of(self)
@@ -331,12 +329,8 @@ class SolveResult(PublicNames, Generic[ArrayT]):
         return _restore(static, arrays)
 
 
-_NO_PART = ("_look", "_sensitivity", "_why", "setup_time", "solve_time")  # of the container
-_KNOWN = (
-    "_made_by", "least_squares", "checkpoints", "_no_solution", "_time_limit", "_parts", "_causes",
-)  # fmt: skip
-_OTHERS = (*_KNOWN, *_NO_PART)
-_ARRAYS = tuple(f.name for f in fields(SolveResult) if f.name not in _OTHERS)
+_STATIC = (*SAID, "checkpoints")
+_ARRAYS = ("x", "residual", *PYTHON, "history", "_rung")
 
 
 def arrays_of(result: SolveResult) -> tuple[Any, ...]:
@@ -345,7 +339,7 @@ def arrays_of(result: SolveResult) -> tuple[Any, ...]:
 
 
 def _present(result: SolveResult) -> tuple[str, ...]:
-    """Names of the arrays; a transformation may have put None in the place of one."""
+    # Not by their values: a transformation may have put None in the place of an array.
     present = {"history": result.history is not None, "_rung": len(result._made_by) > 1}
     return tuple(name for name in _ARRAYS if present.get(name, True))
 
@@ -356,13 +350,13 @@ def with_arrays(result: SolveResult, arrays: Sequence[Any]) -> SolveResult:
 
 
 def _static(result: SolveResult) -> tuple[Any, ...]:
-    return tuple(getattr(result, name) for name in _KNOWN), _present(result)
+    return tuple(getattr(result, name) for name in _STATIC), _present(result)
 
 
 def _restore(static: Any, arrays: Any) -> SolveResult:
     others, present = static
     values = {"history": None, **dict(zip(present, arrays, strict=True))}
-    return SolveResult(**values, **dict(zip(_KNOWN, others, strict=True)))
+    return SolveResult(**values, **dict(zip(_STATIC, others, strict=True)))
 
 
 def register_result(bk: Backend) -> None:

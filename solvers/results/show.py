@@ -11,27 +11,26 @@ from ...backends import choose_backend
 from ..run.outcome import Status
 from .numbers import PYTHON, has_values, known_array_of
 
-_UNKNOWN = "unknown, as it came out of a compiled function"
+_UNKNOWN = "unknown, because it came out of a compiled function"
 
 
 def to_dict(result: Any, include_x: bool) -> dict[str, Any]:
     """See `SolveResult.to_dict`."""
     if not has_values(result):
         raise TypeError("This result is of a function that is being compiled, so its numbers are not known yet.")
-    found: dict[str, Any] = {
-        "method": result.method,
-        "preconditioner": result.preconditioner,
-        "why": result._why,
-        "message": result.message,
-    }
+    entries: dict[str, Any] = {"method": result.method, "preconditioner": result.preconditioner, "why": result._why}
+    entries["message"] = result.message
     for name in PYTHON:
-        found[name] = _plain(known_array_of(result, name).tolist(), Status if name == "status" else None)
-    found["history"] = None if result.history is None else plain(result.history)
+        entries[name] = plain(known_array_of(result, name))
+    entries["status"] = _names(known_array_of(result, "status").tolist())
+    entries["history"] = None if result.history is None else plain(result.history)
     for name in ("least_squares", "checkpoints", "setup_time", "solve_time"):
-        found[name] = getattr(result, name)
-    if include_x:
-        found["x"] = plain(result.x)
-    return found
+        entries[name] = getattr(result, name)
+    return {**entries, "x": plain(result.x)} if include_x else entries
+
+
+def _names(status: Any) -> Any:
+    return [_names(one) for one in status] if isinstance(status, list) else Status(status).name
 
 
 def plain(value: Any) -> Any:
@@ -46,27 +45,19 @@ def plain(value: Any) -> Any:
         return {str(key): plain(one) for key, one in value.items()}
     if isinstance(value, list | tuple):
         return [plain(one) for one in value]
-    if not hasattr(value, "shape"):
-        leaves, _ = choose_backend(value).leaves(value)  # another container that its library knows
-        return [plain(leaf) for leaf in leaves]
-    array = np.asarray(choose_backend(value).to_numpy(value))
-    if np.iscomplexobj(array):
-        return {"real": _plain(array.real.tolist()), "imag": _plain(array.imag.tolist())}
-    return _plain(array.tolist())
-
-
-def _plain(value: Any, names: type[Status] | None = None) -> Any:
-    if isinstance(value, list):
-        return [_plain(one, names) for one in value]
-    if names is not None:
-        return names(value).name
     if isinstance(value, float) and not math.isfinite(value):
         return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
-    return value
+    if isinstance(value, bool | int | float):
+        return value
+    if not hasattr(value, "shape"):
+        leaves, _ = choose_backend(value).leaves(value)  # of another container that its library knows
+        return [plain(leaf) for leaf in leaves]
+    array = np.asarray(choose_backend(value).to_numpy(value))
+    return plain({"real": array.real, "imag": array.imag} if np.iscomplexobj(array) else array.tolist())
 
 
 def in_lines(result: Any) -> list[tuple[str, str]]:
-    """What was chosen, why, the outcome and the times: a title and a line for each."""
+    """Method, reason, outcome and times: a title and a line for each."""
     kind = result.preconditioner
     chosen = f"{result.method}, {'no preconditioner' if kind is None else f'preconditioner {kind}'}"
     times = f"set-up {_seconds(result.setup_time)}, solve {_seconds(result.solve_time)}"
@@ -90,6 +81,7 @@ def _seconds(seconds: float | None) -> str:
 
 _MOST_LINES = 100  # systems that are drawn
 _MOST_LABELS = 10  # systems with a colour and a label of their own
+_FAINT = {"color": "C0", "alpha": 0.3, "linewidth": 1}
 
 
 def plot_convergence(result: Any, ax: Any = None) -> Any:
@@ -98,15 +90,19 @@ def plot_convergence(result: Any, ax: Any = None) -> Any:
         raise ValueError("This result has no history to plot; solve with history=True.")
     if not has_values(result):
         raise ValueError("This result is of a function that is being compiled, so its history is not known yet.")
-    norms, goals = _lines(result)
-    ax = new_axes() if ax is None else ax
-    systems = norms.shape[1]
+    norms, goals = (known_array_of(result, name) for name in ("history", "tolerance"))
+    if result.checkpoints:
+        norms, goals = norms[-1], goals[-1]
+    norms = norms.reshape(len(norms), -1)
+    recorded = np.flatnonzero(np.isfinite(norms).any(1))
+    norms = norms[: recorded[-1] + 1 if len(recorded) else 1]  # that of a compiled function is as long as max_iter
+    ax, systems = _new_axes() if ax is None else ax, norms.shape[1]
     shown = np.unique(np.linspace(0, systems - 1, min(systems, _MOST_LINES)).astype(int))
     few = len(shown) <= _MOST_LABELS
     for i in shown:
         label = f"system {i}" if few and systems > 1 else None
         ax.plot(norms[:, i], marker="." if len(norms) <= 50 else None, label=label, **({} if few else _FAINT))
-    for goal in np.unique(goals[shown]):
+    for goal in np.unique(goals.reshape(-1)[shown]):
         ax.axhline(goal, color="0.5", linestyle="--", linewidth=1, label=f"goal {goal:.1e}" if few else None)
     if np.any(norms > 0):
         ax.set_yscale("log")
@@ -116,31 +112,12 @@ def plot_convergence(result: Any, ax: Any = None) -> Any:
         xlabel="iteration",
         ylabel="normal residual norm" if result.least_squares else "residual norm",
     )
-    if few and systems:  # of no systems there is nothing to name
+    if few and systems:  # without systems there is nothing to name
         ax.legend()
     return ax
 
 
-_FAINT = {"color": "C0", "alpha": 0.3, "linewidth": 1}
-
-
-def _lines(result: Any) -> tuple[np.ndarray, np.ndarray]:
-    """Norms `(iterations + 1, systems)` and goals `(systems,)`, of the last checkpoint."""
-    norms, goals = (known_array_of(result, name) for name in ("history", "tolerance"))
-    if result.checkpoints:
-        norms, goals = norms[-1], goals[-1]
-    norms = norms.reshape(len(norms), -1)
-    lengths = np.flatnonzero(np.isfinite(norms).any(1))
-    norms = norms[: lengths[-1] + 1] if len(lengths) else norms[:1]  # of a compiled function it is as long as max_iter
-    return norms, np.broadcast_to(goals, known_array_of(result, "tolerance").shape[result.checkpoints :]).reshape(-1)
-
-
-def new_axes() -> Any:
-    """Axes of a new figure of pyplot.
-
-    Raises:
-        ModuleNotFoundError: matplotlib is not installed.
-    """
+def _new_axes() -> Any:
     try:
         from matplotlib import pyplot
     except ModuleNotFoundError as error:

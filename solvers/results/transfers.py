@@ -1,7 +1,7 @@
 """Transfers of whole vectors between devices that a method or a preconditioner makes, and what to do instead.
 
-Vectors stay spread over the mesh in a solve, and neighbours exchange halos, unless something needs a flat order of the
-unknowns, or one device's memory. That is never done in silence.
+In a solve vectors stay spread over the mesh, and neighbours exchange halos, unless something needs a flat order of the
+unknowns or the memory of one device. Then there is a warning.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from ..preconditioners.multigrid.cut.cycle import CutMultigrid
 from ..read.system import System
 from .failure import outside
 
-LEAST = 1 << 15  # bytes: below that a message takes as long as an empty one, and no warning is given
+LEAST = 1 << 15  # bytes: a smaller message takes as long as an empty one, and is only logged
 _ALONG_ROWS = ("chebyshev", "ssor", "ic", "ilu")  # exchange halos only, where grids are cut along axis 0 alone
 _NO_SHARDING = (
     "how b is spread over devices is not known: it is traced, and its mesh has Auto axes. Give sharding=..., or make "
@@ -29,10 +29,10 @@ _NO_SHARDING = (
 
 
 class GatherWarning(UserWarning):
-    """A method or a preconditioner sends whole vectors, which are spread over several devices, to each of them.
+    """A method or a preconditioner sends whole vectors that are spread over several devices to each of them.
 
-    The message says how many bytes, and what to do instead. Python shows it once for each place that it is raised at;
-    it is silenced as any warning is, by its class. For vectors of less than 32 KiB only `prepare(...).explain()` tells.
+    The message gives the number of bytes and what to do instead. Python shows it once per line of code; a filter of
+    warnings silences it. For vectors of less than 32 KiB only `prepare(...).explain()` reports it.
 
     Examples:
         >>> import warnings, krylix
@@ -41,13 +41,7 @@ class GatherWarning(UserWarning):
 
 
 class Transfer(NamedTuple):
-    """What moves more than planes of vectors.
-
-    Attributes:
-        what: sends it, in words.
-        size: bytes that each device gets.
-        instead: what to do.
-    """
+    """A transfer of more than planes of vectors: its sender in words, bytes to each device, and what to do instead."""
 
     what: str
     size: int
@@ -59,60 +53,45 @@ class Transfer(NamedTuple):
 
 def transfers(system: System, method: Method, M: Operator | None) -> list[Transfer]:
     """Transfers of whole vectors in each iteration, or for each solve; none where no vector is known to be spread."""
-    cut, bk = system.cut, system.bk
+    cut, bk, A = system.cut, system.bk, system.A.without_offset
     if cut is None or not cut.all_names:
         return []
     size = system.layout.systems * system.layout.size * np.dtype(bk.dtype(system.b)).itemsize
     in_rows = cut.on(system.layout.shapes[0], (system.layout.size,)) is not None  # are flat vectors cut, too?
-    found = []
+    moved = []
     if not method.keeps_grids:
         where = "on the host" if method.on_host else "on each device"
-        found.append(Transfer(f"{method.name} solves {where}, and gathers b", size, "Take method='auto', or 'CG'."))
+        moved.append(Transfer(f"{method.name} solves {where}, and gathers b", size, "Use method='auto' or 'CG'."))
     elif system.several and not in_rows:
-        found.append(Transfer("max_iter with several limits gathers vectors", size, "Give one limit."))
-    of_matrix = _of_matrix(system.A.without_offset)
-    if of_matrix is not None:
-        found.append(
-            Transfer(of_matrix, size, "Give A as row_cut(A, like=b) of krylix.sparse, or a function on a grid.")
-        )
-    if isinstance(M, Preconditioner) and not method.factorises:
-        found += _of_preconditioner(M, system, in_rows, size)
-    return found
-
-
-def _of_matrix(A: Operator) -> str | None:
-    if isinstance(A, Dense):
-        return "a product with a dense matrix gathers its argument"
-    if isinstance(A, SparseMatrix) and A.structure.gathers:
-        return f"a product with a matrix in {A.format} gathers its argument"
-    return None
-
-
-def _of_preconditioner(M: Preconditioner, system: System, in_rows: bool, size: int) -> list[Transfer]:
+        moved.append(Transfer("max_iter with several limits gathers vectors", size, "Give one limit."))
+    if isinstance(A, Dense) or (isinstance(A, SparseMatrix) and A.structure.gathers):
+        what = f"a product with a {'dense matrix' if isinstance(A, Dense) else f'matrix in {A.format}'}"
+        instead = "Give A as row_cut(A, like=b) of krylix.sparse, or as a function on a grid."
+        moved.append(Transfer(f"{what} gathers its argument", size, instead))
+    if not isinstance(M, Preconditioner) or method.factorises:
+        return moved
     inner, grid = M.inner, system.A.own_grid or system.A.shape[:1]
     if isinstance(inner, CutMultigrid):
-        return _of_multigrid(inner, size)
-    if M.keeps_grids or inner.keeps_grids or (isinstance(inner, FunctionOperator) and inner.own_grid == grid):
-        return []
-    if in_rows and M.kind in _ALONG_ROWS:
-        return []
-    what = f"{M.kind} orders the unknowns in one row, and gathers its argument"
-    return [Transfer(what, size, "Take preconditioner='multigrid', 'fast' or 'jacobi', made with b.")]
+        return moved + _of_multigrid(inner, size)
+    on_grid = M.keeps_grids or inner.keeps_grids or (isinstance(inner, FunctionOperator) and inner.own_grid == grid)
+    if not on_grid and not (in_rows and M.kind in _ALONG_ROWS):
+        what = f"{M.kind} orders the unknowns in one row, and gathers its argument"
+        moved.append(Transfer(what, size, "Use preconditioner='multigrid', 'fast' or 'jacobi', made with b."))
+    return moved
 
 
 def _of_multigrid(M: CutMultigrid, size: int) -> list[Transfer]:
-    """Of a grid so small that the one that is gathered is not much smaller."""
-    last, instead = M.setup.plan.grids[-1], "Take preconditioner='jacobi', or fewer devices."
+    """Of a grid so small that its gathered coarse grid is not much smaller."""
+    last, instead = M.setup.plan.grids[-1], "Use preconditioner='jacobi', or fewer devices."
     if not M.levels:
         return [Transfer(f"multigrid of the small grid {last} gathers its argument", size, instead)]
     coefficients = 3 ** len(last) * math.prod(last) * M.dtype.itemsize
-    if coefficients < size:
-        return []
-    return [Transfer(f"multigrid gathers coefficients of the grid {last} when it is set up", coefficients, instead)]
+    what = f"multigrid gathers coefficients of the grid {last} when it is set up"
+    return [Transfer(what, coefficients, instead)] if coefficients >= size else []
 
 
 def told_of_devices(system: System, method: Method, M: Operator | None) -> tuple[str, ...]:
-    """What `explain()` says of several devices, in lines."""
+    """Lines of `explain()` about several devices."""
     cut, bk = system.cut, system.bk
     if cut is None:
         unknown = bk.spreads_arrays() and system.compiled and system.layout.structure is None
@@ -120,9 +99,9 @@ def told_of_devices(system: System, method: Method, M: Operator | None) -> tuple
     if not cut.all_names:
         return (f"systems spread over the mesh axes {', '.join(cut.batch)}, each on one device",)
     parts = " x ".join(map(str, cut.parts))
-    found = [f"vectors spread over {parts} devices, along the mesh axes {', '.join(cut.all_names)}"]
+    spread = f"vectors spread over {parts} devices, along the mesh axes {', '.join(cut.all_names)}"
     moved = [str(one) for one in transfers(system, method, M)]
-    return (*found, *(moved or ["messages: halo exchanges with neighbours, reductions, and gathers of small grids"]))
+    return (spread, *(moved or ["messages: halo exchanges with neighbours, reductions, and gathers of small grids"]))
 
 
 def warn_of_transfers(system: System, method: Method, M: Operator | None) -> None:

@@ -1,9 +1,9 @@
-"""Component of b in the null space of `A^H`: no x reaches it, so it is taken off b, and the rest is solved for.
+"""Component of b in the null space of `A^H`: no x reaches it, so it is subtracted, and the remaining system is solved.
 
-Rounding of what b was computed from makes one, relative to b the larger the smaller b is: the divergence of a velocity
-field that has been projected before is rounding, and so is its mean. The system that is left has a solution; its
-right-hand side decides about its tolerance. Of null vectors that only the factors of A have shown, a part that is no
-rounding means that there is no solution; not in the solve for a derivative, whose right-hand side may be nothing else.
+Rounding makes such a component of a consistent b: that of the divergence of a velocity field which is nearly free of
+divergence may be all of it. The remaining system has a solution, and its right-hand side decides about its tolerance.
+Where only the factors of A have shown null vectors, a component that is more than rounding means that there is no
+solution. In the solve for a derivative it does not: its right-hand side may lie in the null space.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from ...sparse import Operator
 from ..methods.direct.singular import in_range
 from .outcome import Outcome, Status
 
-_ROUNDING = 4  # times eps, of b: a rest that is no larger is none
+_ROUNDING = 4  # times eps, of b: a rest that is no larger is zero
 
 
 class NullPart(NamedTuple):
@@ -32,13 +32,13 @@ class NullPart(NamedTuple):
 
         Powers of two are taken out of b, so that neither sums nor the norms that decide overflow.
         """
-        b = bk.materialize(b)  # computed twice by XLA, b - rest would have the rounding of b in it
+        b = bk.materialize(b)  # if XLA computed it twice, b - rest would have the rounding of b in it
         scale = bk.binary_scale(b)
         scaled = bk.times(1 / scale, b)
         rest = null.apply(null.apply(scaled))
         eps = float(np.finfo(real_dtype(bk.dtype(b))).eps)
-        nothing = bk.norm(rest) <= _ROUNDING * eps * bk.norm(scaled)  # this way round: of a NaN it is not known to be
-        rest = bk.times(scale, bk.where(nothing, bk.zeros_like(rest), rest))
+        zero = bk.norm(rest) <= _ROUNDING * eps * bk.norm(scaled)  # False for NaN
+        rest = bk.times(scale, bk.where(zero, bk.zeros_like(rest), rest))
         return cls(rest, b - rest)
 
     @classmethod
@@ -53,19 +53,19 @@ class NullPart(NamedTuple):
         return None if rest is b else cls(rest, b - rest)
 
     def reported(self, bk: Backend, outcome: Outcome) -> Outcome:
-        """The outcome for the rest, with the size of the part."""
+        """The outcome for the rest, with the size of the component."""
         consistent = bk.where(self._is_rounding(bk), 0 * outcome.steps + 1, 0 * outcome.steps)
         return outcome._replace(null_part=bk.norm(self.part) + bk.zeros_like(outcome.norm), consistent=consistent)
 
     def judged(self, bk: Backend, outcome: Outcome, rtol: Array, atol: Array) -> Outcome:
-        """Return the outcome for null vectors that only factors have shown.
+        """The outcome for null vectors that only factors have shown.
 
-        A part that is rounding is reported; a larger one belongs to the residual, and the system has no solution unless
-        the tolerance allows that part.
+        A component that is rounding is reported. A larger one belongs to the residual, and the system has no solution
+        unless the tolerance allows it.
         """
         reported, rounding = self.reported(bk, outcome), self._is_rounding(bk)
         norm = bk.where(rounding, outcome.norm, _hypot(bk, outcome.norm, reported.null_part))
-        allowed = bk.maximum(rtol * bk.norm(self.rest), atol)  # never by what the precision reaches
+        allowed = bk.maximum(rtol * bk.norm(self.rest), atol)  # not by the attainable accuracy
         lost = ~rounding & ((reported.null_part > allowed) | bk.negated(norm <= outcome.bound))
         lost = lost & (outcome.status == int(Status.CONVERGED))
         return reported._replace(
@@ -79,11 +79,11 @@ class NullPart(NamedTuple):
     def _is_rounding(self, bk: Backend) -> Array:
         size, rest = bk.norm(self.part), bk.norm(self.rest)
         most = float(np.finfo(bk.dtype(size)).eps) ** 0.5
-        return (size <= most * bk.maximum(size, rest)) | ~bk.isfinite(size)  # a NaN in b is something else
+        return (size <= most * bk.maximum(size, rest)) | ~bk.isfinite(size)  # NaN in b is another matter
 
 
 def _hypot(bk: Backend, a: Array, b: Array) -> Array:
-    """Norm of a sum of two orthogonal parts, of any magnitude."""
+    """Norm of a sum of two orthogonal vectors, of any magnitude."""
     most = bk.maximum(a, b)
     scaled = bk.safe_divide(a, most), bk.safe_divide(b, most)
     return bk.where(b == 0, a, most * bk.sqrt(scaled[0] * scaled[0] + scaled[1] * scaled[1]))

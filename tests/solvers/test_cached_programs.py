@@ -222,7 +222,7 @@ def test_what_no_x_reaches_is_warned_of(by_name: bool, monkeypatch: pytest.Monke
     lowered = jax.jit(solve if by_name else jax.vmap(solve)).lower(B if by_name else np.stack([B, B]))
     assert ("callback" in lowered.as_text()) != by_name
     good, run = np.where(np.arange(N) == 1, 0, B), lowered.compile()
-    with pytest.warns(SingularMatrixWarning, match="CG: b has a part in constants on closed regions") as caught:
+    with pytest.warns(SingularMatrixWarning, match="CG: b has a component in constants on closed regions") as caught:
         x = jax.block_until_ready(run(B if by_name else np.stack([good, B])))
     assert len(caught) == 1
     np.testing.assert_allclose(x, good / SHIFT + 0 * x, atol=1e-9)

@@ -42,7 +42,7 @@ SETTINGS = {
 }  # fmt: skip
 REFUSED = {
     "limit": ("JaxRuntimeError", "NotConverged: CG reached the limit of iterations"),
-    "nan in a part": ("JaxRuntimeError", "Diverged: CG left the finite numbers"),
+    "nan in a part": ("JaxRuntimeError", "Diverged: CG produced NaN or infinity"),
     "unknown axis": ("ValueError", "the axes here are ('i', 'j')"),
     "outside": ("ValueError", "this is outside of it"),
     "no axis": ("TypeError", "expected the name of a mesh axis"),

@@ -94,7 +94,7 @@ def test_failures(mode: str) -> None:
         assert np.isnan(x[1:3]).all() if policy == "nan" else np.isfinite(x[1]).all()
 
 
-@pytest.mark.filterwarnings("ignore:.*b has a part in constants")  # of a step from where the derivative is zero
+@pytest.mark.filterwarnings("ignore:.*b has a component in constants")  # of a step from where the derivative is zero
 @pytest.mark.parametrize("mode", ["numpy", "torch"])
 def test_failures_raise_and_warn(mode: str) -> None:
     with pytest.raises(krylix.Diverged, match=r"f\(x0\) is not finite") as diverged:

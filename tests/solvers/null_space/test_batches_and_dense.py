@@ -59,7 +59,7 @@ def test_a_batch_is_its_systems(form: str, method: str) -> None:
     assert np.abs(found.x[0].mean()) < 1e-14
     # what no x reaches is taken off the right-hand side of that system alone
     b = b + np.array([1, 0, 0, 0])[:, None]
-    with pytest.warns(SingularMatrixWarning, match="b of 1 of 4 systems has a part in constants"):
+    with pytest.warns(SingularMatrixWarning, match="b of 1 of 4 systems has a component in constants"):
         again = linear_solve(operand, b, method=method)
     np.testing.assert_allclose(again.x, found.x, atol=1e-8)
     np.testing.assert_array_equal(again.consistent, [False, True, True, True])

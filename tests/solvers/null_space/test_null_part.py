@@ -54,7 +54,7 @@ def test_constants_alone_leave_nothing() -> None:
     A = sp.csr_array(periodic())
     for b in (np.ones(N), 1e-12 * np.ones(N)):
         for method in METHODS:
-            with pytest.warns(SingularMatrixWarning, match="has a part in constants"):
+            with pytest.warns(SingularMatrixWarning, match="has a component in constants"):
                 result = linear_solve(A, b, x0=np.ones(N), method=method)
             assert not result.x.any() and not result.consistent and result.residual_norm == 0
 
@@ -128,7 +128,7 @@ def test_other_libraries(mode: str) -> None:
 
     b = np.stack([right_hand_side(1e-8, 1e-9), right_hand_side(1e-6, 1.0)])
     function, inverse = compiled(mode, solve), np.linalg.pinv(periodic(), rcond=1e-10)
-    with pytest.warns(SingularMatrixWarning, match="CG: b of 1 of 2 systems has a part in constants"):
+    with pytest.warns(SingularMatrixWarning, match="CG: b of 1 of 2 systems has a component in constants"):
         x, part, consistent, slope = map(to_numpy, function(array(mode, b), array(mode, 1 + b)))
     np.testing.assert_allclose(x, b @ inverse, atol=1e-8)
     np.testing.assert_allclose(part, [1e-17, 1e-6], rtol=1e-2)

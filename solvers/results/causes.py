@@ -1,0 +1,384 @@
+"""Causes of a failure: inputs that are not finite, a missing symmetry or definiteness, too few iterations.
+
+A cause is looked for after a failure only, by products with A and the preconditioner as the solve made them. What a
+singular A has to do with a failure is in `no_solution.py`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+import scipy.linalg
+import scipy.sparse as sp
+
+from ...sparse import Layout, Matrix, Operator
+from ...sparse.analysis.symmetry import CHOSEN, PRODUCTS, REFUSED
+from ..methods.method import Method
+from ..preconditioners import Preconditioner
+from ..run.outcome import Status, has_failed
+from .numbers import EndState
+from .words import FACTORISE, FROM_THE_START, Cause
+
+Image = Callable[[np.ndarray], np.ndarray]
+"""Rows `(systems, n)` -> rows, as the solve computed them."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """A failed solve. None: unknown, as in a compiled function.
+
+    Attributes:
+        method: the one that failed, or the last one that was tried.
+        end: how each system ended, `(systems,)`.
+        A: the operator of the equations that were solved; in least squares of the normal equations.
+        given: the matrix or function of the user, A or that of the least-squares problem.
+        A_image, M_image: products of these equations and of the preconditioner.
+        b, x, r: right-hand sides, solutions, and residuals of these equations: rows `(systems, n)`.
+        right: the right-hand sides of the user, and their layout.
+        x0: the initial guess, or None.
+        layout: of x.
+        null: are null vectors of A known, and projected out of x?
+        both: are they null vectors of the transpose too?
+        products: number made by the solve; a diagnosis makes at most that, or a few.
+    """
+
+    method: Method
+    end: EndState
+    A: Operator
+    given: Operator
+    A_image: Image
+    M: Operator | None = None
+    M_image: Image | None = None
+    b: np.ndarray | None = None
+    x: np.ndarray | None = None
+    r: np.ndarray | None = None
+    right: tuple[np.ndarray, Layout] | None = None
+    x0: np.ndarray | None = None
+    layout: Layout | None = None
+    null: bool = False
+    both: bool = False
+    products: int = 0
+
+    @cached_property
+    def worst(self) -> int:
+        """The failed system that is furthest from its tolerance."""
+        return self.end.worst_failure()
+
+    @property
+    def status(self) -> Status:
+        """Status of the worst system."""
+        return Status(int(self.end.status[self.worst]))
+
+    @property
+    def bound(self) -> float:
+        """Tolerance of the worst system."""
+        return float(self.end.tolerance[self.worst])
+
+    @property
+    def least_squares(self) -> bool:
+        return self.given is not self.A
+
+    @cached_property
+    def eps(self) -> float:
+        return float(np.finfo(self.A.dtype).eps)
+
+    @cached_property
+    def matrix(self) -> Any:
+        """The user's matrix on the host, of the worst system in a batch of matrices; None if unknown."""
+        if self.given.offset or not isinstance(self.given.without_offset, Matrix):
+            return None
+        known: Any = self.given.without_offset.known()
+        if isinstance(known, tuple) or (known is not None and known.ndim == 3):
+            known = known[min(self.worst, len(known) - 1)]
+        return sp.csr_array(known) if sp.issparse(known) else known
+
+    @cached_property
+    def of_which(self) -> str:
+        """Words that name the worst system's matrix in a batch of matrices."""
+        A = self.given.without_offset
+        several = isinstance(A, Matrix) and A.systems is not None and self.end.status.size > 1
+        return f" of system {self.worst}" if several else ""
+
+    def random(self, seed: int) -> np.ndarray:
+        """Rows of random numbers, the same for each system."""
+        generator, n = np.random.default_rng(seed), self.A.shape[1]
+        row = generator.standard_normal(n)
+        if self.A.dtype.kind == "c":
+            row = row + 1j * generator.standard_normal(n)
+        return np.broadcast_to(row.astype(self.A.dtype), (self.end.status.size, n))
+
+
+def dots(u: np.ndarray, v: np.ndarray) -> np.ndarray:
+    """`<u, v>` of each row, in double precision."""
+    wide = np.result_type(u.dtype, np.float64)
+    return np.sum(u.conj().astype(wide) * v.astype(wide), axis=1)
+
+
+def norms(u: np.ndarray) -> np.ndarray:
+    """The 2-norm of each row, in double precision."""
+    return np.asarray(np.linalg.norm(u.astype(np.result_type(u.dtype, np.float64)), axis=1))
+
+
+# --- inputs: NaN and infinity, a preconditioner that is not linear
+
+_LOOK = ("look for the division or the overflow that made NaN or infinity",)
+_REPAIR = ("correct it", "leave it out")
+
+
+def not_finite(case: Case) -> list[Cause]:
+    """Cause: inputs that are not finite, or products with them that are not."""
+    if case.b is None and case.status is Status.DIVERGED and not case.end.iterations[case.worst]:
+        return [FROM_THE_START]
+    causes = []
+    if case.right is not None:
+        causes += _of_rows("b", *case.right)
+    if case.x0 is not None and case.layout is not None:
+        causes += _of_rows("x0", case.x0, case.layout)
+    causes += _of_matrix(case) or ([] if causes else _of_product(case))
+    return causes or _of_preconditioner(case)
+
+
+def _of_rows(name: str, rows: np.ndarray, layout: Layout) -> list[Cause]:
+    return _not_finite(name, "numbers", rows, lambda index: _place(layout, *index))
+
+
+def _of_matrix(case: Case) -> list[Cause]:
+    if case.matrix is None:
+        return []
+    entries = sp.coo_array(case.matrix) if sp.issparse(case.matrix) else None
+    values = case.matrix if entries is None else entries.data
+
+    def place(index: tuple[int, ...]) -> str:
+        return str(index if entries is None else tuple(int(c[index[0]]) for c in entries.coords))
+
+    return _not_finite(f"A{case.of_which}", "entries", values, place)
+
+
+def _not_finite(name: str, what: str, values: np.ndarray, place: Callable[[tuple[int, ...]], str]) -> list[Cause]:
+    bad = ~np.isfinite(values)
+    count, index = int(bad.sum()), _first(bad)
+    if not count:
+        return []
+    first = f"{values[index]} at {place(index)}"
+    seen = f"{name} is not finite: {first}"
+    if count > 1:
+        seen = f"{count} of the {values.size} {what} of {name} are not finite; the first is {first}"
+    return [Cause(seen, _LOOK)]
+
+
+def _first(bad: np.ndarray) -> tuple[int, ...]:
+    return tuple(map(int, np.unravel_index(int(np.argmax(bad)), bad.shape))) if bad.size else ()
+
+
+def _place(layout: Layout, system: int, index: int) -> str:
+    """Index of an unknown in the user's arrays; in a container also the number of the array."""
+    batch = tuple(int(i) for i in np.unravel_index(system, layout.batch)) if layout.batch else ()
+    for k, shape in enumerate(layout.shapes):
+        size = int(np.prod(shape, dtype=np.int64))
+        if index < size:
+            own = tuple(int(i) for i in np.unravel_index(index, shape)) if shape else ()
+            at = len(batch) if layout.axis is None else layout.axis % (len(batch) + 1)
+            return f"{(*batch[:at], *own, *batch[at:])}" + ("" if layout.structure is None else f" of array {k}")
+        index -= size
+    return f"unknown {index}"
+
+
+def _of_product(case: Case) -> list[Cause]:
+    image = case.A_image(case.random(11))
+    if case.layout is None or np.isfinite(image).all():
+        return []
+    if case.matrix is None:
+        name, index = "A^H A" if case.least_squares else "A", _first(~np.isfinite(image))
+        first = f"{image[index]} at {_place(case.layout, *index)}"
+        return [Cause(f"{name} x is not finite for an x of finite numbers of size 1: {first}", _LOOK)]
+    largest = float(np.max(np.abs(case.matrix.data if sp.issparse(case.matrix) else case.matrix)))
+    seen = f"products with A overflow in {case.A.dtype}: its largest entry is {largest:.1e}"
+    return [Cause(seen, ("divide A and b by that number",))]
+
+
+def _of_preconditioner(case: Case) -> list[Cause]:
+    if case.M_image is None or case.layout is None:
+        return []
+    image = case.M_image(case.random(11))
+    if np.isfinite(image).all():
+        return [] if image.any() else [Cause("the preconditioner maps a random vector to zero", _REPAIR)]
+    index = _first(~np.isfinite(image))
+    first = f"{image[index]} at {_place(case.layout, *index)}"
+    return [Cause(f"the preconditioner maps a vector of finite numbers to one with {first}", _REPAIR)]
+
+
+def affine_preconditioner(case: Case) -> list[Cause]:
+    """Cause: the user's products as M do not map zero to zero. Costs one evaluation."""
+    M = case.M
+    if case.M_image is None or not isinstance(M, Preconditioner) or not M.kind.startswith("user's"):
+        return []
+    if isinstance(M.inner, Matrix):
+        return []
+    norm = norms(case.M_image(np.zeros_like(case.random(0))))[case.worst]
+    if not (np.isfinite(norm) and norm > 0):
+        return []
+    seen = f"M is not linear: M(0) != 0, but of norm {norm:.1e}"
+    return [Cause(seen, ("subtract the constant: r -> M(r) - M(0), in a layer bias=False",))]
+
+
+# --- symmetry and definiteness
+
+_LANCZOS_STEPS = 40
+_HARMLESS = 1e-6  # asymmetry of M, as of one that computes in single precision
+_CLEARLY = 1e-10  # of the largest curvature, or some rounding units: the sign of smaller ones is not clear
+
+_UNSYMMETRIC = ("use biCG-stab(2) or GMRES, which take any matrix",)
+
+
+class _Probe(NamedTuple):
+    """Two random vectors and their products."""
+
+    u: np.ndarray
+    v: np.ndarray
+    Au: np.ndarray
+    Av: np.ndarray
+
+    @classmethod
+    def of(cls, case: Case, image: Image) -> _Probe:
+        u, v = case.random(4), case.random(5)
+        return cls(u, v, image(u), image(v))
+
+
+def wrong_symmetry(case: Case) -> list[Cause]:
+    """Cause: a missing property that CG and MINRES need: A^H = A, M^H = M, definiteness."""
+    if not case.method.needs_hermitian:
+        return []
+    probe, n = _Probe.of(case, case.A_image), case.A.shape[1]
+    gap, signs, causes = _asymmetry(case, probe), set[int](), []
+    if gap is not None:
+        causes = [Cause(_not_symmetric(case, "A", gap), _UNSYMMETRIC, settles=gap * np.sqrt(n) > REFUSED)]
+    else:
+        signs = _signs(case, probe)
+    if len(signs) == 2 and case.method.needs_definite:
+        seen = f"A{case.of_which} is indefinite: <v, A v> has both signs, and {case.method.name} needs one"
+        causes = [Cause(seen, ("use MINRES, which takes such matrices", FACTORISE))]
+    return causes if case.M_image is None else causes + _asymmetric_preconditioner(case, case.M_image, signs)
+
+
+def _asymmetry(case: Case, probe: _Probe) -> float | None:
+    """Largest difference of <u, A v> and <A u, v> in failed systems, relative to |u| |A v|; None if it is rounding."""
+    u, v, Au, Av = probe
+    size = norms(u) * norms(Av) + norms(Au) * norms(v)
+    gap = np.abs(dots(u, Av) - dots(Au, v)) / np.where(size > 0, size, 1)
+    largest = float(np.max(np.where(has_failed(case.end.status), gap, 0), initial=0))
+    # An asymmetry of CHOSEN in all directions alike makes a gap that is smaller by the root of the unknowns.
+    return largest if largest > max(PRODUCTS * case.eps, CHOSEN / np.sqrt(u.shape[1])) else None
+
+
+def _not_symmetric(case: Case, name: str, gap: float) -> str:
+    word = "Hermitian" if case.A.dtype.kind == "c" else "symmetric"
+    what = "A" if name == "A" else "the preconditioner"
+    return (
+        f"{what} is not {word}, and {case.method.name} needs that: <u, {name} v> and <{name} u, v> differ by "
+        f"{gap:.1e} (relative) for random u and v"
+    )
+
+
+def _signs(case: Case, probe: _Probe) -> set[int]:
+    """Clear signs of <v, A v>, from few vectors: 1, -1, both or none."""
+    pairs, start = [(probe.u, probe.Au), (probe.v, probe.Av)], probe.u
+    if case.x is not None and case.b is not None and case.r is not None:
+        pairs += [(case.x, case.b - case.r), (case.r, case.A_image(case.r))]
+        start = case.r if np.isfinite(case.r[case.worst]).all() else start
+    signs = {int(s) for v, Av in pairs if (s := _curvatures(case, v, Av)[case.worst])}
+    if len(signs) < 2 and case.matrix is not None:
+        diagonal = np.asarray(case.matrix.diagonal()).real
+        signs |= {1, -1} if (diagonal > 0).any() and (diagonal < 0).any() else set()
+    return signs if len(signs) == 2 else signs | _signs_by_lanczos(case, start)
+
+
+def _curvatures(case: Case, v: np.ndarray, Av: np.ndarray) -> np.ndarray:
+    """The sign of <v, A v> in each system, 0 if it may be rounding."""
+    value, size = dots(v, Av).real, norms(v) * norms(Av)
+    clear = np.isfinite(value) & (np.abs(value) > max(_CLEARLY, PRODUCTS * case.eps) * size)
+    return np.where(clear, np.sign(value), 0).astype(int)
+
+
+def _signs_by_lanczos(case: Case, start: np.ndarray) -> set[int]:
+    """Clear signs of Lanczos' eigenvalue estimates, in at most as many products as the solve has made.
+
+    Source: Saad, Numerical Methods for Large Eigenvalue Problems, 2nd ed., algorithm 6.5.
+    """
+    system, steps = case.worst, min(_LANCZOS_STEPS, start.shape[1], case.products)
+    norm = norms(start[system : system + 1])[0]
+    if steps < 2 or not 0 < norm < np.inf:
+        return set()
+    v, old, beta = start[system] / norm, np.zeros_like(start[system]), 0.0
+    alphas: list[float] = []
+    betas: list[float] = []
+    for _ in range(steps):
+        rows = np.zeros_like(start)
+        rows[system] = v
+        w = case.A_image(rows)[system] - beta * old
+        alpha = float(dots(v[None], w[None])[0].real)
+        w = w - alpha * v
+        beta = float(norms(w[None])[0])
+        if not np.isfinite([alpha, beta]).all():
+            return set()
+        alphas.append(alpha)
+        if beta <= 100 * case.eps * max(map(abs, alphas)):
+            break
+        betas.append(beta)
+        old, v = v, (w / beta).astype(start.dtype)
+    ritz = scipy.linalg.eigvalsh_tridiagonal(np.array(alphas), np.array(betas[: len(alphas) - 1]))
+    clear = max(_CLEARLY, 100 * case.eps) * np.max(np.abs(ritz))
+    return {int(np.sign(value)) for value in (ritz[0], ritz[-1]) if abs(value) > clear}
+
+
+def _asymmetric_preconditioner(case: Case, image: Image, signs_of_A: set[int]) -> list[Cause]:
+    probe, definite = _Probe.of(case, image), case.method.needs_definite
+    declared = isinstance(case.M, Preconditioner) and case.M.hermitian
+    gap = None if declared else _asymmetry(case, probe)
+    if gap is not None and gap > max(_HARMLESS, REFUSED / np.sqrt(case.A.shape[1])):
+        other = "make one that is (preconditioner='ic' or 'amg')", "use biCG-stab(2) or GMRES with this one"
+        return [Cause(_not_symmetric(case, "M", gap), other)]
+    pairs = [(probe.u, probe.Au), (probe.v, probe.Av)] + ([] if case.r is None else [(case.r, image(case.r))])
+    failed = has_failed(case.end.status)
+    signs = {int(s) for v, Mv in pairs for s in _curvatures(case, v, Mv)[failed] if s}
+    if len(signs) < 2 if definite else -1 not in signs:
+        return []
+    seen = (
+        f"the preconditioner is not {'' if definite else 'positive '}definite, and {case.method.name} needs that: "
+        "<v, M v> is negative for some v"
+    )
+    if signs == {-1} == signs_of_A:
+        return [Cause(seen, ("solve -A x = -b with the preconditioner made of -A, because A is negative definite",))]
+    return [Cause(seen, ("make one that is", "leave it out"))]
+
+
+# --- progress
+
+_HARDLY = 0.5  # of the residual norm at the start: a smaller reduction shows no rate
+_MANY = 1e6  # iterations that nobody would wait for
+
+
+def too_few_iterations(case: Case) -> list[Cause]:
+    """Cause: too few iterations, with the reduction of the worst residual and the max_iter that its rate requires."""
+    w, bound = case.worst, case.bound
+    if case.b is None or case.method.factorises or case.status is not Status.MAX_ITER:
+        return []
+    r0 = case.b if case.x0 is None else case.b - case.A_image(case.x0)
+    start, end, steps = float(norms(r0[w : w + 1])[0]), float(case.end.residual_norm[w]), int(case.end.iterations[w])
+    if steps < 2 or not (np.isfinite([start, end]).all() and start > 0 and end > 0):
+        return []
+    went = f"the {'normal ' * case.least_squares}residual norm went from {start:.1e} to {end:.1e} in {steps} iterations"
+    if end > _HARDLY * start:
+        return [Cause(f"{went}{' and has hardly fallen' if end < start else ''}", settles=False)]
+    if not bound > 0:
+        return []
+    needed = steps * math.log(bound / start) / math.log(end / start)
+    if needed > _MANY:
+        return [Cause(f"{went}, too slowly to reach {bound:.1e}", settles=False)]
+    digits = 10 ** max(math.floor(math.log10(max(needed, 1))) - 1, 0)
+    rounded = math.ceil(needed / digits) * digits
+    return [Cause(f"{went}; at that rate {bound:.1e} takes about {rounded}", (f"raise max_iter to {rounded}",), False)]
