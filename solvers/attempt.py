@@ -15,6 +15,7 @@ from .by_systems import solved_by_systems
 from .iteration_budget import Fallback
 from .methods.bicgstab import BiCGStab
 from .methods.cg import CG
+from .methods.direct.dense import Direct, DirectOnce, DirectOnHost
 from .methods.direct.singular import Singularity
 from .methods.direct.superlu import provider_note
 from .methods.method import Method
@@ -77,7 +78,21 @@ class Attempt:
     ) -> Attempt:
         """The attempt with the failure policy, history and monitor that the request asks for."""
         grids = M.__class__ is Preconditioner and M.kind == "multigrid"  # without a call
-        return cls(system, method, M, request.on_failure, request.history, request.monitor, fallback, why, grids)
+        made = cls(system, method, M, request.on_failure, request.history, request.monitor, fallback, why, grids)
+        return made._applied_once() if method.__class__ is Direct and not system.bk.is_eager else made
+
+    def _applied_once(self) -> Attempt:
+        """With dense factors that a program applies once, and the host behind it, if it may be called."""
+        system, plain = self.system, self.monitor is None and not self.history
+        if not (system.compiled or system.bk.compiles_solves) or not plain or system.several or system.is_empty:
+            return self
+        if not self._may_be_rescued() or not all(system.limits.rows[-1]) or system.bk.communicator is not None:
+            return self
+        try:
+            system.A.for_host()
+        except (UnsupportedOperation, NonlinearError):
+            return self
+        return replace(self, method=DirectOnce(), fallback=Fallback(DirectOnHost()))
 
     @cached_property
     def switch_after(self) -> int | None:
@@ -280,6 +295,8 @@ class Attempt:
         second = first if self.switch_after is None else MadeBy(amg, self.method, "amg")
         if fallback is None:
             return first, second
+        if fallback.name == name:
+            return (first, second, *[MadeBy(f"{name} (on the host)", fallback.method, None)] * 2)
         taken = fallback.after if taken is None else taken
         whys = f"after {name} had failed", f"after {name} had taken {taken} iterations"
         return first, second, *(MadeBy(f"{fallback.name} ({why})", fallback.method, None) for why in whys)
