@@ -93,6 +93,8 @@ def made_by_of(plan: Plan, system: System) -> tuple[MadeBy, ...]:
             found += [MadeBy(words, rung.method, "amg")] * 2
         elif rung.goes_on:
             found += found[-2:]
+        elif rung.method.name == name:
+            found += [MadeBy(f"{name} (on the host)", rung.method, None)] * 2
         else:
             taken = plan.steps_of(number - 1)
             whys = f"after {name} had failed", f"after {name} had taken {taken} iterations"

@@ -21,6 +21,7 @@ from .by_systems import solved_by_systems
 from .cost import have_room
 from .log import log
 from .methods.cg import CG
+from .methods.direct.dense import Direct, DirectOnce, DirectOnHost
 from .methods.method import Method
 from .null_space.projections import WithoutConstantsInside
 from .over.outcome import shows_no_progress
@@ -58,6 +59,25 @@ def has_more(plan: Plan, system: System) -> bool:
     if len(plan.rungs) == 1 or system.several:
         return False
     return not system.compiled or (system.bk.can_rescue() and system.on_failure != "nan")
+
+
+def applied_once(plan: Plan, system: System) -> Plan:
+    """With dense factors that a program applies once, and the host behind it, which examines what that does not solve.
+
+    The plan itself where no host can be called, or each step is to be seen.
+    """
+    bk = system.bk
+    in_program = (system.compiled or bk.compiles_solves) and not bk.is_eager
+    plain = system.monitor is None and not system.history and not system.several and not system.is_empty
+    if plan.method.__class__ is not Direct or not in_program or not plain or bk.communicator is not None:
+        return plan
+    if not bk.can_rescue() or (system.compiled and system.on_failure == "nan") or not all(system.limits.rows[-1]):
+        return plan
+    try:
+        system.A.for_host()
+    except _CANNOT:
+        return plan
+    return replace(plan, rungs=(Rung(DirectOnce(), plan.M), Rung(DirectOnHost())))
 
 
 def both_of(system: System, method: Method) -> bool:

@@ -11,7 +11,7 @@ from ..backends.on_failure import QUIET
 from .derivatives.implicit import differentiated, without_derivatives
 from .derivatives.sensitivity import Sensitivity
 from .judge import look_of, made_by_of, may_be_stopped, null_vectors, part_taken_off, result_of
-from .ladder import climb, solved_b
+from .ladder import applied_once, climb, solved_b
 from .log import DEBUG, log, set_ups
 from .plan import Plan
 from .read.system import System
@@ -59,6 +59,7 @@ def solve(plan: Plan, system: System, b: Any) -> SolveResult:
 def _solve(plan: Plan, system: System) -> SolveResult:
     bk, policy = system.bk, system.on_failure
     register_result(bk)
+    plan = applied_once(plan, system)
     outcome = differentiated(plan, system) if system.is_implicit else climb(plan, system)
     # With "status" or "nan", one rung and no derivatives nobody has to wait for the outcome here.
     known, climbs = not (system.compiled or bk.compiled(outcome.status)), len(plan.rungs) > 1

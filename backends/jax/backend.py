@@ -89,6 +89,8 @@ class JaxBackend(JaxIndexing, JaxLoops, JaxMemory, JaxRecurrences, JaxCollective
     def asarray(self, x: Any, dtype: np.dtype | None = None, like: Array | None = None) -> Array:
         if dtype == np.bool_ and np.iscomplexobj(x):  # JAX looks at the real part alone
             x = x != 0 if hasattr(x, "dtype") else np.asarray(x) != 0
+        if dtype is None and isinstance(x, np.ndarray):  # while a function is traced JAX would compile a copy
+            dtype = self.stored_dtype(x.dtype)
         made = jnp.asarray(native_order(x), dtype)
         return made if like is None or isinstance(x, jax.Array) else placed_like(made, like)
 

@@ -70,6 +70,8 @@ class Method(PublicNames, ABC):
     """A step of one system uses the others; A and M are then the same for all."""
     factorises: ClassVar[bool] = False
     """Solves with factors of A, so that one iteration is mostly enough."""
+    applies_once: ClassVar[bool] = False
+    """Its factors are applied once, without a loop; another method solves what that leaves over."""
     short_steps: ClassVar[bool] = False
     """A step with its factors is no longer than what surrounds it, in compiled functions too."""
     needs_known: ClassVar[bool] = False

@@ -23,6 +23,7 @@ from ..null_space.projections import Projected, WithoutConstants, WithoutConstan
 from .driver import Iteration
 from .monitor import StepReport
 from .null_part import NullPart
+from .once import solved_once
 from .outcome import Outcome
 from .stopping import Limits
 
@@ -88,7 +89,10 @@ def run(
         )
         if x0 is not None and method.factorises:  # whose corrections have no part in null vectors of their own
             iteration = replace(iteration, take_off=getattr(inverse, "without_null", None))
-        found = _iterated(iteration, x0, rtol, atol, limits, history)
+        if method.applies_once:
+            found = solved_once(iteration, x0, rtol, atol)
+        else:
+            found = _iterated(iteration, x0, rtol, atol, limits, history)
         if apart is None:
             return found
         return apart.reported(bk, found) if known else apart.judged(bk, found, rtol, atol)

@@ -67,6 +67,34 @@ def factorise(bk: Backend, A: Operator) -> DenseFactors | SingularFactors:
     return SingularFactors(inner, WithoutVectors(bk, right), WithoutVectors(bk, left), singularity)
 
 
+@dataclass(frozen=True)
+class DirectOnce(Direct):
+    """`Direct` as a program holds it: LU, applied once; `DirectOnHost` solves what that leaves over.
+
+    Factors that look singular are NaN, and so is what they solve: only the host examines them.
+    """
+
+    applies_once = True
+
+    def factorise(self, bk: Backend, A: Operator) -> DenseFactors | SingularFactors:
+        matrix = bk.constant(A.dense())
+        if not bk.compiled(matrix):
+            return factorise(bk, A)
+        lu, pivots = bk.linalg.lu_factor(matrix)
+        suspect, _ = seems_singular(bk, matrix, lambda b: bk.linalg.lu_solve((lu, pivots), b), bk.diagonal(lu))
+        systems = int(matrix.shape[0]) if len(matrix.shape) == 3 else None
+        suspect = suspect if systems is None else bk.reshape(suspect, (-1, 1, 1))
+        lu = bk.where(suspect, bk.full_like(lu, np.nan), lu)
+        return DenseFactors(bk, (lu, pivots), False, A.shape, A.dtype, systems)
+
+
+@dataclass(frozen=True)
+class DirectOnHost(Direct):
+    """`Direct` by NumPy, whatever the library."""
+
+    on_host = True
+
+
 def may_be_definite(bk: Backend, A: DenseOperator) -> bool:
     """May A be positive definite, so that Cholesky is tried: Hermitian to working precision with positive diagonal?"""
     if bk.compiled(A.matrix):

@@ -70,7 +70,7 @@ class InverseFactors(Composed, Solves):
 
 
 class DenseFactors(Factorisation):
-    """LU or Cholesky factors in arrays of the library; LU also has row and column scales."""
+    """LU or Cholesky factors in arrays of the library; LU may have row and column scales."""
 
     is_container = True
 
@@ -107,16 +107,16 @@ class DenseFactors(Factorisation):
             return self.astype(wanted).product(self.bk.astype(x, wanted))
         x = self.bk.astype(x, wanted)
         if not self.cholesky:
-            *factors, rows, columns = self.factors
-            first, last = (columns, rows) if self.transposed else (rows, columns)
-            return self._scaled(self.bk.linalg.lu_solve(tuple(factors), self._scaled(x, first), self.transposed), last)
+            lu, pivots, *scales = self.factors
+            first, last = (scales[::-1] if self.transposed else scales) or (None, None)
+            return self._scaled(self.bk.linalg.lu_solve((lu, pivots), self._scaled(x, first), self.transposed), last)
         if not self.transposed:
             return self.bk.linalg.cholesky_solve(self.factors[0], x)
         return self.bk.conj(self.bk.linalg.cholesky_solve(self.factors[0], self.bk.conj(x)))
 
-    def _scaled(self, x: Array, scales: Array) -> Array:
+    def _scaled(self, x: Array, scales: Array | None) -> Array:
         """`(batch, n)` times a diagonal, shared or one per system."""
-        return self.bk.astype(self.bk.reshape(scales, (-1, self.shape[0])), self.dtype) * x
+        return x if scales is None else self.bk.astype(self.bk.reshape(scales, (-1, self.shape[0])), self.dtype) * x
 
     def turned(self, *, transposed: bool, conjugated: bool) -> DenseFactors:
         static = (self.cholesky, self.shape, self.dtype, self.systems)
