@@ -44,8 +44,8 @@ from .prepared.solver import PreparedSolver
 from .results.failure import ConvergenceError, Diverged, NotConverged, SingularMatrixWarning
 from .results.result import SolveResult
 from .results.transfers import GatherWarning
-from .run.monitor import IterationState
 from .run.outcome import Status
+from .run.watch import IterationState
 from .setup_cache import clear_setup_cache, set_global_setup_cache, setup_cache
 from .triangular.solve_triangular import solve_triangular
 

@@ -29,11 +29,11 @@ from .results.diagnosis import Look
 from .results.failure import apply_policy
 from .results.result import SolveResult
 from .results.words import MadeBy
-from .run.monitor import Monitor, StepReport
+from .run.loop import LoopSettings, run
 from .run.null_part import NullPart
 from .run.outcome import Outcome, Status
-from .run.run import LoopSettings, run
 from .run.stopping import Limits
+from .run.watch import Monitor, StepReport
 
 AS_GIVEN = "it was asked for"
 _MOST_ON_HOST = 200  # iterations with classical AMG, in a compiled function

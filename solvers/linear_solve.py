@@ -30,8 +30,7 @@ from .read.system import System, read_system, with_constants
 from .results.form import with_times
 from .results.result import ArrayT, SolveResult
 from .row_cut_solve import solve_with_cut_rows
-from .run.monitor import Callback, monitor_of
-from .run.progress import Progress
+from .run.watch import Callback, Progress, monitor_of
 from .set_up_attempt import set_up_attempt
 from .setup_cache import Setup, call_of, find_setup, keep_setup, seen_before
 from .small_dense import solve_small_dense

@@ -19,10 +19,10 @@ from .log import log
 from .null_space.projections import WithoutConstantsInside
 from .read.system import System
 from .results.no_solution import without_refuted
-from .run.monitor import Monitor, StepReport
+from .run.loop import LoopSettings, run
 from .run.null_part import NullPart
 from .run.outcome import Outcome, Rung, Status
-from .run.run import LoopSettings, run
+from .run.watch import Monitor, StepReport
 
 
 def run_on_host(system: System, settings: LoopSettings, M: Operator | None, report: StepReport | None) -> Outcome:

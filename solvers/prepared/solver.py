@@ -32,8 +32,7 @@ from ..read.requirements import check_requirements
 from ..read.system import KnownNull, System, read_system
 from ..results.form import with_times
 from ..results.result import ArrayT, SolveResult
-from ..run.monitor import Callback, monitor_of
-from ..run.progress import Progress
+from ..run.watch import Callback, Progress, monitor_of
 from ..solve import solve
 from ..unusual_arrays import run_where_spread
 from .container import flatten, restore

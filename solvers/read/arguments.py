@@ -16,8 +16,8 @@ from ...backends import Array, Backend
 from ...sparse import FunctionOperator, Layout, Matrix, Operator, batch_shape, is_function
 from ...sparse.layout import moved_axis
 from ..methods.method import Method
-from ..run.monitor import Monitor
 from ..run.stopping import Limits
+from ..run.watch import Monitor
 
 
 @dataclass(frozen=True)
