@@ -45,8 +45,8 @@ from .recall import clear_setup_cache, set_global_setup_cache, setup_cache
 from .results.failure import ConvergenceError, Diverged, NotConverged, SingularMatrixWarning
 from .results.result import SolveResult
 from .results.transfers import GatherWarning
-from .run.monitor import IterationState
 from .run.outcome import Status
+from .run.watch import IterationState
 from .triangular.solve_triangular import solve_triangular
 
 __all__ = [

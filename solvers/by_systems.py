@@ -14,9 +14,9 @@ from ..backends import Array, Backend, Cut, real_dtype
 from ..sparse import FunctionOperator, Matrix, Operator, arguments_of, for_some_systems
 from .null_space.projections import WithoutConstantsInside
 from .read.system import System
+from .run.loop import LoopSettings, run
 from .run.null_part import NullPart
 from .run.outcome import Outcome, Status
-from .run.run import LoopSettings, run
 
 _SAME = 1e-5  # relative difference of images that are taken for the same
 _MOST = 1 << 24  # numbers of all systems that are tried out on one device

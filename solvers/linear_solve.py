@@ -27,8 +27,7 @@ from .recall import Solved, solve_or_recall
 from .results.form import with_times
 from .results.result import ArrayT, SolveResult
 from .row_cut_solve import solve_with_cut_rows
-from .run.monitor import Callback, monitor_of
-from .run.progress import Progress
+from .run.watch import Callback, Progress, monitor_of
 from .small_dense import solve_small_dense
 from .unusual_arrays import has_unknown_size, run_where_spread, solve_one_by_one
 

@@ -42,8 +42,7 @@ from .read.system import KnownNull, System, read_system
 from .results.form import with_times
 from .results.result import ArrayT, SolveResult
 from .results.transfers import told_of_devices
-from .run.monitor import Callback, monitor_of
-from .run.progress import Progress
+from .run.watch import Callback, Progress, monitor_of
 from .unusual_arrays import run_where_spread
 
 

@@ -19,7 +19,7 @@ from .preconditioners import Preconditioner
 from .results.failure import ConvergenceError
 from .results.numbers import has_values, known_array_of
 from .results.result import SolveResult
-from .run import lean
+from .run import loop
 
 _SOLVERS, _SPARSE = __package__, f"{__package__.rpartition('.')[0]}.sparse"
 _PRODUCTS = ("apply", "apply_on_host", "add_to")
@@ -132,4 +132,4 @@ def _outcome(found: Any) -> dict[str, Any]:
     return facts | {"converged": bool(np.all(converged))}
 
 
-register_places(places, lean._NUMBERS, known_plan._NUMBERS)
+register_places(places, loop.NUMBERS, known_plan._NUMBERS)

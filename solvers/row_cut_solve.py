@@ -29,7 +29,7 @@ from .preconditioners.by_parts.kinds import BY_PARTS
 from .read.arguments import Request, expected_vectors
 from .results.failure import ConvergenceError, result_of_this_solve
 from .results.result import SolveResult
-from .run.monitor import IterationState, Monitor
+from .run.watch import IterationState, Monitor
 
 Solve = Callable[[Request], SolveResult]
 

@@ -68,11 +68,18 @@ def largest_bits(cells: Array) -> tuple[Array, np.dtype]:
     return lax.expand_dims(largest, (1,)), np.dtype(size.dtype)
 
 
+def power_bits(bits: Array, dtype: np.dtype) -> Array:
+    """The bits of the power of two just below numbers with these bits, where it and its inverse are normal numbers."""
+    integer, mask = exponent_bits(dtype)
+    tiny = np.finfo(dtype).tiny
+    low, high = (np.array(x, dtype).view(integer) for x in (tiny, 1 / tiny))
+    return lax.clamp(low, bits & np.array(mask, integer), high)
+
+
 def scale_bits(bits: Array, dtype: np.dtype) -> Array:
     """The bits of `Backend.binary_scale`, from those of the largest absolute value of each row."""
     integer, mask = exponent_bits(dtype)
-    tiny = np.finfo(dtype).tiny
-    low, high, one = (np.array(x, dtype).view(integer) for x in (tiny, 1 / tiny, 1))
-    power = lax.clamp(low, bits & np.array(mask, integer), high)
+    one = np.array(1, dtype).view(integer)
+    power = power_bits(bits, dtype)
     regular = (bits > 0) & (bits < np.array(mask, integer))  # neither zero nor infinite nor NaN
     return lax.select(regular, power, lax.full_like(bits, one))

@@ -16,7 +16,7 @@ from ..interface.backend import Array, Backend
 from ..interface.cuts import Cut
 from ..interface.sparse_kernels import diagonal_places
 from ..precision import real_dtype
-from .direct import direct, dot_of_one, largest_bits, scale_bits, select_elements
+from .direct import direct, dot_of_one, largest_bits, power_bits, scale_bits, select_elements
 from .sharding.grid_rows import (
     GRIDS,
     GridRows,
@@ -119,6 +119,14 @@ class JaxVectors(Backend):
         """As in `Backend`, by integer operations: the same numbers with half as many."""
         bits, dtype = _largest_bits(v)
         return lax.bitcast_convert_type(scale_bits(bits, dtype), dtype)
+
+    def norm(self, v: Array) -> Array:
+        """As in `Backend`; of rows that are zero or not finite the scale does not matter."""
+        if self.is_concrete(v):
+            return super().norm(v)
+        bits, dtype = _largest_bits(v)
+        scale = lax.bitcast_convert_type(power_bits(bits, dtype), dtype)
+        return scale * self.sqrt(self.square_norm(self.times(1 / scale, v)))
 
     def dot(self, a: Array, b: Array) -> Array:
         if isinstance(a, GridRows) or isinstance(b, GridRows):

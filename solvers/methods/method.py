@@ -12,7 +12,7 @@ from ...sparse import Operator
 
 
 class Goal(NamedTuple):
-    """Goal of one round; the residual at its start is scaled to entries of about 1."""
+    """Goal of one round; the residual at the start of a solve is scaled to a norm of about 1."""
 
     norm: Array  # (batch, 1), residual norm at which a system is done
     attempt: Array  # (batch, 1) integers, number of rounds that ended in a breakdown or stalled
@@ -149,8 +149,8 @@ class Method(PublicNames, ABC):
         return state.x
 
     def is_settled(self, bk: Backend, state: Any, x: Array, scale: Array) -> Any:
-        """Is x, after adding `scale` times `d`, accurate if its residual is at rounding level?"""
-        return bk.full_like(scale, True, bool)
+        """Is x, after adding `scale` times `d`, accurate if its residual is at rounding level? None: of all systems."""
+        return None
 
     def limited(self, bk: Backend, state: Any, left: Array) -> Any:
         """The state with the remaining iterations of each system, 0 if it has ended; called before each step.

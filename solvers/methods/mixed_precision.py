@@ -7,9 +7,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...backends import Array, Backend, real_dtype
+from ...backends import Array, Backend
 from ...sparse import Operator, in_precision
-from ..run.driver import Iteration
+from ..run.loop import Loop
 from .cg import CG
 from .method import Goal, Method, declare
 
@@ -135,6 +135,8 @@ class MixedPrecision(Method):
         r = bk.astype(bk.where(s.left > 0, bk.times(1 / scale, s.r), bk.zeros_like(s.r)), single)
         narrow = in_precision(A, single)
         inverse = self.inner.setup(bk, narrow, None if M is None else in_precision(M, single))
-        inner = Iteration(bk, self.inner, narrow, inverse, r)
-        d, taken, products = inner.one_round(bk.astype(part, real_dtype(bk.dtype(r))) * bk.norm(r), s.attempt, s.left)
+        size = bk.norm(r)
+        goal = bk.astype(part, bk.dtype(size)) * size
+        inner = Loop(bk, self.inner, narrow, inverse, r, size=size, asked=goal, limit=s.left)
+        d, taken, products = inner.correction(s.attempt)
         return bk.times(scale, bk.astype(d, wide)), bk.where(taken > 0, taken, 0 * taken + 1), products

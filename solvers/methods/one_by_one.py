@@ -14,7 +14,7 @@ import numpy as np
 
 from ...backends import Array, Backend
 from ...sparse import Operator
-from ..run.told import InnerSteps
+from ..run.watch import InnerSteps
 from .method import Goal, Method
 
 See = Callable[[np.ndarray, int, Callable[[], np.ndarray]], None]

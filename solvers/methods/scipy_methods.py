@@ -12,7 +12,7 @@ import numpy as np
 import scipy.sparse.linalg as spl
 
 from ...sparse import Operator
-from ..run.told import InnerSteps
+from ..run.watch import InnerSteps
 from .method import Method, declare
 from .one_by_one import LoopStopped, OneByOne, See
 

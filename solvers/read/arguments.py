@@ -17,8 +17,8 @@ from ...sparse import FunctionOperator, Layout, Matrix, Operator, batch_shape, i
 from ...sparse.layout import moved_axis
 from ...sparse.peers.table import read_peer
 from ..methods.method import Method
-from ..run.monitor import Monitor
 from ..run.stopping import Limits
+from ..run.watch import Monitor
 
 
 @dataclass(frozen=True)

@@ -36,8 +36,8 @@ from ..methods.method import Method
 from ..null_space.found import constants_at_run_time, find_constants
 from ..null_space.given import are_of_adjoint, given_vectors
 from ..preconditioners.base import Spread
-from ..run.monitor import Monitor
 from ..run.stopping import Limits
+from ..run.watch import Monitor
 from .arguments import (
     Request,
     as_arrays,

@@ -162,7 +162,7 @@ def attributes() -> dict[Any, dict[str, Any]]:
     from krylix.solvers import profiled
 
     numpy.xp, numpy._own_operations  # noqa: B018  # found once, and kept
-    owners = {place.owner for place in profiled.places()} | {numpy, numpy.linalg, numpy.fourier, profiled.lean._NUMBERS}
+    owners = {place.owner for place in profiled.places()} | {numpy, numpy.linalg, numpy.fourier, profiled.loop.NUMBERS}
     return {owner: dict(vars(owner)) for owner in owners}
 
 

@@ -97,7 +97,7 @@ def test_no_other_method_is_tried(monkeypatch: pytest.MonkeyPatch) -> None:
     assert solver.solve(B, time_limit=1000.0).converged
     with pytest.raises(NotConverged, match=r"^CG reached the time limit"):
         solver.solve(B, time_limit=SOON)
-    monkeypatch.setattr("krylix.solvers.run.monitor.StepReport._is_late", lambda *_: False)
+    monkeypatch.setattr("krylix.solvers.run.watch.StepReport._is_late", lambda *_: False)
     with pytest.raises(NotConverged, match=r"^CG reached the limit of iterations"):
         solver.solve(B, time_limit=SOON)
 

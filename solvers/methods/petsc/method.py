@@ -10,7 +10,7 @@ import numpy as np
 
 from ....backends import Backend
 from ....sparse import Operator
-from ...run.told import InnerSteps
+from ...run.watch import InnerSteps
 from ..method import Method
 from ..one_by_one import OneByOne, See
 from .choice import Choice

@@ -1,4 +1,4 @@
-"""What is told of a solve after each iteration, and what may stop it: progress, a callback, a limit of time.
+"""Watched solves: progress, a callback and a time limit after each iteration, and what they do to the loop.
 
 All three are one call of the host after each step of the loop. What only shows progress returns nothing; where the
 loop may be stopped, the call returns the reason for each system, which the loop takes for its status.
@@ -7,6 +7,7 @@ loop may be stopped, the call returns the reason for each system, which the loop
 from __future__ import annotations
 
 import math
+import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -15,12 +16,14 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ...backends import Array, Backend
-from .outcome import Status
-from .progress import Progress, show_progress
+from .outcome import Status, iterations_in_words
 
 _INT32 = np.dtype(np.int32)
 _WRAP = (1 << 31) - 1  # milliseconds that a program carries as int32: 24 days
-_STOPPED, _TIME_LIMIT = int(Status.STOPPED), int(Status.TIME_LIMIT)
+_MAX_ITER, _DIVERGED, _STOPPED, _TIME_LIMIT = (
+    int(s) for s in (Status.MAX_ITER, Status.DIVERGED, Status.STOPPED, Status.TIME_LIMIT)
+)
+Progress = bool | Callable[[int, float, float], None]
 
 
 class IterationState(NamedTuple):
@@ -265,5 +268,120 @@ class StepReport:
         return (int(_milliseconds()[0, 0]) - int(begin.reshape(-1)[0])) % _WRAP > 1000 * limit
 
 
+class Round(NamedTuple):
+    """Of one round, what the report of its steps needs."""
+
+    bk: Backend
+    report: StepReport
+    x: Array  # at its start, with the true residual norm `norm`
+    norm: Array
+    goal: Array  # residual norm at which it ends
+    unit: Array  # of its corrections
+    running: Array
+    without_null: Callable[[Array], Array]
+
+    def tell(self, steps: Array, rr: Array, active: Array, d: Callable[[], Array]) -> Array | None:
+        """Report a step: `(systems, 1)`, the status that ends each system or 0; None if nothing can.
+
+        Args:
+            rr, d: squared residual norm and correction so far, in units of the round.
+        """
+        bk = self.bk
+        norm = bk.where(self.running, bk.sqrt(rr) * self.unit, self.norm)
+        x = self._shown(d()) if self.report.takes_x else None
+        return self.report.after_step(bk, steps, norm, self.goal, active, x)
+
+    def _shown(self, d: Array) -> Array:
+        """x after the correction, as it would be returned; in rows."""
+        x = self.without_null(self.x + self.bk.times(self.unit, d))
+        return self.bk.flat(self.bk.where(self.running, x, self.x))
+
+
+@dataclass(eq=False)
+class InnerSteps:
+    """Reports the iterations of a method that takes several in a step, on the host, one system after the other.
+
+    Attributes:
+        steps: iterations before this step, `(systems, 1)`.
+        told: iterations that were reported last, likewise; None if none were.
+        reason: the status that ends the solve, or 0.
+    """
+
+    round: Round
+    steps: np.ndarray
+    told: np.ndarray | None = None
+    reason: int = 0
+
+    @property
+    def takes_x(self) -> bool:
+        return self.round.report.takes_x
+
+    def after(self, taken: np.ndarray, active: np.ndarray, x: np.ndarray | None, rr: np.ndarray) -> bool:
+        """Report an iteration of the active system; is it the last one?
+
+        Args:
+            taken: iterations of this step so far, `(systems, 1)`.
+            x, rr: corrections of this round and squared norms of their residuals; None and anything where not
+                `takes_x`.
+        """
+        if not self.takes_x:
+            self.reason = self.round.report.late_reason(self.round.bk)
+            return self.reason > 0
+        self.told = self.steps + taken
+        reason = self.round.tell(self.told, rr, active, lambda: x)
+        self.reason = 0 if reason is None else int(np.max(reason, initial=0))
+        return self.reason > 0
+
+    def tell(self, steps: np.ndarray, rr: Array, active: Array, d: Callable[[], Array]) -> Array | None:
+        """As `Round.tell`, unless the last of these iterations has been reported."""
+        known = self.told is not None and np.array_equal(self.told, steps)
+        return 0 * steps + self.reason if self.reason or known else self.round.tell(steps, rr, active, d)
+
+
+def ended(bk: Backend, status: Array, reason: Array) -> Array:
+    """The status with the reason of systems that would go on otherwise; a true residual within the tolerance decides."""
+    return bk.where((reason > 0) & (status != _MAX_ITER) & (status != _DIVERGED), reason, status)
+
+
+def unusable(bk: Backend, status: Array, norm: Array) -> Array:
+    """Which systems were stopped at an x that is no number?"""
+    return ((status == _STOPPED) | (status == _TIME_LIMIT)) & ~bk.isfinite(norm)
+
+
 def _milliseconds() -> np.ndarray:
     return np.full((1, 1), int(time.monotonic() * 1000) % _WRAP, np.int32)
+
+
+def show_progress(progress: Progress, method: str) -> Callable[[int, float, float], None] | None:
+    """The function that gets (iteration, residual norm, goal) of the slowest running system; None if not asked for.
+
+    Args:
+        progress: False for none, True for a line on stderr, or a function.
+        method: name of the method.
+    """
+    if progress is False:
+        return None
+    return progress if callable(progress) else _Line(method)
+
+
+class _Line:
+    """One line on stderr, rewritten at most ten times a second and at the end."""
+
+    def __init__(self, method: str) -> None:
+        self.method, self.last, self.start = method, 0.0, 0.0
+
+    def __call__(self, iteration: int, norm: float, goal: float) -> None:
+        now, done = time.monotonic(), not norm > goal
+        if now - self.last < 0.1 and not done:
+            return
+        self.last = now
+        if not self.start > 0:
+            self.start = norm
+        whole = np.log(self.start / goal) if goal > 0 and self.start > goal else 0.0
+        part = 1.0 if done else np.clip(np.log(self.start / norm) / whole, 0, 1) if whole and norm > 0 else 0.0
+        bar = "#" * int(24 * part)
+        end = "\n" if done else ""
+        sys.stderr.write(
+            f"\r{self.method} [{bar:<24}] {iterations_in_words(iteration)}, residual {norm:.2e}, goal {goal:.2e}{end}"
+        )
+        sys.stderr.flush()

@@ -1,0 +1,584 @@
+"""The loop that all methods share: rounds of steps, for one system or several, run as it is or compiled.
+
+A round solves `A d = r` from `d = 0`, where r is the true residual at its start, scaled by a power of two so that units
+play no role. The method steps until its recurrence says that the goal is reached, that it cannot go on, or that the
+limit is. Then x + d and its true residual are computed: a system whose true residual is within the tolerance has
+converged, whatever the recurrence said; one whose recurrence had drifted, or broken down, starts another round as long
+as rounds make progress. Systems that have ended are frozen. Of one system, the one is running, so nothing is masked.
+
+Where the small operations of a library take longer than NumPy's, NumPy iterates on the memory of the library. A step of
+CG is about 35 operations on one number for each system: 1 to 9 us each in PyTorch, 10 to 35 in TensorFlow, 0.3 in
+NumPy. Rows are then in the memory of the library; A, M and projections get its own arrays.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ...backends import Array, Backend, Cut, get_backend, select
+from ...backends.numpy.one_system import OneSystemBackend
+from ...sparse import OnHost, Operator, as_symmetric_dia, on_grid
+from ...sparse.operators.cut_stencil import InSteps
+from ...sparse.operators.cut_values import cut_stencil
+from ..log import DEBUG, log, timed_set_up
+from ..methods.direct.singular import Singularity, told_by
+from ..methods.method import Goal, Method, apply
+from ..null_space.projections import Projected, WithoutConstants, WithoutConstantsInside, WithoutVectors
+from .checkpoints import Checkpoints
+from .null_part import NullPart
+from .once import solved_once
+from .outcome import Outcome
+from .stopping import (
+    CONVERGED,
+    DIVERGED,
+    MAX_ITER,
+    RUNNING,
+    Limits,
+    StoppingRule,
+    attainable,
+    goal_of_round,
+    verdict,
+)
+from .watch import InnerSteps, Round, StepReport, ended, unusable
+
+NUMBERS = OneSystemBackend()
+_KNOWN = int(Singularity.KNOWN)
+_USUAL = 1e-6  # norms between this and its inverse are not scaled: powers of two change no digit
+
+
+class LoopSettings(NamedTuple):
+    """Static settings of a solve; hashable."""
+
+    bk: Backend
+    method: Method
+    limits: Limits
+    history: bool
+    by_default: bool  # was the tolerance left to the library?
+    both: bool = False  # are the known null vectors also those of the transpose?
+    derived: bool = False  # is it the solve for a derivative, of which only the part in the range of A counts?
+    cut: tuple[tuple[int, ...], Cut] | None = None  # shape of one system, and how it is distributed over devices
+
+
+class State(NamedTuple):
+    """Of all systems between two rounds, and at the end. Vectors are `(batch, n)`, numbers `(batch, 1)`."""
+
+    x: Array
+    residual: Array  # b - A x
+    norm: Array
+    bound: Array  # residual norm that counts as converged
+    attainable: Array  # see Outcome
+    status: Array
+    steps: Array
+    products: Array
+    attempt: Array  # rounds that ended in a breakdown or without progress
+    history: Any  # (most steps + 1, batch), or ()
+    kept: Any  # buffers of checkpoints, or ()
+
+
+class _Steps(NamedTuple):
+    """Within a round. What nobody asks for is (), and not in the program."""
+
+    state: Any  # of the method
+    steps: Array
+    going: Any  # systems that take another step; of one that nobody watches, its state says so
+    products: Any  # in this round, of methods whose steps differ in them
+    reason: Any  # status by which a monitor ends a system, or 0
+    history: Any
+    kept: Any
+
+
+def run(
+    A: Operator,
+    M: Operator | None,
+    b: Array,
+    x0: Array | None,
+    rtol: Array,
+    atol: Array,
+    null: Operator | None,
+    settings: LoopSettings,
+    report: StepReport | None = None,
+) -> Outcome:
+    """Run a method; the outcome has a leading axis for several limits. Its vectors may be kept as grids.
+
+    Args:
+        null: projects known null vectors of A out, or None.
+    """
+    bk, method, limits, history, by_default, both, derived, cut = settings
+    with bk.errstate():
+        # those that are found at run time are mostly none, and would cost as much there as M
+        around = both and null is not None and not isinstance(null, WithoutConstantsInside)
+        if method.keeps_grids and len(limits) == 1 and not A.only_flat:
+            A, M, b, x0, null = _on_grid(bk, A, M, b, x0, null, cut)
+        else:
+            b, x0 = bk.flat(b), None if x0 is None else bk.flat(x0)
+        if around and null is not None and M is not None and not method.keeps_setup:
+            M = Projected(null, M)
+        if method.keeps_setup and M is None:
+            inverse = timed_set_up(f"factors of {method.name}", lambda: method.setup(bk, A, M))
+        else:
+            inverse = method.setup(bk, A, M)
+        if null is not None:
+            method.tell_null(inverse, null, both)
+        apart = NullPart.of(bk, b, null) if both and null is not None else None
+        known = apart is not None or derived
+        if apart is None and method.factorises:
+            apart = NullPart.by_factors(b, inverse)
+        rest = b if apart is None else apart.rest
+        singular = _singularity(bk, b, null, inverse) if method.factorises or null is not None else None
+        if report is not None:
+            report = report.begun(bk, bk.norm(b))
+        # Corrections by factors have no part in null vectors of their own; an x0 may.
+        take_off = getattr(inverse, "without_null", None) if x0 is not None and method.factorises else None
+        loop = Loop(bk, method, A, inverse, rest, x0, null, both, by_default, report, take_off)
+        if method.applies_once:
+            outcome = solved_once(loop, rtol, atol, singular)
+        else:
+            outcome = _solved(loop, rtol, atol, singular, limits, history)
+        if apart is None:
+            return outcome
+        return apart.reported(bk, outcome) if known else apart.judged(bk, outcome, rtol, atol)
+
+
+def _solved(
+    loop: Loop, rtol: Array, atol: Array, singular: Array | None, limits: Limits, history: bool
+) -> Outcome:  # fmt: skip
+    """Run the loop, in NumPy where its method and library allow that."""
+    bk, b = loop.bk, loop.bk.rows_on_host(loop.b) if loop.method.applies_only else None
+    if b is None:
+        return loop.bounded(rtol, atol, limits.last).outcome(singular, limits, history)
+    host = get_backend("numpy")
+
+    def numbers(a: Array | None) -> Any:
+        return None if a is None else bk.to_numpy(a)
+
+    A, M, null = (None if one is None else OnHost(one) for one in (loop.A, loop.M, loop.null))
+    there = replace(loop, bk=host, A=A, M=M, null=null, b=b, x0=numbers(loop.x0))
+    with host.errstate():
+        there = there.bounded(numbers(rtol), numbers(atol), limits.last)
+        found = there.outcome(numbers(singular), limits, history)
+    return Outcome(*(() if isinstance(a, tuple) else bk.from_host(np.ascontiguousarray(a)) for a in found))
+
+
+def _on_grid(
+    bk: Backend,
+    A: Operator,
+    M: Operator | None,
+    b: Array,
+    x0: Array | None,
+    null: Operator | None,
+    known: tuple[tuple[int, ...], Cut] | None,
+) -> Any:
+    """Operands of a solve, with rows kept as grids where they may be sharded.
+
+    Other rows are grids of one axis, so that stacks of vectors are not flattened.
+    """
+    if not bk.spreads_arrays() or not A.shape[0]:
+        return A, M, b, x0, null
+    grid = A.own_grid or A.shape[:1]
+    cut = None if known is None else known[1].on(known[0], grid)
+    start, b = None if x0 is None else bk.on_grid(x0, grid, cut), bk.on_grid(b, grid, cut)
+    own = on_grid(A, grid) if cut is None else _with_cut_product(A, on_grid(A, grid), cut, b)
+    return own, on_grid(M, grid), b, start, on_grid(null, grid)
+
+
+def _with_cut_product(A: Operator, own: Operator, cut: Cut, b: Array) -> Operator:
+    """`own`, which iterations multiply by blocks of a stencil where it is one."""
+    if not cut.all_names or not A.bk.compiled(b):
+        return own
+    found = cut_stencil(A, cut, b)
+    if isinstance(found, str):
+        log.debug("iterations multiply by the function as it is: it %s", found)
+        return own
+    return InSteps(own, found)
+
+
+def _singularity(bk: Backend, b: Array, null: Operator | None, factors: Operator | None) -> Array | None:
+    """`(batch, 1)`, numbers of `Singularity`; None where nothing is known.
+
+    Args:
+        b: the right-hand sides, in rows.
+        null: projects given or found null vectors out.
+        factors: of a direct method.
+    """
+    told = told_by(factors)
+    if null is None and told is None:
+        return None
+    rows = int(b.shape[0])
+    none = bk.zeros((rows, 1), np.dtype(np.int32), b)
+    found = none if told is None else bk.broadcast_to(told, (rows, 1)) + none
+    return found if null is None else bk.where(_takes_off(bk, null, b), none + _KNOWN, found)
+
+
+def _takes_off(bk: Backend, null: Operator, b: Array) -> Array:
+    """For which systems is the projection not the identity?"""
+    if isinstance(null, WithoutConstantsInside):
+        return null.array("active") > 0
+    if isinstance(null, WithoutConstants) and len(null.array("labels").shape) == 2:
+        return bk.max_abs(bk.take_in_bounds(null.array("weights"), null.array("labels"), 0)) > 0
+    return bk.full_like(bk.max_abs(b), not (isinstance(null, WithoutVectors) and not int(null.basis.shape[0])), bool)
+
+
+@dataclass(frozen=True)
+class Loop:
+    """One solve: what does not change between its rounds."""
+
+    bk: Backend
+    method: Method
+    A: Operator
+    M: Operator | None
+    b: Array
+    x0: Array | None = None
+    null: Operator | None = None  # projects known null vectors out of x ...
+    both: bool = False  # ... and out of residuals, where the transpose has them too: outside the range of A
+    by_default: bool = False  # default tolerance? Then the attainable accuracy counts as converged
+    report: StepReport | None = None
+    take_off: Callable[[Array], Array] | None = None  # projects the null vectors that factors know out of x
+    size: Any = None  # (batch, 1), norm of b
+    unit: Any = None  # (batch, 1), a power of two just below it; None where numbers need none
+    asked: Any = None  # (batch, 1), residual norm by the tolerances
+    limit: Any = 0  # iterations: one number, or of each system `(batch, 1)`
+    points: Checkpoints | None = None
+
+    @cached_property
+    def in_steps(self) -> Operator:
+        return as_symmetric_dia(self.A.in_steps)
+
+    @property
+    def several(self) -> bool:
+        return int(self.b.shape[0]) != 1
+
+    def bounded(self, rtol: Array, atol: Array, limit: int | np.ndarray) -> Loop:
+        """With tolerances and limits."""
+        bk = self.bk
+        size = bk.norm(self.b)
+        asked = bk.maximum(rtol * size, atol)
+        asked = asked if asked.shape == size.shape else asked + bk.zeros_like(size)
+        limit = limit if isinstance(limit, int) else bk.asarray(limit, like=self.b)
+        unit = self._power_below(size) if self.x0 is None else None
+        return replace(self, size=size, unit=unit, asked=asked, limit=limit)
+
+    def outcome(self, singular: Array | None, limits: Limits, history: bool) -> Outcome:
+        """Run to the end; arrays get a leading axis for several limits. Call it inside `bk.errstate()`."""
+        bk, first = self.bk, self._first(limits.most if history else None)
+        if len(limits) == 1:
+            return _outcome(bk, self._end(first), singular)
+        points = Checkpoints(bk, limits, self.b)
+        if self.method.can_pause:
+            kept = points.empty(first[:-2])
+            end = replace(self, points=points)._end(first._replace(kept=kept))
+            found = State(*points.all(end.kept, end[:-2], end.steps), end.history, ())
+            lines = points.histories(end.history, found.steps) if history else ()
+            return _outcome(bk, found._replace(history=lines), singular)
+
+        def solved(limit: Array) -> list[Array]:
+            end = replace(self, limit=limit)._end(self._first(limits.most if history else None))
+            return [*end[:-2], bk.matrix_transpose(end.history)] if history else list(end[:-2])
+
+        like = [*first[:-2], bk.matrix_transpose(first.history)] if history else first[:-2]
+        *arrays, lines = points.each(solved, like, first.steps) + [()] * (not history)
+        return _outcome(bk, State(*arrays, bk.permute_dims(lines, (0, 2, 1)) if history else (), ()), singular)
+
+    def correction(self, attempt: Array) -> tuple[Array, Array, Array]:
+        """One round from zero, for methods with an inner solve: x, iterations, products.
+
+        Only the recurrence decides when it is done. `attempt` is that of the `Goal`.
+        """
+        first = self._first(None)._replace(attempt=attempt)
+        unit, t, _, products = self._steps(first)
+        return self._in_user_units(unit, self.method.solution(self.bk, self.M, t.state)), t.steps, products
+
+    # --- rounds
+
+    def _first(self, recorded: int | None) -> State:
+        bk, x0, asked = self.bk, self.x0, self.asked
+        none = bk.zeros((int(self.b.shape[0]), 1), np.dtype(np.int32), self.size)
+        if x0 is None:
+            x, r, norm, status, products = bk.zeros_like(self.b), bk.copy(self.b), self.size, none, none
+        else:
+            x = bk.where(self.size == 0, bk.zeros_like(self.b), x0)
+            r = self.b - self.A.apply(x)
+            norm = bk.norm(r)
+            status, products = bk.where(norm <= asked, CONVERGED, none), none + self.A.products
+        status = bk.where(bk.isfinite(norm) & bk.isfinite(asked) & (asked >= 0), status, DIVERGED)
+        lines: Any = ()
+        if recorded is not None:
+            empty = bk.full((recorded + 1, int(norm.shape[0])), np.nan, bk.dtype(norm), norm)
+            lines = bk.put(empty, none, norm, status >= 0)
+        return State(x, r, norm, asked, bk.zeros_like(norm), status, none, products, none, lines, ())
+
+    def _end(self, s: State) -> State:
+        """Run rounds until no system is running."""
+        bk, method = self.bk, self.method
+        plain = isinstance(s.history, tuple) and self.report is None and self.points is None
+        if method.factorises and plain and isinstance(self.limit, int) and self.limit > 0:
+            if bk.is_concrete(s.norm):  # mostly one application of the factors is enough
+                fresh = (s.status == RUNNING) & (s.norm > self.asked)
+                end = None if bk.any(~fresh) else self._at_once(s)
+                if end is not None and not bk.any(end.status != CONVERGED):
+                    return end
+            elif method.short_steps:  # in programs an extra branch pays only for these
+                end = self._at_once(s)
+                s = select(bk, end.status == CONVERGED, end, s)
+        if log.isEnabledFor(DEBUG) and bk.is_concrete(s.norm):
+            return self._while(self._logged, s)
+        return self._while(self._round, s)
+
+    def _at_once(self, s: State) -> State:
+        """x + M r, bitwise as from a round of iterative refinement; other systems than those it converges are void.
+
+        Cost: one application of M and one product, wasted if the residual norm is too large.
+        """
+        bk, unit = self.bk, self._unit(s.norm)
+        r = self.in_range(s.residual)
+        d = self._in_user_units(unit, apply(self.M, r if unit is None else bk.times(1 / unit, r)))
+        x = self.without_null(d if self.x0 is None else s.x + d)
+        residual = self.b - self.A.apply(x)
+        norm = bk.norm(residual)
+        done = (s.status == RUNNING) & (s.norm > self.asked) & (norm <= self.asked)
+        steps, products = s.steps + 1, s.products + self.A.products
+        status = bk.where(done, CONVERGED, s.status)
+        return s._replace(x=x, residual=residual, norm=norm, status=status, steps=steps, products=products)
+
+    def _while(self, body: Callable[[State], State], s: State) -> State:
+        """Rounds; in programs of one system the numbers of a state are two vectors: XLA makes a kernel of each array."""
+        bk = self.bk
+
+        def running(status: Array) -> Any:
+            return bk.any(status == RUNNING)
+
+        if self.several or not bk.compiles_numbers(s.norm):
+            return bk.while_loop(lambda s: running(s.status), body, s)
+        floats, whole = ("norm", "bound", "attainable"), ("status", "products", "attempt")
+
+        def pack(s: State) -> State:
+            own = (bk.concat([getattr(s, name) for name in names], 1) for names in (floats, whole))
+            return s._replace(**dict.fromkeys(floats + whole, ()) | dict(zip(("norm", "status"), own)))
+
+        def unpack(p: State) -> State:
+            pairs = ((p.norm, floats), (p.status, whole))
+            return p._replace(**{name: own[:, k : k + 1] for own, names in pairs for k, name in enumerate(names)})
+
+        end = bk.while_loop(lambda p: running(p.status[:, :1]), lambda p: pack(body(unpack(p))), pack(s))
+        return unpack(end)
+
+    def _logged(self, s: State) -> State:
+        if self.bk.any(s.steps > 0):
+            most = self.bk.to_numpy(s.norm).max(initial=0)
+            log.debug("%s: another round from the residual norm %.3e", self.method.name, most)
+        return self._round(s)
+
+    def _round(self, s: State) -> State:
+        unit, t, why, products = self._steps(s)
+        end = self._finished(s, unit, t.state, why, t.steps, products, self.limit)
+        return end._replace(history=t.history, kept=t.kept)
+
+    def _finished(
+        self, s: State, unit: Array | None, state: Any, why: Array, steps: Array, products: Array, limit: Any
+    ) -> State:  # fmt: skip
+        """Compute x + d and its true residual, and decide for each system: converged, failed or another round."""
+        bk, method, running = self.bk, self.method, s.status == RUNNING
+
+        def kept(new: Any, old: Any) -> Any:
+            return bk.where(running, new, old) if self.several else new
+
+        x = kept(self.without_null(s.x + self._in_user_units(unit, method.solution(bk, self.M, state))), s.x)
+        image = self.A.apply(x)
+        r = self.b - image
+        norm = self._norm(r, unit)
+        steps, products = kept(steps, s.steps), kept(products + self.A.products, s.products)
+        if bk.is_concrete(norm) and not bk.any(~(running & (norm <= self.asked))):  # mostly: the rest would say so
+            return s._replace(
+                x=x, residual=r, norm=norm, bound=self.asked, attainable=bk.zeros_like(norm),
+                status=0 * s.status + CONVERGED, steps=steps, products=products,
+            )  # fmt: skip
+        missed = bk.isfinite(norm) & (norm > self.asked)
+        missed = running & missed if self.several else missed
+        reached = attainable(
+            bk, self.A, x, image, self.size, missed, lambda v: self._norm(v, unit), not method.factorises
+        )
+        settled = method.is_settled(bk, state, x, bk.full_like(norm, 1) if unit is None else unit)
+        status, attempt, bound, worse = verdict(
+            bk, s.norm, norm, self.asked, reached, settled, why, s.attempt, steps < limit, self.by_default
+        )
+        if self.report is not None:
+            worse = worse | unusable(bk, why, norm)
+        worse = running & worse if self.several else worse
+        products = bk.where(missed, products + self.A.products, products)
+        x, r, norm = bk.where(worse, s.x, x), bk.where(worse, s.residual, r), bk.where(worse, s.norm, norm)
+        return s._replace(
+            x=x, residual=r, norm=norm, bound=kept(bound, s.bound), attainable=kept(reached, s.attainable),
+            status=kept(status, s.status), steps=steps, products=products, attempt=attempt,
+        )  # fmt: skip
+
+    def without_null(self, x: Array) -> Array:
+        """Project known null vectors out of x."""
+        x = x if self.null is None else self.null.apply(x)
+        return x if self.take_off is None else self.take_off(x)
+
+    def in_range(self, r: Array) -> Array:
+        """Project r onto the range of A, as far as its complement is known."""
+        return r if self.null is None or not self.both else self.null.apply(r)
+
+    # --- units: powers of two, so that squares neither overflow nor vanish
+
+    def _unit(self, norm: Array) -> Array | None:
+        """The unit of a round that starts from a residual of this norm; None where numbers need none.
+
+        That of the solve, unless residuals may be larger than b, or another library has thresholds of its own.
+        """
+        return self.unit if self.x0 is None and not self.method.on_host else self._power_below(norm)
+
+    def _power_below(self, norm: Array) -> Array | None:
+        bk = self.bk
+        if self.report is None and bk.is_concrete(norm) and not bk.any(~((norm > _USUAL) & (norm < 1 / _USUAL))):
+            return None
+        tiny = float(np.finfo(bk.dtype(norm)).tiny)  # the inverse is a normal number, too
+        power, one = bk.maximum(bk.unit_in_first_place(norm), bk.full_like(norm, tiny)), bk.full_like(norm, 1 / tiny)
+        return bk.where(power < one, power, one)
+
+    def _in_user_units(self, unit: Array | None, d: Array) -> Array:
+        return d if unit is None else self.bk.times(unit, d)
+
+    def _norm(self, v: Array, unit: Array | None) -> Array:
+        """Norms of residuals, which are hardly larger than the unit, and may be so small that their squares vanish."""
+        bk = self.bk
+        if unit is None:
+            return bk.norm(v)
+        return bk.maximum(unit * bk.sqrt(bk.square_norm(bk.times(1 / unit, v))), bk.max_abs(v))
+
+    # --- steps
+
+    def _steps(self, s: State) -> tuple[Array | None, _Steps, Array, Array]:
+        """The steps of a round: their unit, the last one, why they ended, and products with A so far."""
+        bk, method, A, M, limit, report = self.bk, self.method, self.in_steps, self.M, self.limit, self.report
+        running, unit, r = s.status == RUNNING, self._unit(s.norm), self.in_range(s.residual)
+        r = bk.where(running, r, bk.zeros_like(r)) if self.several else r  # others, perhaps with a NaN, stand by
+        r = bk.times(1 / unit, r) if unit is not None else r if self.several else bk.copy(r)
+        aim = goal_of_round(
+            bk, s.norm, s.bound, self.size, s.steps == 0, method.factorises, self.x0 is not None
+        )  # fmt: skip
+        goal = Goal(aim if unit is None else aim / unit, s.attempt)
+        state = method.init(bk, A, M, r, goal)
+        rule = StoppingRule.of(bk, goal, s.norm if unit is None else s.norm / unit, limit)
+        told: Any = None
+        if report is not None:
+            told = Round(bk, report, s.x, s.norm, aim, unit, running, self.without_null)
+            if method.on_host and report.monitor.may_stop:
+                told = InnerSteps(told, s.steps)
+                method = method.monitored(told)
+        made, watched = method.products_made(state), self.several or report is not None
+        none = 0 * s.steps
+        t = _Steps(
+            state, s.steps, running & rule.goes_on(state, s.steps) if watched else (),
+            () if isinstance(made, int) else none, none if report is not None and report.monitor.may_stop else (),
+            s.history, s.kept,
+        )  # fmt: skip
+
+        def products(t: _Steps) -> Array:
+            own = made * (t.steps - s.steps) if isinstance(t.products, tuple) else t.products
+            begin = method.products_to_start(self.A)
+            return s.products + (own + bk.where(s.norm > self.asked, none + begin, none) if begin else own)
+
+        def why(t: _Steps) -> Array:
+            status = rule.status(t.state, t.steps)
+            return status if isinstance(t.reason, tuple) else ended(bk, status, t.reason)
+
+        def kept(t: _Steps, active: Array) -> Any:
+            """Checkpoint buffers, with those that this step has reached."""
+            points = self.points
+            if points is None:
+                return t.kept
+            due = points.due(t.steps, active)
+
+            def keep(kept: Any) -> Any:
+                status = why(t)
+                status = bk.where(status == RUNNING, MAX_ITER, status)
+                now = self._finished(s, unit, t.state, status, t.steps, products(t), t.steps)
+                return points.keep(kept, now[:-2], t.steps, due)
+
+            return bk.cond(bk.any(due), keep, lambda kept: kept, t.kept)
+
+        def advance(t: _Steps) -> _Steps:
+            everyone = not self.several or (bk.updates_in_place and not bk.any(~t.going))
+            left = limit - t.steps
+            left = left if everyone else bk.where(t.going, left, none)
+            if isinstance(told, InnerSteps):
+                told.steps = t.steps
+            state = self._stepped(method, method.limited(bk, t.state, left), None if everyone else t.going)
+
+            def counted(number: Any) -> Any:
+                return number if everyone else bk.where(t.going, number + none, none)
+
+            active = t.going if watched else running
+            new = t._replace(state=state, steps=t.steps + counted(method.steps_taken(state)))
+            if not isinstance(t.products, tuple):
+                new = new._replace(products=t.products + counted(method.products_made(state)))
+            if not isinstance(t.history, tuple):
+                norm = bk.sqrt(state.rr) if unit is None else bk.sqrt(state.rr) * unit
+                new = new._replace(history=bk.put(t.history, new.steps, norm, active))
+            going = rule.goes_on(state, new.steps) if watched else ()
+            if told is not None:
+                reason = told.tell(new.steps, state.rr, active, lambda: method.solution(bk, M, state))
+                if reason is not None:
+                    new, going = new._replace(reason=reason), going & (reason == 0)
+            new = new._replace(going=active & going if watched else ())
+            return new._replace(kept=kept(new, active))
+
+        def go_on(t: _Steps) -> Any:
+            return bk.any(t.going if watched else rule.goes_on(t.state, t.steps))
+
+        if self.points is not None and self.points.from_start:
+            t = t._replace(kept=kept(t, running & (s.steps == 0)))
+        plain = not watched and isinstance(s.history, tuple) and self.points is None and isinstance(limit, int)
+        if plain and method.takes_numbers and self._takes_numbers(state):
+            state, taken = _steps_of_one(method, A, M, NUMBERS.enter(state), rule, limit - int(s.steps[0, 0]))
+            t = t._replace(state=NUMBERS.leave(state), steps=s.steps + np.int32(taken))
+        else:
+            t = bk.while_loop(go_on, advance, t)
+        return unit, t, why(t), products(t)
+
+    def _stepped(self, method: Method, state: Any, going: Array | None) -> Any:
+        """Step the systems that are going (None: all). Coupled methods step all, and the others keep their x."""
+        bk, A, M = self.bk, self.in_steps, self.M
+        if going is None:
+            return method.step(bk, A, M, state)
+        if not method.couples_systems:
+            return bk.step_active(lambda state: method.step(bk, A, M, state), state, going)
+        new: list[Any] = []
+
+        def step_all(_: Any) -> tuple[Array, Array, Array]:
+            new.append(method.step(bk, A, M, state))
+            return new[0].x, new[0].rr, new[0].broken
+
+        x, rr, broken = bk.step_active(step_all, (state.x, state.rr, state.broken), going)
+        return new[0]._replace(x=x, rr=rr, broken=broken)
+
+    def _takes_numbers(self, state: Any) -> bool:
+        """May the numbers of the one system be NumPy's, not arrays `(1, 1)`?"""
+        bk = self.bk
+        return bk.on_host and bk.communicator is None and type(state.x) is np.ndarray and NUMBERS.serves(state.x)
+
+
+def _steps_of_one(
+    method: Method, A: Operator, M: Operator | None, state: Any, rule: StoppingRule, left: int
+) -> tuple[Any, int]:
+    """All steps of a round with NumPy numbers: a third less time than with arrays of one element."""
+    step, taken, enough, largest = method.step, 0, rule.enough[0, 0], rule.largest[0, 0]
+    while taken < left and enough < state.rr <= largest and not state.broken:
+        state = step(NUMBERS, A, M, state)
+        taken += 1
+    return state, taken
+
+
+def _outcome(bk: Backend, s: State, singular: Array | None) -> Outcome:
+    zero, none = bk.zeros_like(s.norm), 0 * s.steps
+    known = none if singular is None else none + singular
+    return Outcome(
+        s.x, s.residual, s.norm, s.bound, s.attainable, zero, none + 1, s.status, s.steps, s.products, known, none,
+        s.history,
+    )  # fmt: skip
