@@ -318,4 +318,4 @@ def _set_up_as_chosen(
     attempt = set_up_attempt(request, system, method, M, choice.source, previous, choice.factors, choice.is_last)
     fallback = with_iteration_budget(choice.fallback, system, method, attempt.M, choice.matrix, many)
     release(choice.matrix)
-    return replace(attempt, fallback=fallback, why=choice.why)
+    return replace(attempt, fallback=fallback or attempt.fallback, why=choice.why)

@@ -131,7 +131,7 @@ def may_be_helped(system: System, found: Outcome, monitor: Monitor | None) -> Ar
     """
     bk, status = system.bk, found.status
     with bk.errstate():
-        failed = (status != int(Status.CONVERGED)) & bk.isfinite(bk.norm(system.b))
+        failed = (status != int(Status.CONVERGED)) & bk.isfinite(found.bound)  # as is the norm of b
     if monitor is None or not monitor.may_stop:
         return failed
     return failed & (status != int(Status.STOPPED)) & (status != int(Status.TIME_LIMIT))

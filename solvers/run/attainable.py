@@ -14,6 +14,8 @@ Source: the normwise backward error, Rigal and Gaches 1967; Higham, Accuracy and
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
 from ...backends import Array, Backend, real_dtype
@@ -41,16 +43,23 @@ def attainable(
     none = bk.full_like(missed, 0, real_dtype(bk.dtype(x)))
 
     def measured(x: Array, image: Array, size: Array) -> Array:
-        noise = _noise(bk, A, x, bk.copy(image))  # a function may write to what it returned
-        most = min(_LARGEST, _ROUNDED * _eps(bk, x)) * size
-        allowed = noise <= most
-        if iterated:
-            allowed = allowed & (bk.abs(bk.dot(x, image)) > noise * bk.norm(x))
-        reached = _ROUNDINGS * noise
-        return bk.where(allowed, bk.where(reached < most, reached, most), 0 * most)
+        return reached_by(bk, A, x, image, size, iterated, bk.norm)
 
     reached = bk.cond(bk.any(missed), measured, lambda *_: none, x, image, size)
     return reached if int(x.shape[0]) == 1 else bk.where(missed, reached, none)
+
+
+def reached_by(
+    bk: Backend, A: Operator, x: Array, image: Array, size: Array, iterated: bool, norm: Callable[[Array], Array]
+) -> Array:
+    """The same of each system, by 1 product and norms of one's own."""
+    noise = _noise(bk, A, x, bk.copy(image), norm)  # a function may write to what it returned
+    most = min(_LARGEST, _ROUNDED * _eps(bk, x)) * size
+    allowed = noise <= most
+    if iterated:
+        allowed = allowed & (bk.abs(bk.dot(x, image)) > noise * norm(x))
+    reached = _ROUNDINGS * noise
+    return bk.where(allowed, bk.where(reached < most, reached, most), 0 * most)
 
 
 def is_hopeless(norm: Array, bound: Array, reached: Array) -> Array:
@@ -62,9 +71,9 @@ def _eps(bk: Backend, x: Array) -> float:
     return float(np.finfo(real_dtype(bk.dtype(x))).eps)
 
 
-def _noise(bk: Backend, A: Operator, x: Array, image: Array) -> Array:
+def _noise(bk: Backend, A: Operator, x: Array, image: Array, norm: Callable[[Array], Array]) -> Array:
     real, eps = real_dtype(bk.dtype(x)), _eps(bk, x)
     numbers = bk.reshape(bk.scatter_numbers(int(x.shape[1]), real, x), (1, -1))
     one = bk.full_like(numbers, 1)
     moved = bk.times(_FACTOR * bk.where(numbers < 0, one * (1 - eps), one * (1 + eps)), x)  # 1 - eps is a number too
-    return bk.norm(bk.times(one[:, :1] / _FACTOR, A.apply(moved)) - image)
+    return norm(bk.times(one[:, :1] / _FACTOR, A.apply(moved)) - image)
