@@ -165,7 +165,7 @@ def _can_be_helped(system: System, found: Outcome) -> Array:
     """
     bk, status = system.bk, found.status
     with bk.errstate():
-        failed = (status != _CONVERGED) & bk.isfinite(bk.norm(system.b))
+        failed = (status != _CONVERGED) & bk.isfinite(found.bound)  # as is the norm of b
     if bk.compiled(status) and (system.monitor is None or not system.monitor.may_stop):
         return failed
     return failed & (status != int(Status.STOPPED)) & (status != int(Status.TIME_LIMIT))

@@ -29,8 +29,8 @@ class JaxLinalg(Linalg):
             )
 
         if not transposed:
-            return triangle(triangle(columns[permutation], True), False)
-        return triangle(triangle(columns, False), True)[jnp.argsort(permutation)]
+            return triangle(triangle(_rows(columns, permutation), True), False)
+        return _rows(triangle(triangle(columns, False), True), jnp.argsort(permutation))
 
     def inverse(self, matrix: Array) -> Array:
         return jnp.linalg.inv(matrix)
@@ -52,3 +52,8 @@ class JaxLinalg(Linalg):
     def eigh(self, matrix: Array) -> tuple[Array, Array]:
         values, vectors = jnp.linalg.eigh(matrix)
         return values, vectors
+
+
+def _rows(columns: Array, order: Array) -> Array:
+    """In this order, a permutation: without a look for negative numbers."""
+    return jnp.take(columns, order, 0, mode="clip", unique_indices=True)

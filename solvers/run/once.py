@@ -1,52 +1,71 @@
 """Factors applied once, in straight-line code: what a program holds of a direct method.
 
-What is not solved then has the status BREAKDOWN, and another method solves it. The powers of two of b are taken out
-once, so that no norm needs a scale of its own.
+What is not solved then has the status BREAKDOWN, and another method solves it. The powers of two of b are taken out once,
+so that no norm needs a scale of its own.
 """
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from ...backends import Array, Backend
 from .outcome import Outcome, Status
+from .stopping import reached_by
 
 _CONVERGED, _BREAKDOWN, _DIVERGED = int(Status.CONVERGED), int(Status.BREAKDOWN), int(Status.DIVERGED)
 
 
 def solved_once(loop: Any, rtol: Array, atol: Array, singular: Array | None) -> Outcome:
-    """`x0 + M (b - A x0)` with its true residual; factors that are not finite solve nothing."""
+    """`x0 + M (b - A x0)` and its true residual. Factors that are not finite solve nothing, b = 0 neither."""
     bk, A, M, x0 = loop.bk, loop.A, loop.M, loop.x0
+    norm = partial(_norm, bk)
     scale = bk.binary_scale(loop.b)
     if x0 is not None:
         scale = bk.maximum(scale, bk.binary_scale(A.apply(x0)))
-    b = bk.times(1 / scale, loop.b)
-    size = _norm(bk, b)
-    asked = bk.maximum(rtol * size, atol / scale)
+    inverse = 1 / scale
+    b = bk.times(inverse, loop.b)
+    size = norm(b)
+    asked = bk.maximum(rtol * size, atol * inverse)
+    sound = bk.isfinite(asked) & (asked >= 0)
     if x0 is None:
-        x, r, norm = bk.zeros_like(b), b, size
+        start, r, before = None, b, size
     else:
-        x = bk.where(size == 0, bk.zeros_like(b), bk.times(1 / scale, x0))
-        r = b - A.apply(x)
-        norm = _norm(bk, r)
-    d = M.apply(loop.in_range(r))
-    running = ~(norm <= asked)
-    x = bk.where(running, loop.without_null(x + d), x)
-    residual = b - A.apply(x)
-    sound, norm = bk.isfinite(norm) & bk.isfinite(asked) & (asked >= 0), _norm(bk, residual)
-    none = bk.zeros(tuple(norm.shape), np.dtype(np.int32), norm)
-    steps = bk.where(running & sound, none + 1, none)
-    solved = (norm <= asked) & bk.isfinite(bk.max_abs(d))
-    status = bk.where(sound, bk.where(solved, _CONVERGED, none + _BREAKDOWN), _DIVERGED)
-    products = none + A.products * (1 if x0 is None else 2)
-    norm, asked, zero = scale * norm, scale * asked, bk.zeros_like(norm)
+        start = bk.where(size == 0, bk.zeros_like(b), bk.times(inverse, x0))
+        r = b - A.apply(start)
+        before = norm(r)
+        sound = sound & bk.isfinite(before)
+    steps = bk.astype(before > asked, np.dtype(np.int32))
+    x = bk.times(bk.astype(steps, bk.dtype(size)), M.apply(loop.in_range(r)))
+    x = loop.without_null(x if start is None else start + x)
+    r = b - A.apply(x)
+    left = norm(r)
+    missed = sound & (left > asked)
+
+    def refined(x: Array, r: Array, left: Array) -> tuple[Array, ...]:
+        x = loop.without_null(x + M.apply(loop.in_range(r)))
+        image = A.apply(x)
+        r = b - image
+        left = norm(r)
+        return x, r, left, reached_by(bk, A, x, image, size, False, norm) if loop.by_default else zero
+
+    zero = bk.zeros_like(left)
+    first = x, r, left
+    found = bk.cond(bk.any(missed), refined, lambda *first: (*first, zero), *first)
+    x, r, left, reached = found if len(left) == 1 else [bk.where(missed, *two) for two in zip(found, (*first, zero))]
+    again = bk.astype(missed, np.dtype(np.int32))
+    reached = bk.where(left > asked, reached, zero)
+    bound = bk.maximum(asked, reached)
+    none = 0 * steps
+    status = bk.where(sound, bk.where(left <= bound, none + _CONVERGED, _BREAKDOWN), _DIVERGED)
+    numbers = (scale * left, scale * bound, scale * reached, zero, none + 1)
+    products = none + A.products * ((1 if x0 is None else 2) + again)
     singular = none if singular is None else singular
     return Outcome(
-        bk.times(scale, x), bk.times(scale, residual), norm, asked, zero, zero, none + 1, status, steps, products,
-        singular, none, (),
-    )  # fmt: skip
+        bk.times(scale, x), bk.times(scale, r), *numbers, status, steps + again, products, singular, none, ()
+    )
 
 
 def _norm(bk: Backend, v: Array) -> Array:

@@ -182,22 +182,28 @@ def attainable(
         norm: of residuals.
         iterated: is x from an iteration, which null vectors may enlarge? Factors are judged by their corrections.
     """
-    real = real_dtype(bk.dtype(x))
-    eps = float(np.finfo(real).eps)
 
     def measured(x: Array, image: Array, size: Array) -> Array:
-        image = bk.copy(image)  # a function may write to what it returned
-        numbers = bk.reshape(bk.scatter_numbers(int(x.shape[1]), real, x), (1, -1))
-        one = bk.full_like(numbers, 1)
-        # 1 - eps is a number too
-        moved = bk.times(_FACTOR * bk.where(numbers < 0, one * (1 - eps), one * (1 + eps)), x)
-        noise = norm(bk.times(one[:, :1] / _FACTOR, A.apply(moved)) - image)
-        most = min(_LARGEST, _ROUNDED * eps) * size
-        allowed = noise <= most
-        if iterated:
-            allowed = allowed & (bk.abs(bk.dot(x, image)) > noise * bk.norm(x))
-        reached = _ROUNDINGS * noise
-        return bk.where(allowed, bk.where(reached < most, reached, most), 0 * most)
+        return reached_by(bk, A, x, image, size, iterated, norm)
 
     reached = bk.cond(bk.any(missed), measured, lambda *_: bk.zeros_like(size), x, image, size)
     return reached if int(x.shape[0]) == 1 else bk.where(missed, reached, bk.zeros_like(size))
+
+
+def reached_by(
+    bk: Backend, A: Operator, x: Array, image: Array, size: Array, iterated: bool, norm: Callable[[Array], Array]
+) -> Array:
+    """`attainable` of all systems, by 1 product."""
+    real = real_dtype(bk.dtype(x))
+    eps = float(np.finfo(real).eps)
+    image = bk.copy(image)  # a function may write to what it returned
+    numbers = bk.reshape(bk.scatter_numbers(int(x.shape[1]), real, x), (1, -1))
+    one = bk.full_like(numbers, 1)
+    moved = bk.times(_FACTOR * bk.where(numbers < 0, one * (1 - eps), one * (1 + eps)), x)  # 1 - eps is a number too
+    noise = norm(bk.times(one[:, :1] / _FACTOR, A.apply(moved)) - image)
+    most = min(_LARGEST, _ROUNDED * eps) * size
+    allowed = noise <= most
+    if iterated:
+        allowed = allowed & (bk.abs(bk.dot(x, image)) > noise * bk.norm(x))
+    reached = _ROUNDINGS * noise
+    return bk.where(allowed, bk.where(reached < most, reached, most), 0 * most)

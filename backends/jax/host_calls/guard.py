@@ -132,9 +132,15 @@ def _is_new(record: logging.LogRecord) -> bool:
 def rescued(
     failed: Array, function: Callable[..., Any], found: Sequence[Array], arrays: Sequence[Array], name: str | None
 ) -> list[Array]:
-    """`found`, or where `failed` what `function(*arrays as NumPy)` finds; see `Control.rescued`."""
-    count = len(found)
-    declared = [(x.shape, np.dtype(x.dtype)) for x in found]
+    """`found`, or where `failed` what `function(*arrays as NumPy)` finds; see `Control.rescued`.
+
+    Numbers travel as one vector of each dtype: XLA compiles a kernel for each array that a condition hands on.
+    """
+    places = {id(x): k for k, x in enumerate(found)}
+    others = [x for x in arrays if id(x) not in places]  # what was found is mostly among the arrays, too
+    pack, unpack = _packing(found)
+    own = pack(jnp, found)
+    count, declared = len(own), [(x.shape, np.dtype(x.dtype)) for x in found]
     kept = None if name is None else Kept(f"{name} {declared}", "keep")
 
     def on_host(failed: Any, *operands: Any) -> tuple[np.ndarray, ...]:
@@ -142,8 +148,10 @@ def rescued(
         results = tuple(np.array(x) for x in operands[:count])
         for lane in np.argwhere(failed):
             at = tuple(lane)
-            values = as_declared(function(*(x[at] for x in operands[count:])), declared)
-            for result, value in zip(results, values, strict=True):
+            before, rest = unpack([x[at] for x in operands[:count]]), (x[at] for x in operands[count:])
+            values = (before[places[id(x)]] if id(x) in places else next(rest) for x in arrays)
+            values = as_declared(function(*values), declared)
+            for result, value in zip(results, pack(np, values), strict=True):
                 result[at] = value
         return results
 
@@ -160,4 +168,27 @@ def rescued(
         lanes = [x if is_mapped else jnp.broadcast_to(x, (size, *x.shape)) for x, is_mapped in zip(given, mapped)]
         return here(*lanes), [True] * count
 
-    return unless_exported(here, lambda _, *operands: list(operands[:count]), failed, *found, *arrays)
+    return unpack(unless_exported(here, lambda _, *operands: list(operands[:count]), failed, *own, *others))
+
+
+def _packing(arrays: Sequence[Array]) -> tuple[Callable[..., list[Any]], Callable[[Sequence[Any]], list[Any]]]:
+    """Functions that join the numbers of each dtype among arrays like these, with `xp.concatenate`, and part them."""
+    shapes, groups = [x.shape for x in arrays], dict[Any, list[int]]()
+    for k, x in enumerate(arrays):
+        groups.setdefault(x.dtype if x.shape[-1:] == (1,) else k, []).append(k)
+
+    def pack(xp: Any, arrays: Sequence[Any]) -> list[Any]:
+        return [
+            xp.concatenate([arrays[k].reshape(-1) for k in group]) if len(group) > 1 else arrays[group[0]]
+            for group in groups.values()
+        ]
+
+    def unpack(values: Sequence[Any]) -> list[Any]:
+        found: list[Any] = [None] * len(shapes)
+        for group, value in zip(groups.values(), values, strict=True):
+            ends = np.cumsum([0, *(int(np.prod(shapes[k])) for k in group)])
+            for k, start, end in zip(group, ends, ends[1:]):
+                found[k] = value[start:end].reshape(shapes[k]) if len(group) > 1 else value
+        return found
+
+    return pack, unpack

@@ -81,11 +81,14 @@ class DirectOnce(Direct):
         if not bk.compiled(matrix):
             return factorise(bk, A)
         lu, pivots = bk.linalg.lu_factor(matrix)
-        suspect, _ = seems_singular(bk, matrix, lambda b: bk.linalg.lu_solve((lu, pivots), b), bk.diagonal(lu))
+        diagonal = bk.reshape(lu, (-1, A.shape[0] ** 2))[
+            :, :: A.shape[0] + 1
+        ]  # a slice, where a gather takes a program
+        suspect, _ = seems_singular(bk, matrix, lambda b: bk.linalg.lu_solve((lu, pivots), b), diagonal)
         systems = int(matrix.shape[0]) if len(matrix.shape) == 3 else None
-        suspect = suspect if systems is None else bk.reshape(suspect, (-1, 1, 1))
-        lu = bk.where(suspect, bk.full_like(lu, np.nan), lu)
-        return DenseFactors(bk, (lu, pivots), False, A.shape, A.dtype, systems)
+        one = bk.full((int(suspect.shape[0]), A.shape[0]), 1, np.finfo(A.dtype).dtype, matrix)
+        rows = bk.reshape(bk.where(suspect, np.nan * one, one), (-1, 1))
+        return DenseFactors(bk, (lu, pivots, rows), False, A.shape, A.dtype, systems)
 
 
 @dataclass(frozen=True)

@@ -70,7 +70,7 @@ class InverseFactors(Composed, Solves):
 
 
 class DenseFactors(Factorisation):
-    """LU or Cholesky factors in arrays of the library; LU may have row and column scales."""
+    """LU or Cholesky factors in arrays of the library; LU has row scales, and maybe column scales."""
 
     is_container = True
 
@@ -108,7 +108,8 @@ class DenseFactors(Factorisation):
         x = self.bk.astype(x, wanted)
         if not self.cholesky:
             lu, pivots, *scales = self.factors
-            first, last = (scales[::-1] if self.transposed else scales) or (None, None)
+            rows, columns = (*scales, None)[:2]
+            first, last = (columns, rows) if self.transposed else (rows, columns)
             return self._scaled(self.bk.linalg.lu_solve((lu, pivots), self._scaled(x, first), self.transposed), last)
         if not self.transposed:
             return self.bk.linalg.cholesky_solve(self.factors[0], x)
