@@ -11,7 +11,7 @@ import numpy as np
 from ..backends import Array, agreed, get_backend
 from ..backends.on_failure import QUIET
 from ..sparse import Layout, NonlinearError, Operator, UnsupportedOperation
-from .by_systems import solved_by_systems
+from .adapters.devices import replicated, shows_no_progress, solved_by_systems
 from .iteration_budget import Fallback
 from .methods.bicgstab import BiCGStab
 from .methods.cg import CG
@@ -20,7 +20,6 @@ from .methods.direct.superlu import provider_note
 from .methods.method import Method
 from .null_space.given import null_vectors_in_words
 from .on_host import continued_on_host, rescued_on_host, run_on_host
-from .over.outcome import replicated, shows_no_progress
 from .preconditioners import Preconditioner
 from .preconditioners.amg_after_multigrid import MOST_ITERATIONS, amg_after_multigrid, is_on_grids
 from .read.arguments import Request

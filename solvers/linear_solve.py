@@ -11,17 +11,19 @@ from ..backends.on_failure import OnFailure, run_for
 from ..sparse import Operator, RowCutMatrix, UnsupportedOperation
 from ..sparse.analysis.analysis import forget, release
 from ..sparse.peers.table import NO_PEERS
+from .adapters.arrays import has_unknown_size, run_where_spread, solve_one_by_one
+from .adapters.devices import solve_with_cut_rows
+from .adapters.first_call import solve_first_call, solve_on_numpy
+from .adapters.members import solve_over
 from .attempt import Attempt
 from .choose import MethodChoice, choose, first_that_can
 from .factors_now import factors_now
-from .first_call import solve_first_call, solve_on_numpy
 from .iteration_budget import with_iteration_budget
 from .log import DEBUG, log, log_choice
 from .methods.method import Method
 from .methods.registry import METHODS, find_method, is_auto
 from .names import MethodName, PreconditionerName
 from .other_names import with_our_names
-from .over.solve import solve_over
 from .pattern_cache import solve_on_pattern
 from .read.arguments import Request, refused_args
 from .read.peers import with_peers_read
@@ -29,14 +31,12 @@ from .read.requirements import refuse_infinite_entries
 from .read.system import System, read_system, with_constants
 from .results.form import with_times
 from .results.result import ArrayT, SolveResult
-from .row_cut_solve import solve_with_cut_rows
 from .run.monitor import Callback, monitor_of
 from .run.progress import Progress
 from .set_up_attempt import set_up_attempt
 from .setup_cache import Setup, call_of, find_setup, keep_setup, seen_before
 from .small_dense import solve_small_dense
 from .solve import solve
-from .unusual_arrays import has_unknown_size, run_where_spread, solve_one_by_one
 
 
 @with_our_names

@@ -42,7 +42,7 @@ gc.set_threshold(50_000, 20, 50)
 
 import krylix
 from frameworks import FRAMEWORKS, framework_of, missing
-from krylix.solvers.first_call import forget as forget_first_solves
+from krylix.solvers.adapters.first_call import forget as forget_first_solves
 from modes import forget_compiled
 from tiers import CELLS, IMPORTED, TWINS, Cell, cell
 

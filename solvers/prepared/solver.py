@@ -15,6 +15,8 @@ from ...backends.on_failure import run_for
 from ...backends.public_names import PublicNames
 from ...backends.tracebacks import shorten
 from ...sparse import Operator, UnsupportedOperation, to_operator
+from ..adapters.arrays import run_where_spread
+from ..adapters.members import prepared_over, solve_prepared_over
 from ..attempt import AS_GIVEN, Attempt
 from ..choose import Explanation
 from ..gaussian.of_matrix import OfMatrix
@@ -24,7 +26,6 @@ from ..log import DEBUG, log
 from ..methods.direct.superlu import HostFactors, provider_note
 from ..methods.method import Method
 from ..methods.registry import is_auto
-from ..over.prepared import prepared_over, solve_prepared_over
 from ..preconditioners import Preconditioner
 from ..read.arguments import Request
 from ..read.peers import communicator_of_mat, with_peers_read
@@ -35,7 +36,6 @@ from ..results.result import ArrayT, SolveResult
 from ..run.monitor import Callback, monitor_of
 from ..run.progress import Progress
 from ..solve import solve
-from ..unusual_arrays import run_where_spread
 from .container import flatten, restore
 from .parts import OtherSide, PreparedParts, numbers_stored, set_up, transposed
 
