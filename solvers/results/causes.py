@@ -30,53 +30,38 @@ Image = Callable[[np.ndarray], np.ndarray]
 
 @dataclass(frozen=True)
 class Case:
-    """A failed solve. None: unknown, as in a compiled function.
+    """A failed solve, with vectors in rows `(systems, n)`. None: unknown, as in a compiled function."""
 
-    Attributes:
-        method: the one that failed, or the last one that was tried.
-        end: how each system ended, `(systems,)`.
-        A: the operator of the equations that were solved; in least squares of the normal equations.
-        given: the matrix or function of the user, A or that of the least-squares problem.
-        A_image, M_image: products of these equations and of the preconditioner.
-        b, x, r: right-hand sides, solutions, and residuals of these equations: rows `(systems, n)`.
-        right: the right-hand sides of the user, and their layout.
-        x0: the initial guess, or None.
-        layout: of x.
-        null: are null vectors of A known, and projected out of x?
-        both: are they null vectors of the transpose too?
-        products: number made by the solve; a diagnosis makes at most that, or a few.
-    """
-
-    method: Method
-    end: EndState
-    A: Operator
-    given: Operator
+    method: Method  # that failed, or the last one that was tried
+    end: EndState  # (systems,)
+    A: Operator  # of the equations that were solved; in least squares of the normal equations
+    given: Operator  # of the user: A, or that of the least-squares problem
     A_image: Image
     M: Operator | None = None
     M_image: Image | None = None
-    b: np.ndarray | None = None
+    b: np.ndarray | None = None  # right-hand sides, solutions and residuals of these equations
     x: np.ndarray | None = None
     r: np.ndarray | None = None
-    right: tuple[np.ndarray, Layout] | None = None
+    right: tuple[np.ndarray, Layout] | None = None  # the user's right-hand sides, and their layout
     x0: np.ndarray | None = None
-    layout: Layout | None = None
-    null: bool = False
-    both: bool = False
-    products: int = 0
+    layout: Layout | None = None  # of x
+    null: bool = False  # are null vectors of A known, and projected out of x?
+    both: bool = False  # are they null vectors of the transpose too?
+    products: int = 0  # made by the solve; a diagnosis makes at most that, or a few
 
     @cached_property
     def worst(self) -> int:
         """The failed system that is furthest from its tolerance."""
-        return self.end.worst_failure()
+        return self.end.worst(has_failed(self.end.status))
 
     @property
     def status(self) -> Status:
-        """Status of the worst system."""
+        """That of the worst system."""
         return Status(int(self.end.status[self.worst]))
 
     @property
     def bound(self) -> float:
-        """Tolerance of the worst system."""
+        """The tolerance of the worst system."""
         return float(self.end.tolerance[self.worst])
 
     @property

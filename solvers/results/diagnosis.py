@@ -28,19 +28,12 @@ _QUESTIONS = (not_finite, affine_preconditioner, wrong_symmetry, singular, too_f
 
 @dataclass(frozen=True, eq=False)
 class Look:
-    """Diagnosis of a solve; nothing is computed before it is called.
-
-    Attributes:
-        method: that solved it.
-        case: the failed solve for an end state, or None where nothing can be examined.
-        known: functions that make A and its preconditioner on the host, in a compiled function, which keeps no arrays.
-        note: a remark of the library that the method calls.
-    """
+    """Diagnosis of a solve; nothing is computed before it is called."""
 
     method: Method
-    case: Callable[[EndState], Case | None]
-    known: tuple[Callable[[], Operator] | None, ...] = ()
-    note: str | None = None
+    case: Callable[[EndState], Case | None]  # the failed solve; None where nothing can be examined
+    known: tuple[Callable[[], Operator] | None, ...] = ()  # make A and M on the host, for a compiled function
+    note: str | None = None  # a remark of the library that the method calls
 
     @classmethod
     def at(

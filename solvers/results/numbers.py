@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ...backends import Array, Backend, choose_backend, get_backend, without_compilers
-from ..run.outcome import Status, has_failed
+from ..run.outcome import Status
 
 PYTHON: dict[str, Callable[[Any], Any]] = {
     "residual_norm": float, "tolerance": float, "attainable": float, "null_part": float, "consistent": bool,
@@ -44,28 +44,19 @@ class EndState(NamedTuple):
         return tuple(self[:8] if self.rung is None else self)
 
     def worst(self, which: np.ndarray) -> int:
-        """Flat index of the system among `which` that is furthest from its tolerance."""
+        """Flat index of the one among these systems that is furthest from its tolerance."""
         with np.errstate(all="ignore"):
             excess = np.where(np.isfinite(self.residual_norm), self.residual_norm / self.tolerance, np.inf)
         return int(np.argmax(np.where(which, np.nan_to_num(excess, nan=np.inf), -1)))
 
-    def worst_failure(self) -> int:
-        return self.worst(has_failed(self.status))
-
 
 @dataclass(frozen=True, eq=False)
 class Later:
-    """Attributes of a result that are made when they are read.
-
-    Attributes:
-        bk: the library of the result.
-        numbers: arrays by name: the library's, or NumPy's if `like` is given.
-        like: an array of the library on the device of the result; None where nothing has to be converted.
-    """
+    """Attributes of a result that are made when they are read."""
 
     bk: Backend
-    numbers: dict[str, Array]
-    like: Array | None = None
+    numbers: dict[str, Array]  # by name: the library's, or NumPy's if `like` is given
+    like: Array | None = None  # of the library, on the device of the result
 
     def made_for(self, result: Any, name: str) -> Any:
         """Make one, and keep it, unless it is an array that was made inside a trace."""

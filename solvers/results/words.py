@@ -119,7 +119,7 @@ def describe(
             said = f"converged{f' to the limit of {precision}' * bool(limited)} in {taken}"
             said += "" if count == 1 else f" for all {count} systems"
         return f"{name} {said}: {norms(end.residual_norm.flat[worst], end.tolerance.flat[worst])}{_singular(end)}"
-    worst = end.worst_failure()
+    worst = end.worst(failed)
     status, steps, norm, bound, attainable = (a.flat[worst] for a in end[:5])
     kind, where = Status(int(status)), ""
     name, method, preconditioner = made_by[0 if end.rung is None else int(end.rung.flat[worst])]
