@@ -39,7 +39,7 @@ from ..preconditioners.build import check_kind
 from ..preconditioners.by_parts.kinds import BY_PARTS
 from ..read.arguments import Request, expected_vectors
 from ..read.system import System
-from ..results.failure import ConvergenceError, result_of_this_solve
+from ..results.failure import converted
 from ..results.result import SolveResult
 from ..run.monitor import IterationState, Monitor
 from ..run.null_part import NullPart
@@ -74,13 +74,7 @@ def solve_with_cut_rows(request: Request, solve: Callable[[Request], SolveResult
         if type(request.A) is not RowCutMatrix:
             return None
     A = request.A
-    try:
-        result = solve(_by_parts(request, A))
-    except ConvergenceError as error:
-        if (failed := result_of_this_solve(error)) is not None:
-            error.result = _in_users_order(A, failed, request.axis)
-        raise
-    return _in_users_order(A, result, request.axis)
+    return converted(lambda: solve(_by_parts(request, A)), lambda result: _in_users_order(A, result, request.axis))
 
 
 def _by_parts(request: Request, A: RowCutMatrix) -> Request:

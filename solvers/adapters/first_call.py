@@ -22,7 +22,7 @@ from ..methods.method import Method
 from ..methods.registry import find_method, is_auto
 from ..preconditioners import PRECONDITIONERS
 from ..read.arguments import Request
-from ..results.failure import ConvergenceError, result_of_this_solve
+from ..results.failure import converted
 from ..results.result import SolveResult, arrays_of, register_result, with_arrays
 
 MOST = 64  # solves that are remembered; libraries do not keep more programs either
@@ -85,11 +85,8 @@ def solve_on_numpy(request: Request, solve: Callable[[Request], SolveResult]) ->
         if A is None:
             return None
         there = {name: _on_host(bk, getattr(request, name)) for name in _WITH_ARRAYS}
-        return _given_back(bk, solve(replace(request, A=A, args=(), program=None, **there)), request.b)
-    except ConvergenceError as error:
-        if (failed := result_of_this_solve(error)) is not None:
-            error.result = _given_back(bk, failed, request.b)
-        raise
+        on_host = replace(request, A=A, args=(), program=None, **there)
+        return converted(lambda: solve(on_host), lambda result: _given_back(bk, result, request.b))
     except _REFUSALS:  # the library reports them
         return None
 
