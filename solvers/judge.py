@@ -9,12 +9,12 @@ import numpy as np
 
 from ..backends import Array
 from ..backends.on_failure import QUIET
+from .adapters.devices import replicated
 from .ladder import both_of, has_more, solved_b
 from .methods.direct.singular import Singularity
 from .methods.direct.superlu import provider_note
 from .methods.method import Method
 from .null_space.given import null_vectors_in_words
-from .over.outcome import replicated
 from .plan import Plan
 from .preconditioners import Preconditioner
 from .read.system import System

@@ -17,14 +17,13 @@ import numpy as np
 from ..backends import Array, Backend, agreed, get_backend, real_dtype
 from ..sparse import Layout, Matrix, NonlinearError, Operator, UnsupportedOperation
 from ..sparse.fingerprint import fingerprint
-from .by_systems import solved_by_systems
+from .adapters.devices import shows_no_progress, solved_by_systems
 from .cost import have_room
 from .log import log
 from .methods.cg import CG
 from .methods.direct.dense import Direct, DirectOnce, DirectOnHost
 from .methods.method import Method
 from .null_space.projections import WithoutConstantsInside
-from .over.outcome import shows_no_progress
 from .plan import Plan, Rung, counted_steps
 from .read.requirements import check_requirements
 from .read.system import System

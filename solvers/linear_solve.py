@@ -11,13 +11,15 @@ from ..backends.on_failure import OnFailure, run_for
 from ..sparse import Operator, RowCutMatrix, UnsupportedOperation
 from ..sparse.analysis.analysis import forget
 from ..sparse.peers.table import NO_PEERS
-from .first_call import solve_first_call, solve_on_numpy
+from .adapters.arrays import has_unknown_size, run_where_spread, solve_one_by_one
+from .adapters.devices import solve_with_cut_rows
+from .adapters.first_call import solve_first_call, solve_on_numpy
+from .adapters.members import solve_over
 from .log import DEBUG, log
 from .methods.method import Method
 from .methods.registry import find_method, is_auto
 from .names import MethodName, PreconditionerName
 from .other_names import with_our_names
-from .over.solve import solve_over
 from .pipeline import solve
 from .plan import plans
 from .read.arguments import Request, refused_args
@@ -26,10 +28,8 @@ from .read.system import read_system
 from .recall import Solved, solve_or_recall
 from .results.form import with_times
 from .results.result import ArrayT, SolveResult
-from .row_cut_solve import solve_with_cut_rows
 from .run.watch import Callback, Progress, monitor_of
 from .small_dense import solve_small_dense
-from .unusual_arrays import has_unknown_size, run_where_spread, solve_one_by_one
 
 
 @with_our_names

@@ -15,7 +15,7 @@ from .ladder import applied_once, climb, solved_b
 from .log import DEBUG, log, set_ups
 from .plan import Plan
 from .read.system import System
-from .results.failure import ConvergenceError, apply_policy, result_of_this_solve, warn_of_singular, with_nan
+from .results.failure import apply_policy, converted, warn_of_singular, with_nan
 from .results.form import as_numpy, is_numpy_elsewhere
 from .results.no_solution import why_no_solution
 from .results.result import SolveResult, register_result
@@ -42,18 +42,16 @@ def solve(plan: Plan, system: System, b: Any) -> SolveResult:
         system = replace(system, monitor=replace(system.monitor, in_numpy=True))
     within: list[float] = []
     token = set_ups.set(within)
+
+    def told(result: SolveResult) -> SolveResult:
+        result = as_numpy(bk, result) if elsewhere else result
+        result.__dict__["solve_time"] = perf_counter() - begun - sum(within)
+        return result
+
     try:
-        result = _solve(plan if system.compiled else plan.learned(), system)
-    except ConvergenceError as error:
-        if (failed := result_of_this_solve(error)) is not None:
-            error.result = as_numpy(bk, failed) if elsewhere else failed
-            error.result.__dict__["solve_time"] = perf_counter() - begun - sum(within)
-        raise
+        return converted(lambda: _solve(plan if system.compiled else plan.learned(), system), told)
     finally:
         set_ups.reset(token)
-    result = as_numpy(bk, result) if elsewhere else result
-    result.__dict__["solve_time"] = perf_counter() - begun - sum(within)
-    return result
 
 
 def _solve(plan: Plan, system: System) -> SolveResult:

@@ -23,6 +23,8 @@ from ..sparse import (
     transposed_in_shape,
 )
 from ..sparse.convert import owned
+from .adapters.arrays import run_where_spread
+from .adapters.members import prepared_over, solve_prepared_over
 from .gaussian.of_matrix import OfMatrix
 from .known_plan import KnownPlan
 from .log import DEBUG, log
@@ -31,7 +33,6 @@ from .methods.direct.superlu import HostFactors
 from .methods.method import Method
 from .methods.petsc.inverse import PetscInverse
 from .methods.registry import METHODS, find_method, is_auto
-from .over.prepared import prepared_over, solve_prepared_over
 from .pipeline import solve
 from .plan import Plan, Rung, explained, lasting, plans
 from .preconditioners import Preconditioner
@@ -43,7 +44,6 @@ from .results.form import with_times
 from .results.result import ArrayT, SolveResult
 from .results.transfers import told_of_devices
 from .run.watch import Callback, Progress, monitor_of
-from .unusual_arrays import run_where_spread
 
 
 class OtherSide(NamedTuple):

@@ -93,6 +93,17 @@ def result_of_this_solve(error: ConvergenceError) -> SolveResult | None:
     return None if ended else result
 
 
+def converted(solve: Callable[[], SolveResult], back: Callable[[SolveResult], SolveResult]) -> SolveResult:
+    """`back(solve())`, also of the result in an error of this solve."""
+    try:
+        result = solve()
+    except ConvergenceError as error:
+        if (failed := result_of_this_solve(error)) is not None:
+            error.result = back(failed)
+        raise
+    return back(result)
+
+
 def apply_policy(
     bk: Backend,
     result: SolveResult,

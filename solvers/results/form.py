@@ -60,13 +60,17 @@ def with_times(function: Callable[..., SolveResult], *args: Any) -> SolveResult:
         if (failed := result_of_this_solve(error)) is not None:
             _complete(failed, begun)
         raise
-    _complete(result, begun)
+    values = result.__dict__
+    if "_later" in values:
+        values["setup_time"] = max(perf_counter() - begun - values["solve_time"], 0.0)
+    else:
+        _complete(result, begun)
     return result
 
 
 def _complete(result: SolveResult, begun: float) -> None:
-    fields = result.__dict__
-    if not ("_later" in fields or with_python_numbers(result)):
-        fields["solve_time"] = fields["setup_time"] = None  # it was compiled only
-    elif fields["solve_time"] is not None:
-        fields["setup_time"] = max(perf_counter() - begun - fields["solve_time"], 0.0)
+    values = result.__dict__
+    if not with_python_numbers(result):
+        values["solve_time"] = values["setup_time"] = None  # it was compiled only
+    elif values["solve_time"] is not None:
+        values["setup_time"] = max(perf_counter() - begun - values["solve_time"], 0.0)

@@ -15,7 +15,7 @@ EXPLANATION = {
     Status.MAX_ITER: "reached the limit of iterations",
     Status.TIME_LIMIT: "reached its time limit",
     Status.STAGNATED: "stopped making progress before the tolerance",
-    Status.BREAKDOWN: "broke down: a step divided by (nearly) zero or made nothing better, and a restart did not help",
+    Status.BREAKDOWN: "broke down (a step divided by nearly zero or gained nothing, and a restart did not help)",
     Status.DIVERGED: "produced NaN or infinity, or numbers too large for this precision",
 }
 
@@ -126,7 +126,7 @@ def describe(
     if count > 1:
         place = tuple(map(int, np.unravel_index(worst, end.status.shape)))
         index = place[0] if len(place) == 1 else place
-        where = f" in {int(failed.sum())} of {count} systems; the worst, system {index},"
+        where = f" failed in {int(failed.sum())} of {count} systems; the worst, system {index},"
     why, reasons = EXPLANATION[kind], []
     out_of_reach = attainable > 0 and bound < attainable
     at_start = kind is Status.DIVERGED and not steps and not np.isfinite(norm)

@@ -153,8 +153,8 @@ CASES = {
         {"max_iter": 4, "preconditioner": "jacobi"},
     ),
     "a tolerance out of reach": Case(
-        "scipy-direct", chain(), np.ones(400), ("accuracy that float64 allows", "use a larger rtol"), ("use double", "CG"),
-        ("accuracy that float64 allows",), {"rtol": 1e-17},
+        "scipy-direct", chain(), np.ones(400), ("accuracy that float64 allows", "use a larger rtol"),
+        ("use double", "CG"), ("accuracy that float64 allows",), {"rtol": 1e-17},
     ),
     "least squares, too few iterations": Case(
         "LSMR", RANDOM[:, :10] * np.logspace(0, 3, 10), B, ("the normal residual norm went from", "columns of A"),

@@ -14,7 +14,8 @@ import pytest
 from cells import DTYPES, METHOD_NAMES, cast, check_true_residual, in_turn, suits
 from frameworks import lazy
 from krylix import ConvergenceError, NonlinearError, SolveResult, linear_solve, precision
-from krylix.solvers import METHODS, PRECONDITIONERS, first_call
+from krylix.solvers import METHODS, PRECONDITIONERS
+from krylix.solvers.adapters import first_call
 from krylix.solvers.results.result import arrays_of
 from modes import Numbers
 from problems import SYSTEMS, System, make_operator

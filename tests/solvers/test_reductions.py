@@ -11,8 +11,8 @@ from pathlib import Path
 
 from library import label, library_files
 
-FOLDERS = ("solvers/methods/", "solvers/run/", "solvers/over/")
-# What runs for whole vectors only: `over.methods.refuse_method` refuses these.
+FOLDERS = ("solvers/methods/", "solvers/run/", "solvers/adapters/members.py")
+# What runs for whole vectors only: `adapters/members.py` refuses these.
 WHOLE = ("solvers/methods/direct/", "solvers/methods/petsc/", "solvers/methods/scipy_methods.py")
 UNNAMED = {"sum", "product", "any", "all", "max", "min", "mean", "prod", "norm", "vdot", "dot", "einsum", "matmul"}
 NAMED = {"dot", "norm"}  # of `bk`
@@ -31,11 +31,8 @@ REASONS = {
     "methods/gmres.py": {"any": 1, "product": 1, "sum": 2},
     "methods/idr.py": {"any": 1, "sum": 2},
     "methods/shared.py": {"max": 1, "min": 1, "product": 1},
-    "over/methods.py": {"any": 2},
-    "over/null_vectors.py": {"max": 1, "min": 1},  # of norms
-    "over/prepared.py": {"prod": 1, "sum": 1},  # the length of a right-hand side
-    "over/system.py": {"any": 1},  # told to all members
-    "over/rows.py": {"all": 1, "sum": 2},  # entries of this member, and lengths of parts
+    # Of norms, entries of this member, lengths of parts, and what all members are told.
+    "adapters/members.py": {"all": 1, "any": 3, "max": 1, "min": 1, "prod": 1, "sum": 3},
 }
 
 

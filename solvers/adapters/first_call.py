@@ -1,7 +1,7 @@
 """First solve with a function in a compiling library: NumPy solves with its matrix, and nothing is compiled.
 
-A program takes seconds to compile, which pays where a solve like this one comes again: so it is compiled when it does.
-Nothing is kept of a first solve but a number, which decides whether the next one is compiled, and no more than that.
+A program takes seconds to compile, which pays only where a solve like this one comes again, so it is compiled then.
+Only a hash is kept of a first solve, which decides whether the next one is compiled.
 """
 
 from __future__ import annotations
@@ -12,23 +12,24 @@ from typing import Any
 
 import numpy as np
 
-from ..backends import Array, Backend, choose_backend, get_precision
-from ..sparse import FunctionOperator, Layout, NonlinearError, UnsupportedOperation, is_function
-from ..sparse.operators.by_matrix import FunctionByMatrix, by_matrix
-from ..sparse.tracing.engine.limits import entries_at_most, operations_at_most
-from .choose import MOST_ENTRIES
-from .memory import Memory
-from .methods.method import Method
-from .methods.registry import find_method, is_auto
-from .preconditioners import PRECONDITIONERS
-from .read.arguments import Request
-from .results.failure import ConvergenceError, result_of_this_solve
-from .results.result import SolveResult, arrays_of, register_result, with_arrays
+from ...backends import Array, Backend, choose_backend, get_precision
+from ...sparse import FunctionOperator, Layout, NonlinearError, UnsupportedOperation, is_function
+from ...sparse.operators.by_matrix import FunctionByMatrix, by_matrix
+from ...sparse.tracing.engine.limits import entries_at_most, operations_at_most
+from ..choose import MOST_ENTRIES
+from ..memory import Memory
+from ..methods.method import Method
+from ..methods.registry import find_method, is_auto
+from ..preconditioners import PRECONDITIONERS
+from ..read.arguments import Request
+from ..results.failure import converted
+from ..results.result import SolveResult, arrays_of, register_result, with_arrays
 
-MOST_NUMBERS = 1 << 18  # of b; of more, a program takes less time than what it saves in one solve
-MOST_STEPPED = 1 << 16  # likewise of a method that may take thousands of steps
-# Of the matrix, and of loops that are unrolled for it: recording more takes a good part of what compiling does.
+MOST_NUMBERS = 1 << 18  # of b; for more, compiling takes less time than the program saves in one solve
+MOST_STEPPED = 1 << 16  # the same for a method that may take thousands of steps
+# Of the matrix, and of loops that are unrolled for it: recording more takes nearly as long as compiling.
 LEAST_ENTRIES, MAX_ENTRIES, MAX_OPERATIONS = 1 << 18, 1 << 22, 1000
+_SOLVERS = __name__.removesuffix("adapters.first_call")
 _WITH_ARRAYS = ("b", "x0", "rtol", "atol", "max_iter", "nullspace")
 _SETTINGS = (*_WITH_ARRAYS, "batch_ndim", "on_failure", "history", "preconditioner")
 
@@ -54,7 +55,7 @@ def solve_first_call(request: Request, solve: Callable[[Request], SolveResult]) 
         if not _is_for_host(request, method):
             return None, request
         program = bk.trace(lambda x, *args: bk.call_user(request.A, x, args), request.b, request.args)
-    except Exception:  # said by the library in its own way, of the function or of a setting
+    except Exception:  # the library reports what is wrong with the function or a setting
         return None, request
     if program is None or getattr(program[0], "acts", True):
         return None, request
@@ -82,12 +83,9 @@ def solve_on_numpy(request: Request, solve: Callable[[Request], SolveResult]) ->
         if A is None:
             return None
         there = {name: _on_host(bk, getattr(request, name)) for name in _WITH_ARRAYS}
-        return _given_back(bk, solve(replace(request, A=A, args=(), program=None, **there)), request.b)
-    except ConvergenceError as error:
-        if (failed := result_of_this_solve(error)) is not None:
-            error.result = _given_back(bk, failed, request.b)
-        raise
-    except _REFUSALS:  # which the library words as it does
+        on_host = replace(request, A=A, args=(), program=None, **there)
+        return converted(lambda: solve(on_host), lambda result: _given_back(bk, result, request.b))
+    except _REFUSALS:  # the library reports them
         return None
 
 
@@ -117,7 +115,7 @@ def _is_for_host(request: Request, method: str | Method) -> bool:
 
 
 def _is_ours(thing: Any) -> bool:
-    return thing is not None and thing.__module__.startswith(f"{__package__}.")
+    return thing is not None and thing.__module__.startswith(_SOLVERS)
 
 
 def _was_seen(program: Any, request: Request, method: str | Method) -> bool:

@@ -1,7 +1,7 @@
-"""Arrays that a solve does not take as they are: batches of unknown size, and shardings in types.
+"""Arrays that need conversion before a solve: batches of unknown size, and shardings in types.
 
-In a traced function, the systems of a batch of unknown size are solved one after the other. With sharded arrays whose
-types say so, the solve runs where the library infers shardings itself.
+In a traced function, the systems of a batch of unknown size are solved one after the other. With arrays whose types
+have shardings, the solve runs where the library infers shardings itself.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from ..backends import Backend, choose_backend, get_backend
-from ..sparse import batch_shape, operand_dtype
-from ..sparse.layout import moved_axis
-from .read.arguments import Request, last_axis
-from .results.result import SolveResult, arrays_of, with_arrays
+from ...backends import Backend, choose_backend, get_backend
+from ...sparse import batch_shape, operand_dtype
+from ...sparse.layout import moved_axis
+from ..read.arguments import Request, last_axis
+from ..results.result import SolveResult, arrays_of, with_arrays
 
 T = TypeVar("T")
 _FIELDS = ("A", "b", "x0", "args", "preconditioner", "rtol", "atol", "max_iter", "nullspace")  # may hold arrays
@@ -31,8 +31,8 @@ def has_unknown_size(b: Any) -> bool:
 def solve_one_by_one(request: Request, solve: Callable[[Request], SolveResult]) -> SolveResult | None:
     """Solve all systems in a loop of the program; None unless only the size of the batch is unknown.
 
-    Each is a batch of one, so functions get arrays with their batch axes. What the request has for each system, but
-    for b and x0, is not taken apart: of matrices and tolerances there must be one for all.
+    Each is a batch of one, so functions get arrays with their batch axes. Only b and x0 may differ between systems:
+    there must be one matrix and one tolerance for all.
     """
     bk = choose_backend(request.b, request.A)
     is_matrix = operand_dtype(request.A, bk) is not None
@@ -72,10 +72,10 @@ def _along_axis(bk: Backend, request: Request, solve: Callable[[Request], SolveR
 def run_where_spread(function: Callable[[Request], T], request: Request, spread: bool = True) -> T:
     """`function(request)`; where `spread`, the arrays of its result are spread as b is.
 
-    Of JAX only: `jax.make_mesh` makes meshes with Explicit axes, where types say how arrays are spread. What they say
-    of b is kept in the request, as the solve runs where they say nothing.
+    For JAX only: `jax.make_mesh` makes meshes with Explicit axes, where types have the shardings of arrays. That of b
+    is kept in the request, because the solve runs where types have none.
     """
-    if "jax" not in sys.modules or isinstance(request.b, np.ndarray):  # which does not mix with such arrays
+    if "jax" not in sys.modules or isinstance(request.b, np.ndarray):  # NumPy does not mix with such arrays
         return function(request)
     bk = get_backend("jax")
     leaves, structure = bk.leaves(request.b)
