@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import lru_cache
 
 import numpy as np
 
@@ -89,7 +88,6 @@ def exponent_bits(dtype: np.dtype) -> tuple[np.dtype, int]:
     return _EXPONENT_BITS[dtype.itemsize]
 
 
-@lru_cache(maxsize=64)
 def real_dtype(dtype: np.dtype) -> np.dtype:
     """The dtype of the real part."""
     return np.empty(0, dtype).real.dtype

@@ -315,10 +315,12 @@ def tolerance(
         TypeError, ValueError: got / expected.
     """
     value = default if value is None else value
+    if bk.on_host and isinstance(value, int | float):
+        return _tolerance_number(name, value, dtype)
+    if type(value) is not float or not 0 <= value < 1:  # most are
+        check_tolerance_number(name, value)
     if isinstance(value, int | float):
-        number = _tolerance_number(name, value, dtype)
-        return number if bk.on_host else bk.asarray(number, like=rows)
-    check_tolerance_number(name, value)
+        return bk.asarray(np.full((1, 1), value, dtype), like=rows)
     array = _array(bk, value, name, rows)
     if tuple(array.shape) not in ((), layout.batch):
         raise ValueError(

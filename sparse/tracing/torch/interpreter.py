@@ -27,7 +27,7 @@ from ..engine.linear import Linear
 from ..engine.refusals import MATRIX_FREE, NotLinear
 from ..engine.structural import broadcast_to
 from ..nested import mapped
-from .memory import TensorMemory
+from .memory import StorageElements
 from .messages import REPORTER
 from .rules.local import without_rule
 from .rules.products import FOURIER
@@ -51,7 +51,7 @@ class StepInterpreter:
         self.bk, self.record, self.keep_zeros, self.precision = bk, record, keep_zeros, 0.0
         self._tracks = may_have_derivatives()
         self._tensors: dict[int, torch.Tensor] = {}  # by slot: those that do not depend on the input
-        self._memories: dict[int, TensorMemory] = {}  # by storage: those that do
+        self._memories: dict[int, StorageElements] = {}  # by storage: those that do
         self._known: dict[int, np.ndarray] = {}  # copies of the user's tensors
         self._number = 0  # of the step
 
@@ -140,9 +140,9 @@ class StepInterpreter:
 
     def _store(self, place: Place, value: Any) -> None:
         """A result on a storage of its own."""
-        self._memories[place.storage] = TensorMemory(self.bk, value, place, self.record.counts[place.storage])
+        self._memories[place.storage] = StorageElements(self.bk, value, place, self.record.counts[place.storage])
 
-    def _memory(self, place: Place) -> TensorMemory:
+    def _memory(self, place: Place) -> StorageElements:
         """That of a storage; from now on it may depend on the input."""
         if place.storage not in self._memories:
             first = self.record.first[place.storage]
@@ -153,11 +153,11 @@ class StepInterpreter:
                         "it writes values of the input to a part of a tensor whose derivatives are recorded. Write to "
                         "a clone."
                     )
-                memory = TensorMemory(self.bk, whole.clone(), first.dense, count)
+                memory = StorageElements(self.bk, whole.clone(), first.dense, count)
             else:
                 flat = first.dense._replace(shape=(count,), strides=(1,), offset=0)
                 values = self.bk.to_numpy(whole.detach().as_strided((count,), (1,), 0)).copy()
-                memory = TensorMemory(self.bk, values, flat, count)
+                memory = StorageElements(self.bk, values, flat, count)
             self._memories[place.storage] = memory
         return self._memories[place.storage]
 
@@ -317,7 +317,7 @@ class StepInterpreter:
         if place.storage not in self._memories:
             count = self.record.counts[place.storage]
             whole = Place(place.storage, (count,), (1,), 0, place.dtype)
-            self._memories[place.storage] = TensorMemory(self.bk, np.zeros(count), whole, count)
+            self._memories[place.storage] = StorageElements(self.bk, np.zeros(count), whole, count)
         self._memories[place.storage].fail(error)
 
     def _note(self, values: Sequence[Any]) -> None:

@@ -35,7 +35,7 @@ from .steps import Place
 Value = Any  # Linear, coefficient, or the error of an operation that has no matrix
 
 
-class TensorMemory:
+class StorageElements:
     """The elements of one storage.
 
     Args:
