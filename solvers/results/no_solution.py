@@ -342,7 +342,7 @@ def _by_products(case: Case) -> list[Cause]:
 
 
 def _constants(case: Case, b: np.ndarray, usual: float) -> list[Cause]:
-    """Does A map the constant vector to zero, and has b a mean that no x can give it if A is symmetric?"""
+    """Does A map the constant vector to zero, and has b a mean, which no x reaches if A is symmetric?"""
     n, dtype = case.A.shape[1], case.A.dtype
     image = case.A_image(np.ones_like(case.random(0)))[case.worst]
     mean = abs(complex(np.mean(image, dtype=np.result_type(dtype, np.complex128))))
