@@ -1,10 +1,10 @@
 """Factors applied once, in straight-line code: what a program holds of a direct method.
 
-What is not solved then has the status BREAKDOWN, and another method solves it. The powers of two of b are taken out once,
-so that no norm needs a scale of its own.
+What is not solved then has the status BREAKDOWN, and another method solves it. The powers of two of b are taken out
+once, so that no norm needs a scale of its own.
 
-In single precision the default tolerance is out of reach for matrices with a condition of 1e2 and more, which may not ask
-the host in each run: one refinement shows whether the precision is the limit. In double precision that begins at 1e5.
+In single precision the default tolerance is out of reach for matrices with a condition of 1e2 and more, which may not
+ask the host in each run: one refinement shows whether the precision is the limit. In double that begins at 1e5.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from ...backends import Array, Backend
+from ..methods.method import apply
 from .attainable import reached_by
 from .driver import Iteration
 from .outcome import Outcome, Status
@@ -42,14 +43,14 @@ def solved_once(this: Iteration, x0: Array | None, rtol: Array, atol: Array) -> 
         before = norm(r)
         sound = sound & bk.isfinite(before)
     steps = bk.astype(before > asked, np.dtype(np.int32))
-    x = bk.times(bk.astype(steps, bk.dtype(size)), this.M.apply(this.in_range(r)))
+    x = bk.times(bk.astype(steps, bk.dtype(size)), apply(this.M, this.in_range(r)))
     x = this.without_null(x if start is None else start + x)
     r = b - A.apply(x)
     left = norm(r)
     missed = sound & (left > asked)
 
     def refined(x: Array, r: Array, left: Array) -> tuple[Array, ...]:
-        x = this.without_null(x + this.M.apply(this.in_range(r)))
+        x = this.without_null(x + apply(this.M, this.in_range(r)))
         image = A.apply(x)
         r = b - image
         left = norm(r)
@@ -69,7 +70,8 @@ def solved_once(this: Iteration, x0: Array | None, rtol: Array, atol: Array) -> 
     numbers = (scale * left, scale * bound, scale * reached, zero, none + 1)
     products = none + A.products * ((1 if x0 is None else 2) + again)
     singular = none if this.singular is None else this.singular
-    return Outcome(bk.times(scale, x), bk.times(scale, r), *numbers, status, steps + again, products, singular, none, ())
+    x, r = bk.times(scale, x), bk.times(scale, r)
+    return Outcome(x, r, *numbers, status, steps + again, products, singular, none, ())
 
 
 def _norm(bk: Backend, v: Array) -> Array:
