@@ -14,7 +14,13 @@ from .settings import Settings, missing
 from .table import Row
 
 ROOT = Path(__file__).resolve().parents[1]
-COMPILED = (("CG", "lineax", 1.6), ("CG", "jax.scipy", None), ("GMRES", "lineax", 1.7))
+COMPILED = (
+    ("CG", "lineax", 1.6),
+    ("CG", "jax.scipy", None),
+    ("GMRES", "lineax", 1.7),
+    ("LU", "lineax", 2.3),
+    ("LU and its gradient", "lineax", 2.5),
+)
 EAGER = (("CG", 0.15), ("constant", 0.3), ("smooth", 0.6))  # seconds
 # Of which grid, a part of `Settings.grid`; seconds of the first process.
 ON_GRIDS = (

@@ -60,12 +60,28 @@ def lineax(method: str) -> Callable[[Any], Any]:
     return solve
 
 
+def dense(solve: Callable[[Any, Any], Any], what: str) -> tuple[Callable[[Any], Any], Any]:
+    """Compile a dense solve with an unknown matrix, or the gradient of one, of 64 unknowns."""
+    rng = np.random.default_rng(1)
+    given = jnp.asarray(rng.standard_normal((64, 64)) + 64 * np.eye(64)), jnp.asarray(rng.standard_normal(64))
+    call = lambda given: solve(*given)  # noqa: E731
+    return compiling(jax.grad(lambda given: (call(given) ** 2).sum()) if "gradient" in what else call), given
+
+
+def lineax_lu(A: Any, b: Any) -> Any:
+    import lineax as lx
+
+    return lx.linear_solve(lx.MatrixLinearOperator(A), b, lx.LU()).value
+
+
 def case(name: str, grid: int) -> tuple[Callable[[Any], Any], Any]:
     """What is measured, and its argument."""
     kind, _, what = name.partition(":")
     on_grid = jnp.asarray(np.random.default_rng(1).standard_normal((grid, grid)))
     on_ring = jnp.asarray(np.random.default_rng(1).standard_normal(64))
     k = coefficients(grid, what)
+    if what.startswith("LU"):
+        return dense(lineax_lu if kind == "lineax" else lambda A, b: linear_solve(A, b).x, what)
     if kind == "compile":
         settings: dict[str, Any] = {"rtol": RTOL, "on_failure": "status"} if what == "CG" else {"rtol": RTOL}
         return compiling(lambda b: linear_solve(ring, b, method=what, **settings).x), on_ring

@@ -26,7 +26,7 @@ TABLES: dict[str, dict[str, Counts]] = {  # by the version of jaxlib
         "CG": Counts(equations=415, constants=16, fusions=70, kernels=36),
         "biCG-stab(2)": Counts(equations=677, constants=16, fusions=137, kernels=67),
         "GMRES": Counts(equations=700, constants=15136, fusions=133, kernels=74),
-        "small": Counts(equations=448, constants=80, fusions=56, kernels=39),  # two to raise with
+        "small": Counts(equations=474, constants=80, fusions=52, kernels=40),  # two to raise with
     },
 }
 CASES: dict[str, dict[str, Any]] = {
@@ -36,7 +36,6 @@ CASES: dict[str, dict[str, Any]] = {
     "GMRES": {"method": "GMRES"},
     "small": {},
 }
-MOST_OF_KNOWN_FACTORS = 3  # programs that move arrays
 CALLS = 1  # of the user's function while a solve is traced
 
 
@@ -93,4 +92,4 @@ def test_known_factors_are_made_by_numpy(kind: str, method: str, compilations: l
     b = jnp.asarray(np.ones(n)).block_until_ready()
     compilations.clear()
     jax.jit(lambda b: linear_solve(A, b, method=method).x).lower(b)
-    assert len(compilations) <= MOST_OF_KNOWN_FACTORS, f"{len(compilations)} programs"
+    assert not compilations

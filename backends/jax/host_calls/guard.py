@@ -149,8 +149,8 @@ def rescued(
         for lane in np.argwhere(failed):
             at = tuple(lane)
             before, rest = unpack([x[at] for x in operands[:count]]), (x[at] for x in operands[count:])
-            values = (before[places[id(x)]] if id(x) in places else next(rest) for x in arrays)
-            values = as_declared(function(*values), declared)
+            given = (before[places[id(x)]] if id(x) in places else next(rest) for x in arrays)
+            values = as_declared(function(*given), declared)
             for result, value in zip(results, pack(np, values), strict=True):
                 result[at] = value
         return results

@@ -81,9 +81,7 @@ class DirectOnce(Direct):
         if not bk.compiled(matrix):
             return factorise(bk, A)
         lu, pivots = bk.linalg.lu_factor(matrix)
-        diagonal = bk.reshape(lu, (-1, A.shape[0] ** 2))[
-            :, :: A.shape[0] + 1
-        ]  # a slice, where a gather takes a program
+        diagonal = bk.reshape(lu, (-1, A.shape[0] ** 2))[:, :: A.shape[0] + 1]  # a slice, cheaper than a gather
         suspect, _ = seems_singular(bk, matrix, lambda b: bk.linalg.lu_solve((lu, pivots), b), diagonal)
         systems = int(matrix.shape[0]) if len(matrix.shape) == 3 else None
         one = bk.full((int(suspect.shape[0]), A.shape[0]), 1, np.finfo(A.dtype).dtype, matrix)
