@@ -197,7 +197,7 @@ def attainable(
         if iterated:
             allowed = allowed & (bk.abs(bk.dot(x, image)) > noise * bk.norm(x))
         reached = _ROUNDINGS * noise
-        return bk.where(allowed, bk.where(reached < most, reached, most), 0 * most)
+        return bk.where(allowed, bk.where(reached < most, reached, most), bk.zeros_like(most))
 
     reached = bk.cond(bk.any(missed), measured, lambda *_: bk.zeros_like(size), x, image, size)
     return reached if int(x.shape[0]) == 1 else bk.where(missed, reached, bk.zeros_like(size))
