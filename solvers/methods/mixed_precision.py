@@ -9,7 +9,7 @@ import numpy as np
 
 from ...backends import Array, Backend
 from ...sparse import Operator, in_precision
-from ..run.loop import Loop
+from ..run.loop import Loop, Unit
 from .cg import CG
 from .method import Goal, Method, declare
 
@@ -137,6 +137,6 @@ class MixedPrecision(Method):
         inverse = self.inner.setup(bk, narrow, None if M is None else in_precision(M, single))
         size = bk.norm(r)
         goal = bk.astype(part, bk.dtype(size)) * size
-        inner = Loop(bk, self.inner, narrow, inverse, r, size=size, asked=goal, limit=s.left)
+        inner = Loop(bk, self.inner, narrow, inverse, r, size=size, unit=Unit(bk), asked=goal, limit=s.left)
         d, taken, products = inner.correction(s.attempt)
         return bk.times(scale, bk.astype(d, wide)), bk.where(taken > 0, taken, 0 * taken + 1), products

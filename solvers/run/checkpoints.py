@@ -16,7 +16,7 @@ from .stopping import Limits
 
 
 class Checkpoints:
-    """Checkpoints of one solve. What is stored of a state is a list of arrays `(batch, k)` in buffers `(batch, c, k)`."""
+    """Checkpoints of one solve: a list of arrays `(batch, k)` of a state is stored in buffers `(batch, c, k)`."""
 
     def __init__(self, bk: Backend, limits: Limits, like: Array) -> None:
         self.bk, self.count = bk, len(limits)
@@ -39,7 +39,7 @@ class Checkpoints:
         row = bk.where(due, row, 0 * row + self.count)  # beyond the end: dropped
         return [bk.put_row(a, row, b) for a, b in zip(kept, now, strict=True)]
 
-    def all(self, kept: Sequence[Array], end: Sequence[Array], steps: Array) -> list[Array]:
+    def merged(self, kept: Sequence[Array], end: Sequence[Array], steps: Array) -> list[Array]:
         """`(c, batch, k)`: stored states, and the final one at checkpoints after a system's end."""
         bk = self.bk
         ended = bk.matrix_transpose(self.table)[..., None] >= steps

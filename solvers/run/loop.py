@@ -31,9 +31,9 @@ from ..methods.method import Goal, Method, apply
 from ..null_space.projections import Projected, WithoutConstants, WithoutConstantsInside, WithoutVectors
 from .checkpoints import Checkpoints
 from .null_part import NullPart
-from .once import solved_once
 from .outcome import Outcome
 from .stopping import (
+    BREAKDOWN,
     CONVERGED,
     DIVERGED,
     MAX_ITER,
@@ -42,6 +42,7 @@ from .stopping import (
     StoppingRule,
     attainable,
     goal_of_round,
+    reached_by,
     verdict,
 )
 from .watch import InnerSteps, Round, StepReport, ended, unusable
@@ -78,6 +79,36 @@ class State(NamedTuple):
     attempt: Array  # rounds that ended in a breakdown or without progress
     history: Any  # (most steps + 1, batch), or ()
     kept: Any  # buffers of checkpoints, or ()
+
+
+class Unit(NamedTuple):
+    """A power of two, so that squares neither overflow nor vanish; None where numbers need none."""
+
+    bk: Backend
+    power: Array | None = None  # (batch, 1)
+    inverse: Array | None = None
+
+    @classmethod
+    def below(cls, bk: Backend, norm: Array, always: bool = False) -> Unit:
+        """Just below a norm, where it and its inverse are normal numbers."""
+        if not always and bk.is_concrete(norm) and not bk.any(~((norm > _USUAL) & (norm < 1 / _USUAL))):
+            return cls(bk)
+        tiny = float(np.finfo(bk.dtype(norm)).tiny)
+        power, most = bk.maximum(bk.unit_in_first_place(norm), bk.full_like(norm, tiny)), bk.full_like(norm, 1 / tiny)
+        power = bk.where(power < most, power, most)
+        return cls(bk, power, 1 / power)
+
+    def into(self, a: Array) -> Array:
+        """Vectors or numbers in this unit."""
+        return a if self.inverse is None else self.bk.times(self.inverse, a)
+
+    def back(self, a: Array) -> Array:
+        """Vectors or numbers in the user's units."""
+        return a if self.power is None else self.bk.times(self.power, a)
+
+    def size_of(self, v: Array) -> Array:
+        """Norms of vectors that are not much larger than the unit; 0 where they are smaller by 19 or 154 orders."""
+        return self.bk.norm(v) if self.power is None else self.back(self.bk.sqrt(self.bk.square_norm(self.into(v))))
 
 
 class _Steps(NamedTuple):
@@ -136,7 +167,7 @@ def run(
         take_off = getattr(inverse, "without_null", None) if x0 is not None and method.factorises else None
         loop = Loop(bk, method, A, inverse, rest, x0, null, both, by_default, report, take_off)
         if method.applies_once:
-            outcome = solved_once(loop, rtol, atol, singular)
+            outcome = loop.once(rtol, atol, singular)
         else:
             outcome = _solved(loop, rtol, atol, singular, limits, history)
         if apart is None:
@@ -156,8 +187,8 @@ def _solved(
     def numbers(a: Array | None) -> Any:
         return None if a is None else bk.to_numpy(a)
 
-    A, M, null = (None if one is None else OnHost(one) for one in (loop.A, loop.M, loop.null))
-    there = replace(loop, bk=host, A=A, M=M, null=null, b=b, x0=numbers(loop.x0))
+    M, null = (None if one is None else OnHost(one) for one in (loop.M, loop.null))
+    there = replace(loop, bk=host, A=OnHost(loop.A), M=M, null=null, b=b, x0=numbers(loop.x0))
     with host.errstate():
         there = there.bounded(numbers(rtol), numbers(atol), limits.last)
         found = there.outcome(numbers(singular), limits, history)
@@ -239,7 +270,7 @@ class Loop:
     report: StepReport | None = None
     take_off: Callable[[Array], Array] | None = None  # projects the null vectors that factors know out of x
     size: Any = None  # (batch, 1), norm of b
-    unit: Any = None  # (batch, 1), a power of two just below it; None where numbers need none
+    unit: Any = None  # of the solve, just below it
     asked: Any = None  # (batch, 1), residual norm by the tolerances
     limit: Any = 0  # iterations: one number, or of each system `(batch, 1)`
     points: Checkpoints | None = None
@@ -259,7 +290,7 @@ class Loop:
         asked = bk.maximum(rtol * size, atol)
         asked = asked if asked.shape == size.shape else asked + bk.zeros_like(size)
         limit = limit if isinstance(limit, int) else bk.asarray(limit, like=self.b)
-        unit = self._power_below(size) if self.x0 is None else None
+        unit = Unit.below(bk, size, self.report is not None)
         return replace(self, size=size, unit=unit, asked=asked, limit=limit)
 
     def outcome(self, singular: Array | None, limits: Limits, history: bool) -> Outcome:
@@ -271,17 +302,79 @@ class Loop:
         if self.method.can_pause:
             kept = points.empty(first[:-2])
             end = replace(self, points=points)._end(first._replace(kept=kept))
-            found = State(*points.all(end.kept, end[:-2], end.steps), end.history, ())
-            lines = points.histories(end.history, found.steps) if history else ()
-            return _outcome(bk, found._replace(history=lines), singular)
+            arrays = dict(zip(State._fields[:-2], points.merged(end.kept, end[:-2], end.steps), strict=True))
+            lines = points.histories(end.history, arrays["steps"]) if history else ()
+            return _outcome(bk, end._replace(**arrays, history=lines), singular)
 
         def solved(limit: Array) -> list[Array]:
             end = replace(self, limit=limit)._end(self._first(limits.most if history else None))
             return [*end[:-2], bk.matrix_transpose(end.history)] if history else list(end[:-2])
 
         like = [*first[:-2], bk.matrix_transpose(first.history)] if history else first[:-2]
-        *arrays, lines = points.each(solved, like, first.steps) + [()] * (not history)
-        return _outcome(bk, State(*arrays, bk.permute_dims(lines, (0, 2, 1)) if history else (), ()), singular)
+        found: list[Any] = points.each(solved, like, first.steps)
+        *ends, lines = found if history else [*found, ()]
+        end = first._replace(**dict(zip(State._fields[:-2], ends, strict=True)))
+        return _outcome(bk, end._replace(history=bk.permute_dims(lines, (0, 2, 1)) if history else ()), singular)
+
+    def once(self, rtol: Array, atol: Array, singular: Array | None) -> Outcome:
+        """`x0 + M (b - A x0)` and its true residual, in straight-line code: what a program holds of a direct method.
+
+        What is not solved then has the status BREAKDOWN, and the host solves it. So it is with factors that are not finite,
+        for b = 0 too.
+
+        In single precision the default tolerance is out of reach for matrices with a condition of 1e2 and more, which may
+        not ask the host in each run: one refinement shows whether the precision is the limit. In double that begins at 1e5.
+        """
+        bk, A, x0 = self.bk, self.A, self.x0
+
+        def norm(v: Array) -> Array:
+            return bk.sqrt(bk.square_norm(v))
+
+        scale = bk.binary_scale(self.b)
+        if x0 is not None:
+            scale = bk.maximum(scale, bk.binary_scale(A.apply(x0)))
+        inverse = 1 / scale
+        b = bk.times(inverse, self.b)
+        size = norm(b)
+        asked = bk.maximum(rtol * size, atol * inverse)
+        sound = bk.isfinite(asked) & (asked >= 0)
+        if x0 is None:
+            start, r, before = None, b, size
+        else:
+            start = bk.where(size == 0, bk.zeros_like(b), bk.times(inverse, x0))
+            r = b - A.apply(start)
+            before = norm(r)
+            sound = sound & bk.isfinite(before)
+        steps = bk.astype(before > asked, np.dtype(np.int32))
+        x = bk.times(bk.astype(steps, bk.dtype(size)), apply(self.M, self.in_range(r)))
+        x = self.without_null(x if start is None else start + x)
+        r = b - A.apply(x)
+        left = norm(r)
+        missed = sound & (left > asked)
+
+        def refined(x: Array, r: Array, left: Array) -> tuple[Array, ...]:
+            x = self.without_null(x + apply(self.M, self.in_range(r)))
+            image = A.apply(x)
+            r = b - image
+            left = norm(r)
+            return x, r, left, reached_by(bk, A, x, image, size, False, norm) if self.by_default else zero
+
+        zero = reached = bk.zeros_like(left)
+        again: Any = 0
+        if bk.dtype(left) == np.float32:
+            first = x, r, left
+            new = bk.cond(bk.any(missed), refined, lambda *first: (*first, zero), *first)
+            new = new if len(left) == 1 else [bk.where(missed, *two) for two in zip(new, (*first, zero))]
+            x, r, left, reached = new
+            reached, again = bk.where(left > asked, reached, zero), bk.astype(missed, np.dtype(np.int32))
+        bound = bk.maximum(asked, reached)
+        none = 0 * steps
+        status = bk.where(sound, bk.where(left <= bound, none + CONVERGED, BREAKDOWN), DIVERGED)
+        numbers = (scale * left, scale * bound, scale * reached, zero, none + 1)
+        products = none + A.products * ((1 if x0 is None else 2) + again)
+        singular = none if singular is None else singular
+        x, r = bk.times(scale, x), bk.times(scale, r)
+        return Outcome(x, r, *numbers, status, steps + again, products, singular, none, ())
 
     def correction(self, attempt: Array) -> tuple[Array, Array, Array]:
         """One round from zero, for methods with an inner solve: x, iterations, products.
@@ -290,7 +383,7 @@ class Loop:
         """
         first = self._first(None)._replace(attempt=attempt)
         unit, t, _, products = self._steps(first)
-        return self._in_user_units(unit, self.method.solution(self.bk, self.M, t.state)), t.steps, products
+        return unit.back(self.method.solution(self.bk, self.M, t.state)), t.steps, products
 
     # --- rounds
 
@@ -334,8 +427,7 @@ class Loop:
         Cost: one application of M and one product, wasted if the residual norm is too large.
         """
         bk, unit = self.bk, self._unit(s.norm)
-        r = self.in_range(s.residual)
-        d = self._in_user_units(unit, apply(self.M, r if unit is None else bk.times(1 / unit, r)))
+        d = unit.back(apply(self.M, unit.into(self.in_range(s.residual))))
         x = self.without_null(d if self.x0 is None else s.x + d)
         residual = self.b - self.A.apply(x)
         norm = bk.norm(residual)
@@ -345,7 +437,7 @@ class Loop:
         return s._replace(x=x, residual=residual, norm=norm, status=status, steps=steps, products=products)
 
     def _while(self, body: Callable[[State], State], s: State) -> State:
-        """Rounds; in programs of one system the numbers of a state are two vectors: XLA makes a kernel of each array."""
+        """Rounds. In programs of one system two vectors hold the numbers: XLA makes a kernel of each array."""
         bk = self.bk
 
         def running(status: Array) -> Any:
@@ -378,36 +470,37 @@ class Loop:
         return end._replace(history=t.history, kept=t.kept)
 
     def _finished(
-        self, s: State, unit: Array | None, state: Any, why: Array, steps: Array, products: Array, limit: Any
+        self, s: State, unit: Unit, state: Any, why: Array, steps: Array, products: Array, limit: Any
     ) -> State:  # fmt: skip
         """Compute x + d and its true residual, and decide for each system: converged, failed or another round."""
-        bk, method, running = self.bk, self.method, s.status == RUNNING
+        bk, method = self.bk, self.method
+        running = s.status == RUNNING if self.several else None
 
         def kept(new: Any, old: Any) -> Any:
-            return bk.where(running, new, old) if self.several else new
+            return new if running is None else bk.where(running, new, old)
 
-        x = kept(self.without_null(s.x + self._in_user_units(unit, method.solution(bk, self.M, state))), s.x)
+        x = kept(self.without_null(s.x + unit.back(method.solution(bk, self.M, state))), s.x)
         image = self.A.apply(x)
         r = self.b - image
-        norm = self._norm(r, unit)
+        norm = unit.size_of(r) if unit.power is None else bk.maximum(unit.size_of(r), bk.max_abs(r))
         steps, products = kept(steps, s.steps), kept(products + self.A.products, s.products)
-        if bk.is_concrete(norm) and not bk.any(~(running & (norm <= self.asked))):  # mostly: the rest would say so
+        done = norm <= self.asked
+        done = done if running is None else done & running
+        if bk.is_concrete(norm) and not bk.any(~done):  # mostly: the rest would say so
             return s._replace(
                 x=x, residual=r, norm=norm, bound=self.asked, attainable=bk.zeros_like(norm),
                 status=0 * s.status + CONVERGED, steps=steps, products=products,
             )  # fmt: skip
         missed = bk.isfinite(norm) & (norm > self.asked)
-        missed = running & missed if self.several else missed
-        reached = attainable(
-            bk, self.A, x, image, self.size, missed, lambda v: self._norm(v, unit), not method.factorises
-        )
-        settled = method.is_settled(bk, state, x, bk.full_like(norm, 1) if unit is None else unit)
+        missed = missed if running is None else missed & running
+        reached = attainable(bk, self.A, x, image, self.size, missed, unit.size_of, not method.factorises)
+        settled = method.is_settled(bk, state, x, bk.full_like(norm, 1) if unit.power is None else unit.power)
         status, attempt, bound, worse = verdict(
             bk, s.norm, norm, self.asked, reached, settled, why, s.attempt, steps < limit, self.by_default
         )
         if self.report is not None:
             worse = worse | unusable(bk, why, norm)
-        worse = running & worse if self.several else worse
+        worse = worse if running is None else worse & running
         products = bk.where(missed, products + self.A.products, products)
         x, r, norm = bk.where(worse, s.x, x), bk.where(worse, s.residual, r), bk.where(worse, s.norm, norm)
         return s._replace(
@@ -424,65 +517,48 @@ class Loop:
         """Project r onto the range of A, as far as its complement is known."""
         return r if self.null is None or not self.both else self.null.apply(r)
 
-    # --- units: powers of two, so that squares neither overflow nor vanish
-
-    def _unit(self, norm: Array) -> Array | None:
-        """The unit of a round that starts from a residual of this norm; None where numbers need none.
+    def _unit(self, norm: Array) -> Unit:
+        """The unit of a round that starts from a residual of this norm.
 
         That of the solve, unless residuals may be larger than b, or another library has thresholds of its own.
         """
-        return self.unit if self.x0 is None and not self.method.on_host else self._power_below(norm)
-
-    def _power_below(self, norm: Array) -> Array | None:
-        bk = self.bk
-        if self.report is None and bk.is_concrete(norm) and not bk.any(~((norm > _USUAL) & (norm < 1 / _USUAL))):
-            return None
-        tiny = float(np.finfo(bk.dtype(norm)).tiny)  # the inverse is a normal number, too
-        power, one = bk.maximum(bk.unit_in_first_place(norm), bk.full_like(norm, tiny)), bk.full_like(norm, 1 / tiny)
-        return bk.where(power < one, power, one)
-
-    def _in_user_units(self, unit: Array | None, d: Array) -> Array:
-        return d if unit is None else self.bk.times(unit, d)
-
-    def _norm(self, v: Array, unit: Array | None) -> Array:
-        """Norms of residuals, which are hardly larger than the unit, and may be so small that their squares vanish."""
-        bk = self.bk
-        if unit is None:
-            return bk.norm(v)
-        return bk.maximum(unit * bk.sqrt(bk.square_norm(bk.times(1 / unit, v))), bk.max_abs(v))
+        own = self.x0 is not None or self.method.on_host
+        return Unit.below(self.bk, norm, self.report is not None) if own else self.unit
 
     # --- steps
 
-    def _steps(self, s: State) -> tuple[Array | None, _Steps, Array, Array]:
+    def _steps(self, s: State) -> tuple[Unit, _Steps, Array, Array]:
         """The steps of a round: their unit, the last one, why they ended, and products with A so far."""
         bk, method, A, M, limit, report = self.bk, self.method, self.in_steps, self.M, self.limit, self.report
-        running, unit, r = s.status == RUNNING, self._unit(s.norm), self.in_range(s.residual)
+        unit, r = self._unit(s.norm), self.in_range(s.residual)
+        watched = self.several or report is not None
+        looks = watched or not isinstance(s.history, tuple) or self.points is not None
+        running: Any = s.status == RUNNING if looks else None
         r = bk.where(running, r, bk.zeros_like(r)) if self.several else r  # others, perhaps with a NaN, stand by
-        r = bk.times(1 / unit, r) if unit is not None else r if self.several else bk.copy(r)
-        aim = goal_of_round(
-            bk, s.norm, s.bound, self.size, s.steps == 0, method.factorises, self.x0 is not None
-        )  # fmt: skip
-        goal = Goal(aim if unit is None else aim / unit, s.attempt)
+        r = unit.into(r) if self.several or unit.power is not None else bk.copy(r)
+        aim = goal_of_round(bk, s.norm, s.bound, self.size, s.steps == 0, method.factorises, self.x0 is not None)
+        goal = Goal(unit.into(aim), s.attempt)
         state = method.init(bk, A, M, r, goal)
-        rule = StoppingRule.of(bk, goal, s.norm if unit is None else s.norm / unit, limit)
+        rule = StoppingRule.of(bk, goal, unit.into(s.norm), limit)
         told: Any = None
         if report is not None:
-            told = Round(bk, report, s.x, s.norm, aim, unit, running, self.without_null)
+            told = Round(bk, report, s.x, s.norm, aim, unit.power, running, self.without_null)
             if method.on_host and report.monitor.may_stop:
                 told = InnerSteps(told, s.steps)
                 method = method.monitored(told)
-        made, watched = method.products_made(state), self.several or report is not None
-        none = 0 * s.steps
+        made = method.products_made(state)
         t = _Steps(
             state, s.steps, running & rule.goes_on(state, s.steps) if watched else (),
-            () if isinstance(made, int) else none, none if report is not None and report.monitor.may_stop else (),
+            () if isinstance(made, int) else 0 * s.steps,
+            0 * s.steps if report is not None and report.monitor.may_stop else (),
             s.history, s.kept,
         )  # fmt: skip
 
         def products(t: _Steps) -> Array:
-            own = made * (t.steps - s.steps) if isinstance(t.products, tuple) else t.products
+            own = t.steps - s.steps if isinstance(t.products, tuple) else t.products
+            own = made * own if isinstance(made, int) and made != 1 else own
             begin = method.products_to_start(self.A)
-            return s.products + (own + bk.where(s.norm > self.asked, none + begin, none) if begin else own)
+            return s.products + (bk.where(s.norm > self.asked, own + begin, own) if begin else own)
 
         def why(t: _Steps) -> Array:
             status = rule.status(t.state, t.steps)
@@ -506,21 +582,20 @@ class Loop:
         def advance(t: _Steps) -> _Steps:
             everyone = not self.several or (bk.updates_in_place and not bk.any(~t.going))
             left = limit - t.steps
-            left = left if everyone else bk.where(t.going, left, none)
+            left = left if everyone else bk.where(t.going, left, 0 * left)
             if isinstance(told, InnerSteps):
                 told.steps = t.steps
             state = self._stepped(method, method.limited(bk, t.state, left), None if everyone else t.going)
 
             def counted(number: Any) -> Any:
-                return number if everyone else bk.where(t.going, number + none, none)
+                return number if everyone else bk.where(t.going, number + 0 * t.steps, 0 * t.steps)
 
             active = t.going if watched else running
             new = t._replace(state=state, steps=t.steps + counted(method.steps_taken(state)))
             if not isinstance(t.products, tuple):
                 new = new._replace(products=t.products + counted(method.products_made(state)))
             if not isinstance(t.history, tuple):
-                norm = bk.sqrt(state.rr) if unit is None else bk.sqrt(state.rr) * unit
-                new = new._replace(history=bk.put(t.history, new.steps, norm, active))
+                new = new._replace(history=bk.put(t.history, new.steps, unit.back(bk.sqrt(state.rr)), active))
             going = rule.goes_on(state, new.steps) if watched else ()
             if told is not None:
                 reason = told.tell(new.steps, state.rr, active, lambda: method.solution(bk, M, state))
@@ -534,8 +609,7 @@ class Loop:
 
         if self.points is not None and self.points.from_start:
             t = t._replace(kept=kept(t, running & (s.steps == 0)))
-        plain = not watched and isinstance(s.history, tuple) and self.points is None and isinstance(limit, int)
-        if plain and method.takes_numbers and self._takes_numbers(state):
+        if not looks and isinstance(limit, int) and method.takes_numbers and self._takes_numbers(state):
             state, taken = _steps_of_one(method, A, M, NUMBERS.enter(state), rule, limit - int(s.steps[0, 0]))
             t = t._replace(state=NUMBERS.leave(state), steps=s.steps + np.int32(taken))
         else:

@@ -206,4 +206,4 @@ def reached_by(
     if iterated:
         allowed = allowed & (bk.abs(bk.dot(x, image)) > noise * bk.norm(x))
     reached = _ROUNDINGS * noise
-    return bk.where(allowed, bk.where(reached < most, reached, most), 0 * most)
+    return bk.where(allowed, bk.where(reached < most, reached, most), bk.zeros_like(most))

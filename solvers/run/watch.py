@@ -339,7 +339,7 @@ class InnerSteps:
 
 
 def ended(bk: Backend, status: Array, reason: Array) -> Array:
-    """The status with the reason of systems that would go on otherwise; a true residual within the tolerance decides."""
+    """The status, with the reason for systems that would go on otherwise; a true residual may still be small enough."""
     return bk.where((reason > 0) & (status != _MAX_ITER) & (status != _DIVERGED), reason, status)
 
 

@@ -1,6 +1,6 @@
-"""Programs for one system, whose loop holds no masks: what the loop for all cases finds, in each field of the result.
+"""Programs for one system, whose loop holds no masks: the same in each field as where residual norms are recorded.
 
-A history makes the same solve go through the loop for all cases.
+Nothing that is asked for changes an answer; the matrices and right-hand sides are of any magnitude, singular or NaN.
 """
 
 from collections.abc import Callable

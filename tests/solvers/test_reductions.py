@@ -19,14 +19,10 @@ NAMED = {"dot", "norm"}  # of `bk`
 # How often, by file. `any` asks statuses and conditions (batch, 1), which follow from sums over all members; `sum` and
 # `product` are over the vectors of a basis, or their coefficients.
 REASONS = {
-    "run/at_once.py": {"any": 1},
-    "run/attainable.py": {"any": 1},
+    "run/loop.py": {"any": 10, "max": 1},  # the number that a log entry shows
     "run/checkpoints.py": {"any": 2, "sum": 2},  # counts of iterations
-    "run/driver.py": {"all": 2, "any": 8, "max": 1},
-    "run/lean.py": {"all": 1, "max": 1},
-    "run/lean_rounds.py": {"any": 3},
-    "run/monitor.py": {"any": 1, "max": 1},  # of numbers on the host, one for each system
-    "run/told.py": {"max": 1},
+    "run/stopping.py": {"any": 1},
+    "run/watch.py": {"any": 1, "max": 2},  # of numbers on the host, one for each system
     "methods/block_cg.py": {"any": 2, "max": 2, "product": 2},  # matrices (k, k) of k systems
     "methods/gmres.py": {"any": 1, "product": 1, "sum": 2},
     "methods/idr.py": {"any": 1, "sum": 2},
