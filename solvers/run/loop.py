@@ -319,11 +319,12 @@ class Loop:
     def once(self, rtol: Array, atol: Array, singular: Array | None) -> Outcome:
         """`x0 + M (b - A x0)` and its true residual, in straight-line code: what a program holds of a direct method.
 
-        What is not solved then has the status BREAKDOWN, and the host solves it. So it is with factors that are not finite,
-        for b = 0 too.
+        What is not solved then has the status BREAKDOWN, and the host solves it. So it is with factors that are not
+        finite, for b = 0 too.
 
-        In single precision the default tolerance is out of reach for matrices with a condition of 1e2 and more, which may
-        not ask the host in each run: one refinement shows whether the precision is the limit. In double that begins at 1e5.
+        In single precision the default tolerance is out of reach for matrices with a condition of 1e2 and more, which
+        may not ask the host in each run: one refinement shows whether the precision is the limit. In double that begins
+        at 1e5.
         """
         bk, A, x0 = self.bk, self.A, self.x0
 
