@@ -371,7 +371,7 @@ class Loop:
         status = bk.where(done, CONVERGED, s.status)
         return s._replace(x=x, residual=residual, norm=norm, status=status, steps=steps, products=products)
 
-    def _while(self, body: Callable[[State], State], s: State) -> State:
+    def _while(self, body: Callable[..., State], s: State) -> State:
         """Rounds. In programs of one system two vectors hold the numbers: XLA makes a kernel of each array."""
         bk = self.bk
 
@@ -390,17 +390,19 @@ class Loop:
             pairs = ((p.norm, floats), (p.status, whole))
             return p._replace(**{name: own[:, k : k + 1] for own, names in pairs for k, name in enumerate(names)})
 
-        end = bk.while_loop(lambda p: running(p.status[:, :1]), lambda p: pack(body(unpack(p))), pack(s))
+        end = bk.while_loop(
+            lambda p: running(p.status[:, :1]), lambda p: pack(body(unpack(p), lambda: unpack(p))), pack(s)
+        )
         return unpack(end)
 
-    def _logged(self, s: State) -> State:
+    def _logged(self, s: State, read: Callable[[], State] | None = None) -> State:
         if self.bk.any(s.steps > 0):
             most = self.bk.to_numpy(s.norm).max(initial=0)
             log.debug("%s: another round from the residual norm %.3e", self.method.name, most)
-        return self._round(s)
+        return self._round(s, read)
 
-    def _round(self, s: State) -> State:
-        unit, t, why, products = self._steps(s)
+    def _round(self, s: State, read: Callable[[], State] | None = None) -> State:
+        unit, t, why, products = self._steps(s, read)
         end = self._finished(s, unit, t.state, why, t.steps, products, self.limit)
         return end._replace(history=t.history, kept=t.kept)
 
@@ -462,8 +464,15 @@ class Loop:
 
     # --- steps
 
-    def _steps(self, s: State) -> tuple[Unit, _Steps, Array, Array]:
-        """The steps of a round: their unit, the last one, why they ended, and products with A so far."""
+    def _steps(
+        self, s: State, read: Callable[[], State] | None = None
+    ) -> tuple[Unit, _Steps, Array, Array]:  # fmt: skip
+        """The steps of a round: their unit, the last one, why they ended, and products with A so far.
+
+        Args:
+            read: reads s again from the two vectors of a program: numbers from outside of a loop are kernels of their
+                own, numbers that its condition computes are not.
+        """
         bk, method, A, M, limit, report = self.bk, self.method, self.in_steps, self.M, self.limit, self.report
         unit, r = self._unit(s.norm), self.in_range(s.residual)
         watched = self.several or report is not None
@@ -471,10 +480,14 @@ class Loop:
         running: Any = s.status == RUNNING if looks else None
         r = bk.where(running, r, bk.zeros_like(r)) if self.several else r  # others, perhaps with a NaN, stand by
         r = unit.into(r) if self.several or unit.power is not None else bk.copy(r)
-        aim = goal_of_round(bk, s.norm, s.bound, self.size, s.steps == 0, method.factorises, self.x0 is not None)
-        goal = Goal(unit.into(aim), s.attempt)
+
+        def goal_and_rule(s: State) -> tuple[Array, Goal, StoppingRule]:
+            aim = goal_of_round(bk, s.norm, s.bound, self.size, s.steps == 0, method.factorises, self.x0 is not None)
+            goal = Goal(unit.into(aim), s.attempt)
+            return aim, goal, StoppingRule.of(bk, goal, unit.into(s.norm), limit)
+
+        aim, goal, rule = goal_and_rule(s)
         state = method.init(bk, A, M, r, goal)
-        rule = StoppingRule.of(bk, goal, unit.into(s.norm), limit)
         told: Any = None
         if report is not None:
             told = Round(bk, report, s.x, s.norm, aim, unit.power, running, self.without_null)
@@ -540,7 +553,10 @@ class Loop:
             return new._replace(kept=kept(new, active))
 
         def go_on(t: _Steps) -> Any:
-            return bk.any(t.going if watched else rule.goes_on(t.state, t.steps))
+            if watched:
+                return bk.any(t.going)
+            own = rule if read is None else goal_and_rule(read())[2]
+            return bk.any(own.goes_on(t.state, t.steps))
 
         if self.points is not None and self.points.from_start:
             t = t._replace(kept=kept(t, running & (s.steps == 0)))
