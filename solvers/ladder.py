@@ -70,7 +70,7 @@ def applied_once(plan: Plan, system: System) -> Plan:
     plain = system.monitor is None and not system.history and not system.several and not system.is_empty
     if plan.method.__class__ is not Direct or not in_program or not plain or bk.communicator is not None:
         return plan
-    if not bk.can_rescue() or (system.compiled and system.on_failure == "nan") or not all(system.limits.rows[-1]):
+    if not bk.can_rescue() or (system.compiled and system.on_failure == "nan") or min(system.limits.rows[-1]) < 2:
         return plan
     try:
         system.A.for_host()

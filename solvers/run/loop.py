@@ -349,6 +349,7 @@ class Loop:
         steps = bk.astype(before > asked, np.dtype(np.int32))
         x = bk.times(bk.astype(steps, bk.dtype(size)), apply(self.M, self.in_range(r)))
         x = self.without_null(x if start is None else start + x)
+        x = bk.where(sound, x, bk.zeros_like(x) if start is None else start)
         r = b - A.apply(x)
         left = norm(r)
         missed = sound & (left > asked)
@@ -365,7 +366,7 @@ class Loop:
         if bk.dtype(left) == np.float32:
             first = x, r, left
             new = bk.cond(bk.any(missed), refined, lambda *first: (*first, zero), *first)
-            new = new if len(left) == 1 else [bk.where(missed, *two) for two in zip(new, (*first, zero))]
+            new = new if int(left.shape[0]) == 1 else [bk.where(missed, *two) for two in zip(new, (*first, zero))]
             x, r, left, reached = new
             reached, again = bk.where(left > asked, reached, zero), bk.astype(missed, np.dtype(np.int32))
         bound = bk.maximum(asked, reached)
@@ -437,7 +438,7 @@ class Loop:
         status = bk.where(done, CONVERGED, s.status)
         return s._replace(x=x, residual=residual, norm=norm, status=status, steps=steps, products=products)
 
-    def _while(self, body: Callable[[State], State], s: State) -> State:
+    def _while(self, body: Callable[..., State], s: State) -> State:
         """Rounds. In programs of one system two vectors hold the numbers: XLA makes a kernel of each array."""
         bk = self.bk
 
@@ -456,17 +457,19 @@ class Loop:
             pairs = ((p.norm, floats), (p.status, whole))
             return p._replace(**{name: own[:, k : k + 1] for own, names in pairs for k, name in enumerate(names)})
 
-        end = bk.while_loop(lambda p: running(p.status[:, :1]), lambda p: pack(body(unpack(p))), pack(s))
+        end = bk.while_loop(
+            lambda p: running(p.status[:, :1]), lambda p: pack(body(unpack(p), lambda: unpack(p))), pack(s)
+        )
         return unpack(end)
 
-    def _logged(self, s: State) -> State:
+    def _logged(self, s: State, read: Callable[[], State] | None = None) -> State:
         if self.bk.any(s.steps > 0):
             most = self.bk.to_numpy(s.norm).max(initial=0)
             log.debug("%s: another round from the residual norm %.3e", self.method.name, most)
-        return self._round(s)
+        return self._round(s, read)
 
-    def _round(self, s: State) -> State:
-        unit, t, why, products = self._steps(s)
+    def _round(self, s: State, read: Callable[[], State] | None = None) -> State:
+        unit, t, why, products = self._steps(s, read)
         end = self._finished(s, unit, t.state, why, t.steps, products, self.limit)
         return end._replace(history=t.history, kept=t.kept)
 
@@ -528,8 +531,15 @@ class Loop:
 
     # --- steps
 
-    def _steps(self, s: State) -> tuple[Unit, _Steps, Array, Array]:
-        """The steps of a round: their unit, the last one, why they ended, and products with A so far."""
+    def _steps(
+        self, s: State, read: Callable[[], State] | None = None
+    ) -> tuple[Unit, _Steps, Array, Array]:  # fmt: skip
+        """The steps of a round: their unit, the last one, why they ended, and products with A so far.
+
+        Args:
+            read: reads s again from the two vectors of a program: numbers from outside of a loop are kernels of their
+                own, numbers that its condition computes are not.
+        """
         bk, method, A, M, limit, report = self.bk, self.method, self.in_steps, self.M, self.limit, self.report
         unit, r = self._unit(s.norm), self.in_range(s.residual)
         watched = self.several or report is not None
@@ -537,10 +547,14 @@ class Loop:
         running: Any = s.status == RUNNING if looks else None
         r = bk.where(running, r, bk.zeros_like(r)) if self.several else r  # others, perhaps with a NaN, stand by
         r = unit.into(r) if self.several or unit.power is not None else bk.copy(r)
-        aim = goal_of_round(bk, s.norm, s.bound, self.size, s.steps == 0, method.factorises, self.x0 is not None)
-        goal = Goal(unit.into(aim), s.attempt)
+
+        def goal_and_rule(s: State) -> tuple[Array, Goal, StoppingRule]:
+            aim = goal_of_round(bk, s.norm, s.bound, self.size, s.steps == 0, method.factorises, self.x0 is not None)
+            goal = Goal(unit.into(aim), s.attempt)
+            return aim, goal, StoppingRule.of(bk, goal, unit.into(s.norm), limit)
+
+        aim, goal, rule = goal_and_rule(s)
         state = method.init(bk, A, M, r, goal)
-        rule = StoppingRule.of(bk, goal, unit.into(s.norm), limit)
         told: Any = None
         if report is not None:
             told = Round(bk, report, s.x, s.norm, aim, unit.power, running, self.without_null)
@@ -606,15 +620,24 @@ class Loop:
             return new._replace(kept=kept(new, active))
 
         def go_on(t: _Steps) -> Any:
-            return bk.any(t.going if watched else rule.goes_on(t.state, t.steps))
+            if watched:
+                return bk.any(t.going)
+            own = rule if read is None else goal_and_rule(read())[2]
+            return bk.any(own.goes_on(t.state, t.steps))
 
         if self.points is not None and self.points.from_start:
             t = t._replace(kept=kept(t, running & (s.steps == 0)))
-        if not looks and isinstance(limit, int) and method.takes_numbers and self._takes_numbers(state):
-            state, taken = _steps_of_one(method, A, M, NUMBERS.enter(state), rule, limit - int(s.steps[0, 0]))
-            t = t._replace(state=NUMBERS.leave(state), steps=s.steps + np.int32(taken))
-        else:
-            t = bk.while_loop(go_on, advance, t)
+        plain = report is None and isinstance(s.history, tuple) and self.points is None and isinstance(limit, int)
+        if plain and method.takes_numbers and self._is_of_numpy(state):
+            left = limit - int(s.steps.max(initial=0))
+            if not self.several and NUMBERS.serves(state.x):
+                state, taken = _steps_of_one(method, A, M, NUMBERS.enter(state), rule, left)
+                t = t._replace(state=NUMBERS.leave(state), steps=s.steps + np.int32(taken))
+            elif self.several and t.going.all():
+                state, taken = _steps_of_several(bk, method, A, M, state, rule, left)
+                t = t._replace(state=state, steps=s.steps + np.int32(taken))
+                t = t._replace(going=rule.goes_on(state, t.steps))
+        t = bk.while_loop(go_on, advance, t)
         return unit, t, why(t), products(t)
 
     def _stepped(self, method: Method, state: Any, going: Array | None) -> Any:
@@ -633,10 +656,8 @@ class Loop:
         x, rr, broken = bk.step_active(step_all, (state.x, state.rr, state.broken), going)
         return new[0]._replace(x=x, rr=rr, broken=broken)
 
-    def _takes_numbers(self, state: Any) -> bool:
-        """May the numbers of the one system be NumPy's, not arrays `(1, 1)`?"""
-        bk = self.bk
-        return bk.on_host and bk.communicator is None and type(state.x) is np.ndarray and NUMBERS.serves(state.x)
+    def _is_of_numpy(self, state: Any) -> bool:
+        return self.bk.on_host and self.bk.communicator is None and type(state.x) is np.ndarray
 
 
 def _steps_of_one(
@@ -646,6 +667,17 @@ def _steps_of_one(
     step, taken, enough, largest = method.step, 0, rule.enough[0, 0], rule.largest[0, 0]
     while taken < left and enough < state.rr <= largest and not state.broken:
         state = step(NUMBERS, A, M, state)
+        taken += 1
+    return state, taken
+
+
+def _steps_of_several(
+    bk: Backend, method: Method, A: Operator, M: Operator | None, state: Any, rule: StoppingRule, left: int
+) -> tuple[Any, int]:
+    """Steps while all systems go on: a fifth less time than with masks and counts."""
+    step, taken = method.step, 0
+    while taken < left and ((state.rr > rule.enough) & (state.rr <= rule.largest) & ~state.broken).all():
+        state = step(bk, A, M, state)
         taken += 1
     return state, taken
 

@@ -19,7 +19,7 @@ NAMED = {"dot", "norm"}  # of `bk`
 # How often, by file. `any` asks statuses and conditions (batch, 1), which follow from sums over all members; `sum` and
 # `product` are over the vectors of a basis, or their coefficients.
 REASONS = {
-    "run/loop.py": {"any": 10, "max": 1},  # the number that a log entry shows
+    "run/loop.py": {"all": 2, "any": 11, "max": 2},  # statuses, iterations, and a number for the log
     "run/checkpoints.py": {"any": 2, "sum": 2},  # counts of iterations
     "run/stopping.py": {"any": 1},
     "run/watch.py": {"any": 1, "max": 2},  # of numbers on the host, one for each system
