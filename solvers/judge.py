@@ -14,6 +14,7 @@ from .ladder import both_of, has_more, solved_b
 from .methods.direct.singular import Singularity
 from .methods.direct.superlu import provider_note
 from .methods.method import Method
+from .methods.registry import METHODS
 from .null_space.given import null_vectors_in_words
 from .plan import Plan
 from .preconditioners import Preconditioner
@@ -81,10 +82,10 @@ def look_of(plan: Plan, system: System, outcome: Outcome) -> Look | None:
 
 def made_by_of(plan: Plan, system: System) -> tuple[MadeBy, ...]:
     """What may make x, by the numbers of `Outcome.rung`; only the first method where no other can follow."""
-    name = plan.method.name
-    M = plan.M
-    first = MadeBy(name, plan.method, M.kind if isinstance(M, Preconditioner) else None)
-    if not has_more(plan, system):
+    method, M, *_ = plan.rungs[0]
+    name, once = method.name, method.applies_once
+    first = MadeBy(name, METHODS[name] if once else method, M.kind if isinstance(M, Preconditioner) else None)
+    if once or not has_more(plan, system):  # where NumPy repeats it, it is the same method
         return (first,)
     found = [first, first]
     for number, rung in enumerate(plan.rungs[1:], 1):
@@ -93,8 +94,6 @@ def made_by_of(plan: Plan, system: System) -> tuple[MadeBy, ...]:
             found += [MadeBy(words, rung.method, "amg")] * 2
         elif rung.goes_on:
             found += found[-2:]
-        elif rung.method.name == name:
-            found += [MadeBy(f"{name} (on the host)", rung.method, None)] * 2
         else:
             taken = plan.steps_of(number - 1)
             whys = f"after {name} had failed", f"after {name} had taken {taken} iterations"
@@ -110,7 +109,7 @@ def result_of(
     made_by: tuple[MadeBy, ...] | None = None,
 ) -> SolveResult:
     """The outcome in the shapes of the user's arrays."""
-    M, bk, layout = plan.M, system.bk, system.layout
+    (method, M, *_), bk, layout = plan.rungs[0], system.bk, system.layout
     lead = (len(system.limits),) if len(system.limits) > 1 else ()
     outcome = outcome if bk.communicator is None else replicated(bk, outcome)
     if system.several and not lead:
@@ -120,7 +119,7 @@ def result_of(
         outcome = outcome._replace(x=system.spread_rows(outcome.x), residual=system.spread_rows(outcome.residual))
     shape = (*lead, *layout.batch)
     status, steps = bk.reshape(outcome.status, shape), bk.reshape(outcome.steps, shape)
-    may_be_singular = plan.method.factorises or len(plan.rungs) > 1 or system.null is not None
+    may_be_singular = method.factorises or len(plan.rungs) > 1 or system.null is not None
     singular = bk.reshape(outcome.singular, shape) >= int(Singularity.SINGULAR) if may_be_singular else steps < 0
     made_by, rung = made_by or made_by_of(plan, system), None
     if len(made_by) > 1:
@@ -130,7 +129,7 @@ def result_of(
             made_by, rung = ((made_by[numbers[0]],), None) if len(numbers) == 1 else (made_by, rung)
     kind, reason = (M.kind, M.reason) if isinstance(M, Preconditioner) else (None, None)
     why = plan.reason if reason is None else f"{plan.reason}; {kind}: {reason}"
-    if plan.method.names_provider:
+    if method.names_provider:
         why += provider_note(M)
     return SolveResult(
         x=layout.unflatten(bk, outcome.x, lead),

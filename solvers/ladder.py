@@ -32,7 +32,7 @@ from .run.loop import LoopSettings, run
 from .run.null_part import NullPart
 from .run.outcome import Outcome, Status
 from .run.stopping import Limits
-from .run.watch import StepReport
+from .run.watch import Monitor, StepReport
 
 _CANNOT = (UnsupportedOperation, NonlinearError)  # a rung that cannot be used leaves it to the next one
 _MAX_ITER, _CONVERGED = int(Status.MAX_ITER), int(Status.CONVERGED)
@@ -41,16 +41,17 @@ _MAX_ITER, _CONVERGED = int(Status.MAX_ITER), int(Status.CONVERGED)
 def climb(plan: Plan, system: System) -> Outcome:
     """Run the rungs until every system has converged, or there is no rung left. Without derivatives."""
     bk = system.bk
-    bounded = has_more(plan, system) and not (system.compiled and system.history)  # which has room up to the limit
+    more = has_more(plan, system)
+    bounded = more and not (system.compiled and system.history)  # which has room up to the limit
     limits = system.limits.of_systems(system.layout.systems)
     if bounded and plan.rungs[0].steps is not None:
         limits = limits.at_most(plan.rungs[0].steps)
     outcome = _run(plan.rungs[0], system, limits)
     if system.compiled or bk.compiled(outcome.status):
-        asks = has_more(plan, system) and bk.can_rescue() and system.on_failure != "nan"
+        asks = more and bk.can_rescue() and system.on_failure != "nan"
         return _rest_on_host(plan, system, outcome) if asks else outcome
-    outcome = _checked(plan.method, system, outcome)
-    return _rest(plan, system, outcome) if has_more(plan, system) else outcome
+    outcome = _checked(plan.rungs[0].method, system, outcome)
+    return _rest(plan, system, outcome) if more else outcome
 
 
 def has_more(plan: Plan, system: System) -> bool:
@@ -65,10 +66,11 @@ def applied_once(plan: Plan, system: System) -> Plan:
 
     The plan itself where no host can be called, or each step is to be seen.
     """
-    bk = system.bk
-    in_program = (system.compiled or bk.compiles_solves) and not bk.is_eager
+    bk, (method, M, *_) = system.bk, plan.rungs[0]
+    if method.__class__ is not Direct or bk.is_eager or not (system.compiled or bk.compiles_solves):
+        return plan
     plain = system.monitor is None and not system.history and not system.several and not system.is_empty
-    if plan.method.__class__ is not Direct or not in_program or not plain or bk.communicator is not None:
+    if not plain or bk.communicator is not None:
         return plan
     if not bk.can_rescue() or (system.compiled and system.on_failure == "nan") or min(system.limits.rows[-1]) < 2:
         return plan
@@ -76,7 +78,7 @@ def applied_once(plan: Plan, system: System) -> Plan:
         system.A.for_host()
     except _CANNOT:
         return plan
-    return replace(plan, rungs=(Rung(DirectOnce(), plan.M), Rung(DirectOnHost())))
+    return replace(plan, rungs=(Rung(DirectOnce(), M), Rung(DirectOnHost())))
 
 
 def both_of(system: System, method: Method) -> bool:
@@ -233,9 +235,11 @@ def _run(rung: Rung, system: System, limits: Limits) -> Outcome:
 
     The outcome has a first axis for checkpoints if there are several limits.
     """
-    report = _report(rung.method, system)
+    if system.monitor is None:
+        return _run_reported(rung, system, limits, None)
+    report = _report(rung.method, system, system.monitor)
     found = _run_reported(rung, system, limits, report)
-    if report is not None and report.errors is not None and not system.bk.compiled(found.status):
+    if report.errors is not None and not system.bk.compiled(found.status):
         system.bk.to_numpy(found.status)  # waits for the loop
         agreed(system.bk.communicator, "the callback", report.raise_errors)
     return found
@@ -267,15 +271,12 @@ def _settings(method: Method, system: System, limits: Limits) -> LoopSettings:
     return LoopSettings(system.bk, method, limits, system.history, system.by_default, both, system.derived, cut)
 
 
-def _report(method: Method, system: System) -> StepReport | None:
+def _report(method: Method, system: System, monitor: Monitor) -> StepReport:
     """What the loop calls after each step.
 
     Raises:
         ValueError: it could stop a program that cannot ask the host.
     """
-    monitor = system.monitor
-    if monitor is None:
-        return None
     if monitor.may_stop and not system.bk.can_ask_host():
         raise ValueError(
             "callback and time_limit ask the host after each iteration, which a program for XLA alone, for several "
@@ -319,9 +320,11 @@ def _rest_on_host(plan: Plan, system: System, first: Outcome) -> Outcome:
     fields = first if system.history else first[:-1]
     count = len(fields)
 
+    lines: Any = () if system.history else ((),)  # no array of this trace may outlive it in a closure
+
     def rest(host: tuple[System, Operator | None], *before: np.ndarray) -> Outcome:
         log.info("a solve in a compiled function failed; trying %s", tail.rungs[-1].method.name)
-        return _rest(replace(tail, found={}), host[0], Outcome(*before, *(() if system.history else ((),))))
+        return _rest(replace(tail, found={}), host[0], Outcome(*before, *lines))
 
     function, arrays = _on_host(system, None, rest, count)
 
@@ -379,7 +382,7 @@ def _on_host(
         own = replace(rest, A=A, b=b, x0=x0[0] if x0 else None, rtol=rtol, atol=atol, like=b, null=null)
         with host.errstate():
             found = solve((own, M), *map(np.array, first))
-        return found if system.history else found._replace(history=np.zeros(0, b.real.dtype))
+        return found if own.history else found._replace(history=np.zeros(0, b.real.dtype))
 
     return on_host, (*given, *matrix, *inverse, *basis)
 

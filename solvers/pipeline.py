@@ -69,9 +69,9 @@ def _solve(plan: Plan, system: System) -> SolveResult:
     number = int(bk.to_numpy(outcome.rung).max(initial=0)) // 2 if known and climbs else 0
     last = plan.from_rung(number) if number else plan
     result = _result(plan, last, system, outcome, converged)
-    may_be_singular = last.method.factorises or system.null is not None
+    method = last.rungs[0].method
+    may_be_singular = method.factorises or system.null is not None
     if may_be_singular and not system.derived and (waits or (known and bk.is_concrete(system.b))):
-        method = last.method
         warn_of_singular(
             bk, result.method, outcome,
             lambda: null_vectors(system, method, part_taken_off(system, method)) or "null vectors",
@@ -106,7 +106,9 @@ def _after_failure(last: Plan, system: System, outcome: Outcome, result: SolveRe
 
 def _result(plan: Plan, last: Plan, system: System, outcome: Outcome, converged: bool) -> SolveResult:
     """Result in the user's terms, of the given outcome and x."""
-    whole = system.bk.communicator is None or last.method.takes_rows  # without it the adjoint cannot be trusted
+    whole = (
+        system.bk.communicator is None or last.rungs[0].method.takes_rows
+    )  # without it the adjoint cannot be trusted
     sensitivity = Sensitivity.of(last, system, outcome) if system.bk.on_host and whole else None
     spoils = system.on_failure == "nan" and not converged
     x = with_nan(system.bk, outcome.x, outcome.status, may_be_stopped(system)) if spoils else outcome.x

@@ -71,7 +71,8 @@ class Plan:
         A: the matrix as an operator on rows, without a constant offset.
         null: its null vectors; None where they are looked for in each solve.
         rungs: what is tried, in this order.
-        why: the choice of the first one; None where the method was given.
+        why: the choice of the first one, explained to the holder of a prepared solver; None where it was given.
+        reason: the same in words.
         source: what the user called A.
         found: what was made when a rung was reached, by its number: M, or the steps that were counted.
     """
@@ -80,6 +81,7 @@ class Plan:
     null: KnownNull | None
     rungs: tuple[Rung, ...]
     why: Explanation | None = None
+    reason: str = AS_GIVEN
     source: Any = None
     found: dict[int, Any] = field(default_factory=dict)
 
@@ -90,10 +92,6 @@ class Plan:
     @property
     def M(self) -> Operator | None:
         return self.rungs[0].M
-
-    @property
-    def reason(self) -> str:
-        return AS_GIVEN if self.why is None else self.why.reason
 
     def with_M(self, M: Operator | None) -> Plan:
         return replace(self, rungs=(self.rungs[0]._replace(M=M), *self.rungs[1:]))
@@ -140,7 +138,7 @@ def plans(
         ValueError, TypeError: the system does not suit the method or the preconditioner.
     """
     A = system.A if system.given is None else system.given.A
-    plan = Plan(A.without_offset, KnownNull(system.null, system.both), (), None, system.source)
+    plan = Plan(A.without_offset, KnownNull(system.null, system.both), (), source=system.source)
     if system.is_empty:
         yield replace(plan, rungs=(Rung(method or METHODS["CG"]),))
         return
@@ -185,7 +183,8 @@ def _chosen(
     )
     rungs = _rungs(own, first, choice.fallback, choice.matrix, many)
     release(choice.matrix)
-    return replace(plan, null=KnownNull(own.null, own.both), rungs=rungs, why=choice.explain())
+    why = choice.explain() if ready else None  # which describes A; one solve says the reason only
+    return replace(plan, null=KnownNull(own.null, own.both), rungs=rungs, why=why, reason=choice.why)
 
 
 def _first_rung(

@@ -235,7 +235,7 @@ class PreparedSolver(OfMatrix, PublicNames):
             return found
         plan, (first, *rest) = found._plan, self._plan.rungs
         rungs = (plan.rungs[0]._replace(steps=first.steps), *rest)
-        return replace(found, _plan=replace(plan, rungs=rungs, why=self._plan.why))
+        return replace(found, _plan=replace(plan, rungs=rungs, why=self._plan.why, reason=self._plan.reason))
 
     def __copy__(self) -> PreparedSolver:
         return self
@@ -462,14 +462,14 @@ def _flatten(solver: PreparedSolver) -> tuple[tuple[Any, ...], Any]:
         projection, other_both = other.null or (None, None)
         arrays += [other.like, projection]
         side = other_both, other.nullspace, other.axis
-    return tuple(arrays), (plan.with_M(None).rungs, plan.why, both, factors, again, side)
+    return tuple(arrays), (plan.with_M(None).rungs, plan.why, plan.reason, both, factors, again, side)
 
 
 def _restore(static: Any, arrays: Sequence[Any]) -> PreparedSolver:
     """The solver that `_flatten` took apart."""
-    rungs, why, both, factors, request, side = static
+    rungs, why, reason, both, factors, request, side = static
     A, M, like, rtol, atol, null, *more = arrays
-    plan = Plan(A, KnownNull(null, both), rungs, why).with_M(M if factors is None else factors)
+    plan = Plan(A, KnownNull(null, both), rungs, why, reason).with_M(M if factors is None else factors)
     other = None
     if side is not None:
         other_both, nullspace, axis = side

@@ -89,9 +89,10 @@ class JaxBackend(JaxIndexing, JaxLoops, JaxMemory, JaxRecurrences, JaxCollective
     def asarray(self, x: Any, dtype: np.dtype | None = None, like: Array | None = None) -> Array:
         if dtype == np.bool_ and np.iscomplexobj(x):  # JAX looks at the real part alone
             x = x != 0 if hasattr(x, "dtype") else np.asarray(x) != 0
+        x = native_order(x)
         if dtype is None and isinstance(x, np.ndarray):  # while a function is traced JAX would compile a copy
             dtype = self.stored_dtype(x.dtype)
-        made = jnp.asarray(native_order(x), dtype)
+        made = jnp.asarray(x, dtype)
         return made if like is None or isinstance(x, jax.Array) else placed_like(made, like)
 
     def to_numpy(self, x: Array) -> np.ndarray:

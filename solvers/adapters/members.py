@@ -64,7 +64,7 @@ def plan_over(request: Request, made: Operator | None = None, previous: Operator
     if method is None:
         method, reason = _chosen(system)
         why = Explanation("a function of parts of vectors", (), reason, method.name, reason, None)
-        plan = replace(plan, why=why)
+        plan = replace(plan, why=why, reason=why.reason)
     M = _made_of_products(given, system) if made is None else made
     agreed(system.bk.communicator, "the requirements of the method", lambda: _check_requirements(system, method, M))
     return replace(plan, rungs=(Rung(method, M),)), system

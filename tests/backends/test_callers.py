@@ -30,6 +30,7 @@ REASONS = {
     "recorded": "JAX's record of a function, whose Python then runs once and not up to 25 times for each solve",
     "replicated": "only the library knows types that say where a number is the same on all devices",
     "recurrence": "by rows in place in NumPy, in a loop in JAX: 4 ms and 0.8 ms for 40 by passes over arrays of 1024^2",
+    "rescued": "a condition around a call of the host, lane by lane under vmap; all that follows the first rung is one",
     "step_active": "NumPy sets finished rows aside and restores them: 5.3 ms a step where a selection took 8.9",
     "derivatives": "what a message tells users of the library to call",
     "enable_double_precision": "only the library knows its switch, and the command line computes in double precision",

@@ -44,7 +44,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "start": {"x0": 0.1 * B},
 }
 FIELDS = ("x", "residual", "residual_norm", "tolerance", "attainable", "iterations", "function_evaluations", "status")
-METHODS = ("CG", "biCG-stab", "biCG-stab(2)", "GMRES", "MINRES", "IDR(4)", "direct")
+METHODS = ("CG", "biCG-stab", "biCG-stab(2)", "GMRES", "MINRES", "IDR(4)")
 
 
 @cache

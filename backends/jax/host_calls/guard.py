@@ -137,7 +137,8 @@ def rescued(
     Numbers travel as one vector of each dtype: XLA compiles a kernel for each array that a condition hands on.
     """
     places = {id(x): k for k, x in enumerate(found)}
-    others = [x for x in arrays if id(x) not in places]  # what was found is mostly among the arrays, too
+    among = [places.get(id(x)) for x in arrays]  # what was found is mostly among the arrays, too
+    others = [x for x, place in zip(arrays, among) if place is None]
     pack, unpack = _packing(found)
     own = pack(jnp, found)
     count, declared = len(own), [(x.shape, np.dtype(x.dtype)) for x in found]
@@ -149,7 +150,7 @@ def rescued(
         for lane in np.argwhere(failed):
             at = tuple(lane)
             before, rest = unpack([x[at] for x in operands[:count]]), (x[at] for x in operands[count:])
-            given = (before[places[id(x)]] if id(x) in places else next(rest) for x in arrays)
+            given = (next(rest) if place is None else before[place] for place in among)
             values = as_declared(function(*given), declared)
             for result, value in zip(results, pack(np, values), strict=True):
                 result[at] = value

@@ -47,7 +47,7 @@ def _largest(bk: Backend, *rows: Array) -> list[Array]:
     """`max_abs` of each, in one reduction, for which XLA compiles one program."""
     found = bk.max_abs(bk.concat(rows, 0))
     systems = int(rows[0].shape[0])
-    return [found[k * systems : (k + 1) * systems] for k in range(len(rows))]
+    return [found[k * systems : (k + 1) * systems, :] for k in range(len(rows))]
 
 
 @lru_cache(maxsize=64)

@@ -93,7 +93,7 @@ def test_diagonal_with_both_signs(mode: str) -> None:
         assert result.status.tolist() == [Status.BREAKDOWN, Status.CONVERGED]
         assert np.isfinite(result.x).all() and result.residual_norm[0] <= np.linalg.norm(b)
         np.testing.assert_allclose(result.x[1], np.linalg.solve(regular, b), rtol=1e-6)
-    with pytest.raises(NotConverged, match="preconditioner is not positive definite, as MINRES needs it"):
+    with pytest.raises(NotConverged, match="preconditioner is not positive definite, and MINRES needs that"):
         linear_solve(mixed, b, method="MINRES", preconditioner="jacobi")
 
 
