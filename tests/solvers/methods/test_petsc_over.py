@@ -71,7 +71,7 @@ def test_a_callback_of_one_rank_ends_all() -> None:
         ("function", "TypeError", "matrix_from_function(f, like)[0]"),
         ("kind", "TypeError", "A is a str"),
         ("unknown", "ValueError", "KSP conjugate"),
-        ("settings", "ValueError", "not set alike"),
+        ("settings", "ValueError", "settings of the members of the communicator differ"),
         ("option", "ValueError", "'pc_nothing': it has read no such option"),
         ("length", "ValueError", "b has 1024 numbers for each system"),
     ],
