@@ -46,7 +46,8 @@ def judged_in_program(plan: Plan, system: System, outcome: Outcome, purpose: str
     """
     if is_seen_to_converge(system, outcome):
         return outcome
-    last = plan.from_rung(len(plan.rungs) - 1 if has_more(plan, system) else 0)
+    factors = [number for number, rung in enumerate(plan.rungs) if number and not rung.goes_on]
+    last = plan.from_rung(factors[-1]) if factors and has_more(plan, system) else plan
     made_by = tuple(one._replace(name=purpose + one.name) for one in made_by_of(plan, system))
     look, vectors = look_of(last, system, outcome), None if purpose else null_vectors(system, last.method)
     result = replace(result_of(plan, system, outcome, made_by=made_by), x=outcome.x)

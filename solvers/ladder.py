@@ -316,10 +316,11 @@ def _rest_on_host(plan: Plan, system: System, first: Outcome) -> Outcome:
     """The rungs after the first one on the host, in a program that calls it only if a system can be helped."""
     bk = system.bk
     no: Any = None
-    tail = replace(plan.with_M(None), A=no, null=None, source=None, found={})
+    # The preconditioner stays in the program, so the host cannot continue with it where it has no room for factors.
+    last = max(number for number, rung in enumerate(plan.rungs) if rung.make is not None or not rung.goes_on)
+    tail = replace(plan.with_M(None), rungs=plan.with_M(None).rungs[: last + 1], A=no, null=None, source=None, found={})
     fields = first if system.history else first[:-1]
     count = len(fields)
-
     lines: Any = () if system.history else ((),)  # no array of this trace may outlive it in a closure
 
     def rest(host: tuple[System, Operator | None], *before: np.ndarray) -> Outcome:
@@ -332,7 +333,7 @@ def _rest_on_host(plan: Plan, system: System, first: Outcome) -> Outcome:
         return function(*values)[:count]
 
     def name() -> str | None:
-        return _name(tail, system)
+        return _name(tail, system, count, len(arrays))
 
     helped = bk.any(_can_be_helped(system, first))
     found = bk.rescued(helped, on_host, fields, *fields, *arrays, name=name)
@@ -400,10 +401,13 @@ def _shapes(system: System, limits: Limits) -> list[tuple[tuple[int, ...], np.dt
     return [kinds.get(name, (scalar, integer)) for name in Outcome._fields]
 
 
-def _name(plan: Plan, system: System) -> str | None:
+def _name(plan: Plan, system: System, *counts: int) -> str | None:
     """Name of the host computation, equal across processes for equal solves; None if unknown.
 
     What arrays will decide is seen in the operators that are made of other numbers.
+
+    Args:
+        counts: numbers of arrays that a call has, as with x0 or without.
     """
     bk, rng, made = system.bk, np.random.default_rng(8), []
     for operator in (system.A, system.null):
@@ -419,4 +423,4 @@ def _name(plan: Plan, system: System) -> str | None:
         except Exception:  # of numbers that are none of a matrix that there may be
             return None
     settings = _settings(plan.method, system, system.limits)
-    return fingerprint(settings, tuple(plan.rungs), system.by_default, system.least_squares, *made)
+    return fingerprint(*counts, settings, tuple(plan.rungs), system.by_default, system.least_squares, *made)

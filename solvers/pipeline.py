@@ -106,9 +106,8 @@ def _after_failure(last: Plan, system: System, outcome: Outcome, result: SolveRe
 
 def _result(plan: Plan, last: Plan, system: System, outcome: Outcome, converged: bool) -> SolveResult:
     """Result in the user's terms, of the given outcome and x."""
-    whole = (
-        system.bk.communicator is None or last.rungs[0].method.takes_rows
-    )  # without it the adjoint cannot be trusted
+    # A part of the vectors does not show whether the adjoint can be trusted.
+    whole = system.bk.communicator is None or last.rungs[0].method.takes_rows
     sensitivity = Sensitivity.of(last, system, outcome) if system.bk.on_host and whole else None
     spoils = system.on_failure == "nan" and not converged
     x = with_nan(system.bk, outcome.x, outcome.status, may_be_stopped(system)) if spoils else outcome.x

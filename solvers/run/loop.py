@@ -329,7 +329,8 @@ class Loop:
         bk, A, x0 = self.bk, self.A, self.x0
 
         def norm(v: Array) -> Array:
-            return bk.sqrt(bk.square_norm(v))
+            size = bk.sqrt(bk.square_norm(v))
+            return size if x0 is None else bk.maximum(size, bk.max_abs(v))  # b may be too small for squares beside A x0
 
         scale = bk.binary_scale(self.b)
         if x0 is not None:

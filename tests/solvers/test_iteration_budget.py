@@ -175,6 +175,18 @@ def test_in_compiled_functions(known: bool) -> None:
     np.testing.assert_allclose(found.x, x, rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.needs("jax")
+def test_a_program_does_not_go_on_without_its_preconditioner(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the host has no room for factors, the outcome is that of the iterations in the program."""
+    A, b, _ = hard()
+    solver = prepare(A, jax.numpy.asarray(b), on_failure="status")
+    monkeypatch.setattr(fill, "_memory", lambda: 1e6)
+    found = jax.jit(solver.solve)(b)
+    steps = solver._plan.rungs[0].steps
+    assert found.method == "CG" and not found.converged and int(found.iterations) == steps
+    np.testing.assert_allclose(found.residual, b - A @ np.asarray(found.x), atol=1e-9 * np.linalg.norm(b))
+
+
 @pytest.mark.needs("torch")
 def test_with_recorded_derivatives() -> None:
     A, b, x = hard(20)

@@ -40,7 +40,7 @@ def test_only_x_of_failed_systems_differs(method: str, mode: str) -> None:
     plain, found = (solve(mode, A, B, method=method, on_failure=policy) for policy in ("status", "nan"))
     assert np.isnan(found.x[1]).all() and found.converged.tolist() == [True, False, True]
     # A dense program that may not call the host examines its factors by itself: the same numbers up to rounding.
-    rounding = 1e-13 if method in ("direct", "auto") and mode in COMPILED else 0
+    rounding = 1e-13 if method in ("direct", "auto") and mode in ("jax-jit", "tf-function") else 0
     np.testing.assert_allclose(found.x[GOOD], plain.x[GOOD], rtol=rounding, atol=rounding)
     for name in ("residual", "residual_norm"):
         np.testing.assert_allclose(getattr(found, name), getattr(plain, name), rtol=rounding, atol=rounding)

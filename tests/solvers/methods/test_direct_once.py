@@ -134,3 +134,40 @@ def test_lines_of_programs(what: str) -> None:
 
     program = jax.grad(lambda A, b: jnp.sum(f(A, b)), (0, 1)) if what == "gradient" else f
     assert len(jax.jit(program).lower(REGULAR, B).as_text().splitlines()) <= LINES[what]
+
+
+CLAIMS: dict[str, dict[str, Any]] = {
+    "default": {},
+    "rtol": {"rtol": 1e-6},
+    "atol": {"rtol": 0.0, "atol": 1e-3},
+    "three steps": {"max_iter": 3},
+    "start": {"x0": 0.1 * B},
+    "no null space": {"nullspace": None},
+}
+HARD = np.diag(10.0 ** np.linspace(0, -13, N))
+
+
+@pytest.mark.filterwarnings("ignore::krylix.SingularMatrixWarning")
+@pytest.mark.parametrize("settings", CLAIMS)
+def test_what_it_claims(settings: str) -> None:
+    """Success only by the true residual, in long double; the same status as NumPy's; with an x0 larger than x, too."""
+    given = CLAIMS[settings]
+    run = jax.jit(lambda A, b: linear_solve(A, b, method="direct", on_failure="status", **given))
+    zero = [0 * HARD] * ("nullspace" in given)  # of which NumPy knows null vectors beforehand, else
+    for A in (REGULAR, REGULAR + REGULAR.T, HARD, SINGULAR, *zero):
+        for b in (B, SINGULAR @ B, 1e-180 * B, 1e180 * B, 0 * B, np.where(np.arange(N) == 3, np.nan, B)):
+            found, expected = run(A, b), linear_solve(A, b, method="direct", on_failure="status", **given)
+            assert int(found.status) == int(expected.status)
+            if found.converged:
+                own, right, x = (np.asarray(v, np.longdouble) for v in (A, b, found.x))
+                norm, rounding = (np.sqrt((v**2).sum()) for v in (right - own @ x, abs(own) @ abs(x)))
+                allowed = N * np.finfo(float).eps * (rounding + norm) + np.longdouble(found.null_part)
+                assert norm <= 1.01 * np.longdouble(found.tolerance) + allowed
+                assert abs(norm - np.longdouble(found.residual_norm)) <= allowed
+
+
+def test_programs_with_and_without_a_start_share_no_function_of_the_host() -> None:
+    for given in ({}, {"x0": 1e3 * B}, {}):
+        result = solved(SINGULAR, SINGULAR @ B, nullspace=None, **given)
+        assert result.converged
+        np.testing.assert_allclose(SINGULAR @ result.x, SINGULAR @ B, rtol=1e-8, atol=1e-9)
