@@ -54,9 +54,9 @@ SMALL_FUNCTION = 5000  # unknowns up to which an eager solve with a function tak
 MOST_ENTRIES = 64  # per unknown, of a function that is traced in order to choose
 _LEAST_GRID = 256  # grid unknowns from which a fast solver is considered
 _LEAST_FOUND = 1000  # likewise where the host could factorise it, of a matrix that does not know its grid
-BAND = 4  # diagonals beside the main one, up to which cyclic reduction takes no longer than some iterations
+BAND = 4  # off-diagonals up to which cyclic reduction costs no more than a few iterations
 BAND_TO_COMPILE = 2  # likewise where the reduction is a part of the program: for 4 it compiles in ten seconds
-_LITTLE = 0.25  # of the work in question, that may be spent on counting that of factors
+_LITTLE = 0.25  # fraction of a work bound that counting the work of factors may cost
 _LEAST_EASY = 1000  # unknowns from which factors take longer than a few iterations
 
 
@@ -89,7 +89,7 @@ class Facts:
 
     @property
     def is_cut(self) -> bool:
-        """Are vectors spread over several devices, as far as is known? No device then has all of A, or solves alone."""
+        """Are vectors known to be spread over several devices? No device then holds all of A, or solves alone."""
         cut = self.system.cut
         return cut is not None and bool(cut.all_names)
 
@@ -124,7 +124,7 @@ class Facts:
 
     @cached_property
     def analysis(self) -> Analysis | None:
-        """What is found out about the entries."""
+        """The analysis of the entries."""
         matrix = self.matrix
         if isinstance(self.A, CutRows | RowCutMatrix):
             return analysis_of(self.A)
@@ -163,7 +163,7 @@ class Facts:
         if self.is_cut or not self.is_known:
             return False
         if system.A.offset or not (system.bk.in_program() if system.bk.has_pure_arrays else system.bk.compiled()):
-            return False  # a transformation by itself does not tell the matrices of its lanes
+            return False  # Under a transformation the matrices of single lanes are not accessible.
         return not self._suits_multigrid(A)
 
     @cached_property
@@ -408,7 +408,7 @@ ROWS = (
     ),
     Row("nothing of that", lambda f: True, "biCG-stab(2)", None, "A shows its products only"),
 )  # fmt: skip
-"""In the order in which they are asked."""
+"""The first row that holds decides."""
 
 
 class MethodChoice(NamedTuple):

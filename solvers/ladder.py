@@ -116,7 +116,7 @@ def _rest(plan: Plan, system: System, outcome: Outcome) -> Outcome:
 
 
 def _made(plan: Plan, number: int, make: Callable[[Operator], Operator], system: System, M: Operator | None) -> Any:
-    """The preconditioner of a rung, made once for all solves of the plan; that of the rung before if it cannot be."""
+    """The preconditioner of a rung, made once for all solves of the plan; M of the rung before if it cannot be made."""
     if number not in plan.found:
         try:
             plan.found[number] = make(system.A)
@@ -136,8 +136,8 @@ def _continued(rung: Rung, system: System, first: Outcome, which: Array) -> Outc
         return first
     monitor = None if system.monitor is None else system.monitor.after(bk.to_numpy(first.steps))
     rest = replace(system, x0=first.x, limits=Limits((left,)), monitor=monitor)
-    found = _checked(rung.method, rest, _run(rung, rest, rest.limits))
-    return _where(bk, which, _merged(bk, which, found, first), first)._replace(rung=first.rung)
+    later = _checked(rung.method, rest, _run(rung, rest, rest.limits))
+    return _where(bk, which, _merged(bk, which, later, first), first)._replace(rung=first.rung)
 
 
 def _by_factors(plan: Plan, number: int, system: System, first: Outcome, open_: Array, late: Array) -> Outcome:
@@ -151,22 +151,22 @@ def _by_factors(plan: Plan, number: int, system: System, first: Outcome, open_: 
     log.info("%s %s; trying %s", name, "failed" if bk.any(open_ & ~late) else "takes longer", method.name)
     try:
         check_requirements(system, method, None)
-        found = _checked(method, system, _run(rung, system, system.limits.of_systems(system.layout.systems)))
+        later = _checked(method, system, _run(rung, system, system.limits.of_systems(system.layout.systems)))
     except (MemoryError, *_CANNOT):
         return first
-    found = found._replace(rung=bk.where(late, 2 * number + 1, 2 * number + 0 * found.rung))
-    ours = open_ & ((found.status == _CONVERGED) | ~late)
-    return _where(bk, ours, _merged(bk, late, found, first), first)
+    later = later._replace(rung=bk.where(late, 2 * number + 1, 2 * number + 0 * later.rung))
+    ours = open_ & ((later.status == _CONVERGED) | ~late)
+    return _where(bk, ours, _merged(bk, late, later, first), first)
 
 
-def _can_be_helped(system: System, found: Outcome) -> Array:
+def _can_be_helped(system: System, outcome: Outcome) -> Array:
     """bool `(systems, 1)`: which have not converged, and have a right-hand side that others could solve?
 
     None that a callback or the limit of time has ended.
     """
-    bk, status = system.bk, found.status
+    bk, status = system.bk, outcome.status
     with bk.errstate():
-        failed = (status != _CONVERGED) & bk.isfinite(found.bound)  # as is the norm of b
+        failed = (status != _CONVERGED) & bk.isfinite(outcome.bound)  # as is the norm of b
     if bk.compiled(status) and (system.monitor is None or not system.monitor.may_stop):
         return failed
     return failed & (status != int(Status.STOPPED)) & (status != int(Status.TIME_LIMIT))
@@ -180,16 +180,16 @@ def _checked(method: Method, system: System, outcome: Outcome) -> Outcome:
     return without_refuted(system.bk, system.A, b, system.rtol, system.atol, outcome)
 
 
-def _merged(bk: Backend, which: Array, found: Outcome, first: Outcome) -> Outcome:
+def _merged(bk: Backend, which: Array, later: Outcome, first: Outcome) -> Outcome:
     """The later outcome, with the counts and the history of both."""
     none = 0 * first.steps
-    steps = found.steps + bk.where(which, first.steps, none)
-    products = found.products + bk.where(which, first.products, none)
-    lines = found.history
+    steps = later.steps + bk.where(which, first.steps, none)
+    products = later.products + bk.where(which, first.products, none)
+    lines = later.history
     if not isinstance(lines, tuple):
-        joined = _joined(*(bk.to_numpy(a) for a in (which, first.steps, first.history, found.steps, lines)))
+        joined = _joined(*(bk.to_numpy(a) for a in (which, first.steps, first.history, later.steps, lines)))
         lines = bk.asarray(joined, like=lines)
-    return found._replace(steps=steps, products=products, history=lines)
+    return later._replace(steps=steps, products=products, history=lines)
 
 
 def _joined(
@@ -206,15 +206,15 @@ def _joined(
     return joined
 
 
-def _where(bk: Backend, which: Array, found: Outcome, first: Outcome) -> Outcome:
+def _where(bk: Backend, which: Array, later: Outcome, first: Outcome) -> Outcome:
     """Those systems of one outcome, the others of another one."""
     if not bk.any(~which):
-        return found
+        return later
     names = (name for name in Outcome._fields if name != "history")
-    merged = {name: bk.where(which, getattr(found, name), getattr(first, name)) for name in names}
-    if isinstance(found.history, tuple):
+    merged = {name: bk.where(which, getattr(later, name), getattr(first, name)) for name in names}
+    if isinstance(later.history, tuple):
         return Outcome(**merged, history=())
-    lines, older = found.history, first.history
+    lines, older = later.history, first.history
     most = max(int(lines.shape[0]), int(older.shape[0]))
     lines, older = (_padded(bk, a, most) for a in (lines, older))
     return Outcome(**merged, history=bk.where(which[:, 0], lines, older))
@@ -238,11 +238,11 @@ def _run(rung: Rung, system: System, limits: Limits) -> Outcome:
     if system.monitor is None:
         return _run_reported(rung, system, limits, None)
     report = _report(rung.method, system, system.monitor)
-    found = _run_reported(rung, system, limits, report)
-    if report.errors is not None and not system.bk.compiled(found.status):
-        system.bk.to_numpy(found.status)  # waits for the loop
+    outcome = _run_reported(rung, system, limits, report)
+    if report.errors is not None and not system.bk.compiled(outcome.status):
+        system.bk.to_numpy(outcome.status)  # waits for the loop
         agreed(system.bk.communicator, "the callback", report.raise_errors)
-    return found
+    return outcome
 
 
 def _run_reported(rung: Rung, system: System, limits: Limits, report: StepReport | None) -> Outcome:
@@ -251,8 +251,8 @@ def _run_reported(rung: Rung, system: System, limits: Limits, report: StepReport
     settings = _settings(method, system, limits)
     if method.on_host and not bk.on_host:
         function, arrays = _on_host(system, M, lambda host: _solved_by(Rung(method, host[1]), host[0], limits, report))
-        found = Outcome(*bk.host_call(function, _shapes(system, limits), *arrays))
-        return found if system.history else found._replace(history=())
+        outcome = Outcome(*bk.host_call(function, _shapes(system, limits), *arrays))
+        return outcome if system.history else outcome._replace(history=())
     arrays = (system.b, system.x0, system.rtol, system.atol)
     apart = None if system.cut is None or report is not None else solved_by_systems(system, M, settings)
     if apart is not None:
@@ -291,15 +291,15 @@ def _report(method: Method, system: System, monitor: Monitor) -> StepReport:
 def _in_form_of_user(system: System, in_numpy: bool, rows: np.ndarray) -> Any:
     """x of rows of NumPy as the result has it, in memory of its own."""
     bk, layout = system.bk, system.layout
-    found, start = [], 0
+    leaves, start = [], 0
     for shape, dtype in zip(layout.shapes, layout.dtypes, strict=True):
         own = Layout(layout.batch, (shape,), (dtype,), axis=layout.axis)
-        found.append(np.array(own.unflatten(get_backend("numpy"), rows[:, start : start + own.size])))
+        leaves.append(np.array(own.unflatten(get_backend("numpy"), rows[:, start : start + own.size])))
         start += own.size
     if not (in_numpy or bk.on_host):
         like = None if bk.compiled(system.like) else system.like
-        found = [bk.in_host_call(leaf, like) for leaf in found]
-    return found[0] if layout.structure is None else bk.unleaves(layout.structure, found)
+        leaves = [bk.in_host_call(leaf, like) for leaf in leaves]
+    return leaves[0] if layout.structure is None else bk.unleaves(layout.structure, leaves)
 
 
 # --- the host, for arrays of another library, also inside its compiled programs
@@ -308,8 +308,8 @@ def _in_form_of_user(system: System, in_numpy: bool, rows: np.ndarray) -> Any:
 def _solved_by(rung: Rung, system: System, limits: Limits, report: StepReport | None) -> Outcome:
     begun = None if report is None else report.begun_on_host()
     arrays = (system.b, system.x0, system.rtol, system.atol)
-    found = run(system.A, rung.M, *arrays, system.null, _settings(rung.method, system, limits), begun)
-    return _checked(rung.method, system, found)
+    outcome = run(system.A, rung.M, *arrays, system.null, _settings(rung.method, system, limits), begun)
+    return _checked(rung.method, system, outcome)
 
 
 def _rest_on_host(plan: Plan, system: System, first: Outcome) -> Outcome:
@@ -336,8 +336,8 @@ def _rest_on_host(plan: Plan, system: System, first: Outcome) -> Outcome:
         return _name(tail, system, count, len(arrays))
 
     helped = bk.any(_can_be_helped(system, first))
-    found = bk.rescued(helped, on_host, fields, *fields, *arrays, name=name)
-    return first._replace(**dict(zip(Outcome._fields, found)))
+    outcome = bk.rescued(helped, on_host, fields, *fields, *arrays, name=name)
+    return first._replace(**dict(zip(Outcome._fields, outcome)))
 
 
 def _on_host(
@@ -354,7 +354,7 @@ def _on_host(
     inverse, make_inverse = M.for_host() if M is not None else ((), lambda _: None)
     basis, make_null = system.null.for_host() if system.null is not None else ((), lambda _: None)
     start = () if system.x0 is None else (system.x0,)
-    given = (system.b, system.rtol, system.atol, *start)  # first, as what is found lies on the device of b
+    given = (system.b, system.rtol, system.atol, *start)  # First, because the outcome lies on the device of b.
     cut = np.cumsum([len(given), len(matrix), len(inverse), len(basis)])
     kept: list[tuple[Any, Any, Any]] = []
     no: Any = None
@@ -364,7 +364,7 @@ def _on_host(
     )  # fmt: skip
 
     def operators(*values: np.ndarray) -> tuple[Any, Any, Any]:
-        """Those of this call: several threads may run one program at a time, each with values of its own."""
+        """The operators of one call. Several threads may run one program at a time, each with its own values."""
         if kept:
             return kept[0]
         matrix, inverse, basis = (values[a:b] for a, b in pairwise(cut - cut[0]))
@@ -382,8 +382,8 @@ def _on_host(
         A, M, null = operators(*values[cut[0] :])
         own = replace(rest, A=A, b=b, x0=x0[0] if x0 else None, rtol=rtol, atol=atol, like=b, null=null)
         with host.errstate():
-            found = solve((own, M), *map(np.array, first))
-        return found if own.history else found._replace(history=np.zeros(0, b.real.dtype))
+            outcome = solve((own, M), *map(np.array, first))
+        return outcome if own.history else outcome._replace(history=np.zeros(0, b.real.dtype))
 
     return on_host, (*given, *matrix, *inverse, *basis)
 
@@ -404,7 +404,7 @@ def _shapes(system: System, limits: Limits) -> list[tuple[tuple[int, ...], np.dt
 def _name(plan: Plan, system: System, *counts: int) -> str | None:
     """Name of the host computation, equal across processes for equal solves; None if unknown.
 
-    What arrays will decide is seen in the operators that are made of other numbers.
+    The operators are made of random numbers, so that only their structure counts.
 
     Args:
         counts: numbers of arrays that a call has, as with x0 or without.
@@ -420,7 +420,7 @@ def _name(plan: Plan, system: System, *counts: int) -> str | None:
         ]
         try:
             made.append(make(values))
-        except Exception:  # of numbers that are none of a matrix that there may be
+        except Exception:  # Random numbers may violate what the structure of the matrix requires.
             return None
     settings = _settings(plan.method, system, system.limits)
     return fingerprint(*counts, settings, tuple(plan.rungs), system.by_default, system.least_squares, *made)

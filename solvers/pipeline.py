@@ -28,7 +28,7 @@ _SEVERAL_LIMITS = (
 
 
 def solve(plan: Plan, system: System, b: Any) -> SolveResult:
-    """The result in the library of b, after what `on_failure` says.
+    """Run the plan, judge the outcome by `on_failure`, and return the result in the library of b.
 
     Args:
         b: the right-hand side as it was given.

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 from ..sparse import FunctionOperator, Matrix, NonlinearError, Operator, SparseMatrix, UnsupportedOperation
-from ..sparse.analysis.analysis import release
+from ..sparse.analysis.analysis import analysed, release
 from ..sparse.operators.concrete import as_matrix
 from .choose import Explanation, MethodChoice, choose
 from .cost import ANALYSIS, FactorCost, expected_cost, matrix_cost
@@ -23,23 +23,50 @@ from .methods.direct.superlu import provider_note
 from .methods.method import Method, precision_for
 from .methods.registry import METHODS
 from .preconditioners import Preconditioner, to_preconditioner
-from .preconditioners.amg_after_multigrid import MOST_ITERATIONS, ClassicalAMG, is_on_grids
+from .preconditioners.amg.amg import amg
+from .preconditioners.amg.level import AlgebraicLevel
+from .preconditioners.cycle.either import Either
+from .preconditioners.cycle.level import Level
+from .preconditioners.cycle.recast import Recast
+from .preconditioners.cycle.scaled import DiagonallyScaled
+from .preconditioners.pipeline import constant_linear_part
 from .read.arguments import Request
 from .read.requirements import check_requirements, refuse_infinite_entries, refuse_preconditioner, refuse_unsuited
 from .read.system import KnownNull, System, with_constants
 from .results.transfers import warn_of_transfers
 
 AS_GIVEN = "it was asked for"
+MOST_ITERATIONS = 40  # iterations with multigrid on grids, which takes 6 to 15 where it suits the matrix
 LEAST = 50  # iterations that any preconditioner may take
 _ENTRY = 8  # operations on dense blocks in the time of one entry in a product, which memory decides
 _VECTORS = 4  # numbers per unknown that the other operations of an iteration take like entries
 _CALLS = 1e5  # work that the calls of an iteration take, however small the system
 _SET_UP = 2e7  # likewise of factors
 _EXCHANGES = 2  # times the work, where rows may have to be exchanged
-_SINGULAR = 20  # likewise, where null vectors are known, which are taken out of the factors
+_SINGULAR = 20  # likewise, where null vectors are known, which factors have to leave out
 _WORTH = 1.25  # times the iterations there were, from which on it is worth going on
 _LARGEST = 1 << 30
 _MOST_ON_HOST = 200  # iterations with classical AMG, in a compiled function
+
+
+@dataclass(frozen=True)
+class ClassicalAMG:
+    """Makes classical AMG of A, to take the place of multigrid on grids, in its precision; hashable."""
+
+    precision: str | None
+
+    @classmethod
+    def like(cls, M: Operator | None) -> ClassicalAMG:
+        return cls(dict(M.settings).get("precision") if isinstance(M, Preconditioner) else None)
+
+    def __call__(self, A: Operator) -> Preconditioner:
+        """
+        Raises:
+            ValueError, UnsupportedOperation, NonlinearError: the entries of A cannot be found, or not coarsened.
+        """
+        A = constant_linear_part(A)
+        with analysed(A):
+            return amg(A, coarsening="classical", precision=self.precision).on_grid_of(A)
 
 
 class Rung(NamedTuple):
@@ -124,9 +151,10 @@ def plans(
     many: bool = False,
     ready: bool = False,
 ) -> Iterator[Plan]:
-    """The plans for a system: one by the named method, or those of the rows of the table that hold.
+    """Yield the plans for a system: one with the named method, or one for each row of the table that holds.
 
-    A later one is for a system that turns out not to suit those before, as values are known only when it is solved.
+    A later plan is for a system that turns out not to suit the ones before, because some values are known only when it
+    is solved.
 
     Args:
         previous: the preconditioner or factors of another matrix, whose work is kept where their kind can.
@@ -252,6 +280,16 @@ def _rungs(system: System, first: Rung, fallback: Method | None, matrix: Operato
         if after is not None and not system.compiled:  # where no factors can be made
             rungs.append(Rung(method, goes_on=True))
     return tuple(rungs)
+
+
+def is_on_grids(M: Operator | None) -> bool:
+    """Is M multigrid for a single matrix, with a grid as its finest level and coarser ones below it?"""
+    if not isinstance(M, Preconditioner) or M.kind != "multigrid" or M.systems is not None:
+        return False
+    found: Any = M.inner
+    while isinstance(found, DiagonallyScaled | Recast | Either):
+        found = found.first if isinstance(found, Either) else found.inner
+    return isinstance(found, Level) and not isinstance(found, AlgebraicLevel)
 
 
 def _budget(

@@ -79,7 +79,7 @@ class PreparedSolver(OfMatrix, PublicNames):
     """
 
     _plan: Plan
-    _request: Request  # what `prepare` was told, with the choices made; its b is like the right-hand sides
+    _request: Request  # the arguments of `prepare` with the choices made; its b is like the right-hand sides
     _other: OtherSide | None = None  # of the solver that this is the transpose of
 
     @property
@@ -276,7 +276,7 @@ def _unpickled(content: bytes, again: bool) -> PreparedSolver:
 def _solve_prepared(
     solver: PreparedSolver, b: Any, x0: Any, axis: int | None, history: bool, monitored: tuple[Any, Any, Any] | None
 ) -> SolveResult:
-    """No method of the solver, as what is left alone is remembered for ever."""
+    """A function, not a method: functions that compilers leave alone are never freed."""
     plain = (
         solver._request.over is None
         and type(b) is np.ndarray
@@ -324,7 +324,7 @@ def solve_again(plan: Plan, request: Request) -> SolveResult:
 
 
 def _moved(A: Operator | None, system: System, name: str) -> Operator | None:
-    """In the problem's library: what was made of NumPy's arrays is a constant to every other."""
+    """Return A in the library of the system, where arrays of NumPy are constants."""
     if A is None or A.bk is system.bk:
         return A
     return to_operator(system.bk, A, None, A.dtype, (), system.like, name)
@@ -374,7 +374,7 @@ def _set_up(request: Request, previous: Operator | None, many: bool) -> Prepared
         else replace(request, method=plan.method, preconditioner=kind)
     )
     told = told_of_devices(system, plan.method, plan.M)
-    # What was seen in the values of A is looked for again by `update`.
+    # `update` examines the values of the new A.
     return _registered(PreparedSolver(plan, replace(fixed, told=told, A=None, args=())))
 
 
@@ -411,7 +411,7 @@ def _transposed(solver: PreparedSolver) -> PreparedSolver:
 
 
 def _other_side(solver: PreparedSolver, A: Operator) -> OtherSide:
-    """What is known of the transposed matrix A from the matrix itself."""
+    """Return what the matrix tells about its transpose A."""
     request, null = solver._request, solver._plan.null
     side = OtherSide(request.b, null, request.nullspace, request.axis)
     if A.shape[0] != A.shape[1]:

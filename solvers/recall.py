@@ -34,7 +34,7 @@ MOST_FACTORS = 1 << 27  # bytes of the factors of a plan: those of a grid of thr
 MOST_OF_PATTERN = 1 << 28  # bytes of a preconditioner that is kept for its pattern
 LEAST = 5000  # unknowns: smaller matrices get no hierarchy where one is chosen, and cost little anyway
 _SLACK = 10  # iterations that a renewed preconditioner may take more than twice those of a fresh one
-_OF_EACH_SOLVE = ("A", "b", "x0", "args", "history", "monitor", "told")  # no plan depends on them
+_OF_EACH_SOLVE = ("A", "b", "x0", "args", "history", "monitor", "told")  # arguments on which no plan depends
 _PLAIN = frozenset((type(None), str, int, float, complex, bool))  # in one test; `_is_plain_setting` has the others
 _COMPARED = tuple(f.name for f in fields(Request) if f.name not in (*_OF_EACH_SOLVE, "method"))
 
@@ -57,7 +57,7 @@ class _Renewable(NamedTuple):
 PLANS: Memory[_Kept] = Memory(4)
 HIERARCHIES: Memory[_Renewable] = Memory(2)
 _SEEN: Memory[bool] = Memory(4)  # matrices of the last calls: of more in turn, each would push out the next
-_PATTERNS: Memory[bool] = Memory(8)  # patterns of the last calls: is it worth keeping what is made for them?
+_PATTERNS: Memory[bool] = Memory(8)  # patterns of the last calls, and whether their preconditioners are worth keeping
 
 
 @dataclass(frozen=True, eq=False)
@@ -151,7 +151,7 @@ def _is_done_by(plan: Plan, system: System, result: SolveResult) -> bool:
 
 
 def _solve_on_pattern(call: Call, request: Request, many: bool, solve_anew: SolveAnew) -> Solved:
-    """Plan and solve, with what is kept of other matrices of this pattern as long as that serves."""
+    """Plan and solve, with the renewed preconditioner of an earlier matrix of this pattern as long as it serves."""
     if request.monitor is not None or request.on_failure == "warn":  # which would hear of a first try that fails
         return solve_anew(request, many, None)
     key = call.settings, call.positions
@@ -205,7 +205,7 @@ def _bytes_of(M: Preconditioner) -> int:
 
 
 def _call_of(request: Request) -> Call | None:
-    """None where nothing is kept: a matrix too large, or not in memory; a setting that is no number and no name."""
+    """Return None where nothing is kept: a matrix too large or not in memory, or a setting that is an object."""
     if not SETUP_CACHE.get() or request.args:
         return None
     A, b = request.A, request.b

@@ -121,7 +121,7 @@ class JaxVectors(Backend):
         return lax.bitcast_convert_type(scale_bits(bits, dtype), dtype)
 
     def norm(self, v: Array) -> Array:
-        """As in `Backend`; of rows that are zero or not finite the scale does not matter."""
+        """See `Backend`. The scale of a row that is zero or not finite is arbitrary."""
         if self.is_concrete(v):
             return super().norm(v)
         bits, dtype = _largest_bits(v)

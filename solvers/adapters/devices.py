@@ -50,13 +50,13 @@ from ..run.watch import IterationState, Monitor
 
 
 def replicated(bk: Backend, outcome: Outcome) -> Outcome:
-    """The outcome of parts of vectors, with numbers that are known to be those of all members."""
+    """The outcome of a member, with numbers typed as equal in all members."""
     alike = {name: bk.replicated(array) for name, array in outcome._asdict().items() if not isinstance(array, tuple)}
     return outcome._replace(**{**alike, "x": outcome.x, "residual": outcome.residual})
 
 
 def shows_no_progress(bk: Backend) -> bool:
-    """Is it a member that leaves the line of progress to the first one?"""
+    """Is this a member of a communicator other than the first, which alone shows progress?"""
     return bk.communicator is not None and not bk.communicator.is_traced and bk.communicator.rank > 0
 
 
@@ -183,7 +183,7 @@ def _with_rows_cut(request: Request) -> Request:
 
 
 def _can_be_cut(request: Request) -> bool:
-    """Are the method and the preconditioner for rows that are cut?"""
+    """Do the method and the preconditioner support matrices whose rows are cut over devices?"""
     method = None if is_auto(request.method) else find_method(request.method, request.A)
     if isinstance(method, Method) and (method.on_host or method.factorises or method.least_squares):
         return False
@@ -261,7 +261,7 @@ def _local_operators(
 
 
 def _does_the_same(bk: Backend, whole: Operator | None, part: Operator | None, count: int, systems: int) -> bool:
-    """Does a function map some systems as it maps all? True where its values are not known now.
+    """Does a function of `count` systems agree with the function of all systems? True where its values are traced.
 
     Cost: 2 products with all systems.
     """
@@ -284,7 +284,7 @@ def _does_the_same(bk: Backend, whole: Operator | None, part: Operator | None, c
 
 
 def _is_split(operator: Operator | None, systems: int) -> bool:
-    """Is the first axis of its arrays that of the systems, where it is as long?"""
+    """Do arrays of the operator whose first axis has the length of the batch hold one entry per system?"""
     return operator is not None and (operator.systems == systems or isinstance(operator, WithoutConstantsInside))
 
 

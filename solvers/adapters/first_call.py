@@ -55,7 +55,7 @@ def solve_first_call(request: Request, solve: Callable[[Request], SolveResult]) 
         if not _is_for_host(request, method):
             return None, request
         program = bk.trace(lambda x, *args: bk.call_user(request.A, x, args), request.b, request.args)
-    except Exception:  # the library reports what is wrong with the function or a setting
+    except Exception:  # The solve by the library raises the error of the function or the setting.
         return None, request
     if program is None or getattr(program[0], "acts", True):
         return None, request

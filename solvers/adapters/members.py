@@ -40,7 +40,7 @@ from ..results.result import SolveResult
 
 
 def solve_over(request: Request) -> SolveResult:
-    """The result in this member: x and residual are its parts, all numbers are those of the whole."""
+    """Solve over a communicator: x and residual are the parts of this member, the numbers are those of the whole."""
     return solve(*plan_over(request), request.b)
 
 
@@ -82,7 +82,7 @@ def prepared_over(request: Request, previous: Operator | None = None) -> tuple[P
 
 
 def solve_prepared_over(A: Operator, M: Operator | None, request: Request) -> SolveResult:
-    """Solve for a right-hand side, with the function of A as it is now, and M as it was made."""
+    """Solve for a right-hand side with the current function A and the kept preconditioner M."""
     alone = choose_backend(request.b)
     communicator = over_members(alone, request.over).communicator
     agreed(communicator, "the length of b", lambda: _check_length(A, request, alone))
@@ -275,7 +275,7 @@ def _chosen(system: System) -> tuple[Method, str]:
 
 
 def _symmetry(bk: Backend, A: Operator, like: Array) -> tuple[bool, bool]:
-    """Is `<u, A v> = <A u, v>` for random u and v; and then, have all Ritz values from u the sign of `<u, A u>`?"""
+    """Return whether A is symmetric for two random vectors, and whether its Ritz values then have one sign."""
     shape = (int(like.shape[0]), A.shape[1])
     seeds = [(seed, int(bk.communicator.rank)) for seed in (4, 5)]
     u, v = (bk.asarray(np.random.default_rng(seed).standard_normal(shape).astype(A.dtype), like=like) for seed in seeds)

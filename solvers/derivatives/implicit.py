@@ -229,7 +229,7 @@ class ImplicitSolve(LinearSystem):
         # JAX wants the same outputs of all solves
         recorded = system.history and not (derived and system.bk.explicit_derivatives)
         system = replace(system, history=recorded, monitor=None if derived else system.monitor)
-        plan = replace(self.plan, found={}) if self.transposed else self.plan  # what was made is of A
+        plan = replace(self.plan, found={}) if self.transposed else self.plan  # What earlier solves made belongs to A.
         outcome = climb(plan.with_M(M), system)
         if not derived and not self.system.compiled:
             return outcome  # whose failure is judged eagerly

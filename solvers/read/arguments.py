@@ -23,7 +23,7 @@ from ..run.watch import Monitor
 
 @dataclass(frozen=True)
 class Request:
-    """The arguments as they were given, unchecked; `linear_solve` says what they mean.
+    """The unchecked arguments of a call; see `linear_solve`.
 
     For `prepare`, `b` is an array like the right-hand sides to come. `program`: that of the function A, as it is
     in this solve, if it was traced already. `declared`: facts that the package of A declares, see `Operator.declared`.
@@ -51,7 +51,7 @@ class Request:
     declared: tuple[tuple[str, Any], ...] | None = None
     derived: bool = False
     sharding: Any = None  # how b is spread over devices, as the caller says ...
-    told: tuple[str, ...] = ()  # of several devices, for `explain`
+    told: tuple[str, ...] = ()  # lines of `explain` about several devices
     seen_sharding: Any = None  # ... and as was seen before the solve, in which it may not tell
     over: Any = None
 

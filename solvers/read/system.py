@@ -82,7 +82,7 @@ class System:
     compiled: bool
     on_failure: str = "raise"
     history: bool = False  # are residual norms recorded?
-    monitor: Monitor | None = None  # what is told after each iteration, and what stops the solve
+    monitor: Monitor | None = None  # progress, callback and time limit
     derived: bool = False  # is it the solve for a derivative?
     least_squares: bool = False  # are A x = b the normal equations of a problem of least squares, which is ...
     given: Given | None = None  # ... this one?
@@ -152,14 +152,14 @@ def read_system(request: Request, method: Method | None, null: KnownNull | None 
     unknown = _unknown(bk, A, x0, layout, method)
     operator = _operator(bk, request, layout, unknown, dtype, like, method)
     inner = operator.without_offset
-    if null is None:  # not that of a prepared solver, which keeps its facts
+    if null is None:  # A prepared solver keeps its facts.
         analyse_anew(inner)
     if unknown is layout and operator.shape[0] != operator.shape[1]:
         unknown = Layout(layout.batch, ((operator.shape[1],),), layout.dtypes, axis=layout.axis)
     if isinstance(inner, FunctionOperator) and inner.constant is not None:  # A x + c = b
         rows = layout.difference(bk, rows, inner.constant)
     if not layout.systems and bk.on_host and whole:
-        # Its entries would be found by columns, or taken of no matrix.
+        # Without systems no product can show the entries.
         operator = to_operator(bk, sp.csr_array(operator.shape, dtype=dtype), None, dtype)
     if x0 is not None:
         x0 = bk.copy(_start(bk, x0, unknown, layout, dtype, on_devices))
@@ -214,7 +214,7 @@ def _known_cut(bk: Backend, request: Request, b: Any, layout: Layout) -> Cut | N
 
 
 def _unknown(bk: Backend, A: Any, x0: Any, layout: Layout, method: Method | None) -> Layout:
-    """The layout of x where a rectangular function leaves it to `x0` to tell; else that of b."""
+    """The layout of x: that of `x0` for a rectangular function, else that of b."""
     if x0 is None or not is_function(A) or method is None or not method.least_squares:
         return layout
     found = Layout.of(bk, x0, len(layout.batch), "x0")

@@ -196,7 +196,7 @@ def reached_by(
     """`attainable` of all systems, by 1 product."""
     real = real_dtype(bk.dtype(x))
     eps = float(np.finfo(real).eps)
-    image = bk.copy(image)  # a function may write to what it returned
+    image = bk.copy(image)  # The function may overwrite the array that it returned.
     numbers = bk.reshape(bk.scatter_numbers(int(x.shape[1]), real, x), (1, -1))
     one = bk.full_like(numbers, 1)
     moved = bk.times(_FACTOR * bk.where(numbers < 0, one * (1 - eps), one * (1 + eps)), x)  # 1 - eps is a number too

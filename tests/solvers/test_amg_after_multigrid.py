@@ -14,7 +14,7 @@ import scipy.sparse as sp
 import krylix
 from cells import in_turn
 from frameworks import jax
-from krylix.solvers.preconditioners.amg_after_multigrid import MOST_ITERATIONS, ClassicalAMG, is_on_grids
+from krylix.solvers.plan import MOST_ITERATIONS, ClassicalAMG, is_on_grids
 from krylix.solvers.preconditioners.multigrid import hierarchy, runtime_choice
 from library import ROOT
 from modes import EAGER, array, compiled, to_numpy

@@ -137,7 +137,7 @@ def rescued(
     Numbers travel as one vector of each dtype: XLA compiles a kernel for each array that a condition hands on.
     """
     places = {id(x): k for k, x in enumerate(found)}
-    among = [places.get(id(x)) for x in arrays]  # what was found is mostly among the arrays, too
+    among = [places.get(id(x)) for x in arrays]  # positions of arrays that are also in `found`
     others = [x for x, place in zip(arrays, among) if place is None]
     pack, unpack = _packing(found)
     own = pack(jnp, found)
