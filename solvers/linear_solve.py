@@ -15,7 +15,8 @@ from .adapters.arrays import has_unknown_size, run_where_spread, solve_one_by_on
 from .adapters.devices import solve_with_cut_rows
 from .adapters.first_call import solve_first_call, solve_on_numpy
 from .adapters.members import solve_over
-from .log import DEBUG, log
+from .at_once import solve_small_dense
+from .log import log
 from .methods.method import Method
 from .methods.registry import find_method, is_auto
 from .names import MethodName, PreconditionerName
@@ -29,7 +30,6 @@ from .recall import Solved, solve_or_recall
 from .results.form import with_times
 from .results.result import ArrayT, SolveResult
 from .run.watch import Callback, Progress, monitor_of
-from .small_dense import solve_small_dense
 
 
 @with_our_names
@@ -194,8 +194,6 @@ def _linear_solve(request: Request, monitored: tuple[Any, Any, Any] | None) -> S
     if request.over is not None:
         return run_for(request.on_failure, solve_over, request)
     found = solve_small_dense(request)
-    if found is not None and log.isEnabledFor(DEBUG):
-        log.debug("%s", found.message)
     return run_for(request.on_failure, run_where_spread, _solved, request) if found is None else found
 
 

@@ -6,8 +6,9 @@ next rung then goes on from their x, or makes the factors.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any, NamedTuple
 
 from ..sparse import FunctionOperator, Matrix, NonlinearError, Operator, SparseMatrix, UnsupportedOperation
@@ -19,7 +20,11 @@ from .factors_now import entries_for, factors_now, factors_of_known
 from .log import log_choice, timed_set_up
 from .methods.bicgstab import BiCGStab
 from .methods.cg import CG
-from .methods.direct.superlu import provider_note
+from .methods.direct.dense import Direct
+from .methods.direct.factorisation import DenseFactors, InverseFactors
+from .methods.direct.fast import FastDirect
+from .methods.direct.sparse_direct import SparseDirect
+from .methods.direct.superlu import HostFactors, ScipyDirect, provider_note
 from .methods.method import Method, precision_for
 from .methods.registry import METHODS
 from .preconditioners import Preconditioner, to_preconditioner
@@ -46,6 +51,7 @@ _EXCHANGES = 2  # times the work, where rows may have to be exchanged
 _SINGULAR = 20  # likewise, where null vectors are known, which factors have to leave out
 _WORTH = 1.25  # times the iterations there were, from which on it is worth going on
 _LARGEST = 1 << 30
+_FACTORISE = (Direct, FastDirect, ScipyDirect, SparseDirect)  # whose factors are all that a solve applies
 _MOST_ON_HOST = 200  # iterations with classical AMG, in a compiled function
 
 
@@ -120,8 +126,35 @@ class Plan:
     def M(self) -> Operator | None:
         return self.rungs[0].M
 
+    @cached_property
+    def inverse(self) -> Callable[[Any], Any] | None:
+        """Applies regular factors that exist to rows `(1, n)` of NumPy; None where solves do more."""
+        A, (method, M, *_) = self.A, self.rungs[0]
+        regular = isinstance(M, DenseFactors | InverseFactors) or (isinstance(M, HostFactors) and M.singularity is None)
+        if M is None or not (regular and A.bk.on_host and method.__class__ in _FACTORISE and isinstance(A, Matrix)):
+            return None
+        if A.shape[0] != A.shape[1] or A.shape[0] < 2 or (self.null is not None and self.null.projection is not None):
+            return None
+        ours = M.bk is A.bk and M.dtype == A.dtype and A.systems is None and M.systems is None
+        return M.apply if ours else None
+
     def with_M(self, M: Operator | None) -> Plan:
         return replace(self, rungs=(self.rungs[0]._replace(M=M), *self.rungs[1:]))
+
+    def transpose(self, A: Operator) -> Plan:
+        """The plan for A, the transpose of its matrix: M or the factors transposed, the null vectors of A.
+
+        These are the conjugates of those that the matrix and its adjoint share. Where it has others they are looked for
+        in each solve.
+
+        Raises:
+            UnsupportedOperation: the transpose of M is not known.
+        """
+        M, null = None if self.M is None else self.M.transpose(), self.null
+        if null is not None and null.projection is not None:
+            shared = null.both or self.method.needs_hermitian
+            null = KnownNull(null.projection.conj(), null.both) if shared else None
+        return replace(self.with_M(M), A=A, null=null, source=None, found={})
 
     def from_rung(self, number: int) -> Plan:
         """The plan of what made x."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import pickle
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
-from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -25,9 +24,8 @@ from ..sparse import (
 from ..sparse.convert import owned
 from .adapters.arrays import run_where_spread
 from .adapters.members import prepared_over, solve_prepared_over
+from .at_once import solve_known
 from .gaussian.of_matrix import OfMatrix
-from .known_plan import KnownPlan
-from .log import DEBUG, log
 from .methods.direct.factorisation import DenseFactors
 from .methods.direct.superlu import HostFactors
 from .methods.method import Method
@@ -184,11 +182,6 @@ class PreparedSolver(OfMatrix, PublicNames):
             )
         return without_compilers(_transposed)(self)
 
-    @cached_property
-    def _known(self) -> KnownPlan | None:
-        plan, null = self._plan, self._plan.null or KnownNull(None, False)
-        return KnownPlan.of(plan.A, plan.method, plan.M, null, self._request, why=plan.reason)
-
     def explain(self) -> str:
         """Why this method.
 
@@ -277,17 +270,8 @@ def _solve_prepared(
     solver: PreparedSolver, b: Any, x0: Any, axis: int | None, history: bool, monitored: tuple[Any, Any, Any] | None
 ) -> SolveResult:
     """A function, not a method: functions that compilers leave alone are never freed."""
-    plain = (
-        solver._request.over is None
-        and type(b) is np.ndarray
-        and x0 is None
-        and axis is None
-        and history is False
-        and monitored is None
-    )
-    if plain and solver._known is not None and (found := solver._known.solve(b)) is not None:
-        if log.isEnabledFor(DEBUG):
-            log.debug("%s", found.message)
+    plain = x0 is None and axis is None and history is False and monitored is None
+    if plain and (found := solve_known(solver._plan, solver._request, b)) is not None:
         return found
     monitor = None if monitored is None else monitor_of(*monitored)
     request = replace(
@@ -399,27 +383,26 @@ def _transposed(solver: PreparedSolver) -> PreparedSolver:
     Raises:
         UnsupportedOperation: the transpose of A or of M is not known.
     """
-    plan, request, A = solver._plan, solver._request, transposed_in_shape(solver.A)
-    M = None if plan.M is None else plan.M.transpose()
-    side = solver._other or _other_side(solver, A)
+    request, plan = solver._request, solver._plan.transpose(transposed_in_shape(solver.A))
+    side = solver._other or _other_side(request, plan, solver._plan.null)
     request = replace(request, b=side.like, nullspace=side.nullspace, axis=side.axis)
-    system = read_system(replace(request, A=A, preconditioner=None), plan.method, side.null)
-    check_requirements(system, plan.method, M)
-    back = OtherSide(solver._request.b, plan.null, solver._request.nullspace, solver._request.axis)
-    null = KnownNull(system.null, system.both)
-    return _registered(PreparedSolver(replace(plan.with_M(M), A=A, null=null, found={}), request, back))
+    system = read_system(replace(request, A=plan.A, preconditioner=None), plan.method, side.null)
+    check_requirements(system, plan.method, plan.M)
+    back = OtherSide(solver._request.b, solver._plan.null, solver._request.nullspace, solver._request.axis)
+    return _registered(PreparedSolver(replace(plan, null=KnownNull(system.null, system.both)), request, back))
 
 
-def _other_side(solver: PreparedSolver, A: Operator) -> OtherSide:
-    """Return what the matrix tells about its transpose A."""
-    request, null = solver._request, solver._plan.null
-    side = OtherSide(request.b, null, request.nullspace, request.axis)
+def _other_side(request: Request, plan: Plan, before: KnownNull | None) -> OtherSide:
+    """What a matrix, with the null vectors `before`, tells about its transpose, which the plan solves with."""
+    A, given = plan.A, request.nullspace
     if A.shape[0] != A.shape[1]:
-        return side._replace(like=_like_for_rows(A, request), null=None)
-    symmetric = solver.method.needs_hermitian and A.dtype.kind != "c"
-    if null is None or null.projection is None or null.both or symmetric:
-        return side
-    return side._replace(null=None, nullspace="auto" if request.nullspace is not None else None)  # it has others
+        return OtherSide(_like_for_rows(A, request), None, given, request.axis)
+    if given is not None and plan.null is None and before is not None:  # it has others
+        given = "auto"
+    elif given is not None and not isinstance(given, str) and A.dtype.kind == "c":
+        vectors, structure = A.bk.leaves(given)
+        given = A.bk.unleaves(structure, [A.bk.conj(A.bk.asarray(v, like=request.b)) for v in vectors])
+    return OtherSide(request.b, plan.null, given, request.axis)
 
 
 def _like_for_rows(A: Operator, request: Request) -> Array:

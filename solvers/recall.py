@@ -16,7 +16,7 @@ import numpy as np
 
 from ..backends import Backend, NoBackendFound, choose_backend, get_precision
 from ..sparse.content import Content, content_of, copy_of
-from .known_plan import KnownPlan
+from .at_once import solve_known
 from .log import DEBUG, log
 from .memory import SETUP_CACHE, Memory, clear_all
 from .methods.registry import find_method, is_auto
@@ -24,7 +24,7 @@ from .pipeline import solve
 from .plan import Plan
 from .preconditioners import PRECONDITIONERS, UPDATES, Preconditioner
 from .read.arguments import Request
-from .read.system import KnownNull, System, read_system
+from .read.system import System, read_system
 from .results.failure import ConvergenceError
 from .results.result import SolveResult
 
@@ -42,11 +42,6 @@ Solved = tuple[SolveResult, Plan, System]
 SolveAnew = Callable[[Request, bool, Preconditioner | None], Solved]
 
 
-class _Kept(NamedTuple):
-    plan: Plan
-    known: KnownPlan | None  # the fast path of solves that only apply factors
-
-
 class _Renewable(NamedTuple):
     """A preconditioner that can get other numbers, and the iterations of the solve for which it was made anew."""
 
@@ -54,7 +49,7 @@ class _Renewable(NamedTuple):
     iterations: int
 
 
-PLANS: Memory[_Kept] = Memory(4)
+PLANS: Memory[Plan] = Memory(4)
 HIERARCHIES: Memory[_Renewable] = Memory(2)
 _SEEN: Memory[bool] = Memory(4)  # matrices of the last calls: of more in turn, each would push out the next
 _PATTERNS: Memory[bool] = Memory(8)  # patterns of the last calls, and whether their preconditioners are worth keeping
@@ -112,11 +107,9 @@ def solve_or_recall(request: Request, solve_anew: SolveAnew) -> SolveResult:
     return result
 
 
-def _solve_again(kept: _Kept, request: Request) -> SolveResult | None:
+def _solve_again(plan: Plan, request: Request) -> SolveResult | None:
     """None where the right-hand side needs another plan."""
-    plan, known = kept
-    usual = request.x0 is None and request.history is False and request.monitor is None
-    if usual and known is not None and (result := known.solve(request.b)) is not None:
+    if (result := solve_known(plan, request, request.b)) is not None:
         return result
     system = read_system(replace(request, A=plan.A), plan.method, plan.null)
     if system.A.dtype != plan.A.dtype:
@@ -130,10 +123,7 @@ def _keep(call: Call, plan: Plan, request: Request) -> None:
     content = content_of(request.A, call.bk)
     if content is None or content != call.content:  # written to while it was solved
         return
-    settings = replace(request, A=None, b=None, x0=None)
-    null = plan.null or KnownNull(None, False)
-    known = KnownPlan.of(plan.A, plan.method, plan.M, null, settings, plan.source, plan.reason)
-    PLANS.keep((call.settings, content), _Kept(plan, known))
+    PLANS.keep((call.settings, content), plan)
 
 
 def _was_seen(memory: Memory[bool], key: Hashable) -> bool:

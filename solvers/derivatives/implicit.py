@@ -171,16 +171,19 @@ class ImplicitSolve(LinearSystem):
         return (A.transpose() if self.transposed else A).apply(x)
 
     def factors(self, x: Array) -> Sequence[Array]:
-        M = self.parts().M
-        if M is not None and self.transposed:
-            M = M.transpose()
-        return (self.product(x), *(() if M is None else (M.apply(x),)))
+        plan = self._planned(self.parts())
+        return (plan.A.apply(x), *(() if plan.M is None else (plan.M.apply(x),)))
+
+    def _planned(self, parts: Parts) -> Plan:
+        plan = replace(self.plan, A=parts.A, null=None).with_M(parts.M)  # `_without_null_vectors` has these
+        return plan.transpose(parts.A.transpose()) if self.transposed else plan
 
     def solve(self, b: Array, given: Array | None = None) -> tuple[Array, tuple[Array, ...]]:
         bk = self.system.bk
-        A, M, x0, rtol, atol, relative, null = self.parts()
-        if self.transposed:
-            A, M = A.transpose(), None if M is None else M.transpose()
+        parts = self.parts()
+        _, _, x0, rtol, atol, relative, null = parts
+        plan = self._planned(parts)
+        A = plan.A
         if self.purpose:
             x0, rtol, atol = None, relative, 0 * relative
         elif given is not None:  # x0 and atol are for the given right-hand side only
@@ -198,13 +201,12 @@ class ImplicitSolve(LinearSystem):
         start = self._by_symmetry(system) if derived_transpose and self.hermitian else None
         outcome = None if start is None else _seen_to_solve(system, start)
         if outcome is None:
-            outcome = self._run(system if start is None else replace(system, x0=bk.flat(start.x)), M)
+            outcome = self._run(plan, system if start is None else replace(system, x0=bk.flat(start.x)))
             outcome = outcome._replace(x=bk.flat(outcome.x), residual=bk.flat(outcome.residual))
         if derived_transpose:  # JAX knows no transpose of what is cut
             # Factors may have projected b, so b minus the residual need not be the image of x.
             image = A.apply(outcome.x) if self.plan.method.factorises else system.b - outcome.residual
-            A = self.parts().A
-            x = with_proven_transpose(bk, A, outcome.x, image, self.system.on_failure)
+            x = with_proven_transpose(bk, parts.A, outcome.x, image, self.system.on_failure)
             outcome = outcome._replace(x=x)
         history = () if isinstance(outcome.history, tuple) else (bk.matrix_transpose(outcome.history),)
         return self._checked(b, outcome, given), (*outcome[1:-1], *history)
@@ -222,15 +224,14 @@ class ImplicitSolve(LinearSystem):
         failed = failed if given is None or self.purpose else failed & ~given
         return bk.where(failed, bk.full_like(outcome.x, nan_of(bk.dtype(outcome.x))), outcome.x)
 
-    def _run(self, system: System, M: Operator | None) -> Outcome:
+    def _run(self, plan: Plan, system: System) -> Outcome:
         derived = bool(self.purpose)
         if self.many:
-            self.plan.method.check(system.A, M)
+            plan.method.check(system.A, plan.M)
         # JAX wants the same outputs of all solves
         recorded = system.history and not (derived and system.bk.explicit_derivatives)
         system = replace(system, history=recorded, monitor=None if derived else system.monitor)
-        plan = replace(self.plan, found={}) if self.transposed else self.plan  # What earlier solves made belongs to A.
-        outcome = climb(plan.with_M(M), system)
+        outcome = climb(plan, system)
         if not derived and not self.system.compiled:
             return outcome  # whose failure is judged eagerly
         return judged_in_program(self.plan, system, outcome, self.purpose)  # M as it was may be known to the host
@@ -244,7 +245,7 @@ class ImplicitSolve(LinearSystem):
         A, M, *_ = self.parts()
         if A.dtype.kind == "c":
             A, M = A.conj(), None if M is None else M.conj()
-        return self._run(replace(system, A=A), M)
+        return self._run(replace(self.plan, A=A, found={}).with_M(M), replace(system, A=A))
 
     def _without_null_vectors(self, system: System) -> System:
         """x has no part in the null space of A, so neither has its cotangent; likewise b where the transpose has it."""

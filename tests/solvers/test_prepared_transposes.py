@@ -217,3 +217,17 @@ def test_jax_transformations() -> None:
         np.testing.assert_allclose(
             np.reshape(many, (2, -1)), np.stack([INPUT, 3 * INPUT]).reshape(2, -1) @ inverse.T, rtol=1e-7
         )
+
+
+@pytest.mark.parametrize("method", ["CG", "MINRES", "direct", "scipy-direct", "biCG-stab(2)", "auto"])
+def test_complex_null_vectors_that_are_named(method: str) -> None:
+    """Those of the transpose of a Hermitian matrix are the conjugate ones, for updated matrices too."""
+    parts = RANDOM.normal(size=(2, 9, 9))
+    Q = np.linalg.qr(parts[0] + 1j * parts[1])[0]
+    A = (Q[:, 1:] * np.linspace(1, 3, 8)) @ Q[:, 1:].conj().T
+    b = A.T @ (parts[0, 0] + 1j * parts[1, 0])
+    solver = prepare(A, b, method=method, nullspace=Q[:, :1].T)
+    expected = np.linalg.pinv(A.T, rcond=1e-10) @ b
+    for scale, own in ((1, solver.T), (2, solver.T.update(2 * A.T)), (2, solver.update(2 * A).T)):
+        np.testing.assert_allclose(own(b), expected / scale, rtol=1e-7, atol=1e-9)
+    np.testing.assert_allclose(solver.T.T(b.conj()), expected.conj(), rtol=1e-7, atol=1e-9)

@@ -18,7 +18,6 @@ import scipy.sparse as sp
 from cells import in_turn
 from krylix import SolveResult, linear_solve, precision, prepare, setup_cache
 from krylix.solvers import Direct
-from krylix.solvers.known_plan import KnownPlan
 
 LINEAR_SOLVE: Any = sys.modules["krylix.solvers.linear_solve"]
 RNG = np.random.default_rng(0)
@@ -28,7 +27,8 @@ RNG = np.random.default_rng(0)
 def the_general_way() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch, setup_cache(False):
         patch.setattr(LINEAR_SOLVE, "solve_small_dense", lambda request: None)
-        patch.setattr(KnownPlan, "solve", lambda plan, b: None)
+        for name in ("recall", "prepared"):
+            patch.setattr(sys.modules[f"krylix.solvers.{name}"], "solve_known", lambda plan, request, b: None)
         yield
 
 
