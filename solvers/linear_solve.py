@@ -19,8 +19,7 @@ from .at_once import solve_small_dense
 from .log import log
 from .methods.method import Method
 from .methods.registry import find_method, is_auto
-from .names import MethodName, PreconditionerName
-from .other_names import with_our_names
+from .names import MethodName, PreconditionerName, with_our_names
 from .pipeline import solve
 from .plan import plans
 from .read.arguments import Request, refused_args

@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any, Generic, TypeVar
 
-from .known_as import squeezed
+from .names import squeezed
 
 T = TypeVar("T")
 

@@ -15,7 +15,7 @@ import model_problems
 from docstrings import read
 from krylix import linear_solve
 from krylix.solvers import METHODS, Method
-from krylix.solvers.known_as import SAME_METHODS
+from krylix.solvers.names import SAME_METHODS
 from page_files import file_of
 from pictures import show
 from table_cells import cell

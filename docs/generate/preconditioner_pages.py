@@ -16,7 +16,7 @@ import model_problems
 from docstrings import Read, read
 from krylix import linear_solve, preconditioner
 from krylix.solvers import METHODS, PRECONDITIONERS, Preconditioner
-from krylix.solvers.known_as import PRECONDITIONER_HINTS
+from krylix.solvers.names import PRECONDITIONER_HINTS
 from method_pages import svg
 from page_files import file_of
 from table_cells import cell

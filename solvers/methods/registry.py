@@ -11,7 +11,7 @@ import scipy.sparse as sp
 
 from ...backends import choose_backend
 from ...sparse import Dense, Operator, is_function
-from ..known_as import FACTORS, METHOD_HINTS, SAME_METHODS, preconditioner_meant, squeezed
+from ..names import FACTORS, METHOD_HINTS, SAME_METHODS, preconditioner_meant, squeezed
 from ..plugins import Plugins
 from ..preconditioners import PRECONDITIONERS, Preconditioner
 from .bicgstab import BiCGStab

@@ -9,7 +9,7 @@ from typing import Any
 from ...backends import Array, Backend, get_on_failure, without_compilers
 from ...backends.on_failure import QUIET, checked_policy, run_for
 from ...sparse import Layout
-from ..other_names import with_our_names
+from ..names import with_our_names
 from ..read.arguments import default_rtol, tolerance
 from ..results.failure import raise_or_warn, with_nan
 from ..run.outcome import Status

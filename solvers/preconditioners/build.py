@@ -25,8 +25,8 @@ from ...sparse import (
 )
 from ...sparse.analysis.analysis import analyse_anew, analysed
 from ...sparse.formats import Matrix
-from ..known_as import NO_PRECONDITIONER, is_method, preconditioner_meant, squeezed
 from ..methods.method import Method
+from ..names import NO_PRECONDITIONER, is_method, preconditioner_meant, squeezed
 from ..plugins import Plugins, in_one_line
 from .amg.amg import amg
 from .amg.updates import updated

@@ -11,7 +11,7 @@ import scipy.sparse.linalg as spl
 
 from krylix import as_operator, linear_solve, prepare
 from krylix.solvers import CG, METHODS, PRECONDITIONERS, find_method, preconditioner
-from krylix.solvers.known_as import (
+from krylix.solvers.names import (
     FACTORS,
     METHOD_HINTS,
     PRECONDITIONER_HINTS,

@@ -16,7 +16,7 @@ import numpy as np
 from ..backends import Array, convert, get_backend
 from ..solvers import ConvergenceError, PreparedSolver, SolveResult, Status
 from ..solvers.methods.registry import is_auto
-from ..solvers.prepare import prepare_for_one
+from ..solvers.prepared import prepare_for_one
 from . import preconditioning
 from .activity import Activity
 from .errors import SolveFailed, UsageError, as_options

@@ -22,7 +22,7 @@ from krylix.solvers.methods.method import precision_for
 from krylix.solvers.preconditioners import to_preconditioner
 from krylix.solvers.preconditioners.cycle.recast import Recast
 from krylix.solvers.preconditioners.cycle.scaled import DiagonallyScaled
-from krylix.solvers.prepare import prepare_for_one
+from krylix.solvers.prepared import prepare_for_one
 from krylix.sparse import Composed, Operator
 from matrices import in_krylix, in_random_order
 from modes import COMPILED, EAGER, MODES, array, compiled, library, product, to_numpy

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from ...solvers import PRECONDITIONERS, ConvergenceError, PreparedSolver, SolveResult
-from ...solvers.prepare import prepare_for_one
+from ...solvers.prepared import prepare_for_one
 from ...sparse.analysis.facts import is_hermitian
 from ..activity import Activity
 from ..errors import SolveFailed, UsageError, as_options
