@@ -30,12 +30,11 @@ from ..names import NO_PRECONDITIONER, is_method, preconditioner_meant, squeezed
 from ..plugins import Plugins, in_one_line
 from .amg.amg import amg
 from .amg.updates import updated
-from .automatic import AUTOMATIC
 from .base import Preconditioner, Spread
 from .block_jacobi.block_jacobi import block_jacobi
 from .by_parts.kinds import made_by_parts
 from .chebyshev import chebyshev
-from .choose import choose_kind
+from .choose import AUTOMATIC, choose_kind, chosen_for_blocks, jacobi_on_blocks
 from .cluster.cluster import cluster
 from .composed.pieces import foreign_piece
 from .fast import fast, fast_on_cut_grid
@@ -44,7 +43,6 @@ from .ilu import ic, ilu, ssor
 from .jacobi import jacobi
 from .multigrid.cut.multigrid import multigrid_on_cut_grid
 from .multigrid.multigrid import multigrid
-from .on_devices import chosen_for_blocks, jacobi_on_blocks
 from .pipeline import check_square, constant_linear_part
 from .schwarz.schwarz import schwarz
 from .shifted_laplacian import shifted_laplacian

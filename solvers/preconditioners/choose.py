@@ -1,21 +1,32 @@
-"""Automatic choice of a preconditioner: a table of facts about the matrix."""
+"""Automatic choice of a preconditioner: a table of facts about the matrix, and what the values decide."""
 
 from __future__ import annotations
 
-from collections.abc import Container
+from collections.abc import Callable, Container
+from contextlib import suppress
+from dataclasses import replace
 
 import numpy as np
 import scipy.sparse as sp
 
-from ...sparse import Dense, FunctionOperator, Matrix, Operator, SparseMatrix
+from ...backends import Cut
+from ...sparse import Dense, FunctionOperator, Matrix, Operator, SparseMatrix, UnsupportedOperation
 from ...sparse.analysis.analysis import analysis_of, on_its_grid
 from ...sparse.analysis.facts import is_dominated, is_m_matrix
 from ...sparse.analysis.random_values import with_facts
-from ...sparse.operators.concrete import concrete, is_known
+from ...sparse.operators.concrete import as_matrix, concrete, is_known
+from ...sparse.operators.cut_stencil import CutStencil
+from ...sparse.operators.cut_values import cut_stencil
 from ..diagonal import DOMINANT
+from .base import Preconditioner, Spread
+from .fast import fast_where_near
+from .ilu import ilu_or_jacobi, serving_ilu
 from .ilu.runtime_choice import ilu_pays_unseen
+from .jacobi import jacobi
+from .multigrid.cut.multigrid import multigrid_on_cut_grid
 from .multigrid.from_matrix import couples_neighbours
-from .multigrid.runtime_choice import pays_unseen
+from .multigrid.multigrid import multigrid
+from .multigrid.runtime_choice import multigrid_or_jacobi, pays_unseen
 from .pipeline import entries_or_products
 from .shifted_laplacian import looks_like_waves
 
@@ -42,8 +53,8 @@ def choose_kind(A: Operator, kinds: Container[str]) -> str:
     | not known before it runs, not seen to be symmetric, sparse, at least 20 000 unknowns | ilu |
     | anything else: dense, or values that are not known | jacobi |
 
-    "multigrid" then stands for `automatic.fast_or_multigrid`, which takes "fast" outside of compiled functions where
-    coefficients are so smooth that it is quicker, and "ilu" for `automatic.ilu_where_it_serves`, which finds out about
+    "multigrid" then stands for `fast_or_multigrid`, which takes "fast" outside of compiled functions where
+    coefficients are so smooth that it is quicker, and "ilu" for `ilu_where_it_serves`, which finds out about
     the order of rows. Where values are not known, both become jacobi in runs whose values do not suit them.
     """
     function, A = A, entries_or_products(A)
@@ -101,3 +112,76 @@ def _is_of_waves(A: Matrix) -> bool:
 
 def _has_whole_diagonal(A: Matrix) -> bool:
     return bool(np.all(concrete(A).diagonals() != 0))
+
+
+def fast_or_multigrid(A: Operator, precision: str | None = None) -> Preconditioner:
+    """`fast` where coefficients are smooth, else `multigrid`; in compiled functions, whose runs pay more, multigrid.
+
+    In the precision that was asked for, unless the inverse is nearly exact.
+    """
+    if not is_known(as_matrix(A)):
+        return multigrid_or_jacobi(A, precision=precision)
+    near = None if A.bk.compiled() else fast_where_near(A, precision)
+    return multigrid(A, precision=precision) if near is None else near
+
+
+def ilu_where_it_serves(A: Operator) -> Preconditioner:
+    """`serving_ilu`, which knows the values before it runs, or `ilu_or_jacobi`, which decides in each run."""
+    return (serving_ilu if is_known(as_matrix(A)) else ilu_or_jacobi)(A)
+
+
+AUTOMATIC: dict[str, Callable[..., Preconditioner]] = {"multigrid": fast_or_multigrid, "ilu": ilu_where_it_serves}
+"""Name of the kind that was chosen -> what builds it, if that is not the kind itself."""
+
+
+def chosen_for_blocks(A: Operator, precision: str | None, spread: Spread) -> Preconditioner:
+    """What needs no more of vectors than neighbours have, and a small grid: `multigrid` on blocks, or `jacobi`.
+
+    Multigrid where A couples neighbours on a grid whose blocks are boxes, unless its diagonal dominates, or A is known
+    to be symmetric with a diagonal of both signs.
+    """
+    own = entries_or_products(A)
+    if (
+        spread.cut.all_names
+        and isinstance(own, SparseMatrix)
+        and couples_neighbours(on_its_grid(own))
+        and _blocks_suit(own)
+    ):
+        with suppress(ValueError, UnsupportedOperation):  # which it finds out when it is made
+            found = multigrid_on_cut_grid(A, spread=spread, precision=precision)
+            if found is not None:
+                return found
+    own_form = jacobi_on_blocks(A, spread=spread)
+    return jacobi(A) if own_form is None else own_form
+
+
+def jacobi_on_blocks(A: Operator, *, spread: Spread) -> Preconditioner | None:
+    """`jacobi` of a function whose coefficients are found in a program, without entries that lie on each device.
+
+    Returns:
+        None for others, and where the function is no stencil of blocks.
+    """
+    own, bk = A.without_offset, A.bk
+    grid, alone = own.own_grid, Cut(spread.cut.mesh, spread.cut.names)
+    if not isinstance(own, FunctionOperator) or own.systems is not None or grid != spread.shape or not alone.all_names:
+        return None
+    zero = bk.zeros((1, own.shape[0]), own.dtype, own.like)
+    if not bk.compiled(*own.args) and not bk.compiled(zero):
+        return None
+    found = cut_stencil(own, alone, bk.on_grid(zero, grid, alone))
+    if not isinstance(found, CutStencil):
+        return None
+    (diagonal,) = found.own_diagonal().values
+    diagonal = bk.constant(diagonal)
+    one = bk.full_like(diagonal, 1)
+    inverse = one / bk.where(diagonal == 0, one, diagonal)
+    inner = replace(found, values=(inverse,), shifts=((0,) * len(grid),))
+    hermitian = True if own.dtype.kind != "c" else None
+    return Preconditioner(inner, "jacobi", hermitian, memory=own.shape[0], work=own.shape[0])
+
+
+def _blocks_suit(A: SparseMatrix) -> bool:
+    if not is_known(A):
+        return True
+    analysis = analysis_of(A)
+    return not analysis.dominates(DOMINANT) and (not analysis.seems_hermitian or bool(analysis.one_sign))

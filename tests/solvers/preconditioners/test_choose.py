@@ -12,8 +12,7 @@ import scipy.sparse.linalg as spl
 
 from krylix import as_operator, linear_solve, preconditioner
 from krylix.solvers import PRECONDITIONERS
-from krylix.solvers.preconditioners.automatic import AUTOMATIC
-from krylix.solvers.preconditioners.choose import choose_kind
+from krylix.solvers.preconditioners.choose import AUTOMATIC, choose_kind
 from krylix.sparse import Stencil
 from matrices import in_random_order
 from modes import array, compiled, to_numpy
