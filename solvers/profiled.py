@@ -51,9 +51,8 @@ def places() -> Iterator[WatchedPlace]:
     for module, names in _SETUP.items():
         for name in names:
             yield WatchedPlace(import_module(module), name, CallDescription("set-up", name))
-    for name in ("prepare", "prepared"):
-        own = import_module(f"{_SOLVERS}.{name}")
-        yield WatchedPlace(own, "prepared", CallDescription("set-up", "prepare", None, _method))
+    own = import_module(f"{_SOLVERS}.prepared")
+    yield WatchedPlace(own, "prepared", CallDescription("set-up", "prepare", None, _method))
     yield WatchedPlace(
         import_module(f"{_SOLVERS}.preconditioners.build"),
         "_of_kind",
