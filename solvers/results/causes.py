@@ -7,7 +7,7 @@ singular A has to do with a failure is in `no_solution.py`.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -275,18 +275,25 @@ def _signs(case: Case, probe: _Probe) -> set[int]:
     if case.x is not None and case.b is not None and case.r is not None:
         pairs += [(case.x, case.b - case.r), (case.r, case.A_image(case.r))]
         start = case.r if np.isfinite(case.r[case.worst]).all() else start
-    signs = {int(s) for v, Av in pairs if (s := _curvatures(case, v, Av)[case.worst])}
+    signs = {int(s) for s in _curvatures(case, pairs)[:, case.worst] if s}
     if len(signs) < 2 and case.matrix is not None:
         diagonal = np.asarray(case.matrix.diagonal()).real
         signs |= {1, -1} if (diagonal > 0).any() and (diagonal < 0).any() else set()
     return signs if len(signs) == 2 else signs | _signs_by_lanczos(case, start)
 
 
-def _curvatures(case: Case, v: np.ndarray, Av: np.ndarray) -> np.ndarray:
-    """The sign of <v, A v> in each system, 0 if it may be rounding."""
-    value, size = dots(v, Av).real, norms(v) * norms(Av)
-    clear = np.isfinite(value) & (np.abs(value) > max(_CLEARLY, PRODUCTS * case.eps) * size)
-    return np.where(clear, np.sign(value), 0).astype(int)
+def _curvatures(case: Case, pairs: Sequence[tuple[np.ndarray, np.ndarray]]) -> np.ndarray:
+    """The signs of <v, A v> `(pairs, systems)`, 0 where it may be rounding, as for v that are nearly null vectors of A.
+
+    Args:
+        pairs: v and A v, of which some v are random.
+    """
+    least = max(_CLEARLY, PRODUCTS * case.eps)
+    values = np.array([dots(v, Av).real for v, Av in pairs])
+    lengths, images = (np.array([norms(pair[k]) for pair in pairs]) for k in (0, 1))
+    size = np.fmax.reduce(images / lengths)  # of A, as far as they show
+    allowed = np.maximum(least * lengths * images, PRODUCTS * case.eps * size * lengths**2)
+    return np.where(np.isfinite(values) & (np.abs(values) > allowed), np.sign(values), 0).astype(int)
 
 
 def _signs_by_lanczos(case: Case, start: np.ndarray) -> set[int]:
@@ -329,7 +336,7 @@ def _asymmetric_preconditioner(case: Case, image: Image, signs_of_A: set[int]) -
         return [Cause(_not_symmetric(case, "M", gap), other)]
     pairs = [(probe.u, probe.Au), (probe.v, probe.Av)] + ([] if case.r is None else [(case.r, image(case.r))])
     failed = has_failed(case.end.status)
-    signs = {int(s) for v, Mv in pairs for s in _curvatures(case, v, Mv)[failed] if s}
+    signs = {int(s) for s in _curvatures(case, pairs)[:, failed].reshape(-1) if s}
     if len(signs) < 2 if definite else -1 not in signs:
         return []
     seen = (
