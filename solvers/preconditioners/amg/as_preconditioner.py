@@ -13,8 +13,8 @@ from ..cycle.permuted import permuted
 from ..cycle.recast import note_on_precision
 from ..cycle.small import exact_inverse
 from ..cycle.target import Target
-from .hierarchy import HostLevel
 from .known import known_cycle
+from .levels import HostLevel
 from .settings import AmgSettings
 
 

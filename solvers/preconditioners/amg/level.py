@@ -17,7 +17,7 @@ from ..cycle.permuted import Permuted
 from ..cycle.recast import Recast
 from ..cycle.scaled import DiagonallyScaled
 from .classical.rule import ClassicalRule, Injection
-from .hierarchy import Tentative
+from .levels import Tentative
 from .pattern import ProlongationRule
 from .smoothing import Smoothed
 

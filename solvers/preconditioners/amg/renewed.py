@@ -17,8 +17,8 @@ from ..cycle.level import VISITS
 from ..cycle.recast import inner_dtype, recast
 from ..cycle.scaled import DiagonallyScaled
 from ..cycle.smoother import steps_for
-from .classical.rounding_residues import values_without_rounding_residues
 from .level import AlgebraicLevel, EliminatedLevel, eliminated_by, rule_of
+from .levels import values_without_rounding_residues
 from .pattern import LevelPattern, pattern_of
 from .scaled_values import ScaledValues, scaled_values
 from .settings import BOUND, AmgSettings
