@@ -12,8 +12,8 @@ from ..cycle.cost import numbers_stored, work_of
 from ..cycle.small import exact_inverse
 from ..operators import note_on_precision, permuted
 from ..target import Target
-from .hierarchy import HostLevel
 from .known import known_cycle
+from .levels import HostLevel
 from .settings import AmgSettings
 
 

@@ -15,7 +15,7 @@ from ..cycle.cf_relaxation import CFRelaxationLevel
 from ..cycle.level import Level
 from ..operators import DiagonallyScaled, Permuted, Recast
 from .classical.rule import ClassicalRule, Injection
-from .hierarchy import Tentative
+from .levels import Tentative
 from .pattern import ProlongationRule
 from .smoothing import Smoothed
 

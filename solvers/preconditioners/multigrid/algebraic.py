@@ -6,7 +6,7 @@ import scipy.sparse as sp
 
 from ....sparse import Matrix, Operator
 from ....sparse.operators.couplings import Couplings
-from ..amg.coarsen import coarsened
+from ..amg.hierarchy import coarsened
 from ..amg.known import known_cycle
 from ..amg.settings import AmgSettings
 from ..cycle.level import VISITS

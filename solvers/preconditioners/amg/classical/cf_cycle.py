@@ -12,9 +12,8 @@ from ...cycle.dense import inverse_of_scaled, rounding_of
 from ...cycle.scales import times_diagonals
 from ...operators import DiagonallyScaled, permuted, recast
 from ...target import Target
-from ..hierarchy import HostLevel, is_diagonal, is_solved_by_scaling
 from ..level import placed
-from ..order import places_in
+from ..levels import HostLevel, is_diagonal, is_solved_by_scaling, places_in
 from .cycle import eliminated_level, is_in_range
 from .rows import gathered, on_diagonal, repeated, selected
 
