@@ -13,8 +13,9 @@ from ..backends.profile.description import CallDescription, WatchedPlace, is_tra
 from ..sparse import Operator
 from . import at_once
 from .methods.method import Method
-from .nonlinear.minimize_result import MinimizeResult
-from .nonlinear.nonlinear_result import NonlinearResult
+from .nonlinear.minimize import Search
+from .nonlinear.newton import Newton
+from .nonlinear.results import MinimizeResult, NonlinearResult
 from .preconditioners import Preconditioner
 from .results.failure import ConvergenceError
 from .results.numbers import has_values, known_array_of
@@ -27,7 +28,7 @@ _SOLVES = {
     f"{_SOLVERS}.linear_solve": {"_linear_solve": "linear_solve"},
     f"{_SOLVERS}.prepared": {"_solve_prepared": "PreparedSolver.solve"},
 }
-_NONLINEAR = {"solve_nonlinear": "_NewtonCall", "minimize": "_MinimizeCall"}
+_NONLINEAR: dict[str, type] = {"solve_nonlinear": Newton, "minimize": Search}
 _SETUP = {
     **dict.fromkeys((f"{_SOLVERS}.{name}" for name in ("linear_solve", "prepared", "recall")), ("read_system",)),
     f"{_SOLVERS}.plan": ("choose", "factors_now"),
@@ -45,8 +46,7 @@ def places() -> Iterator[WatchedPlace]:
     for module, solves in _SOLVES.items():
         for name, title in solves.items():
             yield WatchedPlace(import_module(module), name, CallDescription("solve", title, None, _outcome))
-    for name, cls in _NONLINEAR.items():
-        owner = getattr(import_module(f"{_SOLVERS}.nonlinear.{name}"), cls)
+    for name, owner in _NONLINEAR.items():
         yield WatchedPlace(owner, "result", CallDescription("solve", name, None, _outcome))
     for module, names in _SETUP.items():
         for name in names:
