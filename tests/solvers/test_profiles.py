@@ -80,7 +80,7 @@ def test_parts_of_a_prepared_solve() -> None:
         ("prepare", "set-up"), ("PreparedSolver.solve", "solve"), ("PreparedSolver.solve", "solve"),
         ("preconditioner ic", "set-up"), ("ic", "preconditioner"), ("<lambda>", "trace"),
     ]  # fmt: skip
-    factors = [event for event in of_kind(prof, "set-up") if event.name == "factors_now"]
+    factors = [event for event in of_kind(prof, "set-up") if event.name == "scipy-direct: factors"]
     assert [event.parent.name for event in factors if event.parent] == ["prepare"]
     assert prof.events[0].facts["method"] == "scipy-direct"
     assert of_kind(prof, "trace")[0].facts["matrix"].startswith("<")
