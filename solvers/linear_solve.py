@@ -7,8 +7,8 @@ from dataclasses import replace
 from typing import Any
 
 from ..backends import Array, get_on_failure, without_compilers
-from ..backends.on_failure import OnFailure, run_for
 from ..backends.profile.spans import span
+from ..backends.settings import OnFailure, run_for
 from ..sparse import Operator, RowCutMatrix, UnsupportedOperation
 from ..sparse.analysis.analysis import forget
 from ..sparse.peers.table import NO_PEERS

@@ -7,8 +7,8 @@ from time import perf_counter
 from typing import Any
 
 from ..backends import Backend
-from ..backends.on_failure import QUIET
 from ..backends.profile.spans import span
+from ..backends.settings import QUIET
 from .derivatives.implicit import differentiated, without_derivatives
 from .derivatives.sensitivity import Sensitivity
 from .judge import look_of, made_by_of, may_be_stopped, null_vectors, part_taken_off, result_of

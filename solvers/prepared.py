@@ -10,9 +10,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..backends import Array, Backend, choose_backend, get_on_failure, of_libraries, without_compilers
-from ..backends.on_failure import OnFailure, run_for
 from ..backends.profile.spans import span
 from ..backends.public_names import PublicNames
+from ..backends.settings import OnFailure, run_for
 from ..backends.tracebacks import shorten
 from ..sparse import (
     Matrix,

@@ -31,7 +31,8 @@ def _subclasses(cls: type) -> list[type]:
     """The class and all below, each once."""
     found: list[type] = [cls]
     for one in found:
-        found.extend(sub for sub in one.__subclasses__() if sub not in found)
+        below: list[type] = one.__subclasses__()
+        found.extend(sub for sub in below if sub not in found)
     return found
 
 

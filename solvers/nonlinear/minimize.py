@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from ...backends import Array, Backend, get_on_failure, without_compilers
-from ...backends.on_failure import QUIET, checked_policy, run_for
 from ...backends.profile.spans import span
+from ...backends.settings import QUIET, checked_policy, run_for
 from ...sparse import Layout
 from ..names import with_our_names
 from ..read.arguments import tolerance

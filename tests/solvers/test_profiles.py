@@ -86,6 +86,19 @@ def test_parts_of_a_prepared_solve() -> None:
     assert of_kind(prof, "trace")[0].facts["matrix"].startswith("<")
 
 
+def test_stages_of_a_solve() -> None:
+    with krylix.setup_cache(False), profile() as prof:
+        linear_solve(S, b, preconditioner="jacobi")
+    solve = prof.events[0]
+    stages = [(e.kind, e.name) for e in prof.events if e.parent is solve and e.kind not in ("operation", "product")]
+    assert stages == [
+        ("set-up", "read"), ("set-up", "choose"), ("set-up", "preconditioner jacobi"), ("run", "CG"),
+        ("judge", "raise"),
+    ]  # fmt: skip
+    choice = next(event for event in prof.events if event.name == "choose")
+    assert choice.facts["method"] == "CG"
+
+
 def test_a_small_system_without_parts() -> None:
     with profile() as prof:
         linear_solve(np.diag([1.0, 2.0]), np.ones(2))
