@@ -7,7 +7,6 @@ from ..backends import OtherMemberFailed
 from ..backends.settings import OnFailure
 from . import backend_solves as backend_solves
 from . import profiled as profiled  # what profiles monitor
-from .eigenvalues.extreme import ExtremeEigenvalues, extreme_eigenvalues
 from .gaussian.logdet import LogDeterminant, logdet
 from .linear_solve import linear_solve
 from .load_preconditioner import load_preconditioner
@@ -68,7 +67,6 @@ __all__ = [
     "ConvergenceError",
     "Direct",
     "Diverged",
-    "ExtremeEigenvalues",
     "FastDirect",
     "GatherWarning",
     "IterationState",
@@ -92,7 +90,6 @@ __all__ = [
     "SparseDirect",
     "Status",
     "clear_setup_cache",
-    "extreme_eigenvalues",
     "find_method",
     "linear_solve",
     "load_preconditioner",

@@ -31,10 +31,8 @@ from .methods.registry import METHODS
 from .preconditioners import Preconditioner, to_preconditioner
 from .preconditioners.amg.amg import amg
 from .preconditioners.amg.level import AlgebraicLevel
-from .preconditioners.cycle.either import Either
 from .preconditioners.cycle.level import Level
-from .preconditioners.cycle.recast import Recast
-from .preconditioners.cycle.scaled import DiagonallyScaled
+from .preconditioners.operators import DiagonallyScaled, Either, Recast
 from .preconditioners.pipeline import constant_linear_part
 from .read.arguments import Request
 from .read.requirements import check_requirements, refuse_infinite_entries, refuse_preconditioner, refuse_unsuited
