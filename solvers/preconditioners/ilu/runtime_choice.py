@@ -15,8 +15,8 @@ from ..cycle.either import Either
 from ..cycle.target import Target
 from ..jacobi import jacobi
 from ..pipeline import of_operator
-from .kinds import incomplete
-from .scaled import UnitDiagonalMatrix
+from .ilu import incomplete
+from .pattern import UnitDiagonalMatrix
 
 _LEAST = 20_000  # unknowns from which some dozen runs save the time of compiling the factors
 _SWEEPS = 4  # for each triangle: convection moves so many cells in one, where diffusion needs two
