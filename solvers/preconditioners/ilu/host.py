@@ -14,8 +14,8 @@ from ....sparse.operators.concrete import in_scipy
 from ...diagonal import DiagonalOperator
 from ..base import Preconditioner
 from ..checks import check_number
-from ..cycle.target import Target
 from ..reordered import Reordered
+from ..target import Target
 from .apply import Factored, triangle_solve
 from .pattern import Pattern, UnitDiagonalMatrix, check_finite_rows
 

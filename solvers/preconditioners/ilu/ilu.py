@@ -12,8 +12,8 @@ import numpy as np
 from ....sparse import Matrix
 from ..base import Preconditioner
 from ..checks import MOST_STEPS, check_choice, check_integer, check_number
-from ..cycle.target import Target
 from ..pipeline import of_operator
+from ..target import Target
 from .apply import Factored, factored
 from .host import ilu_with_dropping, incomplete_factors
 from .matching import Ordered, has_small_diagonal, is_poor

@@ -30,9 +30,9 @@ from ....sparse.formats import from_entries
 from ....sparse.formats.entries.integers import starts_of
 from ....sparse.operators.concrete import nonzero_entries
 from ..base import Preconditioner
-from ..cycle.scaled import DiagonallyScaled
-from ..cycle.target import Target
+from ..operators import DiagonallyScaled
 from ..reordered import Reordered
+from ..target import Target
 from .apply import factored
 from .host import incomplete_factors
 from .pattern import UnitDiagonalMatrix

@@ -21,7 +21,7 @@ from ....sparse.formats.entries.order import rows_first
 from ....sparse.formats.entries.regather import take_or_zero
 from ....sparse.operators.concrete import nonzero_entries
 from ...triangular.schedule import find_levels
-from ..cycle.target import Target
+from ..target import Target
 
 _MOST_PAIRS = 30_000_000  # full rows, where all of them are kept, then take up to half a minute and 3 GB
 _MOST_OFFSETS = 64

@@ -61,7 +61,7 @@ def _units_and_sums(bk: Backend, places: InterpolationPlaces, a: Array) -> tuple
 
 
 def _coupled(bk: Backend, rotated: Array) -> Array:
-    """Couplings as real numbers: `-|a|` of complex ones, see `strength.couplings`."""
+    """Couplings as real numbers: `-|a|` of complex ones, see `splitting.couplings`."""
     return -bk.abs(rotated) if bk.dtype(rotated).kind == "c" else rotated
 
 

@@ -9,7 +9,7 @@ from .....sparse.formats.entries.integers import places_in_rows, repeat_rows, st
 from .interpolation import STRONGEST
 from .rows import find_keys, keys_of, reduced
 from .rule import ClassicalRule
-from .strength import DOMINATED
+from .splitting import DOMINATED
 
 LEVELS = 2  # finest levels that are looked at
 _SAMPLE = 5000  # rows
@@ -67,7 +67,7 @@ def _some_fine(rule: ClassicalRule) -> np.ndarray:
 
 
 def _coupled(values: np.ndarray, on_diagonal: np.ndarray, diagonal: np.ndarray, own: np.ndarray) -> np.ndarray:
-    """Entries as real numbers, see `strength.couplings`, of rows whose diagonal is turned positive."""
+    """Entries as real numbers, see `splitting.couplings`, of rows whose diagonal is turned positive."""
     if values.dtype.kind == "c":
         return np.where(on_diagonal, 1, -1) * np.abs(values)
     return values * np.where(diagonal < 0, -1, 1)[own]
