@@ -16,7 +16,7 @@ from ..cycle.level import Level
 from ..cycle.permuted import Permuted
 from ..cycle.recast import Recast
 from ..cycle.scaled import DiagonallyScaled
-from .classical.rule import ClassicalRule, Injection
+from .classical.renewal import ClassicalRule, Injection
 from .levels import Tentative
 from .pattern import ProlongationRule
 from .smoothing import Smoothed
