@@ -16,8 +16,8 @@ from ....sparse.operators.concrete import in_scipy
 from ..base import Preconditioner
 from ..cycle.checked import hermitian_and_double
 from ..cycle.cost import numbers_stored
-from ..cycle.target import Target
 from ..pipeline import entries_of, of_operator
+from ..target import Target
 from .as_preconditioner import of_levels, small, sparse_form
 from .choose import SMOOTHED, CoarseningFacts, choose_coarsening
 from .components import components_for, entries_within

@@ -12,11 +12,10 @@ from ....sparse import Operator
 from ...diagonal import DiagonalOperator
 from ..cycle.dense import inverse_of_scaled, rounding_of
 from ..cycle.level import VISITS
-from ..cycle.recast import inner_dtype, recast
-from ..cycle.scaled import DiagonallyScaled
 from ..cycle.scales import Scales, scales_of, times_diagonals
 from ..cycle.smoother import steps_for
-from ..cycle.target import Target
+from ..operators import DiagonallyScaled, inner_dtype, recast
+from ..target import Target
 from .classical.cf_cycle import cf_cycle
 from .classical.cycle import eigenvalues, inverse_of_fine, is_in_range, weighted_cycle
 from .level import AlgebraicLevel, EliminatedLevel, placed

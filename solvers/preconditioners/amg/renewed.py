@@ -14,9 +14,8 @@ from ....sparse.formats.compressed import CsrStructure
 from ...diagonal import DiagonalOperator
 from ..cycle.dense import check_dense, traced_inverse
 from ..cycle.level import VISITS
-from ..cycle.recast import inner_dtype, recast
-from ..cycle.scaled import DiagonallyScaled
 from ..cycle.smoother import steps_for
+from ..operators import DiagonallyScaled, inner_dtype, recast
 from .level import AlgebraicLevel, EliminatedLevel, eliminated_by, rule_of
 from .levels import values_without_rounding_residues
 from .pattern import LevelPattern, pattern_of

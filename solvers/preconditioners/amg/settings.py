@@ -9,8 +9,8 @@ import numpy as np
 
 from ..checks import check_number
 from ..cycle.level import VISITS
-from ..cycle.recast import check_precision
 from ..cycle.smoother import SMOOTHERS
+from ..operators import check_precision
 
 COARSENINGS = ("classical", "smoothed-aggregation", "aggregation")
 GIVEN = "given"  # prolongations of a user's hierarchy

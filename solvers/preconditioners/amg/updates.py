@@ -12,8 +12,8 @@ from ....sparse import Operator, SparseMatrix
 from ....sparse.operators.concrete import in_scipy
 from ..base import Preconditioner
 from ..cycle.checked import hermitian_and_double
-from ..cycle.target import Target
 from ..pipeline import built, entries_of
+from ..target import Target
 from .as_preconditioner import described, of_levels, small, sparse_form
 from .components import entries_within
 from .hierarchy import coarsened, galerkin_levels

@@ -10,7 +10,7 @@ from ..amg.hierarchy import coarsened
 from ..amg.known import known_cycle
 from ..amg.settings import AmgSettings
 from ..cycle.level import VISITS
-from ..cycle.target import Target
+from ..target import Target
 from .matrix import couplings_stencil
 from .smoothing import Smoothing
 

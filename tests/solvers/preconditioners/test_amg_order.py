@@ -14,7 +14,7 @@ import krylix
 from cells import in_turn
 from grid_problems import diffusion
 from krylix.solvers.preconditioners.amg.levels import nearer_order, reordered_matrix, rows_in
-from krylix.solvers.preconditioners.cycle.permuted import Permuted
+from krylix.solvers.preconditioners.operators import Permuted
 from matrices import FORMATS, in_krylix, in_random_order
 from modes import EAGER, array, compiled, library, to_numpy
 

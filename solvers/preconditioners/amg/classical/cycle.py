@@ -10,10 +10,10 @@ from .....sparse import Operator
 from ....diagonal import DiagonalOperator
 from ...cycle.dense import inverse_of_scaled, rounding_of
 from ...cycle.level import VISITS
-from ...cycle.recast import recast
 from ...cycle.scales import scales_of
 from ...cycle.smoother import steps_for
-from ...cycle.target import Target
+from ...operators import recast
+from ...target import Target
 from ..level import EliminatedLevel, WeightedLevel, placed
 from ..levels import HostLevel, eigenvalue_bound, is_solved_by_scaling
 from ..settings import BOUND, AmgSettings
