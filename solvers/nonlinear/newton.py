@@ -14,10 +14,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ...backends import Array, get_on_failure, without_compilers
-from ...backends.on_failure import checked_policy, run_for
+from ...backends.profile.spans import span
+from ...backends.settings import checked_policy, run_for
 from ..names import with_our_names
 from ..read.arguments import default_rtol, tolerance
 from ..results.failure import with_nan
+from ..results.form import outcome_facts
 from ..run.outcome import Status
 from .arguments import checked_limit, checked_method, unknowns
 from .equations import NonlinearEquations, UserFunction, residual_of
@@ -102,7 +104,8 @@ def solve_nonlinear(
         tolerance(bk, atol, 0.0, "atol", layout, x0, dtype),
     )
     user = UserFunction(bk, f, tuple(args), layout, dtype)
-    return without_compilers(run_for)(policy, newton.result, user, x0, *map(bk.constant, tolerances))
+    with span("solve", "solve_nonlinear", facts=outcome_facts) as done:
+        return done(without_compilers(run_for)(policy, newton.result, user, x0, *map(bk.constant, tolerances)))
 
 
 solve_nonlinear._torchdynamo_disable = True  # type: ignore[attr-defined]  # torch.compile: make a graph break of the call

@@ -14,7 +14,7 @@ from typing import Any, Self
 import numpy as np
 
 from ...backends import Array, Backend, choose_backend
-from ...backends.on_failure import QUIET
+from ...backends.settings import QUIET
 from ..results.failure import raise_or_warn
 from ..run.outcome import Status, iterations_in_words
 
