@@ -12,7 +12,7 @@ from ....sparse import Operator, SparseMatrix
 from ....sparse.formats.making.build import from_csr
 from ..multigrid.cycle import CFRelaxation, Level, levels_of_cycle
 from ..operators import DiagonallyScaled, Permuted, Recast
-from .classical.rule import ClassicalRule, Injection
+from .classical.renewal import ClassicalRule, Injection
 from .levels import Tentative
 from .pattern import ProlongationRule
 from .smoothing import Smoothed
