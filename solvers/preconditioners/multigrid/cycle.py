@@ -8,6 +8,7 @@ it was made for, smoothing reduces the error in the norm of A.
 from __future__ import annotations
 
 import math
+from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -65,32 +66,26 @@ class Smoother(Composed):
 
     Attributes:
         sign: of the vectors b and r that it takes and returns: -1 for -b and -r, to which products with A are added.
-        revisits: can the coarser levels be visited more than once between `start` and `finish`?
         A: the matrix.
         hermitian: is it known to be?
     """
 
     sign: ClassVar[int] = 1
-    revisits: ClassVar[bool] = False
     A: Operator
     hermitian: bool = False
 
+    @abstractmethod
     def start(self, b: Array) -> tuple[Array, Array]:
         """Smooth from x = 0; returns new arrays x and r = b - A x. May overwrite b where `sign` is -1."""
-        raise NotImplementedError
 
-    def between(self, x: Array, r: Array, P: Operator, v: Array) -> tuple[Array, Array]:
-        """x + P v and its residual; may overwrite x and r."""
-        raise NotImplementedError
-
+    @abstractmethod
     def finish(self, b: Array, x: Array, r: Array, P: Operator, v: Array) -> Array:
         """Smooth from x + P v by the adjoint of `start`, where r = b - A x; may overwrite x and r."""
-        raise NotImplementedError
 
     @property
+    @abstractmethod
     def work(self) -> int:
         """Multiplications of `start` and `finish`, in all systems."""
-        raise NotImplementedError
 
     @property
     def like(self) -> Array | None:
@@ -115,7 +110,6 @@ class PolynomialSmoother(Smoother):
 
     parts = ("A", "alphas", "weights")
     sign = -1
-    revisits = True
 
     A: Operator
     alphas: Array
@@ -139,6 +133,7 @@ class PolynomialSmoother(Smoother):
         return x, e
 
     def between(self, x: Array, r: Array, P: Operator, v: Array) -> tuple[Array, Array]:
+        """x + P v and its residual, before another visit to the coarser levels; may overwrite x and r."""
         change = self.bk.materialize(P.apply(v))
         return add_in_place(self.bk, x, change), self.bk.materialize(self._products.add_to(r, change))
 
@@ -341,7 +336,7 @@ class Level(Composed):
             raise ValueError(f"The parts of a level of multigrid do not fit each other: {found}, {(n, m)}.")
         if self.kept is not None and self.kept.shape != (n, m):
             raise ValueError(f"The prolongation {self.P!r} of a level was not made of {self.kept!r}.")
-        if self.visits not in (VISITS.values() if self.smoother.revisits else (1,)):
+        if self.visits not in (VISITS.values() if isinstance(self.smoother, PolynomialSmoother) else (1,)):
             raise ValueError(
                 f"A level of multigrid has visits={self.visits}; expected one of {tuple(VISITS.values())}, and 1 where "
                 "smoothing is no polynomial."
@@ -365,7 +360,8 @@ class Level(Composed):
 
     def _cycle(self, b: Array) -> Array:
         """The cycle for b, or where the smoother has this sign for -b, which may be overwritten."""
-        S, P = self.smoother, self.P
+        S: Any = self.smoother
+        P = self.P
         x, r = S.start(b)
         for _ in range(1, self.visits):
             x, r = S.between(x, r, P, self._coarse_correction(r))
@@ -413,7 +409,9 @@ def cycle_over(levels: Sequence[LevelParts], coarsest: Operator, visits: int = 1
     found = coarsest
     for parts in reversed(levels):
         S = parts.smoother
-        found = Level(S, parts.P, parts.R, recast(found, S.dtype), parts.kept, visits if S.revisits else 1)
+        found = Level(
+            S, parts.P, parts.R, recast(found, S.dtype), parts.kept, visits if isinstance(S, PolynomialSmoother) else 1
+        )
     return found
 
 
