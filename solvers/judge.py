@@ -19,11 +19,15 @@ from .null_space.given import null_vectors_in_words
 from .plan import Plan
 from .preconditioners import Preconditioner
 from .read.system import System
-from .results.diagnosis import Look
+from .results.diagnose import Diagnosis, affine_preconditioner, not_finite, too_few_iterations, wrong_symmetry
 from .results.failure import apply_policy
-from .results.result import SolveResult
-from .results.words import MadeBy
+from .results.result import Record, SolveResult
+from .results.words import Background, MadeBy
 from .run.outcome import Outcome, Status
+from .singular.diagnose import singular
+
+_QUESTIONS = (not_finite, affine_preconditioner, wrong_symmetry, singular, too_few_iterations)
+"""Causes of a failure, looked for in this order, up to the first that explains it by itself."""
 
 
 def is_seen_to_converge(system: System, outcome: Outcome) -> bool:
@@ -67,7 +71,7 @@ def part_taken_off(system: System, method: Method) -> np.ndarray:
     return bk.to_numpy(bk.flat(system.b)) - bk.to_numpy(solved_b(system, method))
 
 
-def look_of(plan: Plan, system: System, outcome: Outcome) -> Look | None:
+def look_of(plan: Plan, system: System, outcome: Outcome) -> Diagnosis | None:
     """Function that finds the cause of a failure; None where it is not needed.
 
     Args:
@@ -78,7 +82,10 @@ def look_of(plan: Plan, system: System, outcome: Outcome) -> Look | None:
     compiled, later = system.compiled or system.bk.compiled(outcome.status), system.on_failure in QUIET
     if compiled and later:
         return None
-    return Look.at(system, plan.method, plan.M, outcome, later, both_of(system, plan.method))
+    if compiled:
+        return Diagnosis.in_program(_QUESTIONS, system, plan.method, plan.M)
+    both = both_of(system, plan.method)
+    return Diagnosis.of_solve(_QUESTIONS, system, plan.method, plan.M, outcome, later, both)
 
 
 def made_by_of(plan: Plan, system: System) -> tuple[MadeBy, ...]:
@@ -121,7 +128,7 @@ def result_of(
     shape = (*lead, *layout.batch)
     status, steps = bk.reshape(outcome.status, shape), bk.reshape(outcome.steps, shape)
     may_be_singular = method.factorises or len(plan.rungs) > 1 or system.null is not None
-    singular = bk.reshape(outcome.singular, shape) >= int(Singularity.SINGULAR) if may_be_singular else steps < 0
+    singular_ = bk.reshape(outcome.singular, shape) >= int(Singularity.SINGULAR) if may_be_singular else steps < 0
     made_by, rung = made_by or made_by_of(plan, system), None
     if len(made_by) > 1:
         rung = bk.reshape(outcome.rung, shape)
@@ -132,30 +139,28 @@ def result_of(
     why = plan.reason if reason is None else f"{plan.reason}; {kind}: {reason}"
     if method.names_provider:
         why += provider_note(M)
-    return SolveResult(
-        x=layout.unflatten(bk, outcome.x, lead),
-        residual=layout.unflatten(bk, outcome.residual, lead),
-        residual_norm=bk.reshape(outcome.norm, shape),
-        tolerance=bk.reshape(outcome.bound, shape),
-        attainable=bk.reshape(outcome.attainable, shape),
-        null_part=bk.reshape(outcome.null_part, shape),
-        consistent=bk.reshape(outcome.consistent, shape) > 0,
-        iterations=steps,
-        function_evaluations=bk.reshape(outcome.products, shape),
-        converged=status == int(Status.CONVERGED),
-        diverged=status == int(Status.DIVERGED),
-        status=status,
-        singular=singular,
-        history=None if isinstance(outcome.history, tuple) else _history(system, outcome.history, steps, lead),
-        _rung=rung,
-        least_squares=system.least_squares,
-        checkpoints=system.several,
-        _made_by=made_by,
-        _why=why,
-        _parts=bk.communicator is not None,
-        _time_limit=None if system.monitor is None else system.monitor.time_limit,
-        _sensitivity=sensitivity,
-    )
+    arrays = {
+        "residual": layout.unflatten(bk, outcome.residual, lead),
+        "residual_norm": bk.reshape(outcome.norm, shape),
+        "tolerance": bk.reshape(outcome.bound, shape),
+        "attainable": bk.reshape(outcome.attainable, shape),
+        "null_part": bk.reshape(outcome.null_part, shape),
+        "consistent": bk.reshape(outcome.consistent, shape) > 0,
+        "iterations": steps,
+        "function_evaluations": bk.reshape(outcome.products, shape),
+        "converged": status == int(Status.CONVERGED),
+        "diverged": status == int(Status.DIVERGED),
+        "status": status,
+        "singular": singular_,
+    }
+    if not isinstance(outcome.history, tuple):
+        arrays["history"] = _history(system, outcome.history, steps, lead)
+    if rung is not None:
+        arrays["rung"] = rung
+    time_limit = None if system.monitor is None else system.monitor.time_limit
+    background = Background(made_by, system.least_squares, time_limit=time_limit, parts=bk.communicator is not None)
+    x = layout.unflatten(bk, outcome.x, lead)
+    return SolveResult(x, Record(arrays), background, system.several, why, sensitivity)
 
 
 def _history(system: System, lines: Array, steps: Array, lead: tuple[int, ...]) -> Array:

@@ -27,12 +27,12 @@ from .null_space.projections import WithoutConstantsInside
 from .plan import Plan, Rung, counted_steps
 from .read.requirements import check_requirements
 from .read.system import System
-from .results.no_solution import without_refuted
 from .run.loop import LoopSettings, run
 from .run.null_part import NullPart
 from .run.outcome import Outcome, Status
 from .run.stopping import Limits
 from .run.watch import Monitor, StepReport
+from .singular.diagnose import without_refuted
 
 _CANNOT = (UnsupportedOperation, NonlinearError)  # a rung that cannot be used leaves it to the next one
 _MAX_ITER, _CONVERGED = int(Status.MAX_ITER), int(Status.CONVERGED)

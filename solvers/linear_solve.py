@@ -26,8 +26,7 @@ from .read.arguments import Request, refused_args
 from .read.peers import with_peers_read
 from .read.system import read_system
 from .recall import Solved, solve_or_recall
-from .results.form import with_times
-from .results.result import ArrayT, SolveResult
+from .results.result import ArrayT, SolveResult, finish
 from .run.watch import Callback, Progress, monitor_of
 
 
@@ -166,7 +165,7 @@ def linear_solve(
     )  # fmt: skip
     monitored = not (progress is False and callback is None and time_limit is None)
     asked = (progress, callback, time_limit) if monitored else None
-    return without_compilers(with_times)(_linear_solve, request, asked)
+    return without_compilers(finish)(_linear_solve, request, asked)
 
 
 linear_solve._torchdynamo_disable = True  # type: ignore[attr-defined]  # torch.compile: make a graph break of the call
@@ -178,7 +177,7 @@ linear_solve._torchdynamo_disable_msg = (  # type: ignore[attr-defined]
 
 def solve_for_derivative(A: Any, b: Any, *, on_failure: str, **settings: Any) -> SolveResult:
     """`linear_solve` with the adjoint A and a cotangent b, of which only the part in the range of A counts."""
-    return without_compilers(with_times)(
+    return without_compilers(finish)(
         _linear_solve, Request(A=A, b=b, on_failure=on_failure, derived=True, **settings), None
     )
 

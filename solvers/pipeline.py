@@ -8,6 +8,7 @@ from typing import Any
 
 from ..backends import Backend
 from ..backends.on_failure import QUIET
+from ..backends.registry import libraries_of
 from .derivatives.implicit import differentiated, without_derivatives
 from .derivatives.sensitivity import Sensitivity
 from .judge import look_of, made_by_of, may_be_stopped, null_vectors, part_taken_off, result_of
@@ -15,11 +16,10 @@ from .ladder import applied_once, climb, solved_b
 from .log import DEBUG, log, set_ups
 from .plan import Plan
 from .read.system import System
-from .results.failure import apply_policy, converted, warn_of_singular, with_nan
-from .results.form import as_numpy, is_numpy_elsewhere
-from .results.no_solution import why_no_solution
-from .results.result import SolveResult, register_result
+from .results.failure import apply_policy, warn_of_singular, with_nan
+from .results.result import SolveResult, converted, in_numpy, register_result
 from .run.outcome import Outcome, Status
+from .singular.diagnose import why_no_solution
 
 _SEVERAL_LIMITS = (
     "A solve with several limits (max_iter as a sequence) has no derivatives, as its x are not solutions. Give one "
@@ -37,15 +37,15 @@ def solve(plan: Plan, system: System, b: Any) -> SolveResult:
         NotConverged, Diverged, ValueError, TypeError, UnsupportedOperation: see `linear_solve`.
     """
     bk, begun = system.bk, perf_counter()
-    elsewhere = not bk.on_host and is_numpy_elsewhere(system, b)
+    elsewhere = not (bk.on_host or system.compiled or bk.compiled()) and libraries_of(b) == ["numpy"]
     if elsewhere and system.monitor is not None:
         system = replace(system, monitor=replace(system.monitor, in_numpy=True))
     within: list[float] = []
     token = set_ups.set(within)
 
     def told(result: SolveResult) -> SolveResult:
-        result = as_numpy(bk, result) if elsewhere else result
-        result.__dict__["solve_time"] = perf_counter() - begun - sum(within)
+        result = in_numpy(bk, result) if elsewhere else result
+        result._record.solve_time = perf_counter() - begun - sum(within)
         return result
 
     try:
@@ -96,7 +96,9 @@ def _after_failure(last: Plan, system: System, outcome: Outcome, result: SolveRe
     """Apply `on_failure` unless all systems are known to have converged."""
     if system.on_failure not in QUIET:
         reason = why_no_solution(system, solved_b(system, last.method), result)
-        result = result if reason is None else replace(result, _no_solution=reason)
+        result = (
+            result if reason is None else replace(result, _background=result._background._replace(no_solution=reason))
+        )
     if system.compiled and system.is_implicit:  # handled inside the compiled solve
         return result
     vectors = None if system.derived else null_vectors(system, last.method)

@@ -39,9 +39,8 @@ from .read.arguments import Request, refused_args, takes_vectors, vector_for
 from .read.peers import communicator_of_mat, with_peers_read
 from .read.requirements import check_requirements
 from .read.system import KnownNull, System, read_system
-from .results.form import with_times
-from .results.result import ArrayT, SolveResult
-from .results.transfers import told_of_devices
+from .results.devices import told_of_devices
+from .results.result import ArrayT, SolveResult, finish
 from .run.watch import Callback, Progress, monitor_of
 
 
@@ -224,7 +223,7 @@ class PreparedSolver(OfMatrix, PublicNames):
         monitored = not (progress is False and callback is None and time_limit is None)
         asked = (progress, callback, time_limit) if monitored else None
         try:
-            return without_compilers(with_times)(_solve_prepared, self, b, x0, axis, history, asked)
+            return without_compilers(finish)(_solve_prepared, self, b, x0, axis, history, asked)
         except Exception as error:
             __tracebackhide__ = True  # for pytest
             shorten(error)

@@ -16,9 +16,7 @@ from .methods.method import Method
 from .nonlinear.minimize_result import MinimizeResult
 from .nonlinear.nonlinear_result import NonlinearResult
 from .preconditioners import Preconditioner
-from .results.failure import ConvergenceError
-from .results.numbers import has_values, known_array_of
-from .results.result import SolveResult
+from .results.result import ConvergenceError, SolveResult
 from .run import loop
 
 _SOLVERS, _SPARSE = __package__, f"{__package__.rpartition('.')[0]}.sparse"
@@ -122,10 +120,14 @@ def _outcome(found: Any) -> dict[str, Any]:
     if not isinstance(result, SolveResult | NonlinearResult | MinimizeResult):
         return {}
     facts: dict[str, Any] = {"method": result.method, "preconditioner": getattr(result, "preconditioner", None)}
-    if not has_values(result):
-        return facts | {"traced": is_traced(choose_backend(result.status))}
+    bk = choose_backend(result.x)
+    if not (result._record.has_values if isinstance(result, SolveResult) else not bk.compiled(result.status)):
+        return facts | {"traced": is_traced(bk)}
     name = "gradient_norm" if isinstance(result, MinimizeResult) else "residual_norm"
-    steps, norm, converged = (known_array_of(result, one) for one in ("iterations", name, "converged"))
+    read = (
+        result._record.on_host if isinstance(result, SolveResult) else lambda name: bk.to_numpy(getattr(result, name))
+    )
+    steps, norm, converged = (np.asarray(read(one)) for one in ("iterations", name, "converged"))
     facts |= {"systems": steps.size} if steps.size != 1 else {}
     facts |= {"iterations": int(np.max(steps, initial=0)), name: float(np.max(norm, initial=0))}
     return facts | {"converged": bool(np.all(converged))}

@@ -25,8 +25,7 @@ from .plan import Plan
 from .preconditioners import PRECONDITIONERS, UPDATES, Preconditioner
 from .read.arguments import Request
 from .read.system import System, read_system
-from .results.failure import ConvergenceError
-from .results.result import SolveResult
+from .results.result import ConvergenceError, SolveResult
 
 MOST_BYTES = 1 << 25  # of the numbers of a matrix whose plan is kept
 MOST_COMPARED = 1 << 28  # bytes of a matrix whose pattern may be known
@@ -137,7 +136,7 @@ def _was_seen(memory: Memory[bool], key: Hashable) -> bool:
 
 def _is_done_by(plan: Plan, system: System, result: SolveResult) -> bool:
     """Have all systems converged by the first rung?"""
-    return result.method == plan.method.name and bool(system.bk.to_numpy(result.converged).all())
+    return result.method == plan.method.name and bool(result._record.on_host("converged").all())
 
 
 def _solve_on_pattern(call: Call, request: Request, many: bool, solve_anew: SolveAnew) -> Solved:
@@ -173,7 +172,7 @@ def _by_renewed(
         result, plan, system = solve_anew(request, many, kept.M)
     except ConvergenceError:
         result = None
-    if result is None or not bool(system.bk.to_numpy(result.converged).all()):
+    if result is None or not bool(result._record.on_host("converged").all()):
         log.info("the renewed preconditioner of an earlier matrix with this pattern does not serve; making a fresh one")
         HIERARCHIES.drop(key)
         return None
@@ -186,7 +185,7 @@ def _by_renewed(
 
 
 def _most_iterations(system: System, result: SolveResult) -> int:
-    return int(np.max(system.bk.to_numpy(result.iterations), initial=0))
+    return int(np.max(result._record.on_host("iterations"), initial=0))
 
 
 def _bytes_of(M: Preconditioner) -> int:

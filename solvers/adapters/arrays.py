@@ -17,7 +17,7 @@ from ...backends import Backend, choose_backend, get_backend
 from ...sparse import batch_shape, operand_dtype
 from ...sparse.layout import moved_axis
 from ..read.arguments import Request, last_axis
-from ..results.result import SolveResult, arrays_of, with_arrays
+from ..results.result import SolveResult, arrays_of, changed, with_arrays
 
 T = TypeVar("T")
 _FIELDS = ("A", "b", "x0", "args", "preconditioner", "rtol", "atol", "max_iter", "nullspace")  # may hold arrays
@@ -66,7 +66,7 @@ def _along_axis(bk: Backend, request: Request, solve: Callable[[Request], SolveR
     found = solve_one_by_one(rows, solve)
     if found is None or axis is None:
         return None
-    return replace(found, x=moved_axis(bk, found.x, -1, axis), residual=moved_axis(bk, found.residual, -1, axis))
+    return changed(found, moved_axis(bk, found.x, -1, axis), residual=moved_axis(bk, found.residual, -1, axis))
 
 
 def run_where_spread(function: Callable[[Request], T], request: Request, spread: bool = True) -> T:

@@ -39,8 +39,7 @@ from ..preconditioners.build import check_kind
 from ..preconditioners.by_parts.kinds import BY_PARTS
 from ..read.arguments import Request, expected_vectors
 from ..read.system import System
-from ..results.failure import converted
-from ..results.result import SolveResult
+from ..results.result import SolveResult, changed, converted
 from ..run.loop import LoopSettings, run
 from ..run.null_part import NullPart
 from ..run.outcome import Outcome, Status
@@ -146,7 +145,7 @@ def _in_users_order(A: RowCutMatrix, result: SolveResult, axis: int | None) -> S
         array = in_users_order(A, array)
         return array if axis in (None, -1) else moved_axis(A.bk, array, -1, axis)
 
-    return replace(result, x=moved(result.x), residual=moved(result.residual))
+    return changed(result, moved(result.x), residual=moved(result.residual))
 
 
 def _preconditioner(A: RowCutMatrix, M: Any) -> Any:

@@ -15,93 +15,13 @@ from ...backends import Array, Backend, Kept, nan_of
 from ...backends.on_failure import QUIET
 from ...sparse.fingerprint import fingerprint
 from ..log import INFO, log, log_failure
-from ..methods.direct.singular import Singularity
 from ..run.outcome import Outcome, Status, has_failed
-from .numbers import EndState, end_state_of, said_of
-from .result import SolveResult
-from .words import LookForCauses, describe
+from .result import Diverged, NotConverged, SolveResult
+from .words import SINGULARITIES, EndState, LookForCauses, describe, inconsistent_in_words, singular_in_words
 
 R = TypeVar("R", bound=Any)
 
 _LIBRARIES = (__name__.partition(".")[0], "tensorflow", "torch", "jax")  # frames between the user and us
-
-
-class ConvergenceError(RuntimeError):
-    """A solve did not reach its tolerance: the base class of `NotConverged` and `Diverged`.
-
-    Attributes:
-        result: all that the solve found, as without the error; None where it is not known.
-
-    Examples:
-        >>> import numpy as np, krylix
-        >>> try:
-        ...     krylix.linear_solve(np.diag([1.0, 2.0]), np.ones(2), method="CG", max_iter=1)
-        ... except krylix.ConvergenceError as error:
-        ...     print(type(error).__name__, error.result.status.name, error.result.iterations)
-        NotConverged MAX_ITER 1
-    """
-
-    result: SolveResult
-
-    def __init__(self, message: str, result: Any = None) -> None:  # None: pickle sets it afterwards
-        super().__init__(message)
-        self.result = result
-
-
-class NotConverged(ConvergenceError):
-    """The tolerance was not reached: limit of iterations or of time, no more progress, or breakdown.
-
-    Attributes:
-        result: all that the solve found.
-
-    Examples:
-        >>> import numpy as np, krylix
-        >>> A = np.diag([1.0, 2.0, 4.0])
-        >>> try:
-        ...     x = krylix.linear_solve(A, np.ones(3), method="CG", max_iter=2).x
-        ... except krylix.NotConverged as error:
-        ...     x = krylix.linear_solve(A, np.ones(3), x0=error.result.x).x
-        >>> x
-        array([1.  , 0.5 , 0.25])
-    """
-
-
-class Diverged(ConvergenceError):
-    """The iteration produced NaN or infinity, or its input had them.
-
-    Attributes:
-        result: all that the solve found.
-
-    Examples:
-        >>> import numpy as np, krylix
-        >>> try:
-        ...     krylix.linear_solve(np.eye(3), np.array([1.0, np.nan, 1.0]), method="CG")
-        ... except krylix.Diverged as error:
-        ...     print(error.result.converged, error.result.iterations)
-        False 0
-    """
-
-
-def result_of_this_solve(error: ConvergenceError) -> SolveResult | None:
-    """The result that the solve which catches its own error has yet to complete; None where there is none.
-
-    The error may be that of another solve (inside this one, or older), whose result is complete, or of a user's
-    function, without a result.
-    """
-    result: Any = error.result
-    ended = not isinstance(result, SolveResult) or "_later" in result.__dict__ or result.setup_time is not None
-    return None if ended else result
-
-
-def converted(solve: Callable[[], SolveResult], back: Callable[[SolveResult], SolveResult]) -> SolveResult:
-    """`back(solve())`, also of the result in an error of this solve."""
-    try:
-        result = solve()
-    except ConvergenceError as error:
-        if (failed := result_of_this_solve(error)) is not None:
-            error.result = back(failed)
-        raise
-    return back(result)
 
 
 def apply_policy(
@@ -123,28 +43,31 @@ def apply_policy(
         NotConverged, Diverged: with the result attached (eagerly). A compiled function raises the error type of its
             library, whose text contains this message.
     """
-    known, end, said = not bk.compiled(result.status), end_state_of(result), said_of(result)
+    record, background = result._record, result._background
+    known, end = not bk.compiled(record.arrays["status"]), record.end_state(result.checkpoints)
 
     def say(*numbers: np.ndarray) -> str:
         end = EndState.in_numpy(numbers)
-        return describe(end, **(said if look is None else {**said, "causes": look(end)}))
+        return describe(end, background if look is None else background._replace(causes=look(end)))
 
     if on_failure in QUIET:
         if known and log.isEnabledFor(INFO) and bk.any(has_failed(end.status)):
-            log_failure(describe(EndState.in_numpy([*map(bk.to_numpy, end.arrays())]), **said))
-        return replace(result, _look=look) if known else result
+            log_failure(describe(EndState.in_numpy([*map(bk.to_numpy, end.arrays())]), background))
+        record.look = look if known else None
+        return result
     if known:
         if look is not None and bk.any(has_failed(end.status)):
-            said["causes"], look = look(EndState.in_numpy([*map(bk.to_numpy, end.arrays())])), None
-            result = replace(result, _causes=said["causes"])
+            causes, look = look(EndState.in_numpy([*map(bk.to_numpy, end.arrays())])), None
+            background = background._replace(causes=causes)
+            result = replace(result, _background=background)
         return raise_or_warn(bk, result, end.arrays(), on_failure, say, None, stops)
     seen, aside, named = "" if look is None else look.name, None, () if vectors is None else (vectors,)
-    name = None if seen is None else fingerprint(on_failure, sorted(said.items()), seen, *named)
+    name = None if seen is None else fingerprint(on_failure, background, seen, *named)
     if vectors is not None:
         method = result.method  # a callback must not keep traced arrays
 
         def warn(*numbers: np.ndarray) -> None:
-            _warn_of_inconsistent(method, _inconsistent(EndState(*numbers)), vectors)
+            _warn(inconsistent_in_words(method, _inconsistent(EndState(*numbers)), vectors))
 
         aside = bk.any(_inconsistent(end)), warn
     return raise_or_warn(bk, result, end.arrays(), on_failure, say, name, stops, aside)
@@ -246,11 +169,11 @@ def warn_of_singular(bk: Backend, method: str, outcome: Outcome, vectors: Callab
     converged = status == int(Status.CONVERGED)
     lost = converged & (consistent == 0)
     if lost.any():
-        _warn_of_inconsistent(method, lost, vectors())
-    for kind, text in _TEXTS.items():
+        _warn(inconsistent_in_words(method, lost, vectors()))
+    for kind in SINGULARITIES:
         which = converged & ~lost & (singularity == kind)
         if which.any():
-            warnings.warn(f"{method}: the matrix{_of_which(which)} {text}", SingularMatrixWarning, stacklevel=outside())
+            _warn(singular_in_words(method, which, kind))
 
 
 def _inconsistent(end: EndState) -> Array:
@@ -258,27 +181,8 @@ def _inconsistent(end: EndState) -> Array:
     return (end.status == int(Status.CONVERGED)) & ~end.consistent
 
 
-def _warn_of_inconsistent(method: str, lost: np.ndarray, vectors: str) -> None:
-    warnings.warn(
-        f"{method}: b{_of_which(lost)} has a component in {vectors}, which the adjoint of A maps to zero, so no x "
-        "reaches it. It was subtracted (result.null_part is its norm), and x is a least-squares solution. Subtract it "
-        "from b, check b and the boundary conditions, or give nullspace=None, with which such a system fails.",
-        SingularMatrixWarning,
-        stacklevel=outside(),
-    )
-
-
-def _of_which(chosen: np.ndarray) -> str:
-    return "" if chosen.size == 1 else f" of {int(chosen.sum())} of {chosen.size} systems"
-
-
-_TEXTS = {
-    Singularity.SINGULAR: "is singular: a pivot is zero up to rounding, so x is one of many solutions, the one "
-    "orthogonal to the null vectors that were found. Name them with nullspace=..., add a constraint that fixes x, or "
-    "check the matrix.",
-    Singularity.ILL_CONDITIONED: "is ill-conditioned: its reciprocal condition number is below the rounding unit, so x "
-    "may have no correct digit, though its residual is small. Scale or reformulate the system, or use more precision.",
-}
+def _warn(message: str) -> None:
+    warnings.warn(message, SingularMatrixWarning, stacklevel=outside())
 
 
 def outside() -> int:

@@ -1,12 +1,13 @@
-"""Causes of a failure: inputs that are not finite, a missing symmetry or definiteness, too few iterations.
+"""Why a solve has failed: inputs that are not finite, a missing symmetry or definiteness, too few iterations.
 
-A cause is looked for after a failure only, by products with A and the preconditioner as the solve made them. What a
-singular A has to do with a failure is in `no_solution.py`.
+A cause is looked for when a failure has happened or its message is read, by products with A and the preconditioner as
+the solve made them. What a singular A has to do with a failure is in `solvers/singular/diagnose.py`.
 """
 
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -16,16 +17,17 @@ import numpy as np
 import scipy.linalg
 import scipy.sparse as sp
 
+from ...backends import Array, Backend
 from ...sparse import Layout, Matrix, Operator
 from ...sparse.analysis.symmetry import CHOSEN, PRODUCTS, REFUSED
+from ...sparse.fingerprint import fingerprint
+from ...sparse.operators.concrete import is_known
 from ..methods.method import Method
 from ..preconditioners import Preconditioner
-from ..run.outcome import Status, has_failed
-from .numbers import EndState
-from .words import FACTORISE, FROM_THE_START, Cause
-
-Image = Callable[[np.ndarray], np.ndarray]
-"""Rows `(systems, n)` -> rows, as the solve computed them."""
+from ..read.system import System
+from ..run.null_part import NullPart
+from ..run.outcome import Outcome, Status, has_failed
+from .words import FACTORISE, FROM_THE_START, Cause, EndState
 
 
 @dataclass(frozen=True)
@@ -36,9 +38,8 @@ class Case:
     end: EndState  # (systems,)
     A: Operator  # of the equations that were solved; in least squares of the normal equations
     given: Operator  # of the user: A, or that of the least-squares problem
-    A_image: Image
     M: Operator | None = None
-    M_image: Image | None = None
+    like: Array | None = None  # of the library of A
     b: np.ndarray | None = None  # right-hand sides, solutions and residuals of these equations
     x: np.ndarray | None = None
     r: np.ndarray | None = None
@@ -48,6 +49,35 @@ class Case:
     null: bool = False  # are null vectors of A known, and projected out of x?
     both: bool = False  # are they null vectors of the transpose too?
     products: int = 0  # made by the solve; a diagnosis makes at most that, or a few
+
+    @classmethod
+    def of(
+        cls,
+        system: System,
+        method: Method,
+        M: Operator | None,
+        outcome: Outcome,
+        later: bool,
+        both: bool,
+        end: EndState,
+    ) -> Case | None:
+        """A finished solve; None where its arrays have been written to since, if they may have been (`later`)."""
+        bk, given, several = system.bk, system.given, system.several and len(system.limits) > 1
+        x, r, products = (a[-1] if several else a for a in (outcome.x, outcome.residual, outcome.products))
+        x, r = (bk.to_numpy(bk.flat(a)) for a in (x, r))
+        b = bk.to_numpy(NullPart.rest_of(bk, bk.flat(system.b), system.null, both))
+        null = system.null is not None
+        case = cls(
+            method, end, system.A, system.A if given is None else given.A, M, system.b, b, x, r,
+            right=(b, system.layout) if given is None else (bk.to_numpy(given.b), given.layout),
+            x0=None if system.x0 is None else bk.to_numpy(bk.flat(system.x0)), layout=system.layout, null=null,
+            both=null and both, products=int(np.max(bk.to_numpy(products), initial=0)),
+        )  # fmt: skip
+        if later:  # the residual of other arrays is another one
+            change, size = norms(b - case.A_image(x) - r), norms(b) + norms(r)
+            if np.any(change > np.sqrt(case.eps) * size + end.null_part):  # factors subtract that part, too
+                return None
+        return case
 
     @cached_property
     def worst(self) -> int:
@@ -89,6 +119,13 @@ class Case:
         several = isinstance(A, Matrix) and A.systems is not None and self.end.status.size > 1
         return f" of system {self.worst}" if several else ""
 
+    def A_image(self, rows: np.ndarray) -> np.ndarray:
+        """A times rows, as the solve computed it."""
+        return _image(self.A.bk, self.A, rows, self.like)
+
+    def M_image(self, rows: np.ndarray) -> np.ndarray:
+        return rows if self.M is None else _image(self.A.bk, self.M, rows, self.like)
+
     def random(self, seed: int) -> np.ndarray:
         """Rows of random numbers, the same for each system."""
         generator, n = np.random.default_rng(seed), self.A.shape[1]
@@ -96,6 +133,12 @@ class Case:
         if self.A.dtype.kind == "c":
             row = row + 1j * generator.standard_normal(n)
         return np.broadcast_to(row.astype(self.A.dtype), (self.end.status.size, n))
+
+
+def _image(bk: Backend, A: Operator, rows: np.ndarray, like: Array | None) -> np.ndarray:
+    with bk.errstate():
+        # A copy, because a function may use the same memory again.
+        return np.array(bk.to_numpy(A.apply(bk.asarray(np.ascontiguousarray(rows), like=like))))
 
 
 def dots(u: np.ndarray, v: np.ndarray) -> np.ndarray:
@@ -187,7 +230,7 @@ def _of_product(case: Case) -> list[Cause]:
 
 
 def _of_preconditioner(case: Case) -> list[Cause]:
-    if case.M_image is None or case.layout is None:
+    if case.M is None or case.layout is None:
         return []
     image = case.M_image(case.random(11))
     if np.isfinite(image).all():
@@ -200,9 +243,7 @@ def _of_preconditioner(case: Case) -> list[Cause]:
 def affine_preconditioner(case: Case) -> list[Cause]:
     """Cause: the user's products as M do not map zero to zero. Costs one evaluation."""
     M = case.M
-    if case.M_image is None or not isinstance(M, Preconditioner) or not M.kind.startswith("user's"):
-        return []
-    if isinstance(M.inner, Matrix):
+    if not isinstance(M, Preconditioner) or not M.kind.startswith("user's") or isinstance(M.inner, Matrix):
         return []
     norm = norms(case.M_image(np.zeros_like(case.random(0))))[case.worst]
     if not (np.isfinite(norm) and norm > 0):
@@ -229,7 +270,7 @@ class _Probe(NamedTuple):
     Av: np.ndarray
 
     @classmethod
-    def of(cls, case: Case, image: Image) -> _Probe:
+    def of(cls, case: Case, image: Callable[[np.ndarray], np.ndarray]) -> _Probe:
         u, v = case.random(4), case.random(5)
         return cls(u, v, image(u), image(v))
 
@@ -247,7 +288,7 @@ def wrong_symmetry(case: Case) -> list[Cause]:
     if len(signs) == 2 and case.method.needs_definite:
         seen = f"A{case.of_which} is indefinite: <v, A v> has both signs, and {case.method.name} needs one"
         causes = [Cause(seen, ("use MINRES, which takes such matrices", FACTORISE))]
-    return causes if case.M_image is None else causes + _asymmetric_preconditioner(case, case.M_image, signs)
+    return causes if case.M is None else causes + _asymmetric_preconditioner(case, signs)
 
 
 def _asymmetry(case: Case, probe: _Probe) -> float | None:
@@ -327,14 +368,14 @@ def _signs_by_lanczos(case: Case, start: np.ndarray) -> set[int]:
     return {int(np.sign(value)) for value in (ritz[0], ritz[-1]) if abs(value) > clear}
 
 
-def _asymmetric_preconditioner(case: Case, image: Image, signs_of_A: set[int]) -> list[Cause]:
-    probe, definite = _Probe.of(case, image), case.method.needs_definite
+def _asymmetric_preconditioner(case: Case, signs_of_A: set[int]) -> list[Cause]:
+    probe, definite = _Probe.of(case, case.M_image), case.method.needs_definite
     declared = isinstance(case.M, Preconditioner) and case.M.hermitian
     gap = None if declared else _asymmetry(case, probe)
     if gap is not None and gap > max(_HARMLESS, REFUSED / np.sqrt(case.A.shape[1])):
         other = "make one that is (preconditioner='ic' or 'amg')", "use biCG-stab(2) or GMRES with this one"
         return [Cause(_not_symmetric(case, "M", gap), other)]
-    pairs = [(probe.u, probe.Au), (probe.v, probe.Av)] + ([] if case.r is None else [(case.r, image(case.r))])
+    pairs = [(probe.u, probe.Au), (probe.v, probe.Av)] + ([] if case.r is None else [(case.r, case.M_image(case.r))])
     failed = has_failed(case.end.status)
     signs = {int(s) for s in _curvatures(case, pairs)[:, failed].reshape(-1) if s}
     if len(signs) < 2 if definite else -1 not in signs:
@@ -374,3 +415,110 @@ def too_few_iterations(case: Case) -> list[Cause]:
     digits = 10 ** max(math.floor(math.log10(max(needed, 1))) - 1, 0)
     rounded = math.ceil(needed / digits) * digits
     return [Cause(f"{went}; at that rate {bound:.1e} takes about {rounded}", (f"raise max_iter to {rounded}",), False)]
+
+
+# --- the diagnosis
+
+Question = Callable[[Case], list[Cause]]
+
+
+@dataclass(frozen=True, eq=False)
+class Diagnosis:
+    """Looks for the causes of a failed solve when it is called; nothing is computed before.
+
+    Attributes:
+        case: the solve that ended in a state; None where nothing can be examined.
+        questions: are asked in this order, up to the first answer that explains the failure by itself.
+        names: what the causes depend on in a compiled function; None if that has no name.
+        note: a remark of the library that the method calls.
+    """
+
+    case: Callable[[EndState], Case | None]
+    questions: Sequence[Question]
+    names: Callable[[], tuple[Any, ...]]
+    note: str | None = None
+
+    @classmethod
+    def of_solve(
+        cls, questions: Sequence[Question], system: System, method: Method, M: Operator | None, outcome: Outcome,
+        later: bool, both: bool,
+    ) -> Diagnosis:  # fmt: skip
+        """Diagnosis of a finished solve.
+
+        Args:
+            M: its preconditioner or factors, or None.
+            later: may the arrays have been written to since?
+            both: are known null vectors of A those of the transpose, too?
+        """
+        note = getattr(M, "note", None) if method.holds_external else None
+        M = M if isinstance(M, Preconditioner) else None
+        return cls(lambda end: Case.of(system, method, M, outcome, later, both, end), questions, tuple, note)
+
+    @classmethod
+    def in_program(
+        cls, questions: Sequence[Question], system: System, method: Method, M: Operator | None
+    ) -> Diagnosis:  # fmt: skip
+        """Diagnosis in a compiled function, of what is known on the host while it is traced."""
+        A_on_host = None if system.given is not None else _on_host(system.A)
+        M_on_host = _on_host(M) if isinstance(M, Preconditioner) else None
+
+        def case(end: EndState) -> Case | None:
+            if A_on_host is None:
+                return None
+            A, M = A_on_host(), None if M_on_host is None else M_on_host()
+            if any(operator is not None and operator.systems not in (None, end.status.size) for operator in (A, M)):
+                return None  # in a function that was vectorised since
+            return Case(method, end, A, A, M, products=int(np.max(end.iterations, initial=0)))
+
+        return cls(
+            case, questions, lambda: (method, *(None if make is None else make() for make in (A_on_host, M_on_host)))
+        )
+
+    @property
+    def name(self) -> str | None:
+        """Name of a diagnosis in compiled functions, the same in all processes; None if there is none."""
+        try:
+            return fingerprint(*self.names())
+        except Exception:  # no solve fails because its name cannot be made
+            return None
+
+    def __call__(self, end: EndState) -> tuple[Cause, ...] | None:
+        """Find the causes for an end state in NumPy; None if nothing could be examined.
+
+        Raises nothing. Cost: at most as many products as the solve has made, or a few; of a known matrix also factors,
+        where they take less than a second.
+        """
+        if np.any(end.status == int(Status.TIME_LIMIT)):  # more time was not wanted
+            return None
+        with warnings.catch_warnings(), np.errstate(all="ignore"):
+            warnings.simplefilter("ignore")
+            try:
+                case = self.case(EndState(*(a.reshape(-1) for a in end.arrays())))
+                return None if case is None else self._asked(case)
+            except Exception:  # of a user's function, say: the failure itself is reported without a cause
+                return None
+
+    def _asked(self, case: Case) -> tuple[Cause, ...]:
+        causes: list[Cause] = []
+        for question in self.questions:
+            causes += question(case)
+            if any(cause.settles for cause in causes):
+                break
+        return tuple(causes if self.note is None else [*causes, Cause(self.note, settles=False)])
+
+
+def _on_host(A: Operator) -> Callable[[], Operator] | None:
+    """Function that makes A on NumPy arrays, for values that are known while tracing."""
+    if isinstance(A, Preconditioner):
+        if A.kind == "user's function":
+            return None
+    elif not (isinstance(A, Matrix) and is_known(A)):
+        return None
+    try:
+        arrays, make = A.for_host()
+        if arrays and A.bk.compiled(*arrays):
+            return None
+        values = [A.bk.to_numpy(array) for array in arrays]
+    except Exception:  # no solve fails because its diagnosis cannot be prepared
+        return None
+    return lambda: make(values)
