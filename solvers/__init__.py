@@ -9,6 +9,7 @@ from . import backend_solves as backend_solves
 from . import profiled as profiled  # what profiles monitor
 from .eigenvalues.extreme import ExtremeEigenvalues, extreme_eigenvalues
 from .gaussian.logdet import LogDeterminant, logdet
+from .judge import SingularMatrixWarning
 from .linear_solve import linear_solve
 from .load_preconditioner import load_preconditioner
 from .methods.bicgstab import BiCGStab
@@ -42,7 +43,6 @@ from .preconditioners import PRECONDITIONERS, Preconditioner, preconditioner, ri
 from .prepared import PreparedSolver, prepare
 from .recall import clear_setup_cache, set_global_setup_cache, setup_cache
 from .results.devices import GatherWarning
-from .results.failure import SingularMatrixWarning
 from .results.result import ConvergenceError, Diverged, NotConverged, SolveResult
 from .run.outcome import Status
 from .run.watch import IterationState

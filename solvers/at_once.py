@@ -25,6 +25,7 @@ from ..backends.registry import backend_name
 from ..sparse import DenseOperator
 from .choose import why_auto
 from .derivatives.sensitivity import Sensitivity
+from .judge import judged_in_program
 from .log import DEBUG, log
 from .methods.direct.dense import Direct, may_be_definite
 from .methods.direct.dense_singular import probe_vector
@@ -188,7 +189,7 @@ class _Solved:
             system = read_system(replace(self.request, A=plan.A, b=self.b), plan.method, null)
         system = replace(system, source=plan.A if plan.source is None else plan.source)
         none = np.zeros((1, 1))
-        return Sensitivity(plan.from_rung(0), system, self.x, self.residual, none > 0, none)
+        return Sensitivity(plan.from_rung(0), system, self.x, self.residual, none > 0, none, judged_in_program)
 
     def vjp(self, cotangent: Any) -> Gradient:
         return self._made.vjp(cotangent)

@@ -16,11 +16,11 @@ from .adapters.devices import solve_with_cut_rows
 from .adapters.first_call import solve_first_call, solve_on_numpy
 from .adapters.members import solve_over
 from .at_once import solve_small_dense
+from .judge import solve
 from .log import log
 from .methods.method import Method
 from .methods.registry import find_method, is_auto
 from .names import MethodName, PreconditionerName, with_our_names
-from .pipeline import solve
 from .plan import plans
 from .read.arguments import Request, refused_args
 from .read.peers import with_peers_read

@@ -26,13 +26,13 @@ from .adapters.arrays import run_where_spread
 from .adapters.members import prepared_over, solve_prepared_over
 from .at_once import solve_known
 from .gaussian.of_matrix import OfMatrix
+from .judge import solve
 from .methods.direct.factorisation import DenseFactors
 from .methods.direct.superlu import HostFactors
 from .methods.method import Method
 from .methods.petsc.inverse import PetscInverse
 from .methods.registry import METHODS, find_method, is_auto
 from .names import MethodName, PreconditionerName, with_our_names
-from .pipeline import solve
 from .plan import Plan, Rung, explained, lasting, plans
 from .preconditioners import Preconditioner
 from .read.arguments import Request, refused_args, takes_vectors, vector_for

@@ -17,10 +17,10 @@ import numpy as np
 from ..backends import Backend, NoBackendFound, choose_backend, get_precision
 from ..sparse.content import Content, content_of, copy_of
 from .at_once import solve_known
+from .judge import solve
 from .log import DEBUG, log
 from .memory import SETUP_CACHE, Memory, clear_all
 from .methods.registry import find_method, is_auto
-from .pipeline import solve
 from .plan import Plan
 from .preconditioners import PRECONDITIONERS, UPDATES, Preconditioner
 from .read.arguments import Request

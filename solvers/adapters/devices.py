@@ -1,4 +1,4 @@
-"""Solves whose rows or systems lie on several devices, and outcomes of which every member has a copy.
+"""Solves whose rows or systems lie on several devices.
 
 A system with a matrix whose rows are cut is solved in the order of its parts, between a redistribution of b and one of
 x. A batch whose systems lie on several devices is solved by a loop on each device, without messages: one loop of all
@@ -44,14 +44,6 @@ from ..run.loop import LoopSettings, run
 from ..run.null_part import NullPart
 from ..run.outcome import Outcome, Status
 from ..run.watch import IterationState, Monitor
-
-# --- outcomes that are the same in all members of a communicator
-
-
-def replicated(bk: Backend, outcome: Outcome) -> Outcome:
-    """The outcome of a member, with numbers typed as equal in all members."""
-    alike = {name: bk.replicated(array) for name, array in outcome._asdict().items() if not isinstance(array, tuple)}
-    return outcome._replace(**{**alike, "x": outcome.x, "residual": outcome.residual})
 
 
 def shows_no_progress(bk: Backend) -> bool:

@@ -14,11 +14,11 @@ from ...backends import without_compilers
 from ...sparse import Layout, Operator
 from ...sparse.analysis.analysis import analysis_of
 from ...sparse.analysis.symmetry import CHOSEN, PRODUCTS
+from ..judge import SingularMatrixWarning
 from ..prepared import PreparedSolver, prepared
 from ..read.arguments import Request, vector_for
 from ..read.peers import with_peers_read
 from ..read.system import read_system
-from ..results.failure import SingularMatrixWarning
 from .copies import with_copies
 
 Which = Literal["both", "smallest", "largest"]

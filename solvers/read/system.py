@@ -90,6 +90,11 @@ class System:
     cut: Cut | None = None  # how `(systems, *shape of one system)` is distributed over devices, where that is known
 
     @property
+    def may_be_stopped(self) -> bool:
+        """Is there a callback?"""
+        return self.monitor is not None and self.monitor.callback is not None
+
+    @property
     def spread(self) -> Spread | None:
         """How its vectors are spread over devices, where that is known."""
         return None if self.cut is None else Spread(self.layout.shapes[0], self.cut)
