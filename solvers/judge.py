@@ -21,7 +21,7 @@ from ..backends.registry import libraries_of
 from ..sparse.fingerprint import fingerprint
 from .derivatives.implicit import differentiated, without_derivatives
 from .derivatives.sensitivity import Sensitivity
-from .ladder import applied_once, both_of, climb, has_more, solved_b
+from .ladder import both_of, climb, has_more, solved_b, with_factors_applied_once
 from .log import DEBUG, INFO, log, log_failure, set_ups, warn_caller
 from .methods.direct.singular import Singularity
 from .methods.direct.superlu import provider_note
@@ -101,7 +101,7 @@ def solve(plan: Plan, system: System, b: Any) -> SolveResult:
 def _solve(plan: Plan, system: System) -> SolveResult:
     bk, policy = system.bk, system.on_failure
     register_result(bk)
-    plan = applied_once(plan, system)
+    plan = with_factors_applied_once(plan, system)
     outcome = differentiated(plan, system, judged_in_program) if system.is_implicit else climb(plan, system)
     # With "status" or "nan", one rung and no derivatives nobody has to wait for the outcome here.
     known, climbs = not (system.compiled or bk.compiled(outcome.status)), len(plan.rungs) > 1

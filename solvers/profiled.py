@@ -11,7 +11,7 @@ import numpy as np
 from ..backends import choose_backend
 from ..backends.profile.description import CallDescription, WatchedPlace, is_traced, name_of, register_places
 from ..sparse import Operator
-from . import at_once
+from . import apply_factors
 from .methods.method import Method
 from .nonlinear.minimize_result import MinimizeResult
 from .nonlinear.nonlinear_result import NonlinearResult
@@ -133,4 +133,4 @@ def _outcome(found: Any) -> dict[str, Any]:
     return facts | {"converged": bool(np.all(converged))}
 
 
-register_places(places, loop.NUMBERS, at_once.NUMBERS)
+register_places(places, loop.NUMBERS, apply_factors.NUMBERS)

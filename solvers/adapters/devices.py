@@ -39,7 +39,7 @@ from ..preconditioners.build import check_kind
 from ..preconditioners.by_parts.kinds import BY_PARTS
 from ..read.arguments import Request, expected_vectors
 from ..read.system import System
-from ..results.result import SolveResult, changed, converted
+from ..results.result import SolveResult, changed
 from ..run.loop import LoopSettings, run
 from ..run.null_part import NullPart
 from ..run.outcome import Outcome, Status
@@ -54,18 +54,16 @@ def shows_no_progress(bk: Backend) -> bool:
 # --- rows that are cut
 
 
-def solve_with_cut_rows(request: Request, solve: Callable[[Request], SolveResult]) -> SolveResult | None:
-    """Solve by parts where A is cut, or can be and b is spread; None where the solve is another one.
-
-    Raises:
-        As `linear_solve`; `NotConverged` has the result in the user's order.
-    """
+def in_order_of_parts(request: Request) -> tuple[Request, Callable[[SolveResult], SolveResult]] | None:
+    """The system in the order of the parts of A, where A is cut, or can be and b is spread, and the way back."""
     if type(request.A) is not RowCutMatrix:
+        if request.seen_sharding is None and request.sharding is None:
+            return None
         request = _with_rows_cut(request)
         if type(request.A) is not RowCutMatrix:
             return None
     A = request.A
-    return converted(lambda: solve(_by_parts(request, A)), lambda result: _in_users_order(A, result, request.axis))
+    return _by_parts(request, A), lambda result: _in_users_order(A, result, request.axis)
 
 
 def _by_parts(request: Request, A: RowCutMatrix) -> Request:

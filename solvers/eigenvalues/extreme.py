@@ -14,10 +14,10 @@ from ...backends import without_compilers
 from ...sparse import Layout, Operator
 from ...sparse.analysis.analysis import analysis_of
 from ...sparse.analysis.symmetry import CHOSEN, PRODUCTS
+from ..adapters.peers import with_peers_read
 from ..judge import SingularMatrixWarning
 from ..prepared import PreparedSolver, prepared
 from ..read.arguments import Request, vector_for
-from ..read.peers import with_peers_read
 from ..read.system import read_system
 from .copies import with_copies
 

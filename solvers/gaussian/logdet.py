@@ -9,9 +9,9 @@ import numpy as np
 
 from ...backends import Array, without_compilers
 from ...sparse import Matrix, Operator, UnsupportedOperation
+from ..adapters.peers import with_peers_read
 from ..linear_solve import linear_solve
 from ..read.arguments import Request, vector_for
-from ..read.peers import with_peers_read
 from ..read.system import read_system
 from . import exact
 from .host_matrices import HostMatrices

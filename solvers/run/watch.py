@@ -217,9 +217,8 @@ class StepReport:
         """
         callback: Any = self.monitor.callback
         numbers = (steps, norm, np.broadcast_to(goal, norm.shape))
-        state = IterationState(
-            *(np.array(a).reshape(self.batch) if self.batch else a.item() for a in numbers), self.present(x)
-        )  # fmt: skip
+        each = [np.array(a).reshape(self.batch) if self.batch else a.item() for a in numbers]
+        state = IterationState(*each, x=self.present(x))
         try:
             answer = callback(state)
             if answer is None or isinstance(answer, bool | np.bool_):

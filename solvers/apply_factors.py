@@ -56,7 +56,7 @@ _POTRS = {"f": lapack.spotrs, "d": lapack.dpotrs, "F": lapack.cpotrs, "D": lapac
 _largest = np.maximum.reduce  # a method of arrays that asks Python first takes twice as long
 
 
-def solve_known(plan: Plan, request: Request, b: Any) -> SolveResult | None:
+def solve_by_factors(plan: Plan, request: Request, b: Any) -> SolveResult | None:
     """Solve by the factors of a plan; None where the loop has to.
 
     Args:
@@ -68,7 +68,7 @@ def solve_known(plan: Plan, request: Request, b: Any) -> SolveResult | None:
     if get_precision() is not None or not _is_plain(request):
         return None
     with np.errstate(all="ignore"):
-        return _applied(plan, plan.background, inverse, request, b)
+        return _by_one_application(plan, plan.background, inverse, request, b)
 
 
 def solve_small_dense(request: Request) -> SolveResult | None:
@@ -92,7 +92,7 @@ def solve_small_dense(request: Request) -> SolveResult | None:
             return None
         reason = AS_GIVEN if request.method == "direct" else _WHY
         plan = Plan(matrix, None, _DIRECTLY, None, reason)
-        found = _applied(plan, _BY_LAPACK, lambda rows: solve(rows[0])[None], request, b)
+        found = _by_one_application(plan, _BY_LAPACK, lambda rows: solve(rows[0])[None], request, b)
     if bk is None or found is None:
         return found
     return in_library(bk, found, bk.from_host(np.asarray(found.x), request.b), request.b)
@@ -120,7 +120,7 @@ def _is_plain(request: Request) -> bool:
     )
 
 
-def _applied(
+def _by_one_application(
     plan: Plan, background: Background, inverse: Apply, request: Request, b: np.ndarray
 ) -> SolveResult | None:  # fmt: skip
     """x of the factors, where it needs no scaling and is within the tolerance."""
@@ -153,7 +153,7 @@ def _applied(
     }
     why = plan.reason + provider_note(M) if method.names_provider else plan.reason
     record = Record(arrays, is_one=True, solve_time=perf_counter() - begun)
-    result = SolveResult(x[0], record, background, False, why, _Solved(plan, request, b, x, residual))
+    result = SolveResult(x[0], record, background, False, why, _SensitivityOnRequest(plan, request, b, x, residual))
     if log.isEnabledFor(DEBUG):
         log.debug("%s", result.message)
     return result
@@ -173,7 +173,7 @@ def _needs_no_scale(b: np.ndarray, size: np.floating[Any]) -> bool:
 
 
 @dataclass(frozen=True, eq=False)
-class _Solved:
+class _SensitivityOnRequest:
     """The `Sensitivity` of a solve, made when it is asked."""
 
     plan: Plan

@@ -28,7 +28,7 @@ def the_general_way() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch, setup_cache(False):
         patch.setattr(LINEAR_SOLVE, "solve_small_dense", lambda request: None)
         for name in ("recall", "prepared"):
-            patch.setattr(sys.modules[f"krylix.solvers.{name}"], "solve_known", lambda plan, request, b: None)
+            patch.setattr(sys.modules[f"krylix.solvers.{name}"], "solve_by_factors", lambda plan, request, b: None)
         yield
 
 
@@ -41,7 +41,7 @@ def the_short_way() -> Iterator[None]:
 
     with pytest.MonkeyPatch.context() as patch, setup_cache(False):
         patch.setattr(LINEAR_SOLVE, "solve_or_recall", general)
-        patch.setattr(sys.modules["krylix.solvers.prepared"], "solve_again", general)
+        patch.setattr(sys.modules["krylix.solvers.prepared"], "solve_with_plan", general)
         yield
 
 
