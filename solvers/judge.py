@@ -16,8 +16,9 @@ import numpy as np
 from scipy.linalg import LinAlgWarning
 
 from ..backends import Array, Backend, Kept, nan_of
-from ..backends.on_failure import QUIET
+from ..backends.profile.spans import span
 from ..backends.registry import libraries_of
+from ..backends.settings import QUIET
 from ..sparse.fingerprint import fingerprint
 from .derivatives.implicit import differentiated, without_derivatives
 from .derivatives.sensitivity import Sensitivity
@@ -99,10 +100,17 @@ def solve(plan: Plan, system: System, b: Any) -> SolveResult:
 
 
 def _solve(plan: Plan, system: System) -> SolveResult:
-    bk, policy = system.bk, system.on_failure
-    register_result(bk)
+    register_result(system.bk)
     plan = with_factors_applied_once(plan, system)
-    outcome = differentiated(plan, system, judged_in_program) if system.is_implicit else climb(plan, system)
+    with span("run", plan.method.name) as done:
+        outcome = done(differentiated(plan, system, judged_in_program) if system.is_implicit else climb(plan, system))
+    with span("judge", system.on_failure):
+        return _judged(plan, system, outcome)
+
+
+def _judged(plan: Plan, system: System, outcome: Outcome) -> SolveResult:
+    """The result, after what its failure does."""
+    bk, policy = system.bk, system.on_failure
     # With "status" or "nan", one rung and no derivatives nobody has to wait for the outcome here.
     known, climbs = not (system.compiled or bk.compiled(outcome.status)), len(plan.rungs) > 1
     asks = policy not in QUIET or (policy == "nan" and bk.is_concrete(system.b))
@@ -117,7 +125,7 @@ def _solve(plan: Plan, system: System) -> SolveResult:
     if may_be_singular and not system.derived and (waits or (known and bk.is_concrete(system.b))):
         _warn_of_singular(last, system, outcome, result.method)
     if not has_converged:
-        result = _judged(last, system, outcome, result)
+        result = _after_failure(last, system, outcome, result)
     if log.isEnabledFor(DEBUG):
         log.debug("%s", result.message)
     if system.is_tracked and not system.is_implicit:
@@ -132,7 +140,7 @@ def _has_converged(bk: Backend, outcome: Outcome) -> bool:
     return not bk.any(status != int(Status.CONVERGED))
 
 
-def _judged(last: Plan, system: System, outcome: Outcome, result: SolveResult) -> SolveResult:
+def _after_failure(last: Plan, system: System, outcome: Outcome, result: SolveResult) -> SolveResult:
     """Apply `on_failure` unless all systems are known to have converged."""
     if system.on_failure not in QUIET:
         reason = why_no_solution(system, solved_b(system, last.method), result)

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..backends import Backend, NoBackendFound, choose_backend, get_precision
+from ..backends.profile.spans import span
 from ..sparse.content import Content, content_of, copy_of
 from .apply_factors import solve_by_factors
 from .judge import solve
@@ -110,7 +111,8 @@ def _solve_with_plan(plan: Plan, request: Request) -> SolveResult | None:
     """None where the right-hand side needs another plan."""
     if (result := solve_by_factors(plan, request, request.b)) is not None:
         return result
-    system = read_system(replace(request, A=plan.A), plan.method, plan.null)
+    with span("set-up", "read"):
+        system = read_system(replace(request, A=plan.A), plan.method, plan.null)
     if system.A.dtype != plan.A.dtype:
         return None
     return solve(plan, replace(system, source=plan.source), request.b)

@@ -15,6 +15,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 import numpy as np
 
 from ...backends import Array, Backend, choose_backend, without_compilers
+from ...backends.profile.spans import RUNNING, is_traced, span
 from ...backends.public_names import PublicNames
 from ...sparse.notebook import html_table
 from ..run.outcome import Status, has_failed
@@ -564,15 +565,22 @@ class Diverged(ConvergenceError):
     """
 
 
-def finish(function: Callable[..., SolveResult], *args: Any) -> SolveResult:
+def finish(title: str, function: Callable[..., SolveResult], *args: Any) -> SolveResult:
     """`function(*args)`, the user's call, whose result is completed, also in an error.
+
+    Args:
+        title: the name of the solve in profiles.
 
     Raises:
         NotConverged, Diverged: as the function.
     """
     begun = perf_counter()
     try:
-        result = function(*args)
+        if RUNNING:
+            with span("solve", title, facts=outcome_facts) as done:
+                result = done(function(*args))
+        else:  # without a span, which a solve of 14 us would notice
+            result = function(*args)
     except ConvergenceError as error:
         if (failed := result_of_this_solve(error)) is not None:
             failed._record.complete(begun, failed.checkpoints)
@@ -604,3 +612,25 @@ def result_of_this_solve(error: ConvergenceError) -> SolveResult | None:
     """
     result: Any = error.result
     return None if not isinstance(result, SolveResult) or result._record.is_complete else result
+
+
+def outcome_facts(result: Any) -> dict[str, Any]:
+    """What profiles show of a solve, given its result or error: of several systems the largest numbers.
+
+    Args:
+        result: of `linear_solve`, `solve_nonlinear` or `minimize`.
+    """
+    if isinstance(result, BaseException):
+        if not isinstance(result, ConvergenceError):
+            return {}
+        result = result.result
+    facts: dict[str, Any] = {"method": result.method, "preconditioner": getattr(result, "preconditioner", None)}
+    size = "gradient_norm" if hasattr(result, "gradient_norm") else "residual_norm"
+    names = ("status", "iterations", size, "converged")
+    record = result._record if isinstance(result, SolveResult) else Record({n: getattr(result, n) for n in names})
+    if not record.has_values:
+        return facts | {"traced": is_traced(choose_backend(record.arrays["status"]))}
+    iterations, norm, converged = map(record.on_host, names[1:])
+    facts |= {"systems": iterations.size} if iterations.size != 1 else {}
+    facts |= {"iterations": int(np.max(iterations, initial=0)), size: float(np.max(norm, initial=0))}
+    return facts | {"converged": bool(np.all(converged))}

@@ -6,6 +6,7 @@ loop may be stopped, the call returns the reason for each system, which the loop
 
 from __future__ import annotations
 
+import math
 import sys
 import time
 from collections.abc import Callable
@@ -112,8 +113,11 @@ def monitor_of(progress: Progress | None, callback: Any, time_limit: Any) -> Mon
             raise TypeError(f"time_limit must be a number of seconds, or None; got {time_limit!r}.")
         if not time_limit > 0:
             raise ValueError(f"time_limit must be more than 0 seconds; got {time_limit!r}.")
-        # None for more than a float holds, which no solve reaches
-        time_limit = float(time_limit) if time_limit < sys.float_info.max else None
+        try:
+            seconds = float(time_limit)
+        except OverflowError:
+            seconds = math.inf
+        time_limit = seconds if math.isfinite(seconds) else None  # which no solve reaches
     if progress in (False, None) and callback is None and time_limit is None:
         return None
     return Monitor(progress or False, callback, time_limit, time.monotonic())
@@ -217,8 +221,8 @@ class StepReport:
         """
         callback: Any = self.monitor.callback
         numbers = (steps, norm, np.broadcast_to(goal, norm.shape))
-        each = [np.array(a).reshape(self.batch) if self.batch else a.item() for a in numbers]
-        state = IterationState(*each, x=self.present(x))
+        steps, norm, goal = (np.array(a).reshape(self.batch) if self.batch else a.item() for a in numbers)
+        state = IterationState(steps, norm, goal, self.present(x))
         try:
             answer = callback(state)
             if answer is None or isinstance(answer, bool | np.bool_):

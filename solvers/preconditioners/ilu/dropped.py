@@ -14,8 +14,8 @@ from ...diagonal import DiagonalOperator
 from ...triangular.by_superlu import inverse_of_unit
 from ..base import Preconditioner
 from ..checks import check_number
-from ..cycle.target import Target
 from ..reordered import Reordered
+from ..target import Target
 from .factored import Factored, TriangleSweeps
 from .scaled import check_finite_rows
 

@@ -11,8 +11,8 @@ import numpy as np
 from ....sparse import Matrix
 from ..base import Preconditioner
 from ..checks import MOST_STEPS, check_choice, check_integer, check_number
-from ..cycle.target import Target
 from ..pipeline import of_operator
+from ..target import Target
 from .dropped import dropped
 from .factored import Factored, factored
 from .in_graph import by_sweeps

@@ -13,9 +13,9 @@ from ....sparse import Matrix, UnsupportedOperation
 from ....sparse.formats import from_entries
 from ....sparse.operators.concrete import nonzero_entries
 from ..base import Preconditioner
-from ..cycle.scaled import DiagonallyScaled
-from ..cycle.target import Target
+from ..operators import DiagonallyScaled
 from ..reordered import Reordered
+from ..target import Target
 from .factored import factored
 from .matching import row_matching
 from .on_host import incomplete_factors

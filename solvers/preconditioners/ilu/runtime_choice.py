@@ -11,10 +11,10 @@ from ....backends import Array, Backend
 from ....sparse import Matrix, Operator
 from ...diagonal import DOMINANT
 from ..base import Preconditioner
-from ..cycle.either import Either
-from ..cycle.target import Target
 from ..jacobi import jacobi
+from ..operators import Either
 from ..pipeline import of_operator
+from ..target import Target
 from .kinds import incomplete
 from .scaled import UnitDiagonalMatrix
 

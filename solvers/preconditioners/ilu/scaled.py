@@ -12,7 +12,7 @@ from ....sparse import Matrix
 from ....sparse.analysis.symmetry import REFUSED
 from ....sparse.formats.entries.regather import take_or_zero
 from ....sparse.operators.concrete import nonzero_entries
-from ..cycle.target import Target
+from ..target import Target
 from .pattern import Pattern
 
 _ROUNDING = 100  # units of it that a Hermitian matrix may differ from its adjoint, as in `sparse.analysis.symmetry`

@@ -12,12 +12,12 @@ import scipy.sparse as sp
 import krylix
 from cells import in_turn
 from krylix import linear_solve, preconditioner
-from krylix.solvers.preconditioners.cycle.target import Target
 from krylix.solvers.preconditioners.ilu import on_host
 from krylix.solvers.preconditioners.ilu.in_graph import by_sweeps
 from krylix.solvers.preconditioners.ilu.on_host import incomplete_factors, zero_fill
 from krylix.solvers.preconditioners.ilu.pattern import Pattern
 from krylix.solvers.preconditioners.ilu.scaled import UnitDiagonalMatrix
+from krylix.solvers.preconditioners.target import Target
 from modes import COMPILED, array, compiled, to_numpy
 from named_problems import convection, elements, jumps, poisson, squared_laplace
 

@@ -20,7 +20,6 @@ class SuperLU(Provider):
 
     name = "SuperLU"
     package = "scipy"
-    analyse_within_factor = True
 
     def is_installed(self) -> bool:
         return True

@@ -118,12 +118,10 @@ class Provider(ABC):
     Attributes:
         name: as the user gives it, and as results tell it.
         package: what installs it, for messages.
-        analyse_within_factor: does it order the columns as it factorises?
     """
 
     name: str
     package: str
-    analyse_within_factor: bool = False
 
     @abstractmethod
     def is_installed(self) -> bool:
