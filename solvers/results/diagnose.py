@@ -10,8 +10,8 @@ import math
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
-from typing import Any, NamedTuple
+from functools import cached_property, partial
+from typing import Any
 
 import numpy as np
 import scipy.linalg
@@ -156,6 +156,7 @@ def norms(u: np.ndarray) -> np.ndarray:
 
 _LOOK = ("look for the division or the overflow that made NaN or infinity",)
 _REPAIR = ("correct it", "leave it out")
+Place = Callable[..., str]
 
 
 def not_finite(case: Case) -> list[Cause]:
@@ -164,46 +165,37 @@ def not_finite(case: Case) -> list[Cause]:
         return [FROM_THE_START]
     causes = []
     if case.right is not None:
-        causes += _of_rows("b", *case.right)
+        b, layout = case.right
+        causes += _not_finite("b", "numbers", b, partial(_unknown, layout))
     if case.x0 is not None and case.layout is not None:
-        causes += _of_rows("x0", case.x0, case.layout)
-    causes += _of_matrix(case) or ([] if causes else _of_product(case))
-    return causes or _of_preconditioner(case)
+        causes += _not_finite("x0", "numbers", case.x0, partial(_unknown, case.layout))
+    if sp.issparse(case.matrix):
+        entries = sp.coo_array(case.matrix)
+        name, coords = f"A{case.of_which}", entries.coords
+        causes += _not_finite(name, "entries", entries.data, lambda k: str(tuple(int(c[k]) for c in coords)))
+    elif case.matrix is not None:
+        causes += _not_finite(f"A{case.of_which}", "entries", case.matrix, lambda *index: str(index))
+    return causes or _of_product(case) or _of_preconditioner(case)
 
 
-def _of_rows(name: str, rows: np.ndarray, layout: Layout) -> list[Cause]:
-    return _not_finite(name, "numbers", rows, lambda index: _place(layout, *index))
-
-
-def _of_matrix(case: Case) -> list[Cause]:
-    if case.matrix is None:
-        return []
-    entries = sp.coo_array(case.matrix) if sp.issparse(case.matrix) else None
-    values = case.matrix if entries is None else entries.data
-
-    def place(index: tuple[int, ...]) -> str:
-        return str(index if entries is None else tuple(int(c[index[0]]) for c in entries.coords))
-
-    return _not_finite(f"A{case.of_which}", "entries", values, place)
-
-
-def _not_finite(name: str, what: str, values: np.ndarray, place: Callable[[tuple[int, ...]], str]) -> list[Cause]:
-    bad = ~np.isfinite(values)
-    count, index = int(bad.sum()), _first(bad)
+def _not_finite(name: str, what: str, values: np.ndarray, place: Place) -> list[Cause]:
+    count = int((~np.isfinite(values)).sum())
     if not count:
         return []
-    first = f"{values[index]} at {place(index)}"
-    seen = f"{name} is not finite: {first}"
+    seen = f"{name} is not finite: {_first(values, place)}"
     if count > 1:
-        seen = f"{count} of the {values.size} {what} of {name} are not finite; the first is {first}"
+        seen = f"{count} of the {values.size} {what} of {name} are not finite; the first is {_first(values, place)}"
     return [Cause(seen, _LOOK)]
 
 
-def _first(bad: np.ndarray) -> tuple[int, ...]:
-    return tuple(map(int, np.unravel_index(int(np.argmax(bad)), bad.shape))) if bad.size else ()
+def _first(values: np.ndarray, place: Place) -> str:
+    """The first number that is not finite, and where it is."""
+    bad = ~np.isfinite(values)
+    index = tuple(map(int, np.unravel_index(int(np.argmax(bad)), bad.shape)))
+    return f"{values[index]} at {place(*index)}"
 
 
-def _place(layout: Layout, system: int, index: int) -> str:
+def _unknown(layout: Layout, system: int, index: int) -> str:
     """Index of an unknown in the user's arrays; in a container also the number of the array."""
     batch = tuple(int(i) for i in np.unravel_index(system, layout.batch)) if layout.batch else ()
     for k, shape in enumerate(layout.shapes):
@@ -221,8 +213,7 @@ def _of_product(case: Case) -> list[Cause]:
     if case.layout is None or np.isfinite(image).all():
         return []
     if case.matrix is None:
-        name, index = "A^H A" if case.least_squares else "A", _first(~np.isfinite(image))
-        first = f"{image[index]} at {_place(case.layout, *index)}"
+        name, first = "A^H A" if case.least_squares else "A", _first(image, partial(_unknown, case.layout))
         return [Cause(f"{name} x is not finite for an x of finite numbers of size 1: {first}", _LOOK)]
     largest = float(np.max(np.abs(case.matrix.data if sp.issparse(case.matrix) else case.matrix)))
     seen = f"products with A overflow in {case.A.dtype}: its largest entry is {largest:.1e}"
@@ -235,8 +226,7 @@ def _of_preconditioner(case: Case) -> list[Cause]:
     image = case.M_image(case.random(11))
     if np.isfinite(image).all():
         return [] if image.any() else [Cause("the preconditioner maps a random vector to zero", _REPAIR)]
-    index = _first(~np.isfinite(image))
-    first = f"{image[index]} at {_place(case.layout, *index)}"
+    first = _first(image, partial(_unknown, case.layout))
     return [Cause(f"the preconditioner maps a vector of finite numbers to one with {first}", _REPAIR)]
 
 
@@ -261,39 +251,34 @@ _CLEARLY = 1e-10  # of the largest curvature, or some rounding units: the sign o
 _UNSYMMETRIC = ("use biCG-stab(2) or GMRES, which take any matrix",)
 
 
-class _Probe(NamedTuple):
+Pairs = Sequence[tuple[np.ndarray, np.ndarray]]  # vectors and their products
+
+
+def _probes(case: Case, image: Callable[[np.ndarray], np.ndarray]) -> Pairs:
     """Two random vectors and their products."""
-
-    u: np.ndarray
-    v: np.ndarray
-    Au: np.ndarray
-    Av: np.ndarray
-
-    @classmethod
-    def of(cls, case: Case, image: Callable[[np.ndarray], np.ndarray]) -> _Probe:
-        u, v = case.random(4), case.random(5)
-        return cls(u, v, image(u), image(v))
+    u, v = case.random(4), case.random(5)
+    return (u, image(u)), (v, image(v))
 
 
 def wrong_symmetry(case: Case) -> list[Cause]:
     """Cause: a missing property that CG and MINRES need: A^H = A, M^H = M, definiteness."""
     if not case.method.needs_hermitian:
         return []
-    probe, n = _Probe.of(case, case.A_image), case.A.shape[1]
-    gap, signs, causes = _asymmetry(case, probe), set[int](), []
+    probes, n = _probes(case, case.A_image), case.A.shape[1]
+    gap, signs, causes = _asymmetry(case, probes), set[int](), []
     if gap is not None:
         causes = [Cause(_not_symmetric(case, "A", gap), _UNSYMMETRIC, settles=gap * np.sqrt(n) > REFUSED)]
     else:
-        signs = _signs(case, probe)
+        signs = _signs(case, probes)
     if len(signs) == 2 and case.method.needs_definite:
         seen = f"A{case.of_which} is indefinite: <v, A v> has both signs, and {case.method.name} needs one"
         causes = [Cause(seen, ("use MINRES, which takes such matrices", FACTORISE))]
     return causes if case.M is None else causes + _asymmetric_preconditioner(case, signs)
 
 
-def _asymmetry(case: Case, probe: _Probe) -> float | None:
+def _asymmetry(case: Case, probes: Pairs) -> float | None:
     """Largest difference of <u, A v> and <A u, v> in failed systems, relative to |u| |A v|; None if it is rounding."""
-    u, v, Au, Av = probe
+    (u, Au), (v, Av) = probes
     size = norms(u) * norms(Av) + norms(Au) * norms(v)
     gap = np.abs(dots(u, Av) - dots(Au, v)) / np.where(size > 0, size, 1)
     largest = float(np.max(np.where(has_failed(case.end.status), gap, 0), initial=0))
@@ -310,9 +295,9 @@ def _not_symmetric(case: Case, name: str, gap: float) -> str:
     )
 
 
-def _signs(case: Case, probe: _Probe) -> set[int]:
+def _signs(case: Case, probes: Pairs) -> set[int]:
     """Clear signs of <v, A v>, from few vectors: 1, -1, both or none."""
-    pairs, start = [(probe.u, probe.Au), (probe.v, probe.Av)], probe.u
+    pairs, start = [*probes], probes[0][0]
     if case.x is not None and case.b is not None and case.r is not None:
         pairs += [(case.x, case.b - case.r), (case.r, case.A_image(case.r))]
         start = case.r if np.isfinite(case.r[case.worst]).all() else start
@@ -323,7 +308,7 @@ def _signs(case: Case, probe: _Probe) -> set[int]:
     return signs if len(signs) == 2 else signs | _signs_by_lanczos(case, start)
 
 
-def _curvatures(case: Case, pairs: Sequence[tuple[np.ndarray, np.ndarray]]) -> np.ndarray:
+def _curvatures(case: Case, pairs: Pairs) -> np.ndarray:
     """The signs of <v, A v> `(pairs, systems)`, 0 where it may be rounding, as for v that are nearly null vectors of A.
 
     Args:
@@ -369,13 +354,13 @@ def _signs_by_lanczos(case: Case, start: np.ndarray) -> set[int]:
 
 
 def _asymmetric_preconditioner(case: Case, signs_of_A: set[int]) -> list[Cause]:
-    probe, definite = _Probe.of(case, case.M_image), case.method.needs_definite
+    probes, definite = _probes(case, case.M_image), case.method.needs_definite
     declared = isinstance(case.M, Preconditioner) and case.M.hermitian
-    gap = None if declared else _asymmetry(case, probe)
+    gap = None if declared else _asymmetry(case, probes)
     if gap is not None and gap > max(_HARMLESS, REFUSED / np.sqrt(case.A.shape[1])):
         other = "make one that is (preconditioner='ic' or 'amg')", "use biCG-stab(2) or GMRES with this one"
         return [Cause(_not_symmetric(case, "M", gap), other)]
-    pairs = [(probe.u, probe.Au), (probe.v, probe.Av)] + ([] if case.r is None else [(case.r, case.M_image(case.r))])
+    pairs = [*probes] if case.r is None else [*probes, (case.r, case.M_image(case.r))]
     failed = has_failed(case.end.status)
     signs = {int(s) for s in _curvatures(case, pairs)[:, failed].reshape(-1) if s}
     if len(signs) < 2 if definite else -1 not in signs:

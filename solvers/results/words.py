@@ -143,19 +143,53 @@ def describe(end: EndState, background: Background) -> str:
         return f"{methods_in_words(background.made_by, end.rung)}: no systems to solve."
     if not failed.any():
         return _success(end, background)
-    worst = end.worst(failed)
-    case = _FailedSystem.of(end, background, worst)
+    worst, precision, no_solution = end.worst(failed), str(end.attainable.dtype), background.no_solution
+    status, steps, norm, bound, attainable = (a.flat[worst] for a in end[:5])
+    made_by = background.made_by[0 if end.rung is None else int(end.rung.flat[worst])]
+    failure = Failure(Status(int(status)), *made_by, precision, background.causes is not None)
+    causes = background.causes or ()
+    if not causes and failure.kind is Status.DIVERGED and not steps and not np.isfinite(norm):
+        causes = (FROM_THE_START,)
+    if no_solution is None and not end.consistent.flat[worst] and not end.null_part.flat[worst]:
+        no_solution = "b has a component outside the range of A, as its factors show"
+
+    out_of_reach, what, why = attainable > 0 and bound < attainable, EXPLANATION[failure.kind], ""
+    if failure.kind is Status.TIME_LIMIT and background.time_limit is not None:
+        what = f"reached the time limit of {background.time_limit:g} s"
+    if no_solution is not None:
+        why += f" There is no solution: {no_solution}."
+    if failure.kind is Status.STAGNATED and norm <= attainable:
+        what = f"reached the accuracy that {precision} allows here (about {attainable:.1e}) and stopped"
+    elif out_of_reach and not any(cause.settles for cause in causes):
+        why += f" {precision} allows about {attainable:.1e} here."
+    if causes:
+        why += f" Cause: {'; '.join(cause.seen for cause in causes)}."
+
     where = ""
     if count > 1:
         place = tuple(map(int, np.unravel_index(worst, end.status.shape)))
         index = place[0] if len(place) == 1 else place
         where = f" failed in {int(failed.sum())} of {count} systems; the worst, system {index},"
-    *most, last = case.to_do()
+    general = failure.larger_rtol() if out_of_reach else failure.advice()
+    if background.parts:  # no factors, and preconditioners of parts
+        general = [_PRECONDITION_PARTS if a == _PRECONDITION else a for a in general if "direct" not in a]
+    *most, last = failure.untried(_to_do(causes, no_solution, general)) or ["check A and b"]
     return (
-        f"{case.name}{where} {case.what_happened()} after {iterations_in_words(case.steps)}: "
-        f"{_norms(case.norm, case.bound, background)}{case.reasons()}{_singular(end)} "
-        f"To do: {', '.join(most)}{', or ' if most else ''}{last}."
+        f"{failure.name}{where} {what} after {iterations_in_words(int(steps))}: {_norms(norm, bound, background)}"
+        f"{why}{_singular(end)} To do: {', '.join(most)}{', or ' if most else ''}{last}."
     )
+
+
+def _to_do(causes: Sequence[Cause], no_solution: str | None, general: list[str]) -> list[str]:
+    """The advice of the causes; that for systems without a solution, or the general one, where no cause settles it."""
+    specific = [advice for cause in causes for advice in cause.advice]
+    settled = any(cause.settles and cause.advice for cause in causes)
+    if no_solution is not None:
+        return [*_WITHOUT_SOLUTION, *(advice for advice in specific if settled and advice not in SINGULAR)]
+    if settled:
+        return specific
+    limited = any(advice.startswith("raise max_iter") for advice in specific)  # to a number
+    return [*specific, *(advice for advice in general if not (limited and advice == "raise max_iter"))]
 
 
 def _success(end: EndState, background: Background) -> str:
@@ -192,119 +226,37 @@ def _singular(end: EndState) -> str:
     return f" {which} singular; x is orthogonal to the known null vectors.{lost}"
 
 
-class _FailedSystem(NamedTuple):
-    """The worst of the systems that failed.
+class Failure(NamedTuple):
+    """How a system failed, and by what method: the worst of a batch.
 
     Attributes:
-        kind: how it ended, after `steps`, with `norm` for a tolerance of `bound`; the precision may allow `attainable`.
         name: what the result calls the last method, which names those tried before.
         method: the last one that was tried; None in a result that was read from a file of another version.
         preconditioner: the kind that was given, or None.
         precision: "float32" or "float64".
-        causes: that were found.
-        no_solution: why there is none, or None.
         looked: were A and M examined?
     """
 
     kind: Status
-    steps: int
-    norm: float
-    bound: float
-    attainable: float
     name: str
     method: Method | None
-    preconditioner: str | None
-    precision: str
-    causes: tuple[Cause, ...]
-    no_solution: str | None
-    background: Background
-
-    @classmethod
-    def of(cls, end: EndState, background: Background, index: int) -> _FailedSystem:
-        status, steps, norm, bound, attainable = (a.flat[index] for a in end[:5])
-        kind, no_solution = Status(int(status)), background.no_solution
-        at_start = kind is Status.DIVERGED and not steps and not np.isfinite(norm)
-        if no_solution is None and not end.consistent.flat[index] and not end.null_part.flat[index]:
-            no_solution = "b has a component outside the range of A, as its factors show"
-        made_by = background.made_by[0 if end.rung is None else int(end.rung.flat[index])]
-        causes = background.causes or ((FROM_THE_START,) if at_start else ())
-        precision = str(end.attainable.dtype)
-        return cls(kind, int(steps), norm, bound, attainable, *made_by, precision, causes, no_solution, background)
-
-    @property
-    def is_out_of_reach(self) -> bool:
-        """Is the tolerance below what the precision allows?"""
-        return self.attainable > 0 and self.bound < self.attainable
-
-    def what_happened(self) -> str:
-        if self.kind is Status.TIME_LIMIT and self.background.time_limit is not None:
-            return f"reached the time limit of {self.background.time_limit:g} s"
-        if self.kind is Status.STAGNATED and self.norm <= self.attainable:
-            return f"reached the accuracy that {self.precision} allows here (about {self.attainable:.1e}) and stopped"
-        return EXPLANATION[self.kind]
-
-    def reasons(self) -> str:
-        reasons, stopped_there = "", self.kind is Status.STAGNATED and self.norm <= self.attainable
-        if self.no_solution is not None:
-            reasons += f" There is no solution: {self.no_solution}."
-        if self.is_out_of_reach and not stopped_there and not any(cause.settles for cause in self.causes):
-            reasons += f" {self.precision} allows about {self.attainable:.1e} here."
-        if self.causes:
-            reasons += f" Cause: {'; '.join(cause.seen for cause in self.causes)}."
-        return reasons
-
-    def to_do(self) -> list[str]:
-        """Alternatives in the imperative, each once; nothing that has been tried."""
-        general = Advisor(
-            self.kind, self.method, self.name, self.preconditioner, self.precision, self.background.causes is not None
-        )
-        specific = [advice for cause in self.causes for advice in cause.advice]
-        settled = any(cause.settles and cause.advice for cause in self.causes)
-        if self.no_solution is not None:
-            todo = [*_WITHOUT_SOLUTION, *(a for a in specific if settled and a not in SINGULAR)]
-        elif settled:
-            todo = specific
-        elif self.is_out_of_reach:
-            todo = specific + general.larger_rtol()
-        else:
-            limited = any(a.startswith("raise max_iter") for a in specific)  # to a number
-            todo = specific + [a for a in general.advice() if not (limited and a == "raise max_iter")]
-            if self.background.parts:  # no factors, and preconditioners of parts
-                todo = [_PRECONDITION_PARTS if a == _PRECONDITION else a for a in todo if "direct" not in a]
-        return list(dict.fromkeys(general.untried(todo))) or ["check A and b"]
-
-
-# --- general advice
-
-
-class Advisor(NamedTuple):
-    """What is known of a failure whose cause is not: how it ended, and by what method.
-
-    Attributes:
-        looked: were A and M examined without finding a cause?
-    """
-
-    kind: Status
-    method: Method | None
-    name: str
     preconditioner: str | None
     precision: str
     looked: bool
 
     def advice(self) -> list[str]:
-        """Alternatives for a method of this family."""
-        if self.method is None:
+        """Alternatives in the imperative for a method of this family."""
+        method = self.method
+        if method is None:
             return ["look at A and b"]
-        return [words.format(**self.words()) for holds, words in ADVICE if holds(self, self.method)]
-
-    def words(self) -> dict[str, str]:
-        definite = self.method is not None and self.method.needs_definite
-        positive = self.method is not None and self.method.needs_hermitian
-        return {
+        words = {
             "limit": self.kind.name.lower(),
-            "properties": "symmetric and definite" if definite else "symmetric",
-            "of_M": "symmetric and positive definite" if positive else "close to the inverse of A",
+            "properties": "symmetric and definite" if method.needs_definite else "symmetric",
+            "of_M": "symmetric and positive definite" if method.needs_hermitian else "close to the inverse of A",
         }
+        family = _FACTORS if method.factorises else _SQUARES if is_least_squares(method) else _KRYLOV
+        rows = ((holds, sentence) for families, holds, sentence in ADVICE if family in families)
+        return [sentence.format(**words) for holds, sentence in rows if holds(self, method)]
 
     def larger_rtol(self) -> list[str]:
         larger = "use a larger rtol, or leave it out: by default the attainable accuracy is accepted"
@@ -314,17 +266,11 @@ class Advisor(NamedTuple):
         return ["use double precision", *mixed, larger]
 
     def untried(self, advice: Sequence[str]) -> list[str]:
-        """Without methods of families that have been tried."""
-        squares = "LSMR" in self.name or (self.method is not None and is_least_squares(self.method))
-        return [a for a in advice if not ((squares and "LSMR" in a) or ("direct" in self.name and "direct" in a))]
-
-    @property
-    def at_limit(self) -> bool:
-        return self.kind in (Status.MAX_ITER, Status.TIME_LIMIT)
-
-    @property
-    def is_stuck(self) -> bool:
-        return self.kind in (Status.STAGNATED, Status.BREAKDOWN)
+        """Each once, without methods of families that have been tried."""
+        tried = ["direct"] if "direct" in self.name else []
+        if "LSMR" in self.name or (self.method is not None and is_least_squares(self.method)):
+            tried.append("LSMR")
+        return [a for a in dict.fromkeys(advice) if not any(name in a for name in tried)]
 
 
 def is_least_squares(method: Method) -> bool:
@@ -332,51 +278,48 @@ def is_least_squares(method: Method) -> bool:
     return method.least_squares or (method.minimises_residual and method.needs_transpose)
 
 
-def _is_krylov(method: Method) -> bool:
-    return not (method.factorises or is_least_squares(method))
+def _ends(*kinds: Status) -> Callable[[Failure, Method], bool]:
+    return lambda failure, _: failure.kind in kinds
 
 
-def _may_loosen(failure: Advisor, method: Method) -> bool:
-    if failure.kind is Status.DIVERGED:
-        return False
-    ends = (Status.BREAKDOWN,) if method.factorises else (Status.MAX_ITER, Status.TIME_LIMIT)
-    return is_least_squares(method) or failure.kind in (Status.STAGNATED, *ends)
+_LIMITED, _STUCK = _ends(Status.MAX_ITER, Status.TIME_LIMIT), _ends(Status.STAGNATED, Status.BREAKDOWN)
+_DIVERGED, _FINITE = _ends(Status.DIVERGED), _ends(*(kind for kind in Status if kind is not Status.DIVERGED))
+_FACTORS, _SQUARES, _KRYLOV = "factors", "least squares", "Krylov"
+_ALL = _FACTORS, _SQUARES, _KRYLOV
+_REGULAR = "check that A is not singular: name its null vectors (nullspace=...)"
 
-
-ADVICE: tuple[tuple[Callable[[Advisor, Method], bool], str], ...] = (
-    (lambda f, m: f.at_limit, "raise {limit}"),
-    (lambda f, m: f.kind is Status.DIVERGED, "check A, b and x0 for NaN and infinity"),
-    (_may_loosen, "loosen rtol"),
+ADVICE: tuple[tuple[tuple[str, ...], Callable[[Failure, Method], bool], str], ...] = (
+    (_ALL, _LIMITED, "raise {limit}"),
+    (_ALL, _DIVERGED, "check A, b and x0 for NaN and infinity"),
+    ((_FACTORS,), _STUCK, "loosen rtol"),
+    ((_SQUARES,), _FINITE, "loosen rtol"),
+    ((_KRYLOV,), _ends(Status.MAX_ITER, Status.TIME_LIMIT, Status.STAGNATED), "loosen rtol"),
+    ((_FACTORS,), lambda f, m: True, _REGULAR),
+    ((_FACTORS,), lambda f, m: True, LEAST_SQUARES),
+    ((_SQUARES,), lambda f, m: True, "scale the columns of A to equal norms"),
+    ((_SQUARES,), lambda f, m: m.least_squares and _FINITE(f, m), "damp the problem (damp=...)"),
+    ((_KRYLOV,), _STUCK, _REGULAR),
+    ((_KRYLOV,), lambda f, m: m.needs_symmetry and not f.looked, "check that A is {properties}"),
     (
-        lambda f, m: m.factorises or (_is_krylov(m) and f.is_stuck),
-        "check that A is not singular: name its null vectors (nullspace=...)",
-    ),
-    (lambda f, m: m.factorises, LEAST_SQUARES),
-    (lambda f, m: is_least_squares(m) and not m.factorises, "scale the columns of A to equal norms"),
-    (
-        lambda f, m: m.least_squares and not m.factorises and f.kind is not Status.DIVERGED,
-        "damp the problem (damp=...)",
-    ),
-    (lambda f, m: _is_krylov(m) and m.needs_symmetry and not f.looked, "check that A is {properties}"),
-    (
-        lambda f, m: _is_krylov(m) and f.preconditioner is not None and not f.looked,
+        (_KRYLOV,),
+        lambda f, m: f.preconditioner is not None and not f.looked,
         "check that the preconditioner is {of_M}",
     ),
     (
-        lambda f, m: _is_krylov(m) and f.preconditioner is None and m.takes_preconditioner and f.at_limit,
+        (_KRYLOV,),
+        lambda f, m: f.preconditioner is None and m.takes_preconditioner and _LIMITED(f, m),
         _PRECONDITION,
     ),
-    (lambda f, m: _is_krylov(m) and m.holds_external, "choose other settings of it"),
+    ((_KRYLOV,), lambda f, m: m.holds_external, "choose other settings of it"),
     (
-        lambda f, m: (
-            _is_krylov(m) and not m.holds_external and f.kind is Status.BREAKDOWN and "gmres" not in f.name.lower()
-        ),
+        (_KRYLOV,),
+        lambda f, m: not m.holds_external and f.kind is Status.BREAKDOWN and "gmres" not in f.name.lower(),
         "use GMRES, which does not break down",
     ),
-    (lambda f, m: _is_krylov(m) and "direct" not in f.name, FACTORISE),
-    (lambda f, m: f.precision == "float32" and f.is_stuck, "use double precision"),
+    ((_KRYLOV,), lambda f, m: "direct" not in f.name, FACTORISE),
+    (_ALL, lambda f, m: f.precision == "float32" and _STUCK(f, m), "use double precision"),
 )
-"""What to try, for whom, in this order."""
+"""What to try: for methods of which family, on which condition; in this order."""
 
 
 # --- warnings of singular matrices
