@@ -285,18 +285,8 @@ def _made_by(plan: Plan, system: System) -> tuple[MadeBy, ...]:
 
 
 def _diagnosis(plan: Plan, system: System, outcome: Outcome) -> Diagnosis | None:
-    """What finds the cause of a failure; None where it is not needed.
-
-    Args:
-        plan: of what was tried last.
-    """
-    if system.bk.communicator is not None:  # each member would decide on its own
-        return None
-    later = system.on_failure in QUIET
-    if system.compiled or system.bk.compiled(outcome.status):
-        return None if later else Diagnosis.in_program(_QUESTIONS, system, plan.method, plan.M)
-    both = both_of(system, plan.method)
-    return Diagnosis.of_solve(_QUESTIONS, system, plan.method, plan.M, outcome, later, both)
+    """What finds the cause of a failure of what was tried last, the first rung of the plan."""
+    return Diagnosis.of(_QUESTIONS, system, plan.method, plan.M, outcome, both_of(system, plan.method))
 
 
 def _null_vectors(plan: Plan, system: System, part: np.ndarray | None = None) -> str | None:

@@ -20,7 +20,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from ...backends import choose_backend, get_backend
+from ...backends import Backend, choose_backend, get_backend
 from ...sparse import batch_shape, operand_dtype
 from ...sparse.layout import moved_axis
 from ..read.arguments import Request, last_axis
@@ -38,7 +38,8 @@ def solve_adapted(request: Request, solve: Solve) -> SolveResult:
     for into, run in ADAPTERS:
         if (adapted := into(request)) is not None:
             inner, back = adapted
-            return converted(partial(run, inner, partial(solve_adapted, solve=solve)), back)
+            again = partial(solve_adapted, solve=solve)
+            return converted(partial(again, inner) if run is None else partial(run, inner, again), back)
     return solve(request)
 
 
@@ -49,11 +50,11 @@ def _with_vectors_last(request: Request) -> tuple[Request, WayBack] | None:
     """For a batch whose size alone is unknown: one matrix and one tolerance, as only b and x0 may differ."""
     if None not in getattr(request.b, "shape", ()):
         return None
-    bk, axis, x0 = choose_backend(request.b, request.A), request.axis, request.x0
+    bk, axis = choose_backend(request.b, request.A), request.axis
     is_matrix = operand_dtype(request.A, bk) is not None
     moves = is_matrix and axis not in (None, -1)
     if moves:
-        b, x0 = last_axis(bk, request, request.b), None if x0 is None else last_axis(bk, request, x0)
+        b, x0 = (None if a is None else last_axis(bk, request, a) for a in (request.b, request.x0))
         request = replace(request, b=b, x0=x0, axis=-1)
 
     def back(result: SolveResult) -> SolveResult:
@@ -62,7 +63,7 @@ def _with_vectors_last(request: Request) -> tuple[Request, WayBack] | None:
         x, residual = (moved_axis(bk, vectors, -1, axis) for vectors in (result.x, result.residual))
         return changed(result, x, residual=residual)
 
-    axes, shape = _batch_axes(request, is_matrix), tuple(request.b.shape)
+    axes, shape = _batch_axes(bk, request), tuple(request.b.shape)
     one_matrix = not is_matrix or not batch_shape(request.A, bk)
     numbers = all(isinstance(n, int | float | None) for n in (request.rtol, request.atol, request.max_iter))
     fits = axes and None not in shape[axes:] and not request.history and one_matrix and numbers
@@ -72,35 +73,29 @@ def _with_vectors_last(request: Request) -> tuple[Request, WayBack] | None:
 def _one_by_one(request: Request, solve: Solve) -> SolveResult:
     """Solve all systems in a loop of the program, each as a batch of one: functions get their batch axes."""
     bk, shape = choose_backend(request.b, request.A), tuple(request.b.shape)
-    axes = _batch_axes(request, operand_dtype(request.A, bk) is not None)
-    results: list[SolveResult] = []
+    axes, results = _batch_axes(bk, request), list[SolveResult]()
 
     def solve_one(b: Any, *x0: Any) -> tuple[Any, ...]:
         alone = [bk.reshape(a, (1,) * axes + shape[axes:]) for a in (b, *x0)]
-        result = solve(replace(request, b=alone[0], x0=alone[1] if x0 else None))
-        results.append(result)
-        return tuple(bk.reshape(a, tuple(a.shape)[axes:]) for a in arrays_of(result))
+        results.append(solve(replace(request, b=alone[0], x0=alone[1] if x0 else None)))
+        return tuple(bk.reshape(a, tuple(a.shape)[axes:]) for a in arrays_of(results[-1]))
 
     given = [request.b] if request.x0 is None else [request.b, request.x0]
     arrays = bk.one_by_one(solve_one, given, axes)
     return with_arrays(results[-1], arrays)
 
 
-def _batch_axes(request: Request, is_matrix: bool) -> int:
-    return len(request.b.shape) - 1 if is_matrix else request.batch_ndim
-
-
-def _as_it_is(request: Request, solve: Solve) -> SolveResult:
-    return solve(request)
+def _batch_axes(bk: Backend, request: Request) -> int:
+    return request.batch_ndim if operand_dtype(request.A, bk) is None else len(request.b.shape) - 1
 
 
 ADAPTERS: tuple[
-    tuple[Callable[[Request], tuple[Request, WayBack] | None], Callable[[Request, Solve], SolveResult]], ...
+    tuple[Callable[[Request], tuple[Request, WayBack] | None], Callable[[Request, Solve], SolveResult] | None], ...
 ] = (
-    (in_order_of_parts, _as_it_is),
+    (in_order_of_parts, None),
     (_with_vectors_last, _one_by_one),
-)
-"""Each with the request in another form and the way back, or None where there is no need, and how it is solved."""
+)  # fmt: skip
+"""Each gives the request in another form and the way back, or None, and runs it in its own way, or as others."""
 
 
 # --- shardings in types

@@ -18,6 +18,7 @@ import scipy.linalg
 import scipy.sparse as sp
 
 from ...backends import Array, Backend
+from ...backends.settings import QUIET
 from ...sparse import Layout, Matrix, Operator
 from ...sparse.analysis.symmetry import CHOSEN, PRODUCTS, REFUSED
 from ...sparse.fingerprint import fingerprint
@@ -404,66 +405,53 @@ def too_few_iterations(case: Case) -> list[Cause]:
 
 # --- the diagnosis
 
-Question = Callable[[Case], list[Cause]]
-
 
 @dataclass(frozen=True, eq=False)
 class Diagnosis:
     """Looks for the causes of a failed solve when it is called; nothing is computed before.
 
     Attributes:
-        case: the solve that ended in a state; None where nothing can be examined.
         questions: are asked in this order, up to the first answer that explains the failure by itself.
-        names: what the causes depend on in a compiled function; None if that has no name.
+        case: the solve that ended in a state; None where nothing can be examined.
+        known: what a compiled function depends on: the method, and what makes A and M on the host.
         note: a remark of the library that the method calls.
     """
 
+    questions: Sequence[Callable[[Case], list[Cause]]]
     case: Callable[[EndState], Case | None]
-    questions: Sequence[Question]
-    names: Callable[[], tuple[Any, ...]]
+    known: tuple[Any, ...] = ()
     note: str | None = None
 
     @classmethod
-    def of_solve(
-        cls, questions: Sequence[Question], system: System, method: Method, M: Operator | None, outcome: Outcome,
-        later: bool, both: bool,
-    ) -> Diagnosis:  # fmt: skip
-        """Diagnosis of a finished solve.
+    def of(
+        cls, questions: Sequence[Callable[[Case], list[Cause]]], system: System, method: Method, M: Operator | None,
+        outcome: Outcome, both: bool,
+    ) -> Diagnosis | None:  # fmt: skip
+        """Diagnosis of a finished solve, or in a compiled function of what is known on the host; None where not needed.
 
         Args:
             M: its preconditioner or factors, or None.
-            later: may the arrays have been written to since?
             both: are known null vectors of A those of the transpose, too?
         """
+        later = system.on_failure in QUIET  # when the message is read: the arrays may have been written to since
         note = getattr(M, "note", None) if method.holds_external else None
         M = M if isinstance(M, Preconditioner) else None
-        return cls(lambda end: Case.of(system, method, M, outcome, later, both, end), questions, tuple, note)
-
-    @classmethod
-    def in_program(
-        cls, questions: Sequence[Question], system: System, method: Method, M: Operator | None
-    ) -> Diagnosis:  # fmt: skip
-        """Diagnosis in a compiled function, of what is known on the host while it is traced."""
-        A_on_host = None if system.given is not None else _on_host(system.A)
-        M_on_host = _on_host(M) if isinstance(M, Preconditioner) else None
-
-        def case(end: EndState) -> Case | None:
-            if A_on_host is None:
-                return None
-            A, M = A_on_host(), None if M_on_host is None else M_on_host()
-            if any(operator is not None and operator.systems not in (None, end.status.size) for operator in (A, M)):
-                return None  # in a function that was vectorised since
-            return Case(method, end, A, A, M, products=int(np.max(end.iterations, initial=0)))
-
-        return cls(
-            case, questions, lambda: (method, *(None if make is None else make() for make in (A_on_host, M_on_host)))
-        )
+        if system.bk.communicator is not None:  # each member would decide on its own
+            return None
+        if not (system.compiled or system.bk.compiled(outcome.status)):
+            return cls(questions, lambda end: Case.of(system, method, M, outcome, later, both, end), note=note)
+        if later:
+            return None
+        known_A = None if system.given is not None else _on_host(system.A)
+        known_M = None if M is None else _on_host(M)
+        return cls(questions, partial(_case_in_program, method, known_A, known_M), (method, known_A, known_M))
 
     @property
     def name(self) -> str | None:
         """Name of a diagnosis in compiled functions, the same in all processes; None if there is none."""
+        method, *makers = self.known
         try:
-            return fingerprint(*self.names())
+            return fingerprint(method, *(None if make is None else make() for make in makers))
         except Exception:  # no solve fails because its name cannot be made
             return None
 
@@ -479,17 +467,27 @@ class Diagnosis:
             warnings.simplefilter("ignore")
             try:
                 case = self.case(EndState(*(a.reshape(-1) for a in end.arrays())))
-                return None if case is None else self._asked(case)
+                if case is None:
+                    return None
+                causes: list[Cause] = []
+                for question in self.questions:
+                    causes += question(case)
+                    if any(cause.settles for cause in causes):
+                        break
+                return tuple(causes if self.note is None else [*causes, Cause(self.note, settles=False)])
             except Exception:  # of a user's function, say: the failure itself is reported without a cause
                 return None
 
-    def _asked(self, case: Case) -> tuple[Cause, ...]:
-        causes: list[Cause] = []
-        for question in self.questions:
-            causes += question(case)
-            if any(cause.settles for cause in causes):
-                break
-        return tuple(causes if self.note is None else [*causes, Cause(self.note, settles=False)])
+
+def _case_in_program(
+    method: Method, known_A: Callable[[], Operator] | None, known_M: Callable[[], Operator] | None, end: EndState
+) -> Case | None:
+    if known_A is None:
+        return None
+    A, M = known_A(), None if known_M is None else known_M()
+    if any(operator is not None and operator.systems not in (None, end.status.size) for operator in (A, M)):
+        return None  # in a function that was vectorised since
+    return Case(method, end, A, A, M, products=int(np.max(end.iterations, initial=0)))
 
 
 def _on_host(A: Operator) -> Callable[[], Operator] | None:
