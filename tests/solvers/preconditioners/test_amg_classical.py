@@ -108,9 +108,9 @@ SMALL: dict[str, sp.csr_array] = {
 def made(name: str) -> tuple[sp.csr_array, Rows, np.ndarray]:
     A = SMALL[name].copy()
     A.sum_duplicates()
-    coupled = couplings(with_positive_diagonal(A))
+    coupled = couplings(with_positive_diagonal(A, A.diagonal()))
     sums = reduced(np.add, coupled, A.indptr, 0.0)
-    strong = strong_entries(A, coupled, sums, THETA)
+    strong = strong_entries(A, coupled, sums, A.diagonal(), THETA)
     return A, Rows(A, coupled, sums, strong), pmis(selected(A, strong))
 
 
