@@ -4,7 +4,7 @@ if __name__ != "krylix.solvers":  # reached through sys.path (repository root), 
     raise ModuleNotFoundError(f"{__file__} is krylix.solvers, not a top-level module", name=__name__)
 
 from ..backends import OtherMemberFailed
-from ..backends.on_failure import OnFailure
+from ..backends.settings import OnFailure
 from . import backend_solves as backend_solves
 from . import profiled as profiled  # what profiles monitor
 from .gaussian.logdet import LogDeterminant, logdet

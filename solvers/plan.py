@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, NamedTuple
 
+from ..backends.profile.spans import span
 from ..sparse import FunctionOperator, Matrix, NonlinearError, Operator, SparseMatrix, UnsupportedOperation
 from ..sparse.analysis.analysis import analysed, release
 from ..sparse.operators.concrete import as_matrix
@@ -210,7 +211,9 @@ def plans(
         yield replace(plan, null=KnownNull(own.null, own.both), rungs=_rungs(own, first, None, system.A, many))
         return
     calls_host = request.on_failure in ("raise", "warn")
-    choice = choose(system, not automatic, many and ready, calls_host)
+    with span("set-up", "choose") as done:
+        choice = choose(system, not automatic, many and ready, calls_host)
+        done(choice, method=choice.method.name)
     while True:
         try:
             made = _chosen(plan, choice, request, system, kind if not automatic else choice.preconditioner, previous,

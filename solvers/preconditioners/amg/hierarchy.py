@@ -10,9 +10,8 @@ import scipy.sparse as sp
 
 from .aggregation import aggregated_levels, with_transfers
 from .classical.levels import classical_levels, eliminated
-from .classical.reuse import LEVELS, is_reusable
+from .classical.renewal import CHECKED, ClassicalRule, is_reusable
 from .classical.rows import product, sorted_rows
-from .classical.rule import ClassicalRule
 from .classical.splitting import threshold_of
 from .components import within_components
 from .levels import HostLevel, Tentative, adjoint, is_diagonal
@@ -74,7 +73,7 @@ def galerkin_levels(
         level = levels[-1]
         A = level.A
         if isinstance(kept, ClassicalRule):
-            if checked and interpolated < LEVELS and not is_reusable(kept, A, theta):
+            if checked and interpolated < CHECKED and not is_reusable(kept, A, theta):
                 return None
             coarse = kept.coarse
             pair = eliminated(level, coarse, hermitian) if kept.keeps_all(A) else None

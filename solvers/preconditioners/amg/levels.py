@@ -20,7 +20,7 @@ from ..cycle.scales import scales_of, times_diagonals
 from .classical.rows import on_diagonal, repeated, row_sums
 
 if TYPE_CHECKING:
-    from .classical.rule import ClassicalRule
+    from .classical.renewal import ClassicalRule
 
 Tentative: TypeAlias = Union[sp.csr_array, "ClassicalRule"]
 """What an update makes a prolongation of: that of aggregates before smoothing, or a rule of interpolation."""

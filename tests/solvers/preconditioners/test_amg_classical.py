@@ -12,7 +12,7 @@ import scipy.sparse as sp
 from scipy.spatial import Delaunay
 
 import krylix
-from krylix.solvers.preconditioners.amg.choose import ROWS
+from krylix.solvers.preconditioners.amg.amg import ROWS
 from krylix.solvers.preconditioners.amg.classical.interpolation import Rows, prolongation, without_explosion
 from krylix.solvers.preconditioners.amg.classical.rows import largest_in_rows, product, reduced, selected
 from krylix.solvers.preconditioners.amg.classical.splitting import (
@@ -108,9 +108,9 @@ SMALL: dict[str, sp.csr_array] = {
 def made(name: str) -> tuple[sp.csr_array, Rows, np.ndarray]:
     A = SMALL[name].copy()
     A.sum_duplicates()
-    coupled = couplings(with_positive_diagonal(A))
+    coupled = couplings(with_positive_diagonal(A, A.diagonal()))
     sums = reduced(np.add, coupled, A.indptr, 0.0)
-    strong = strong_entries(A, coupled, sums, THETA)
+    strong = strong_entries(A, coupled, sums, A.diagonal(), THETA)
     return A, Rows(A, coupled, sums, strong), pmis(selected(A, strong))
 
 

@@ -14,8 +14,6 @@ ordering); Ruge and Stuben, Algebraic multigrid (1987), section 4.1.
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import scipy.sparse as sp
 from scipy.sparse.csgraph import connected_components
@@ -24,8 +22,8 @@ from .....sparse.formats.entries.some_rows import evenly_spread
 from ..levels import HostLevel, adjoint
 from ..settings import AmgSettings
 from .interpolation import Rows, prolongation, with_coarse, without_explosion
+from .renewal import ClassicalRule
 from .rows import gathered, numbered, on_diagonal, product, repeated, row_sums, selected, sorted_rows, submatrix
-from .rule import ClassicalRule
 from .splitting import couplings, first_pass, pmis, strong_entries, threshold_of, with_positive_diagonal
 
 _MOST_COARSE = 0.9  # of the unknowns: where more are coarse, another level does not pay
@@ -96,10 +94,11 @@ def _coarsened(
 ) -> tuple[np.ndarray, np.ndarray, sp.csr_array]:
     """The strong entries, the coarse unknowns and the prolongation of a level."""
     own = None if components is None else repeated(components, A) == gathered(components, A.indices)
-    B = with_positive_diagonal(A if own is None else selected(A, own))
+    diagonal = A.diagonal()
+    B = with_positive_diagonal(A if own is None else selected(A, own), diagonal)
     coupled = couplings(B)
     sums = row_sums(coupled, B)
-    strong = strong_entries(B, coupled, sums, theta)
+    strong = strong_entries(B, coupled, sums, np.abs(diagonal), theta)
     S = selected(B, strong, np.ones(len(strong), np.float32))
     coarse = first_pass(S) if S.nnz <= np.iinfo(np.int32).max else pmis(S, level)
     strong = without_explosion(B, strong, coarse, coupled)
@@ -178,7 +177,7 @@ def eliminated(
         weights = sp.csr_array(CF.T)
         weights.data *= repeated(-1 / diagonal[fine], weights)
         R = sp.csr_array(with_coarse(weights, places, coarse).T)
-    rule = replace(ClassicalRule.of(A, P, coarse, ~own, components), eliminates=hermitian)
+    rule = ClassicalRule.of(A, P, coarse, ~own, components, hermitian)
     level = level._replace(P=P, R=R, tentative=rule, splitting=coarse, exact=True)
     return level, level.below(S)
 
