@@ -15,8 +15,8 @@ from ..jacobi import jacobi
 from ..operators import Either
 from ..pipeline import of_operator
 from ..target import Target
-from .kinds import incomplete
-from .scaled import UnitDiagonalMatrix
+from .ilu import incomplete
+from .pattern import UnitDiagonalMatrix
 
 _LEAST = 20_000  # unknowns from which some dozen runs save the time of compiling the factors
 _SWEEPS = 4  # for each triangle: convection moves so many cells in one, where diffusion needs two
