@@ -22,7 +22,6 @@ from ...sparse import Layout, NonlinearError, UnsupportedOperation, matrix_from_
 from ..linear_solve import linear_solve
 from ..methods.method import Method
 from ..methods.registry import find_method, is_auto
-from ..results.numbers import array_of
 from .equations import DENSE, Linear, NonlinearEquations, dense_of
 
 _SETTINGS = ("method", "preconditioner", "rtol", "atol", "max_iter", "nullspace", "matrix_offset")
@@ -65,7 +64,7 @@ class LinearSolver:
     def solve_dense(self, bk: Backend, matrix: Array, rhs: Array, policy: str) -> tuple[Array, Array]:
         """x with J x = rhs as rows, and which systems were solved, `(systems, 1)`; J is `(systems, n, n)`."""
         result = self._linear_solve(matrix, rhs, policy)
-        return result.x, bk.reshape(array_of(result, "converged"), (-1, 1))
+        return result.x, bk.reshape(result._record.array("converged"), (-1, 1))
 
     def solve(self, bk: Backend, layout: Layout, product: Linear, rhs: Array, policy: str) -> tuple[Array, Array]:
         """As `solve_dense`, of the product of J with rows.
@@ -87,9 +86,11 @@ class LinearSolver:
                 pass  # the last is PyTorch's, for products made of a reverse derivative
             else:
                 result = self._linear_solve(traced, bk.reshape(rhs, (layout.size,)), policy)
-                return bk.reshape(result.x, (1, layout.size)), bk.reshape(array_of(result, "converged"), (1, 1))
+                return bk.reshape(result.x, (1, layout.size)), bk.reshape(result._record.array("converged"), (1, 1))
         result = self._linear_solve(on_arrays, layout.unflatten(bk, rhs), policy, batch_ndim=len(layout.batch))
-        return layout.flatten(bk, result.x, bk.dtype(rhs), "x"), bk.reshape(array_of(result, "converged"), (systems, 1))
+        return layout.flatten(bk, result.x, bk.dtype(rhs), "x"), bk.reshape(
+            result._record.array("converged"), (systems, 1)
+        )
 
     def _linear_solve(self, A: Any, b: Any, policy: str, **more: Any) -> Any:
         return without_compilers(linear_solve)(A, b, on_failure=policy, **more, **dict(self.settings))

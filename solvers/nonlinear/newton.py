@@ -16,10 +16,10 @@ import numpy as np
 from ...backends import Array, get_on_failure, without_compilers
 from ...backends.profile.spans import span
 from ...backends.settings import checked_policy, run_for
+from ..judge import with_nan
 from ..names import with_our_names
 from ..read.arguments import default_rtol, tolerance
-from ..results.failure import with_nan
-from ..results.form import outcome_facts
+from ..results.result import outcome_facts
 from ..run.outcome import Status
 from .arguments import checked_limit, checked_method, unknowns
 from .equations import NonlinearEquations, UserFunction, residual_of

@@ -15,7 +15,7 @@ import numpy as np
 
 from ...backends import Array, Backend, choose_backend
 from ...backends.settings import QUIET
-from ..results.failure import raise_or_warn
+from ..judge import raise_or_warn
 from ..run.outcome import Status, iterations_in_words
 
 SCIPY_METHODS = ("L-BFGS-B", "BFGS", "CG")
