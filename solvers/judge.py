@@ -10,12 +10,10 @@ import numpy as np
 from ..backends import Array
 from ..backends.on_failure import QUIET
 from .adapters.devices import replicated
+from .factors.sparse import provider_note
 from .ladder import both_of, has_more, solved_b
-from .methods.direct.singular import Singularity
-from .methods.direct.superlu import provider_note
 from .methods.method import Method
 from .methods.registry import METHODS
-from .null_space.given import null_vectors_in_words
 from .plan import Plan
 from .preconditioners import Preconditioner
 from .read.system import System
@@ -24,6 +22,8 @@ from .results.failure import apply_policy
 from .results.result import SolveResult
 from .results.words import MadeBy
 from .run.outcome import Outcome, Status
+from .singular.from_factors import Singularity
+from .singular.given import null_vectors_in_words
 
 
 def is_seen_to_converge(system: System, outcome: Outcome) -> bool:

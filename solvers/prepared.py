@@ -25,9 +25,9 @@ from ..sparse.convert import owned
 from .adapters.arrays import run_where_spread
 from .adapters.members import prepared_over, solve_prepared_over
 from .at_once import solve_known
+from .factors.protocol import DirectInverse
+from .factors.sparse import HostFactors
 from .gaussian.of_matrix import OfMatrix
-from .methods.direct.factorisation import DenseFactors
-from .methods.direct.superlu import HostFactors
 from .methods.method import Method
 from .methods.petsc.inverse import PetscInverse
 from .methods.registry import METHODS, find_method, is_auto
@@ -509,10 +509,8 @@ def numbers_stored(bk: Backend, M: Operator | None) -> int | None:
         return 0
     if isinstance(M, Preconditioner):
         return _numbers_of_matrix(M.inner) if M.memory is None else M.memory
-    if isinstance(M, HostFactors):
-        return M.solver.numbers
-    if isinstance(M, DenseFactors):
-        return int(np.prod(M.factors[0].shape))
+    if isinstance(M, DirectInverse) and M.numbers is not None:
+        return M.numbers
     arrays, _ = bk.flatten(M)
     return sum(int(np.prod(array.shape)) for array in arrays) if arrays else None
 

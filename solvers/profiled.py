@@ -81,7 +81,7 @@ def _classes(cls: type) -> list[type]:
 
 
 def _kind_of(cls: type) -> str:
-    if cls.__module__.startswith(f"{_SOLVERS}.null_space"):
+    if cls.__module__.startswith(f"{_SOLVERS}.singular"):
         return "operation"
     return "preconditioner" if cls.__module__.startswith(f"{_SOLVERS}.") else "product"
 

@@ -33,7 +33,6 @@ from ...sparse import (
 from ...sparse.layout import moved_axis
 from ..methods.method import Method
 from ..methods.registry import find_method, is_auto
-from ..null_space.projections import WithoutConstantsInside
 from ..preconditioners import Preconditioner
 from ..preconditioners.build import check_kind
 from ..preconditioners.by_parts.kinds import BY_PARTS
@@ -45,6 +44,7 @@ from ..run.loop import LoopSettings, run
 from ..run.null_part import NullPart
 from ..run.outcome import Outcome, Status
 from ..run.watch import IterationState, Monitor
+from ..singular.projections import WithoutConstantsInside
 
 # --- outcomes that are the same in all members of a communicator
 

@@ -11,8 +11,9 @@ from ...backends import Array, Backend, choose_backend, real_dtype
 from ...sparse import DenseOperator, Matrix, NonlinearError, Operator, SparseMatrix, UnsupportedOperation
 from ...sparse.formats import from_entries
 from ...sparse.operators.linear_function import LinearFunction
-from ..methods.direct.dense import factorise
-from ..methods.direct.singular import Singularity, told_by
+from ..factors.dense import factorise
+from ..factors.protocol import told_by
+from ..singular.from_factors import Singularity
 from .factorised_matrix import SINGULAR, FactorisedMatrix
 from .host_matrices import SMALL, HostMatrices
 

@@ -8,7 +8,7 @@ import numpy as np
 import scipy.sparse as sp
 from scipy.sparse.csgraph import connected_components
 
-from ..methods.direct.pivot_order import factors_of
+from ..factors.superlu import factors_of
 
 
 class SparseFactors(NamedTuple):

@@ -15,8 +15,8 @@ from ...backends import Array, Backend, Kept, nan_of
 from ...backends.on_failure import QUIET
 from ...sparse.fingerprint import fingerprint
 from ..log import INFO, log, log_failure
-from ..methods.direct.singular import Singularity
 from ..run.outcome import Outcome, Status, has_failed
+from ..singular.from_factors import Singularity
 from .numbers import EndState, end_state_of, said_of
 from .result import SolveResult
 from .words import LookForCauses, describe

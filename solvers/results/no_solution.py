@@ -21,9 +21,9 @@ from ...sparse.analysis.facts import component_labels
 from ...sparse.analysis.rounding import ROWS, closed_components, half_units, of_region, rounded_row_sums
 from ...sparse.operators.concrete import as_matrix
 from ..cost import estimated_cost
-from ..methods.direct.singular import Singularity
 from ..read.system import System
 from ..run.outcome import Outcome, Status, has_failed
+from ..singular.from_factors import Singularity
 from .causes import Case, norms
 from .result import SolveResult
 from .words import FACTORISE, LEAST_SQUARES, SINGULAR, Cause

@@ -8,7 +8,7 @@ import pytest
 import scipy.sparse as sp
 
 from command_runs import Run
-from krylix.solvers.methods.direct.sparse_factors.ladder import PROVIDERS
+from krylix.solvers.factors.sparse import PROVIDERS
 
 
 def test_what_is_installed(run: Callable[..., Run], monkeypatch: pytest.MonkeyPatch) -> None:

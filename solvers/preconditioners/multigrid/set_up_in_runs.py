@@ -14,8 +14,7 @@ from ....backends import Array, Backend, get_backend
 from ....sparse import Composed, Operator
 from ....sparse.fingerprint import fingerprint
 from ....sparse.operators.couplings import Couplings, Shift, Stacked
-from ...block_tridiagonal.inverse import BlockTridiagonalInverse
-from ...block_tridiagonal.planes import block_layout
+from ...factors.planes import BlockTridiagonalInverse, block_layout
 from ..cycle.level import Level
 from ..cycle.recast import inner_dtype, recast
 from ..cycle.scaled import DiagonallyScaled

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from ..solvers.methods.direct.sparse_factors.ladder import PROVIDERS
-from ..solvers.methods.direct.sparse_factors.pattern import EntryPattern
-from ..solvers.methods.direct.sparse_factors.protocol import Factors, FactorsRefused, Provider
+from ..solvers.factors.pattern import EntryPattern
+from ..solvers.factors.protocol import Factors, FactorsRefused, Provider
+from ..solvers.factors.sparse import PROVIDERS
 from .activity import Activity
 from .errors import UsageError
 from .inspected import Inspected
@@ -102,7 +102,7 @@ def _timed(provider: Provider, A: Any) -> FactorTimes:
             x = timed("solve", lambda: factors.solve(b))
             errors = {
                 "backward_error": backward_error(A, x, b),
-                "transposed_error": backward_error(A.T, factors.solve(b, "T"), b),
+                "transposed_error": backward_error(A.T, factors.solve_transposed(b), b),
             }
             if max(errors.values()) <= limit or not factors.refine():
                 break
