@@ -16,8 +16,6 @@ from .interface.devices import ComputeDevice
 from .interface.implicit import LinearSystem
 from .interface.sparse_kernels import CooEntries
 from .malloc import tune_malloc
-from .on_failure import get_on_failure, on_failure, set_global_on_failure
-from .precision import get_precision, precision, real_dtype, set_global_precision, working_dtype
 from .profile import get_current_profile, profile, profile_function
 from .registry import (
     NoBackendFound,
@@ -28,6 +26,16 @@ from .registry import (
     of_libraries,
     register_backend,
     use,
+)
+from .settings import (
+    get_on_failure,
+    get_precision,
+    on_failure,
+    precision,
+    real_dtype,
+    set_global_on_failure,
+    set_global_precision,
+    working_dtype,
 )
 
 __all__ = [

@@ -4,10 +4,9 @@ if __name__ != "krylix.solvers":  # reached through sys.path (repository root), 
     raise ModuleNotFoundError(f"{__file__} is krylix.solvers, not a top-level module", name=__name__)
 
 from ..backends import OtherMemberFailed
-from ..backends.on_failure import OnFailure
+from ..backends.settings import OnFailure
 from . import backend_solves as backend_solves
 from . import profiled as profiled  # what profiles monitor
-from .eigenvalues.extreme import ExtremeEigenvalues, extreme_eigenvalues
 from .gaussian.logdet import LogDeterminant, logdet
 from .linear_solve import linear_solve
 from .load_preconditioner import load_preconditioner
@@ -64,7 +63,6 @@ __all__ = [
     "ConvergenceError",
     "Direct",
     "Diverged",
-    "ExtremeEigenvalues",
     "FastDirect",
     "GatherWarning",
     "IterationState",
@@ -88,7 +86,6 @@ __all__ = [
     "SparseDirect",
     "Status",
     "clear_setup_cache",
-    "extreme_eigenvalues",
     "find_method",
     "linear_solve",
     "load_preconditioner",

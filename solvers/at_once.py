@@ -20,8 +20,8 @@ from scipy.linalg import lapack
 from ..backends import Backend, get_backend, get_precision, precision
 from ..backends.lapack import cholesky_or_none
 from ..backends.numpy.one_system import OneSystemBackend
-from ..backends.on_failure import POLICIES
 from ..backends.registry import backend_name
+from ..backends.settings import POLICIES
 from ..sparse import DenseOperator
 from .choose import why_auto
 from .derivatives.sensitivity import Sensitivity

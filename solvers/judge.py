@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ..backends import Array
-from ..backends.on_failure import QUIET
+from ..backends.settings import QUIET
 from .adapters.devices import replicated
 from .factors.sparse import provider_note
 from .ladder import both_of, has_more, solved_b

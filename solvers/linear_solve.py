@@ -7,7 +7,8 @@ from dataclasses import replace
 from typing import Any
 
 from ..backends import Array, get_on_failure, without_compilers
-from ..backends.on_failure import OnFailure, run_for
+from ..backends.profile.spans import span
+from ..backends.settings import OnFailure, run_for
 from ..sparse import Operator, RowCutMatrix, UnsupportedOperation
 from ..sparse.analysis.analysis import forget
 from ..sparse.peers.table import NO_PEERS
@@ -166,7 +167,7 @@ def linear_solve(
     )  # fmt: skip
     monitored = not (progress is False and callback is None and time_limit is None)
     asked = (progress, callback, time_limit) if monitored else None
-    return without_compilers(with_times)(_linear_solve, request, asked)
+    return without_compilers(with_times)("linear_solve", _linear_solve, request, asked)
 
 
 linear_solve._torchdynamo_disable = True  # type: ignore[attr-defined]  # torch.compile: make a graph break of the call
@@ -179,7 +180,7 @@ linear_solve._torchdynamo_disable_msg = (  # type: ignore[attr-defined]
 def solve_for_derivative(A: Any, b: Any, *, on_failure: str, **settings: Any) -> SolveResult:
     """`linear_solve` with the adjoint A and a cotangent b, of which only the part in the range of A counts."""
     return without_compilers(with_times)(
-        _linear_solve, Request(A=A, b=b, on_failure=on_failure, derived=True, **settings), None
+        "linear_solve", _linear_solve, Request(A=A, b=b, on_failure=on_failure, derived=True, **settings), None
     )
 
 
@@ -233,7 +234,8 @@ def _solved_anew(request: Request, many: bool = False, previous: Operator | None
         previous: the preconditioner of a matrix of the same pattern.
     """
     method = None if is_auto(request.method) else find_method(request.method, request.A)
-    system = read_system(request, method)
+    with span("set-up", "read"):
+        system = read_system(request, method)
     try:
         candidates = plans(request, system, method, previous, many)
         plan = next(candidates)

@@ -8,7 +8,7 @@ from threading import Lock
 from typing import Any, Generic, TypeVar
 from weakref import WeakSet
 
-from ..backends.setting import Setting
+from ..backends.settings import Setting
 
 SETUP_CACHE = Setting("setup_cache", True, compiled=False)  # whether anything is kept of matrices for later solves
 T = TypeVar("T")

@@ -7,7 +7,8 @@ from time import perf_counter
 from typing import Any
 
 from ..backends import Backend
-from ..backends.on_failure import QUIET
+from ..backends.profile.spans import span
+from ..backends.settings import QUIET
 from .derivatives.implicit import differentiated, without_derivatives
 from .derivatives.sensitivity import Sensitivity
 from .judge import look_of, made_by_of, may_be_stopped, null_vectors, part_taken_off, result_of
@@ -55,10 +56,17 @@ def solve(plan: Plan, system: System, b: Any) -> SolveResult:
 
 
 def _solve(plan: Plan, system: System) -> SolveResult:
-    bk, policy = system.bk, system.on_failure
-    register_result(bk)
+    policy = system.on_failure
+    register_result(system.bk)
     plan = applied_once(plan, system)
-    outcome = differentiated(plan, system) if system.is_implicit else climb(plan, system)
+    with span("run", plan.method.name) as done:
+        outcome = done(differentiated(plan, system) if system.is_implicit else climb(plan, system))
+    with span("judge", policy):
+        return _judged(plan, system, outcome)
+
+
+def _judged(plan: Plan, system: System, outcome: Outcome) -> SolveResult:
+    bk, policy = system.bk, system.on_failure
     # With "status" or "nan", one rung and no derivatives nobody has to wait for the outcome here.
     known, climbs = not (system.compiled or bk.compiled(outcome.status)), len(plan.rungs) > 1
     asks = policy not in QUIET or (policy == "nan" and bk.is_concrete(system.b))

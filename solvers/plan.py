@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, NamedTuple
 
+from ..backends.profile.spans import span
 from ..sparse import FunctionOperator, Matrix, NonlinearError, Operator, SparseMatrix, UnsupportedOperation
 from ..sparse.analysis.analysis import analysed, release
 from ..sparse.operators.concrete import as_matrix
@@ -29,10 +30,8 @@ from .methods.registry import METHODS
 from .preconditioners import Preconditioner, to_preconditioner
 from .preconditioners.amg.amg import amg
 from .preconditioners.amg.level import AlgebraicLevel
-from .preconditioners.cycle.either import Either
 from .preconditioners.cycle.level import Level
-from .preconditioners.cycle.recast import Recast
-from .preconditioners.cycle.scaled import DiagonallyScaled
+from .preconditioners.operators import DiagonallyScaled, Either, Recast
 from .preconditioners.pipeline import constant_linear_part
 from .read.arguments import Request
 from .read.requirements import check_requirements, refuse_infinite_entries, refuse_preconditioner, refuse_unsuited
@@ -211,7 +210,9 @@ def plans(
         yield replace(plan, null=KnownNull(own.null, own.both), rungs=_rungs(own, first, None, system.A, many))
         return
     calls_host = request.on_failure in ("raise", "warn")
-    choice = choose(system, not automatic, many and ready, calls_host)
+    with span("set-up", "choose") as done:
+        choice = choose(system, not automatic, many and ready, calls_host)
+        done(choice, method=choice.method.name)
     while True:
         try:
             made = _chosen(plan, choice, request, system, kind if not automatic else choice.preconditioner, previous,

@@ -10,8 +10,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..backends import Array, Backend, choose_backend, get_on_failure, of_libraries, without_compilers
-from ..backends.on_failure import OnFailure, run_for
+from ..backends.profile.spans import span
 from ..backends.public_names import PublicNames
+from ..backends.settings import OnFailure, run_for
 from ..backends.tracebacks import shorten
 from ..sparse import (
     Matrix,
@@ -224,7 +225,9 @@ class PreparedSolver(OfMatrix, PublicNames):
         monitored = not (progress is False and callback is None and time_limit is None)
         asked = (progress, callback, time_limit) if monitored else None
         try:
-            return without_compilers(with_times)(_solve_prepared, self, b, x0, axis, history, asked)
+            return without_compilers(with_times)(
+                "PreparedSolver.solve", _solve_prepared, self, b, x0, axis, history, asked
+            )
         except Exception as error:
             __tracebackhide__ = True  # for pytest
             shorten(error)
@@ -379,7 +382,8 @@ def solve_again(plan: Plan, request: Request) -> SolveResult:
     Raises:
         ValueError: it makes the system one of another dtype.
     """
-    system = read_system(request, plan.method, plan.null)
+    with span("set-up", "read"):
+        system = read_system(request, plan.method, plan.null)
     if system.A.dtype != plan.A.dtype:
         raise ValueError(
             f"This solver was prepared for {plan.A.dtype}; got a right-hand side that makes it {system.A.dtype}. "
@@ -411,6 +415,12 @@ def prepared(request: Request, previous: Operator | None = None, many: bool = Tr
     """
     if (own := communicator_of_mat(request)) is not None:
         request = replace(request, over=own)
+    with span("set-up", "prepare") as done:
+        solver = _prepared(request, previous, many)
+        return done(solver, method=solver.method.name)
+
+
+def _prepared(request: Request, previous: Operator | None, many: bool) -> PreparedSolver:
     if request.over is not None:
         return run_for(request.on_failure, lambda: _registered(PreparedSolver(*prepared_over(request, previous))))
     request = with_peers_read(request)
@@ -432,7 +442,8 @@ def _set_up(request: Request, previous: Operator | None, many: bool) -> Prepared
     method = None if is_auto(request.method) else find_method(request.method, request.A)
     # A preconditioner has no say in the library, and vectors in rows or columns are set up alike.
     axis = -1 if request.axis is None and takes_vectors(request.A) else request.axis
-    system = read_system(replace(request, preconditioner=None, axis=axis), method)
+    with span("set-up", "read"):
+        system = read_system(replace(request, preconditioner=None, axis=axis), method)
     if system.is_empty:
         return _set_up_empty(request, system, method, many)
     plan = next(plans(request, system, method, previous, many, ready=True))

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..backends import Backend, NoBackendFound, choose_backend, get_precision
+from ..backends.profile.spans import span
 from ..sparse.content import Content, content_of, copy_of
 from .at_once import solve_known
 from .log import DEBUG, log
@@ -111,7 +112,8 @@ def _solve_again(plan: Plan, request: Request) -> SolveResult | None:
     """None where the right-hand side needs another plan."""
     if (result := solve_known(plan, request, request.b)) is not None:
         return result
-    system = read_system(replace(request, A=plan.A), plan.method, plan.null)
+    with span("set-up", "read"):
+        system = read_system(replace(request, A=plan.A), plan.method, plan.null)
     if system.A.dtype != plan.A.dtype:
         return None
     return solve(plan, replace(system, source=plan.source), request.b)

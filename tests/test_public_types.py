@@ -62,12 +62,6 @@ def test_gaussian_fields() -> None:
     assert solver.inverse_diagonal().shape == solver.inverse_entries([0, 1, 2, 3], 0).shape
 
 
-def test_eigenvalues() -> None:
-    found = assert_type(krylix.extreme_eigenvalues(A, 2), krylix.ExtremeEigenvalues)
-    assert_type(found.condition, float)
-    assert found.hermitian and not found.singular
-
-
 def test_callbacks() -> None:
     def stop(state: krylix.IterationState) -> bool:
         assert_type(state, krylix.IterationState)

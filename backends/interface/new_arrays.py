@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from ..precision import get_precision
+from ..settings import get_precision
 from .arrays import Array
 from .own_modules import needed_module
 

@@ -19,8 +19,7 @@ from ..interface.bilinear import Arrays, Bilinear
 from ..interface.control import Kept, as_declared
 from ..interface.implicit import LinearSystem
 from ..interface.indexing import Indexing
-from ..on_failure import has_pure_programs
-from ..precision import exponent_bits, real_dtype
+from ..settings import exponent_bits, has_pure_programs, real_dtype
 from .along_axes import JaxFourier, JaxRecurrences
 from .derivatives.bilinear import bilinear
 from .derivatives.differentiated import differentiated

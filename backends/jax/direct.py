@@ -14,7 +14,7 @@ import numpy as np
 from jax import lax
 
 from ..interface.arrays import Array
-from ..precision import exponent_bits
+from ..settings import exponent_bits
 
 
 def direct(operation: Callable[[Array], Array], wrapper: Callable[[Any], Array]) -> Callable[[Any], Array]:

@@ -1,7 +1,7 @@
-"""Profiles: which calls of krylix took how long, asked for by whom. Nothing is paid for them while none runs.
+"""Profiles: which calls of krylix took how long, asked for by whom. While none runs they cost nothing.
 
 context        profile, profile_function, get_current_profile
-description    what is watched in other layers
+spans          `with` blocks of other layers that are events, and methods of theirs that are watched
 user_profile   Profile: what the user gets, to be printed, saved and drawn
 recording      the events of one run, by threads
 event          one call

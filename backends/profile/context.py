@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..interface.backend import Backend
 from ..registry import get_backend
-from .description import name_of
+from .spans import name_of
 
 if TYPE_CHECKING:
     from .user_profile import Profile

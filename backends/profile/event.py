@@ -10,6 +10,8 @@ from .source_lines import SourceLine
 KINDS = {
     "solve": "a call of linear_solve, of a prepared solver, of solve_nonlinear or minimize",
     "set-up": "checks, the choice of a method, preconditioners and factors",
+    "run": "the iterations of a solve, or an application of factors",
+    "judge": "the outcome as a result; of a failure what `on_failure` says, and its cause",
     "trace": "the matrix of a function",
     "product": "A x",
     "preconditioner": "M r, or an application of factors",

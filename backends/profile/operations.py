@@ -9,7 +9,7 @@ from typing import Any
 from ..operations.aliases import ALIASES
 from ..operations.table import OPERATIONS
 from ..standard.names import EXTENSIONS, RULES
-from .description import CallDescription, name_of
+from .spans import CallDescription, name_of
 from .watching import Watched, put
 
 # What asks about arrays or the library, or changes how one goes on.

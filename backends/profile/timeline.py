@@ -10,6 +10,8 @@ from .event import KINDS, ProfileEvent, time_text
 _COLOURS = {
     "solve": "#30588c",
     "set-up": "#8c6bb1",
+    "run": "#a6bddb",
+    "judge": "#bdbdbd",
     "trace": "#c994c7",
     "product": "#e08214",
     "preconditioner": "#2c9c69",

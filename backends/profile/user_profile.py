@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Collection, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
@@ -11,9 +12,10 @@ from typing import Any
 from .event import ProfileEvent, time_text
 from .recording import RecordedRun
 from .report import report
+from .spans import Span
 from .timeline import draw
 from .trace_events import write
-from .watching import recorded, region
+from .watching import recorded
 
 
 class Profile:
@@ -56,9 +58,9 @@ class Profile:
         """Was the result of each call waited for? Otherwise times are those of handing work out."""
         return self._recorded.blocking
 
-    def region(self, name: str) -> AbstractContextManager[None]:
+    def region(self, name: str) -> AbstractContextManager[object]:
         """A `with` block that is an event by itself, with the calls inside; in every profile that is running."""
-        return region(name)
+        return Span("region", name, None, None, (), sys._getframe(1))
 
     def add_external_message(self, message: str) -> None:
         """Add a line to `notes`."""

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from ..precision import get_precision
+from ..settings import get_precision
 from .names import DTYPES
 
 _COMPLEX_OF: dict[int, np.dtype] = {

@@ -16,7 +16,7 @@ from ..interface.backend import Array, Backend
 from ..interface.bilinear import Arrays, Bilinear
 from ..interface.control import Kept, as_declared, select
 from ..interface.implicit import LinearSystem
-from ..precision import exponent_bits
+from ..settings import exponent_bits
 from .along_axes import TensorflowFourier
 from .bilinear import bilinear
 from .differentiated import differentiated

@@ -16,7 +16,7 @@ from ..interface.bilinear import Arrays, Bilinear
 from ..interface.implicit import LinearSystem
 from ..interface.structure import Opened
 from ..numpy.along_axes import COST_OF_STEP, recurrence
-from ..precision import exponent_bits
+from ..settings import exponent_bits
 from .along_axes import TorchFourier
 from .derivatives.bilinear import bilinear
 from .derivatives.differentiated import DerivativesOfFunctions

@@ -19,9 +19,7 @@ PAGES: dict[str, tuple[str, ...]] = {
         "linear_solve", "prepare", "PreparedSolver", "SolveResult", "Status", "IterationState", "solve_triangular",
         "ConvergenceError", "NotConverged", "Diverged", "OtherMemberFailed", "SingularMatrixWarning", "GatherWarning",
     ),
-    "Determinants and eigenvalues": (
-        "logdet", "LogDeterminant", "extreme_eigenvalues", "ExtremeEigenvalues",
-    ),
+    "Determinants": ("logdet", "LogDeterminant"),
     "Preconditioners": ("preconditioner", "Preconditioner", "load_preconditioner", "rigid_motions"),
     "Matrices from functions": (
         "matrix_from_function", "jacobian_matrix", "as_operator", "SparseMatrix", "NonlinearError",

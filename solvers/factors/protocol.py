@@ -88,13 +88,11 @@ class Provider(ABC):
         name: as the user gives it, and as results tell it.
         package: what installs it, for messages.
         module: what is imported.
-        analyse_within_factor: does it order the columns as it factorises?
     """
 
     name: str
     package: str
     module: str
-    analyse_within_factor: bool = False
 
     def is_installed(self) -> bool:
         """Can it be used here? The library is looked for, not imported."""

@@ -150,7 +150,6 @@ class SuperLU(Provider):
 
     name = "SuperLU"
     package = module = "scipy"
-    analyse_within_factor = True
 
     def analyse(self, pattern: EntryPattern, A: Any) -> SymbolicAnalysis:
         return SuperLUAnalysis(pattern.n)

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from ...backends import Array, without_compilers
+from ...backends import Array, choose_backend, real_dtype, without_compilers
 from ...sparse import Matrix, Operator, UnsupportedOperation
 from ..linear_solve import linear_solve
 from ..read.arguments import Request, vector_for
 from ..read.peers import with_peers_read
 from ..read.system import read_system
-from . import exact
-from .host_matrices import HostMatrices
+from .factorised import Entries, FactorisedMatrix, HostMatrices, dense_singular, entries_of
 from .lanczos import NOT_POSITIVE, checked, product, quadrature, signs, tridiagonal
 
 LogdetMethod = Literal["auto", "exact", "lanczos"]
@@ -35,8 +35,8 @@ class LogDeterminant(NamedTuple):
 
     Examples:
         >>> import numpy as np, krylix
-        >>> found = krylix.logdet(np.diag([2.0, -4.0]))
-        >>> float(found.sign), float(found.logabsdet.round(4)), float(found.standard_error)
+        >>> sign, log, error = krylix.logdet(np.diag([2.0, -4.0]))
+        >>> float(sign), float(log.round(4)), float(error)
         (-1.0, 2.0794, 0.0)
     """
 
@@ -105,65 +105,94 @@ def logdet(
     """
     if like is None:
         like = without_compilers(vector_for)(A, args, "logdet")
-    settings = LogdetSettings(method, probes, steps, key)
     request = Request(A=A, b=like, args=args, nullspace=None)
-    found: LogDeterminant = without_compilers(_logdet)(with_peers_read(request), settings)
-    return found
+    result: LogDeterminant = without_compilers(_logdet)(with_peers_read(request), method, probes, steps, key)
+    return result
 
 
 logdet._torchdynamo_disable = True  # type: ignore[attr-defined]  # as of linear_solve
 
 
-class LogdetSettings(NamedTuple):
-    """How to find a log determinant; see `logdet`."""
-
-    method: LogdetMethod
-    probes: int
-    steps: int
-    key: Any
-
-    def checked(self) -> LogdetSettings:
-        """Raises ValueError for what cannot be."""
-        if self.method not in ("auto", "exact", "lanczos"):
-            raise ValueError(f"method got {self.method!r}; expected 'auto', 'exact' or 'lanczos'.")
-        for name, least in (("probes", 2), ("steps", 1)):
-            value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
-                raise ValueError(f"{name} got {value!r}; expected an integer from {least} on.")
-        return self
-
-
-def _logdet(request: Request, settings: LogdetSettings) -> LogDeterminant:
+def _logdet(request: Request, *settings: Any) -> LogDeterminant:
     system = read_system(request, None)
     A = system.A
     if A.shape[0] != A.shape[1] or system.given is not None:
         raise ValueError(f"logdet got A of the shape {A.shape}; expected a square matrix.")
-    return log_determinant(A, system.like, settings)
+    return log_determinant(A, system.like, *settings)
 
 
 def log_determinant(
-    A: Operator, like: Array, settings: LogdetSettings, entries: tuple[Matrix, HostMatrices | None] | None = None
+    A: Operator,
+    like: Array,
+    method: str,
+    probes: int,
+    steps: int,
+    key: Any,
+    entries: Callable[[Operator], Entries] = entries_of,
 ) -> LogDeterminant:
-    """The log determinant of an operator.
+    """See `logdet`.
 
     Args:
-        like: an array on the device where random vectors are to be.
-        entries: `exact.entries_of(A)`, where it is known already.
+        like: an array on the device of random vectors.
+        entries: finds the entries of A.
     """
-    settings.checked()
-    if settings.method != "lanczos":
+    if method not in ("auto", "exact", "lanczos"):
+        raise ValueError(f"method got {method!r}; expected 'auto', 'exact' or 'lanczos'.")
+    for name, value, least in (("probes", probes, 2), ("steps", steps, 1)):
+        if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
+            raise ValueError(f"{name} got {value!r}; expected an integer from {least} on.")
+    if method != "lanczos":
         try:
-            entries = entries or exact.entries_of(A)
+            matrix, host = entries(A)
         except UnsupportedOperation:
-            if settings.method == "exact":
+            if method == "exact":
                 raise
         else:
-            sign, log = exact.slogdet(*entries)
+            sign, log = _dense_slogdet(matrix) if host is None else _sparse_slogdet(matrix, host)
             return LogDeterminant(sign, log, 0 * A.bk.constant(A.bk.abs(sign)))
-    return _estimate(A, like, settings)
+    return _estimate(A, like, probes, steps, key)
 
 
-def _estimate(A: Operator, like: Array, settings: LogdetSettings) -> LogDeterminant:
+def _dense_slogdet(A: Matrix) -> tuple[Array, Array]:
+    """By the library, with derivatives to every order."""
+    bk, dense = A.bk, A.dense()
+    with np.errstate(all="ignore"):  # zeros and NaN are results
+        sign, log = bk.xp.linalg.slogdet(dense)
+        value = bk.concrete_value(lambda: bk.constant(dense)) if bk.compiled(dense) else dense
+        # Where a compiled function computes A, the examination would be a program of thousands of lines.
+        singular = None if value is None else dense_singular(choose_backend(value), value)
+        if singular is None:
+            return sign, log
+        nothing = 0 * bk.real(bk.sum(dense, (-2, -1)))
+        infinite = bk.log(bk.where(singular, nothing, 1 + nothing))  # -inf, with a derivative of NaN
+        return bk.where(singular, 0 * sign, sign), bk.where(singular, infinite, log)
+
+
+def _sparse_slogdet(A: Matrix, host: HostMatrices) -> tuple[Array, Array]:
+    """From factors on the host.
+
+    With t = tr(A^-1 dA), log |det A| changes by Re t, and the sign by i Im t times itself.
+    """
+    bk, dtype = A.bk, A.dtype
+    sign, log = host.call(FactorisedMatrix.slogdet, (), [dtype, real_dtype(dtype)])
+    if isinstance(host.values, np.ndarray) or not bk.has_derivatives:
+        return sign, log
+
+    def rule(inputs: Sequence[Array], outputs: Sequence[Array], cotangents: Sequence[Array | None]) -> list[Array]:
+        inverse = replace(host, values=inputs[0]).inverse_entries(host.columns, host.rows)
+        sign, (by_sign, by_log) = outputs[0], cotangents
+        weight = bk.zeros_like(sign) if by_log is None else bk.astype(by_log, dtype)
+        if dtype.kind == "c" and by_sign is not None:
+            imaginary = bk.asarray(np.array(1j), dtype, like=sign)
+            turn = bk.real(bk.conj(by_sign) * imaginary * sign)
+            weight = weight - imaginary * bk.astype(turn, dtype)
+        return [bk.conj(weight[..., None] * inverse)]
+
+    sign, log = bk._with_rule(rule, [host.values], [sign, log], linear=True)
+    return sign, log
+
+
+def _estimate(A: Operator, like: Array, probes: int, steps: int, key: Any) -> LogDeterminant:
     """By stochastic Lanczos quadrature."""
     if A.systems is not None:
         raise UnsupportedOperation(
@@ -173,48 +202,48 @@ def _estimate(A: Operator, like: Array, settings: LogdetSettings) -> LogDetermin
     A = A.as_container()
     arrays, make = bk.flatten(A)
     constant = make([bk.constant(a) for a in arrays])
-    z = signs(bk, settings.probes, n, A.dtype, settings.key, like)
-    T = tridiagonal(constant, z, settings.steps, False)
-    found, least, positive = quadrature(bk, T, bk.xp.log)
-    log = bk.sum(found) / settings.probes
-    left_out = log - bk.sum(least) / settings.probes
-    variance = bk.sum((found - log) ** 2) / (settings.probes - 1)
+    z = signs(bk, probes, n, A.dtype, key, like)
+    T = tridiagonal(constant, z, steps, False)
+    upper, lower, positive = quadrature(bk, T, bk.xp.log)
+    log = bk.sum(upper) / probes
+    left_out = log - bk.sum(lower) / probes
+    variance = bk.sum((upper - log) ** 2) / (probes - 1)
     log = checked(A, log, T.refused | ~positive, NOT_POSITIVE)
     log = _with_derivative(A, log, z)
     one = bk.asarray(np.array(1), A.dtype, like=z)
-    return LogDeterminant(one, log, bk.sqrt(variance / settings.probes + left_out**2))
+    return LogDeterminant(one, log, bk.sqrt(variance / probes + left_out**2))
 
 
 def _with_derivative(A: Operator, log: Array, z: Array) -> Array:
     """`log`, whose derivative is the mean of `Re <A^-1 z, dA z>`."""
     bk = A.bk
     arrays, make = bk.flatten(A)
-    places = [i for i, a in enumerate(arrays) if bk.dtype(a).kind in "fc"]
-    if not places or not bk.has_derivatives:
+    floating = [i for i, a in enumerate(arrays) if bk.dtype(a).kind in "fc"]
+    if not floating or not bk.has_derivatives:
         return log
 
     def rule(inputs: Sequence[Array], _: Sequence[Array], cotangents: Sequence[Array | None]) -> list[Array | None]:
-        # all that is traced comes as an argument, as a rule of JAX may close over nothing of its program
+        # All traced arrays are arguments, because a rule of JAX may not close over those of its program.
         *given, z = map(bk.constant, inputs)
         w = _solved(make(given), z)
 
         def loss(*entries: Array) -> tuple[Array, list[Array]]:
             every = list(given)
-            for i, a in zip(places, entries, strict=True):
+            for i, a in zip(floating, entries, strict=True):
                 every[i] = a
             return bk.sum(bk.real(bk.dot(w, product(make(every), z)))) / int(z.shape[0]), []
 
         (weight,) = cotangents
-        entries = [given[i] for i in places]
-        found = bk._differentiated(loss, entries).pull(bk.zeros_like(log) if weight is None else weight)
-        marked = bk._with_no_derivative([inputs[i] for i in places], list(found), _NO_SECOND)
+        entries = [given[i] for i in floating]
+        pulled = bk._differentiated(loss, entries).pull(bk.zeros_like(log) if weight is None else weight)
+        marked = bk._with_no_derivative([inputs[i] for i in floating], list(pulled), _NO_SECOND)
         gradients: list[Array | None] = [None] * len(inputs)
-        for i, gradient in zip(places, marked, strict=True):
+        for i, gradient in zip(floating, marked, strict=True):
             gradients[i] = gradient
         return gradients
 
-    (found,) = bk._with_rule(rule, [*arrays, z], [log])
-    return found
+    (log,) = bk._with_rule(rule, [*arrays, z], [log])
+    return log
 
 
 def _solved(A: Operator, z: Array) -> Array:

@@ -1,20 +1,22 @@
-"""What a prepared solver tells of its matrix: determinant, entries of the inverse, samples."""
+"""Determinant, entries of the inverse, and samples of the matrix of a prepared solver."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from ...backends import Array, without_compilers
-from ...sparse import FunctionOperator, Operator, UnsupportedOperation
+from ...sparse import FunctionOperator, Matrix, Operator, SparseMatrix, UnsupportedOperation
+from ...sparse.formats import from_entries
+from ..memory import Memory
 from ..read.arguments import Request
-from .exact import entries_of, gradient_of_log, inverse_entries, places_in
-from .logdet import LogDeterminant, LogdetMethod, LogdetSettings, log_determinant
-from .sample import Entries, Of, sample
+from .factorised import SINGULAR, Entries, HostMatrices, dense_singular, entries_of
+from .logdet import LogDeterminant, LogdetMethod, log_determinant
+from .sample import Of, sample
 
 
 class OfMatrix:
@@ -23,19 +25,21 @@ class OfMatrix:
     A: Operator
     _request: Request
 
+    @cached_property
+    def _memory(self) -> Memory[Entries]:
+        return Memory(1)
+
     def _entries(self) -> Entries:
         """The entries of A and their factors, kept where they belong to no program or record of derivatives.
 
         Raises:
             UnsupportedOperation: they cannot be found.
         """
-        kept: Entries | None = self.__dict__.get("_kept_entries")
-        if kept is not None:
-            return kept
-        matrix, host = entries_of(self._square())
-        if host is not None and isinstance(host.values, np.ndarray):
-            self.__dict__["_kept_entries"] = matrix, host
-        return matrix, host
+        if (entries := self._memory.get("entries")) is None:
+            entries = entries_of(self._square())
+            if entries[1] is not None and isinstance(entries[1].values, np.ndarray):
+                self._memory.keep("entries", entries)
+        return entries
 
     def _square(self) -> Operator:
         """A, whose determinant and inverse are asked for.
@@ -84,9 +88,8 @@ class OfMatrix:
             >>> float(krylix.prepare(np.diag([2.0, 4.0])).logdet().logabsdet.round(6))
             2.079442
         """
-        settings = LogdetSettings(method, probes, steps, key)
-        found: LogDeterminant = without_compilers(_logdet)(self, settings)
-        return found
+        result: LogDeterminant = without_compilers(_logdet)(self, method, probes, steps, key)
+        return result
 
     def logdet_gradient(self) -> Any:
         """The derivative of `log |det A|` by the entries of A, for libraries without derivatives.
@@ -193,40 +196,74 @@ class OfMatrix:
         return without_compilers(_sample)(self, key, shape, of, steps)
 
 
-def _logdet(solver: OfMatrix, settings: LogdetSettings) -> LogDeterminant:
-    A = solver._square()
-    entries = None
-    if settings.method != "lanczos":
-        with suppress(UnsupportedOperation):
-            entries = solver._entries()
-    return log_determinant(A, _like(solver), settings, entries)
+def _logdet(solver: OfMatrix, method: str, probes: int, steps: int, key: Any) -> LogDeterminant:
+    return log_determinant(solver._square(), _like(solver), method, probes, steps, key, lambda _: solver._entries())
 
 
 def _logdet_gradient(solver: OfMatrix) -> Any:
-    return gradient_of_log(*solver._entries())
+    A, host = solver._entries()
+    if not isinstance(A, SparseMatrix):
+        return A.bk.conj(A.bk.matrix_transpose(_inverse(A)))
+    rows, columns, _ = A.structure.entries()
+    values = A.bk.conj(_entries_of_inverse(A, host, columns, rows))
+    return from_entries(A.bk, rows, columns, values, A.shape, format="csr", prune=False, like=A.anchor())
 
 
 def _inverse_diagonal(solver: OfMatrix) -> Any:
-    A = solver._square()
-    each = np.arange(A.shape[0])
-    found = inverse_entries(*solver._entries(), each, each)
-    return _as_unknowns(A, found)
+    each = np.arange(solver._square().shape[0])
+    return _as_unknowns(solver.A, _entries_of_inverse(*solver._entries(), each, each))
 
 
 def _inverse_entries(solver: OfMatrix, rows: Any, columns: Any) -> Array:
     A = solver._square()
-    i, j = np.broadcast_arrays(*(places_in(given, A.shape[0]) for given in (rows, columns)))
-    found = inverse_entries(*solver._entries(), i.ravel(), j.ravel())
-    return A.bk.reshape(found, (*tuple(found.shape)[:-1], *i.shape))
+    i, j = np.broadcast_arrays(*(_indices(given, A.shape[0]) for given in (rows, columns)))
+    entries = _entries_of_inverse(*solver._entries(), i.ravel(), j.ravel())
+    return A.bk.reshape(entries, (*tuple(entries.shape)[:-1], *i.shape))
 
 
 def _sample(solver: OfMatrix, key: Any, shape: int | Sequence[int], of: Of, steps: int) -> Any:
     A = solver._square()
-    entries = None
-    with suppress(UnsupportedOperation):
-        entries = solver._entries()
-    x = sample(A, _like(solver), key, shape, of, steps, entries)
-    return _as_unknowns(A, x)
+    return _as_unknowns(A, sample(A, _like(solver), key, shape, of, steps, lambda _: solver._entries()))
+
+
+def _indices(given: Any, n: int) -> np.ndarray:
+    """Indices below n, as integers that are not negative.
+
+    Raises:
+        TypeError: they are no integers.
+        IndexError: one lies outside.
+    """
+    indices = np.asarray(given)
+    if indices.dtype.kind not in "iu" and indices.size:
+        raise TypeError(f"Indices of entries got an array of {indices.dtype}; expected integers.")
+    indices = indices.astype(np.int64)
+    outside = (indices < -n) | (indices >= n)
+    if outside.any():
+        raise IndexError(f"Indices of entries got {indices[outside].flat[0]}; expected integers from {-n} to {n - 1}.")
+    return np.where(indices < 0, indices + n, indices)
+
+
+def _entries_of_inverse(A: Matrix, host: HostMatrices | None, rows: np.ndarray, columns: np.ndarray) -> Array:
+    """`(A^-1)[rows, columns]`, `(k,)` or `(systems, k)`."""
+    if host is not None:
+        return host.inverse_entries(rows, columns)
+    n, inverse = A.shape[0], _inverse(A)
+    flat = A.bk.reshape(inverse, (*tuple(inverse.shape)[:-2], n * n))
+    return A.bk.take_in_bounds(flat, rows.astype(np.int64) * n + columns, len(flat.shape) - 1)
+
+
+def _inverse(A: Matrix) -> Array:
+    """The dense inverse, NaN of a singular matrix in a compiled function.
+
+    Raises:
+        ZeroDivisionError: a matrix is singular.
+    """
+    bk, dense = A.bk, A.dense()
+    singular = dense_singular(bk, dense)
+    if singular is not None and not bk.compiled(singular):
+        raise ZeroDivisionError(SINGULAR)
+    inverse = bk.xp.linalg.inv(dense)
+    return inverse if singular is None else bk.where(singular[..., None, None], np.nan * inverse, inverse)
 
 
 def _as_unknowns(A: Operator, x: Array) -> Any:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from operator import index
 from typing import Any, Literal
 
@@ -12,23 +12,26 @@ import numpy as np
 from ...backends import Array
 from ...sparse import Matrix, Operator, UnsupportedOperation
 from ...sparse.analysis.symmetry import REFUSED
-from .exact import entries_of
-from .factorised_matrix import NOT_DEFINITE, PIVOT, FactorisedMatrix
-from .host_matrices import HostMatrices
+from .factorised import NOT_DEFINITE, PIVOT, Entries, FactorisedMatrix, HostMatrices
 from .lanczos import NOT_POSITIVE, NOT_SETTLED, SETTLED, checked, images, normal, tridiagonal
 
 Of = Literal["precision", "covariance"]
-Entries = tuple[Matrix, HostMatrices | None]
 
 
 def sample(
-    A: Operator, like: Array, key: Any, shape: int | Sequence[int], of: Of, steps: int, entries: Entries | None = None
+    A: Operator,
+    like: Array,
+    key: Any,
+    shape: int | Sequence[int],
+    of: Of,
+    steps: int,
+    entries: Callable[[Operator], Entries],
 ) -> Array:
     """See `PreparedSolver.sample`; `(*shape, systems or nothing, n)`.
 
     Args:
         like: an array on the device of the samples.
-        entries: `exact.entries_of(A)`, where it is known already.
+        entries: finds the entries of A.
     """
     if of not in ("precision", "covariance"):
         raise ValueError(f"of got {of!r}; expected 'precision' or 'covariance'.")
@@ -43,31 +46,28 @@ def sample(
     return bk.reshape(times_root(A, z, of == "precision", steps, entries), (*lead, *each, n))
 
 
-def times_root(A: Operator, z: Array, inverse: bool, steps: int, entries: Entries | None) -> Array:
+def times_root(A: Operator, z: Array, inverse: bool, steps: int, entries: Callable[[Operator], Entries]) -> Array:
     """z `(k, n)`, or `(k, systems, n)`, times R with `R R^H = A`, or `A^-1` if `inverse`."""
     try:
-        matrix, host = entries or entries_of(A)
+        matrix, host = entries(A)
     except UnsupportedOperation:
         return by_lanczos(A, z, inverse, steps)
-    if host is None:
-        return _by_cholesky(matrix, z, inverse)
-    return _on_host(host, z, inverse)
+    return _by_cholesky(matrix, z, inverse) if host is None else _on_host(host, z, inverse)
 
 
 def _on_host(host: HostMatrices, z: Array, inverse: bool) -> Array:
     A = host.matrix
     bk = A.bk
     by_system = z if A.systems is None else bk.permute_dims(z, (1, 0, 2))
-    known = not bk.compiled(host.values)
+    traced = bk.compiled(host.values)
 
     def root(one: FactorisedMatrix, z: np.ndarray) -> tuple[np.ndarray]:
-        if one.root_factors is None and not known:
+        if one.root is None and traced:
             return (np.full_like(z, np.nan),)
         return (one.square_root(z, inverse),)
 
     (x,) = host.call(root, (int(z.shape[0]), A.shape[0]), [A.dtype], by_system)
-    x = checked(A, x, bk.any(~bk.isfinite(x)), NOT_DEFINITE)
-    (x,) = host.with_no_derivative(x)
+    x = host.with_no_derivative(checked(A, x, bk.any(~bk.isfinite(x)), NOT_DEFINITE))
     return x if A.systems is None else bk.permute_dims(x, (1, 0, 2))
 
 
@@ -105,8 +105,7 @@ def by_lanczos(A: Operator, z: Array, inverse: bool, steps: int) -> Array:
     T = tridiagonal(fixed, start, steps, True)
     x, settled, positive = images(bk, T, lambda values: values ** (-0.5 if inverse else 0.5))
     x = checked(A, x[:count, ...], T.refused | ~positive, NOT_POSITIVE)
-    message = NOT_SETTLED.format(steps=int(T.alphas.shape[1]), settled=SETTLED)
-    x = checked(A, x, ~settled, message)
+    x = checked(A, x, ~settled, NOT_SETTLED.format(steps=int(T.alphas.shape[1]), settled=SETTLED))
     sources = [a for a in arrays if bk.dtype(a).kind in "fc"]
     if not sources or not bk.has_derivatives:
         return x

@@ -9,11 +9,13 @@ from typing import Any
 import numpy as np
 
 from ...backends import Array, Backend, get_on_failure, without_compilers
-from ...backends.on_failure import QUIET, checked_policy, run_for
+from ...backends.profile.spans import span
+from ...backends.settings import QUIET, checked_policy, run_for
 from ...sparse import Layout
 from ..names import with_our_names
 from ..read.arguments import tolerance
 from ..results.failure import raise_or_warn, with_nan
+from ..results.form import outcome_facts
 from ..run.outcome import Status
 from .arguments import box_of, checked_limit, checked_method, unknowns
 from .array_result import register_result
@@ -109,7 +111,8 @@ def minimize(
         LinearSolver.of(linear_solver), policy,
     )  # fmt: skip
     user, box = UserFunction(bk, f, tuple(args), layout, dtype), box_of(bk, bounds, layout, x0)
-    return without_compilers(run_for)(policy, search.result, user, x0, *map(bk.constant, tolerances), *box)
+    with span("solve", "minimize", facts=outcome_facts) as done:
+        return done(without_compilers(run_for)(policy, search.result, user, x0, *map(bk.constant, tolerances), *box))
 
 
 minimize._torchdynamo_disable = True  # type: ignore[attr-defined]  # torch.compile: make a graph break of the call

@@ -7,11 +7,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...backends import Array, Backend, get_on_failure, without_compilers
-from ...backends.on_failure import QUIET, checked_policy, run_for
+from ...backends.profile.spans import span
+from ...backends.settings import QUIET, checked_policy, run_for
 from ...sparse import Layout
 from ..names import with_our_names
 from ..read.arguments import default_rtol, tolerance
 from ..results.failure import raise_or_warn, with_nan
+from ..results.form import outcome_facts
 from ..run.outcome import Status
 from .arguments import checked_limit, checked_method, unknowns
 from .array_result import register_result
@@ -97,9 +99,9 @@ def solve_nonlinear(
     )
     newton = Newton(limit, rtol is None, bool(history), solver, "nan" if policy == "nan" else "status")
     user = UserFunction(bk, f, tuple(args), layout, dtype)
-    return without_compilers(run_for)(
-        policy, _NewtonCall(newton, policy).result, user, x0, *map(bk.constant, tolerances)
-    )
+    with span("solve", "solve_nonlinear", facts=outcome_facts) as done:
+        call = _NewtonCall(newton, policy)
+        return done(without_compilers(run_for)(policy, call.result, user, x0, *map(bk.constant, tolerances)))
 
 
 solve_nonlinear._torchdynamo_disable = True  # type: ignore[attr-defined]  # torch.compile: make a graph break of the call

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from ...backends import Backend, choose_backend, without_compilers
+from ...backends.profile.spans import span
 from ...backends.tracebacks import front_door
 from ...sparse import (
     CutRows,
@@ -237,8 +238,9 @@ def _build(
         M = _build(A.inner, kind, settings, precision)
         return replace(M, inner=A.by(M.inner))
     A = constant_linear_part(A)
-    with analysed(A):
-        return _of_kind(A, kind, settings, precision, spread).on_grid_of(A)
+    with analysed(A), span("set-up", f"preconditioner {kind}", A.bk) as done:
+        M = _of_kind(A, kind, settings, precision, spread)
+        return done(M, made=M.kind).on_grid_of(A)
 
 
 def _of_kind(

@@ -15,8 +15,8 @@ from ...sparse.analysis.spectrum import absolute_row_sums, largest_eigenvalue, l
 from ...sparse.operators.concrete import kept
 from .base import Preconditioner
 from .checks import MOST_STEPS, check_finite, check_integer, check_number
-from .cycle.target import Target
 from .pipeline import of_operator
+from .target import Target
 
 _NOISE = 1e-6  # what rounding leaves of the imaginary part of a Hermitian diagonal
 _MARGIN = 1.1  # by which ten steps of Lanczos may be below the largest eigenvalue

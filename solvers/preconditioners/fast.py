@@ -20,10 +20,17 @@ from ..fast_diagonalisation.transforms import AlongTrigonometric, Periodic
 from .base import Preconditioner, Spread
 from .checks import check_finite
 from .cycle.cost import numbers_stored
-from .cycle.recast import Recast, check_precision, inner_dtype, note_on_precision, precision_as_setting
-from .cycle.scaled import DiagonallyScaled, ScaledOnGrid
 from .cycle.small import exact_inverse
 from .multigrid.from_matrix import couplings_of
+from .operators import (
+    DiagonallyScaled,
+    Recast,
+    ScaledOnGrid,
+    check_precision,
+    inner_dtype,
+    note_on_precision,
+    precision_as_setting,
+)
 from .pipeline import check_square, entries_of, grid_of, stored_entries
 
 _SMALL = 64  # unknowns up to which it is the inverse itself

@@ -36,7 +36,7 @@ from ...sparse.operators.concrete import as_matrix, concrete, without_derivative
 from ...sparse.operators.linear_function import LinearFunction
 from .base import Preconditioner
 from .checks import check_grid
-from .cycle.target import Target
+from .target import Target
 
 Kind = Callable[..., Preconditioner]
 

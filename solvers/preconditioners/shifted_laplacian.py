@@ -20,14 +20,14 @@ from .amg.amg import amg
 from .base import Preconditioner
 from .checks import MOST_STEPS, check_finite, check_in_range, check_integer, check_number
 from .cycle.level import VISITS
-from .cycle.recast import check_precision, precision_as_setting
 from .cycle.small import exact_inverse
-from .cycle.target import Target
 from .multigrid.coarsening import Coarsest, coarsest
 from .multigrid.from_matrix import couples_neighbours, couplings_of
 from .multigrid.grid_cycle import cycle_of, with_cost
 from .multigrid.smoothing import Smoothing
+from .operators import check_precision, precision_as_setting
 from .pipeline import grid_of, of_operator
+from .target import Target
 
 _NAME = "shifted-laplacian"
 _SMALL = 64  # unknowns up to which the shifted matrix is inverted

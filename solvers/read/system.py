@@ -11,7 +11,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from ...backends import Array, Backend, Cut, choose_backend, of_libraries, real_dtype
-from ...backends.on_failure import checked_policy
+from ...backends.settings import checked_policy
 from ...sparse import (
     Dense,
     FunctionOperator,

@@ -12,7 +12,7 @@ import numpy as np
 from scipy.linalg import LinAlgWarning
 
 from ...backends import Array, Backend, Kept, nan_of
-from ...backends.on_failure import QUIET
+from ...backends.settings import QUIET
 from ...sparse.fingerprint import fingerprint
 from ..log import INFO, log, log_failure
 from ..run.outcome import Outcome, Status, has_failed

@@ -9,11 +9,12 @@ from typing import Any
 
 import numpy as np
 
-from ...backends import Array, Backend
+from ...backends import Array, Backend, choose_backend
+from ...backends.profile.spans import RUNNING, is_traced, span
 from ...backends.registry import libraries_of
 from ..read.system import System
 from .failure import ConvergenceError, result_of_this_solve
-from .numbers import Later, with_python_numbers
+from .numbers import Later, has_values, known_array_of, with_python_numbers
 from .result import SolveResult, register_result
 
 
@@ -47,15 +48,22 @@ def as_numpy(bk: Backend, result: SolveResult) -> SolveResult:
     return replace(result, **{name: converted(values[name]) for name in dict.fromkeys(arrays)})
 
 
-def with_times(function: Callable[..., SolveResult], *args: Any) -> SolveResult:
+def with_times(title: str, function: Callable[..., SolveResult], *args: Any) -> SolveResult:
     """`function(*args)`, a solve, with times and Python's numbers, which the result of an error gets as well.
+
+    Args:
+        title: the name of the solve in profiles.
 
     Raises:
         NotConverged, Diverged: as the function.
     """
     begun = perf_counter()
     try:
-        result = function(*args)
+        if RUNNING:
+            with span("solve", title, facts=outcome_facts) as done:
+                result = done(function(*args))
+        else:  # without a span, which a solve of 14 us would notice
+            result = function(*args)
     except ConvergenceError as error:
         if (failed := result_of_this_solve(error)) is not None:
             _complete(failed, begun)
@@ -74,3 +82,23 @@ def _complete(result: SolveResult, begun: float) -> None:
         values["solve_time"] = values["setup_time"] = None  # it was compiled only
     elif values["solve_time"] is not None:
         values["setup_time"] = max(perf_counter() - begun - values["solve_time"], 0.0)
+
+
+def outcome_facts(result: Any) -> dict[str, Any]:
+    """What profiles show of a solve, given its result or error: of several systems the largest numbers.
+
+    Args:
+        result: of `linear_solve`, `solve_nonlinear` or `minimize`.
+    """
+    if isinstance(result, BaseException):
+        if not isinstance(result, ConvergenceError):
+            return {}
+        result = result.result
+    facts: dict[str, Any] = {"method": result.method, "preconditioner": getattr(result, "preconditioner", None)}
+    if not has_values(result):
+        return facts | {"traced": is_traced(choose_backend(result.status))}
+    size = "gradient_norm" if hasattr(result, "gradient_norm") else "residual_norm"
+    iterations, norm, converged = (known_array_of(result, name) for name in ("iterations", size, "converged"))
+    facts |= {"systems": iterations.size} if iterations.size != 1 else {}
+    facts |= {"iterations": int(np.max(iterations, initial=0)), size: float(np.max(norm, initial=0))}
+    return facts | {"converged": bool(np.all(converged))}

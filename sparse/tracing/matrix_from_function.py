@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from ...backends.compilers import without_compilers
+from ...backends.profile.spans import name_of, span
 from ...backends.tracebacks import front_door
 from ..errors import NonlinearError, UnsupportedOperation
 from ..formats.matrix import Matrix
@@ -135,27 +136,29 @@ def traced_matrix(
     Raises:
         UnsupportedOperation: also, where `exact`, of a function that rounds more than its matrix does.
     """
-    try:
-        traced = front_end.trace(f, like, args, kwargs or {}, keep_zeros=not prune)
-    except (NonlinearError, UnsupportedOperation) as error:
-        raise named(error, f) from None
-    if exact and traced.precision > np.finfo(traced.dtype).eps:
-        raise UnsupportedOperation(
-            f"The function computes with fewer digits than {traced.dtype} has, so its matrix is not as exact as it. "
-            "Let it compute in the dtype of its argument."
+    with span("trace", name_of(f)) as done:
+        try:
+            traced = front_end.trace(f, like, args, kwargs or {}, keep_zeros=not prune)
+        except (NonlinearError, UnsupportedOperation) as error:
+            raise named(error, f) from None
+        if exact and traced.precision > np.finfo(traced.dtype).eps:
+            raise UnsupportedOperation(
+                f"The function computes with fewer digits than {traced.dtype} has, so its matrix is not as exact as "
+                "it. Let it compute in the dtype of its argument."
+            )
+        matrix, biases = to_matrix(
+            traced.outputs,
+            traced.columns,
+            traced.bk,
+            traced.dtype,
+            traced.in_shape,
+            traced.out_shape,
+            format=None if format == "dense" else format,
+            prune=prune,
+            like=traced.like,
         )
-    matrix, biases = to_matrix(
-        traced.outputs,
-        traced.columns,
-        traced.bk,
-        traced.dtype,
-        traced.in_shape,
-        traced.out_shape,
-        format=None if format == "dense" else format,
-        prune=prune,
-        like=traced.like,
-    )
-    if verify:
-        verify_matrix(front_end, traced, matrix, biases)
-    found = matrix.to(format) if format == "dense" else matrix
+        if verify:
+            verify_matrix(front_end, traced, matrix, biases)
+        found = matrix.to(format) if format == "dense" else matrix
+        done(found, matrix=repr(found))
     return found, traced.pack([traced.own(bias) for bias in biases])

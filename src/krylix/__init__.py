@@ -8,10 +8,6 @@ from pathlib import Path as _Path
 
 __version__ = "0.1.0"
 
-from ._interrupt import leave_quietly_if_a_command as _leave_quietly_if_a_command
-
-_leave_quietly_if_a_command()  # before the imports that take their time
-
 _here = _Path(__file__).parent
 if not (_here / "solvers").is_dir():  # a checkout without its links (Windows, an unpacked sdist)
     __path__.append(str(_here.parents[1]))
@@ -39,7 +35,6 @@ from .backends.public_names import shown as _shown
 from .solvers import (
     ConvergenceError,
     Diverged,
-    ExtremeEigenvalues,
     GatherWarning,
     IterationState,
     LogDeterminant,
@@ -53,7 +48,6 @@ from .solvers import (
     SolveResult,
     Status,
     clear_setup_cache,
-    extreme_eigenvalues,
     linear_solve,
     load_preconditioner,
     logdet,
@@ -78,7 +72,6 @@ from .sparse import (
 __all__ = [
     "ConvergenceError",
     "Diverged",
-    "ExtremeEigenvalues",
     "GatherWarning",
     "IterationState",
     "LogDeterminant",
@@ -102,7 +95,6 @@ __all__ = [
     "context_backend",
     "convert",
     "default_backend",
-    "extreme_eigenvalues",
     "get_current_profile",
     "get_on_failure",
     "get_precision",

@@ -20,7 +20,7 @@ from krylix.backends.numpy.backend import NumpyBackend
 from krylix.backends.numpy.one_system import OneSystemBackend
 from krylix.backends.operations.aliases import ALIASES
 from krylix.backends.operations.table import OPERATIONS
-from krylix.backends.profile import description, operations, watching
+from krylix.backends.profile import operations, spans, watching
 from krylix.backends.profile.event import KINDS
 from krylix.backends.profile.user_profile import Profile
 from krylix.backends.standard.names import RULES
@@ -162,7 +162,12 @@ def attributes() -> dict[Any, dict[str, Any]]:
     from krylix.solvers import profiled
 
     numpy.xp, numpy._own_operations  # noqa: B018  # found once, and kept
-    owners = {place.owner for place in profiled.places()} | {numpy, numpy.linalg, numpy.fourier, profiled.loop.NUMBERS}
+    owners = {method.owner for method in profiled.watched_methods()} | {
+        numpy,
+        numpy.linalg,
+        numpy.fourier,
+        profiled.loop.NUMBERS,
+    }
     return {owner: dict(vars(owner)) for owner in owners}
 
 
@@ -190,7 +195,7 @@ def test_nothing_is_left(error: type[BaseException] | None) -> None:
 
 def test_a_failure_while_it_begins_leaves_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     before = attributes()
-    monkeypatch.setattr(description, "providers", [*description.providers, lambda: 1 / 0])
+    monkeypatch.setattr(spans, "providers", [*spans.providers, lambda: 1 / 0])
     with pytest.raises(ZeroDivisionError), profile():
         raise AssertionError("It has not begun.")
     assert attributes() == before and get_current_profile() is None
@@ -465,7 +470,7 @@ def test_programs_that_call_the_host() -> None:
 @pytest.mark.needs("jax")
 def test_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
     waited: list[Any] = []
-    monkeypatch.setattr(watching, "wait_for", waited.append)
+    monkeypatch.setattr(spans, "wait_for", waited.append)
     y = get_backend("jax").asarray([1.0])
     for blocking in (True, False):
         with profile(blocking=blocking) as prof:
@@ -509,5 +514,5 @@ def test_programs_of_torch() -> None:
 def test_waiting_for_an_accelerator(monkeypatch: pytest.MonkeyPatch) -> None:
     waited: list[Any] = []
     monkeypatch.setattr("krylix.backends.torch.operations.block_until_ready", waited.append)
-    watching.wait_for({"a": torch.ones(2), "b": [torch.ones(3, device="meta"), None, 1.0]})
+    spans.wait_for({"a": torch.ones(2), "b": [torch.ones(3, device="meta"), None, 1.0]})
     assert [tuple(tensor.shape) for tensor in waited] == [(3,)]

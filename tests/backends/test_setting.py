@@ -11,7 +11,7 @@ import pytest
 
 import krylix
 from frameworks import jax, jnp
-from krylix.backends.setting import Setting
+from krylix.backends.settings import Setting
 
 SETTINGS: dict[str, tuple[Callable[[Any], AbstractContextManager[None]], Callable[[Any], None], Any, Any]] = {
     "on_failure": (krylix.on_failure, krylix.set_global_on_failure, "raise", "nan"),

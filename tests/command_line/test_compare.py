@@ -9,10 +9,8 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from command_runs import N, Run, compare_in_this_process, matrix, rhs
+from command_runs import N, Run, matrix, rhs
 from krylix.command_line.compare.combinations import combinations
-from krylix.command_line.compare.comparison import Settings
-from krylix.command_line.compare.trials import Trials
 from krylix.solvers import METHODS, PRECONDITIONERS, find_method
 
 
@@ -61,10 +59,7 @@ def test_what_is_named() -> None:
     assert combinations(matrix(), [], ["ilu"]) == [(name, "ilu") for name in ("GMRES", "biCG-stab(2)", "IDR(4)")]
 
 
-@pytest.mark.parametrize("process", ["this", pytest.param("another", marks=pytest.mark.merge)])
-def test_the_fastest_first(process: str, run: Callable[..., Run], monkeypatch: pytest.MonkeyPatch) -> None:
-    if process == "this":
-        compare_in_this_process(monkeypatch)
+def test_the_fastest_first(run: Callable[..., Run]) -> None:
     A = matrix(symmetric=True)
     sp.save_npz("A.npz", A)
     np.save("b.npy", rhs(N, 2))
@@ -85,8 +80,7 @@ def test_the_fastest_first(process: str, run: Callable[..., Run], monkeypatch: p
         assert row["wanted"]["preconditioner"] == "fast" or row["problem"]
 
 
-def test_only_failures(run: Callable[..., Run], monkeypatch: pytest.MonkeyPatch) -> None:
-    compare_in_this_process(monkeypatch)
+def test_only_failures(run: Callable[..., Run]) -> None:
     sp.save_npz("A.npz", matrix())
     result = run("compare", "A.npz", "--methods", "CG,GMRES(2)", "--preconditioners", "none", "--max-iter", "1")
     assert result.code == 1 and "none converged" in result.line("fastest")
@@ -94,24 +88,26 @@ def test_only_failures(run: Callable[..., Run], monkeypatch: pytest.MonkeyPatch)
     assert run("compare", "A.npz", "--methods", "CG", "--quiet", "--preconditioners", "none").out == ""
 
 
-def test_least_squares(run: Callable[..., Run], monkeypatch: pytest.MonkeyPatch) -> None:
-    compare_in_this_process(monkeypatch)
+def test_least_squares(run: Callable[..., Run]) -> None:
     np.save("A.npy", np.random.default_rng(0).standard_normal((50, 8)))
     found = json.loads(run("compare", "A.npy", "--json").out)
     assert {row["method"] for row in found["rows"] if row["converged"]} == {"LSMR", "CGLS"}
 
 
-@pytest.mark.merge
-def test_processes_that_are_stopped_or_end() -> None:
-    """The next solve has a process of its own; one ends as here where it takes more memory than there is."""
-    A = np.random.default_rng(0).standard_normal((1500, 1500))
-    with Trials(A, np.ones(len(A)), Settings(), 0.05) as trials:
-        row = trials.run(("scipy-lsqr", "none"), (0, 3))
-        assert row.problem == "stopped after 0.05 s (--time-limit)" and not row.converged
-        trials.limit = float("inf")
-        row = trials.run(("direct", "none"), (1, 3))
-        assert row.converged and row.method == "direct" and row.residual is not None and row.residual < 1e-10
-        trials._process.kill()
-        trials._process.join()
-        row = trials.run(("CG", "none"), (2, 3))
-        assert row.problem is not None and "ended with code -9" in row.problem
+def test_time_limit(run: Callable[..., Run], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Set-up and solve together; both rows say that time was over."""
+    np.save("A.npy", np.diag([1.0, 2.0, 3.0]))
+    words = ("compare", "A.npy", "--methods", "CG", "--preconditioners", "none", "--time-limit")
+    result = run(*words, "1e-9")
+    assert result.code == 1 and "failed: its set-up took" in result.out and "s (--time-limit 1e-09)" in result.out
+    monkeypatch.setattr("krylix.solvers.run.watch.StepReport._is_late", lambda *_: True)
+    (row,) = json.loads(run(*words, "60", "--json").out)["rows"]
+    assert (row["status"], row["converged"], row["iterations"], row["problem"]) == ("time limit", False, 1, None)
+    assert run(*words, "inf").code == 0
+
+
+def test_memory_of_what_solves(run: Callable[..., Run]) -> None:
+    sp.save_npz("A.npz", sp.csr_array(matrix(symmetric=True)))
+    words = ("compare", "A.npz", "--methods", "CG,scipy-direct", "--preconditioners", "none,jacobi", "--json")
+    found = {tuple(row["wanted"].values()): row["bytes"] for row in json.loads(run(*words).out)["rows"]}
+    assert found[("CG", "none")] == 0 and found[("CG", "jacobi")] == 8 * N < found[("scipy-direct", "none")]

@@ -8,7 +8,7 @@ import pytest
 import scipy.io
 
 import krylix
-from command_runs import N, Run, compare_in_this_process, matrix, rhs
+from command_runs import N, Run, matrix, rhs
 from krylix.command_line.help import HELP_EXAMPLES
 
 LINES = [(command, line) for command, lines in HELP_EXAMPLES.items() for line, _ in lines]
@@ -39,8 +39,7 @@ def test_version(run: Callable[..., Run]) -> None:
 
 @pytest.mark.needs("matplotlib")
 @pytest.mark.parametrize(("command", "line"), LINES)
-def test_they_run(command: str, line: str, run: Callable[..., Run], monkeypatch: pytest.MonkeyPatch) -> None:
-    compare_in_this_process(monkeypatch)
+def test_they_run(command: str, line: str, run: Callable[..., Run]) -> None:
     scipy.io.mmwrite("A.mtx", matrix(symmetric=True), symmetry="general")
     scipy.io.mmwrite("b.mtx", rhs(N, 1))
     words = shlex.split(line.partition(" > ")[0])

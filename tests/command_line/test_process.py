@@ -1,7 +1,5 @@
 """The command as a process: exit codes, pipes, names."""
 
-import os
-import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -10,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from command_forks import CLOSED, INTERRUPTIBLE, NOBODY, Commands
+from command_forks import CLOSED, NOBODY, Commands
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="pipes and signals are others")
 
@@ -60,31 +58,6 @@ def test_streams(
     assert done.err.startswith(f"krylix: {problem}") and done.err.count("\n") == 1 if problem else done.err == ""
     assert bool(done.out) == (not streams)
     assert (tmp_path / "x.npy").exists() == ("x.npy" in words)
-
-
-@pytest.mark.parametrize("started", ["module", "script"])
-def test_interrupted_while_it_starts(started: str, tmp_path: Path) -> None:
-    """Imports take most of a second; here SciPy's never end."""
-    (tmp_path / "scipy").mkdir()
-    waiting = (
-        "import os, time\nos.write(1, b'importing')\ntry: time.sleep(60)\nexcept BaseException as e: raise ImportError"
-    )
-    (tmp_path / "scipy" / "__init__.py").write_text(waiting)
-    (tmp_path / "krylix-script").mkdir()
-    script = tmp_path / "krylix-script" / "krylix"
-    script.write_text("import sys\nfrom krylix.__main__ import main\nsys.exit(main())\n")
-    path = os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])
-    command = [*INTERRUPTIBLE, *(["-m", "krylix"] if started == "module" else [str(script)]), "solve", "A.mtx"]
-    pipe = subprocess.PIPE
-    with subprocess.Popen(command, stdout=pipe, stderr=pipe, env={**os.environ, "PYTHONPATH": path}) as process:
-        assert process.stdout is not None and process.stdout.read(9) == b"importing"
-        process.send_signal(signal.SIGINT)
-        assert process.communicate() == (b"", b"krylix: interrupted\n")
-    assert process.returncode == 130
-
-
-def test_a_program_that_imports_krylix_keeps_its_signals(commands: Commands) -> None:
-    assert commands.keeps_its_signals
 
 
 @pytest.mark.merge

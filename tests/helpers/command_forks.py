@@ -5,7 +5,6 @@ from __future__ import annotations
 import gc
 import json
 import os
-import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -13,12 +12,6 @@ from typing import Any
 
 from command_runs import Run
 
-# Python, also where the tests run in the background of a shell, which makes all that they start ignore interrupts.
-_RESTORE = (
-    "import os, signal, sys; signal.signal(signal.SIGINT, signal.SIG_DFL); "
-    "os.execv(sys.executable, [sys.executable, *sys.argv[1:]])"
-)
-INTERRUPTIBLE = (sys.executable, "-c", _RESTORE)
 CLOSED, NOBODY = "closed", "nobody reads it"  # instead of the name of a file
 
 
@@ -27,9 +20,8 @@ class Commands:
 
     def __init__(self) -> None:
         pipe = subprocess.PIPE
-        command = [*INTERRUPTIBLE, "-W", "error", __file__]
+        command = [sys.executable, "-W", "error", __file__]
         self._process = subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True)
-        self.keeps_its_signals = self._answer()
 
     def __call__(self, *argv: str, cwd: Path, stdin: str = os.devnull, stdout: str = "out", stderr: str = "err") -> Run:
         """Run a command line in a folder, with files there, `CLOSED` or `NOBODY` as its streams."""
@@ -64,7 +56,6 @@ def _serve() -> None:
     from krylix.__main__ import main
 
     gc.freeze()  # otherwise each child looks through all that was imported when it ends
-    print(json.dumps(signal.getsignal(signal.SIGINT) is signal.default_int_handler), flush=True)
     while line := sys.stdin.readline():
         argv, cwd, *streams = json.loads(line)
         child = os.fork()

@@ -6,12 +6,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-import pytest
 import scipy.io
 import scipy.sparse as sp
-
-from krylix.command_line.compare import trials
-from krylix.command_line.compare.comparison import ComparisonRow, measure
 
 N = 40
 HEADER = "%%MatrixMarket matrix coordinate real general\n"
@@ -45,15 +41,6 @@ def failed(result: Run, code: int, *words: str) -> None:
 def no_space(*_: object, **__: object) -> None:
     """Instead of what writes a file."""
     raise OSError(28, "No space left on device")
-
-
-def compare_in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let `krylix compare` start no process, which takes two seconds; tests/command_line/test_compare.py has those."""
-
-    def run(self: trials.Trials, combination: tuple[str, str], part: tuple[int, int]) -> ComparisonRow:
-        return measure(*self.system[:2], *combination, self.system[2])
-
-    monkeypatch.setattr(trials.Trials, "run", run)
 
 
 def matrix(dtype: type = np.float64, symmetric: bool = False) -> sp.csr_array:

@@ -367,13 +367,6 @@ def test_autocast_in_a_function() -> None:
     refused(lambda: linear_solve(inside, b, method="CG"), "bfloat16", "autocast off", "float32")
 
 
-def test_ruge_stuben_of_complex_matrices() -> None:
-    line = sp.diags_array([-1.0, 2.0, -1.0], offsets=[-1, 0, 1], shape=(20, 20))
-    A = sp.csr_array(sp.kronsum(line, line) + 0.1j * sp.eye_array(400))
-    text = refused(lambda: preconditioner(A, "amg", coarsening="ruge-stuben"), "real matrices", "complex128")
-    assert "smoothed-aggregation" in text and "function arguments" not in text
-
-
 @pytest.mark.needs("torch")
 @pytest.mark.parametrize("mode", ["numpy", "torch"])
 def test_a_failure_that_a_function_of_the_user_raises(mode: str) -> None:

@@ -80,10 +80,23 @@ def test_parts_of_a_prepared_solve() -> None:
         ("prepare", "set-up"), ("PreparedSolver.solve", "solve"), ("PreparedSolver.solve", "solve"),
         ("preconditioner ic", "set-up"), ("ic", "preconditioner"), ("<lambda>", "trace"),
     ]  # fmt: skip
-    factors = [event for event in of_kind(prof, "set-up") if event.name == "factors_now"]
+    factors = [event for event in of_kind(prof, "set-up") if event.name == "scipy-direct: factors"]
     assert [event.parent.name for event in factors if event.parent] == ["prepare"]
     assert prof.events[0].facts["method"] == "scipy-direct"
     assert of_kind(prof, "trace")[0].facts["matrix"].startswith("<")
+
+
+def test_stages_of_a_solve() -> None:
+    with krylix.setup_cache(False), profile() as prof:
+        linear_solve(S, b, preconditioner="jacobi")
+    solve = prof.events[0]
+    stages = [(e.kind, e.name) for e in prof.events if e.parent is solve and e.kind not in ("operation", "product")]
+    assert stages == [
+        ("set-up", "read"), ("set-up", "choose"), ("set-up", "preconditioner jacobi"), ("run", "CG"),
+        ("judge", "raise"),
+    ]  # fmt: skip
+    choice = next(event for event in prof.events if event.name == "choose")
+    assert choice.facts["method"] == "CG"
 
 
 def test_a_small_system_without_parts() -> None:

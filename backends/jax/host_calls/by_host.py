@@ -10,7 +10,6 @@ XLA, it is a callback.
 
 from __future__ import annotations
 
-import sys
 import warnings
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -27,9 +26,8 @@ from jax.interpreters import batching, mlir
 
 from ...interface.arrays import Array, Spec
 from ...interface.control import Kept, as_declared
-from ...profile.description import CallDescription, WatchedPlace, name_of, register_places
+from ...profile.spans import name_of, span
 from ..sharding.placement import first_placed, placed_like
-from . import call_frame
 from .call_frame import DTYPES, register
 
 TARGET = "krylix_by_host"
@@ -57,14 +55,16 @@ def can_be_kept() -> bool:
 
 
 def _called(function: Callable[..., Any], returns: Sequence[Spec], values: Sequence[Any]) -> tuple[np.ndarray, ...]:
-    return as_declared(function(*map(np.asarray, values)), returns)
+    with span("host call", name_of(function)):
+        return as_declared(function(*map(np.asarray, values)), returns)
 
 
 def _by_name(texts: dict[str, str], count: int, *values: np.ndarray) -> Sequence[Any]:
     kept = Kept(**texts)
     function = _known.get(kept.name)
     if function is not None:
-        return tuple(function(*values))
+        with span("host call", name_of(function)):
+            return tuple(function(*values))
     # of a program that has outlived what it was made of
     if kept.policy == "keep":
         return values[1 : 1 + count]
@@ -130,11 +130,3 @@ def _lower_by_name(
 batching.primitive_batchers[primitive] = _batch
 mlir.register_lowering(primitive, _lower)
 mlir.register_lowering(primitive, _lower_by_name, platform="cpu")
-
-# what programs call when they run
-register_places(
-    lambda: (
-        WatchedPlace(sys.modules[__name__], "_called", CallDescription("host call", lambda args: name_of(args[0]))),
-        WatchedPlace(call_frame, "_run", CallDescription("host call", "by name")),
-    )
-)

@@ -14,7 +14,7 @@ from jax import lax
 from ...interface.arrays import Array, scattered
 from ...interface.backend import Backend
 from ...interface.control import select
-from ...precision import real_dtype
+from ...settings import real_dtype
 from ..tracing import is_vectorizing
 from .varying import axes_of, vary, varying_function
 

@@ -5,10 +5,8 @@ from __future__ import annotations
 import numpy as np
 import scipy.sparse as sp
 
-from .classical.rounding_residues import sizes_of_terms, without_rounding_residues
-from .galerkin import adjoint, eigenvalue_bound, smoothed_prolongation
-from .hierarchy import HostLevel, without_duplicates
-from .settings import AmgSettings
+from .levels import HostLevel, adjoint, eigenvalue_bound, relative, without_duplicates
+from .settings import OMEGA, AmgSettings
 
 _SWEEPS = 4  # of Gauss-Seidel, which turn constants into better near-null-space candidates
 
@@ -20,25 +18,31 @@ def aggregated_levels(
 
     Source: Vanek, Mandel and Brezina, Algebraic multigrid by smoothed aggregation, Computing 56 (1996).
     """
-    found: list[HostLevel] = []
-    terms = np.abs(A.diagonal())
-    right, left = _candidates(A, hermitian, near_nullspace, block_size)
-    while A.shape[0] > settings.max_coarse and len(found) + 1 < settings.max_levels:
+    levels, (right, left) = [HostLevel.finest(A)], _candidates(A, hermitian, near_nullspace, block_size)
+    while A.shape[0] > settings.max_coarse and len(levels) < settings.max_levels:
         tentative, coarse_right, other, coarse_left = _tentative(A, settings, right, left, block_size)
-        n = A.shape[0]
-        if not 0 < tentative.shape[1] < n:
+        if not 0 < tentative.shape[1] < A.shape[0]:
             break
-        rho = eigenvalue_bound(A)
-        P = smoothed_prolongation(A, tentative, rho) if settings.smooths else tentative
-        R = adjoint(P)
-        if other is not None:
-            R = adjoint(smoothed_prolongation(adjoint(A), other, rho) if settings.smooths else other)
-        found.append(HostLevel(A, P, R, tentative, rho))
-        terms = sizes_of_terms(terms, P)
-        A = without_rounding_residues(without_duplicates(R @ sp.csr_array(A @ P)), P, A, terms)
-        right, left = coarse_right, coarse_left
+        level = with_transfers(levels[-1], tentative, other, settings)
+        levels[-1:] = level, level.below(without_duplicates(level.R @ sp.csr_array(A @ level.P)))
+        A, right, left = levels[-1].A, coarse_right, coarse_left
         block_size = right.shape[1]
-    return [*found, HostLevel(A)]
+    return levels
+
+
+def with_transfers(level: HostLevel, T: sp.csr_array, other: sp.csr_array | None, settings: AmgSettings) -> HostLevel:
+    """The level with P of a tentative prolongation T, and R of that of the adjoint matrix (None: R is Pᴴ)."""
+    rho = eigenvalue_bound(level.A)
+    P = _smoothed(level.A, T, rho) if settings.smooths else T
+    R = adjoint(P)
+    if other is not None:
+        R = adjoint(_smoothed(adjoint(level.A), other, rho) if settings.smooths else other)
+    return level._replace(P=P, R=R, tentative=T, rho=rho)
+
+
+def _smoothed(A: sp.csr_array, T: sp.csr_array, rho: float) -> sp.csr_array:
+    """`(I - omega / rho D⁻¹ A) T`, with D the diagonal of A where it is not zero."""
+    return sp.csr_array(T - OMEGA / rho * (relative(A) @ T))
 
 
 def _candidates(

@@ -16,16 +16,15 @@ from ....sparse.operators.concrete import in_scipy
 from ..base import Preconditioner
 from ..cycle.checked import hermitian_and_double
 from ..cycle.cost import numbers_stored
-from ..cycle.target import Target
 from ..pipeline import entries_of, of_operator
+from ..target import Target
 from .as_preconditioner import of_levels, small, sparse_form
 from .choose import SMOOTHED, CoarseningFacts, choose_coarsening
-from .coarsen import coarsened
 from .components import components_for, entries_within
 from .frozen import tentative_of
-from .hierarchy import levels_of_pyamg
+from .hierarchy import coarsened
+from .levels import levels_of_pyamg, nearer_order, reordered_matrix, rows_in
 from .on_host import HostCycle
-from .order import nearer_order, reordered_matrix, rows_in
 from .settings import COARSENINGS, GIVEN, AmgSettings, in_dtype, near_nullspace_columns
 from .updates import on_pattern, placed_at, renewal, target_within
 
@@ -64,14 +63,14 @@ def amg(
         block_size: unknowns per point, which stay together; default: as `near_nullspace` says, else 1.
         coarsening: "classical", by strong couplings with extended+i interpolation, for equations whose coefficients may
             jump anywhere; "smoothed-aggregation"; "aggregation", which stores less and takes more steps, with
-            corrections times 1.6; "ruge-stuben"; "root-node"; "energy-minimising"; "adaptive", which finds
-            `near_nullspace`. Default: "classical" for known values that are Hermitian or those of an M-matrix, else
-            "smoothed-aggregation"; docs/preconditioners.md has the table.
+            corrections times 1.6. Default: "classical" for known values that are Hermitian or those of an M-matrix,
+            else "smoothed-aggregation"; docs/preconditioners.md has the table. Other coarsenings of pyamg come as
+            `hierarchy`.
         cycle: "V" or "W". There is no K-cycle: it is not linear, as it solves with Krylov's methods in between.
         smoother: "chebyshev", or "jacobi", which is the default where A is known not to be Hermitian.
         degree: of the smoother's polynomial; so many products with A before and after the coarser levels.
         strength: how strong a coupling is at least by which unknowns are put together, of 1; default 0, and 0.25 for
-            "classical" (0.7 for graphs with hubs) and "ruge-stuben".
+            "classical" (0.7 for graphs with hubs).
         over_correction: factor of corrections by coarser levels; default 1, for "aggregation" 1.6.
         max_levels, max_coarse: at most so many levels (20), and unknowns on the coarsest one (300), unless it cannot be
             made smaller. It is solved with a dense (pseudo-)inverse.
@@ -99,9 +98,9 @@ def amg(
     in Python, JOSS 7 (2022), for what it makes.
     """
     _refuse_two(coarsening, hierarchy)
-    if coarsening in ("classical", "ruge-stuben") and near_nullspace is not None:
+    if coarsening == "classical" and near_nullspace is not None:
         raise ValueError(
-            f"coarsening={coarsening!r} does not use near_nullspace, which was given too. Leave out one, or give "
+            "coarsening='classical' does not use near_nullspace, which was given too. Leave out one, or give "
             "coarsening='smoothed-aggregation', whose prolongations contain these vectors."
         )
     settings = AmgSettings(

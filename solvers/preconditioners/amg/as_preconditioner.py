@@ -9,12 +9,11 @@ import numpy as np
 from ....sparse import Matrix, Operator, SparseMatrix
 from ..base import Preconditioner
 from ..cycle.cost import numbers_stored, work_of
-from ..cycle.permuted import permuted
-from ..cycle.recast import note_on_precision
 from ..cycle.small import exact_inverse
-from ..cycle.target import Target
-from .hierarchy import HostLevel
+from ..operators import note_on_precision, permuted
+from ..target import Target
 from .known import known_cycle
+from .levels import HostLevel
 from .settings import AmgSettings
 
 

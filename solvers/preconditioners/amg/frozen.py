@@ -8,10 +8,9 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from ....sparse import UnsupportedOperation
 from ....sparse.formats import Structure
-from .coarsen import coarsened
-from .hierarchy import Tentative
+from .hierarchy import coarsened
+from .levels import Tentative
 from .settings import AmgSettings
 
 
@@ -21,16 +20,7 @@ def tentative_of(
     """Tentative prolongations, finest first; cached by structure.
 
     Unit coefficients suit any values; those of one matrix with jumps only similar matrices.
-
-    Raises:
-        UnsupportedOperation: prolongations of this coarsening depend on values.
     """
-    if not (settings.aggregates or settings.is_classical):
-        raise UnsupportedOperation(
-            f"coarsening={settings.coarsening!r} needs the values of the matrix, which are not known before the "
-            "compiled function runs, or differ among the systems of a batch. Use 'classical', 'smoothed-aggregation' "
-            "or 'aggregation', or pattern=M with an M that was made outside of it."
-        )
     vectors = None if near_nullspace is None else _Columns(near_nullspace)
     return _tentative_of(structure, settings, vectors, block_size)
 

@@ -12,15 +12,14 @@ from ....sparse import Operator
 from ...diagonal import DiagonalOperator
 from ..cycle.dense import inverse_of_scaled, rounding_of
 from ..cycle.level import VISITS
-from ..cycle.recast import inner_dtype, recast
-from ..cycle.scaled import DiagonallyScaled
 from ..cycle.scales import Scales, scales_of, times_diagonals
 from ..cycle.smoother import steps_for
-from ..cycle.target import Target
+from ..operators import DiagonallyScaled, inner_dtype, recast
+from ..target import Target
 from .classical.cf_cycle import cf_cycle
 from .classical.cycle import eigenvalues, inverse_of_fine, is_in_range, weighted_cycle
-from .hierarchy import HostLevel, is_diagonal, is_solved_by_scaling, terms_on_coarsest
 from .level import AlgebraicLevel, EliminatedLevel, placed
+from .levels import HostLevel, is_diagonal, is_solved_by_scaling
 from .settings import AmgSettings
 
 
@@ -43,7 +42,7 @@ def known_cycle(levels: list[HostLevel], settings: AmgSettings, hermitian: bool,
         found: Operator = DiagonalOperator(target.bk, target.array(np.ones((1, len(scales[-1].left)))))
     else:
         last, rounding = scales[-1], rounding_of(target.dtype, len(levels))
-        inverse = inverse_of_scaled(last.left, coarsest, last.right, hermitian, rounding, terms_on_coarsest(levels))
+        inverse = inverse_of_scaled(last.left, coarsest, last.right, hermitian, rounding, levels[-1].terms)
         if len(levels) == 1:
             return target.dense(right[:, None] * inverse * left)
         found = target.dense(inverse)

@@ -13,11 +13,9 @@ from ....sparse import Operator, SparseMatrix, storable
 from ....sparse.formats.making.build import from_csr
 from ..cycle.cf_relaxation import CFRelaxationLevel
 from ..cycle.level import Level
-from ..cycle.permuted import Permuted
-from ..cycle.recast import Recast
-from ..cycle.scaled import DiagonallyScaled
-from .classical.rule import ClassicalRule, Injection
-from .hierarchy import Tentative
+from ..operators import DiagonallyScaled, Permuted, Recast
+from .classical.renewal import ClassicalRule, Injection
+from .levels import Tentative
 from .pattern import ProlongationRule
 from .smoothing import Smoothed
 

@@ -18,7 +18,7 @@ from ....sparse.formats.entries.integers import starts_of
 from ....sparse.formats.entries.order import sorted_entries
 from ....sparse.formats.entries.regather import Regather
 from ....sparse.formats.operations.arithmetic import Meeting, products_of_entries
-from ..cycle.formats import suitable_format
+from ..target import suitable_format
 from .scaled_values import ScaledValues
 
 

@@ -14,11 +14,10 @@ from ....sparse.formats.compressed import CsrStructure
 from ...diagonal import DiagonalOperator
 from ..cycle.dense import check_dense, traced_inverse
 from ..cycle.level import VISITS
-from ..cycle.recast import inner_dtype, recast
-from ..cycle.scaled import DiagonallyScaled
 from ..cycle.smoother import steps_for
-from .classical.rounding_residues import values_without_rounding_residues
+from ..operators import DiagonallyScaled, inner_dtype, recast
 from .level import AlgebraicLevel, EliminatedLevel, eliminated_by, rule_of
+from .levels import values_without_rounding_residues
 from .pattern import LevelPattern, pattern_of
 from .scaled_values import ScaledValues, scaled_values
 from .settings import BOUND, AmgSettings

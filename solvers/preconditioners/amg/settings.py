@@ -9,24 +9,15 @@ import numpy as np
 
 from ..checks import check_number
 from ..cycle.level import VISITS
-from ..cycle.recast import check_precision
 from ..cycle.smoother import SMOOTHERS
+from ..operators import check_precision
 
-COARSENINGS = (
-    "classical",
-    "smoothed-aggregation",
-    "aggregation",
-    "ruge-stuben",
-    "root-node",
-    "energy-minimising",
-    "adaptive",
-)
+COARSENINGS = ("classical", "smoothed-aggregation", "aggregation")
 GIVEN = "given"  # prolongations of a user's hierarchy
 OMEGA = 4 / 3  # of smoothed prolongations, over the largest eigenvalue
 BOUND = {True: 1 / 1.05, False: 4 / (3 * 0.7)}
 """By whether A is Hermitian: eigenvalues of classical levels, as smoothers are given them. Hermitian ones, relative to
 sums of rows, end at 1, and the polynomials 5 % above the bound; others, relative to the diagonal, are damped by 0.7."""
-_STRENGTH = {"classical": 0.25, "ruge-stuben": 0.25}  # all others: 0, every coupling is strong
 
 
 @dataclass(frozen=True)
@@ -65,7 +56,9 @@ class AmgSettings:
     @property
     def threshold(self) -> float:
         """Strength threshold."""
-        return _STRENGTH.get(self.coarsening, 0.0) if self.strength is None else self.strength
+        if self.strength is not None:
+            return self.strength
+        return 0.25 if self.is_classical else 0.0  # of aggregation every coupling is strong
 
     @property
     def factor(self) -> float:
@@ -73,11 +66,6 @@ class AmgSettings:
         if self.over_correction is not None:
             return self.over_correction
         return 1.6 if self.coarsening == "aggregation" else 1.0
-
-    @property
-    def aggregates(self) -> bool:
-        """Are tentative prolongations aggregates, which depend on the pattern only?"""
-        return self.coarsening in ("smoothed-aggregation", "aggregation")
 
     @property
     def smooths(self) -> bool:

@@ -12,15 +12,13 @@ from ....sparse import Operator, SparseMatrix
 from ....sparse.operators.concrete import in_scipy
 from ..base import Preconditioner
 from ..cycle.checked import hermitian_and_double
-from ..cycle.target import Target
 from ..pipeline import built, entries_of
+from ..target import Target
 from .as_preconditioner import described, of_levels, small, sparse_form
-from .coarsen import coarsened
 from .components import entries_within
-from .galerkin import galerkin_levels
-from .hierarchy import Tentative
+from .hierarchy import coarsened, galerkin_levels
 from .level import components_kept, covers, known_tentative, order_of, placed, tentative_matrices
-from .order import reordered_matrix, rows_in
+from .levels import Tentative, reordered_matrix, rows_in
 from .renewed import renewed
 from .settings import AmgSettings
 

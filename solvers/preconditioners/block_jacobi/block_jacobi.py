@@ -11,8 +11,8 @@ from ....sparse import Matrix
 from ....sparse.formats.making.build import from_entries
 from ....sparse.operators.concrete import nonzero_entries
 from ..base import Preconditioner
-from ..cycle.target import Target
 from ..pipeline import of_operator
+from ..target import Target
 from .blocks import Places, Stack, labels_of, places_of
 from .inverses import all_hermitian, inverses, regular_inverses
 

@@ -16,9 +16,9 @@ from ....sparse.operators.concrete import nonzero_entries
 from ..base import Preconditioner
 from ..checks import check_choice, check_finite
 from ..composed.multiplicative import multiplicative
-from ..cycle.target import Target
 from ..jacobi import jacobi
 from ..pipeline import grid_of, of_operator
+from ..target import Target
 from .clusters import labels_of_clusters
 from .coarse import coarse_correction
 

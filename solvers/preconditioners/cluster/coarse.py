@@ -12,8 +12,8 @@ from ....sparse import Composed, Dense, Matrix, Operator, as_operator, storable
 from ....sparse.operators.concrete import kept
 from ..base import Preconditioner
 from ..block_jacobi.inverses import all_hermitian, are_hermitian, inverses
-from ..cycle.target import Target
 from ..pipeline import constant_linear_part, of_operator
+from ..target import Target
 
 _LARGEST = 4096  # most columns: their matrix is inverted as a dense one
 

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 from ....backends import Array, Backend
 from ....sparse import Composed, Operator, storable
-from .formats import suited
+from ..target import suited
 
 
 @storable("level of a cycle on coarse and fine unknowns")

@@ -6,11 +6,9 @@ import math
 from typing import Any
 
 from ....sparse import Composed, Matrix, Operator
+from ..operators import DiagonallyScaled, Permuted, Recast
 from .cf_relaxation import CFRelaxationLevel
 from .level import Level
-from .permuted import Permuted
-from .recast import Recast
-from .scaled import DiagonallyScaled
 
 
 def numbers_stored(cycle: Operator) -> int:

@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from ....backends import Array, Backend
 from ....sparse import Composed, Operator, as_symmetric_dia, storable
-from .formats import suited
+from ..target import suited
 from .smoother import add_in_place, corrected, negated, smoothed_from_zero
 
 VISITS = {"V": 1, "W": 2}

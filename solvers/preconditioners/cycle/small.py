@@ -7,10 +7,10 @@ import scipy.sparse as sp
 
 from ....sparse import Dense, Matrix
 from ....sparse.operators.concrete import in_scipy
+from ..target import Target
 from .checked import hermitian_and_double
 from .dense import known_inverse, rounding_of, traced_inverse
 from .scales import scales_of, times_diagonals
-from .target import Target
 
 
 def exact_inverse(matrix: Matrix, kind: str) -> tuple[Dense, bool | None]:

@@ -1,13 +1,13 @@
-"""Row matching: the order of rows whose diagonal has the largest product, and the scaling that goes with it.
+"""Incomplete factors of a matrix whose rows are put into an order with a large diagonal.
 
 Incomplete factors without row exchanges need a diagonal that is large. Written as costs, `c_ij = log(max_k |a_kj|) -
 log |a_ij|`, the order is an assignment of rows to columns of least cost. Its dual numbers, `u_i + v_j <= c_ij` with
-equality in the assigned places, are the logarithms of a scaling after which the diagonal is 1 in size, and nothing is
+equality in the assigned entries, are the logarithms of a scaling after which the diagonal is 1 in size, and nothing is
 larger.
 
 SciPy's `min_weight_full_bipartite_matching` finds the same, but has no dual numbers, and cannot be stopped: for equal
 numbers on a grid of 70 x 70 points in a random order it takes 12 s, for 100 x 100 minutes. Here most rows get their
-column by NumPy, and paths for the others are looked for one entry at a time, up to a bound.
+column by NumPy, and paths for the others are searched one entry at a time, up to a bound.
 
 Source: Duff and Koster, On algorithms for permuting large entries to the diagonal of a sparse matrix, SIAM J. Matrix
 Anal. Appl. 22 (2001): the product form, MC64 with job 5.
@@ -16,39 +16,145 @@ Anal. Appl. 22 (2001): the product form, MC64 with job 5.
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from heapq import heappop, heappush
 from typing import NamedTuple
 
 import numpy as np
+import scipy.sparse as sp
+from scipy.sparse.csgraph import reverse_cuthill_mckee
 
+from ....sparse import Matrix, UnsupportedOperation
 from ....sparse.analysis.matching import greedy_matching
+from ....sparse.formats import from_entries
 from ....sparse.formats.entries.integers import starts_of
+from ....sparse.operators.concrete import nonzero_entries
+from ..base import Preconditioner
+from ..operators import DiagonallyScaled
+from ..reordered import Reordered
+from ..target import Target
+from .apply import factored
+from .host import incomplete_factors
+from .pattern import UnitDiagonalMatrix
 
+_SMALL = 0.5  # of the largest entry of its row and of its column: a smaller diagonal entry asks for a test of factors
+_POOR = 1.0  # relative size of A M z - z above which M makes random vectors worse than no preconditioner does
 _MOST_SCANNED = 4_000_000  # entries that the search for paths looks at, in two to three seconds
 _LARGEST = 80.0  # exponent of a scaling that is a finite number, in single precision too
+_NOTE = "rows put into an order with a large diagonal"
 
 
-class Matching(NamedTuple):
-    """The rows that belong to the places of the diagonal.
+def has_small_diagonal(own: Matrix) -> bool:
+    """Is some diagonal entry of a known matrix 0, or less than half of the largest of its row and of its column?"""
+    bk, rows, cols, values = nonzero_entries(own)
+    if not bk.on_host:
+        return False
+    n = own.shape[0]
+    for sizes in np.abs(values):
+        in_row, in_col, diagonal = np.zeros(n), np.zeros(n), np.zeros(n)
+        np.maximum.at(in_row, rows, sizes)
+        np.maximum.at(in_col, cols, sizes)
+        here = rows == cols
+        diagonal[rows[here]] = sizes[here]
+        if np.any(diagonal < _SMALL * np.minimum(in_row, in_col)):
+            return True
+    return False
+
+
+def is_poor(A: UnitDiagonalMatrix, shift: float) -> bool:
+    """Do exact solves with the factors make some random vector larger than it was, or are there no factors?
+
+    Useful factors leave |A M z - z| < |z|, with rows scaled as in A; those with small pivots 1e2 to 1e100.
+
+    Cost: the factors, two triangular solves and a product.
+    """
+    try:
+        factors, pivots, _ = incomplete_factors(A, shift, False)
+    except ValueError:
+        return True
+    V = A.part(A.host, slice(None), A.values)
+    M, _ = factored(replace(A, target=Target(V, V.dtype)), factors, pivots, None)
+    z = np.random.default_rng(5).choice([-1.0, 1.0], (A.systems, A.pattern.n)).astype(V.dtype)
+    with np.errstate(all="ignore"):
+        left = V.apply(M.apply(A.units * z)) - z
+        return not bool(np.all(np.linalg.norm(left, axis=1) <= _POOR * np.sqrt(A.pattern.n)))
+
+
+class Ordered(NamedTuple):
+    """A in an order of rows and of columns that puts large entries on the diagonal.
 
     Attributes:
-        rows: int32 `(n,)`: row `rows[k]` of A is number k of the matrix with the large diagonal.
-        scale: `(n,)`, positive: columns multiplied by it, and rows by something, have no entry that is larger than that
-            on the new diagonal.
+        matrix: row k is row `rows[k]` of A, column k is column `cols[k]` of A times `scale[k]`.
     """
 
+    matrix: Matrix
     rows: np.ndarray
+    cols: np.ndarray
     scale: np.ndarray
 
+    @classmethod
+    def of(cls, own: Matrix) -> Ordered:
+        """By the matching, then in a narrow order: that of A has lost its meaning when rows have moved.
 
-def row_matching(rows: np.ndarray, cols: np.ndarray, sizes: np.ndarray, n: int) -> Matching | None:
-    """The order of rows with the largest product of sizes on the diagonal.
+        For a batch by the product of all sizes, of entries that are not zero in any of its matrices.
 
-    None where every order has a zero there, or the search would take too long.
+        Raises:
+            ValueError: every order has a zero on the diagonal, or it is not found in time.
+            UnsupportedOperation: the values are not known now.
+        """
+        bk, rows, cols, values = nonzero_entries(own)
+        if not bk.on_host:
+            raise UnsupportedOperation(
+                "A matching of rows was asked for of a matrix whose values are not known before the compiled function "
+                "runs; expected values that are known. Leave matching out."
+            )
+        n, sizes = own.shape[0], np.abs(values)
+        whole = (sizes > 0).all(axis=0) & np.isfinite(sizes).all(axis=0)
+        with np.errstate(all="ignore"):
+            product = np.exp(np.log(sizes[:, whole]).mean(axis=0)) if len(sizes) > 1 else sizes[0, whole]
+        matching = row_matching(rows[whole], cols[whole], product.astype(np.float64), n)
+        if matching is None:
+            raise ValueError(
+                "No order of the rows with entries on all of the diagonal was found: the matrix is singular by its "
+                "pattern, or too large to look further. Use 'ilu' with drop_tolerance=1e-3, or a direct method."
+            )
+        order, scale = matching
+        position = np.argsort(order)
+        pattern = sp.csr_array((np.ones(len(rows)), (position[rows], cols)), (n, n))
+        narrow = reverse_cuthill_mckee(sp.csr_array(pattern + pattern.T), symmetric_mode=True).astype(np.int32)
+        back = np.argsort(narrow)
+        scaled = values * scale[cols].astype(values.real.dtype)
+        matrix = from_entries(
+            bk, back[position[rows]], back[cols], scaled if own.systems is not None else scaled[0], (n, n),
+            sum_duplicates=False,
+        )  # fmt: skip
+        return cls(matrix, order[narrow], narrow, scale[narrow])
+
+    def restored(self, M: Preconditioner, target: Target) -> Preconditioner:
+        """The preconditioner of A from that of `matrix`."""
+        back = [np.argsort(index).astype(np.int32) for index in (self.rows, self.cols)]
+        scale = np.empty(len(self.scale))
+        scale[self.cols] = self.scale
+        inner = DiagonallyScaled(
+            Reordered(M.inner, self.rows, back[0], back[1], self.cols),
+            target.array(scale[None]),
+            target.array(np.ones((1, len(scale)))),
+        )
+        note, settings = "; ".join(filter(None, (_NOTE, M.note))), (*M.settings, ("matching", True))
+        return replace(M, inner=inner, hermitian=False, settings=settings, note=note)
+
+
+def row_matching(rows: np.ndarray, cols: np.ndarray, sizes: np.ndarray, n: int) -> tuple[np.ndarray, np.ndarray] | None:
+    """The order of rows with the largest product of sizes on the diagonal, and a scaling of the columns.
 
     Args:
-        rows, cols: places of the entries of a square matrix, row by row, without repetition.
+        rows, cols: positions of the entries of a square matrix, row by row, without repetition.
         sizes: |a_ij|, positive and finite.
+
+    Returns:
+        `order`, int32 `(n,)`: row `order[k]` of A is number k of the matrix with the large diagonal; and `scale`,
+        `(n,)`, positive: columns multiplied by it, and rows by something, have no entry larger than that on the new
+        diagonal. None where every order has a zero there, or the search would take too long.
 
     Cost: some passes over the entries, and up to three seconds for rows that have to make room for each other.
     """
@@ -62,46 +168,40 @@ def row_matching(rows: np.ndarray, cols: np.ndarray, sizes: np.ndarray, n: int) 
     v = np.full(n, np.inf)
     np.minimum.at(v, cols, costs - u[rows])
     tight = costs - u[rows] <= v[cols]
-    row_of = greedy_matching(rows[tight], cols[tight], n)
-    found = _Paths(starts, cols, costs, u, v, row_of)
-    if not found.completed():
+    row_of, dual = greedy_matching(rows[tight], cols[tight], n).tolist(), v.tolist()
+    if not _augment(starts.tolist(), cols.tolist(), costs.tolist(), u.tolist(), dual, row_of):
         return None
-    scale = np.exp(np.clip(np.array(found.v) - largest, -_LARGEST, _LARGEST))
-    return Matching(np.array(found.row_of, np.int32), scale)
+    return np.array(row_of, np.int32), np.exp(np.clip(np.array(dual) - largest, -_LARGEST, _LARGEST))
 
 
-class _Paths:
-    """Shortest augmenting paths from each row without a column; Python's lists, which are quick one by one."""
+def _augment(
+    starts: list[int], cols: list[int], costs: list[float], u: list[float], v: list[float], row_of: list[int]
+) -> bool:
+    """Give each row without a column one, along the shortest augmenting path; changes u, v and `row_of`.
 
-    def __init__(
-        self, starts: np.ndarray, cols: np.ndarray, costs: np.ndarray, u: np.ndarray, v: np.ndarray, row_of: np.ndarray
-    ) -> None:
-        col_of = np.full(len(u), -1)
-        col_of[row_of[row_of >= 0]] = np.flatnonzero(row_of >= 0)
-        self.starts, self.cols, self.costs, self.u, self.v = (a.tolist() for a in (starts, cols, costs, u, v))
-        self.row_of, self.col_of = row_of.tolist(), col_of.tolist()
-        self.scanned = 0
-
-    def completed(self) -> bool:
-        """Give all rows a column. False: there is none for some row, or it takes too long."""
-        free = [i for i, j in enumerate(self.col_of) if j < 0]
-        return all(self._augmented(i) for i in free)
-
-    def _augmented(self, first: int) -> bool:
-        """Dijkstra's method by reduced costs, up to the nearest column that is free."""
-        starts, row_of, v = self.starts, self.row_of, self.v
+    By Dijkstra's method with reduced costs, up to the nearest column that is free, on Python's lists, which are quick
+    one by one. False if there is no column for some row, or the search takes too long.
+    """
+    col_of = [-1] * len(u)
+    for j, row in enumerate(row_of):
+        if row >= 0:
+            col_of[row] = j
+    scanned = 0
+    for first in [row for row, j in enumerate(col_of) if j < 0]:
         distance: dict[int, float] = {}
         before: dict[int, int] = {}
         done: set[int] = set()
         heap: list[tuple[float, int]] = []
         row, base, best, end = first, 0.0, math.inf, -1
-        while self.scanned <= _MOST_SCANNED:
+        while True:
+            if scanned > _MOST_SCANNED:
+                return False
             here = range(starts[row], starts[row + 1])
-            self.scanned += len(here)
-            offset = base - self.u[row]
+            scanned += len(here)
+            offset = base - u[row]
             for k in here:
-                j = self.cols[k]
-                d = offset + self.costs[k] - v[j]
+                j = cols[k]
+                d = offset + costs[k] - v[j]
                 if j not in done and d < best and d < distance.get(j, math.inf):
                     before[j] = row
                     if row_of[j] < 0:
@@ -116,21 +216,13 @@ class _Paths:
             base, j = heappop(heap)
             done.add(j)
             row = row_of[j]
-        else:
-            return False
         if end < 0:
             return False
         for j in done:
             v[j] -= best - distance[j]
-            self.u[row_of[j]] += best - distance[j]
-        self.u[first] += best
-        self._exchange(first, end, before)
-        return True
-
-    def _exchange(self, first: int, end: int, before: dict[int, int]) -> None:
-        while True:
+            u[row_of[j]] += best - distance[j]
+        u[first] += best
+        while end >= 0:  # each row of the path gets the next column, and its own goes to the row before
             row = before[end]
-            after, self.col_of[row], self.row_of[end] = self.col_of[row], end, row
-            if row == first:
-                return
-            end = after
+            row_of[end], col_of[row], end = row, end, col_of[row]
+    return True

@@ -1,21 +1,32 @@
-"""Symbolic incomplete factorisation: its pattern, and the index pairs of its products; static NumPy integers."""
+"""Input of an incomplete factorisation: a matrix scaled to a unit diagonal, on a symmetric pattern.
+
+`Pattern` is the symbolic part: static integers of NumPy, also where the values are traced.
+"""
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
 
-from ....sparse import UnsupportedOperation
+from ....backends import Array, Backend
+from ....sparse import Matrix, SparseMatrix, UnsupportedOperation
+from ....sparse.analysis.symmetry import REFUSED
+from ....sparse.formats import from_entries
 from ....sparse.formats.entries.integers import starts_of
 from ....sparse.formats.entries.order import rows_first
+from ....sparse.formats.entries.regather import take_or_zero
+from ....sparse.operators.concrete import nonzero_entries
 from ...triangular.schedule import find_levels
+from ..target import Target
 
-_MOST_PAIRS = 30_000_000  # which take up to half a minute and 3 GB where all of them are kept, as in full rows
+_MOST_PAIRS = 30_000_000  # full rows, where all of them are kept, then take up to half a minute and 3 GB
 _MOST_OFFSETS = 64
-_SHIFT = 1 << 40  # more than there can be entries
+_SHIFT = 1 << 40  # larger than any number of entries
+_ROUNDING = 100  # rounding units by which a Hermitian matrix may differ from its adjoint, as in `analysis.symmetry`
 
 
 class Pairs(NamedTuple):
@@ -33,12 +44,14 @@ class Pairs(NamedTuple):
 
 
 class Pattern:
-    """A symmetric pattern of entries in row order, with all of the diagonal.
+    """A symmetric pattern of entries in row order, with the whole diagonal.
 
     Attributes:
         rows, cols: int32 `(nnz,)`.
         mirror: index of the entry (j, i) for each entry (i, j).
-        n: rows.
+        n: number of rows.
+        lower, diagonal, upper: indices of the entries of each part.
+        starts: first entry of each row, and the number of all.
     """
 
     def __init__(self, rows: np.ndarray, cols: np.ndarray, mirror: np.ndarray, n: int) -> None:
@@ -49,7 +62,7 @@ class Pattern:
 
     @classmethod
     def of(cls, rows: np.ndarray, cols: np.ndarray, n: int) -> tuple[Pattern, np.ndarray | None]:
-        """The smallest symmetric pattern of these entries (in row order), and the source of each.
+        """The smallest symmetric pattern of these entries (in row order), and the source of each of its entries.
 
         Sources are indices of given entries, -1 for none; None where the pattern is unchanged.
         """
@@ -77,10 +90,8 @@ class Pattern:
     def is_triangle_free(self) -> bool:
         """Is the graph free of triangles, as on grids? Then only pivots change. Decided by offsets."""
         offsets = (self.rows - self.cols)[self.lower]
-        found = np.flatnonzero(np.bincount(offsets, minlength=1)) if len(offsets) else offsets
-        if len(found) > _MOST_OFFSETS:
-            return False
-        return not np.isin(found[:, None] + found, found).any()
+        offsets = np.flatnonzero(np.bincount(offsets, minlength=1)) if len(offsets) else offsets
+        return len(offsets) <= _MOST_OFFSETS and not np.isin(offsets[:, None] + offsets, offsets).any()
 
     @cached_property
     def pairs(self) -> Pairs:
@@ -89,12 +100,10 @@ class Pattern:
         Raises:
             UnsupportedOperation: there are too many.
         """
-        if self.is_triangle_free:  # only f_ik f_ki
-            return Pairs(
-                self.lower, self.mirror[self.lower], self.diagonal[self.rows[self.lower]], self.cols[self.lower]
-            )
         first = self.lower
         pivot = self.cols[first]
+        if self.is_triangle_free:  # only f_ik f_ki
+            return Pairs(first, self.mirror[first], self.diagonal[self.rows[first]], pivot)
         after = self.diagonal[pivot] + 1  # the entries of the pivot's row behind its diagonal
         count = self.starts[pivot + 1] - after
         ends = np.cumsum(count, dtype=np.int64)
@@ -113,10 +122,138 @@ class Pattern:
         order = kept[rows_first(target[kept].astype(np.int32), len(keys))]
         return Pairs(first[order], second[order], target[order], pivot[order])
 
-    def capped(self, levels: int) -> tuple[Pattern, np.ndarray]:
-        """Entries within bands of so many levels, which bounds the depth of a solve; and their indices."""
-        band = self.levels // levels
-        kept = np.flatnonzero(band[self.rows] == band[self.cols])
-        number = np.full(len(self.rows), -1, np.int32)
+
+@dataclass(frozen=True)
+class UnitDiagonalMatrix:
+    """`A = U V` with a diagonal U and a matrix V of unit diagonal.
+
+    Attributes:
+        target: where the factors are applied.
+        host: the library that computes: NumPy where the values are known now.
+        pattern: positions of the entries.
+        values: V, `(nnz,)` or `(systems, nnz)`: 1 on the diagonal, 0 where A has 0 there but not in all of the row.
+        units: U, `(n,)` or `(systems, n)`: the diagonal of A; where that is 0 the sum of |a_ij| in the row, or 1.
+        hermitian: is A Hermitian? None: not known.
+        symmetric: bool `(systems,)` where the values are known: is this system Hermitian up to rounding?
+    """
+
+    target: Target
+    host: Backend
+    pattern: Pattern
+    values: Array
+    units: Array
+    hermitian: bool | None
+    symmetric: np.ndarray | None = None
+
+    @classmethod
+    def of(cls, own: Matrix, target: Target, lower_only: bool = False) -> UnitDiagonalMatrix:
+        """Scale any square matrix.
+
+        Args:
+            lower_only: read the lower triangle only, for a matrix that is Hermitian.
+
+        Raises:
+            ValueError: a known entry is not finite.
+            UnsupportedOperation: the positions of its entries are not known.
+        """
+        host, rows, cols, values = nonzero_entries(own)
+        values = values if own.systems is not None else values[0]
+        pattern, source = Pattern.of(rows, cols, own.shape[0])
+        if source is not None:
+            values = take_or_zero(host, values, source)
+        last = len(values.shape) - 1
+        hermitian, symmetric = None, None
+        if isinstance(values, np.ndarray):
+            check_finite_rows(values, pattern.rows)
+            symmetric, far = _symmetry(values, pattern)
+            hermitian = True if symmetric.all() else False if far.any() else None
+        if lower_only and hermitian is not False:
+            hermitian = True
+            symmetric = None if symmetric is None else np.ones_like(symmetric)
+            mirrored = host.conj(host.take_in_bounds(values, pattern.mirror, last))
+            lower = host.asarray(pattern.rows > pattern.cols, like=values)
+            values = host.where(lower, values, mirrored)
+        diagonal = host.take_in_bounds(values, pattern.diagonal, last)
+        if hermitian:
+            diagonal = host.astype(host.real(diagonal), host.dtype(values))
+        sums = host.sum_entries(host.abs(values), pattern.rows, pattern.n, sorted=True)
+        empty = host.astype(sums == 0, host.dtype(values))
+        sums = host.astype(sums, host.dtype(values)) + empty
+        units = host.where(diagonal == 0, sums, diagonal)
+        on_diagonal = host.asarray((pattern.rows == pattern.cols).astype(host.dtype(values)), like=values)
+        values = values / host.take_in_bounds(units, pattern.rows, last) + on_diagonal * host.take_in_bounds(
+            empty, pattern.rows, last
+        )
+        return cls(target, host, pattern, values, units, hermitian, symmetric)
+
+    @property
+    def known(self) -> bool:
+        """Are the values known now?"""
+        return isinstance(self.values, np.ndarray)
+
+    @property
+    def last(self) -> int:
+        """Number of the axis of the entries."""
+        return len(self.values.shape) - 1
+
+    @property
+    def systems(self) -> int:
+        """Number of matrices."""
+        return 1 if self.last == 0 else int(self.values.shape[0])
+
+    def take(self, numbers: Array, indices: np.ndarray) -> Array:
+        """Numbers of these entries or rows, from `(k,)` or `(systems, k)`."""
+        return self.host.take_in_bounds(numbers, indices, self.last)
+
+    def diagonal(self, values: Array | None = None) -> Array:
+        """Diagonal of values on this pattern, by default its own."""
+        return self.take(self.values if values is None else values, self.pattern.diagonal)
+
+    def part(self, bk: Backend, entries: np.ndarray | slice, values: Array) -> SparseMatrix:
+        """Sparse matrix of some entries of the pattern, with these values."""
+        pattern = self.pattern
+        return from_entries(
+            bk, pattern.rows[entries], pattern.cols[entries], values, (pattern.n, pattern.n), prune=False,
+            like=self.target.like if bk is self.target.bk else None, sum_duplicates=False,
+        )  # fmt: skip
+
+    def capped(self, levels: int) -> UnitDiagonalMatrix:
+        """Drop entries between bands of so many levels of rows, which bounds the depth of a triangular solve."""
+        pattern = self.pattern
+        band = pattern.levels // levels
+        kept = np.flatnonzero(band[pattern.rows] == band[pattern.cols])
+        number = np.full(len(pattern.rows), -1, np.int32)
         number[kept] = np.arange(len(kept), dtype=np.int32)
-        return Pattern(self.rows[kept], self.cols[kept], number[self.mirror[kept]], self.n), kept.astype(np.int32)
+        within = Pattern(pattern.rows[kept], pattern.cols[kept], number[pattern.mirror[kept]], pattern.n)
+        return replace(self, pattern=within, values=self.take(self.values, kept.astype(np.int32)))
+
+    def shifted(self, shift: float) -> UnitDiagonalMatrix:
+        """Multiply the diagonal by 1 + shift."""
+        if not shift:
+            return self
+        on = self.host.asarray((self.pattern.rows == self.pattern.cols) * shift, self.host.dtype(self.values))
+        return replace(self, values=self.values + on)
+
+
+def check_finite_rows(values: np.ndarray, rows: np.ndarray) -> None:
+    """Raise ValueError for NaN or infinity among known values `(nnz,)` or `(systems, nnz)`."""
+    if not np.isfinite(values).all():
+        row = int(rows[np.argwhere(~np.isfinite(values))[0, -1]])
+        raise ValueError(f"Row {row} of A has an entry that is not finite; expected finite ones for this kind.")
+
+
+def _symmetry(values: np.ndarray, pattern: Pattern) -> tuple[np.ndarray, np.ndarray]:
+    """bool `(systems,)`: is each Hermitian, entry by entry up to rounding; is it so far from it that CG refuses it?"""
+    both = np.atleast_2d(values)
+    with np.errstate(all="ignore"):
+        difference = np.abs(both - both[:, pattern.mirror].conj())
+        if not difference.any():
+            return np.ones(len(both), bool), np.zeros(len(both), bool)
+        size = np.abs(both)
+        scale = size.max(axis=1, keepdims=True)
+        far = np.linalg.norm(difference / scale, axis=1) > REFUSED * np.linalg.norm(size / scale, axis=1)
+        if far.all():
+            return ~far, far
+        largest = np.maximum.reduceat(size, pattern.starts[:-1], axis=1)
+        limit = np.minimum(largest[:, pattern.rows], largest[:, pattern.cols])
+        return (difference <= _ROUNDING * np.finfo(values.dtype).eps * limit).all(axis=1), far

@@ -11,12 +11,12 @@ from ....backends import Array, Backend
 from ....sparse import Matrix, Operator
 from ...diagonal import DOMINANT
 from ..base import Preconditioner
-from ..cycle.either import Either
-from ..cycle.target import Target
 from ..jacobi import jacobi
+from ..operators import Either
 from ..pipeline import of_operator
-from .kinds import incomplete
-from .scaled import UnitDiagonalMatrix
+from ..target import Target
+from .ilu import incomplete
+from .pattern import UnitDiagonalMatrix
 
 _LEAST = 20_000  # unknowns from which some dozen runs save the time of compiling the factors
 _SWEEPS = 4  # for each triangle: convection moves so many cells in one, where diffusion needs two

@@ -15,10 +15,9 @@ from ..base import Preconditioner
 from ..cycle.cost import numbers_stored, work_of
 from ..cycle.dense import rounding_of
 from ..cycle.level import Level
-from ..cycle.recast import inner_dtype, note_on_precision, recast
-from ..cycle.scaled import DiagonallyScaled
 from ..cycle.smoother import steps_for
-from ..cycle.target import Target
+from ..operators import DiagonallyScaled, inner_dtype, note_on_precision, recast
+from ..target import Target
 from .algebraic import algebraic_cycle
 from .coarsening import Coarsest
 from .hierarchy import GridLevel, levels_of

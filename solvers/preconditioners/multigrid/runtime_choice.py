@@ -14,8 +14,8 @@ from ....sparse.analysis.analysis import on_its_grid
 from ....sparse.operators.couplings import Couplings, sum_of_terms
 from ...diagonal import DOMINANT
 from ..base import Preconditioner
-from ..cycle.either import Either
 from ..jacobi import jacobi
+from ..operators import Either
 from ..pipeline import grid_of, of_operator
 from .from_matrix import couples_neighbours, couplings_of
 from .grid_cycle import with_cost

@@ -16,8 +16,7 @@ from ....sparse.fingerprint import fingerprint
 from ....sparse.operators.couplings import Couplings, Shift, Stacked
 from ...factors.planes import BlockTridiagonalInverse, block_layout
 from ..cycle.level import Level
-from ..cycle.recast import inner_dtype, recast
-from ..cycle.scaled import DiagonallyScaled
+from ..operators import DiagonallyScaled, inner_dtype, recast
 from .coarsening import Coarsest, check_coarsest, coarsening_factors
 from .galerkin import couplings_of_coarse
 from .grid_cycle import GridCycle, cycle_of

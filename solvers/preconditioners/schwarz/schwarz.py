@@ -16,8 +16,8 @@ from ..block_jacobi.block_jacobi import block_jacobi
 from ..block_jacobi.blocks import components_per_node
 from ..checks import check_finite, check_integer
 from ..cluster.coarse import coarse_correction
-from ..cycle.target import Target
 from ..pipeline import of_operator
+from ..target import Target
 from .aggregates import subdomains_and_clusters
 
 SIZE, CLUSTERS = 32, 2048

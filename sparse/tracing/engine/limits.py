@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 
-from ....backends.setting import Setting
+from ....backends.settings import Setting
 from ...errors import UnsupportedOperation
 
 MAX_ENTRIES = 2**28  # about 4 GB of rows, columns and float64 values

@@ -57,9 +57,6 @@ _NO_B = "Without b, b = A x for a known x (x_i = sin i), and the error against t
 _COMPARE = "Solve A x = b by several methods with several preconditioners, and sort them by time."
 _INSPECT = "Say what can be seen of a matrix, square or not, without a solve."
 _PRECONDITION = "Make a preconditioner, say what it costs, and write it to a file that any array library reads."
-_DIRECT = (
-    "List the libraries of sparse factors that are installed, and with a matrix time and check each of them on it."
-)
 _METHODS = "List what --method and --preconditioner can be."
 
 
@@ -88,7 +85,7 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
         _refuse_words(parser, options.command, unknown)
     if not hasattr(options, "quiet"):
         options.quiet = False
-    if options.command not in ("methods", "direct") or getattr(options, "example", None) is not None:
+    if options.command != "methods":
         _check_matrix(options)
     if options.command == "precondition":
         check_kind(options.kind)
@@ -130,9 +127,6 @@ def _parser() -> argparse.ArgumentParser:
     _add_matrix(inspect, "matrix")
     _add_views(inspect)
     _add_report(inspect, "--quiet")
-    direct = command("direct", "list and time libraries of sparse factors", _DIRECT)
-    _add_matrix(direct, "square matrix")
-    _add_report(direct, "--quiet")
     _add_report(command("methods", "list methods and preconditioners", _METHODS))
     return parser
 
@@ -169,10 +163,7 @@ def _add_views(group: argparse._ActionsContainer) -> None:
     group.add_argument("--backend", choices=BACKENDS, default="numpy", help="library to choose the format for")
     words = "solve with every preconditioner, and say what each one costs and gains"
     group.add_argument("--preconditioners", action="store_true", help=words)
-    words = "find the ends of its spectrum, and what they say about iterations"
-    group.add_argument("--spectrum", action="store_true", help=words)
-    others = "with --spectrum that, with --preconditioners how they converge"
-    words = f"draw its entries; {others}: {', '.join(PICTURE_NAMES)}"
+    words = f"draw its entries, or with --preconditioners how they converge: {', '.join(PICTURE_NAMES)}"
     group.add_argument("--plot", type=Path, nargs="?", const=DEFAULT_PICTURE, metavar="FILE", help=words)
 
 
@@ -225,7 +216,7 @@ def _add_comparison(group: argparse._ArgumentGroup) -> None:
     group.add_argument("--methods", type=_names, default=[], metavar="NAMES", help=words)
     words = "names with commas between them, also none; default: what suits the matrix"
     group.add_argument("--preconditioners", type=_names, default=[], metavar="NAMES", help=words)
-    words = "seconds for each of them, set-up included; then it is stopped; default: %(default)s"
+    words = "seconds for each of them, set-up included; its iterations end then; default: %(default)s"
     group.add_argument("--time-limit", type=_seconds, default=30.0, metavar="S", help=words)
     _add_tolerances(group)
     words = f"draw residuals against iterations and time: {', '.join(PICTURE_NAMES)}; default: %(const)s"

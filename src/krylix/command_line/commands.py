@@ -1,4 +1,4 @@
-"""The commands: solve, compare, inspect, precondition, direct, methods."""
+"""The commands: solve, compare, inspect, precondition, methods."""
 
 from __future__ import annotations
 
@@ -11,14 +11,12 @@ from typing import Any
 
 from ..backends import profile
 from . import (
-    factors,
     facts,
     machine,
     matrix_facts,
     methods,
     preconditioning,
     report,
-    spectrum,
     storage,
 )
 from .arguments import parse
@@ -26,7 +24,7 @@ from .compare import compare, comparison
 from .files import STDIN
 from .inspected import load as load_matrix
 from .output import TRACE_NAME, VECTOR_NAMES, as_bytes, check_output, form_of, write, write_profile
-from .picture import check_picture, draw, draw_convergence, draw_histories, draw_spectrum
+from .picture import check_picture, draw, draw_convergence, draw_histories
 from .solve import SolveOutcome, set_up, solve, start_library
 from .streams import Streams
 from .system import SystemRead, in_precision, load
@@ -45,7 +43,7 @@ def run(argv: Sequence[str], out: Streams) -> int:
     if options.command == "solve":
         return _solve(options, out)
     commands = {
-        "compare": _compare, "precondition": _precondition, "inspect": _inspect, "direct": _direct, "methods": _methods,
+        "compare": _compare, "precondition": _precondition, "inspect": _inspect, "methods": _methods,
     }  # fmt: skip
     return commands[options.command](options, out.say)
 
@@ -153,20 +151,6 @@ def _precondition(options: argparse.Namespace, say: Say) -> int:
     return 0
 
 
-def _direct(options: argparse.Namespace, say: Say) -> int:
-    """Libraries of factors: a list, or times for a matrix."""
-    in_words = _in_words(options, say)
-    inspected = None if options.matrix is None and options.example is None else load_matrix(options)
-    if inspected is not None:
-        in_words([("matrix", inspected.source), ("shape", facts.size_text(inspected.A))])
-    rows = factors.measure(inspected)
-    for line in factors.table(rows) if not (options.json or options.quiet) else ():
-        say(line)
-    if options.json:
-        say(machine.text("direct", factors.of_factors(inspected, rows)))
-    return 0
-
-
 def _inspect(options: argparse.Namespace, say: Say) -> int:
     if options.plot is not None:
         check_picture(options.plot, (options.matrix,))
@@ -174,24 +158,18 @@ def _inspect(options: argparse.Namespace, say: Say) -> int:
     inspected = load_matrix(options)
     if options.preconditioners:
         comparison.check_square(inspected.A)
-    if options.spectrum:
-        spectrum.check_square(inspected.A)
     start_library(options.backend)
     stored = storage.describe(inspected.A, options.backend, options.format)
     in_words([*matrix_facts.describe(inspected), *stored])
-    ends = spectrum.find(inspected.A) if options.spectrum else None
-    in_words([] if ends is None else spectrum.describe(ends))
     rows = _compared(options, inspected.A, say) if options.preconditioners else None
     if options.plot is not None:
         if rows is not None:
             draw_convergence(options.plot, rows, inspected.source)
-        elif ends is not None:
-            draw_spectrum(options.plot, ends, inspected.source)
         else:
             draw(options.plot, inspected.A, inspected.source)
         in_words([("plot", f"written to {options.plot}")])
     if options.json:
-        say(machine.text("inspect", machine.of_inspect(options, inspected, rows, ends)))
+        say(machine.text("inspect", machine.of_inspect(options, inspected, rows)))
     return 0
 
 

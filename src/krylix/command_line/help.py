@@ -28,13 +28,7 @@ HELP_EXAMPLES: dict[str, tuple[tuple[str, str], ...]] = {
     "inspect": (
         ("krylix inspect --example airfoil", "symmetry, definiteness, band, null space"),
         ("krylix inspect A.mtx --plot A.png", "a picture of the entries"),
-        ("krylix inspect A.mtx --spectrum", "eigenvalues, condition, iterations"),
         ("krylix inspect A.mtx --preconditioners", "what each preconditioner costs and gains"),
-    ),
-    "direct": (
-        ("krylix direct", "which libraries there are"),
-        ("krylix direct --example bar", "and how long each one takes for a matrix"),
-        ("krylix direct A.mtx --json", "for programs"),
     ),
     "methods": (
         ("krylix methods", "a table"),

@@ -19,7 +19,7 @@ from ..sparse.analysis.facts import (
     is_positive_definite,
     occupied_diagonals,
 )
-from . import preconditioning, spectrum
+from . import preconditioning
 from .compare import compare, comparison
 from .compare.comparison import ComparisonRow
 from .facts import column_norms, maps_constants_to_zero
@@ -27,7 +27,6 @@ from .inspected import Inspected
 from .preconditioning import Built
 from .report import relative_error, status_word
 from .solve import SolveOutcome
-from .spectrum import SpectrumFacts
 from .storage import bytes_of, chosen
 from .system import SystemRead
 
@@ -85,10 +84,7 @@ def of_precondition(
 
 
 def of_inspect(
-    options: argparse.Namespace,
-    inspected: Inspected,
-    rows: Sequence[ComparisonRow] | None,
-    ends: SpectrumFacts | None = None,
+    options: argparse.Namespace, inspected: Inspected, rows: Sequence[ComparisonRow] | None
 ) -> dict[str, Any]:
     """What `krylix inspect` reports; facts of square matrices are null for others."""
     A = inspected.A
@@ -110,7 +106,6 @@ def of_inspect(
         "maps_constants_to_zero": maps_constants_to_zero(A),
         "bytes": bytes_of(A),
         "format": {"name": choice.format, "backend": options.backend, "reason": choice.reason},
-        "spectrum": None if ends is None else spectrum.as_object(ends),
         "preconditioners": None if rows is None else [comparison.as_object(row) for row in rows],
         "plot": None if options.plot is None else str(options.plot),
     }

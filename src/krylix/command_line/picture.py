@@ -15,7 +15,6 @@ from ..sparse.plot.picture import plot
 from .compare.comparison import ComparisonRow
 from .errors import SolveFailed, UsageError
 from .output import check_output
-from .spectrum import SpectrumFacts
 
 PICTURE_NAMES = (".png", ".pdf", ".svg")
 DEFAULT_PICTURE = Path("krylix.png")
@@ -90,29 +89,6 @@ def draw_convergence(path: Path, rows: Sequence[ComparisonRow], name: str) -> No
         figure.suptitle(name, parse_math=False)
 
     _write(path, curves, (11, 5))
-
-
-def draw_spectrum(path: Path, found: SpectrumFacts, name: str) -> None:
-    """Draw the values that were found, by their modulus.
-
-    Raises:
-        SolveFailed: as `draw`.
-    """
-
-    def values(figure: Any) -> None:
-        ax = figure.add_subplot()
-        order = np.argsort(np.abs(found.values))
-        sizes, signs = np.abs(found.values)[order], np.sign(found.values)[order]
-        for sign, label in ((1, "positive"), (-1, "negative")):
-            here = np.flatnonzero((signs == sign) & (sizes > 0))
-            if len(here):
-                ax.semilogy(here + 1, sizes[here], ".", label=label)
-        ax.set(xlabel="number, from the smallest one that was found", ylabel=f"modulus of the {found.kind}")
-        ax.set_title(f"{name}\ncondition {found.condition:.3g}", parse_math=False)
-        ax.legend()
-        ax.grid(alpha=0.3)
-
-    _write(path, values, (7, 5))
 
 
 def _write(path: Path, paint: Callable[[Any], None], size: tuple[int, int]) -> None:

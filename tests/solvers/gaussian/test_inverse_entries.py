@@ -11,10 +11,16 @@ import scipy.sparse as sp
 import krylix
 from gaussian_matrices import MATRICES, cancelling, closed, grid_laplacian, scattered
 from krylix import UnsupportedOperation, prepare
-from krylix.solvers.gaussian.factorised_matrix import FactorisedMatrix
-from krylix.solvers.gaussian.selected_inverse import SelectedInverse
-from krylix.solvers.gaussian.sparse_factors import SparseFactors, sparse_factors
-from krylix.solvers.gaussian.supernodes import filled_pattern, parents_of, postorder, supernodes
+from krylix.solvers.factors.superlu import factors_of
+from krylix.solvers.gaussian.factorised import FactorisedMatrix
+from krylix.solvers.gaussian.selected_inverse import (
+    SelectedInverse,
+    filled_pattern,
+    parents_of,
+    postorder,
+    sorted_columns,
+    supernodes,
+)
 from modes import EAGER, array, compiled, to_numpy
 
 
@@ -66,12 +72,11 @@ def test_recursion(name: str, hermitian: bool) -> None:
     n, X, matrix = A.shape[0], np.linalg.inv(A.toarray()), FactorisedMatrix(A)
     if hermitian and matrix.definite is None:
         pytest.skip("L alone is for definite matrices")
-    factors = matrix.definite if hermitian else sparse_factors(A)
-    assert factors is not None
+    lu = matrix.definite if hermitian else factors_of(A)
     i, j = (k.ravel() for k in np.indices((n, n)))
-    found, missing = SelectedInverse(factors, hermitian).entries(i, j)
+    found, missing = SelectedInverse(lu, hermitian).entries(i, j)
     np.testing.assert_allclose(found[~missing], X[i, j][~missing], atol=1e-12 * np.abs(X).max())
-    inside = (abs(factors.L) + abs(factors.U)).toarray()[factors.rows[j], factors.columns[i]] != 0
+    inside = (abs(lu.L) + abs(lu.U)).toarray()[lu.perm_r[j], lu.perm_c[i]] != 0
     assert not missing[inside].any()
 
 
@@ -88,9 +93,8 @@ def test_places_outside_of_the_factors() -> None:
 @pytest.mark.parametrize("name", ["grid", "large grid", "scattered", "cancelling", "apart"])
 def test_supernodes(name: str) -> None:
     """Rows of a column are rows of its parent, subtrees are neighbours, and blocks hold all entries of the factors."""
-    factors = sparse_factors(sp.csc_array(MATRICES[name]))
-    assert factors is not None
-    pattern = filled_pattern(factors.L, factors.U)
+    lu = factors_of(sp.csc_array(MATRICES[name]))
+    pattern = filled_pattern(sorted_columns(lu.L), sorted_columns(lu.U))
     order = postorder(pattern)
     if order is not None:
         pattern = sp.csc_array(pattern[order][:, order])
@@ -114,11 +118,8 @@ def test_any_order_of_the_columns() -> None:
     rng = np.random.default_rng(2)
     A = sp.csc_array(grid_laplacian(9, 9))[rng.permutation(81)][:, rng.permutation(81)]
     lu = sp.linalg.splu(sp.csc_array(A), permc_spec="NATURAL")
-    factors = SparseFactors(*(sp.csc_array(F) for F in (lu.L, lu.U)), lu.perm_r, lu.perm_c, lu.solve)
-    for F in factors[:2]:
-        F.sort_indices()
     each = np.arange(81)
-    found, missing = SelectedInverse(factors, False).entries(each, each)
+    found, missing = SelectedInverse(lu, False).entries(each, each)
     X = np.linalg.inv(A.toarray()).diagonal()
     np.testing.assert_allclose(found[~missing], X[~missing], rtol=1e-10)
 

@@ -13,7 +13,7 @@ from cells import in_turn
 from gaussian_matrices import MATRICES, definite, grid_laplacian, scattered
 from gradients import gradient
 from krylix import UnsupportedOperation, logdet, prepare
-from krylix.solvers.gaussian.host_matrices import SMALL
+from krylix.solvers.gaussian.factorised import SMALL
 from modes import COMPILED, EAGER, MODES, array, compiled, library, to_numpy
 
 

@@ -12,7 +12,7 @@ import krylix
 from cells import in_turn
 from gaussian_matrices import MATRICES, closed, definite, grid_laplacian
 from krylix import prepare
-from krylix.solvers.gaussian.exact import entries_of
+from krylix.solvers.gaussian.factorised import entries_of
 from krylix.solvers.gaussian.sample import by_lanczos, times_root
 from modes import MODES, array, compiled, to_numpy
 
@@ -26,7 +26,7 @@ def test_covariance(name: str, form: str, of: str) -> None:
     """Rows of R^T for z = 1: their products are the covariance."""
     A = MATRICES[name]
     operator = krylix.as_operator(A if form == "sparse" else A.toarray())
-    R = times_root(operator, np.eye(A.shape[0], dtype=A.dtype), of == "precision", 1, entries_of(operator))
+    R = times_root(operator, np.eye(A.shape[0], dtype=A.dtype), of == "precision", 1, entries_of)
     expected = A.toarray() if of == "covariance" else np.linalg.inv(A.toarray())
     np.testing.assert_allclose(R.T @ R.conj(), expected, atol=1e-11 * np.abs(expected).max())
 
@@ -193,7 +193,7 @@ def test_symmetric_up_to_rounding(name: str) -> None:
         m = m.astype(np.float32) if name == "noise" else m
     assert abs(m - m.T).max() > 0
     operator = krylix.as_operator(m)
-    R = times_root(operator, np.eye(400, dtype=m.dtype), True, 1, entries_of(operator))
+    R = times_root(operator, np.eye(400, dtype=m.dtype), True, 1, entries_of)
     expected = np.linalg.inv(m.toarray().astype(float))
     np.testing.assert_allclose(R.T @ R, expected, atol=1e-5 * np.abs(expected).max())
     assert prepare(m).sample(0, 3).shape == prepare(m.toarray()).sample(0, 3).shape == (3, 400)

@@ -85,6 +85,29 @@ def test_facts_of_every_coarsening(coarsening: str, cycle: str) -> None:
         check_facts(M)
 
 
+HIERARCHIES: dict[str, Any] = {
+    "Ruge-Stueben": lambda A, _, **options: pyamg.ruge_stuben_solver(A, **options),
+    "root node": lambda A, symmetry, **options: pyamg.rootnode_solver(A, symmetry=symmetry, **options),
+    "energy-minimising": lambda A, symmetry, **options: pyamg.smoothed_aggregation_solver(
+        A, smooth="energy", symmetry=symmetry, **options
+    ),
+    "adaptive": lambda A, symmetry, **options: pyamg.aggregation.adaptive_sa_solver(
+        A, initial_candidates=np.ones((A.shape[0], 1)), symmetry=symmetry, **options
+    )[0],
+}
+
+
+@pytest.mark.filterwarnings("ignore")  # of pyamg
+@pytest.mark.parametrize("cycle", ["V", "W"])
+@pytest.mark.parametrize("kind", HIERARCHIES)
+def test_facts_of_every_hierarchy_of_pyamg(kind: str, cycle: str) -> None:
+    for name, symmetry in {"Poisson": "hermitian", "convection": "nonsymmetric"}.items():
+        A = matrices()[name]
+        M = krylix.preconditioner(A, "amg", hierarchy=HIERARCHIES[kind](A, symmetry, max_coarse=25), cycle=cycle)
+        assert M.hermitian == (name == "Poisson")
+        check_facts(M)
+
+
 @pytest.mark.parametrize("name", matrices())
 @pytest.mark.parametrize(
     "settings", [{}, {"smoother": "jacobi", "degree": 3}, {"degree": 1}, {"coarsening": "aggregation"}]
@@ -113,17 +136,19 @@ def test_the_cycle_is_that_of_the_textbook() -> None:
 
 
 @pytest.mark.parametrize("grid", [(60, 50), (15, 14, 13)])
-@pytest.mark.parametrize("coarsening", ["smoothed-aggregation", "ruge-stuben"])
-def test_iterations_are_those_of_pyamg(coarsening: str, grid: tuple[int, ...]) -> None:
+@pytest.mark.parametrize("solver", [pyamg.smoothed_aggregation_solver, pyamg.ruge_stuben_solver])
+def test_iterations_are_those_of_pyamg(solver: Any, grid: tuple[int, ...]) -> None:
     """Within two, with Chebyshev's polynomials in the place of Gauss-Seidel."""
     from scipy.sparse.linalg import cg
 
     A = poisson(*grid)
     b = np.random.default_rng(1).standard_normal(A.shape[0])
-    solver = pyamg.ruge_stuben_solver if coarsening == "ruge-stuben" else pyamg.smoothed_aggregation_solver
-    steps: list[int] = []
-    cg(A, b, rtol=1e-8, M=solver(A, max_coarse=100).aspreconditioner(), callback=lambda _: steps.append(1))
-    M = made(A, coarsening=coarsening, max_coarse=100)
+    hierarchy, steps = solver(A, max_coarse=100), list[int]()
+    cg(A, b, rtol=1e-8, M=hierarchy.aspreconditioner(), callback=lambda _: steps.append(1))
+    if solver is pyamg.smoothed_aggregation_solver:
+        M = made(A, coarsening="smoothed-aggregation", max_coarse=100)
+    else:
+        M = krylix.preconditioner(A, "amg", hierarchy=hierarchy)
     result = krylix.linear_solve(A, b, method="CG", preconditioner=M, rtol=1e-8)
     assert result.iterations <= len(steps) + 2
     assert np.linalg.norm(b - A @ result.x) <= 1e-8 * np.linalg.norm(b)
@@ -302,7 +327,7 @@ REFUSED = {
     "near_nullspace has the shape": (poisson(), {"near_nullspace": np.ones(N)}),
     "no finite number": (poisson(), {"near_nullspace": np.full((1, N), np.inf)}),
     "expected a divisor": (poisson(), {"block_size": 2}),
-    "coarsening='ruge-stuben' is for real matrices": (matrices()["Hermitian"], {"coarsening": "ruge-stuben"}),
+    "coarsening='root-node' was given; expected one of 'classical'": (poisson(), {"coarsening": "root-node"}),
     "at most 3000": (poisson(70, 70), {"max_levels": 1}),
     "expected an amg preconditioner": (poisson(), {"pattern": krylix.preconditioner(np.eye(3), "amg")}),
     "settings are those of that": (poisson(), {"pattern": krylix.preconditioner(poisson(), "amg"), "degree": 3}),

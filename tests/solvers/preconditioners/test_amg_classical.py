@@ -14,10 +14,14 @@ from scipy.spatial import Delaunay
 import krylix
 from krylix.solvers.preconditioners.amg.choose import ROWS
 from krylix.solvers.preconditioners.amg.classical.interpolation import Rows, prolongation, without_explosion
-from krylix.solvers.preconditioners.amg.classical.products import product
-from krylix.solvers.preconditioners.amg.classical.rows import largest_in_rows, reduced, selected
-from krylix.solvers.preconditioners.amg.classical.splitting import first_pass, pmis
-from krylix.solvers.preconditioners.amg.classical.strength import couplings, strong_entries, with_positive_diagonal
+from krylix.solvers.preconditioners.amg.classical.rows import largest_in_rows, product, reduced, selected
+from krylix.solvers.preconditioners.amg.classical.splitting import (
+    couplings,
+    first_pass,
+    pmis,
+    strong_entries,
+    with_positive_diagonal,
+)
 
 THETA = 0.25
 
@@ -104,9 +108,9 @@ SMALL: dict[str, sp.csr_array] = {
 def made(name: str) -> tuple[sp.csr_array, Rows, np.ndarray]:
     A = SMALL[name].copy()
     A.sum_duplicates()
-    coupled = couplings(with_positive_diagonal(A))
+    coupled = couplings(with_positive_diagonal(A, A.diagonal()))
     sums = reduced(np.add, coupled, A.indptr, 0.0)
-    strong = strong_entries(A, coupled, sums, THETA)
+    strong = strong_entries(A, coupled, sums, A.diagonal(), THETA)
     return A, Rows(A, coupled, sums, strong), pmis(selected(A, strong))
 
 
@@ -412,7 +416,7 @@ def test_products_in_one_pass(monkeypatch: pytest.MonkeyPatch) -> None:
     A, B = ROUGH, sp.csr_array(ROUGH[:, ::3])
     expected = (A @ B).toarray()
     np.testing.assert_allclose(product(A, B).toarray(), expected, rtol=1e-13)
-    monkeypatch.setattr("krylix.solvers.preconditioners.amg.classical.products.csr_matmat", None)
+    monkeypatch.setattr("krylix.solvers.preconditioners.amg.classical.rows.csr_matmat", None)
     np.testing.assert_allclose(product(A, B).toarray(), expected, rtol=1e-13)
 
 

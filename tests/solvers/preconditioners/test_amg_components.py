@@ -11,9 +11,10 @@ import scipy.sparse as sp
 
 import krylix
 from krylix.solvers.preconditioners import UPDATES
-from krylix.solvers.preconditioners.amg.classical.red_black import eliminated, red_black_splitting
+from krylix.solvers.preconditioners.amg.classical.levels import eliminated, red_black_splitting
 from krylix.solvers.preconditioners.amg.classical.splitting import first_pass
 from krylix.solvers.preconditioners.amg.components import compact_rigid_motions, found_components
+from krylix.solvers.preconditioners.amg.levels import HostLevel
 from krylix.solvers.preconditioners.amg.settings import AmgSettings
 from matrices import in_krylix
 from modes import array, compiled, to_numpy
@@ -181,9 +182,9 @@ def test_elimination_is_exact(name: str) -> None:
     dense, coarse = A.toarray(), red_black_splitting(A)
     assert coarse is not None
     hermitian = bool(np.abs(dense - dense.conj().T).max() == 0)
-    found = eliminated(A, coarse, hermitian)
-    assert found is not None
-    level, S = found
+    pair = eliminated(HostLevel.finest(A), coarse, hermitian)
+    assert pair is not None
+    level, S = pair[0], pair[1].A
     P, R = level.P.toarray(), level.R.toarray()
     scale = np.abs(np.diag(dense))
     np.testing.assert_allclose(S.toarray(), R @ dense @ P, atol=1e-12 * scale.max(), rtol=1e-9)
@@ -215,6 +216,35 @@ def test_closed_regions_of_two_unknowns() -> None:
 def test_elimination_at_any_scale(size: float) -> None:
     A = grid(30, 30)
     assert iterations(sp.csr_array(size * A), max_coarse=20) == iterations(A, max_coarse=20)
+
+
+def path(n: int, pairs: list[tuple[int, int]]) -> sp.csr_array:
+    """Laplacian of a path of n points with more edges."""
+    rows, cols = np.array([*((i, i + 1) for i in range(n - 1)), *pairs]).T
+    A = sp.coo_array((np.full(len(rows), -1.0), (rows, cols)), (n, n)).tocsr()
+    A = sp.csr_array(A + A.T)
+    return sp.csr_array(A + sp.diags_array(1.0 - A.sum(axis=1)))
+
+
+@pytest.mark.parametrize("n", [12, 1000])
+@pytest.mark.parametrize("extra", [(0, 2), (0, 4), (5, 7)])  # a triangle, a cycle of 5 points, a triangle elsewhere
+def test_odd_cycles_have_no_two_colours(n: int, extra: tuple[int, int]) -> None:
+    assert red_black_splitting(path(n, [extra])) is None
+
+
+@pytest.mark.parametrize("n", [2, 12, 1000])
+@pytest.mark.parametrize("extra", [[], [(0, 3)], [(0, 3), (2, 5), (0, 5)]])
+def test_even_cycles_have(n: int, extra: list[tuple[int, int]]) -> None:
+    A = path(n, extra if n > 5 else [])
+    stays = red_black_splitting(A)
+    assert stays is not None
+    rows, cols = A.nonzero()
+    assert np.all((stays[rows] != stays[cols]) | (rows == cols))
+
+
+def test_one_coupled_direction_is_enough() -> None:
+    A = sp.csr_array(np.eye(3) + np.array([[0, 1.0, 1], [0, 0, 1], [0, 0, 0]]))
+    assert red_black_splitting(A) is None
 
 
 # --- not symmetric ---

@@ -16,11 +16,10 @@ from krylix.backends import get_backend
 from krylix.solvers.preconditioners import UPDATES
 from krylix.solvers.preconditioners.amg.as_preconditioner import sparse_form
 from krylix.solvers.preconditioners.amg.classical.levels import classical_levels
-from krylix.solvers.preconditioners.amg.classical.renewed import interpolation_values
-from krylix.solvers.preconditioners.amg.classical.rule import ClassicalRule
-from krylix.solvers.preconditioners.amg.galerkin import galerkin_levels
+from krylix.solvers.preconditioners.amg.classical.renewal import ClassicalRule
+from krylix.solvers.preconditioners.amg.hierarchy import galerkin_levels
 from krylix.solvers.preconditioners.amg.level import order_of, tentative_matrices
-from krylix.solvers.preconditioners.amg.order import reordered_matrix
+from krylix.solvers.preconditioners.amg.levels import reordered_matrix
 from krylix.solvers.preconditioners.amg.renewed import renewed
 from krylix.solvers.preconditioners.amg.settings import AmgSettings
 from krylix.sparse.formats.compressed import CsrStructure
@@ -369,8 +368,8 @@ def test_values_of_no_unknowns_are_empty() -> None:
     P = sp.csr_array(([1.0, 1.0], [0, 1], [0, 1, 2, 2]), shape=(3, 2))
     rule = ClassicalRule.of(A, P, np.array([True, True, False]), np.zeros(3, bool))
     assert rule.prolongation(A).toarray().tolist() == [[1, 0], [0, 1], [0, 0]]
-    places = rule.plan(CsrStructure.of(A)).places
-    assert interpolation_values(get_backend("numpy"), places, np.ones((2, 3))).tolist() == [[1, 1], [1, 1]]
+    plan = rule.interpolation(CsrStructure.of(A))
+    assert plan.weights(get_backend("numpy"), np.ones((2, 3))).tolist() == [[1, 1], [1, 1]]
 
 
 @pytest.mark.parametrize("first", [0.0, 3.0])

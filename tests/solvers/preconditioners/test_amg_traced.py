@@ -206,16 +206,14 @@ def test_new_numbers_for_one_that_is_an_argument() -> None:
     np.testing.assert_allclose(mapped, [expected, expected / 2], rtol=0, atol=1e-9 * np.abs(expected).max())
 
 
-def test_other_coarsenings_need_values() -> None:
+def test_hierarchies_of_pyamg_keep_their_interpolation() -> None:
     pattern = krylix.as_operator(diffusion(1.0))
     batch = pattern.with_values(np.stack([pattern.values, pattern.values]))
-    with pytest.raises(krylix.UnsupportedOperation, match="'ruge-stuben' needs the values"):
-        krylix.preconditioner(batch, "amg", coarsening="ruge-stuben", max_coarse=50)
-    M = krylix.preconditioner(diffusion(1.0), "amg", coarsening="ruge-stuben", max_coarse=50)
-    renewed = krylix.preconditioner(batch, "amg", pattern=M)  # keeps the interpolation
+    solver = pyamg.ruge_stuben_solver(diffusion(1.0), max_coarse=50)
+    M = krylix.preconditioner(diffusion(1.0), "amg", hierarchy=solver)
+    renewed = krylix.preconditioner(batch, "amg", pattern=M)
     r = np.random.default_rng(0).standard_normal(N)
     np.testing.assert_allclose(renewed(np.stack([r, r]))[1], M @ r, rtol=0, atol=1e-9 * np.abs(M @ r).max())
-    solver = pyamg.ruge_stuben_solver(diffusion(1.0), max_coarse=50)
     given = krylix.preconditioner(batch, "amg", hierarchy=solver)
     np.testing.assert_allclose(given(np.stack([r, r]))[0], M @ r, rtol=0, atol=1e-9 * np.abs(M @ r).max())
 

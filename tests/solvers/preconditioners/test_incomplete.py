@@ -12,12 +12,11 @@ import scipy.sparse as sp
 import krylix
 from cells import in_turn
 from krylix import linear_solve, preconditioner
-from krylix.solvers.preconditioners.cycle.target import Target
-from krylix.solvers.preconditioners.ilu import on_host
-from krylix.solvers.preconditioners.ilu.in_graph import by_sweeps
-from krylix.solvers.preconditioners.ilu.on_host import incomplete_factors, zero_fill
-from krylix.solvers.preconditioners.ilu.pattern import Pattern
-from krylix.solvers.preconditioners.ilu.scaled import UnitDiagonalMatrix
+from krylix.solvers.preconditioners.ilu import host
+from krylix.solvers.preconditioners.ilu.host import incomplete_factors, zero_fill
+from krylix.solvers.preconditioners.ilu.pattern import Pattern, UnitDiagonalMatrix
+from krylix.solvers.preconditioners.ilu.sweeps import factors_by_sweeps
+from krylix.solvers.preconditioners.target import Target
 from modes import COMPILED, array, compiled, to_numpy
 from named_problems import convection, elements, jumps, poisson, squared_laplace
 
@@ -99,12 +98,12 @@ def test_sweeps_build_the_same_factors(kind: str, problem: sp.csr_array) -> None
     A = UnitDiagonalMatrix.of(own, Target(own, own.dtype), lower_only=kind == "ic").shifted(0.1)
     factors, pivots, shift = incomplete_factors(A, 0.0, True)
     levels = int(A.pattern.levels.max()) + 1
-    swept_factors, swept_pivots = by_sweeps(A, levels - 1)
+    swept_factors, swept_pivots = factors_by_sweeps(A, levels - 1)
     off = A.pattern.rows != A.pattern.cols
     assert shift == 0
     np.testing.assert_allclose(swept_pivots, pivots, rtol=1e-12)
     np.testing.assert_allclose(swept_factors[off], factors[off], atol=1e-12)
-    F, _ = by_sweeps(A, 1)
+    F, _ = factors_by_sweeps(A, 1)
     F = F * A.units[A.pattern.rows]
     np.testing.assert_allclose(F, F[A.pattern.mirror], atol=1e-12 * np.abs(F).max())
 
@@ -267,7 +266,7 @@ def test_signs_of_pivots_are_for_symmetric_matrices(monkeypatch: pytest.MonkeyPa
         tried.append(arguments)
         return zero_fill(*arguments)
 
-    monkeypatch.setattr(on_host, "zero_fill", counted)
+    monkeypatch.setattr(host, "zero_fill", counted)
     for A, times in ((np.array([[1.0, 2], [0.5, 1]]), 1), (np.ones((2, 2)), 2)):
         tried.clear()
         with pytest.raises(ValueError, match="pivots"):

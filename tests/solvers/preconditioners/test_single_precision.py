@@ -20,8 +20,7 @@ from krylix.backends import get_backend
 from krylix.solvers import METHODS, PRECONDITIONERS
 from krylix.solvers.methods.method import precision_for
 from krylix.solvers.preconditioners import to_preconditioner
-from krylix.solvers.preconditioners.cycle.recast import Recast
-from krylix.solvers.preconditioners.cycle.scaled import DiagonallyScaled
+from krylix.solvers.preconditioners.operators import DiagonallyScaled, Recast
 from krylix.solvers.prepared import prepare_for_one
 from krylix.sparse import Composed, Operator
 from matrices import in_krylix, in_random_order

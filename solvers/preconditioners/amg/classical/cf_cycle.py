@@ -9,14 +9,11 @@ from .....sparse import Operator
 from ....diagonal import DiagonalOperator
 from ...cycle.cf_relaxation import CFRelaxationLevel
 from ...cycle.dense import inverse_of_scaled, rounding_of
-from ...cycle.permuted import permuted
-from ...cycle.recast import recast
-from ...cycle.scaled import DiagonallyScaled
 from ...cycle.scales import times_diagonals
-from ...cycle.target import Target
-from ..hierarchy import HostLevel, is_diagonal, is_solved_by_scaling
+from ...operators import DiagonallyScaled, permuted, recast
+from ...target import Target
 from ..level import placed
-from ..order import places_in
+from ..levels import HostLevel, is_diagonal, is_solved_by_scaling, places_in
 from .cycle import eliminated_level, is_in_range
 from .rows import gathered, on_diagonal, repeated, selected
 

@@ -10,13 +10,12 @@ from .....sparse import Operator
 from ....diagonal import DiagonalOperator
 from ...cycle.dense import inverse_of_scaled, rounding_of
 from ...cycle.level import VISITS
-from ...cycle.recast import recast
 from ...cycle.scales import scales_of
 from ...cycle.smoother import steps_for
-from ...cycle.target import Target
-from ..galerkin import eigenvalue_bound
-from ..hierarchy import HostLevel, is_solved_by_scaling, terms_on_coarsest
+from ...operators import recast
+from ...target import Target
 from ..level import EliminatedLevel, WeightedLevel, placed
+from ..levels import HostLevel, eigenvalue_bound, is_solved_by_scaling
 from ..settings import BOUND, AmgSettings
 
 
@@ -62,7 +61,7 @@ def _coarsest(levels: list[HostLevel], settings: AmgSettings, hermitian: bool, t
     left, right = scales_of(A, hermitian)
     if is_solved_by_scaling(A, settings.max_coarse):
         return DiagonalOperator(target.bk, target.array((left * right)[None]))
-    rounding, terms = rounding_of(target.A.dtype, len(levels)), terms_on_coarsest(levels)
+    rounding, terms = rounding_of(target.A.dtype, len(levels)), levels[-1].terms
     inverse = inverse_of_scaled(left, A, right, hermitian, rounding, terms)
     return Target(target.A, target.A.dtype).dense(right[:, None] * inverse * left)
 

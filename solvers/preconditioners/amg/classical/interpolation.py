@@ -19,12 +19,12 @@ from typing import NamedTuple
 import numpy as np
 import scipy.sparse as sp
 
-from .products import product
 from .rows import (
     gathered,
     largest_in_rows,
     numbered,
     on_diagonal,
+    product,
     reduced,
     repeated,
     row_counts,

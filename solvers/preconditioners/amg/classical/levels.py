@@ -1,24 +1,37 @@
-"""Levels of classical AMG."""
+"""Levels of classical AMG: fine unknowns interpolate from coarse ones, or are eliminated where they are of one colour.
+
+Where couplings are only between unknowns of different colours, as with 5 points in two dimensions and 7 in three, those
+of one colour are known once the others are: with F for them,
+
+    A^-1 = P S^-1 R + D_F^-1,   P = [I; -D_F^-1 A_FC],   R = [I, -A_CF D_F^-1],   S = R A P = A_CC - A_CF D_F^-1 A_FC.
+
+This level has no error. It takes one product to set up and half of a product with A to apply, instead of interpolation
+and smoothing.
+
+Source: for the elimination Saad, Iterative Methods for Sparse Linear Systems, 2nd ed., section 12.4.1 (red-black
+ordering); Ruge and Stuben, Algebraic multigrid (1987), section 4.1.
+"""
 
 from __future__ import annotations
 
 import numpy as np
 import scipy.sparse as sp
+from scipy.sparse.csgraph import connected_components
 
-from ..galerkin import adjoint
-from ..hierarchy import HostLevel
+from .....sparse.formats.entries.some_rows import evenly_spread
+from ..levels import HostLevel, adjoint
 from ..settings import AmgSettings
-from .interpolation import Rows, prolongation, without_explosion
-from .products import product, sorted_rows
-from .red_black import eliminated, red_black_splitting
-from .rounding_residues import sizes_of_terms, without_rounding_residues
-from .rows import gathered, repeated, row_sums, selected
-from .rule import ClassicalRule
-from .splitting import first_pass, pmis
-from .strength import couplings, strong_entries, threshold_of, with_positive_diagonal
+from .interpolation import Rows, prolongation, with_coarse, without_explosion
+from .renewal import ClassicalRule
+from .rows import gathered, numbered, on_diagonal, product, repeated, row_sums, selected, sorted_rows, submatrix
+from .splitting import couplings, first_pass, pmis, strong_entries, threshold_of, with_positive_diagonal
 
 _MOST_COARSE = 0.9  # of the unknowns: where more are coarse, another level does not pay
 _MOST_ENTRIES = 15  # in all levels, times those of A: of graphs without geometry each level has more
+_MEAN = 7.5  # entries of a row: with more, matrices have triangles
+_MOST_PATHS = 3  # over eliminated unknowns, for each entry of A
+_FEWEST = 0.25  # of the unknowns are eliminated at least
+_SAMPLE = 64  # rows in which triangles are looked for first
 
 
 def classical_levels(
@@ -37,27 +50,26 @@ def classical_levels(
 
     Cost: about that of 10 to 20 products of A with itself.
     """
-    A, found = _canonical(A), list[HostLevel]()
-    theta, most, terms = threshold_of(A, settings), _MOST_ENTRIES * A.nnz, np.abs(A.diagonal())
-    while A.shape[0] > settings.max_coarse and len(found) + 1 < settings.max_levels:
-        colour = red_black_splitting(A)
-        without = None if colour is None else eliminated(A, colour, hermitian, components, terms)
-        if without is not None:
-            found.append(without[0])
-            most, A, terms = most - A.nnz, without[1], sizes_of_terms(terms, without[0].P)
-            components = None if components is None else components[colour]
-            continue
-        strong, coarse, P = _coarsened(A, theta, hermitian, components, len(found))
-        if not 0 < P.shape[1] <= _MOST_COARSE * P.shape[0]:
-            break
-        P.sort_indices()
-        R, rule = adjoint(P), ClassicalRule.of(A, P, coarse, strong, components)
-        found.append(HostLevel(A, P, R, rule, splitting=coarse))
+    if not A.has_canonical_format:
+        A = A.copy()
+        A.sum_duplicates()
+    theta, most, levels = threshold_of(A, settings), _MOST_ENTRIES * A.nnz, [HostLevel.finest(A)]
+    while A.shape[0] > settings.max_coarse and len(levels) < settings.max_levels:
+        coarse = red_black_splitting(A)
+        pair = None if coarse is None else eliminated(levels[-1], coarse, hermitian, components)
+        if pair is None:
+            strong, coarse, P = _coarsened(A, theta, hermitian, components, len(levels) - 1)
+            if not 0 < P.shape[1] <= _MOST_COARSE * P.shape[0]:
+                break
+            P.sort_indices()
+            R, rule = adjoint(P), ClassicalRule.of(A, P, coarse, strong, components)
+            level = levels[-1]._replace(P=P, R=R, tentative=rule, splitting=coarse)
+            pair = level, level.below(sorted_rows(_galerkin(A, P, R, most - A.nnz), hermitian))
+        levels[-1:] = pair
         most -= A.nnz
-        terms = sizes_of_terms(terms, P)
-        A = without_rounding_residues(sorted_rows(_galerkin(A, P, R, most), hermitian), P, A, terms)
+        A = levels[-1].A
         components = None if components is None else components[coarse]
-    return [*found, HostLevel(A)]
+    return levels
 
 
 def _galerkin(A: sp.csr_array, P: sp.csr_array, R: sp.csr_array, most: int) -> sp.csr_array:
@@ -82,10 +94,11 @@ def _coarsened(
 ) -> tuple[np.ndarray, np.ndarray, sp.csr_array]:
     """The strong entries, the coarse unknowns and the prolongation of a level."""
     own = None if components is None else repeated(components, A) == gathered(components, A.indices)
-    B = with_positive_diagonal(A if own is None else selected(A, own))
+    diagonal = A.diagonal()
+    B = with_positive_diagonal(A if own is None else selected(A, own), diagonal)
     coupled = couplings(B)
     sums = row_sums(coupled, B)
-    strong = strong_entries(B, coupled, sums, theta)
+    strong = strong_entries(B, coupled, sums, np.abs(diagonal), theta)
     S = selected(B, strong, np.ones(len(strong), np.float32))
     coarse = first_pass(S) if S.nnz <= np.iinfo(np.int32).max else pmis(S, level)
     strong = without_explosion(B, strong, coarse, coupled)
@@ -95,9 +108,89 @@ def _coarsened(
     return strong if own is None else own, coarse, P
 
 
-def _canonical(A: sp.csr_array) -> sp.csr_array:
-    """A with sorted rows and no place twice; a copy if it has not."""
-    if not A.has_canonical_format:
-        A = A.copy()
-        A.sum_duplicates()
-    return A
+def red_black_splitting(A: sp.csr_array) -> np.ndarray | None:
+    """Mask of the unknowns that stay when those of one colour are eliminated, `(n,)`; None where that does not pay.
+
+    Two colours there are where the graph of A, doubled, falls into two parts.
+
+    Cost: some passes over the entries of A, if rows are short.
+    """
+    n = A.shape[0]
+    if A.nnz > _MEAN * n or not np.all(A.diagonal()) or _has_triangles(A):
+        return None
+    off = selected(A, ~on_diagonal(A), np.ones(A.nnz, np.int8))
+    starts = np.concatenate([off.indptr, np.full(n, off.indptr[-1], off.indptr.dtype)])
+    doubled = sp.csr_array((off.data, off.indices + off.indices.dtype.type(n), starts), (2 * n, 2 * n))
+    labels = connected_components(doubled, directed=False)[1]
+    colour = labels[:n] < labels[n:]
+    if np.any(repeated(colour, off) == gathered(colour, off.indices)):
+        return None
+    lengths = np.diff(off.indptr).astype(np.int64)
+    paths = {key: int(np.sum(lengths[colour == key] ** 2)) for key in (True, False)}
+    for key in sorted(paths, key=lambda key: paths[key]):
+        if paths[key] <= _MOST_PATHS * A.nnz and np.count_nonzero(colour == key) >= _FEWEST * n:
+            return np.asarray(colour != key)
+    return None
+
+
+def _has_triangles(A: sp.csr_array) -> bool:
+    """Is an unknown of a sample coupled to two that are coupled to each other? Then two colours are not enough.
+
+    Args:
+        A: with its whole diagonal stored.
+    """
+    rows = evenly_spread(A.shape[0], _SAMPLE)
+    ones = sp.csr_array((np.ones(A.nnz, np.int8), A.indices, A.indptr), A.shape)
+    some = ones[rows]
+    off = selected(some, some.indices != repeated(rows, some))
+    paths = off @ ones  # to each neighbour one over its own diagonal; 8 bits may hide triangles, and make none
+    return bool(np.any(off.multiply(paths).data > 1))
+
+
+def eliminated(
+    level: HostLevel, coarse: np.ndarray, hermitian: bool, components: np.ndarray | None = None
+) -> tuple[HostLevel, HostLevel] | None:
+    """The level that eliminates the unknowns outside of `coarse`, and that of S; None if these are coupled.
+
+    Args:
+        level: of a matrix with sorted rows and no zeros on its diagonal.
+        components: labels that an update needs.
+    """
+    A = level.A
+    fine, own, from_coarse = ~coarse, on_diagonal(A), gathered(coarse, A.indices)
+    in_fine = repeated(fine, A)
+    if np.any(in_fine & ~from_coarse & ~own):
+        return None
+    n, m = A.shape[0], int(np.count_nonzero(coarse))
+    numbers, places, kept = numbered(coarse, A.indices.dtype), np.flatnonzero(fine), np.flatnonzero(coarse)
+    diagonal, sums = A.diagonal(), A @ np.ones(A.shape[1])
+    W = submatrix(selected(A, in_fine & ~own, A.data * repeated(-1 / diagonal, A)), places, numbers, m)
+    CF = submatrix(selected(A, ~in_fine & ~from_coarse), kept, numbers, n - m)
+    CC = submatrix(selected(A, ~in_fine & from_coarse), kept, numbers, m)
+    left = sums[coarse] - CF @ (sums / diagonal)[fine]
+    S = _with_exact_sums(sp.csr_array(CC + product(CF, W)), CC, left)
+    S.sort_indices()
+    P = with_coarse(W, places, coarse)
+    if hermitian:
+        R = adjoint(P)
+    else:
+        weights = sp.csr_array(CF.T)
+        weights.data *= repeated(-1 / diagonal[fine], weights)
+        R = sp.csr_array(with_coarse(weights, places, coarse).T)
+    rule = ClassicalRule.of(A, P, coarse, ~own, components, hermitian)
+    level = level._replace(P=P, R=R, tentative=rule, splitting=coarse, exact=True)
+    return level, level.below(S)
+
+
+def _with_exact_sums(S: sp.csr_array, CC: sp.csr_array, sums: np.ndarray) -> sp.csr_array:
+    """S with the diagonal that its rows have by their sums, where less cancels in these.
+
+    An unknown that is coupled to an eliminated one much more than to all others has a small diagonal entry, the
+    difference of two large numbers.
+    """
+    own, diagonal = on_diagonal(S), S.diagonal()
+    off = selected(S, ~own)
+    sizes = np.abs(sums) + np.abs(off) @ np.ones(off.shape[1])
+    better = sizes < np.abs(CC.diagonal())
+    S.data[own] = np.where(better, sums - off @ np.ones(off.shape[1]), diagonal)[S.indices[own]]
+    return S

@@ -1,11 +1,64 @@
-"""Splitting of unknowns into coarse and fine ones."""
+"""Classical coarsening: which couplings of an unknown are strong, and which unknowns become coarse."""
 
 from __future__ import annotations
 
 import numpy as np
 import scipy.sparse as sp
 
-from .rows import gathered, reduced
+from ..settings import AmgSettings
+from .rows import gathered, on_diagonal, reduced, repeated
+
+_HUB = 20  # times the mean number of entries of a row
+_STRENGTH_OF_HUBS = 0.7  # of graphs with such rows, whose distant neighbours would be too many
+DOMINATED = 0.9  # of the diagonal entry: rows of a larger sum are solved by smoothing alone
+
+
+def with_positive_diagonal(A: sp.csr_array, diagonal: np.ndarray) -> sp.csr_array:
+    """Rows multiplied by unit numbers that make the diagonal positive; A itself where it is."""
+    size = np.abs(diagonal)
+    if np.array_equal(diagonal, size):
+        return A
+    units = np.where(size > 0, np.conj(diagonal) / np.where(size > 0, size, 1), 1)
+    return sp.csr_array((A.data * repeated(units, A), A.indices, A.indptr), A.shape)
+
+
+def couplings(A: sp.csr_array, own: np.ndarray | None = None) -> np.ndarray:
+    """The entries of rows with a positive diagonal as real numbers, negative where i takes the value of j.
+
+    Those of a real matrix are its entries. Those of a complex one are `-|a_ij|` and `a_ii`, as if phases were those of
+    the unknowns: a Hermitian matrix `D A D^H` with unit numbers D is coarsened like A.
+
+    Args:
+        own: mask of the entries on the diagonal; default: those of a square matrix.
+    """
+    if A.dtype.kind != "c":
+        return A.data
+    return np.where(on_diagonal(A) if own is None else own, 1, -1) * np.abs(A.data)
+
+
+def strong_entries(
+    A: sp.csr_array, coupled: np.ndarray, sums: np.ndarray, diagonal: np.ndarray, theta: float
+) -> np.ndarray:
+    """Mask of the strong entries: `-a_ij >= theta max_k -a_ik`.
+
+    Rows without a negative coupling, and those with a sum above 0.9 `a_ii`, have none.
+
+    Args:
+        A: rows of a matrix.
+        coupled: of their entries, see `couplings`; zeros are never strong.
+        sums: of `coupled` in each row.
+        diagonal: of these rows, positive.
+    """
+    least = theta * reduced(np.minimum, coupled, A.indptr, 0.0)
+    least[(least >= 0) | (sums > DOMINATED * diagonal)] = -np.inf
+    return np.asarray(coupled <= repeated(least, A))
+
+
+def threshold_of(A: sp.csr_array, settings: AmgSettings) -> float:
+    """Strength threshold: as it was given, or the default, a higher one for graphs with hubs."""
+    lengths = np.diff(A.indptr)
+    hubs = len(lengths) and lengths.max() > _HUB * max(lengths.mean(), 1)
+    return _STRENGTH_OF_HUBS if hubs and settings.strength is None else settings.threshold
 
 
 def pmis(S: sp.csr_array, seed: int = 0) -> np.ndarray:

@@ -14,8 +14,8 @@ from .....sparse.operators.couplings import neighbours, opposite, shifted_array
 from .....sparse.operators.halo import names_of
 from ...cycle.cost import work_of
 from ...cycle.level import Level
-from ...cycle.recast import recast
 from ...cycle.smoother import steps_for
+from ...operators import recast
 from ..on_grid import MatrixOnGrid
 from ..transfer import Interpolation
 from .gathered import GatheredCycle

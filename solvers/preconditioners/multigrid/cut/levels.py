@@ -9,7 +9,7 @@ import numpy as np
 from .....backends import Array, Backend, Cut
 from .....sparse import Operator
 from .....sparse.operators.couplings import Couplings, Shift, Stacked
-from ...cycle.recast import inner_dtype
+from ...operators import inner_dtype
 from ..coarsening import Coarsest
 from ..grid_cycle import cycle_of, residue_of, signs_of, sizes_of
 from ..hierarchy import GridLevel, made

@@ -15,9 +15,9 @@ from ...base import Preconditioner, Spread
 from ...checks import check_integer
 from ...cycle.cost import numbers_stored
 from ...cycle.level import VISITS
-from ...cycle.recast import precision_as_setting
-from ...cycle.target import Target
+from ...operators import precision_as_setting
 from ...pipeline import built, entries_of, grid_of
+from ...target import Target
 from ..coarsening import strengths_of
 from ..from_matrix import couplings_of
 from ..multigrid import checked_couplings, checked_smoothing

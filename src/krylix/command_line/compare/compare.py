@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
 
 from ...solvers import OPTIONAL_METHODS, prepare
 from ..errors import UsageError, as_options
@@ -18,8 +19,7 @@ from ..system import SystemRead
 from ..system import load as load_system
 from . import comparison
 from .combinations import combinations
-from .comparison import AUTO, NONE, ComparisonRow, Settings
-from .trials import Trials
+from .comparison import AUTO, NONE, ComparisonRow, Settings, measure
 
 
 def load(options: argparse.Namespace) -> SystemRead:
@@ -30,7 +30,7 @@ def load(options: argparse.Namespace) -> SystemRead:
     """
     try:
         for method in ("CG", *(name for name in options.methods if name in OPTIONAL_METHODS)):
-            prepare(np.eye(1), np.ones(1), method=method, **vars(_settings(options)))
+            prepare(np.eye(1), np.ones(1), method=method, **_tolerances(options))
     except (ValueError, TypeError, ImportError) as error:
         raise UsageError(as_options(str(error))) from error
     system = load_system(argparse.Namespace(**{**vars(options), "method": "LSMR"}))
@@ -43,13 +43,17 @@ def load(options: argparse.Namespace) -> SystemRead:
 def compare(options: argparse.Namespace, system: SystemRead) -> list[ComparisonRow]:
     """All rows: those that converged first, the fastest before the others."""
     pairs = combinations(system.A, options.methods, options.preconditioners)
-    with Trials(system.A, system.b, _settings(options), options.time_limit) as trials:
-        rows = [trials.run(pair, (done, len(pairs))) for done, pair in enumerate(pairs)]
+    import pyamg  # noqa: F401  # takes a second, which is not that of a set-up
+
+    for method in ("CG", "scipy-direct"):  # imports what these need
+        measure(sp.csr_array(np.eye(3)), np.ones(3), method, NONE, Settings())
+    settings = Settings(**_tolerances(options), time_limit=options.time_limit)
+    rows = [measure(system.A, system.b, *pair, settings, (done, len(pairs))) for done, pair in enumerate(pairs)]
     return sorted(rows, key=lambda row: (row.problem is not None, not row.converged, row.total))
 
 
-def _settings(options: argparse.Namespace) -> Settings:
-    return Settings(options.rtol, options.atol, options.max_iter)
+def _tolerances(options: argparse.Namespace) -> dict[str, Any]:
+    return {name: getattr(options, name) for name in ("rtol", "atol", "max_iter")}
 
 
 _FORMAT = "{:<17} {:<14} {:>10} {:>9} {:>9} {:>9} {:>9} {:>10}  {}".format
@@ -69,7 +73,7 @@ def _text(row: ComparisonRow) -> str:
     end = row.status if row.converged else f"NOT CONVERGED: {row.status}"
     end = f"{end}, chosen by auto" if row.wanted[0] == AUTO else end
     seconds = (f"{number or 0:.3g}" for number in (row.set_up, row.seconds, row.total))
-    memory = "" if row.peak is None else in_words(row.peak)
+    memory = "" if row.bytes is None else in_words(row.bytes)
     return _FORMAT(row.method, row.kind, row.iterations, f"{row.residual:.1e}", *seconds, memory, end)
 
 
@@ -92,4 +96,4 @@ def advice(options: argparse.Namespace, rows: Sequence[ComparisonRow]) -> list[L
 def as_object(row: ComparisonRow) -> dict[str, Any]:
     """A row for programs."""
     found = comparison.as_object(row)
-    return {**found, "peak_bytes": row.peak, "wanted": dict(zip(("method", "preconditioner"), row.wanted, strict=True))}
+    return {**found, "bytes": row.bytes, "wanted": dict(zip(("method", "preconditioner"), row.wanted, strict=True))}

@@ -26,11 +26,12 @@ _MOST_ITERATIONS = 2000
 
 @dataclass(frozen=True)
 class Settings:
-    """What all solves of a comparison have in common."""
+    """What all solves of a comparison have in common; `time_limit` is of set-up and solve together."""
 
     rtol: float | None = None
     atol: float = 0.0
     max_iter: int | None = None
+    time_limit: float = float("inf")
 
 
 @dataclass(frozen=True)
@@ -49,7 +50,7 @@ class ComparisonRow:
         converged: did it?
         status: how it ended, in words.
         history: relative residual norms, from before the first iteration on.
-        peak: bytes of memory that it took at most; None where the system does not tell.
+        bytes: memory of the values of the preconditioner or the factors; None where that is not known.
         wanted: the method and the preconditioner that were asked for, which may be "auto".
     """
 
@@ -65,7 +66,7 @@ class ComparisonRow:
     converged: bool = False
     status: str | None = None
     history: np.ndarray | None = None
-    peak: int | None = None
+    bytes: int | None = None
     wanted: tuple[str, str] = (AUTO, AUTO)
 
     @property
@@ -125,10 +126,14 @@ def measure(
         with Activity(f"{kind}: solving by {name}", part), warnings.catch_warnings(action="ignore"):
             started = time.perf_counter()
             given = AUTO if name == AUTO else M
-            solver = prepare_for_one(A, b, method=name, preconditioner=given, **vars(settings))
-            set_up = time.perf_counter() - started
-            result = _solved(solver, b)
-            seconds = time.perf_counter() - started - set_up
+            tolerances = {"rtol": settings.rtol, "atol": settings.atol, "max_iter": settings.max_iter}
+            solver = prepare_for_one(A, b, method=name, preconditioner=given, **tolerances)
+            set_up = time.perf_counter() - started + (0.0 if built is None else built.seconds)
+            if set_up >= settings.time_limit:
+                raise SolveFailed(f"its set-up took {set_up:.3g} s (--time-limit {settings.time_limit:g})")
+            started = time.perf_counter()
+            result = _solved(solver, b, settings.time_limit - set_up)
+            seconds = time.perf_counter() - started
     except (UsageError, SolveFailed, ValueError, TypeError, ArithmeticError, RuntimeError, MemoryError) as error:
         text = " ".join(str(error or type(error).__name__).split())
         return ComparisonRow(kind, as_options(text.removeprefix(f"{kind}: ")), name)
@@ -137,7 +142,7 @@ def measure(
     return ComparisonRow(
         result.preconditioner or NONE if name == AUTO else kind,
         method=result.method,
-        set_up=set_up + (0.0 if built is None else built.seconds),
+        set_up=set_up,
         costs=None if M is None else {name: getattr(M, name) for name in COSTS},
         iterations=steps,
         products=int(result.function_evaluations),
@@ -146,13 +151,14 @@ def measure(
         converged=bool(result.converged),
         status=status_word(int(result.status)),
         history=history[: steps + 1] / size,
+        bytes=None if solver.memory is None else solver.memory * A.dtype.itemsize,
         wanted=(name, kind),
     )
 
 
-def _solved(solver: PreparedSolver, b: np.ndarray) -> SolveResult:
+def _solved(solver: PreparedSolver, b: np.ndarray, time_limit: float) -> SolveResult:
     try:
-        return solver.solve(b, history=True)
+        return solver.solve(b, history=True, time_limit=time_limit)
     except ConvergenceError as failure:
         if failure.result is None:
             raise

@@ -1,15 +1,18 @@
-"""An operator in another precision than its vectors."""
+"""Operators around others: in another precision, scaled by diagonals, in another order, and a choice at run time."""
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from ....backends import Array
-from ....backends.numpy.vectors import scaled
-from ....sparse import Composed, Operator, storable
+from ...backends import Array, Backend
+from ...backends.numpy.vectors import scaled
+from ...sparse import Composed, Operator, storable
+from ...sparse.formats.entries.scipy_form import csr_array
+from .target import Target, suited
 
 _PLAIN = 1e15  # numbers up to it, and down to its inverse, are far from the ends of the range of single precision
 _SINGLE = {"float64": np.dtype(np.float32), "complex128": np.dtype(np.complex64)}
@@ -137,3 +140,135 @@ class Recast(Composed):
         if inner.dtype.kind != np.dtype(dtype).kind:
             inner = inner.astype(np.result_type(inner.dtype, np.complex64))
         return recast(inner, dtype) if self.factor == 1 else Recast(inner, np.dtype(dtype).name, self.factor)
+
+
+@storable("scaled on both sides")
+@dataclass(eq=False, repr=False)
+class DiagonallyScaled(Composed):
+    """`left inner right`, with diagonals `(1, n)`, or one per system `(systems, n)`."""
+
+    parts = ("inner", "left", "right")
+    passes_grids = True
+
+    inner: Operator
+    left: Array
+    right: Array
+
+    def __post_init__(self) -> None:
+        for side in (self.left, self.right):
+            rows, n = (int(k) for k in side.shape) if len(side.shape) == 2 else (0, 0)
+            if n != self.inner.shape[0] or rows not in (1, self.inner.systems):
+                raise ValueError(f"A diagonal of the shape {tuple(side.shape)} does not fit to {self.inner!r}.")
+        super().__post_init__()
+
+    def apply(self, x: Array) -> Array:
+        left, right = self.array("left"), self.array("right")
+        found = self.inner.between(left, x, right) if isinstance(self.inner, Recast) else None
+        return left * self.inner.apply(right * x) if found is None else found
+
+    def transpose(self) -> DiagonallyScaled:
+        return DiagonallyScaled(self.inner.transpose(), self.right, self.left)
+
+
+@storable("scaled on both sides, on a grid")
+@dataclass(eq=False, repr=False)
+class ScaledOnGrid(Composed):
+    """`left inner right`, with diagonals `(1, *grid)`, which may be spread over devices as vectors are."""
+
+    parts = ("inner", "left", "right")
+    passes_grids = True
+
+    inner: Operator
+    left: Array
+    right: Array
+    grid: tuple[int, ...]
+
+    def __post_init__(self) -> None:
+        for side in (self.left, self.right):
+            if tuple(map(int, side.shape)) != (1, *self.grid) or math.prod(self.grid) != self.inner.shape[0]:
+                raise ValueError(
+                    f"A diagonal of the shape {tuple(side.shape)} on a grid {self.grid} does not fit to {self.inner!r}."
+                )
+        super().__post_init__()
+
+    def apply(self, x: Array) -> Array:
+        right = self._times(self.array("right"), x)
+        return self._times(self.array("left"), self.inner.apply(right))
+
+    def _times(self, side: Array, x: Array) -> Array:
+        return self.bk.as_rows(side * self.bk.cells(x, self.grid), x)
+
+    def transpose(self) -> ScaledOnGrid:
+        return ScaledOnGrid(self.inner.transpose(), self.right, self.left, self.grid)
+
+
+@storable("in another order")
+@dataclass(eq=False, repr=False)
+class Permuted(Composed):
+    """`Q^T inner Q` with the permutation matrix Q that has a one in row k and column `order[k]`.
+
+    The order is in the places of the entries, which nothing traces: who gets M as an argument of a compiled function
+    can still tell which unknown is which.
+    """
+
+    parts = ("inner", "there", "back")
+
+    inner: Operator
+    there: Operator
+    back: Operator
+
+    @property
+    def order(self) -> np.ndarray:
+        there: Any = self.there
+        return np.asarray(there.structure.entries().cols)
+
+    def __post_init__(self) -> None:
+        if not self.inner.shape == self.there.shape == self.back.shape:
+            raise ValueError(f"An order of {self.there.shape[0]} unknowns does not fit to {self.inner!r}.")
+        super().__post_init__()
+
+    def apply(self, x: Array) -> Array:
+        return self.back.apply(self.inner.apply(self.there.apply(x)))
+
+    def on_backend(self, bk: Backend, like: Array | None) -> Operator | None:
+        moved: Any = super().on_backend(bk, like)
+        return moved and replace(moved, there=suited(moved.there, bk, like), back=suited(moved.back, bk, like))
+
+    def transpose(self) -> Permuted:
+        return Permuted(self.inner.transpose(), self.there, self.back)
+
+
+def permuted(inner: Operator, order: np.ndarray, target: Target) -> Permuted:
+    """Permuted operator: `inner` takes unknown `order[k]` as its number k."""
+    n, places = len(order), np.argsort(order).astype(order.dtype)
+    rows = np.arange(n + 1, dtype=np.int32)
+    there, back = (target.matrix(csr_array(np.ones(n), cols, rows, (n, n))) for cols in (order, places))
+    return Permuted(inner, there, back)
+
+
+@storable("one of two")
+@dataclass(eq=False, repr=False)
+class Either(Composed):
+    """`first` where `chosen`, a real array `(1,)`, is positive, else `second`; only that one is applied."""
+
+    parts = ("first", "second", "chosen")
+
+    first: Operator
+    second: Operator
+    chosen: Array
+
+    def __post_init__(self) -> None:
+        if self.first.shape != self.second.shape or tuple(self.chosen.shape) != (1,):
+            shapes = self.first.shape, self.second.shape, tuple(self.chosen.shape)
+            raise ValueError(f"Two operators and a choice of the shapes {shapes} do not fit together.")
+        super().__post_init__()
+
+    def apply(self, x: Array) -> Array:
+        return self.bk.compile_if_faster(_applied, ())(self, x)  # a solve has many applications, which are traced once
+
+    def transpose(self) -> Either:
+        return Either(self.first.transpose(), self.second.transpose(), self.chosen)
+
+
+def _applied(M: Either, x: Array) -> Array:
+    return M.bk.cond(M.array("chosen")[0] > 0, M.first.apply, M.second.apply, x)

@@ -1,8 +1,9 @@
-"""ILU, IC and SSOR preconditioners."""
+"""ILU, IC and SSOR preconditioners: two triangular factors and a diagonal, applied one after the other."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -11,14 +12,13 @@ import numpy as np
 from ....sparse import Matrix
 from ..base import Preconditioner
 from ..checks import MOST_STEPS, check_choice, check_integer, check_number
-from ..cycle.target import Target
 from ..pipeline import of_operator
-from .dropped import dropped
-from .factored import Factored, factored
-from .in_graph import by_sweeps
-from .matched import Ordered, has_small_diagonal, is_poor
-from .on_host import incomplete_factors
-from .scaled import UnitDiagonalMatrix
+from ..target import Target
+from .apply import Factored, factored
+from .host import ilu_with_dropping, incomplete_factors
+from .matching import Ordered, has_small_diagonal, is_poor
+from .pattern import UnitDiagonalMatrix
+from .sweeps import factors_by_sweeps
 
 _FILL = 10.0  # numbers of the factors per entry of A, at most
 
@@ -46,8 +46,8 @@ def ilu(
     For symmetric positive definite matrices CG with "jacobi", or multigrid, is mostly faster: these factors save two
     thirds of the iterations, which then cost three times as much. M is Hermitian where A is.
 
-    Where the values of A are known the factors are exact; in compiled functions whose argument A is, they are
-    approached by `build_sweeps` sweeps. Two save nearly all iterations that exact factors do; matrices of finite
+    Where the values of A are known the factors are exact. In compiled functions that have A as an argument they are
+    approximated by `build_sweeps` sweeps. Two save nearly all iterations that exact factors do; matrices of finite
     elements may need five, and those of discontinuous elements exact ones.
 
     Args:
@@ -55,18 +55,18 @@ def ilu(
             None: sweeps, but exact with `levels` or `drop_tolerance`. For convection that is much stronger than
             diffusion, exact solves need a third of the iterations or less. Sweeps that would grow, as for the squared
             Laplace operator, are damped (`note` tells): there, too, exact solves are much stronger.
-        sweeps: how many of them for each triangle.
+        sweeps: number of sweeps for each triangle.
         levels: drop the factors' entries between bands of so many levels of rows, so that exact solves take only so
             many steps; 16 is a good number.
-        build_sweeps: how many where the values are not known; None: 3, and 5 with `levels`.
+        build_sweeps: number of sweeps where the values are not known; None: 3, and 5 with `levels`.
         shift: multiply the diagonal by 1 + shift; "auto": where pivots demand it (`note` tells).
-        drop_tolerance: drop entries of the factors below this part of their column, instead of those outside of the
+        drop_tolerance: drop entries of the factors below this part of their column, instead of those outside the
             pattern: by SciPy's `spilu` on the host, for one matrix whose values are known.
-        fill_factor: of the number of A's entries, how many the factors may then have.
+        fill_factor: largest number of entries that the factors may then have, relative to that of A.
         matching: factorise A with its rows in an order, and scaled, so that the diagonal has its largest product, in a
             narrow order of the unknowns; `apply` is then "exact" by default. None: where the diagonal has zeros or
-            small entries, and the factors of A as it is make random vectors larger (`note` tells). For matrices whose
-            values are known.
+            small entries, and the factors of A in its given order make random vectors larger (`note` tells). For
+            matrices whose values are known.
 
     Raises:
         ValueError: a setting that does not fit, or no shift makes good pivots, or there is no matching.
@@ -82,46 +82,38 @@ def ilu(
     if matching not in (None, True, False):
         raise ValueError(f"matching={matching!r} was given; expected True, False, or None to have it found.")
     if drop_tolerance is not None:
-        given = None if shift == "auto" else shift
-        _refuse_with_tolerance(levels=levels, build_sweeps=build_sweeps, shift=given, matching=matching)
-        return dropped(own, target, apply, sweeps, drop_tolerance, fill_factor)
+        others = {"levels": levels, "build_sweeps": build_sweeps, "shift": shift, "matching": matching}
+        given = [name for name, value in others.items() if value is not None and (name, value) != ("shift", "auto")]
+        if given:
+            raise ValueError(
+                f"ilu was asked for a drop_tolerance, and for {', '.join(given)}, which SciPy's spilu does not have; "
+                "expected one of these."
+            )
+        apply = apply or "exact"
+        return ilu_with_dropping(own, target, apply, sweeps if apply == "sweeps" else None, drop_tolerance, fill_factor)
     if fill_factor != _FILL:
         raise ValueError(f"fill_factor={fill_factor!r} was given; it takes a drop_tolerance, too.")
     make = partial(incomplete, "ilu", sweeps=sweeps, levels=levels, build=build_sweeps, shift=shift)
     if matching:
-        return _in_order(Ordered.of(own), target, apply, make)
+        return _in_order(own, target, apply, make)
     as_given = UnitDiagonalMatrix.of(own, target)
     if matching is None and has_small_diagonal(own) and is_poor(as_given, 0.0 if shift == "auto" else float(shift)):
-        try:
-            return _in_order(Ordered.of(own), target, apply, make)
-        except ValueError:  # no order is better
-            pass
+        with suppress(ValueError):  # no order is better
+            return _in_order(own, target, apply, make)
     return make(as_given, apply)
 
 
 @of_operator()
 def serving_ilu(own: Matrix, target: Target) -> Preconditioner:
-    """`ilu` where its factors serve, as they are or with matched rows.
+    """`ilu` where its factors are of use, in the given order or with matched rows.
 
     Raises:
         ValueError: with small or no entries on the diagonal they are poor, and there is no matching.
     """
-    make = partial(incomplete, "ilu", sweeps=_SWEEPS, levels=None, build=None, shift="auto")
-    as_given = UnitDiagonalMatrix.of(own, target)
+    make, as_given = partial(incomplete, "ilu"), UnitDiagonalMatrix.of(own, target)
     if has_small_diagonal(own) and is_poor(as_given, 0.0):
-        return _in_order(Ordered.of(own), target, None, make)
+        return _in_order(own, target, None, make)
     return make(as_given, None)
-
-
-def _in_order(
-    ordered: Ordered,
-    target: Target,
-    apply: str | None,
-    make: Callable[[UnitDiagonalMatrix, str | None], Preconditioner],
-) -> Preconditioner:
-    """In an order of the rows with a large diagonal; exactly, as sweeps need a dominant one, too."""
-    M = make(UnitDiagonalMatrix.of(ordered.matrix, target), apply or "exact")
-    return ordered.restored(M, target)
 
 
 @of_operator()
@@ -139,7 +131,7 @@ def ic(
 
     M is Hermitian positive definite, with any settings. Only the lower triangle of A is read where the values are not
     known, so M is Hermitian there too. For settings and costs see `ilu`. On most problems CG with "jacobi", or
-    multigrid, is faster; these factors pay where a product or a scalar product is dear.
+    multigrid, is faster; these factors pay where a product or a scalar product is expensive.
 
     Raises:
         ValueError: A is known not to be Hermitian, or its diagonal not to be positive, or no shift makes good pivots;
@@ -151,9 +143,16 @@ def ic(
     Source: Meijerink and van der Vorst, Math. Comp. 31 (1977); Saad, 2nd ed., section 10.3.
     """
     apply = _checked(apply, sweeps, levels, build_sweeps, shift)
-    scaled = UnitDiagonalMatrix.of(own, target, lower_only=True)
-    _check_definite(scaled)
-    return incomplete("ic", scaled, apply, sweeps=sweeps, levels=levels, build=build_sweeps, shift=shift)
+    A = UnitDiagonalMatrix.of(own, target, lower_only=True)
+    if A.hermitian is not True:
+        raise ValueError("The matrix is not Hermitian; expected a Hermitian positive definite one for 'ic'. Use 'ilu'.")
+    wrong = np.argwhere((A.units.real <= 0) | (A.diagonal() == 0)) if A.known else np.empty((0, 1))
+    if len(wrong):
+        raise ValueError(
+            f"The diagonal is not positive in row {wrong[0, -1]}; expected a positive definite matrix for 'ic'. Use "
+            "'ilu'."
+        )
+    return incomplete("ic", A, apply, sweeps=sweeps, levels=levels, build=build_sweeps, shift=shift)
 
 
 @of_operator()
@@ -162,15 +161,15 @@ def ssor(
 ) -> Preconditioner:
     """Symmetric relaxation, `M^-1 = (D/w + L) (D/w)^-1 (D/w + U) / (2 - w)`, of A = L + D + U.
 
-    Nothing is factorised, so it is made in no time, also in compiled functions. M is Hermitian where A is, and positive
-    definite where the diagonal is positive. It saves somewhat fewer iterations than "ilu".
+    Nothing is factorised, so the set-up takes next to no time, also in compiled functions. M is Hermitian where A is,
+    and positive definite where the diagonal is positive. It saves somewhat fewer iterations than "ilu".
 
     Args:
         omega: the relaxation w, between 0 and 2; 1 is symmetric Gauss-Seidel.
         apply: "sweeps" of Jacobi's method for both triangles (None too), or "exact" solves; see `ilu`.
-        sweeps: how many of them for each triangle.
+        sweeps: number of sweeps for each triangle.
 
-    Where the diagonal is 0, the sum of |a_ij| in the row takes its place, or 1 in a row of zeros.
+    Where the diagonal is 0, it is replaced by the sum of |a_ij| in the row, or by 1 in a row of zeros.
 
     Raises:
         ValueError: omega is not between 0 and 2, or another setting does not fit.
@@ -180,58 +179,56 @@ def ssor(
 
     Source: Saad, Iterative Methods for Sparse Linear Systems, 2nd ed., section 10.2.
     """
-    apply = _checked_apply(apply, sweeps) or "sweeps"
+    apply = _checked(apply, sweeps) or "sweeps"
     if check_number("omega", omega, 0) >= 2:
         raise ValueError(f"omega={omega!r} was given; expected a number between 0 and 2.")
-    scaled = UnitDiagonalMatrix.of(own, target)
-    pivots = scaled.host.full_like(scaled.units, 1 / omega)
-    M, note = factored(scaled, scaled.values, pivots, sweeps if apply == "sweeps" else None, scale=2 - omega)
+    A = UnitDiagonalMatrix.of(own, target)
+    pivots = A.host.full_like(A.units, 1 / omega)
+    M, note = factored(A, A.values, pivots, sweeps if apply == "sweeps" else None, scale=2 - omega)
     settings = {"omega": float(omega), "apply": apply} | ({"sweeps": sweeps} if apply == "sweeps" else {})
-    return _preconditioner(M, "ssor", scaled, settings, note)
-
-
-def _refuse_with_tolerance(**given: Any) -> None:
-    names = [name for name, value in given.items() if value is not None]
-    if names:
-        raise ValueError(
-            f"ilu was asked for a drop_tolerance, and for {', '.join(names)}, which SciPy's spilu does not have; "
-            "expected one of these."
-        )
+    return _preconditioner(M, "ssor", A, settings, note)
 
 
 def incomplete(
     kind: str,
-    scaled: UnitDiagonalMatrix,
+    A: UnitDiagonalMatrix,
     apply: str | None,
     *,
-    sweeps: int,
-    levels: int | None,
-    build: int | None,
-    shift: float | str,
+    sweeps: int = _SWEEPS,
+    levels: int | None = None,
+    build: int | None = None,
+    shift: float | str = "auto",
 ) -> Preconditioner:
-    """The preconditioner of this kind, with the settings of `ilu`."""
+    """Zero-fill factors as the preconditioner "ilu" or "ic", with the settings of `ilu`."""
     if levels is not None:
-        scaled = scaled.capped(levels)
+        A = A.capped(levels)
     apply = apply or ("sweeps" if levels is None else "exact")
-    count = build or (_BUILD_SWEEPS if levels is None else max(min(levels - 1, _BUILD_SWEEPS_CAPPED), 1))
     settings: dict[str, Any] = {"apply": apply} | ({"sweeps": sweeps} if apply == "sweeps" else {})
     settings |= {} if levels is None else {"levels": levels}
-    notes: list[str | None] = []
-    if scaled.known:
-        factors, pivots, used = incomplete_factors(scaled, shift, kind == "ic")
+    shifted = None
+    if A.known:
+        factors, pivots, used = incomplete_factors(A, shift, kind == "ic")
         if used:
-            notes += [f"diagonal multiplied by {1 + used:g}" + (" as pivots demanded it" if shift == "auto" else "")]
+            shifted = f"diagonal multiplied by {1 + used:g}" + (" as pivots demanded it" if shift == "auto" else "")
     else:
+        count = build or (_BUILD_SWEEPS if levels is None else max(min(levels - 1, _BUILD_SWEEPS_CAPPED), 1))
         settings |= {"build_sweeps": count}
-        factors, pivots = by_sweeps(scaled.shifted(0.0 if shift == "auto" else float(shift)), count)
-    M, damped = factored(scaled, factors, pivots, sweeps if apply == "sweeps" else None)
-    return _preconditioner(M, kind, scaled, settings, "; ".join(filter(None, [*notes, damped])) or None)
+        factors, pivots = factors_by_sweeps(A.shifted(0.0 if shift == "auto" else float(shift)), count)
+    M, damped = factored(A, factors, pivots, sweeps if apply == "sweeps" else None)
+    return _preconditioner(M, kind, A, settings, "; ".join(filter(None, (shifted, damped))) or None)
+
+
+def _in_order(
+    own: Matrix, target: Target, apply: str | None, make: Callable[[UnitDiagonalMatrix, str | None], Preconditioner]
+) -> Preconditioner:
+    """In an order of the rows with a large diagonal; exactly, because sweeps need a dominant one, too."""
+    ordered = Ordered.of(own)
+    return ordered.restored(make(UnitDiagonalMatrix.of(ordered.matrix, target), apply or "exact"), target)
 
 
 def _preconditioner(
     M: Factored, kind: str, A: UnitDiagonalMatrix, settings: dict[str, Any], note: str | None
 ) -> Preconditioner:
-    """The preconditioner with its facts and costs."""
     entries, n = (len(A.pattern.rows) - A.pattern.n) * A.systems, A.pattern.n * A.systems
     return Preconditioner(
         M, kind, A.hermitian, memory=entries + n, work=entries * settings.get("sweeps", 1) + n,
@@ -239,36 +236,18 @@ def _preconditioner(
     )  # fmt: skip
 
 
-def _check_definite(A: UnitDiagonalMatrix) -> None:
-    if A.hermitian is not True:
-        raise ValueError("The matrix is not Hermitian; expected a Hermitian positive definite one for 'ic'. Use 'ilu'.")
-    if not A.known:
-        return
-    wrong = np.argwhere((A.units.real <= 0) | (A.diagonal() == 0))
-    if len(wrong):
-        raise ValueError(
-            f"The diagonal is not positive in row {wrong[0, -1]}; expected a positive definite matrix for 'ic'. Use "
-            "'ilu'."
-        )
-
-
 def _checked(
-    apply: str | None, sweeps: int, levels: int | None, build: int | None, shift: float | str
-) -> str | None:  # fmt: skip
-    """`apply`, one of the words that there are, after a look at the other settings."""
+    apply: str | None,
+    sweeps: int,
+    levels: int | None = None,
+    build: int | None = None,
+    shift: float | str = "auto",
+) -> str | None:
+    """`apply` in lower case, after all settings have been checked."""
     for name, value in (("levels", levels), ("build_sweeps", build)):
         if value is not None:
             check_integer(name, value, 1)
     if shift != "auto" and (isinstance(shift, str) or shift != 0):
         check_number("shift", shift, 0)
-    return _checked_apply(apply, sweeps)
-
-
-def _checked_apply(apply: str | None, sweeps: int) -> str | None:
-    """`apply`, one of the words that there are.
-
-    Raises:
-        ValueError: it is none of them, or `sweeps` no number of them.
-    """
     check_integer("sweeps", sweeps, 1, MOST_STEPS)
     return None if apply is None else check_choice("apply", apply, ("sweeps", "exact"))

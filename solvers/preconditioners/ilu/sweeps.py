@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from ....backends import Array
-from ....sparse.formats import from_entries
-from .on_host import LEAST_PIVOT
-from .scaled import UnitDiagonalMatrix
+from .host import LEAST_PIVOT
+from .pattern import UnitDiagonalMatrix
 
 
-def by_sweeps(A: UnitDiagonalMatrix, sweeps: int) -> tuple[Array, Array]:
+def factors_by_sweeps(A: UnitDiagonalMatrix, sweeps: int) -> tuple[Array, Array]:
     """Zero-fill factors in one array, and the pivots, by fixed-point sweeps over all entries at once.
 
     f_ij <- a_ij - sum of f_ik f_kj / f_kk over k < min(i, j), from F = A. Every sweep keeps the symmetry of A, and
@@ -18,37 +17,34 @@ def by_sweeps(A: UnitDiagonalMatrix, sweeps: int) -> tuple[Array, Array]:
     Source: a symmetric form of Chow and Patel, Fine-grained parallel incomplete LU factorization, SISC 37 (2015).
     """
     if A.pattern.is_triangle_free:
-        return A.values, _pivots_only(A, sweeps)
+        return A.values, _pivots_by_sweeps(A, sweeps)
     bk, pairs, count = A.host, A.pattern.pairs, len(A.pattern.rows)
-    factors, pivots = A.values, safe(A, A.diagonal())
+    factors, pivots = A.values, usable(A, A.diagonal())
     for _ in range(sweeps if len(pairs.target) else 0):
-        left = bk.take_in_bounds(factors, pairs.first, A.last) / bk.take_in_bounds(pivots, pairs.pivot, A.last)
-        products = left * bk.take_in_bounds(factors, pairs.second, A.last)
+        left = A.take(factors, pairs.first) / A.take(pivots, pairs.pivot)
+        products = left * A.take(factors, pairs.second)
         factors = A.values - bk.sum_entries(products, pairs.target, count, sorted=True)
-        pivots = safe(A, A.diagonal(factors))
+        pivots = usable(A, A.diagonal(factors))
     return factors, pivots
 
 
-def _pivots_only(A: UnitDiagonalMatrix, sweeps: int) -> Array:
+def _pivots_by_sweeps(A: UnitDiagonalMatrix, sweeps: int) -> Array:
     """d_i <- a_ii - sum of a_ik a_ki / d_k over k < i: a product with a matrix, of diagonals on grids."""
     bk, pattern = A.host, A.pattern
     lower, diagonal = pattern.lower, A.diagonal()
-    pivots = safe(A, diagonal)
+    pivots = usable(A, diagonal)
     if not len(lower):
         return pivots
-    both = bk.take_in_bounds(A.values, lower, A.last) * bk.take_in_bounds(A.values, pattern.mirror[lower], A.last)
-    C = from_entries(
-        bk, pattern.rows[lower], pattern.cols[lower], both, (pattern.n, pattern.n), prune=False,
-        sum_duplicates=False,
-    )  # fmt: skip
+    both = A.take(A.values, lower) * A.take(A.values, pattern.mirror[lower])
+    C = A.part(bk, lower, both)
     for _ in range(sweeps):
-        found = C.apply(bk.reshape(1 / pivots, (-1, pattern.n)))
-        pivots = safe(A, diagonal - bk.reshape(found, tuple(diagonal.shape)))
+        sums = C.apply(bk.reshape(1 / pivots, (-1, pattern.n)))
+        pivots = usable(A, diagonal - bk.reshape(sums, tuple(diagonal.shape)))
     return pivots
 
 
-def safe(A: UnitDiagonalMatrix, pivots: Array) -> Array:
-    """Usable pivots; 1, the diagonal, in place of others."""
+def usable(A: UnitDiagonalMatrix, pivots: Array) -> Array:
+    """Pivots that can be divided by; others are replaced by 1, the diagonal."""
     bk, size = A.host, A.host.real(pivots)
     if A.hermitian:
         pivots = bk.astype(size, bk.dtype(pivots))

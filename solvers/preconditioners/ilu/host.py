@@ -1,12 +1,23 @@
-"""Zero-fill incomplete factors of known matrices, by NumPy."""
+"""Incomplete factors of known matrices on the host: zero-fill ones by NumPy, those with a drop tolerance by SciPy."""
 
 from __future__ import annotations
 
 import numpy as np
+import scipy.sparse as sp
+from scipy.sparse.linalg import spilu
 
+from ....sparse import Matrix, UnsupportedOperation
+from ....sparse.analysis.symmetry import CHOSEN
+from ....sparse.formats import from_csr
 from ....sparse.formats.entries.order import rows_first
-from .pattern import Pattern
-from .scaled import UnitDiagonalMatrix
+from ....sparse.operators.concrete import in_scipy
+from ...diagonal import DiagonalOperator
+from ..base import Preconditioner
+from ..checks import check_number
+from ..reordered import Reordered
+from ..target import Target
+from .apply import Factored, triangle_solve
+from .pattern import Pattern, UnitDiagonalMatrix, check_finite_rows
 
 LEAST_PIVOT = 0.01  # of the diagonal
 _SHIFTS = (0.0, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0)
@@ -17,9 +28,9 @@ def incomplete_factors(
 ) -> tuple[np.ndarray, np.ndarray, float]:
     """Zero-fill factors in one array, the pivots, and the largest shift that was needed.
 
-    The pivots of Hermitian matrices must keep the sign of the diagonal, as CG needs it, those of others be no smaller
-    than 1 % of it; else the diagonal is multiplied by 1 + shift, of each system on its own. Where no shift keeps the
-    signs the matrix is indefinite, and they may change.
+    The pivots of Hermitian matrices must keep the sign of the diagonal, because CG needs it; those of others must be
+    at least 1 % of it in size. Else the diagonal is multiplied by 1 + shift, of each system on its own. Where no shift
+    keeps the signs the matrix is indefinite, and they may change.
 
     Args:
         shift: a number, or "auto" for the smallest of a list.
@@ -55,14 +66,14 @@ def _are_good(
     A: UnitDiagonalMatrix, factors: np.ndarray, values: np.ndarray, keep_sign: np.ndarray | bool
 ) -> np.ndarray:
     """bool `(systems,)`: are pivots large enough, and where `keep_sign` of the sign of the diagonal?"""
-    pivots, size = factors[:, A.pattern.diagonal], np.abs(factors[:, A.pattern.diagonal])
+    pivots = factors[:, A.pattern.diagonal]
     signed = np.broadcast_to(keep_sign, len(factors))[:, None] & (values[:, A.pattern.diagonal] != 0)
-    size = np.where(signed, pivots.real, size)
+    size = np.where(signed, pivots.real, np.abs(pivots))
     return (size >= LEAST_PIVOT).all(axis=1) & np.isfinite(factors).all(axis=1)
 
 
 def zero_fill(pattern: Pattern, values: np.ndarray) -> np.ndarray:
-    """F with A = (L + D) D^-1 (D + U) in all places of the pattern, L + D + U = F.
+    """F on the pattern, the sum of L, D and U, such that `(L + D) D^-1 (D + U)` equals A in the entries of the pattern.
 
     Values and F are `(nnz,)` or `(systems, nnz)`. f_ij = a_ij - sum of f_ik f_kj / f_kk over k < min(i, j), for all
     entries of a level of min(i, j) at once. Not finite where a pivot is 0. Cost: a few calls of NumPy per level, and
@@ -92,3 +103,53 @@ def zero_fill(pattern: Pattern, values: np.ndarray) -> np.ndarray:
             rows = by_level[starts[level] : starts[level + 1]]
             inverse[..., rows] = 1 / factors[..., pattern.diagonal[rows]]
     return factors
+
+
+def ilu_with_dropping(
+    own: Matrix, target: Target, apply: str, sweeps: int | None, tolerance: float, fill_factor: float
+) -> Preconditioner:
+    """ILU with a drop tolerance and row exchanges; see `ilu`.
+
+    Raises:
+        ValueError: a setting does not fit, or SciPy finds the matrix singular.
+        UnsupportedOperation: the values are not known, or there are several systems.
+
+    Source: Li and Shao, A supernodal approach to incomplete LU factorization with partial pivoting, TOMS 37 (2011).
+    """
+    check_number("fill_factor", fill_factor, 0)
+    if tolerance != 0:
+        check_number("drop_tolerance", tolerance, 0)
+    A = in_scipy(own)
+    if A is None or isinstance(A, tuple):
+        got = "of a matrix whose values are not known yet" if A is None else f"of {len(A)} systems"
+        raise UnsupportedOperation(
+            f"A drop tolerance was given for a factorisation {got}; expected one matrix whose values are known, as the "
+            "pattern of the factors depends on them. Leave drop_tolerance out for factors in the pattern of A."
+        )
+    check_finite_rows(A.data, np.repeat(np.arange(A.shape[0]), np.diff(A.indptr)))  # SuperLU would never end
+    try:
+        factors = spilu(sp.csc_array(A), drop_tol=float(tolerance), fill_factor=float(fill_factor))
+    except RuntimeError as error:
+        raise ValueError(
+            "SciPy's spilu found the matrix singular, or its factors too large. Use 'jacobi', or shift A's diagonal."
+        ) from error
+    upper = sp.csr_array(factors.U)
+    pivots = upper.diagonal()
+    if not (pivots != 0).all() or not np.isfinite(upper.data).all():
+        raise ValueError("SciPy's spilu made a pivot of zero: the matrix is singular. Use 'jacobi'.")
+    unit = (sp.csr_array(sp.tril(factors.L, -1)), sp.csr_array(sp.diags_array(1 / pivots) @ sp.triu(upper, 1)))
+    triangles = [from_csr(target.bk, S.astype(own.dtype), prune=False, like=target.like) for S in unit]
+    inverse = DiagonalOperator(target.bk, target.array((1 / pivots)[None]))
+    inner = Factored(triangle_solve(triangles[0], sweeps), inverse, triangle_solve(triangles[1], sweeps))
+    order = [index.astype(np.int32) for index in (factors.perm_r, factors.perm_c)]
+    back = [np.argsort(index).astype(np.int32) for index in order]
+    v = np.random.default_rng(3).standard_normal(A.shape[0]).astype(upper.dtype)
+    forward, backward = factors.solve(v), factors.solve(v, "H")
+    seems_hermitian = np.linalg.norm(forward - backward) <= CHOSEN * np.linalg.norm(forward)
+    entries = sum(S.nnz for S in triangles)
+    settings = {"drop_tolerance": tolerance, "fill_factor": fill_factor, "apply": apply}
+    settings |= {} if sweeps is None else {"sweeps": sweeps}
+    return Preconditioner(
+        Reordered(inner, back[0], order[0], order[1], back[1]), "ilu", None if seems_hermitian else False,
+        memory=entries + len(pivots), work=entries * (sweeps or 1) + len(pivots), settings=tuple(settings.items()),
+    )  # fmt: skip

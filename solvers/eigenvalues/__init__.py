@@ -1,1 +1,0 @@
-"""Eigenvalues at both ends of a spectrum, for diagnosis."""

@@ -1,0 +1,402 @@
+"""Renewal of classical levels: what an update of a level keeps, and its prolongation for other numbers.
+
+An update keeps the splitting, the strong couplings and the pattern of the prolongation. Positions of the numbers of
+extended+i interpolation are found once per pattern; with them new numbers are gathers, products and sums of segments,
+in compiled programs, too. The formulas are those of `interpolation`; of N only the kept entries are computed, as its
+row sums are `t = beta + F beta`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+import scipy.sparse as sp
+
+from .....backends import Array, Backend, get_backend
+from .....sparse import Composed, Operator, SparseMatrix, storable
+from .....sparse.files.structures import fields_of, structure_of
+from .....sparse.formats import Structure
+from .....sparse.formats.compressed import CsrStructure
+from .....sparse.formats.entries.integers import check_size, places_in_rows, repeat_rows, starts_from, starts_of
+from .....sparse.formats.entries.order import rows_first
+from .....sparse.formats.entries.regather import take_or_zero
+from .....sparse.formats.making.build import from_csr
+from ..scaled_values import ScaledValues
+from .interpolation import LARGEST_SUM, STRONGEST
+from .rows import find_keys, keys_of, reduced, repeated, row_counts, transposed_entries
+from .splitting import DOMINATED, couplings, strong_entries, with_positive_diagonal
+
+
+@dataclass(frozen=True)
+class ClassicalRule:
+    """Rule of extended+i interpolation: what classical coarsening has chosen on a level.
+
+    Attributes:
+        injection: `(n, m)`: the entry of each coarse unknown, in its column of the next coarser level.
+        kept: `(n, m)`: the pattern of the prolongation, that of `injection` included.
+        strong: `(n, n)`: strong couplings.
+        components: `(n, k)`: to which of k components an unknown belongs, which are interpolated apart; None: to one.
+        eliminates: are fine unknowns coupled to coarse ones only, and those of a Hermitian matrix?
+    """
+
+    injection: Structure
+    kept: Structure
+    strong: Structure
+    components: Structure | None = None
+    eliminates: bool = False
+
+    @classmethod
+    def of(
+        cls,
+        A: sp.csr_array,
+        P: sp.csr_array,
+        coarse: np.ndarray,
+        strong: np.ndarray,
+        components: np.ndarray | None = None,
+        eliminates: bool = False,
+    ) -> ClassicalRule:
+        """Of a level on the host with sorted rows: masks of its coarse unknowns and of the strong entries of A."""
+        n, m = P.shape
+        starts = np.append(0, np.cumsum(row_counts(strong, A)))
+        membership = None
+        if components is not None:
+            labels = np.unique(components, return_inverse=True)[1]
+            membership = CsrStructure(np.arange(n + 1), labels, (n, int(labels.max(initial=0)) + 1))
+        return cls(
+            CsrStructure(starts_from(coarse), np.arange(m, dtype=np.int32), (n, m)),
+            CsrStructure(P.indptr, P.indices, (n, m)),
+            CsrStructure(starts, A.indices.take(np.flatnonzero(strong)), (n, n)),
+            membership,
+            eliminates,
+        )
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """`(n, m)` of the prolongation."""
+        return self.injection.shape
+
+    @property
+    def coarse(self) -> np.ndarray:
+        """Mask of the coarse unknowns."""
+        mask = np.zeros(self.shape[0], bool)
+        mask[self.injection.entries().rows] = True
+        return mask
+
+    @property
+    def labels(self) -> np.ndarray | None:
+        """The component of each unknown."""
+        return None if self.components is None else self.components.entries().cols
+
+    def keeps_all(self, A: sp.csr_array) -> bool:
+        """Has the prolongation all entries of fine rows of A but the diagonal ones, as where these are eliminated?"""
+        kept = np.bincount(self.kept.entries().rows, minlength=self.shape[0])
+        return bool(np.all(np.diff(A.indptr)[~self.coarse] == kept[~self.coarse] + 1))
+
+    def plan(self, A: CsrStructure) -> InterpolationPlan | EliminationPlan:
+        """Positions for matrices with the structure of A."""
+        return EliminationPlan.of(A, self) if self.eliminates else self.interpolation(A)
+
+    def interpolation(self, A: CsrStructure) -> InterpolationPlan:
+        """Likewise, of interpolation in any case; the last one is kept."""
+        plan: InterpolationPlan | None = self.__dict__.get("_last")
+        if plan is None or plan.A != A:
+            plan = self.__dict__["_last"] = InterpolationPlan.of(A, self)
+        return plan
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in self.__dict__.items() if name != "_last"}
+
+    def prolongation(self, A: sp.csr_array) -> sp.csr_array:
+        """P of a known matrix with sorted rows."""
+        plan = self.interpolation(CsrStructure.of(A))
+        return plan.prolongation.to_scipy((plan.weights(get_backend("numpy"), A.data),))
+
+
+class EliminationPlan(NamedTuple):
+    """Exact interpolation of fine unknowns that are coupled to coarse ones only: `-a_ij / a_ii`.
+
+    Attributes:
+        prolongation: structure of P.
+        entries: positions of its entries in the matrix of the level, or -1 where that has none.
+        rows: positions of the diagonal entries of their rows, likewise.
+        coarse: mask of the entries that are ones, of coarse unknowns.
+    """
+
+    prolongation: CsrStructure
+    entries: np.ndarray
+    rows: np.ndarray
+    coarse: np.ndarray
+
+    @classmethod
+    def of(cls, A: CsrStructure, rule: ClassicalRule) -> EliminationPlan:
+        coarse, (rows, cols, _) = rule.injection.entries().rows, rule.kept.entries()
+        n, keys = A.shape[1], keys_of(A.rows, A.cols, A.shape[1])
+        entries, diagonal = (find_keys(keys, keys_of(rows, to, n)) for to in (coarse[cols], rows))
+        return cls(CsrStructure(starts_of(rows, n), cols, rule.shape), entries, diagonal, coarse[cols] == rows)
+
+    def values(self, bk: Backend, level: ScaledValues, kept: Any, rho: Array) -> Array:
+        """Entries of P in row order, for the scaled matrix of a level."""
+        last = len(level.before.shape) - 1
+        entries, diagonal = (take_or_zero(bk, level.before, at) for at in (self.entries, self.rows))
+        scale = bk.take_in_bounds(level.scale, self.prolongation.rows, last)
+        p = bk.where(~bk.constant(self.coarse), -entries / bk.where(diagonal != 0, diagonal, 1), 1)
+        return bk.astype(p, bk.dtype(scale)) / scale
+
+
+class InterpolationPlan(NamedTuple):
+    """Positions of the numbers of extended+i interpolation; int32. Fine unknowns are numbered 0, 1, ...
+
+    `F` stands for the couplings between fine unknowns with weights, and `W` for the kept weights of fine unknowns.
+    """
+
+    A: CsrStructure
+    prolongation: CsrStructure
+    fine: np.ndarray  # unknowns
+    counted: np.ndarray | None  # entries of A in its sums of rows; None: all
+    to_coarse: np.ndarray  # strong entries of A, of fine rows
+    to_coarse_rows: np.ndarray  # their fine unknowns, rising
+    to_fine: np.ndarray
+    to_fine_rows: np.ndarray
+    to_fine_cols: np.ndarray
+    back: np.ndarray  # the entries of A opposite to `to_fine`, or -1
+    left: np.ndarray  # of each single product: the number in F, or len(F) for a coupling itself
+    right: np.ndarray  # the number in `to_coarse`
+    into: np.ndarray  # the number in W, rising
+    rows: np.ndarray  # of each number in W: the fine unknown
+    source: np.ndarray  # of each entry of the prolongation: the number in W, or len(W) for a one
+
+    @classmethod
+    def of(cls, A: CsrStructure, rule: ClassicalRule) -> InterpolationPlan:
+        """The positions for a level; strong couplings without an entry of A are left out.
+
+        Cost: searches of all single products among the kept entries.
+        """
+        (n, m), (coarse, columns, _) = rule.shape, rule.injection.entries()
+        coarse_of = np.full(n, -1, np.int32)
+        coarse_of[coarse] = columns
+        is_fine = coarse_of < 0
+        fine_of = np.cumsum(is_fine, dtype=np.int32) - np.int32(1)
+        i, j, _ = rule.strong.entries()
+        places = find_keys(keys_of(A.rows, A.cols, n), keys_of(i, j, n))
+        some = (places >= 0) & is_fine[i] & (i != j)
+        i, j, places = i[some], j[some], places[some]
+        inner = is_fine[j]
+        C, F = (fine_of[i[~inner]], coarse_of[j[~inner]]), (fine_of[i[inner]], fine_of[j[inner]])
+        kept_rows, kept_cols, _ = rule.kept.entries()
+        weights = np.flatnonzero(is_fine[kept_rows])
+        W = fine_of[kept_rows[weights]], kept_cols[weights]
+        left, right, into = _products(F, C, W, int(is_fine.sum()), m)
+        source = np.full(len(kept_rows), len(weights), np.int32)
+        source[weights] = np.arange(len(weights), dtype=np.int32)
+        labels, ones = rule.labels, np.ones(A.nnz, np.int8)
+        return cls(
+            A=A,
+            prolongation=CsrStructure(starts_of(kept_rows, n), kept_cols, (n, m)),
+            fine=np.flatnonzero(is_fine).astype(np.int32),
+            counted=None if labels is None else np.flatnonzero(labels[A.rows] == labels[A.cols]).astype(np.int32),
+            to_coarse=places[~inner],
+            to_coarse_rows=C[0],
+            to_fine=places[inner],
+            to_fine_rows=F[0],
+            to_fine_cols=F[1],
+            back=transposed_entries(sp.csr_array((ones, A.cols, A.starts), A.shape), places[inner], i[inner]),
+            left=left,
+            right=right,
+            into=into,
+            rows=W[0],
+            source=source,
+        )
+
+    def values(self, bk: Backend, level: ScaledValues, kept: Any, rho: Array) -> Array:
+        """Entries of P in row order, for the scaled matrix of a level."""
+        p, last = self.weights(bk, level.before), len(level.before.shape) - 1
+        return p / bk.take_in_bounds(level.scale, self.prolongation.rows, last)
+
+    def weights(self, bk: Backend, a: Array) -> Array:
+        """Entries of P in row order from those of A, `(nnz,)` or `(systems, nnz)`.
+
+        Strong couplings that have the sign of the diagonal by now count as weak ones.
+
+        Cost: 12 gathers and 6 sums of segments.
+        """
+        last, fine = len(a.shape) - 1, len(self.fine)
+
+        def take(x: Array, at: np.ndarray) -> Array:
+            return bk.take_in_bounds(x, at, last)
+
+        def summed(x: Array, rows: np.ndarray, count: int) -> Array:
+            return bk.sum_entries(x, rows, count, sorted=True)
+
+        units, sums = self._units_and_sums(bk, a)
+        own = take(units, self.fine)
+        c = _opposite(bk, take(a, self.to_coarse) * take(own, self.to_coarse_rows))
+        f = _opposite(bk, take(a, self.to_fine) * take(own, self.to_fine_rows))
+        back = _opposite(bk, take_or_zero(bk, a, self.back) * take(own, self.to_fine_cols))
+        beta = summed(_coupled(bk, c), self.to_coarse_rows, fine)
+        beside = take(beta, self.to_fine_cols)
+        below = beside + _coupled(bk, back)
+        total = beta + summed(_quotient(bk, _coupled(bk, f), below) * beside, self.to_fine_rows, fine)
+        F = _quotient(bk, f, bk.astype(below, bk.dtype(a)))
+        N = summed(take(_with_one(bk, F), self.left) * take(c, self.right), self.into, len(self.rows))
+        kept = summed(bk.abs(N), self.rows, fine)
+        denominator = bk.maximum(take(sums, self.fine) - total, -total / LARGEST_SUM)
+        scale = _quotient(bk, _quotient(bk, total, kept), denominator)
+        W = N * bk.astype(take(scale, self.rows), bk.dtype(a))
+        return take(_with_one(bk, W), self.source)
+
+    def _units_and_sums(self, bk: Backend, a: Array) -> tuple[Array, Array]:
+        """Unit numbers `(n,)` that turn the diagonal positive, and real sums of the rows that are rotated by them."""
+        last, (n, _) = len(a.shape) - 1, self.A.shape
+        diagonal = self.A.diagonal(bk, (a,), None if last == 0 else int(a.shape[0]))
+        size = bk.abs(diagonal)
+        unit = bk.conj(diagonal) / bk.astype(bk.where(size > 0, size, 1), bk.dtype(a))
+        unit = bk.where(bk.astype(size, bk.dtype(a)) != 0, unit, 1)
+        rows = self.A.rows
+        if self.counted is not None:
+            a, rows = bk.take_in_bounds(a, self.counted, last), rows[self.counted]
+        if bk.dtype(a).kind == "c":  # `_coupled`, and the diagonal
+            return unit, 2 * size - bk.sum_entries(bk.abs(a), rows, n, sorted=True)
+        return unit, unit * bk.sum_entries(a, rows, n, sorted=True)
+
+
+Entries = tuple[np.ndarray, np.ndarray]
+
+
+def _products(F: Entries, C: Entries, W: Entries, fine: int, m: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Single products of `C + F C` that add to entries of W, in the order of these."""
+    starts = starts_of(C[0], fine)
+    counts = np.diff(starts)[F[1]]
+    check_size(int(counts.sum(dtype=np.int64)) + len(C[0]), "single products of couplings")
+    pairs = starts_from(counts)
+    left = repeat_rows(pairs)
+    right = starts[F[1]][left] + places_in_rows(pairs)
+    rows = np.concatenate([F[0][left], C[0]])
+    left = np.concatenate([left, np.full(len(C[0]), len(F[0]), np.int32)])
+    right = np.concatenate([right, np.arange(len(C[0]), dtype=np.int32)])
+    into = find_keys(keys_of(*W, m), keys_of(rows, C[1][right], m))
+    there = np.flatnonzero(into >= 0)
+    there = there[rows_first(into[there], len(W[0]))]
+    return left[there], right[there], into[there]
+
+
+def _coupled(bk: Backend, rotated: Array) -> Array:
+    """Couplings as real numbers: `-|a|` of complex ones, see `splitting.couplings`."""
+    return -bk.abs(rotated) if bk.dtype(rotated).kind == "c" else rotated
+
+
+def _opposite(bk: Backend, rotated: Array) -> Array:
+    """Real couplings that are not negative are 0."""
+    return rotated if bk.dtype(rotated).kind == "c" else bk.where(rotated < 0, rotated, 0)
+
+
+def _quotient(bk: Backend, a: Array, b: Array) -> Array:
+    """`a / b`, 0 where b is 0."""
+    some = b != 0
+    return bk.where(some, a / bk.where(some, b, 1), 0)
+
+
+def _with_one(bk: Backend, x: Array) -> Array:
+    """`x` with a one at its end."""
+    lead = tuple(int(n) for n in x.shape[:-1])
+    return bk.concat([x, bk.full((*lead, 1), 1, bk.dtype(x), x)], len(lead))
+
+
+# --- does the splitting of other numbers still serve a matrix? ---
+
+CHECKED = 2  # finest levels whose splittings are checked
+_SAMPLE = 5000  # rows
+_NEW = 0.1  # of the strong couplings of fine unknowns were weak
+_LOST = 0.002  # of the fine unknowns take less than ...
+_LEAST = 0.05  # ... of their couplings from those that were strong
+
+
+def is_reusable(rule: ClassicalRule, A: sp.csr_array, threshold: float) -> bool:
+    """Are the strong couplings of A, with sorted rows, mostly those of the rule?
+
+    Read off hierarchies of one medium with the numbers of another (constant, smooth, lognormal, blocks, channels; 121
+    pairs): all that took more than 2.0 times the iterations of a fresh one are found out, and those of coefficients
+    that drift are not.
+
+    Cost: some passes over 5000 rows.
+    """
+    if rule.keeps_all(A):
+        return True  # whatever the numbers are
+    fine = np.flatnonzero(~rule.coarse)
+    if len(fine) > _SAMPLE:  # a random sample, as unknowns at equal distances may be alike
+        fine = fine[np.unique(np.random.default_rng(0).integers(0, len(fine), _SAMPLE))]
+    B = A[fine]
+    rows = repeated(fine, B)
+    diagonal = reduced(np.add, np.where(B.indices == rows, B.data, 0), B.indptr, 0.0)
+    coupled = couplings(with_positive_diagonal(B, diagonal), B.indices == rows)
+    if (labels := rule.labels) is not None:
+        coupled = np.where(labels[B.indices] == labels[rows], coupled, 0)
+    sums = reduced(np.add, coupled, B.indptr, 0.0)
+    n = A.shape[0]
+    was_strong = find_keys(keys_of(*rule.strong.in_rows(fine), n), keys_of(rows, B.indices, n)) >= 0
+    is_whole = reduced(np.add, was_strong.astype(np.int32), B.indptr, 0) < STRONGEST  # else some were left out
+    strong = strong_entries(B, coupled, sums, np.abs(diagonal), threshold) & repeated(is_whole, B)
+    if np.count_nonzero(strong & ~was_strong) > _NEW * np.count_nonzero(strong):
+        return False
+    sizes = np.maximum(-coupled, 0)
+    whole, taken = (reduced(np.add, part, B.indptr, 0.0) for part in (sizes, np.where(was_strong, sizes, 0)))
+    takes = (whole > 0) & ~(sums > DOMINATED * np.abs(diagonal))
+    return bool(np.count_nonzero(takes & (taken < _LEAST * whole)) <= _LOST * np.count_nonzero(takes))
+
+
+# --- the operator that a level keeps ---
+
+
+def _fields(kept: Injection) -> dict[str, Any]:
+    """Fields in files: an operator and arrays."""
+    rule = kept.rule
+    arrays = {name: tuple(fields_of(getattr(rule, name)).items()) for name in ("kept", "strong")}
+    return {"injection": kept.injection, **arrays, "components": rule.labels, "eliminates": np.array(rule.eliminates)}
+
+
+def _from_fields(given: dict[str, Any]) -> Injection:
+    injection: SparseMatrix = given["injection"]
+    (n, m), labels = injection.shape, given["components"]
+    kept, strong = (
+        structure_of("csr", shape, dict(given[name])) for name, shape in (("kept", (n, m)), ("strong", (n, n)))
+    )
+    components = None
+    if labels is not None:
+        width = int(labels.max(initial=0)) + 1
+        components = structure_of("csr", (n, width), {"starts": np.arange(n + 1, dtype=np.int32), "cols": labels})
+    eliminates = bool(given["eliminates"])
+    return Injection(injection, ClassicalRule(injection.structure, kept, strong, components, eliminates))
+
+
+@storable("interpolation of classical AMG", _fields, _from_fields)
+@dataclass(eq=False, repr=False)
+class Injection(Composed):
+    """Injection of coarse unknowns, with the rule by which numbers of A make a prolongation of it.
+
+    Attributes:
+        injection: ones at coarse unknowns, in the columns of the next coarser level.
+        rule: in what is static: who gets this as an argument of a compiled function knows it, too.
+    """
+
+    parts = ("injection",)
+
+    injection: Operator
+    rule: ClassicalRule
+
+    def __post_init__(self) -> None:
+        if self.injection.shape != self.rule.shape:
+            raise ValueError(f"Rules of a prolongation {self.rule.shape} do not fit to {self.injection!r}.")
+        super().__post_init__()
+
+    @classmethod
+    def of(cls, rule: ClassicalRule, bk: Backend, dtype: np.dtype, like: Array | None) -> Injection:
+        """Beside an array of a library."""
+        ones = rule.injection.to_scipy((np.ones(rule.shape[1], dtype),))
+        return cls(from_csr(bk, ones, prune=False, format="csr", like=like), rule)
+
+    def apply(self, x: Array) -> Array:
+        return self.injection.apply(x)
+
+    def transpose(self) -> Operator:
+        return self.injection.transpose()

@@ -1,0 +1,227 @@
+"""Levels of a known matrix on the host: Galerkin products, rounding on their diagonals, an order of the unknowns."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, Union
+
+import numpy as np
+import scipy.sparse as sp
+from scipy.sparse.csgraph import reverse_cuthill_mckee
+
+from ....backends import Array, Backend, get_backend
+from ....sparse import Matrix, SparseMatrix
+from ....sparse.analysis.spectrum import bounded_eigenvalue
+from ....sparse.formats.compressed import CsrStructure
+from ....sparse.formats.entries.integers import starts_of
+from ....sparse.formats.entries.scipy_form import csr_array
+from ....sparse.formats.entries.some_rows import evenly_spread
+from ....sparse.formats.making.build import from_csr, from_entries
+from ..cycle.scales import scales_of, times_diagonals
+from .classical.rows import on_diagonal, repeated, row_sums
+
+if TYPE_CHECKING:
+    from .classical.renewal import ClassicalRule
+
+Tentative: TypeAlias = Union[sp.csr_array, "ClassicalRule"]
+"""What an update makes a prolongation of: that of aggregates before smoothing, or a rule of interpolation."""
+
+_DOMINANT = 1.5  # times the diagonal entry: rows of a smaller sum of absolute values
+
+
+class HostLevel(NamedTuple):
+    """SciPy matrices of a level.
+
+    Attributes:
+        A: its matrix.
+        terms: sizes of the terms that the diagonal of A is the sum of: of the finest matrix |a_ii|. The rounding of a
+            coarse matrix is relative to them, as its small entries can be rounding that finer levels have left.
+        P, R: from and to the next coarser level; None on the coarsest.
+        tentative: what an update makes P of.
+        rho: a bound of the eigenvalues of D⁻¹ A, if computed.
+        splitting: of classical coarsening, mask of the coarse unknowns.
+        exact: fine unknowns are eliminated, so that P and R make no error.
+    """
+
+    A: sp.csr_array
+    terms: np.ndarray
+    P: sp.csr_array | None = None
+    R: sp.csr_array | None = None
+    tentative: Tentative | None = None
+    rho: float | None = None
+    splitting: np.ndarray | None = None
+    exact: bool = False
+
+    @classmethod
+    def finest(cls, A: sp.csr_array) -> HostLevel:
+        return cls(A, np.abs(A.diagonal()))
+
+    def below(self, coarse: sp.csr_array) -> HostLevel:
+        """The next coarser level, with the matrix R A P without rows of rounding only; may write to `coarse`."""
+        terms = np.asarray(_squared(self.P).T @ self.terms)
+        return HostLevel(_without_rounding_residues(coarse, self.P, self.A, terms), terms)
+
+
+def levels_of_pyamg(solver: Any) -> list[HostLevel]:
+    """Levels of a `MultilevelSolver`, without empty ones."""
+    levels = [HostLevel.finest(without_duplicates(solver.levels[0].A))]
+    for level, coarser in zip(solver.levels, solver.levels[1:]):
+        if coarser.A.shape[0] == 0:
+            break
+        P = without_duplicates(level.P)
+        levels[-1] = levels[-1]._replace(P=P, R=without_duplicates(level.R), tentative=P)
+        terms = np.asarray(_squared(P).T @ levels[-1].terms)
+        levels.append(HostLevel(without_duplicates(coarser.A), terms))
+    return levels
+
+
+def adjoint(A: sp.csr_array) -> sp.csr_array:
+    """Conjugate transpose."""
+    return sp.csr_array(A.conj().T)
+
+
+def relative(A: sp.csr_array) -> sp.csr_array:
+    """D⁻¹ A, with 1 for zeros of the diagonal D."""
+    diagonal = A.diagonal()
+    inverse = 1 / np.where(diagonal == 0, 1, diagonal)
+    return sp.csr_array((A.data * repeated(inverse, A), A.indices, A.indptr), A.shape)
+
+
+def eigenvalue_bound(A: sp.csr_array) -> float:
+    """Upper bound of the eigenvalues of D⁻¹ A; 1 for a zero matrix."""
+    host, sums = get_backend("numpy"), row_sums(np.abs(relative(A).data), A)
+    left, right = scales_of(A, False)
+    matrix = from_csr(host, times_diagonals(left, A, right), prune=False, format="csr")
+    rho = float(bounded_eigenvalue(host, matrix, sums.max(initial=0, keepdims=True))[0])
+    return rho if rho > 0 else 1.0
+
+
+def is_diagonal(A: sp.csr_array) -> bool:
+    """Is the matrix diagonal?"""
+    return A.nnz <= A.shape[0] and bool(np.all(on_diagonal(A)))
+
+
+def is_solved_by_scaling(A: sp.csr_array, most: int) -> bool:
+    """Is A diagonal, or of more than `most` unknowns with diagonal entries of at least twice the rest of their rows?"""
+    if is_diagonal(A):
+        return True
+    if A.shape[0] <= most:
+        return False
+    return bool(np.all(row_sums(np.abs(A.data), A) <= _DOMINANT * np.abs(A.diagonal())))
+
+
+def without_duplicates(A: Any) -> sp.csr_array:
+    """A in rows, with no place twice."""
+    found = sp.csr_array(A)
+    found.sum_duplicates()
+    return found
+
+
+# --- rounding on the diagonal of coarse matrices: what is left of regions where A maps constants to zero ---
+
+_ROUNDING = 64.0  # times the rounding unit and the terms of the finest level, likewise
+_RESIDUE = 0.75  # power of the rounding unit: sums of that size, of terms of one, are of rounding only
+
+
+def _without_rounding_residues(
+    coarse: sp.csr_array, P: sp.csr_array, A: sp.csr_array, terms: np.ndarray
+) -> sp.csr_array:
+    """`P^T A P` without rows of rounding only, whose inverse is huge and of any sign.
+
+    A closed region that has shrunk to a point leaves one. It gets the diagonal that the point would have without
+    neighbours.
+    """
+    squares = _squared(P).T @ A.diagonal()
+    eps, size = float(np.finfo(A.dtype).eps), np.abs(coarse.diagonal())
+    alone = np.flatnonzero((size <= eps**_RESIDUE * np.abs(squares)) | (size <= _ROUNDING * eps * terms))
+    if len(alone):
+        coarse = sp.csr_array(coarse + sp.csr_array((squares[alone], (alone, alone)), coarse.shape))
+    return coarse
+
+
+def _squared(P: sp.csr_array) -> sp.csr_array:
+    return sp.csr_array((np.abs(P.data) ** 2, P.indices, P.indptr), P.shape)
+
+
+def values_without_rounding_residues(
+    bk: Backend, structure: CsrStructure, values: Array, P: CsrStructure, p: Array, diagonal: Array, terms: Array
+) -> tuple[Array, Array]:
+    """Likewise for entries in row order, `(nnz,)` or `(systems, nnz)`, in any library, and the coarse `terms`.
+
+    Args:
+        structure: of the coarse matrix.
+        P: the structure of the prolongation.
+        p: its entries.
+        diagonal: of the finer matrix, `(n,)` or `(systems, n)`.
+        terms: of the finer matrix, likewise; real.
+    """
+    last = len(values.shape) - 1
+    squares = bk.sum_entries(p * bk.conj(p) * bk.take_in_bounds(diagonal, P.rows, last), P.cols, P.shape[1])
+    below = bk.sum_entries(bk.abs(p) ** 2 * bk.take_in_bounds(terms, P.rows, last), P.cols, P.shape[1])
+    own = structure.diagonal(bk, (values,), None if last == 0 else int(values.shape[0]))
+    eps = float(np.finfo(bk.dtype(values)).eps)
+    alone = (bk.abs(own) <= eps**_RESIDUE * bk.abs(squares)) | (bk.abs(own) <= _ROUNDING * eps * below)
+    diagonal_values = bk.take_in_bounds(bk.where(alone, squares, own), structure.rows, last)
+    return bk.where(bk.asarray(structure.rows == structure.cols, like=values), diagonal_values, values), below
+
+
+# --- an order of the unknowns (reverse Cuthill-McKee) that places coupled ones near each other ---
+#
+# Aggregation visits the unknowns in their order: in a random one, as of many meshes, aggregates have odd shapes, which
+# costs a third of the iterations, and products take half as long again for lack of locality.
+
+_LEAST = 2000  # unknowns: fewer are in the cache anyway
+_FAR = 0.1  # relative mean distance of coupled unknowns: a third in a random order
+_NEARER = 0.25  # required reduction of that distance
+_SAMPLE = 1000  # rows
+
+
+def nearer_order(matrix: Matrix, block_size: int = 1) -> np.ndarray | None:
+    """Reverse Cuthill-McKee order (unknown `order[k]` becomes number k, int32) if it is much better, else None.
+
+    Blocks of consecutive unknowns stay together.
+
+    Cost: a sample of 1000 rows; where these are spread, some passes over the entries.
+    """
+    n = matrix.shape[0]
+    if not isinstance(matrix, SparseMatrix) or matrix.systems is not None or n < _LEAST or n % block_size:
+        return None
+    rows, cols = matrix.structure.in_rows(evenly_spread(n, _SAMPLE))
+    distance = float(np.mean(np.abs(rows - cols))) if len(rows) else 0.0
+    if distance < _FAR * n:
+        return None
+    every, to, _ = matrix.structure.entries()
+    graph = csr_array(np.ones(len(every), np.int8), to, starts_of(every, n), matrix.shape)
+    if block_size > 1:
+        pairs = (every // block_size, to // block_size)
+        # entries of one place are added: numbers of 8 bits would come to 0 with 256 of them
+        graph = sp.csr_array((np.ones(len(every), bool), pairs), (n // block_size, n // block_size))
+    points = reverse_cuthill_mckee(graph, symmetric_mode=False).astype(np.int32)
+    order = (points[:, None] * block_size + np.arange(block_size, dtype=np.int32)).reshape(-1)
+    places = places_in(order)
+    return order if float(np.mean(np.abs(places[rows] - places[cols]))) <= _NEARER * distance else None
+
+
+def places_in(order: np.ndarray) -> np.ndarray:
+    """Inverse permutation: the new number of each unknown."""
+    places = np.empty_like(order)
+    places[order] = np.arange(len(order), dtype=order.dtype)
+    return places
+
+
+def rows_in(matrix: sp.csr_array, order: np.ndarray | None) -> sp.csr_array:
+    """Symmetrically permuted matrix; None: unchanged."""
+    if order is None:
+        return matrix
+    found = sp.csr_array(matrix[order][:, order])
+    found.sort_indices()
+    return found
+
+
+def reordered_matrix(matrix: SparseMatrix, order: np.ndarray | None) -> SparseMatrix:
+    """Symmetrically permuted matrix in its library; values may be traced. Cost: a sort."""
+    if order is None:
+        return matrix
+    rows, cols, _ = matrix.structure.entries()
+    places, values = places_in(order), matrix.entry_values()
+    like = matrix.anchor()
+    return from_entries(matrix.bk, places[rows], places[cols], values, matrix.shape, prune=False, like=like)
