@@ -22,7 +22,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 import optimistix
 
-from krylix.solvers.lineax_solver import LineaxSolver
+from krylix.adapters.lineax import LineaxSolver
 
 N, N_SMALL = 64, 12
 D_U, D_V, FEED, KILL = 0.16, 0.08, 0.035, 0.062  # cells² per unit of time, and rates

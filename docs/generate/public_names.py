@@ -46,7 +46,7 @@ MODULES = (
     "krylix.scipy_like",
 )
 """Modules whose `__all__` is public, or a part of it (`SERVES_USERS`), those first under which a name is known best."""
-ON_DEMAND = ("krylix.torch", "krylix.keras", "krylix.adapters", "krylix.solvers.lineax_solver")
+ON_DEMAND = ("krylix.torch", "krylix.keras", "krylix.adapters")
 """Modules that import a framework: they are read and not imported. A folder without names stands for its files."""
 
 

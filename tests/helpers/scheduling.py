@@ -19,7 +19,7 @@ SECONDS = {
     "solvers/preconditioners/test_runtime_choice.py": 75,
     "solvers/methods/test_scipy_cases.py": 70,
     "solvers/preconditioners/test_multigrid.py": 65,
-    "solvers/lineax/test_lineax_solver.py": 65,
+    "adapters/test_lineax_adapter.py": 65,
     "solvers/derivatives/test_tensorflow_closures.py": 50,
     "solvers/test_cached_programs.py": 50,
     "test_documents.py": 45,

@@ -71,7 +71,7 @@ def _program() -> Any:
 @pytest.mark.needs("jax")
 def test_of_lineax() -> None:
     pytest.importorskip("lineax")
-    from krylix.solvers.lineax_solver import LineaxSolver
+    from krylix.adapters.lineax import LineaxSolver
 
     assert library("jax-jit") == "jax"
     for wrong in ({"rtol": np.inf}, {"rtol": True}, {"rtol": 1.0}, {"atol": np.inf}, {"atol": True}, {"rtol": np.nan}):

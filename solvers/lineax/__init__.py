@@ -1,1 +1,0 @@
-"""lineax solver interface."""
