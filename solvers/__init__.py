@@ -8,6 +8,7 @@ from ..backends.settings import OnFailure
 from . import backend_solves as backend_solves
 from . import profiled as profiled  # what profiles monitor
 from .gaussian.logdet import LogDeterminant, logdet
+from .judge import SingularMatrixWarning
 from .linear_solve import linear_solve
 from .load_preconditioner import load_preconditioner
 from .methods.bicgstab import BiCGStab
@@ -40,9 +41,8 @@ from .nonlinear.solve_nonlinear import solve_nonlinear
 from .preconditioners import PRECONDITIONERS, Preconditioner, preconditioner, rigid_motions
 from .prepared import PreparedSolver, prepare
 from .recall import clear_setup_cache, set_global_setup_cache, setup_cache
-from .results.failure import ConvergenceError, Diverged, NotConverged, SingularMatrixWarning
-from .results.result import SolveResult
-from .results.transfers import GatherWarning
+from .results.devices import GatherWarning
+from .results.result import ConvergenceError, Diverged, NotConverged, SolveResult
 from .run.outcome import Status
 from .run.watch import IterationState
 from .triangular.solve_triangular import solve_triangular

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from ...backends import Array, Backend
 from ...sparse import Layout, NormalOperator, Operator, UnsupportedOperation
-from ..results.result import SolveResult
+from ..results.result import SolveResult, changed
 
 _UNDERDETERMINED = (
     "A has {m} rows and {n} columns, so x is the solution of least norm, which {method} finds, but its derivatives are "
@@ -57,5 +57,5 @@ class Given:
             leaves, structure = bk.leaves(x)
             why = _UNDERDETERMINED.format(m=m, n=n, method=result.method)
             x = bk.unleaves(structure, [bk.refuse_derivatives(leaf, why) for leaf in leaves])
-        made = result.function_evaluations + 2  # A^H b, and A x
-        return replace(result, x=x, residual=residual, function_evaluations=made)
+        made = result._record.array("function_evaluations") + 2  # A^H b, and A x
+        return changed(result, x, residual=residual, function_evaluations=made)

@@ -1,31 +1,34 @@
-"""Causes of a failure: inputs that are not finite, a missing symmetry or definiteness, too few iterations.
+"""Why a solve has failed: inputs that are not finite, a missing symmetry or definiteness, too few iterations.
 
-A cause is looked for after a failure only, by products with A and the preconditioner as the solve made them. What a
-singular A has to do with a failure is in `no_solution.py`.
+A cause is looked for when a failure has happened or its message is read, by products with A and the preconditioner as
+the solve made them. What a singular A has to do with a failure is in `solvers/singular/diagnose.py`.
 """
 
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
-from typing import Any, NamedTuple
+from functools import cached_property, partial
+from typing import Any
 
 import numpy as np
 import scipy.linalg
 import scipy.sparse as sp
 
+from ...backends import Array, Backend
+from ...backends.settings import QUIET
 from ...sparse import Layout, Matrix, Operator
 from ...sparse.analysis.symmetry import CHOSEN, PRODUCTS, REFUSED
+from ...sparse.fingerprint import fingerprint
+from ...sparse.operators.concrete import is_known
 from ..methods.method import Method
 from ..preconditioners import Preconditioner
-from ..run.outcome import Status, has_failed
-from .numbers import EndState
-from .words import FACTORISE, FROM_THE_START, Cause
-
-Image = Callable[[np.ndarray], np.ndarray]
-"""Rows `(systems, n)` -> rows, as the solve computed them."""
+from ..read.system import System
+from ..run.null_part import NullPart
+from ..run.outcome import Outcome, Status, has_failed
+from .words import FACTORISE, FROM_THE_START, Cause, EndState
 
 
 @dataclass(frozen=True)
@@ -36,9 +39,8 @@ class Case:
     end: EndState  # (systems,)
     A: Operator  # of the equations that were solved; in least squares of the normal equations
     given: Operator  # of the user: A, or that of the least-squares problem
-    A_image: Image
     M: Operator | None = None
-    M_image: Image | None = None
+    like: Array | None = None  # of the library of A
     b: np.ndarray | None = None  # right-hand sides, solutions and residuals of these equations
     x: np.ndarray | None = None
     r: np.ndarray | None = None
@@ -48,6 +50,35 @@ class Case:
     null: bool = False  # are null vectors of A known, and projected out of x?
     both: bool = False  # are they null vectors of the transpose too?
     products: int = 0  # made by the solve; a diagnosis makes at most that, or a few
+
+    @classmethod
+    def of(
+        cls,
+        system: System,
+        method: Method,
+        M: Operator | None,
+        outcome: Outcome,
+        later: bool,
+        both: bool,
+        end: EndState,
+    ) -> Case | None:
+        """A finished solve; None where its arrays have been written to since, if they may have been (`later`)."""
+        bk, given, several = system.bk, system.given, system.several and len(system.limits) > 1
+        x, r, products = (a[-1] if several else a for a in (outcome.x, outcome.residual, outcome.products))
+        x, r = (bk.to_numpy(bk.flat(a)) for a in (x, r))
+        b = bk.to_numpy(NullPart.rest_of(bk, bk.flat(system.b), system.null, both))
+        null = system.null is not None
+        case = cls(
+            method, end, system.A, system.A if given is None else given.A, M, system.b, b, x, r,
+            right=(b, system.layout) if given is None else (bk.to_numpy(given.b), given.layout),
+            x0=None if system.x0 is None else bk.to_numpy(bk.flat(system.x0)), layout=system.layout, null=null,
+            both=null and both, products=int(np.max(bk.to_numpy(products), initial=0)),
+        )  # fmt: skip
+        if later:  # the residual of other arrays is another one
+            change, size = norms(b - case.A_image(x) - r), norms(b) + norms(r)
+            if np.any(change > np.sqrt(case.eps) * size + end.null_part):  # factors subtract that part, too
+                return None
+        return case
 
     @cached_property
     def worst(self) -> int:
@@ -89,6 +120,13 @@ class Case:
         several = isinstance(A, Matrix) and A.systems is not None and self.end.status.size > 1
         return f" of system {self.worst}" if several else ""
 
+    def A_image(self, rows: np.ndarray) -> np.ndarray:
+        """A times rows, as the solve computed it."""
+        return _image(self.A.bk, self.A, rows, self.like)
+
+    def M_image(self, rows: np.ndarray) -> np.ndarray:
+        return rows if self.M is None else _image(self.A.bk, self.M, rows, self.like)
+
     def random(self, seed: int) -> np.ndarray:
         """Rows of random numbers, the same for each system."""
         generator, n = np.random.default_rng(seed), self.A.shape[1]
@@ -96,6 +134,12 @@ class Case:
         if self.A.dtype.kind == "c":
             row = row + 1j * generator.standard_normal(n)
         return np.broadcast_to(row.astype(self.A.dtype), (self.end.status.size, n))
+
+
+def _image(bk: Backend, A: Operator, rows: np.ndarray, like: Array | None) -> np.ndarray:
+    with bk.errstate():
+        # A copy, because a function may use the same memory again.
+        return np.array(bk.to_numpy(A.apply(bk.asarray(np.ascontiguousarray(rows), like=like))))
 
 
 def dots(u: np.ndarray, v: np.ndarray) -> np.ndarray:
@@ -113,6 +157,7 @@ def norms(u: np.ndarray) -> np.ndarray:
 
 _LOOK = ("look for the division or the overflow that made NaN or infinity",)
 _REPAIR = ("correct it", "leave it out")
+Place = Callable[..., str]
 
 
 def not_finite(case: Case) -> list[Cause]:
@@ -121,46 +166,37 @@ def not_finite(case: Case) -> list[Cause]:
         return [FROM_THE_START]
     causes = []
     if case.right is not None:
-        causes += _of_rows("b", *case.right)
+        b, layout = case.right
+        causes += _not_finite("b", "numbers", b, partial(_unknown, layout))
     if case.x0 is not None and case.layout is not None:
-        causes += _of_rows("x0", case.x0, case.layout)
-    causes += _of_matrix(case) or ([] if causes else _of_product(case))
-    return causes or _of_preconditioner(case)
+        causes += _not_finite("x0", "numbers", case.x0, partial(_unknown, case.layout))
+    if sp.issparse(case.matrix):
+        entries = sp.coo_array(case.matrix)
+        name, coords = f"A{case.of_which}", entries.coords
+        causes += _not_finite(name, "entries", entries.data, lambda k: str(tuple(int(c[k]) for c in coords)))
+    elif case.matrix is not None:
+        causes += _not_finite(f"A{case.of_which}", "entries", case.matrix, lambda *index: str(index))
+    return causes or _of_product(case) or _of_preconditioner(case)
 
 
-def _of_rows(name: str, rows: np.ndarray, layout: Layout) -> list[Cause]:
-    return _not_finite(name, "numbers", rows, lambda index: _place(layout, *index))
-
-
-def _of_matrix(case: Case) -> list[Cause]:
-    if case.matrix is None:
-        return []
-    entries = sp.coo_array(case.matrix) if sp.issparse(case.matrix) else None
-    values = case.matrix if entries is None else entries.data
-
-    def place(index: tuple[int, ...]) -> str:
-        return str(index if entries is None else tuple(int(c[index[0]]) for c in entries.coords))
-
-    return _not_finite(f"A{case.of_which}", "entries", values, place)
-
-
-def _not_finite(name: str, what: str, values: np.ndarray, place: Callable[[tuple[int, ...]], str]) -> list[Cause]:
-    bad = ~np.isfinite(values)
-    count, index = int(bad.sum()), _first(bad)
+def _not_finite(name: str, what: str, values: np.ndarray, place: Place) -> list[Cause]:
+    count = int((~np.isfinite(values)).sum())
     if not count:
         return []
-    first = f"{values[index]} at {place(index)}"
-    seen = f"{name} is not finite: {first}"
+    seen = f"{name} is not finite: {_first(values, place)}"
     if count > 1:
-        seen = f"{count} of the {values.size} {what} of {name} are not finite; the first is {first}"
+        seen = f"{count} of the {values.size} {what} of {name} are not finite; the first is {_first(values, place)}"
     return [Cause(seen, _LOOK)]
 
 
-def _first(bad: np.ndarray) -> tuple[int, ...]:
-    return tuple(map(int, np.unravel_index(int(np.argmax(bad)), bad.shape))) if bad.size else ()
+def _first(values: np.ndarray, place: Place) -> str:
+    """The first number that is not finite, and where it is."""
+    bad = ~np.isfinite(values)
+    index = tuple(map(int, np.unravel_index(int(np.argmax(bad)), bad.shape)))
+    return f"{values[index]} at {place(*index)}"
 
 
-def _place(layout: Layout, system: int, index: int) -> str:
+def _unknown(layout: Layout, system: int, index: int) -> str:
     """Index of an unknown in the user's arrays; in a container also the number of the array."""
     batch = tuple(int(i) for i in np.unravel_index(system, layout.batch)) if layout.batch else ()
     for k, shape in enumerate(layout.shapes):
@@ -178,8 +214,7 @@ def _of_product(case: Case) -> list[Cause]:
     if case.layout is None or np.isfinite(image).all():
         return []
     if case.matrix is None:
-        name, index = "A^H A" if case.least_squares else "A", _first(~np.isfinite(image))
-        first = f"{image[index]} at {_place(case.layout, *index)}"
+        name, first = "A^H A" if case.least_squares else "A", _first(image, partial(_unknown, case.layout))
         return [Cause(f"{name} x is not finite for an x of finite numbers of size 1: {first}", _LOOK)]
     largest = float(np.max(np.abs(case.matrix.data if sp.issparse(case.matrix) else case.matrix)))
     seen = f"products with A overflow in {case.A.dtype}: its largest entry is {largest:.1e}"
@@ -187,22 +222,19 @@ def _of_product(case: Case) -> list[Cause]:
 
 
 def _of_preconditioner(case: Case) -> list[Cause]:
-    if case.M_image is None or case.layout is None:
+    if case.M is None or case.layout is None:
         return []
     image = case.M_image(case.random(11))
     if np.isfinite(image).all():
         return [] if image.any() else [Cause("the preconditioner maps a random vector to zero", _REPAIR)]
-    index = _first(~np.isfinite(image))
-    first = f"{image[index]} at {_place(case.layout, *index)}"
+    first = _first(image, partial(_unknown, case.layout))
     return [Cause(f"the preconditioner maps a vector of finite numbers to one with {first}", _REPAIR)]
 
 
 def affine_preconditioner(case: Case) -> list[Cause]:
     """Cause: the user's products as M do not map zero to zero. Costs one evaluation."""
     M = case.M
-    if case.M_image is None or not isinstance(M, Preconditioner) or not M.kind.startswith("user's"):
-        return []
-    if isinstance(M.inner, Matrix):
+    if not isinstance(M, Preconditioner) or not M.kind.startswith("user's") or isinstance(M.inner, Matrix):
         return []
     norm = norms(case.M_image(np.zeros_like(case.random(0))))[case.worst]
     if not (np.isfinite(norm) and norm > 0):
@@ -220,39 +252,34 @@ _CLEARLY = 1e-10  # of the largest curvature, or some rounding units: the sign o
 _UNSYMMETRIC = ("use biCG-stab(2) or GMRES, which take any matrix",)
 
 
-class _Probe(NamedTuple):
+Pairs = Sequence[tuple[np.ndarray, np.ndarray]]  # vectors and their products
+
+
+def _probes(case: Case, image: Callable[[np.ndarray], np.ndarray]) -> Pairs:
     """Two random vectors and their products."""
-
-    u: np.ndarray
-    v: np.ndarray
-    Au: np.ndarray
-    Av: np.ndarray
-
-    @classmethod
-    def of(cls, case: Case, image: Image) -> _Probe:
-        u, v = case.random(4), case.random(5)
-        return cls(u, v, image(u), image(v))
+    u, v = case.random(4), case.random(5)
+    return (u, image(u)), (v, image(v))
 
 
 def wrong_symmetry(case: Case) -> list[Cause]:
     """Cause: a missing property that CG and MINRES need: A^H = A, M^H = M, definiteness."""
     if not case.method.needs_hermitian:
         return []
-    probe, n = _Probe.of(case, case.A_image), case.A.shape[1]
-    gap, signs, causes = _asymmetry(case, probe), set[int](), []
+    probes, n = _probes(case, case.A_image), case.A.shape[1]
+    gap, signs, causes = _asymmetry(case, probes), set[int](), []
     if gap is not None:
         causes = [Cause(_not_symmetric(case, "A", gap), _UNSYMMETRIC, settles=gap * np.sqrt(n) > REFUSED)]
     else:
-        signs = _signs(case, probe)
+        signs = _signs(case, probes)
     if len(signs) == 2 and case.method.needs_definite:
         seen = f"A{case.of_which} is indefinite: <v, A v> has both signs, and {case.method.name} needs one"
         causes = [Cause(seen, ("use MINRES, which takes such matrices", FACTORISE))]
-    return causes if case.M_image is None else causes + _asymmetric_preconditioner(case, case.M_image, signs)
+    return causes if case.M is None else causes + _asymmetric_preconditioner(case, signs)
 
 
-def _asymmetry(case: Case, probe: _Probe) -> float | None:
+def _asymmetry(case: Case, probes: Pairs) -> float | None:
     """Largest difference of <u, A v> and <A u, v> in failed systems, relative to |u| |A v|; None if it is rounding."""
-    u, v, Au, Av = probe
+    (u, Au), (v, Av) = probes
     size = norms(u) * norms(Av) + norms(Au) * norms(v)
     gap = np.abs(dots(u, Av) - dots(Au, v)) / np.where(size > 0, size, 1)
     largest = float(np.max(np.where(has_failed(case.end.status), gap, 0), initial=0))
@@ -269,9 +296,9 @@ def _not_symmetric(case: Case, name: str, gap: float) -> str:
     )
 
 
-def _signs(case: Case, probe: _Probe) -> set[int]:
+def _signs(case: Case, probes: Pairs) -> set[int]:
     """Clear signs of <v, A v>, from few vectors: 1, -1, both or none."""
-    pairs, start = [(probe.u, probe.Au), (probe.v, probe.Av)], probe.u
+    pairs, start = [*probes], probes[0][0]
     if case.x is not None and case.b is not None and case.r is not None:
         pairs += [(case.x, case.b - case.r), (case.r, case.A_image(case.r))]
         start = case.r if np.isfinite(case.r[case.worst]).all() else start
@@ -282,7 +309,7 @@ def _signs(case: Case, probe: _Probe) -> set[int]:
     return signs if len(signs) == 2 else signs | _signs_by_lanczos(case, start)
 
 
-def _curvatures(case: Case, pairs: Sequence[tuple[np.ndarray, np.ndarray]]) -> np.ndarray:
+def _curvatures(case: Case, pairs: Pairs) -> np.ndarray:
     """The signs of <v, A v> `(pairs, systems)`, 0 where it may be rounding, as for v that are nearly null vectors of A.
 
     Args:
@@ -327,14 +354,14 @@ def _signs_by_lanczos(case: Case, start: np.ndarray) -> set[int]:
     return {int(np.sign(value)) for value in (ritz[0], ritz[-1]) if abs(value) > clear}
 
 
-def _asymmetric_preconditioner(case: Case, image: Image, signs_of_A: set[int]) -> list[Cause]:
-    probe, definite = _Probe.of(case, image), case.method.needs_definite
+def _asymmetric_preconditioner(case: Case, signs_of_A: set[int]) -> list[Cause]:
+    probes, definite = _probes(case, case.M_image), case.method.needs_definite
     declared = isinstance(case.M, Preconditioner) and case.M.hermitian
-    gap = None if declared else _asymmetry(case, probe)
+    gap = None if declared else _asymmetry(case, probes)
     if gap is not None and gap > max(_HARMLESS, REFUSED / np.sqrt(case.A.shape[1])):
         other = "make one that is (preconditioner='ic' or 'amg')", "use biCG-stab(2) or GMRES with this one"
         return [Cause(_not_symmetric(case, "M", gap), other)]
-    pairs = [(probe.u, probe.Au), (probe.v, probe.Av)] + ([] if case.r is None else [(case.r, image(case.r))])
+    pairs = [*probes] if case.r is None else [*probes, (case.r, case.M_image(case.r))]
     failed = has_failed(case.end.status)
     signs = {int(s) for s in _curvatures(case, pairs)[:, failed].reshape(-1) if s}
     if len(signs) < 2 if definite else -1 not in signs:
@@ -374,3 +401,107 @@ def too_few_iterations(case: Case) -> list[Cause]:
     digits = 10 ** max(math.floor(math.log10(max(needed, 1))) - 1, 0)
     rounded = math.ceil(needed / digits) * digits
     return [Cause(f"{went}; at that rate {bound:.1e} takes about {rounded}", (f"raise max_iter to {rounded}",), False)]
+
+
+# --- the diagnosis
+
+
+@dataclass(frozen=True, eq=False)
+class Diagnosis:
+    """Looks for the causes of a failed solve when it is called; nothing is computed before.
+
+    Attributes:
+        questions: are asked in this order, up to the first answer that explains the failure by itself.
+        case: the solve that ended in a state; None where nothing can be examined.
+        known: what a compiled function depends on: the method, and what makes A and M on the host.
+        note: a remark of the library that the method calls.
+    """
+
+    questions: Sequence[Callable[[Case], list[Cause]]]
+    case: Callable[[EndState], Case | None]
+    known: tuple[Any, ...] = ()
+    note: str | None = None
+
+    @classmethod
+    def of(
+        cls, questions: Sequence[Callable[[Case], list[Cause]]], system: System, method: Method, M: Operator | None,
+        outcome: Outcome, both: bool,
+    ) -> Diagnosis | None:  # fmt: skip
+        """Diagnosis of a finished solve, or in a compiled function of what is known on the host; None where not needed.
+
+        Args:
+            M: its preconditioner or factors, or None.
+            both: are known null vectors of A those of the transpose, too?
+        """
+        later = system.on_failure in QUIET  # when the message is read: the arrays may have been written to since
+        note = getattr(M, "note", None) if method.holds_external else None
+        M = M if isinstance(M, Preconditioner) else None
+        if system.bk.communicator is not None:  # each member would decide on its own
+            return None
+        if not (system.compiled or system.bk.compiled(outcome.status)):
+            return cls(questions, lambda end: Case.of(system, method, M, outcome, later, both, end), note=note)
+        if later:
+            return None
+        known_A = None if system.given is not None else _on_host(system.A)
+        known_M = None if M is None else _on_host(M)
+        return cls(questions, partial(_case_in_program, method, known_A, known_M), (method, known_A, known_M))
+
+    @property
+    def name(self) -> str | None:
+        """Name of a diagnosis in compiled functions, the same in all processes; None if there is none."""
+        method, *makers = self.known
+        try:
+            return fingerprint(method, *(None if make is None else make() for make in makers))
+        except Exception:  # no solve fails because its name cannot be made
+            return None
+
+    def __call__(self, end: EndState) -> tuple[Cause, ...] | None:
+        """Find the causes for an end state in NumPy; None if nothing could be examined.
+
+        Raises nothing. Cost: at most as many products as the solve has made, or a few; of a known matrix also factors,
+        where they take less than a second.
+        """
+        if np.any(end.status == int(Status.TIME_LIMIT)):  # more time was not wanted
+            return None
+        with warnings.catch_warnings(), np.errstate(all="ignore"):
+            warnings.simplefilter("ignore")
+            try:
+                case = self.case(EndState(*(a.reshape(-1) for a in end.arrays())))
+                if case is None:
+                    return None
+                causes: list[Cause] = []
+                for question in self.questions:
+                    causes += question(case)
+                    if any(cause.settles for cause in causes):
+                        break
+                return tuple(causes if self.note is None else [*causes, Cause(self.note, settles=False)])
+            except Exception:  # of a user's function, say: the failure itself is reported without a cause
+                return None
+
+
+def _case_in_program(
+    method: Method, known_A: Callable[[], Operator] | None, known_M: Callable[[], Operator] | None, end: EndState
+) -> Case | None:
+    if known_A is None:
+        return None
+    A, M = known_A(), None if known_M is None else known_M()
+    if any(operator is not None and operator.systems not in (None, end.status.size) for operator in (A, M)):
+        return None  # in a function that was vectorised since
+    return Case(method, end, A, A, M, products=int(np.max(end.iterations, initial=0)))
+
+
+def _on_host(A: Operator) -> Callable[[], Operator] | None:
+    """Function that makes A on NumPy arrays, for values that are known while tracing."""
+    if isinstance(A, Preconditioner):
+        if A.kind == "user's function":
+            return None
+    elif not (isinstance(A, Matrix) and is_known(A)):
+        return None
+    try:
+        arrays, make = A.for_host()
+        if arrays and A.bk.compiled(*arrays):
+            return None
+        values = [A.bk.to_numpy(array) for array in arrays]
+    except Exception:  # no solve fails because its diagnosis cannot be prepared
+        return None
+    return lambda: make(values)

@@ -11,7 +11,7 @@ from ...backends import Backend, choose_backend
 from ...sparse.peers.read import LibraryFunction, Read, Space
 from ...sparse.peers.table import peer_of, read_peer
 from ..methods.registry import find_method, is_auto
-from .arguments import Request
+from ..read.arguments import Request
 
 
 def with_peers_read(request: Request) -> Request:

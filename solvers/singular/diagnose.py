@@ -23,10 +23,10 @@ from ...sparse.operators.concrete import as_matrix
 from ..cost import estimated_cost
 from ..methods.direct.singular import Singularity
 from ..read.system import System
+from ..results.diagnose import Case, norms
+from ..results.result import SolveResult
+from ..results.words import FACTORISE, LEAST_SQUARES, SINGULAR, Cause
 from ..run.outcome import Outcome, Status, has_failed
-from .causes import Case, norms
-from .result import SolveResult
-from .words import FACTORISE, LEAST_SQUARES, SINGULAR, Cause
 
 _SMALL = 300  # unknowns up to which all left null vectors are found, by a singular value decomposition
 _FAR = 10  # times n eps: a matrix whose reciprocal condition number is larger is certainly regular

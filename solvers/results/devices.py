@@ -7,18 +7,16 @@ unknowns or the memory of one device. Then there is a warning.
 from __future__ import annotations
 
 import math
-import warnings
 from typing import NamedTuple
 
 import numpy as np
 
 from ...sparse import Dense, FunctionOperator, Operator, SparseMatrix
-from ..log import log
+from ..log import log, warn_caller
 from ..methods.method import Method
 from ..preconditioners import Preconditioner
 from ..preconditioners.multigrid.cut.cycle import CutMultigrid
 from ..read.system import System
-from .failure import outside
 
 LEAST = 1 << 15  # bytes: a smaller message takes as long as an empty one, and is only logged
 _ALONG_ROWS = ("chebyshev", "ssor", "ic", "ilu")  # exchange halos only, where grids are cut along axis 0 alone
@@ -108,6 +106,6 @@ def warn_of_transfers(system: System, method: Method, M: Operator | None) -> Non
     """Warn of those that are not small, at the caller's line; others are logged."""
     for one in transfers(system, method, M):
         if one.size >= LEAST:
-            warnings.warn(str(one), GatherWarning, stacklevel=outside())
+            warn_caller(str(one), GatherWarning)
         else:
             log.debug("%s", one)

@@ -9,7 +9,7 @@ vectors, a residual above the tolerance, and arrays of other libraries that deri
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import MISSING, dataclass, fields, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from time import perf_counter
 from typing import Any
@@ -25,6 +25,7 @@ from ..backends.settings import POLICIES
 from ..sparse import DenseOperator
 from .choose import why_auto
 from .derivatives.sensitivity import Sensitivity
+from .judge import judged_in_program
 from .log import DEBUG, log
 from .methods.direct.dense import Direct, may_be_definite
 from .methods.direct.dense_singular import probe_vector
@@ -33,10 +34,8 @@ from .methods.direct.superlu import provider_note
 from .plan import AS_GIVEN, Plan, Rung
 from .read.arguments import Request, default_rtol
 from .read.system import KnownNull, read_system
-from .results.form import in_library
-from .results.numbers import Later
-from .results.result import Gradient, SolveResult
-from .results.words import MadeBy
+from .results.result import Gradient, Record, SolveResult, in_library
+from .results.words import Background, MadeBy
 from .run.outcome import Status
 
 Apply = Callable[[np.ndarray], np.ndarray]
@@ -46,7 +45,7 @@ NUMBERS = OneSystemBackend()  # which give the digits that arrays of them do
 _NEAR, _FAR = 1e-5, 1e5  # sizes of b that need no scaling by powers of two
 _SQUARES = {"f": (1e-20, 1e30), "d": (1e-200, 1e300)}  # as of `Backend.norm`
 _ONE, _CONVERGED = np.int32(1), np.int32(Status.CONVERGED)
-_DEFAULTS = {field.name: field.default for field in fields(SolveResult) if field.default is not MISSING}
+_BY_LAPACK = Background((MadeBy(Direct().name, Direct(), None),))
 _DIRECTLY, _WHY, _HOST = (Rung(Direct()),), why_auto(0), get_backend("numpy")
 _LEAST_PIVOT = {"d": 1e-10, "D": 1e-10, "f": 1e-4, "F": 1e-4}  # of the largest
 _ALLOWED = {code: suspicious(np.dtype(code)) / float(np.finfo(code).eps) for code in "fdFD"}  # see `suspicious`
@@ -57,7 +56,7 @@ _POTRS = {"f": lapack.spotrs, "d": lapack.dpotrs, "F": lapack.cpotrs, "D": lapac
 _largest = np.maximum.reduce  # a method of arrays that asks Python first takes twice as long
 
 
-def solve_known(plan: Plan, request: Request, b: Any) -> SolveResult | None:
+def solve_by_factors(plan: Plan, request: Request, b: Any) -> SolveResult | None:
     """Solve by the factors of a plan; None where the loop has to.
 
     Args:
@@ -69,7 +68,7 @@ def solve_known(plan: Plan, request: Request, b: Any) -> SolveResult | None:
     if get_precision() is not None or not _is_plain(request):
         return None
     with np.errstate(all="ignore"):
-        return _applied(plan, inverse, request, b)
+        return _by_one_application(plan, plan.background, inverse, request, b)
 
 
 def solve_small_dense(request: Request) -> SolveResult | None:
@@ -93,8 +92,10 @@ def solve_small_dense(request: Request) -> SolveResult | None:
             return None
         reason = AS_GIVEN if request.method == "direct" else _WHY
         plan = Plan(matrix, None, _DIRECTLY, None, reason)
-        found = _applied(plan, lambda rows: solve(rows[0])[None], request, b)
-    return found if bk is None or found is None else in_library(bk, found, request.b)
+        found = _by_one_application(plan, _BY_LAPACK, lambda rows: solve(rows[0])[None], request, b)
+    if bk is None or found is None:
+        return found
+    return in_library(bk, found, bk.from_host(np.asarray(found.x), request.b), request.b)
 
 
 def _is_plain(request: Request) -> bool:
@@ -119,7 +120,9 @@ def _is_plain(request: Request) -> bool:
     )
 
 
-def _applied(plan: Plan, inverse: Apply, request: Request, b: np.ndarray) -> SolveResult | None:
+def _by_one_application(
+    plan: Plan, background: Background, inverse: Apply, request: Request, b: np.ndarray
+) -> SolveResult | None:  # fmt: skip
     """x of the factors, where it needs no scaling and is within the tolerance."""
     begun, rows, A = perf_counter(), b[None], plan.A
     size = _norm(plan, rows)
@@ -134,7 +137,8 @@ def _applied(plan: Plan, inverse: Apply, request: Request, b: np.ndarray) -> Sol
     if not norm <= bound:
         return None
     zero, (method, M, *_) = norm.dtype.type(0), plan.rungs[0]
-    numbers = {
+    arrays = {
+        "residual": residual[0],
         "residual_norm": norm,
         "tolerance": bound,
         "attainable": zero,
@@ -147,18 +151,9 @@ def _applied(plan: Plan, inverse: Apply, request: Request, b: np.ndarray) -> Sol
         "status": _CONVERGED,
         "singular": np.False_,
     }
-    result = object.__new__(SolveResult)  # a frozen class sets its fields one by one, which takes as long as LAPACK
-    result.__dict__.update(
-        _DEFAULTS,
-        x=x[0],
-        residual=residual[0],
-        history=None,
-        _made_by=(tuple.__new__(MadeBy, (method.name, method, None)),),  # without a call of Python
-        _why=plan.reason + provider_note(M) if method.names_provider else plan.reason,
-        _sensitivity=_Solved(plan, request, b, x, residual),
-        _later=Later(A.bk, numbers),
-        solve_time=perf_counter() - begun,
-    )
+    why = plan.reason + provider_note(M) if method.names_provider else plan.reason
+    record = Record(arrays, is_one=True, solve_time=perf_counter() - begun)
+    result = SolveResult(x[0], record, background, False, why, _SensitivityOnRequest(plan, request, b, x, residual))
     if log.isEnabledFor(DEBUG):
         log.debug("%s", result.message)
     return result
@@ -178,7 +173,7 @@ def _needs_no_scale(b: np.ndarray, size: np.floating[Any]) -> bool:
 
 
 @dataclass(frozen=True, eq=False)
-class _Solved:
+class _SensitivityOnRequest:
     """The `Sensitivity` of a solve, made when it is asked."""
 
     plan: Plan
@@ -194,7 +189,7 @@ class _Solved:
             system = read_system(replace(self.request, A=plan.A, b=self.b), plan.method, null)
         system = replace(system, source=plan.A if plan.source is None else plan.source)
         none = np.zeros((1, 1))
-        return Sensitivity(plan.from_rung(0), system, self.x, self.residual, none > 0, none)
+        return Sensitivity(plan.from_rung(0), system, self.x, self.residual, none > 0, none, judged_in_program)
 
     def vjp(self, cotangent: Any) -> Gradient:
         return self._made.vjp(cotangent)
