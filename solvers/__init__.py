@@ -18,11 +18,7 @@ from .methods.cg_adaptive import CGAdaptive
 from .methods.cg_single_reduction import CGSingleReduction
 from .methods.cocg import COCG
 from .methods.cocr import COCR
-from .methods.direct.banded import BandedDirect
-from .methods.direct.dense import Direct
-from .methods.direct.fast import FastDirect
-from .methods.direct.sparse_direct import SparseDirect
-from .methods.direct.superlu import ScipyDirect
+from .methods.direct import BandedDirect, Direct, FastDirect, ScipyDirect, SparseDirect
 from .methods.gmres import GMRES
 from .methods.idr import IDR
 from .methods.least_squares.cgls import CGLS
