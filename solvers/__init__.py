@@ -15,7 +15,6 @@ from .methods.block_cg import BlockCG
 from .methods.cg import CG
 from .methods.cg_adaptive import CGAdaptive
 from .methods.cg_single_reduction import CGSingleReduction
-from .methods.cocg import COCG
 from .methods.cocr import COCR
 from .methods.direct.banded import BandedDirect
 from .methods.direct.dense import Direct
@@ -50,7 +49,6 @@ from .triangular.solve_triangular import solve_triangular
 __all__ = [
     "CG",
     "CGLS",
-    "COCG",
     "COCR",
     "GMRES",
     "IDR",

@@ -11,7 +11,7 @@ import scipy.sparse as sp
 
 from command_runs import N, Run, matrix, rhs
 from krylix.command_line.compare.combinations import combinations
-from krylix.solvers import METHODS, PRECONDITIONERS, find_method
+from krylix.solvers import PRECONDITIONERS, find_method
 
 
 def complex_symmetric() -> sp.csr_array:
@@ -46,7 +46,7 @@ def test_what_suits_a_matrix(case: str) -> None:
     methods = {method for method, _ in pairs}
     assert ("CG" in methods) == (case in ("symmetric", "Hermitian"))
     if case == "complex symmetric":
-        assert {"COCG", "COCR"} & set(METHODS) <= methods
+        assert "COCR" in methods
 
 
 def test_what_is_named() -> None:

@@ -7,8 +7,6 @@ from dataclasses import asdict, dataclass
 
 from ..solvers import METHODS, OPTIONAL_METHODS, PRECONDITIONERS
 from ..solvers.methods.method import Method
-from ..solvers.methods.registry import METHOD_PLUGINS
-from ..solvers.preconditioners.build import PRECONDITIONER_PLUGINS
 
 _FAMILIES = "biCG-stab(l), GMRES(m), FGMRES(m) and IDR(s) exist for every number >= 1, mixed-... for most methods"
 
@@ -38,12 +36,12 @@ class Needs:
 def all_needs() -> list[Needs]:
     """Of every method with its default settings, auto first."""
     auto = Needs("auto", "square", "any", "any", False, "Looks at the matrix and takes one of these")
-    return [auto, *map(_needs, (*METHODS.values(), *OPTIONAL_METHODS.values(), *METHOD_PLUGINS.all().values()))]
+    return [auto, *map(_needs, (*METHODS.values(), *OPTIONAL_METHODS.values()))]
 
 
 def all_kinds() -> list[str]:
-    """Of preconditioners, auto first, those of other packages last."""
-    return ["auto", *PRECONDITIONERS, *PRECONDITIONER_PLUGINS.all()]
+    """Of preconditioners, auto first."""
+    return ["auto", *PRECONDITIONERS]
 
 
 def _needs(method: Method) -> Needs:

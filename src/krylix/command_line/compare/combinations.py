@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from ...solvers import METHODS, PRECONDITIONERS, find_method
+from ...solvers import PRECONDITIONERS, find_method
 from ...solvers.methods.registry import is_auto
 from ...sparse.analysis.facts import is_hermitian
 from ...sparse.analysis.symmetry import is_symmetric
@@ -17,7 +17,6 @@ from .comparison import AUTO, NONE
 Combination = tuple[str, str]  # method, preconditioner
 _GENERAL = ("GMRES", "biCG-stab(2)", "IDR(4)")
 _USUAL = (NONE, "jacobi", "ilu", "amg")
-_OF_COMPLEX_SYMMETRIC = ("COCG", "COCR")
 
 
 def combinations(A: Any, methods: Sequence[str] = (), kinds: Sequence[str] = ()) -> list[Combination]:
@@ -28,7 +27,7 @@ def combinations(A: Any, methods: Sequence[str] = (), kinds: Sequence[str] = ())
     | Hermitian with a positive diagonal | CG | all there are |
     | | MINRES | none, jacobi |
     | Hermitian | MINRES | none, jacobi |
-    | complex symmetric | COCG, COCR, where there are such | none, jacobi, ilu |
+    | complex symmetric | COCR | none, jacobi, ilu |
     | all but the first | GMRES, biCG-stab(2), IDR(4) | none, jacobi, ilu, amg |
     | any square one | auto, and LU factors | |
     | rectangular | LSMR, CGLS | |
@@ -52,8 +51,7 @@ def _usual(A: Any) -> list[Combination]:
             return [*direct, *everything, ("MINRES", NONE), ("MINRES", "jacobi")]
         special = [("MINRES", NONE), ("MINRES", "jacobi")]
     elif A.dtype.kind == "c" and is_symmetric(A):
-        there = [method for method in _OF_COMPLEX_SYMMETRIC if method in METHODS]
-        special = [(method, kind) for method in there for kind in _USUAL[:3]]
+        special = [("COCR", kind) for kind in _USUAL[:3]]
     else:
         special = []
     return [*direct, *special, *((method, kind) for method in _GENERAL for kind in _USUAL)]
