@@ -35,8 +35,7 @@ from ..methods.method import Method
 from ..methods.registry import find_method, is_auto
 from ..null_space.projections import WithoutConstantsInside
 from ..preconditioners import Preconditioner
-from ..preconditioners.build import check_kind
-from ..preconditioners.by_parts.kinds import BY_PARTS
+from ..preconditioners.build import BY_PARTS, check_kind
 from ..read.arguments import Request, expected_vectors
 from ..read.system import System
 from ..results.failure import converted

@@ -24,28 +24,26 @@ from ...sparse import (
     operand_dtype,
     to_operator,
 )
-from ...sparse.analysis.analysis import analyse_anew, analysed
+from ...sparse.analysis.analysis import analyse_anew, analysed, analysis_of
 from ...sparse.formats import Matrix
+from ..diagonal import DOMINANT
 from ..methods.method import Method
 from ..names import NO_PRECONDITIONER, is_method, preconditioner_meant, squeezed
 from .amg.amg import amg
 from .amg.updates import updated
 from .base import Preconditioner, Spread
-from .block_jacobi.block_jacobi import block_jacobi
-from .by_parts.kinds import made_by_parts
-from .chebyshev import chebyshev
+from .block_jacobi import block_jacobi
+from .chebyshev import chebyshev, chebyshev_by_parts
 from .choose import AUTOMATIC, choose_kind, chosen_for_blocks, jacobi_on_blocks
-from .cluster.cluster import cluster
-from .composed.pieces import foreign_piece
+from .composed import foreign_piece, from_foreign
 from .fast import fast, fast_on_cut_grid
-from .foreign import from_foreign
 from .ilu import ic, ilu, ssor
 from .jacobi import jacobi
 from .multigrid.cut.multigrid import multigrid_on_cut_grid
 from .multigrid.multigrid import multigrid
 from .pipeline import check_square, constant_linear_part
-from .schwarz.schwarz import schwarz
 from .shifted_laplacian import shifted_laplacian
+from .two_level import block_jacobi_by_parts, cluster, schwarz, schwarz_by_parts
 
 PRECONDITIONERS: dict[str, Callable[..., Preconditioner]] = {
     "jacobi": jacobi,
@@ -70,6 +68,14 @@ ON_CUT_GRIDS: dict[str, Callable[..., Preconditioner | None]] = {
     "jacobi": jacobi_on_blocks,
 }
 """Kinds that have a form for vectors that are spread over a device mesh; None where these are cut otherwise."""
+
+BY_PARTS: dict[str, Callable[..., Preconditioner]] = {
+    "jacobi": jacobi,
+    "chebyshev": chebyshev_by_parts,
+    "block-jacobi": block_jacobi_by_parts,
+    "schwarz": schwarz_by_parts,
+}
+"""Kinds that are made and applied part by part, of matrices whose rows are cut (`CutRows`)."""
 
 
 UPDATES: dict[str, Callable[[Preconditioner, Operator], Preconditioner | None]] = {"amg": updated}
@@ -232,7 +238,7 @@ def _of_kind(
     key = check_kind(kind)
     check_square(A)
     if isinstance(A, CutRows):
-        return made_by_parts(A, key, settings)
+        return _by_parts(A, key, settings)
     if key == "auto" and not settings:
         return _chosen(A, precision) if spread is None else chosen_for_blocks(A, precision, spread)
     key = _key(A, kind)
@@ -243,6 +249,29 @@ def _of_kind(
     if found is not None:
         return found
     return PRECONDITIONERS[key](A, **settings)
+
+
+def _by_parts(A: CutRows, kind: str, settings: dict[str, Any]) -> Preconditioner:
+    """That of a matrix whose rows are cut; "auto" is "jacobi" where the diagonal dominates, else "schwarz".
+
+    Raises:
+        UnsupportedOperation: it cannot be made by parts.
+        ValueError: a setting that it does not have.
+    """
+    if kind == "auto":
+        kind = "jacobi" if analysis_of(A).dominates(DOMINANT) else "schwarz"
+    if kind not in BY_PARTS:
+        raise UnsupportedOperation(
+            f"{kind!r} was asked for a matrix whose rows are cut; by parts there are {', '.join(BY_PARTS)}. Take one "
+            "of these, or give the matrix as it is, which each device then holds as a whole."
+        )
+    known = [*signature(BY_PARTS[kind]).parameters][1:]
+    if unknown := [name for name in settings if name not in known]:
+        raise ValueError(
+            f"{kind} of a matrix whose rows are cut has no setting {', '.join(unknown)}; it has "
+            f"{', '.join(known) or 'none'}."
+        )
+    return BY_PARTS[kind](A, **settings)
 
 
 def _chosen(A: Operator, precision: str | None) -> Preconditioner:
