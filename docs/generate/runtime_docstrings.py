@@ -12,6 +12,8 @@ COMPLETED = "krylix.scipy_like.krylov"
 
 
 class RuntimeDocstrings(Extension):
+    """Replace docstrings of the source by those of the functions."""
+
     def on_function_instance(self, *, func: Function, **_: Any) -> None:
         module, _, name = func.path.rpartition(".")
         if module == COMPLETED and func.docstring is not None and not name.startswith("_"):
