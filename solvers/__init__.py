@@ -9,7 +9,6 @@ from . import backend_solves as backend_solves
 from . import profiled as profiled  # what profiles monitor
 from .gaussian.logdet import LogDeterminant, logdet
 from .linear_solve import linear_solve
-from .load_preconditioner import load_preconditioner
 from .methods.bicgstab import BiCGStab
 from .methods.block_cg import BlockCG
 from .methods.cg import CG
@@ -38,6 +37,7 @@ from .nonlinear.minimize_result import MinimizeResult
 from .nonlinear.nonlinear_result import NonlinearResult
 from .nonlinear.solve_nonlinear import solve_nonlinear
 from .preconditioners import PRECONDITIONERS, Preconditioner, preconditioner, rigid_motions
+from .preconditioners.files import load_preconditioner
 from .prepared import PreparedSolver, prepare
 from .recall import clear_setup_cache, set_global_setup_cache, setup_cache
 from .results.failure import ConvergenceError, Diverged, NotConverged, SingularMatrixWarning

@@ -14,7 +14,7 @@ from ...block_tridiagonal.band import WIDEST, narrow, tridiagonal_blocks
 from ...block_tridiagonal.cyclic_reduction import reduced
 from ...block_tridiagonal.singular import BlockTridiagonal, examined_blocks
 from ...null_space.projections import WithoutVectors
-from ...preconditioners.reordered import reordered
+from ...preconditioners.operators import reordered
 from .factorisation import InverseFactors
 from .refinement import Refinement
 from .singular import SingularFactors
@@ -84,7 +84,7 @@ def banded_factors(A: Operator) -> InverseFactors | SingularFactors:
     inverse = reduced(bk, *blocks.parts, own.shape[0], own.systems is not None, own.dtype)
     told = examined_blocks(bk, blocks, inverse, own.dtype)
     narrowed: Operator = inverse.astype(own.dtype)
-    found: Any = InverseFactors(narrowed if order is None else reordered(narrowed, order))
+    found: Any = InverseFactors(narrowed if order is None else reordered(narrowed, order, order))
     if told is not None:
         found = _without_null_vectors(found, told, own.dtype, order)
     placed: Any = from_host(found, matrix) if known else found
