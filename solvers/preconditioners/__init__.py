@@ -1,7 +1,7 @@
 """Approximate inverses: M with M r close to the solution of A z = r."""
 
 from ..diagonal import DiagonalOperator
-from .amg.rigid_motions import rigid_motions
+from .amg.components import rigid_motions
 from .base import Preconditioner
 from .build import PRECONDITIONERS, UPDATES, preconditioner, to_preconditioner
 from .chebyshev import chebyshev

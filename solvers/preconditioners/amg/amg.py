@@ -1,10 +1,11 @@
-"""Algebraic multigrid: pyamg coarsens, the cycle consists of matrices of the library."""
+"""Algebraic multigrid: which coarsening, and the ways to a hierarchy of known and of unknown values."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from itertools import pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
@@ -19,14 +20,97 @@ from ..cycle.cost import numbers_stored
 from ..pipeline import entries_of, of_operator
 from ..target import Target
 from .as_preconditioner import of_levels, small, sparse_form
-from .choose import SMOOTHED, CoarseningFacts, choose_coarsening
 from .components import components_for, entries_within
 from .frozen import tentative_of
 from .hierarchy import coarsened
-from .levels import levels_of_pyamg, nearer_order, reordered_matrix, rows_in
+from .levels import adjoint, levels_of_pyamg, nearer_order, reordered_matrix, rows_in
 from .on_host import HostCycle
-from .settings import COARSENINGS, GIVEN, AmgSettings, in_dtype, near_nullspace_columns
+from .settings import COARSENINGS, GIVEN, AmgSettings, near_nullspace_columns
 from .updates import on_pattern, placed_at, renewal, target_within
+
+
+class CoarseningFacts(NamedTuple):
+    """Facts that decide where no coarsening is given.
+
+    Attributes:
+        known: the values are those of one matrix, and known now, or those of a `pattern`.
+        hermitian: that matrix is Hermitian; False where values are not known.
+        vectors: a near null space was given.
+        several: there are several unknowns per point.
+        components: a Hermitian matrix of several components, of which each can be coarsened by itself: said by
+            `block_size`, or found. With rigid motions: of a body that is not slender.
+        m_matrix: the values are those of an M-matrix, as far as its rows prove it.
+    """
+
+    known: bool
+    hermitian: bool
+    vectors: bool
+    several: bool
+    components: bool = False
+    m_matrix: bool = False
+
+
+class CoarseningRow(NamedTuple):
+    """One line of the table: a condition, in words and as a function, the coarsening and why."""
+
+    known: str
+    holds: Callable[[CoarseningFacts], bool]
+    coarsening: str
+    why: str
+
+    @property
+    def reason(self) -> str:
+        """Coarsening and why, in a line."""
+        return f"{self.coarsening}, as {self.why}"
+
+
+_CLASSICAL, _SMOOTHED = "classical", "smoothed-aggregation"
+
+ROWS = (
+    CoarseningRow(
+        "several components, Hermitian (`block_size`, or found: elasticity); rigid motions of a compact body",
+        lambda f: f.components,
+        _CLASSICAL,
+        "each component is coarsened by itself",
+    ),
+    CoarseningRow("`near_nullspace` given", lambda f: f.vectors, _SMOOTHED, "its prolongations contain these vectors"),
+    CoarseningRow(
+        "several unknowns per point (`block_size`), not Hermitian",
+        lambda f: f.several,
+        _SMOOTHED,
+        "unknowns of a point stay together",
+    ),
+    CoarseningRow(
+        "values that are traced, or those of a batch, without a `pattern`",
+        lambda f: not f.known,
+        _SMOOTHED,
+        "unknowns are put together as for unit coefficients, without their values",
+    ),
+    CoarseningRow(
+        "known values, Hermitian",
+        lambda f: f.hermitian,
+        _CLASSICAL,
+        "iterations do not depend on how coefficients jump, nor on the mesh",
+    ),
+    CoarseningRow(
+        "known values, not Hermitian, an M-matrix by its rows",
+        lambda f: f.m_matrix,
+        _CLASSICAL,
+        "it takes fewest iterations where information has a direction",
+    ),
+    CoarseningRow(
+        "known values, not Hermitian",
+        lambda f: True,
+        _SMOOTHED,
+        "it takes more iterations than classical coarsening, and less time",
+    ),
+)
+"""The first row that holds decides; the last one always does. docs/preconditioners.md shows the table."""
+
+
+def choose_coarsening(facts: CoarseningFacts) -> CoarseningRow:
+    """The first row that holds."""
+    return next(row for row in ROWS if row.holds(facts))
 
 
 @of_operator()
@@ -97,8 +181,13 @@ def amg(
     second order, Computing 55 (1995), for "aggregation"; Bell, Olson and Schroder, PyAMG: algebraic multigrid solvers
     in Python, JOSS 7 (2022), for what it makes.
     """
-    _refuse_two(coarsening, hierarchy)
-    if coarsening == "classical" and near_nullspace is not None:
+    if coarsening == GIVEN or (coarsening is not None and hierarchy is not None):
+        beside = " with a hierarchy" if hierarchy is not None else ""
+        raise ValueError(
+            f"coarsening={coarsening!r} was given{beside}; expected one of {', '.join(map(repr, COARSENINGS))}, or a "
+            "hierarchy without it."
+        )
+    if coarsening == _CLASSICAL and near_nullspace is not None:
         raise ValueError(
             "coarsening='classical' does not use near_nullspace, which was given too. Leave out one, or give "
             "coarsening='smoothed-aggregation', whose prolongations contain these vectors."
@@ -116,70 +205,47 @@ def amg(
         precision=precision,
     )
     if isinstance(pattern, Preconditioner):
-        _refuse_more(settings, coarsening, near_nullspace, hierarchy)
+        if settings != AmgSettings() or any(x is not None for x in (coarsening, near_nullspace, hierarchy)):
+            raise ValueError(
+                "amg was asked for the pattern of a preconditioner, and for other settings; expected one of these, as "
+                "the settings are those of that preconditioner."
+            )
         return renewal(pattern, target.A)
-    if hierarchy is not None:
-        _refuse_beside(near_nullspace=near_nullspace, pattern=pattern, block_size=block_size, strength=strength)
-    vectors, block_size = near_nullspace_columns(near_nullspace, own.shape[0], settings.block_size)
-    columns = in_dtype(vectors, own.dtype)
     known = in_scipy(own)
-    if settings.coarsening == GIVEN:
+    if hierarchy is not None:
+        others = {"near_nullspace": near_nullspace, "pattern": pattern, "block_size": block_size, "strength": strength}
+        if names := [name for name, value in others.items() if value is not None]:
+            raise ValueError(f"amg was asked for a hierarchy, and for {', '.join(names)}; expected one of these.")
         return _of_hierarchy(own, target, known, hierarchy, settings)
+    columns, block_size = near_nullspace_columns(near_nullspace, own.shape[0], own.dtype, block_size)
     order = nearer_order(own, block_size)
     columns = columns if columns is None or order is None else columns[order]
-    choice = None if coarsening is not None else CoarseningFacts(False, False, columns is not None, block_size > 1)
-    if isinstance(known, sp.csr_array):
-        if pattern is not None:
-            _known_pattern(pattern, own)  # which says nothing more
-        return _of_known(own, target, known, settings, choice, order, columns, block_size)
-    fixed = None if pattern is None else hermitian_and_double(_known_pattern(pattern, own), "amg")
-    if choice is not None:
-        choice = choice if fixed is None else choice._replace(known=True, hermitian=fixed[0])
-        settings = replace(settings, coarsening=choose_coarsening(choice).coarsening)
+    given = None if pattern is None else _known_pattern(pattern, own)
+    if isinstance(known, sp.csr_array):  # a pattern says nothing more
+        return _of_known(own, target, known, settings, coarsening is None, order, columns, block_size)
+    hermitian, fixed = (False, None) if given is None else hermitian_and_double(given, "amg")
+    if coarsening is None:
+        facts = CoarseningFacts(fixed is not None, hermitian, columns is not None, block_size > 1)
+        settings = replace(settings, coarsening=choose_coarsening(facts).coarsening)
     if own.shape[0] <= settings.max_coarse or settings.max_levels == 1 or own.systems == 0:
         return small(own, target, settings)
     sparse = sparse_form(own)
     if fixed is not None:
-        return _of_pattern(sparse, target, *fixed, settings, order, columns, block_size)
-    return _of_structure(sparse, target, settings, order, columns, block_size)
-
-
-def _of_pattern(
-    own: SparseMatrix,
-    target: Target,
-    hermitian: bool,
-    pattern: sp.csr_array,
-    settings: AmgSettings,
-    order: np.ndarray | None,
-    columns: np.ndarray | None,
-    block_size: int,
-) -> Preconditioner:
-    """Set up in the library from the hierarchy of known values."""
-    components = components_for(pattern, None, block_size) if hermitian and settings.is_classical else None
-    if components is not None:
-        own, target = entries_within(own, components), target_within(target, components)
-        components = components if order is None else components[order]
-    levels = coarsened(rows_in(pattern, order), settings, hermitian, columns, block_size, components)
-    found = [level.tentative for level in levels if level.tentative is not None]
-    return on_pattern(own, target, placed_at(found, own), settings, order)
-
-
-def _of_structure(
-    own: SparseMatrix,
-    target: Target,
-    settings: AmgSettings,
-    order: np.ndarray | None,
-    columns: np.ndarray | None,
-    block_size: int,
-) -> Preconditioner:
-    """Set up for unknown values: by the host when they are known, or in the library as unit coefficients suggest."""
-    if settings.is_classical and HostCycle.serves(own):
-        return _by_host(own, settings)
-    found = list(tentative_of(reordered_matrix(own, order).structure, settings, columns, block_size))
-    return on_pattern(own, target, placed_at(found, own), settings, order)
+        components = components_for(fixed, None, block_size) if hermitian and settings.is_classical else None
+        if components is not None:
+            sparse, target = entries_within(sparse, components), target_within(target, components)
+            components = components if order is None else components[order]
+        levels = coarsened(rows_in(fixed, order), settings, hermitian, columns, block_size, components)
+        tentative = [level.tentative for level in levels if level.tentative is not None]
+    elif settings.is_classical and HostCycle.serves(sparse):
+        return _by_host(sparse, settings)
+    else:
+        tentative = list(tentative_of(reordered_matrix(sparse, order).structure, settings, columns, block_size))
+    return on_pattern(sparse, target, placed_at(tentative, sparse), settings, order)
 
 
 def _by_host(own: SparseMatrix, settings: AmgSettings) -> Preconditioner:
+    """Set up by the host in each run of a program, when the values are known."""
     cycle = HostCycle.of(own, settings, _cycle_now)
     costs = numbers_stored(cycle), 10 * own.nnz, own.nnz
     return Preconditioner(cycle, "amg", None, *costs, settings.pairs(), "set up by the host in each run")
@@ -198,63 +264,52 @@ def _of_known(
     target: Target,
     known: sp.csr_array,
     settings: AmgSettings,
-    choice: CoarseningFacts | None,
+    chooses: bool,
     order: np.ndarray | None,
     columns: np.ndarray | None,
     block_size: int,
 ) -> Preconditioner:
-    """Set up from known values; `choice`: by the table, and by smoothed aggregation where that coarsening fails."""
+    """Set up from known values; `chooses`: by the table, and by smoothed aggregation where that coarsening fails."""
     hermitian, wide = hermitian_and_double(known, "amg")
     components = None
-    if hermitian and (choice is not None or settings.is_classical):
-        components = components_for(wide, None if choice is None else columns, block_size)
+    if hermitian and (chooses or settings.is_classical):
+        components = components_for(wide, columns if chooses else None, block_size)
         components = components if components is None or order is None else components[order]
-    row = None
-    if choice is not None:
-        facts = choice._replace(known=True, hermitian=hermitian, components=components is not None)
-        row = choose_coarsening(facts._replace(m_matrix=not hermitian and is_m_matrix(known)))
-        settings = replace(settings, coarsening=row.coarsening)
     wide = rows_in(wide, order)
+
+    def made(coarsening: str, reason: str | None = None) -> Preconditioner:
+        chosen = replace(settings, coarsening=coarsening)
+        levels = coarsened(wide, chosen, hermitian, columns, block_size, components)
+        M = of_levels(own, target, levels, chosen, hermitian, order)
+        return M if reason is None else replace(M, reason=reason)
+
+    if not chooses:
+        return made(settings.coarsening)
+    m_matrix = not hermitian and is_m_matrix(known)
+    vectors, several = columns is not None, block_size > 1
+    row = choose_coarsening(CoarseningFacts(True, hermitian, vectors, several, components is not None, m_matrix))
     try:
-        levels = coarsened(wide, settings, hermitian, columns, block_size, components)
-        found = of_levels(own, target, levels, settings, hermitian, order)
-        return found if row is None else replace(found, reason=row.reason)
+        return made(row.coarsening, row.reason)
     except ValueError:
-        if row is None or settings.coarsening == SMOOTHED:
+        if row.coarsening == _SMOOTHED:
             raise
-    settings = replace(settings, coarsening=SMOOTHED)
-    levels = coarsened(wide, settings, hermitian, columns, block_size)
-    found = of_levels(own, target, levels, settings, hermitian, order)
-    return replace(found, reason=f"{SMOOTHED}, as classical coarsening failed")
-
-
-def _refuse_two(coarsening: str | None, hierarchy: Any) -> None:
-    if coarsening == GIVEN or (coarsening is not None and hierarchy is not None):
-        beside = " with a hierarchy" if hierarchy is not None else ""
-        raise ValueError(
-            f"coarsening={coarsening!r} was given{beside}; expected one of {', '.join(map(repr, COARSENINGS))}, or a "
-            "hierarchy without it."
-        )
+    return made(_SMOOTHED, f"{_SMOOTHED}, as classical coarsening failed")
 
 
 def _of_hierarchy(matrix: Matrix, target: Target, known: Any, hierarchy: Any, settings: AmgSettings) -> Preconditioner:
-    """Take levels of a pyamg hierarchy; for a traced A or a batch only its prolongations."""
+    """Take levels of a pyamg hierarchy; for a traced A, a batch, or other numbers only its prolongations."""
     if not getattr(hierarchy, "levels", None):
         raise TypeError(f"hierarchy={hierarchy!r} was given; expected a MultilevelSolver of pyamg.")
     levels = levels_of_pyamg(hierarchy)
     if levels[0].A.shape != matrix.shape:
         raise ValueError(f"hierarchy is of a matrix of shape {levels[0].A.shape}; expected {matrix.shape}, that of A.")
-    if not isinstance(known, sp.csr_array):
+    if not isinstance(known, sp.csr_array) or not _is_close(known, levels[0].A):
         sparse = sparse_form(matrix)
-        tentative = [level.tentative for level in levels if level.tentative is not None]
-        return on_pattern(sparse, target, placed_at(tentative, sparse), settings)
-    if not _is_close(known, levels[0].A):  # as of an earlier time step
-        sparse = sparse_form(matrix)
-        found = [level.P for level in levels if level.P is not None]
-        return on_pattern(sparse, target, placed_at(found, sparse), settings)
+        prolongations = [level.P for level in levels if level.P is not None]
+        return on_pattern(sparse, target, placed_at(prolongations, sparse), settings)
     hermitian, wide = hermitian_and_double(known, "amg")
     hermitian = hermitian and all(
-        level.R is None or (level.P is not None and _is_close(level.R, level.P.conj().T) and is_hermitian(below.A))
+        level.R is None or (level.P is not None and _is_close(level.R, adjoint(level.P)) and is_hermitian(below.A))
         for level, below in pairwise(levels)
     )
     return of_levels(matrix, target, [levels[0]._replace(A=wide), *levels[1:]], settings, hermitian)
@@ -266,23 +321,9 @@ def _is_close(A: sp.csr_array, B: Any) -> bool:
 
 
 def _known_pattern(pattern: Any, A: Matrix) -> sp.csr_array:
-    found = in_scipy(entries_of(as_operator(pattern)))
-    if not isinstance(found, sp.csr_array) or found.shape != A.shape:
+    known = in_scipy(entries_of(as_operator(pattern)))
+    if not isinstance(known, sp.csr_array) or known.shape != A.shape:
         raise ValueError(f"pattern={pattern!r} was given; expected a known matrix of shape {A.shape}.")
-    if found.dtype.kind == "c" and A.dtype.kind != "c":
+    if known.dtype.kind == "c" and A.dtype.kind != "c":
         raise ValueError("pattern is a complex matrix, and A is real; expected a real one.")
-    return found
-
-
-def _refuse_beside(**given: Any) -> None:
-    names = [name for name, value in given.items() if value is not None]
-    if names:
-        raise ValueError(f"amg was asked for a hierarchy, and for {', '.join(names)}; expected one of these.")
-
-
-def _refuse_more(settings: AmgSettings, coarsening: str | None, near_nullspace: Any, hierarchy: Any) -> None:
-    if not (settings == AmgSettings() and coarsening is near_nullspace is hierarchy is None):
-        raise ValueError(
-            "amg was asked for the pattern of a preconditioner, and for other settings; expected one of these, as the "
-            "settings are those of that preconditioner."
-        )
+    return known

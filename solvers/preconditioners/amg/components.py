@@ -11,6 +11,9 @@ techniques for linear elasticity problems, Numer. Linear Algebra Appl. 1 (1994).
 
 from __future__ import annotations
 
+from itertools import combinations
+from typing import Any
+
 import numpy as np
 import scipy.sparse as sp
 
@@ -27,11 +30,6 @@ _SHARE = 0.5  # of the rows in which it does: others are beside the border
 _SLENDER = 5.0  # lengths of a body relative to its other extents
 
 
-def components_of(n: int, block_size: int) -> np.ndarray | None:
-    """Label of each unknown where `block_size` unknowns of each point follow each other; None for one at a point."""
-    return None if block_size == 1 else np.arange(n, dtype=np.int32) % block_size
-
-
 def components_for(A: sp.csr_array, columns: np.ndarray | None, block_size: int) -> np.ndarray | None:
     """Labels of the unknowns of a Hermitian matrix of several components, as they are given or found; else None.
 
@@ -41,9 +39,11 @@ def components_for(A: sp.csr_array, columns: np.ndarray | None, block_size: int)
     diagonal = A.diagonal().real
     if not (np.all(diagonal > 0) or np.all(diagonal < 0)):
         return None
-    if columns is not None:
-        return components_of(A.shape[0], block_size) if compact_rigid_motions(columns, block_size) else None
-    return found_components(A) if block_size == 1 else components_of(A.shape[0], block_size)
+    if columns is not None and not compact_rigid_motions(columns, block_size):
+        return None
+    if block_size == 1:
+        return found_components(A) if columns is None else None
+    return np.arange(A.shape[0], dtype=np.int32) % block_size
 
 
 def found_components(A: sp.csr_array) -> np.ndarray | None:
@@ -107,14 +107,63 @@ def compact_rigid_motions(columns: np.ndarray, block_size: int) -> bool:
         return False
     points = n // block_size
     motions = columns.reshape(points, block_size, k)
-    if not _spans_translations(columns, points, block_size):
+    translations = np.tile(np.eye(block_size), (points, 1))
+    spanned = columns @ np.linalg.lstsq(columns, translations, rcond=None)[0]
+    if not np.abs(spanned - translations).max() < 1e-6:
         return False
     turning = motions - motions.mean(axis=0)
     moments = np.linalg.eigvalsh(np.einsum("pak,pbk->ab", turning, turning))
     return bool(moments[-1] < _SLENDER**2 * moments[0])
 
 
-def _spans_translations(columns: np.ndarray, points: int, block_size: int) -> bool:
-    translations = np.tile(np.eye(block_size), (points, 1))
-    found = np.linalg.lstsq(columns, translations, rcond=None)[0]
-    return bool(np.abs(columns @ found - translations).max() < 1e-6)
+def rigid_motions(points: Any) -> np.ndarray:
+    """Translations and rotations of points, as `near_nullspace` of an "amg" preconditioner, or as a null space.
+
+    Args:
+        points: coordinates `(n, dim)` of the points, of NumPy or anything that it reads.
+
+    Returns:
+        Vectors `(k, n, dim)`, k = 1, 3 and 6 in one, two and three dimensions: orthonormal, translations first, then
+        rotations about the middle of the points. Points that lie on one line or all in one place have fewer.
+
+    Raises:
+        ValueError: points are not finite numbers `(n, dim)`.
+
+    Examples:
+        >>> from krylix import rigid_motions
+        >>> motions = rigid_motions([[0.0, 0.0], [1.0, 0.0], [0.0, 1.0]])
+        >>> motions.shape
+        (3, 3, 2)
+    """
+    found = np.asarray(points)
+    if found.ndim != 2 or not found.size or found.dtype.kind not in "fiu" or not np.isfinite(found).all():
+        raise ValueError(
+            f"points of the shape {found.shape} and the dtype {found.dtype} were given; expected finite real "
+            "coordinates (n, dim)."
+        )
+    n, dim = found.shape
+    if dim > 3:
+        raise ValueError(f"points of {dim} coordinates each were given, as (n, dim); expected 1, 2 or 3.")
+    centred = found.astype(np.result_type(found.dtype, np.float32))
+    centred = centred - centred.mean(axis=0)
+    centred = centred / (np.abs(centred).max() or 1)
+    motions = [np.broadcast_to(axis, (n, dim)) for axis in np.eye(dim, dtype=centred.dtype)]
+    for i, j in combinations(range(dim), 2):
+        turning = np.zeros_like(centred)
+        turning[:, i], turning[:, j] = -centred[:, j], centred[:, i]
+        motions.append(turning)
+    return _orthonormal(np.stack(motions).reshape(len(motions), n * dim)).reshape(-1, n, dim)
+
+
+def _orthonormal(rows: np.ndarray) -> np.ndarray:
+    """By Gram-Schmidt, without rows that are sums of others."""
+    kept: list[np.ndarray] = []
+    for row in rows:
+        rest = row
+        for _ in range(2):  # twice is enough
+            for other in kept:
+                rest = rest - (other @ rest) * other
+        size = np.linalg.norm(rest)
+        if size > 1e3 * np.finfo(rows.dtype).eps * np.sqrt(rows.shape[1]):
+            kept.append(rest / size)
+    return np.array(kept, rows.dtype).reshape(-1, rows.shape[1])

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ..checks import check_number
+from ..checks import check_integer, check_number
 from ..cycle.level import VISITS
 from ..cycle.smoother import SMOOTHERS
 from ..operators import check_precision
@@ -36,15 +36,16 @@ class AmgSettings:
     precision: str | None = None
 
     def __post_init__(self) -> None:
-        if self.coarsening != GIVEN:
-            _one_of("coarsening", self.coarsening, COARSENINGS)
-        _one_of("cycle", self.cycle, tuple(VISITS))
-        _one_of("smoother", self.smoother, (None, *SMOOTHERS))
+        coarsenings = (GIVEN,) if self.coarsening == GIVEN else COARSENINGS
+        words = {"coarsening": coarsenings, "cycle": tuple(VISITS), "smoother": (None, *SMOOTHERS)}
+        for name, known in words.items():
+            if getattr(self, name) not in known:
+                expected = ", ".join(map(repr, known))
+                raise ValueError(f"{name}={getattr(self, name)!r} was given; expected one of {expected}.")
         check_precision(self.precision)
-        for name in ("degree", "max_levels", "max_coarse"):
-            _at_least_one(name, getattr(self, name))
-        if self.block_size is not None:
-            _at_least_one("block_size", self.block_size)
+        for name in ("degree", "max_levels", "max_coarse", "block_size"):
+            if name != "block_size" or self.block_size is not None:
+                check_integer(name, getattr(self, name), 1)
         for name in ("strength", "over_correction"):
             if getattr(self, name) is not None:
                 check_number(name, getattr(self, name), -1)
@@ -94,20 +95,13 @@ class AmgSettings:
         return tuple((k, v) for k, v in found.items() if k == "coarsening" or v != getattr(default, k))
 
 
-def _one_of(name: str, given: Any, known: tuple[str | None, ...]) -> None:
-    if given not in known:
-        raise ValueError(f"{name}={given!r} was given; expected one of {', '.join(map(repr, known))}.")
-
-
-def _at_least_one(name: str, given: Any) -> None:
-    if isinstance(given, bool) or not isinstance(given, int | np.integer) or given < 1:
-        raise ValueError(f"{name}={given!r} was given; expected a whole number of at least 1.")
-
-
-def near_nullspace_columns(given: Any, n: int, block_size: int | None) -> tuple[np.ndarray | None, int]:
+def near_nullspace_columns(
+    given: Any, n: int, dtype: np.dtype, block_size: int | None
+) -> tuple[np.ndarray | None, int]:
     """Near null space as columns `(n, k)`, and the number of unknowns per point.
 
-    The latter is taken from vectors `(k, points, unknowns per point)`, such as those of `rigid_motions`.
+    The latter is that of vectors `(k, points, unknowns per point)`, such as those of `rigid_motions`. For a real matrix
+    complex vectors are split into real and imaginary parts.
 
     Raises:
         ValueError: they do not fit to n unknowns, or are not finite.
@@ -130,14 +124,9 @@ def near_nullspace_columns(given: Any, n: int, block_size: int | None) -> tuple[
         if block_size is None and given.ndim == 3 and given.shape[2] <= 8:
             size = int(given.shape[2])
         given = np.ascontiguousarray(given.reshape(len(given), n).T)
+        if given.dtype.kind == "c" and dtype.kind != "c":
+            parts = np.concatenate([given.real, given.imag], axis=1)
+            given = np.ascontiguousarray(parts[:, parts.any(axis=0)])
     if n % size:
         raise ValueError(f"block_size={size} was given for {n} unknowns; expected a divisor of their number.")
     return given, size
-
-
-def in_dtype(columns: np.ndarray | None, dtype: np.dtype) -> np.ndarray | None:
-    """Convert vectors; for a real matrix complex ones are split into real and imaginary parts."""
-    if columns is None or dtype.kind == "c" or columns.dtype.kind != "c":
-        return columns
-    parts = np.concatenate([columns.real, columns.imag], axis=1)
-    return np.ascontiguousarray(parts[:, parts.any(axis=0)])

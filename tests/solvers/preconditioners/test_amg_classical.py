@@ -12,7 +12,7 @@ import scipy.sparse as sp
 from scipy.spatial import Delaunay
 
 import krylix
-from krylix.solvers.preconditioners.amg.choose import ROWS
+from krylix.solvers.preconditioners.amg.amg import ROWS
 from krylix.solvers.preconditioners.amg.classical.interpolation import Rows, prolongation, without_explosion
 from krylix.solvers.preconditioners.amg.classical.rows import largest_in_rows, product, reduced, selected
 from krylix.solvers.preconditioners.amg.classical.splitting import (
