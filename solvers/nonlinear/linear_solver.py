@@ -11,7 +11,6 @@ from ...sparse import Layout, NonlinearError, UnsupportedOperation, matrix_from_
 from ..linear_solve import linear_solve
 from ..methods.method import Method
 from ..methods.registry import find_method, is_auto
-from ..results.numbers import array_of
 from .equations import DENSE, Linear, dense_of
 
 _SETTINGS = ("method", "preconditioner", "rtol", "atol", "max_iter", "nullspace", "matrix_offset")
@@ -54,7 +53,7 @@ class LinearSolver:
     def solve_dense(self, bk: Backend, matrix: Array, rhs: Array, policy: str) -> tuple[Array, Array]:
         """x with J x = rhs as rows, and which systems were solved, `(systems, 1)`; J is `(systems, n, n)`."""
         found = self._linear_solve(matrix, rhs, policy)
-        return found.x, bk.reshape(array_of(found, "converged"), (-1, 1))
+        return found.x, bk.reshape(found._record.array("converged"), (-1, 1))
 
     def solve(self, bk: Backend, layout: Layout, product: Linear, rhs: Array, policy: str) -> tuple[Array, Array]:
         """As `solve_dense`, of the product of J with rows.
@@ -76,9 +75,11 @@ class LinearSolver:
                 pass  # the last is PyTorch's, for products made of a reverse derivative
             else:
                 found = self._linear_solve(traced, bk.reshape(rhs, (layout.size,)), policy)
-                return bk.reshape(found.x, (1, layout.size)), bk.reshape(array_of(found, "converged"), (1, 1))
+                return bk.reshape(found.x, (1, layout.size)), bk.reshape(found._record.array("converged"), (1, 1))
         found = self._linear_solve(on_arrays, layout.unflatten(bk, rhs), policy, batch_ndim=len(layout.batch))
-        return layout.flatten(bk, found.x, bk.dtype(rhs), "x"), bk.reshape(array_of(found, "converged"), (systems, 1))
+        return layout.flatten(bk, found.x, bk.dtype(rhs), "x"), bk.reshape(
+            found._record.array("converged"), (systems, 1)
+        )
 
     def _linear_solve(self, A: Any, b: Any, policy: str, **more: Any) -> Any:
         return without_compilers(linear_solve)(A, b, on_failure=policy, **more, **dict(self.settings))

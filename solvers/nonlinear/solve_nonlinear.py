@@ -10,10 +10,10 @@ from ...backends import Array, Backend, get_on_failure, without_compilers
 from ...backends.profile.spans import span
 from ...backends.settings import QUIET, checked_policy, run_for
 from ...sparse import Layout
+from ..judge import raise_or_warn, with_nan
 from ..names import with_our_names
 from ..read.arguments import default_rtol, tolerance
-from ..results.failure import raise_or_warn, with_nan
-from ..results.form import outcome_facts
+from ..results.result import outcome_facts
 from ..run.outcome import Status
 from .arguments import checked_limit, checked_method, unknowns
 from .array_result import register_result

@@ -7,7 +7,7 @@ from typing import Any
 from ...backends import Array, choose_backend, without_compilers
 from ...sparse import Operator
 from ...sparse.files import tree
-from ..methods.direct.factorisation import Solves
+from ..factors.protocol import DirectInverse
 from .base import Preconditioner
 
 
@@ -47,11 +47,11 @@ load_preconditioner._torchdynamo_disable = True  # type: ignore[attr-defined]  #
 def _load(path: Any, like: Array | None) -> Operator:
     bk, found = choose_backend(like), tree.load_operator(path, _check)
     moved = found if bk is found.bk else found.on_backend(bk, like)
-    if not isinstance(moved, Preconditioner | Solves):
+    if not isinstance(moved, Preconditioner | DirectInverse):
         raise TypeError(f"{path}: {found!r} serves NumPy arrays only; load it without `like`.")
     return moved
 
 
 def _check(found: Operator) -> None:
-    if not isinstance(found, Preconditioner | Solves) or found.shape[0] != found.shape[1]:
+    if not isinstance(found, Preconditioner | DirectInverse) or found.shape[0] != found.shape[1]:
         raise ValueError(f"it holds {found!r}, no preconditioner; expected a file of Preconditioner.save")
