@@ -30,9 +30,8 @@ from .methods.registry import METHODS, OPTIONAL_METHODS, find_method
 from .methods.scipy_methods import ScipyMethod
 from .names import MethodName, PreconditionerName
 from .nonlinear.minimize import minimize
-from .nonlinear.minimize_result import MinimizeResult
-from .nonlinear.nonlinear_result import NonlinearResult
-from .nonlinear.solve_nonlinear import solve_nonlinear
+from .nonlinear.newton import solve_nonlinear
+from .nonlinear.results import MinimizeResult, NonlinearResult
 from .preconditioners import PRECONDITIONERS, Preconditioner, preconditioner, rigid_motions
 from .preconditioners.files import load_preconditioner
 from .prepared import PreparedSolver, prepare
