@@ -10,13 +10,11 @@ from . import profiled as profiled  # what profiles monitor
 from .gaussian.logdet import LogDeterminant, logdet
 from .judge import SingularMatrixWarning
 from .linear_solve import linear_solve
-from .load_preconditioner import load_preconditioner
 from .methods.bicgstab import BiCGStab
 from .methods.block_cg import BlockCG
 from .methods.cg import CG
 from .methods.cg_adaptive import CGAdaptive
 from .methods.cg_single_reduction import CGSingleReduction
-from .methods.cocg import COCG
 from .methods.cocr import COCR
 from .methods.direct import BandedDirect, Direct, FastDirect, ScipyDirect, SparseDirect
 from .methods.foreign import ScipyMethod
@@ -33,6 +31,7 @@ from .nonlinear.minimize import minimize
 from .nonlinear.newton import solve_nonlinear
 from .nonlinear.results import MinimizeResult, NonlinearResult
 from .preconditioners import PRECONDITIONERS, Preconditioner, preconditioner, rigid_motions
+from .preconditioners.files import load_preconditioner
 from .prepared import PreparedSolver, prepare
 from .recall import clear_setup_cache, set_global_setup_cache, setup_cache
 from .results.devices import GatherWarning
@@ -44,7 +43,6 @@ from .triangular.solve_triangular import solve_triangular
 __all__ = [
     "CG",
     "CGLS",
-    "COCG",
     "COCR",
     "GMRES",
     "IDR",
