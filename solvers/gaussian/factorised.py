@@ -22,12 +22,11 @@ from ..factors.dense import factorise
 from ..factors.protocol import told_by
 from ..factors.superlu import Exchanges, factors_of, superlu_factors
 from ..memory import Memory
-from ..singular.from_factors import Singularity
+from ..singular.from_factors import SINGULAR_GROWTH, Singularity, growth
 from .selected_inverse import SelectedInverse, sorted_columns
 
 SMALL = 257  # unknowns below which traced entries are factorised as a dense matrix of the library
 PIVOT = 100  # rounding units of the diagonal below which a pivot of a definite matrix may be zero
-_BLOWN = 0.1  # growth of a random vector under the inverse of a singular matrix, in inverse rounding units
 _FEW = 32  # columns up to which solves take less time than the recursion
 _NUMBERS = 2**22  # of the right-hand sides of one solve
 _UNITS = 1e4  # ratio of the largest entries of rows and columns from which these are scaled
@@ -130,16 +129,17 @@ class FactorisedMatrix:
 
     @cached_property
     def is_singular(self) -> bool:
-        """Is the condition number of the scaled matrix that of a singular one, as one solve shows it?"""
+        """Does the inverse of the scaled matrix amplify a random vector as that of a singular one?"""
         if self.lu is None:
             return True
-        B, n = self.scaled, self.A.shape[0]
-        unit = np.ones(n) if self.definite is None else np.sqrt(B.diagonal().real)
-        z = np.random.default_rng(2).uniform(0.5, 1.5, n) * np.where(np.arange(n) % 3, 1, -1)
+        B, unit = self.scaled, np.ones(self.A.shape[0])
+        if self.definite is not None:
+            unit = np.sqrt(B.diagonal().real)
+            B = equilibrated(B, 1 / unit, 1 / unit)
+        # The vector may be nearly orthogonal to what the adjoint maps to zero.
+        limit = SINGULAR_GROWTH / np.finfo(np.float64).eps / min(len(unit) ** 0.5, 10)
         with np.errstate(all="ignore"):
-            x = np.abs(self.lu.solve((unit * z).astype(B.dtype)[:, None])[:, 0]) * unit
-            size = np.max((abs(B) @ (1 / unit)) / unit)
-            return not bool(np.max(x) * size < _BLOWN / np.finfo(np.float64).eps)
+            return not growth(B, lambda v: unit * self.lu.solve(unit * v)) < limit
 
     @cached_property
     def _selected(self) -> SelectedInverse | None:

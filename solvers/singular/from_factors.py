@@ -37,6 +37,7 @@ def suspicious(dtype: np.dtype) -> float:
     return 0.03 if np.dtype(dtype).char in "fF" else 1e-4
 
 
+SINGULAR_GROWTH = 0.1  # growth under the inverse of a singular matrix, in inverse rounding units
 _SWEEPS = 20  # of the scales
 _MOST_COMPILED = 8  # most null vectors in a compiled program
 _MOST_IN_BANDS = 2  # likewise of bands, where each solve projects out so many
