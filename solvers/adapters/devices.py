@@ -33,7 +33,6 @@ from ...sparse import (
 from ...sparse.layout import moved_axis
 from ..methods.method import Method
 from ..methods.registry import find_method, is_auto
-from ..null_space.projections import WithoutConstantsInside
 from ..preconditioners import Preconditioner
 from ..preconditioners.build import BY_PARTS, check_kind
 from ..read.arguments import Request, expected_vectors
@@ -43,6 +42,7 @@ from ..run.loop import LoopSettings, run
 from ..run.null_part import NullPart
 from ..run.outcome import Outcome, Status
 from ..run.watch import IterationState, Monitor
+from ..singular.projections import WithoutConstantsInside
 
 
 def shows_no_progress(bk: Backend) -> bool:

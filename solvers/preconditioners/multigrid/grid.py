@@ -16,8 +16,7 @@ from ....backends import Array, Backend, get_backend
 from ....sparse import Composed, Matrix, Operator
 from ....sparse.fingerprint import fingerprint
 from ....sparse.operators.couplings import Couplings, Shift, Stacked, are_flat
-from ...block_tridiagonal.inverse import BlockTridiagonalInverse, block_tridiagonal_inverse
-from ...block_tridiagonal.planes import block_layout
+from ...factors.planes import BlockTridiagonalInverse, block_layout, block_tridiagonal_inverse
 from ..amg.cycle import known_cycle
 from ..amg.hierarchy import coarsened
 from ..amg.settings import AmgSettings

@@ -35,8 +35,7 @@ from ....sparse.operators.couplings import (
     sum_of_terms,
 )
 from ....sparse.operators.halo import are_cut, length_and_ring, own_part
-from ...block_tridiagonal.inverse import scanned
-from ...block_tridiagonal.planes import numbers_of_blocks
+from ...factors.planes import numbers_of_blocks, scanned
 from .couplings import MatrixOnGrid
 from .transfer import Interpolation, interpolation_places, stacked_weights
 from .weights import (
