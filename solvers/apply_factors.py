@@ -25,18 +25,18 @@ from ..backends.settings import POLICIES
 from ..sparse import DenseOperator
 from .choose import why_auto
 from .derivatives.sensitivity import Sensitivity
+from .factors.dense import may_be_definite
+from .factors.sparse import provider_note
 from .judge import judged_in_program
 from .log import DEBUG, log
-from .methods.direct.dense import Direct, may_be_definite
-from .methods.direct.dense_singular import probe_vector
-from .methods.direct.singular import suspicious
-from .methods.direct.superlu import provider_note
+from .methods.direct import Direct
 from .plan import AS_GIVEN, Plan, Rung
 from .read.arguments import Request, default_rtol
 from .read.system import KnownNull, read_system
 from .results.result import Gradient, Record, SolveResult, in_library
 from .results.words import Background, MadeBy
 from .run.outcome import Status
+from .singular.from_factors import probe_vector, suspicious
 
 Apply = Callable[[np.ndarray], np.ndarray]
 

@@ -22,13 +22,11 @@ from ..backends.settings import QUIET
 from ..sparse.fingerprint import fingerprint
 from .derivatives.implicit import differentiated, without_derivatives
 from .derivatives.sensitivity import Sensitivity
+from .factors.sparse import provider_note
 from .ladder import both_of, climb, has_more, solved_b, with_factors_applied_once
 from .log import DEBUG, INFO, log, log_failure, set_ups, warn_caller
-from .methods.direct.singular import Singularity
-from .methods.direct.superlu import provider_note
 from .methods.method import Method
 from .methods.registry import METHODS
-from .null_space.given import null_vectors_in_words
 from .plan import Plan
 from .preconditioners import Preconditioner
 from .read.system import System
@@ -46,6 +44,8 @@ from .results.words import (
 )
 from .run.outcome import Outcome, Status, has_failed
 from .singular.diagnose import singular, why_no_solution
+from .singular.from_factors import Singularity
+from .singular.given import null_vectors_in_words
 
 R = TypeVar("R", bound=Any)
 _QUESTIONS = (not_finite, affine_preconditioner, wrong_symmetry, singular, too_few_iterations)

@@ -20,9 +20,8 @@ from ..sparse.fingerprint import fingerprint
 from .cost import have_room
 from .log import log
 from .methods.cg import CG
-from .methods.direct.dense import Direct, DirectOnce, DirectOnHost
+from .methods.direct import Direct, DirectOnce, DirectOnHost
 from .methods.method import Method
-from .null_space.projections import WithoutConstantsInside
 from .plan import Plan, Rung, counted_steps
 from .read.requirements import check_requirements
 from .read.system import System
@@ -33,6 +32,7 @@ from .run.outcome import Outcome, Status
 from .run.stopping import Limits
 from .run.watch import Monitor, StepReport
 from .singular.diagnose import without_refuted
+from .singular.projections import WithoutConstantsInside
 
 _CANNOT = (UnsupportedOperation, NonlinearError)  # a rung that cannot be used leaves it to the next one
 _MAX_ITER, _CONVERGED = int(Status.MAX_ITER), int(Status.CONVERGED)

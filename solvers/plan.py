@@ -17,21 +17,19 @@ from ..sparse.analysis.analysis import analysed, release
 from ..sparse.operators.concrete import as_matrix
 from .choose import Explanation, MethodChoice, choose
 from .cost import ANALYSIS, FactorCost, expected_cost, matrix_cost
-from .factors_now import entries_for, factors_now, factors_of_known
+from .factors.dense import DenseFactors
+from .factors.early import entries_for, factors_now, factors_of_known
+from .factors.protocol import InverseFactors
+from .factors.sparse import HostFactors, provider_note
 from .log import log_choice, timed_set_up
 from .methods.bicgstab import BiCGStab
 from .methods.cg import CG
-from .methods.direct.dense import Direct
-from .methods.direct.factorisation import DenseFactors, InverseFactors
-from .methods.direct.fast import FastDirect
-from .methods.direct.sparse_direct import SparseDirect
-from .methods.direct.superlu import HostFactors, ScipyDirect, provider_note
+from .methods.direct import Direct, FastDirect, ScipyDirect, SparseDirect
 from .methods.method import Method, precision_for
 from .methods.registry import METHODS
 from .preconditioners import Preconditioner, to_preconditioner
 from .preconditioners.amg.amg import amg
-from .preconditioners.amg.level import AlgebraicLevel
-from .preconditioners.cycle.level import Level
+from .preconditioners.multigrid.cycle import Level
 from .preconditioners.operators import DiagonallyScaled, Either, Recast
 from .preconditioners.pipeline import constant_linear_part
 from .read.arguments import Request
@@ -329,7 +327,7 @@ def is_on_grids(M: Operator | None) -> bool:
     found: Any = M.inner
     while isinstance(found, DiagonallyScaled | Recast | Either):
         found = found.first if isinstance(found, Either) else found.inner
-    return isinstance(found, Level) and not isinstance(found, AlgebraicLevel)
+    return isinstance(found, Level) and found.kept is None
 
 
 def _budget(

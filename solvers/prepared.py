@@ -27,10 +27,10 @@ from .adapters.members import prepared_over, solve_prepared_over
 from .adapters.peers import communicator_of_mat, with_peers_read
 from .adapters.table import run_where_spread
 from .apply_factors import solve_by_factors
+from .factors.protocol import DirectInverse
+from .factors.sparse import HostFactors
 from .gaussian.of_matrix import OfMatrix
 from .judge import solve
-from .methods.direct.factorisation import DenseFactors
-from .methods.direct.superlu import HostFactors
 from .methods.method import Method
 from .methods.petsc.inverse import PetscInverse
 from .methods.registry import METHODS, find_method, is_auto
@@ -517,10 +517,8 @@ def numbers_stored(bk: Backend, M: Operator | None) -> int | None:
         return 0
     if isinstance(M, Preconditioner):
         return _numbers_of_matrix(M.inner) if M.memory is None else M.memory
-    if isinstance(M, HostFactors):
-        return M.solver.numbers
-    if isinstance(M, DenseFactors):
-        return int(np.prod(M.factors[0].shape))
+    if isinstance(M, DirectInverse) and M.numbers is not None:
+        return M.numbers
     arrays, _ = bk.flatten(M)
     return sum(int(np.prod(array.shape)) for array in arrays) if arrays else None
 

@@ -37,7 +37,7 @@ def _subclasses(cls: type) -> list[type]:
 
 
 def _kind_of(cls: type) -> str:
-    if cls.__module__.startswith(f"{__package__}.null_space"):
+    if cls.__module__.startswith(f"{__package__}.singular"):
         return "operation"
     return "preconditioner" if cls.__module__.startswith(f"{__package__}.") else "product"
 

@@ -13,7 +13,6 @@ from ...sparse import FunctionOperator, MappedOperator, Operator
 from ...sparse.analysis.symmetry import PRODUCTS
 from ...sparse.operators.function import DerivedFunction
 from ..ladder import climb
-from ..methods.direct.dense import Direct
 from ..plan import Plan, Rung
 from ..read.system import KnownNull, System
 from ..run.outcome import Outcome, Status, has_failed
@@ -117,7 +116,7 @@ class ImplicitSolve(LinearSystem):
     def of(cls, plan: Plan, system: System, judge: Judge) -> ImplicitSolve:
         """A planned system; its arrays are found where the backend needs them as arguments."""
         bk, M = system.bk, plan.M
-        if isinstance(plan.method, Direct) and not system.is_empty and not (system.compiled and bk.is_eager):
+        if plan.method.name == "direct" and not system.is_empty and not (system.compiled and bk.is_eager):
             with bk.errstate():  # one factorisation for the solve and its derivatives
                 M = plan.method.setup(bk, system.A, M)
         x0 = None if system.x0 is None else bk.constant(system.x0)

@@ -18,8 +18,8 @@ from ...sparse import (
     arguments_of,
     for_some_systems,
 )
-from ..null_space.projections import WithoutConstantsInside
 from ..read.system import System
+from ..singular.projections import WithoutConstantsInside
 from .loop import LoopSettings, run
 from .null_part import NullPart
 from .outcome import Outcome, Status

@@ -25,10 +25,11 @@ from ...backends.numpy.one_system import OneSystemBackend
 from ...sparse import OnHost, Operator, as_symmetric_dia, on_grid
 from ...sparse.operators.cut_stencil import InSteps
 from ...sparse.operators.cut_values import cut_stencil
+from ..factors.protocol import DirectInverse, told_by
 from ..log import DEBUG, log, timed_set_up
-from ..methods.direct.singular import Singularity, told_by
 from ..methods.method import Goal, Method, apply
-from ..null_space.projections import Projected, WithoutConstants, WithoutConstantsInside, WithoutVectors
+from ..singular.from_factors import Singularity
+from ..singular.projections import Projected, WithoutConstants, WithoutConstantsInside, WithoutVectors
 from .checkpoints import Checkpoints
 from .null_part import NullPart
 from .outcome import Outcome
@@ -164,7 +165,9 @@ def run(
         if report is not None:
             report = report.begun(bk, bk.norm(b))
         # Corrections by factors have no part in null vectors of their own; an x0 may.
-        take_off = getattr(inverse, "without_null", None) if x0 is not None and method.factorises else None
+        take_off = None
+        if x0 is not None and method.factorises and isinstance(inverse, DirectInverse):
+            take_off = inverse.without_null
         loop = Loop(bk, method, A, inverse, rest, x0, null, both, by_default, report, take_off)
         if method.applies_once:
             outcome = loop.apply_once(rtol, atol, singular)

@@ -21,12 +21,12 @@ from ...sparse.analysis.facts import component_labels
 from ...sparse.analysis.rounding import ROWS, closed_components, half_units, of_region, rounded_row_sums
 from ...sparse.operators.concrete import as_matrix
 from ..cost import estimated_cost
-from ..methods.direct.singular import Singularity
 from ..read.system import System
 from ..results.diagnose import Case, norms
 from ..results.result import SolveResult
 from ..results.words import FACTORISE, LEAST_SQUARES, SINGULAR, Cause
 from ..run.outcome import Outcome, Status, has_failed
+from ..singular.from_factors import Singularity
 
 _SMALL = 300  # unknowns up to which all left null vectors are found, by a singular value decomposition
 _FAR = 10  # times n eps: a matrix whose reciprocal condition number is larger is certainly regular

@@ -13,7 +13,7 @@ import krylix
 from command_runs import N, Run, matrix, rhs
 from krylix.command_line.compare import combinations
 from krylix.solvers import METHODS, PRECONDITIONERS, find_method
-from krylix.solvers.methods.direct.sparse_factors.analyses import SOLVERS
+from krylix.solvers.factors.sparse import SOLVERS
 
 
 def complex_symmetric() -> sp.csr_array:
