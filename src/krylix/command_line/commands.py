@@ -11,8 +11,7 @@ from pathlib import Path
 from ..backends import profile
 from ..solvers import METHODS, OPTIONAL_METHODS, PRECONDITIONERS, find_method
 from ..solvers.methods.method import Method
-from ..solvers.methods.registry import METHOD_PLUGINS, is_auto
-from ..solvers.preconditioners.build import PRECONDITIONER_PLUGINS
+from ..solvers.methods.registry import is_auto
 from . import compare, facts, preconditioning
 from .arguments import parse
 from .files import STDIN, read_canonical, read_system
@@ -153,7 +152,7 @@ def _inspect(options: argparse.Namespace, report: Report) -> bool:
 
 def _methods(options: argparse.Namespace, report: Report) -> bool:
     names = ("name", "matrix", "numbers", "preconditioner", "transpose", "summary")
-    rows, kinds = _rows_of_methods(), ["auto", *PRECONDITIONERS, *PRECONDITIONER_PLUGINS.all()]
+    rows, kinds = _rows_of_methods(), ["auto", *PRECONDITIONERS]
     line = "{:<18} {:<10} {:<8} {:<15} {:<4} {}".format
     report.lines([line("method", "matrix", "numbers", "preconditioner", "A^T", "what it is")])
     report.lines(line(*row[:4], "yes" if row[4] else "no", row[5]) for row in rows)
@@ -185,4 +184,4 @@ def _rows_of_methods() -> list[tuple[str, str, str, str, bool, str]]:
         return method.name, matrix, numbers, kind, method.needs_transpose, method.summary
 
     auto = ("auto", "square", "any", "any", False, "Looks at the matrix and chooses one of these")
-    return [auto, *map(row, (*METHODS.values(), *OPTIONAL_METHODS.values(), *METHOD_PLUGINS.all().values()))]
+    return [auto, *map(row, (*METHODS.values(), *OPTIONAL_METHODS.values()))]
