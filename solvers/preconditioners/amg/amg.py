@@ -21,8 +21,7 @@ from ..pipeline import entries_of, of_operator
 from ..target import Target
 from .as_preconditioner import of_levels, small, sparse_form
 from .components import components_for, entries_within
-from .frozen import tentative_of
-from .hierarchy import coarsened
+from .hierarchy import coarsened, tentative_of
 from .levels import adjoint, levels_of_pyamg, nearer_order, reordered_matrix, rows_in
 from .on_host import HostCycle
 from .settings import COARSENINGS, GIVEN, AmgSettings, near_nullspace_columns

@@ -14,10 +14,10 @@ from ....sparse.formats.making.build import from_csr
 from ..cycle.cf_relaxation import CFRelaxationLevel
 from ..cycle.level import Level
 from ..operators import DiagonallyScaled, Permuted, Recast
+from .aggregation import Smoothed
 from .classical.renewal import ClassicalRule, Injection
 from .levels import Tentative
 from .pattern import ProlongationRule
-from .smoothing import Smoothed
 
 
 @storable("level of an algebraic cycle")
