@@ -30,8 +30,7 @@ from .methods.method import Method, precision_for
 from .methods.registry import METHODS
 from .preconditioners import Preconditioner, to_preconditioner
 from .preconditioners.amg.amg import amg
-from .preconditioners.amg.level import AlgebraicLevel
-from .preconditioners.cycle.level import Level
+from .preconditioners.multigrid.cycle import Level
 from .preconditioners.operators import DiagonallyScaled, Either, Recast
 from .preconditioners.pipeline import constant_linear_part
 from .read.arguments import Request
@@ -323,7 +322,7 @@ def is_on_grids(M: Operator | None) -> bool:
     found: Any = M.inner
     while isinstance(found, DiagonallyScaled | Recast | Either):
         found = found.first if isinstance(found, Either) else found.inner
-    return isinstance(found, Level) and not isinstance(found, AlgebraicLevel)
+    return isinstance(found, Level) and found.kept is None
 
 
 def _budget(

@@ -19,9 +19,9 @@ from ...sparse.operators.couplings import Couplings, are_flat, sum_of_terms
 from .amg.amg import amg
 from .base import Preconditioner
 from .checks import MOST_STEPS, check_finite, check_in_range, check_integer, check_number
-from .cycle.level import VISITS
 from .cycle.small import exact_inverse
 from .multigrid.coarsening import Coarsest, coarsest
+from .multigrid.cycle import VISITS
 from .multigrid.from_matrix import couples_neighbours, couplings_of
 from .multigrid.grid_cycle import cycle_of, with_cost
 from .multigrid.smoothing import Smoothing

@@ -19,8 +19,8 @@ from krylix.solvers.block_tridiagonal.inverse import (
     BlockTridiagonalInverse,
     block_tridiagonal_inverse,
 )
-from krylix.solvers.preconditioners.cycle.level import Level
 from krylix.solvers.preconditioners.multigrid.coarsening import coarsening_factors
+from krylix.solvers.preconditioners.multigrid.cycle import Level
 from krylix.solvers.preconditioners.multigrid.from_matrix import couplings_of
 from krylix.solvers.preconditioners.multigrid.galerkin import coarse_couplings
 from krylix.solvers.preconditioners.multigrid.matrix import couplings_matrix, couplings_stencil
