@@ -30,7 +30,7 @@ from ..methods.method import Method
 from ..names import NO_PRECONDITIONER, is_method, preconditioner_meant, squeezed
 from ..plugins import Plugins, in_one_line
 from .amg.amg import amg
-from .amg.updates import updated
+from .amg.renewal import updated
 from .base import Preconditioner, Spread
 from .block_jacobi.block_jacobi import block_jacobi
 from .by_parts.kinds import made_by_parts

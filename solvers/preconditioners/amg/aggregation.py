@@ -20,7 +20,7 @@ from .levels import HostLevel, adjoint, eigenvalue_bound, relative, without_dupl
 from .settings import OMEGA, AmgSettings
 
 if TYPE_CHECKING:
-    from .scaled_values import ScaledValues
+    from .renewal import ScaledValues
 
 _SWEEPS = 4  # of Gauss-Seidel, which turn constants into better near-null-space candidates
 

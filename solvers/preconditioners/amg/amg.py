@@ -24,8 +24,8 @@ from .components import components_for, entries_within
 from .hierarchy import coarsened, tentative_of
 from .levels import adjoint, levels_of_pyamg, nearer_order, reordered_matrix, rows_in
 from .on_host import HostCycle
+from .renewal import on_pattern, placed_at, renewal, target_within
 from .settings import COARSENINGS, GIVEN, AmgSettings, near_nullspace_columns
-from .updates import on_pattern, placed_at, renewal, target_within
 
 
 class CoarseningFacts(NamedTuple):

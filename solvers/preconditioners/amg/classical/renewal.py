@@ -9,7 +9,7 @@ row sums are `t = beta + F beta`.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
@@ -23,10 +23,12 @@ from .....sparse.formats.entries.integers import check_size, places_in_rows, rep
 from .....sparse.formats.entries.order import rows_first
 from .....sparse.formats.entries.regather import take_or_zero
 from .....sparse.formats.making.build import from_csr
-from ..scaled_values import ScaledValues
 from .interpolation import LARGEST_SUM, STRONGEST
 from .rows import find_keys, keys_of, reduced, repeated, row_counts, transposed_entries
 from .splitting import DOMINATED, couplings, strong_entries, with_positive_diagonal
+
+if TYPE_CHECKING:
+    from ..renewal import ScaledValues
 
 
 @dataclass(frozen=True)
