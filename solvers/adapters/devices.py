@@ -1,4 +1,4 @@
-"""Solves whose rows or systems lie on several devices, and outcomes of which every member has a copy.
+"""Solves whose rows or systems lie on several devices.
 
 A system with a matrix whose rows are cut is solved in the order of its parts, between a redistribution of b and one of
 x. A batch whose systems lie on several devices is solved by a loop on each device, without messages: one loop of all
@@ -33,26 +33,16 @@ from ...sparse import (
 from ...sparse.layout import moved_axis
 from ..methods.method import Method
 from ..methods.registry import find_method, is_auto
-from ..null_space.projections import WithoutConstantsInside
 from ..preconditioners import Preconditioner
-from ..preconditioners.build import check_kind
-from ..preconditioners.by_parts.kinds import BY_PARTS
+from ..preconditioners.build import BY_PARTS, check_kind
 from ..read.arguments import Request, expected_vectors
 from ..read.system import System
-from ..results.failure import converted
-from ..results.result import SolveResult
+from ..results.result import SolveResult, changed
 from ..run.loop import LoopSettings, run
 from ..run.null_part import NullPart
 from ..run.outcome import Outcome, Status
 from ..run.watch import IterationState, Monitor
-
-# --- outcomes that are the same in all members of a communicator
-
-
-def replicated(bk: Backend, outcome: Outcome) -> Outcome:
-    """The outcome of a member, with numbers typed as equal in all members."""
-    alike = {name: bk.replicated(array) for name, array in outcome._asdict().items() if not isinstance(array, tuple)}
-    return outcome._replace(**{**alike, "x": outcome.x, "residual": outcome.residual})
+from ..singular.projections import WithoutConstantsInside
 
 
 def shows_no_progress(bk: Backend) -> bool:
@@ -63,18 +53,16 @@ def shows_no_progress(bk: Backend) -> bool:
 # --- rows that are cut
 
 
-def solve_with_cut_rows(request: Request, solve: Callable[[Request], SolveResult]) -> SolveResult | None:
-    """Solve by parts where A is cut, or can be and b is spread; None where the solve is another one.
-
-    Raises:
-        As `linear_solve`; `NotConverged` has the result in the user's order.
-    """
+def in_order_of_parts(request: Request) -> tuple[Request, Callable[[SolveResult], SolveResult]] | None:
+    """The system in the order of the parts of A, where A is cut, or can be and b is spread, and the way back."""
     if type(request.A) is not RowCutMatrix:
+        if request.seen_sharding is None and request.sharding is None:
+            return None
         request = _with_rows_cut(request)
         if type(request.A) is not RowCutMatrix:
             return None
     A = request.A
-    return converted(lambda: solve(_by_parts(request, A)), lambda result: _in_users_order(A, result, request.axis))
+    return _by_parts(request, A), lambda result: _in_users_order(A, result, request.axis)
 
 
 def _by_parts(request: Request, A: RowCutMatrix) -> Request:
@@ -146,7 +134,7 @@ def _in_users_order(A: RowCutMatrix, result: SolveResult, axis: int | None) -> S
         array = in_users_order(A, array)
         return array if axis in (None, -1) else moved_axis(A.bk, array, -1, axis)
 
-    return replace(result, x=moved(result.x), residual=moved(result.residual))
+    return changed(result, moved(result.x), residual=moved(result.residual))
 
 
 def _preconditioner(A: RowCutMatrix, M: Any) -> Any:

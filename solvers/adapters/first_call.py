@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from ...backends import Array, Backend, choose_backend, get_precision
+from ...backends import Backend, choose_backend, get_precision
 from ...sparse import FunctionOperator, Layout, NonlinearError, UnsupportedOperation, is_function
 from ...sparse.operators.by_matrix import FunctionByMatrix, by_matrix
 from ...sparse.tracing.engine.limits import entries_at_most, operations_at_most
@@ -22,8 +22,7 @@ from ..methods.method import Method
 from ..methods.registry import find_method, is_auto
 from ..preconditioners import PRECONDITIONERS
 from ..read.arguments import Request
-from ..results.failure import converted
-from ..results.result import SolveResult, arrays_of, register_result, with_arrays
+from ..results.result import SolveResult, converted, in_library
 
 MOST_NUMBERS = 1 << 18  # of b; for more, compiling takes less time than the program saves in one solve
 MOST_STEPPED = 1 << 16  # the same for a method that may take thousands of steps
@@ -84,7 +83,12 @@ def solve_on_numpy(request: Request, solve: Callable[[Request], SolveResult]) ->
             return None
         there = {name: _on_host(bk, getattr(request, name)) for name in _WITH_ARRAYS}
         on_host = replace(request, A=A, args=(), program=None, **there)
-        return converted(lambda: solve(on_host), lambda result: _given_back(bk, result, request.b))
+
+        def back(result: SolveResult) -> SolveResult:
+            (x,) = bk.results_from_host([np.asarray(result.x)], request.b)
+            return in_library(bk, result, x, request.b)
+
+        return converted(lambda: solve(on_host), back)
     except _REFUSALS:  # the library reports them
         return None
 
@@ -147,11 +151,3 @@ def _recorded(bk: Backend, request: Request, function: Callable[[Any], Any]) -> 
 
 def _on_host(bk: Backend, value: Any) -> Any:
     return bk.to_numpy(value) if bk.is_array(value) else value
-
-
-def _given_back(bk: Backend, result: SolveResult, like: Array) -> SolveResult:
-    """Convert the result to arrays of the library of b."""
-    register_result(bk)
-    arrays = bk.results_from_host([np.asarray(a) for a in arrays_of(result)], like)
-    given = with_arrays(result, arrays)
-    return replace(given, _look=result._look, _why=result._why, solve_time=result.solve_time)

@@ -21,11 +21,7 @@ from .cg_adaptive import CGAdaptive
 from .cg_single_reduction import CGSingleReduction
 from .cocg import COCG
 from .cocr import COCR
-from .direct.banded import BandedDirect
-from .direct.dense import Direct
-from .direct.fast import FastDirect
-from .direct.sparse_direct import SparseDirect
-from .direct.superlu import ScipyDirect
+from .direct import BandedDirect, Direct, FastDirect, ScipyDirect, SparseDirect
 from .gmres import GMRES
 from .idr import IDR
 from .least_squares.cgls import CGLS

@@ -3,16 +3,13 @@
 from ..diagonal import DiagonalOperator
 from .amg.components import rigid_motions
 from .base import Preconditioner
-from .block_jacobi.block_jacobi import block_jacobi
 from .build import PRECONDITIONERS, UPDATES, preconditioner, to_preconditioner
 from .chebyshev import chebyshev
-from .cluster.cluster import cluster
-from .cluster.coarse import coarse_correction
-from .composed.additive import operator_multiple, operator_sum
-from .composed.multiplicative import multiplicative
+from .composed import multiplicative, operator_multiple, operator_sum
 from .ilu import ic, ilu, ssor
-from .jacobi import jacobi
+from .jacobi import block_jacobi, jacobi
 from .pipeline import of_operator
+from .two_level import cluster, coarse_correction
 
 __all__ = [
     "PRECONDITIONERS",

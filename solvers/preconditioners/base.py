@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, NamedTuple
 
@@ -200,25 +200,3 @@ class Preconditioner(Composed):
 
     def __deepcopy__(self, memo: Any) -> Preconditioner:
         return self
-
-
-def joint_cost(preconditioners: Sequence[Preconditioner], name: str) -> int | None:
-    """Sum of a cost attribute; None if one is unknown."""
-    costs = [getattr(M, name) for M in preconditioners]
-    return None if None in costs else sum(costs)
-
-
-def in_brackets(kind: str) -> str:
-    """Parenthesise a composed name."""
-    return f"({kind})" if " + " in kind or ", then " in kind else kind
-
-
-def joint_grid(preconditioners: Sequence[Preconditioner]) -> tuple[int, ...] | None:
-    """Common grid of the pieces that have one, if these agree."""
-    grids = {M.grid for M in preconditioners} - {None}
-    return grids.pop() if len(grids) == 1 else None
-
-
-def joint_note(preconditioners: Sequence[Preconditioner]) -> str | None:
-    """Notes of the pieces, without repetition."""
-    return "; ".join(dict.fromkeys(M.note for M in preconditioners if M.note)) or None

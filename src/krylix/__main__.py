@@ -21,6 +21,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         code = _complain(error, 2)
     except SolveFailed as error:
         code = _complain(error, 1)
+    except MemoryError as error:
+        code = _complain(f"there is not enough memory: {error}".removesuffix(": "), 1)
     except KeyboardInterrupt:
         code = _complain("interrupted", 130)
     except SystemExit as end:  # of --help and --version, which argparse prints

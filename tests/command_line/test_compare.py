@@ -9,9 +9,11 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
+import krylix
 from command_runs import N, Run, matrix, rhs
-from krylix.command_line.compare.combinations import combinations
+from krylix.command_line.compare import combinations
 from krylix.solvers import METHODS, PRECONDITIONERS, find_method
+from krylix.solvers.factors.sparse import SOLVERS
 
 
 def complex_symmetric() -> sp.csr_array:
@@ -85,7 +87,10 @@ def test_only_failures(run: Callable[..., Run]) -> None:
     result = run("compare", "A.npz", "--methods", "CG,GMRES(2)", "--preconditioners", "none", "--max-iter", "1")
     assert result.code == 1 and "none converged" in result.line("fastest")
     assert "CG needs a symmetric matrix" in result.out and "NOT CONVERGED: " in result.out
-    assert run("compare", "A.npz", "--methods", "CG", "--quiet", "--preconditioners", "none").out == ""
+    words = ("compare", "A.npz", "--methods", "CG", "--preconditioners", "none")
+    assert run(*words, "--quiet").out == ""
+    (row,) = json.loads(run(*words, "--json").out)["rows"]
+    assert row["problem"] and row["wanted"] == {"method": "CG", "preconditioner": "none"}
 
 
 def test_least_squares(run: Callable[..., Run]) -> None:
@@ -104,6 +109,14 @@ def test_time_limit(run: Callable[..., Run], monkeypatch: pytest.MonkeyPatch) ->
     (row,) = json.loads(run(*words, "60", "--json").out)["rows"]
     assert (row["status"], row["converged"], row["iterations"], row["problem"]) == ("time limit", False, 1, None)
     assert run(*words, "inf").code == 0
+
+
+def test_each_set_up_starts_from_nothing(run: Callable[..., Run]) -> None:
+    """Factors that one trial has made would make the set-up of the next one look quicker than it is."""
+    krylix.clear_setup_cache()
+    sp.save_npz("A.npz", matrix())
+    assert run("compare", "A.npz", "--methods", "auto,sparse-direct,scipy-direct").code == 0
+    assert len(SOLVERS) == 0
 
 
 def test_memory_of_what_solves(run: Callable[..., Run]) -> None:

@@ -9,16 +9,16 @@ import scipy.io
 
 import krylix
 from command_runs import N, Run, matrix, rhs
-from krylix.command_line.help import HELP_EXAMPLES
+from krylix.command_line.arguments import COMMANDS
 
-LINES = [(command, line) for command, lines in HELP_EXAMPLES.items() for line, _ in lines]
+LINES = [(name, line) for name, command in COMMANDS.items() for line, _ in command.examples]
 
 
-@pytest.mark.parametrize("command", HELP_EXAMPLES)
+@pytest.mark.parametrize("command", COMMANDS)
 def test_help_shows_them(command: str, run: Callable[..., Run]) -> None:
     result = run(command, "--help")
     assert result.code == 0 and result.err == ""
-    for line, why in HELP_EXAMPLES[command]:
+    for line, why in COMMANDS[command].examples:
         assert f"  {line}\n      {why}\n" in result.out
     assert all(len(line) <= 120 for line in result.out.splitlines())
     assert "exit codes: 0 done; 1 not" in " ".join(result.out.split()) and "130 interrupted" in result.out
@@ -28,9 +28,8 @@ def test_help_shows_them(command: str, run: Callable[..., Run]) -> None:
 
 def test_every_command_has_some(run: Callable[..., Run]) -> None:
     listed = run("--help").out.partition("COMMAND\n")[2]
-    assert {line.split()[0] for line in listed.splitlines() if line.startswith("    ") and line[4] != " "} == set(
-        HELP_EXAMPLES
-    )
+    named = {line.split()[0] for line in listed.splitlines() if line.startswith("    ") and line[4] != " "}
+    assert named == set(COMMANDS) and all(command.examples for command in COMMANDS.values())
 
 
 def test_version(run: Callable[..., Run]) -> None:

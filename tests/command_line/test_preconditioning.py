@@ -14,10 +14,10 @@ import scipy.sparse as sp
 import krylix
 from command_runs import N, Run, failed, matrix, no_space, refused
 from krylix.__main__ import main
-from krylix.command_line.activity import Activity
 from krylix.command_line.arguments import EXAMPLES
-from krylix.command_line.compare.comparison import compare
+from krylix.command_line.compare import compare_preconditioners
 from krylix.command_line.preconditioning import settings_of
+from krylix.command_line.terminal import Activity
 from krylix.solvers import PRECONDITIONERS, Preconditioner
 from krylix.sparse import Operator
 
@@ -175,7 +175,7 @@ class Terminal(io.StringIO):
 
 def test_a_line_while_it_lasts(monkeypatch: pytest.MonkeyPatch) -> None:
     """On a terminal only, only where it takes its time, and nothing is left of it."""
-    monkeypatch.setattr("krylix.command_line.activity._PATIENCE", 0.02)
+    monkeypatch.setattr("krylix.command_line.terminal._PATIENCE", 0.02)
     terminal, pipe = Terminal(), io.StringIO()
     for stream in (terminal, pipe):
         monkeypatch.setattr("sys.stderr", stream)
@@ -184,7 +184,7 @@ def test_a_line_while_it_lasts(monkeypatch: pytest.MonkeyPatch) -> None:
     assert pipe.getvalue() == "" and "\ramg: setting up ... 0 s" in terminal.getvalue()
     shown = terminal.getvalue().split("\r")
     assert shown[-1] == "" and shown[-2].strip() == "" and len(shown[-2]) >= len(shown[-3])
-    monkeypatch.setattr("krylix.command_line.activity._PATIENCE", 60)
+    monkeypatch.setattr("krylix.command_line.terminal._PATIENCE", 60)
     quick = Terminal()
     monkeypatch.setattr("sys.stderr", quick)
     with Activity("jacobi"):
@@ -198,10 +198,10 @@ def test_a_bar_over_several_kinds(monkeypatch: pytest.MonkeyPatch) -> None:
         return jacobi(A)
 
     jacobi, terminal = PRECONDITIONERS["jacobi"], Terminal()
-    monkeypatch.setattr("krylix.command_line.activity._PATIENCE", 0.02)
+    monkeypatch.setattr("krylix.command_line.terminal._PATIENCE", 0.02)
     monkeypatch.setitem(PRECONDITIONERS, "ssor", slow)
     monkeypatch.setattr("sys.stderr", terminal)
-    rows = [row.kind for row in compare(pyamg.gallery.poisson((10, 10), format="csr"))]
+    rows = [row.kind for row in compare_preconditioners(pyamg.gallery.poisson((10, 10), format="csr"))]
     at, whole = rows.index("ssor"), len(rows)
     bar = "#" * (24 * at // whole)
     assert rows == ["none", *PRECONDITIONERS] and 0 < len(bar) < 24

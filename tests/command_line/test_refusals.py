@@ -117,6 +117,14 @@ def test_failures_on_the_way(
     failed(run("solve", "--example", "bar"), code, words)
 
 
+def test_no_memory_for_facts(run: Callable[..., Run], monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> None:
+        raise MemoryError("Unable to allocate 3 TiB")
+
+    monkeypatch.setattr("krylix.command_line.facts.component_labels", fail)
+    failed(run("inspect", "--example", "bar"), 1, "there is not enough memory: Unable to allocate 3 TiB")
+
+
 def test_unwritable_output(run: Callable[..., Run], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("krylix.command_line.output.np.save", no_space)
     result = run("solve", "--quiet", "--example", "airfoil", "--output", "x.npy")

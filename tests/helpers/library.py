@@ -4,7 +4,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 FOLDERS = ("backends", "sparse", "solvers")
-FACADE = ("command_line", "command_line/compare", "scipy_like", "adapters", "torch", "keras")  # in src/krylix itself
+FACADE = ("command_line", "scipy_like", "adapters", "torch", "keras")  # in src/krylix itself
 
 
 def library_files() -> list[Path]:

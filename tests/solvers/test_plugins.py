@@ -1,5 +1,6 @@
 """Methods and preconditioners of other packages: found by name, loaded on demand, and never in the way."""
 
+import json
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -10,7 +11,7 @@ import pytest
 
 import krylix
 from krylix import UnsupportedOperation, linear_solve, prepare
-from krylix.command_line.methods import as_object, table
+from krylix.__main__ import main
 from krylix.solvers import METHODS, PRECONDITIONERS, find_method
 from krylix.solvers.methods.registry import METHOD_PLUGINS
 from krylix.solvers.plugins import BrokenPluginWarning
@@ -178,14 +179,16 @@ def test_a_kind_that_fails_is_named_with_its_package(kind: str, error: type[Exce
 
 @OWN
 @pytest.mark.usefixtures("package")
-def test_lists_show_those_that_work() -> None:
+def test_lists_show_those_that_work(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.warns(BrokenPluginWarning, match="cannot be used") as told:
-        lines = list(table())
+        assert main(["methods"]) == 0
+    lines = capsys.readouterr().out.splitlines()
     assert len([one for one in told if "cannot be used" in str(one.message)]) == 6  # 4 methods, and 2 that are no kind
     assert any(line.startswith("their-method ") and line.endswith("Their own") for line in lines)
     assert "their-kind" in lines[-1] and not any("absent" in line for line in lines)
     with pytest.warns(BrokenPluginWarning):
-        listed = as_object()
+        assert main(["methods", "--json"]) == 0
+    listed = json.loads(capsys.readouterr().out)
     assert listed["preconditioners"] == ["auto", *PRECONDITIONERS, *THEIRS]
     with pytest.raises(ValueError, match=r"cluster, .*their-kind"):
         krylix.preconditioner(A, "unheard-of")

@@ -10,17 +10,17 @@ import numpy as np
 import scipy.sparse as sp
 
 from ....backends import Array, Backend, get_backend
-from ....sparse import Operator, SparseMatrix, as_operator
+from ....sparse import Operator, SparseMatrix, Turned, as_operator
 from ....sparse.analysis.analysis import analysis_of
 from ....sparse.analysis.canonical import canonical
-from ...null_space.given import basis_of
-from ..direct.factorisation import Factorisation
+from ...factors.protocol import DirectInverse
+from ...singular.given import basis_of
 from ..one_by_one import See
 from .choice import Choice, suited
 from .system import Found, PetscSystem
 
 
-class PetscInverse(Factorisation):
+class PetscInverse(Turned, DirectInverse):
     """KSPs for the matrix of each system, for its transpose too. As an operator it applies the PC.
 
     A KSP may be shared with other matrices of the same pattern: it takes the numbers of that which is solved with.

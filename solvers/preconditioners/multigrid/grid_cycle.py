@@ -11,7 +11,7 @@ import numpy as np
 from ....backends import Array
 from ....sparse import Operator
 from ....sparse.operators.couplings import Couplings
-from ...block_tridiagonal.inverse import BlockTridiagonalInverse, block_tridiagonal_inverse
+from ...factors.planes import BlockTridiagonalInverse, block_tridiagonal_inverse
 from ..base import Preconditioner
 from ..cycle.dense import rounding_of
 from ..operators import DiagonallyScaled, inner_dtype, note_on_precision, recast

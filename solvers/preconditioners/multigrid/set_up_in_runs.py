@@ -14,8 +14,7 @@ from ....backends import Array, Backend, get_backend
 from ....sparse import Composed, Operator
 from ....sparse.fingerprint import fingerprint
 from ....sparse.operators.couplings import Couplings, Shift, Stacked
-from ...block_tridiagonal.inverse import BlockTridiagonalInverse
-from ...block_tridiagonal.planes import block_layout
+from ...factors.planes import BlockTridiagonalInverse, block_layout
 from ..operators import DiagonallyScaled, inner_dtype, recast
 from .coarsening import Coarsest, check_coarsest, coarsening_factors
 from .cycle import Level, PolynomialSmoother

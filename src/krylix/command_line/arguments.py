@@ -1,4 +1,4 @@
-"""Arguments of the command line."""
+"""Arguments of the command line: one table of commands, in which each option is declared once."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from collections.abc import Sequence
 from contextlib import suppress
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 from .. import __version__
-from ..solvers import find_method
-from .compare.comparison import NONE
-from .errors import UsageError, as_options
+from ..solvers import PRECONDITIONERS, find_method
+from ..solvers.preconditioners.build import check_kind
+from .compare import NONE
 from .files import MATRIX_NAMES, STDIN
-from .help import EXIT_CODES, Formatter, epilog
 from .output import FORMS, TRACE_NAME, VECTOR_NAMES
-from .picture import DEFAULT_PICTURE, PICTURE_NAMES
-from .preconditioning import ENDING, check_kind, is_file, kinds
+from .picture import PICTURE_NAMES
+from .preconditioning import ENDING, is_file
+from .terminal import UsageError, as_options
 
 EXAMPLES = (
     "airfoil",
@@ -32,6 +32,8 @@ EXAMPLES = (
 )
 """Matrices of real problems that pyamg brings along."""
 BACKENDS = ("numpy", "jax", "torch", "tensorflow")
+FORMATS = ("csr", "csc", "coo", "dia", "ell", "hyb", "dense")
+"""How a matrix can be stored; a stencil needs a grid, which files do not know."""
 
 OTHER_OPTIONS = {
     **dict.fromkeys(("--tol", "--tolerance", "--rel-tol", "--reltol", "-t"), "--rtol"),
@@ -49,15 +51,267 @@ OTHER_OPTIONS = {
 }
 """What other programs call options -> what they are called here."""
 
-FORMATS = ("csr", "csc", "coo", "dia", "ell", "hyb", "dense")
-"""How a matrix can be stored; a stencil needs a grid, which files do not know."""
 
-_SOLVE = "Solve A x = b, or with --method LSMR or CGLS min |b - A x|, where A need not be square."
+# ---- values
+
+
+def _names(text: str) -> list[str]:
+    """Between commas, but for those in brackets."""
+    return [word.strip() for word in re.split(r",(?![^(]*\))", text) if word.strip()]
+
+
+def _methods(text: str) -> list[str]:
+    return [_method(name) for name in _names(text)]
+
+
+def _kinds(text: str) -> list[str]:
+    return [name if name == NONE else _kind(name) for name in _names(text)]
+
+
+def _seconds(text: str) -> float:
+    seconds = float(text)
+    if not seconds > 0:
+        raise argparse.ArgumentTypeError(f"must be above 0; got {text}")
+    return seconds
+
+
+def _method(name: str) -> str:
+    """The name as it is written here."""
+    if name.strip().lower() == "auto":
+        return "auto"
+    try:
+        return find_method(name).name
+    except ValueError as error:
+        raise UsageError(as_options(str(error))) from error
+
+
+def _kind(name: str) -> str:
+    try:
+        check_kind(name)
+    except ValueError as error:
+        raise UsageError(as_options(str(error))) from error
+    return name
+
+
+def _kind_or_file(name: str) -> str:
+    return name if is_file(name) else _kind(name)
+
+
+def _example(name: str) -> str:
+    by_lower_case = {known.lower(): known for known in EXAMPLES}
+    if name.lower() not in by_lower_case:
+        raise UsageError(f"no example is called {name!r}; there are {', '.join(EXAMPLES)}.")
+    return by_lower_case[name.lower()]
+
+
+# ---- the table of commands
+
+
+Option = tuple[str, dict[str, Any]]  # the name of an option or a file, and its settings for argparse
+
+
+def _option(name: str, words: str, **settings: Any) -> Option:
+    return name, {"help": words, **settings}
+
+
+def _matrix(what: str) -> tuple[Option, Option]:
+    files = f"{what}: {', '.join(MATRIX_NAMES)}; - reads it from standard input"
+    examples = f"instead of files, a real matrix: {', '.join(EXAMPLES)}"
+    return (
+        _option("matrix", files, nargs="?", type=Path, metavar="A"),
+        _option("--example", examples, type=_example, metavar="NAME"),
+    )
+
+
+def _dtype(whose: str) -> Option:
+    return _option("--dtype", f"precision; default: {whose}", choices=("single", "double"))
+
+
+def _backend(what: str) -> Option:
+    return _option("--backend", what, choices=BACKENDS, default="numpy")
+
+
+def _plot(what: str, default: str = "") -> Option:
+    words = f"{what}: {', '.join(PICTURE_NAMES)}{default}"
+    return _option("--plot", words, type=Path, nargs="?", const=Path("krylix.png"), metavar="FILE")
+
+
+_INPUT = (
+    *_matrix("matrix, square but for least squares"),
+    _option("rhs", "right-hand side (n,), or one per column (n, k); also -", nargs="?", type=Path, metavar="b"),
+    _dtype("that of the files"),
+)
+_GOAL = "converged means |b - A x| <= max(rtol |b|, atol); default 1e-10, in single precision 1e-5"
+_TOLERANCES = (
+    _option("--rtol", _GOAL, type=float, metavar="T"),
+    _option("--atol", "default: 0", type=float, default=0.0, metavar="T"),
+    _option("--max-iter", "default: 10 n, at most 10000", type=int, metavar="K"),
+)
+_REPORT = (  # at most one of them
+    _option("--json", "print one JSON object, for programs to read", action="store_true"),
+    _option("--quiet", "print nothing but errors; the exit code tells", action="store_true"),
+)
 _NO_B = "Without b, b = A x for a known x (x_i = sin i), and the error against this x is reported."
-_COMPARE = "Solve A x = b by several methods with several preconditioners, and sort them by time."
-_INSPECT = "Say what can be seen of a matrix, square or not, without a solve."
-_PRECONDITION = "Make a preconditioner, say what it costs, and write it to a file that any array library reads."
-_METHODS = "List what --method and --preconditioner can be."
+
+
+class Command(NamedTuple):
+    """A command in the table.
+
+    Attributes:
+        summary: in the list of commands.
+        description: above its options.
+        options: by the title of their group, "" for none.
+        examples: lines that can be run, each with what it shows.
+    """
+
+    summary: str
+    description: str
+    options: dict[str, tuple[Option, ...]]
+    examples: tuple[tuple[str, str], ...]
+
+
+COMMANDS = {
+    "solve": Command(
+        "solve a system",
+        f"Solve A x = b, or with --method LSMR or CGLS min |b - A x|, where A need not be square. {_NO_B}",
+        {
+            "the system": _INPUT,
+            "how to solve it": (
+                _option(
+                    "--method", "see `krylix methods`; default: %(default)s",
+                    type=_method, default="auto", metavar="NAME",
+                ),
+                _option(
+                    "--preconditioner",
+                    "see `krylix methods`, or a file of `krylix precondition`; default: none, or what --method auto "
+                    "chooses",
+                    type=_kind_or_file, metavar="NAME",
+                ),
+                *_TOLERANCES,
+                _option("--nullspace", "constant: A 1 = 0", choices=("auto", "constant"), default="auto"),
+                _backend("array library; default: %(default)s"),
+                _option(
+                    "--output",
+                    f"write x, laid out as b: {', '.join(VECTOR_NAMES)}; - writes it to standard output, and the "
+                    "report to stderr",
+                    type=Path, metavar="FILE",
+                ),
+                _option(
+                    "--output-format",
+                    f"{', '.join(FORMS)}; default: what the name of the file says, txt on standard output",
+                    choices=FORMS, metavar="NAME",
+                ),
+                _option("--progress", "show the residual on stderr while it runs", action="store_true"),
+                _option("--explain", "say why the method was chosen", action="store_true"),
+                _plot("draw the residual against the iterations", "; default: %(const)s"),
+                _option(
+                    "--profile", f"write how long each call took: {TRACE_NAME}, for https://ui.perfetto.dev",
+                    type=Path, metavar="FILE",
+                ),
+            ),
+        },
+        (
+            ("krylix solve --example bar", "a real matrix that is there already"),
+            ("krylix solve A.mtx b.mtx --output x.mtx", "two files, and x to a third one"),
+            ("krylix solve A.mtx --method CG --preconditioner amg --rtol 1e-8", "choose how"),
+            ("krylix solve A.mtx --explain --plot convergence.png", "why this method, and how it converged"),
+            ("krylix solve A.mtx b.mtx --output - --quiet > x.txt", "x to standard output, as text"),
+            ("krylix solve A.mtx --json", "for programs"),
+        ),
+    ),
+    "compare": Command(
+        "solve a system in several ways",
+        f"Solve A x = b by several methods with several preconditioners, and sort them by time. {_NO_B}",
+        {
+            "the system": _INPUT,
+            "what to compare": (
+                _option(
+                    "--methods", "names with commas between them; default: what suits the matrix, see docs",
+                    type=_methods, default=[], metavar="NAMES",
+                ),
+                _option(
+                    "--preconditioners",
+                    "names with commas between them, also none; default: what suits the matrix",
+                    type=_kinds, default=[], metavar="NAMES",
+                ),
+                _option(
+                    "--time-limit",
+                    "seconds for each of them, set-up included; its iterations end then; default: %(default)s",
+                    type=_seconds, default=30.0, metavar="S",
+                ),
+                *_TOLERANCES,
+                _plot("draw residuals against iterations and time", "; default: %(const)s"),
+            ),
+        },
+        (
+            ("krylix compare --example bar", "what suits the matrix, the fastest first"),
+            ("krylix compare A.mtx b.mtx --plot comparison.png", "and how each one converged"),
+            ("krylix compare A.mtx --methods CG,MINRES --preconditioners none,jacobi", "these four"),
+            ("krylix compare A.mtx --methods GMRES --time-limit 5 --json", "5 s for each at most, for programs"),
+        ),
+    ),
+    "precondition": Command(
+        "make and save a preconditioner",
+        "Make a preconditioner, say what it costs, and write it to a file that any array library reads.",
+        {
+            "": (
+                *_matrix("square matrix"),
+                _option(
+                    "--kind", f"{', '.join(['auto', *PRECONDITIONERS])}; default: %(default)s",
+                    type=_kind, default="auto", metavar="NAME",
+                ),
+                _option(
+                    "--setting", "a setting of that kind; may be repeated",
+                    action="append", default=[], metavar="NAME=VALUE",
+                ),
+                _dtype("that of the file"),
+                _option(
+                    "--output",
+                    f"write it: {ENDING}, for `krylix solve --preconditioner` and krylix.load_preconditioner",
+                    type=Path, metavar="FILE",
+                ),
+            ),
+        },
+        (
+            ("krylix precondition --example bar --kind amg", "what it costs"),
+            ("krylix precondition A.mtx --kind ilu --setting levels=1 --output M.npz", "with a setting, to a file"),
+        ),
+    ),
+    "inspect": Command(
+        "look at a matrix",
+        "Say what can be seen of a matrix, square or not, without a solve.",
+        {
+            "": (
+                *_matrix("matrix"),
+                _option(
+                    "--format", f"store it like this: {', '.join(FORMATS)}; default: what krylix would choose",
+                    type=str.lower, choices=FORMATS, metavar="NAME",
+                ),
+                _backend("library to choose the format for"),
+                _option(
+                    "--preconditioners", "solve with every preconditioner, and say what each one costs and gains",
+                    action="store_true",
+                ),
+                _plot("draw its entries, or with --preconditioners how they converge"),
+            ),
+        },
+        (
+            ("krylix inspect --example airfoil", "symmetry, definiteness, band, null space"),
+            ("krylix inspect A.mtx --plot A.png", "a picture of the entries"),
+            ("krylix inspect A.mtx --preconditioners", "what each preconditioner costs and gains"),
+        ),
+    ),
+    "methods": Command(
+        "list methods and preconditioners",
+        "List what --method and --preconditioner can be.",
+        {},
+        (("krylix methods", "a table"), ("krylix methods --json", "for programs")),
+    ),
+}  # fmt: skip
+EXIT_CODES = "exit codes: 0 done; 1 not converged, or no result; 2 the input cannot be used; 130 interrupted (Ctrl-C)"
+
+
+# ---- the parser
 
 
 class _Parser(argparse.ArgumentParser):
@@ -72,6 +326,15 @@ class _Parser(argparse.ArgumentParser):
         raise UsageError(f"{message}. See {self.prog} --help.")
 
 
+class _Formatter(argparse.HelpFormatter):
+    """argparse's, but texts of several lines keep them."""
+
+    def _fill_text(self, text: str, width: int, indent: str) -> str:
+        if "\n" not in text:
+            return super()._fill_text(text, width, indent)
+        return "\n".join(indent + line for line in text.splitlines())
+
+
 def parse(argv: Sequence[str]) -> argparse.Namespace:
     """`command` ("solve", "compare", "precondition", ...) and its options, with names checked.
 
@@ -79,198 +342,58 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
         UsageError: unknown words, missing or contradicting ones.
         SystemExit: after --help and --version.
     """
-    parser = _parser()
+    parser = _Parser(prog="krylix", description="Solve linear systems A x = b.", epilog=EXIT_CODES, allow_abbrev=False)
+    parser.add_argument("--version", action="version", version=f"krylix {__version__}")
+    added = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    parsers = {name: _add_command(added, name, command) for name, command in COMMANDS.items()}
     options, unknown = parser.parse_known_args(argv)
     if unknown:
-        _refuse_words(parser, options.command, unknown)
-    if not hasattr(options, "quiet"):
-        options.quiet = False
-    if options.command != "methods":
-        _check_matrix(options)
-    if options.command == "precondition":
-        check_kind(options.kind)
-    if options.command == "compare":
-        _check_lists(options)
-    if options.command in ("solve", "compare") and options.matrix == options.rhs == STDIN:
-        raise UsageError("standard input can be read once: give - for A or for b, and a file for the other.")
-    if options.command == "solve":
-        _check_names(options)
-        if options.output == STDIN and options.json:
-            raise UsageError("--json and --output - both write to standard output; give --output a file.")
-        if options.output is None and options.output_format is not None:
-            raise UsageError("--output-format says how --output is written; give --output FILE, or --output -.")
+        _refuse_words(parsers[options.command], unknown)
+    _check(options)
     return options
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = _Parser(prog="krylix", description="Solve linear systems A x = b.", epilog=EXIT_CODES, allow_abbrev=False)
-    parser.add_argument("--version", action="version", version=f"krylix {__version__}")
-    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-
-    def command(name: str, summary: str, description: str) -> argparse.ArgumentParser:
-        words: dict[str, Any] = {"epilog": epilog(name), "formatter_class": Formatter, "allow_abbrev": False}
-        return commands.add_parser(name, help=summary, description=description, **words)
-
-    solve = command("solve", "solve a system", f"{_SOLVE} {_NO_B}")
-    _add_input(solve.add_argument_group("the system"))
-    _add_settings(solve.add_argument_group("how to solve it"))
-    _add_report(solve.add_argument_group("what it says"), "--quiet")
-    compare = command("compare", "solve a system in several ways", f"{_COMPARE} {_NO_B}")
-    _add_input(compare.add_argument_group("the system"))
-    _add_comparison(compare.add_argument_group("what to compare"))
-    _add_report(compare.add_argument_group("what it says"), "--quiet")
-    precondition = command("precondition", "make and save a preconditioner", _PRECONDITION)
-    _add_matrix(precondition, "square matrix")
-    _add_preconditioner(precondition)
-    _add_report(precondition, "--quiet")
-    inspect = command("inspect", "look at a matrix", _INSPECT)
-    _add_matrix(inspect, "matrix")
-    _add_views(inspect)
-    _add_report(inspect, "--quiet")
-    _add_report(command("methods", "list methods and preconditioners", _METHODS))
+def _add_command(added: Any, name: str, command: Command) -> argparse.ArgumentParser:
+    examples = [f"  {line}\n      {why}" for line, why in command.examples]
+    epilog = "\n".join(["examples:", *examples, "", EXIT_CODES])
+    words = {"help": command.summary, "description": command.description, "epilog": epilog}
+    parser: argparse.ArgumentParser = added.add_parser(name, formatter_class=_Formatter, allow_abbrev=False, **words)
+    for title, options in command.options.items():
+        group = parser.add_argument_group(title) if title else parser
+        for option, settings in options:
+            group.add_argument(option, **settings)
+    group = parser.add_argument_group("what it says") if any(command.options) else parser
+    one_of = group.add_mutually_exclusive_group()
+    for option, settings in _REPORT:
+        one_of.add_argument(option, **settings)
     return parser
 
 
-def _refuse_words(parser: argparse.ArgumentParser, command: str, unknown: Sequence[str]) -> NoReturn:
+def _refuse_words(parser: argparse.ArgumentParser, unknown: Sequence[str]) -> NoReturn:
     """Words that are no options, with the option that is meant, where the command has it."""
-    (commands,) = (action for action in parser._actions if isinstance(action, argparse._SubParsersAction))
-    own: argparse.ArgumentParser = commands.choices[command]
-    there = [option for option in own._option_string_actions if option.startswith("--")]
+    there = [option for option in parser._option_string_actions if option.startswith("--")]
     word = unknown[0].partition("=")[0]
     meant = OTHER_OPTIONS.get(word.lower().replace("_", "-"))
     close = get_close_matches(word, there, 1)
     meant = meant if meant in there else close[0] if close and word.startswith("-") else None
     hint = f"; here {word} is {meant}" if meant else ""
-    own.error(f"unrecognized arguments: {' '.join(unknown)}{hint}")
+    parser.error(f"unrecognized arguments: {' '.join(unknown)}{hint}")
 
 
-def _add_report(group: argparse._ActionsContainer, *quiet: str) -> None:
-    one = group.add_mutually_exclusive_group()
-    one.add_argument("--json", action="store_true", help="print one JSON object, for programs to read")
-    for name in quiet:
-        one.add_argument(name, action="store_true", help="print nothing but errors; the exit code tells")
-
-
-def _add_matrix(group: argparse._ActionsContainer, what: str) -> None:
-    words = f"{what}: {', '.join(MATRIX_NAMES)}; - reads it from standard input"
-    group.add_argument("matrix", nargs="?", type=Path, metavar="A", help=words)
-    group.add_argument("--example", metavar="NAME", help=f"instead of files, a real matrix: {', '.join(EXAMPLES)}")
-
-
-def _add_views(group: argparse._ActionsContainer) -> None:
-    words = f"store it like this: {', '.join(FORMATS)}; default: what krylix would choose"
-    group.add_argument("--format", type=str.lower, choices=FORMATS, metavar="NAME", help=words)
-    group.add_argument("--backend", choices=BACKENDS, default="numpy", help="library to choose the format for")
-    words = "solve with every preconditioner, and say what each one costs and gains"
-    group.add_argument("--preconditioners", action="store_true", help=words)
-    words = f"draw its entries, or with --preconditioners how they converge: {', '.join(PICTURE_NAMES)}"
-    group.add_argument("--plot", type=Path, nargs="?", const=DEFAULT_PICTURE, metavar="FILE", help=words)
-
-
-def _add_preconditioner(group: argparse._ActionsContainer) -> None:
-    group.add_argument("--kind", default="auto", metavar="NAME", help=f"{', '.join(kinds())}; default: %(default)s")
-    words = "a setting of that kind; may be repeated"
-    group.add_argument("--setting", action="append", default=[], metavar="NAME=VALUE", help=words)
-    group.add_argument("--dtype", choices=("single", "double"), help="precision; default: that of the file")
-    words = f"write it: {ENDING}, for `krylix solve --preconditioner` and krylix.load_preconditioner"
-    group.add_argument("--output", type=Path, metavar="FILE", help=words)
-
-
-def _add_input(group: argparse._ArgumentGroup) -> None:
-    _add_matrix(group, "matrix, square but for least squares")
-    words = "right-hand side (n,), or one per column (n, k); also -"
-    group.add_argument("rhs", nargs="?", type=Path, metavar="b", help=words)
-    group.add_argument("--dtype", choices=("single", "double"), help="precision; default: that of the files")
-
-
-def _add_settings(group: argparse._ArgumentGroup) -> None:
-    group.add_argument("--method", default="auto", metavar="NAME", help="see `krylix methods`; default: %(default)s")
-    words = "see `krylix methods`, or a file of `krylix precondition`; default: none, or what --method auto takes"
-    group.add_argument("--preconditioner", metavar="NAME", help=words)
-    _add_tolerances(group)
-    group.add_argument("--nullspace", choices=("auto", "constant"), default="auto", help="constant: A 1 = 0")
-    group.add_argument("--backend", choices=BACKENDS, default="numpy", help="array library; default: %(default)s")
-    words = (
-        f"write x, laid out as b: {', '.join(VECTOR_NAMES)}; - writes it to standard output, and the report to stderr"
-    )
-    group.add_argument("--output", type=Path, metavar="FILE", help=words)
-    words = f"{', '.join(FORMS)}; default: what the name of the file says, txt on standard output"
-    group.add_argument("--output-format", choices=FORMS, metavar="NAME", help=words)
-    group.add_argument("--progress", action="store_true", help="show the residual on stderr while it runs")
-    group.add_argument("--explain", action="store_true", help="say why the method was chosen")
-    words = f"draw the residual against the iterations: {', '.join(PICTURE_NAMES)}; default: %(const)s"
-    group.add_argument("--plot", type=Path, nargs="?", const=DEFAULT_PICTURE, metavar="FILE", help=words)
-    words = f"write how long each call took: {TRACE_NAME}, for https://ui.perfetto.dev"
-    group.add_argument("--profile", type=Path, metavar="FILE", help=words)
-
-
-def _add_tolerances(group: argparse._ArgumentGroup) -> None:
-    goal = "converged means |b - A x| <= max(rtol |b|, atol); default 1e-10, in single precision 1e-5"
-    group.add_argument("--rtol", type=float, metavar="T", help=goal)
-    group.add_argument("--atol", type=float, default=0.0, metavar="T", help="default: 0")
-    group.add_argument("--max-iter", type=int, metavar="K", help="default: 10 n, at most 10000")
-
-
-def _add_comparison(group: argparse._ArgumentGroup) -> None:
-    words = "names with commas between them; default: what suits the matrix, see docs"
-    group.add_argument("--methods", type=_names, default=[], metavar="NAMES", help=words)
-    words = "names with commas between them, also none; default: what suits the matrix"
-    group.add_argument("--preconditioners", type=_names, default=[], metavar="NAMES", help=words)
-    words = "seconds for each of them, set-up included; its iterations end then; default: %(default)s"
-    group.add_argument("--time-limit", type=_seconds, default=30.0, metavar="S", help=words)
-    _add_tolerances(group)
-    words = f"draw residuals against iterations and time: {', '.join(PICTURE_NAMES)}; default: %(const)s"
-    group.add_argument("--plot", type=Path, nargs="?", const=DEFAULT_PICTURE, metavar="FILE", help=words)
-
-
-def _names(text: str) -> list[str]:
-    """Between commas, but for those in brackets."""
-    return [word.strip() for word in re.split(r",(?![^(]*\))", text) if word.strip()]
-
-
-def _seconds(text: str) -> float:
-    found = float(text)
-    if not found > 0:
-        raise argparse.ArgumentTypeError(f"must be above 0; got {text}")
-    return found
-
-
-def _check_matrix(options: argparse.Namespace) -> None:
+def _check(options: argparse.Namespace) -> None:
+    """Options that need others, or exclude them."""
     command = options.command
+    if command == "methods":
+        return
     if options.example is None and options.matrix is None:
         raise UsageError(f"nothing to {command}: give a matrix file or --example NAME. See krylix {command} --help.")
-    if options.example is not None:
-        _check_example(options)
-
-
-def _check_names(options: argparse.Namespace) -> None:
-    _check_method(options.method)
-    if options.preconditioner is not None and not is_file(options.preconditioner):
-        check_kind(options.preconditioner)
-
-
-def _check_method(name: str) -> str:
-    """The name as it is written here."""
-    if name.strip().lower() == "auto":
-        return "auto"
-    try:
-        return find_method(name).name
-    except ValueError as error:
-        raise UsageError(as_options(str(error))) from error
-
-
-def _check_lists(options: argparse.Namespace) -> None:
-    options.methods = [_check_method(name) for name in options.methods]
-    for kind in options.preconditioners:
-        if kind != NONE:
-            check_kind(kind)
-
-
-def _check_example(options: argparse.Namespace) -> None:
-    if options.matrix is not None:
+    if options.example is not None and options.matrix is not None:
         raise UsageError(f"got both --example {options.example} and the file {options.matrix}; give one of them.")
-    by_lower_case = {name.lower(): name for name in EXAMPLES}
-    name = by_lower_case.get(options.example.lower())
-    if name is None:
-        raise UsageError(f"no example is called {options.example!r}; there are {', '.join(EXAMPLES)}.")
-    options.example = name
+    if command in ("solve", "compare") and options.matrix == options.rhs == STDIN:
+        raise UsageError("standard input can be read once: give - for A or for b, and a file for the other.")
+    if command != "solve":
+        return
+    if options.output == STDIN and options.json:
+        raise UsageError("--json and --output - both write to standard output; give --output a file.")
+    if options.output is None and options.output_format is not None:
+        raise UsageError("--output-format says how --output is written; give --output FILE, or --output -.")

@@ -1,111 +1,81 @@
-"""The commands: solve, compare, inspect, precondition, methods."""
+"""The commands: solve, compare, precondition, inspect, methods."""
 
 from __future__ import annotations
 
 import argparse
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
 from ..backends import profile
-from . import (
-    facts,
-    machine,
-    matrix_facts,
-    methods,
-    preconditioning,
-    report,
-    storage,
-)
+from ..solvers import METHODS, OPTIONAL_METHODS, PRECONDITIONERS, find_method
+from ..solvers.methods.method import Method
+from ..solvers.methods.registry import METHOD_PLUGINS, is_auto
+from ..solvers.preconditioners.build import PRECONDITIONER_PLUGINS
+from . import compare, facts, preconditioning
 from .arguments import parse
-from .compare import compare, comparison
-from .files import STDIN
-from .inspected import load as load_matrix
-from .output import TRACE_NAME, VECTOR_NAMES, as_bytes, check_output, form_of, write, write_profile
+from .files import STDIN, read_canonical, read_system
+from .output import TRACE_NAME, VECTOR_NAMES, as_bytes, check_output, form_of, write_vectors, writing
 from .picture import check_picture, draw, draw_convergence, draw_histories
 from .solve import SolveOutcome, set_up, solve, start_library
-from .streams import Streams
-from .system import SystemRead, in_precision, load
+from .terminal import Fact, Report, Streams
 
-Say = Callable[[str], None]
+_FAMILIES = "biCG-stab(l), GMRES(m), FGMRES(m) and IDR(s) exist for every number >= 1, mixed-... for most methods"
 
 
-def run(argv: Sequence[str], out: Streams) -> int:
-    """Run one command line, whose report goes to `out`. Returns the exit code, 0 or 1.
+def run(argv: Sequence[str], streams: Streams) -> int:
+    """Run one command line, whose report goes to `streams`. Returns the exit code, 0 or 1.
 
     Raises:
         UsageError, SolveFailed: with what to say; exit codes 2 and 1.
         SystemExit: after --help and --version.
     """
     options = parse(argv)
-    if options.command == "solve":
-        return _solve(options, out)
+    report = Report(options, streams)
     commands = {
-        "compare": _compare, "precondition": _precondition, "inspect": _inspect, "methods": _methods,
+        "solve": _solve, "compare": _compare, "precondition": _precondition, "inspect": _inspect, "methods": _methods,
     }  # fmt: skip
-    return commands[options.command](options, out.say)
+    succeeded = commands[options.command](options, report)
+    report.end()
+    return 0 if succeeded else 1
 
 
-def _methods(options: argparse.Namespace, say: Say) -> int:
-    for line in [machine.text("methods", methods.as_object())] if options.json else methods.table():
-        say(line)
-    return 0
-
-
-def _solve(options: argparse.Namespace, out: Streams) -> int:
+def _solve(options: argparse.Namespace, report: Report) -> bool:
     form = _check_outputs(options)
     if options.output == STDIN:
-        out.step_aside()
-    in_words = _in_words(options, out.say)
+        report.streams.step_aside()
     started = time.perf_counter()
-    system = load(options)
+    system = read_system(options, square=is_auto(options.method) or not find_method(options.method).least_squares)
     reading = time.perf_counter() - started
     start_library(options.backend)
     with nullcontext() if options.profile is None else profile() as prof:
         ready = set_up(options, system)
-        in_words(facts.describe(system))
-        if options.explain and not options.json and not options.quiet:
-            out.say(ready.solver.explain())
+        report.add(facts.of_system(system))
+        report.lines([ready.solver.explain()] if options.explain else [])
         outcome = solve(options, system, ready)
-    in_words(report.describe(system, outcome, options.backend, options.preconditioner))
-    in_words([("time", f"{outcome.seconds:.3g} s to set up and solve, {reading:.3g} s to read")])
-    in_words(_written(options, form, system, outcome, out))
-    if prof is not None:
-        write_profile(options.profile, prof)
-        in_words([("profile", f"{len(prof.events)} calls, written to {options.profile}")])
-    if options.json:
-        out.say(machine.text("solve", machine.of_solve(options, system, outcome, reading)))
-    return 0 if outcome.converged and outcome.confirmed else 1
-
-
-def _written(
-    options: argparse.Namespace, form: str, system: SystemRead, outcome: SolveOutcome, out: Streams
-) -> list[facts.Line]:
-    """Write x and the picture."""
-    lines = []
-    if options.output == STDIN:
-        out.send(as_bytes(form, outcome.x))
-        lines.append(("output", f"x, shape {outcome.x.shape}, written to standard output as {form}"))
-    elif options.output is not None:
-        write(options.output, form, outcome.x)
-        lines.append(("output", f"x, shape {outcome.x.shape}, written to {options.output}"))
+    report.add(facts.of_solve(options, system, outcome))
+    seconds = {"read": reading, "solve": outcome.seconds}
+    times = f"{outcome.seconds:.3g} s to set up and solve, {reading:.3g} s to read"
+    report.add([Fact("time", times, {"seconds": seconds}), _write_x(options, form, outcome, report.streams)])
     if options.plot is not None:
         draw_histories(options.plot, outcome.result, system.source)
-        lines.append(("plot", f"written to {options.plot}"))
-    return lines
+        report.add([_plot(options)])
+    if prof is not None:
+        with writing(options.profile):
+            prof.save(options.profile)
+        report.add([Fact("profile", f"{len(prof.events)} calls, written to {options.profile}")])
+    return outcome.converged and outcome.confirmed
 
 
 def _check_outputs(options: argparse.Namespace) -> str:
     """Returns the form of x."""
     word = options.preconditioner
-    preconditioner = Path(word) if word is not None and preconditioning.is_file(word) else None
-    inputs = (options.matrix, options.rhs, preconditioner)
+    inputs = (options.matrix, options.rhs, Path(word) if preconditioning.is_file(word) else None)
     if options.profile is not None:
         check_output(options.profile, (TRACE_NAME,), inputs)
-    if options.plot is not None:
-        check_picture(options.plot, inputs)
+    check_picture(options.plot, inputs)
     if options.output is None:
         return ""
     form = form_of(options.output, options.output_format)
@@ -114,81 +84,121 @@ def _check_outputs(options: argparse.Namespace) -> str:
     return form
 
 
-def _compare(options: argparse.Namespace, say: Say) -> int:
-    if options.plot is not None:
-        check_picture(options.plot, (options.matrix, options.rhs))
-    in_words = _in_words(options, say)
-    system = compare.load(options)
-    in_words(facts.describe(system))
+def _write_x(options: argparse.Namespace, form: str, outcome: SolveOutcome, streams: Streams) -> Fact:
+    if options.output is None:
+        return Fact("output", None, {"output": None})
+    where = str(options.output)
+    if options.output == STDIN:
+        streams.send(as_bytes(form, outcome.x))
+        where = f"standard output as {form}"
+    else:
+        write_vectors(options.output, form, outcome.x)
+    return Fact("output", f"x, shape {outcome.x.shape}, written to {where}", {"output": str(options.output)})
+
+
+def _plot(options: argparse.Namespace) -> Fact:
+    text = None if options.plot is None else f"written to {options.plot}"
+    return Fact("plot", text, {"plot": None if options.plot is None else str(options.plot)})
+
+
+def _compare(options: argparse.Namespace, report: Report) -> bool:
+    check_picture(options.plot, (options.matrix, options.rhs))
+    system = compare.read_one_system(options)
+    report.add(facts.of_system(system))
     rows = compare.compare(options, system)
-    if not options.json and not options.quiet:
-        for line in compare.table(rows):
-            say(line)
-    in_words(compare.advice(options, rows))
+    report.lines(compare.table(rows))
+    report.add(compare.of_comparison(options, rows))
     if options.plot is not None:
         draw_convergence(options.plot, rows, system.source)
-        in_words([("plot", f"written to {options.plot}")])
-    if options.json:
-        say(machine.text("compare", machine.of_compare(options, system, rows)))
-    return 0 if any(row.converged for row in rows) else 1
+    report.add([_plot(options)])
+    return any(row.converged for row in rows)
 
 
-def _precondition(options: argparse.Namespace, say: Say) -> int:
+def _precondition(options: argparse.Namespace, report: Report) -> bool:
     if options.output is not None:
         check_output(options.output, (preconditioning.ENDING,), (options.matrix,))
     settings = preconditioning.settings_of(options.setting)
-    in_words = _in_words(options, say)
-    inspected = load_matrix(options)
-    A = inspected.A if options.dtype is None else in_precision(inspected.A, options.dtype, inspected.source)
-    built = preconditioning.build(A, options.kind, settings)
-    in_words([("matrix", inspected.source), ("shape", facts.size_text(A)), *preconditioning.describe(built)])
-    size = None
-    if options.output is not None:
+    file = read_canonical(options)
+    built = preconditioning.build(file.A, options.kind, settings)
+    report.add([*facts.of_matrix(file.A, file.source), *facts.of_preconditioner(built)])
+    if options.output is None:
+        report.add([Fact("output", None, {"output": None})])
+    else:
         size = preconditioning.write(options.output, built.M)
-        in_words([("output", f"{storage.in_words(size)}, written to {options.output}")])
-    if options.json:
-        say(machine.text("precondition", machine.of_precondition(options, inspected, built, size)))
-    return 0
+        entries = {"file": str(options.output), "bytes": size}
+        report.add([Fact("output", f"{facts.bytes_text(size)}, written to {options.output}", {"output": entries})])
+    return True
 
 
-def _inspect(options: argparse.Namespace, say: Say) -> int:
-    if options.plot is not None:
-        check_picture(options.plot, (options.matrix,))
-    in_words = _in_words(options, say)
-    inspected = load_matrix(options)
+def _inspect(options: argparse.Namespace, report: Report) -> bool:
+    check_picture(options.plot, (options.matrix,))
+    file = read_canonical(options)
     if options.preconditioners:
-        comparison.check_square(inspected.A)
+        compare.check_square(file.A)
     start_library(options.backend)
-    stored = storage.describe(inspected.A, options.backend, options.format)
-    in_words([*matrix_facts.describe(inspected), *stored])
-    rows = _compared(options, inspected.A, say) if options.preconditioners else None
-    if options.plot is not None:
-        if rows is not None:
-            draw_convergence(options.plot, rows, inspected.source)
-        else:
-            draw(options.plot, inspected.A, inspected.source)
-        in_words([("plot", f"written to {options.plot}")])
-    if options.json:
-        say(machine.text("inspect", machine.of_inspect(options, inspected, rows)))
-    return 0
+    report.add([*facts.of_inspected(file), *facts.of_formats(file.A, options.backend, options.format)])
+    rows: list[compare.ComparisonRow] = []
+    if options.preconditioners:
+        for row in compare.compare_preconditioners(file.A):
+            report.lines(compare.head_of_preconditioners() if not rows else [])
+            report.lines([compare.line_of_preconditioner(row)])
+            rows.append(row)
+    report.add([Fact("", None, {"preconditioners": [row.entries for row in rows] or None})])
+    if options.plot is not None and rows:
+        draw_convergence(options.plot, rows, file.source)
+    elif options.plot is not None:
+        draw(options.plot, file.A, file.source)
+    report.add([_plot(options)])
+    return True
 
 
-def _compared(options: argparse.Namespace, A: Any, say: Say) -> list[comparison.ComparisonRow]:
-    """Says each row as soon as it is known, if people are to read the report."""
-    found: list[comparison.ComparisonRow] = []
-    aloud = not options.json and not options.quiet
-    for row in comparison.compare(A):
-        for line in [*(comparison.HEAD if not found else ()), comparison.text(row)] if aloud else ():
-            say(line)
-        found.append(row)
-    return found
+def _methods(options: argparse.Namespace, report: Report) -> bool:
+    rows, kinds = method_rows(), ["auto", *PRECONDITIONERS, *PRECONDITIONER_PLUGINS.all()]
+    line = "{:<18} {:<10} {:<8} {:<15} {:<4} {}".format
+    report.lines([line("method", "matrix", "numbers", "preconditioner", "A^T", "what it is")])
+    for row in rows:
+        report.lines([line(*{**row, "transpose": "yes" if row["transpose"] else "no"}.values())])
+    report.lines(
+        [
+            f"{_FAMILIES}.",
+            'matrix: "symmetric" means Hermitian where complex, "any" also rectangular (least squares);',
+            '"grid" is a sum of matrices along its axes, as a Laplacian is, "band" has few diagonals in some order.',
+            f"preconditioners: {', '.join(kinds)}",
+        ]
+    )
+    report.add([Fact("", None, {"methods": rows, "preconditioners": kinds})])
+    return True
 
 
-def _in_words(options: argparse.Namespace, say: Say) -> Callable[[list[facts.Line]], None]:
-    """Says labelled lines, if people are to read the report."""
+def method_rows() -> list[dict[str, Any]]:
+    """Every method with its default settings, auto first, by its name for --method, and what it needs.
 
-    def lines(found: list[facts.Line]) -> None:
-        for label, text in found:
-            say(f"{label:<16} {text}")
+    - matrix: "symmetric" (Hermitian where complex), "grid" (a sum of matrices along its axes), "band" (few diagonals),
+      "square" or "any", which is also rectangular;
+    - numbers: "real" or "any";
+    - preconditioner: "none", "any" or "symmetric";
+    - transpose: does it multiply with the transpose of A?
+    """
 
-    return (lambda found: None) if options.json or options.quiet else lines
+    def needs(method: Method) -> dict[str, Any]:
+        special = "grid" if method.needs_grid else "band" if method.needs_band else None
+        matrix = "symmetric" if method.needs_symmetry else "any" if method.least_squares else "square"
+        kind = "none" if not method.takes_preconditioner else "symmetric" if method.needs_symmetry else "any"
+        return {
+            "name": method.name,
+            "matrix": special or matrix,
+            "numbers": "any" if method.takes_complex else "real",
+            "preconditioner": kind,
+            "transpose": method.needs_transpose,
+            "summary": method.summary,
+        }
+
+    auto = {
+        "name": "auto",
+        "matrix": "square",
+        "numbers": "any",
+        "preconditioner": "any",
+        "transpose": False,
+        "summary": "Looks at the matrix and chooses one of these",
+    }
+    return [auto, *map(needs, (*METHODS.values(), *OPTIONAL_METHODS.values(), *METHOD_PLUGINS.all().values()))]

@@ -1,15 +1,21 @@
-"""Input of matrices and vectors from files and standard input; each defect is a UsageError that names the file."""
+"""Input from files and standard input: matrices, right-hand sides, and the system that the arguments describe.
+
+Each defect of a file is a UsageError that names the file.
+"""
 
 from __future__ import annotations
 
+import argparse
 import io
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
 
+from ..sparse.analysis.facts import canonical
 from ..sparse.files.contents import Contents
 from ..sparse.files.reader import (
     ENDINGS,
@@ -21,20 +27,11 @@ from ..sparse.files.reader import (
     read_contents,
     split_part,
 )
-from .errors import UsageError
+from .terminal import UsageError
 
 STDIN = Path("-")
+_REAL: dict[str, np.dtype[Any]] = {"single": np.dtype(np.float32), "double": np.dtype(np.float64)}  # of --dtype
 MATRIX_NAMES = (*ENDINGS, "compressed .gz, .bz2")
-
-
-def file_of(path: Path) -> Path:
-    """The file in which something is meant, as in `A.mat:K`."""
-    return split_part(path)[0]
-
-
-def name_of(path: Path) -> str:
-    """What to call it in a report or a message."""
-    return "standard input" if path == STDIN else str(path)
 
 
 class MatrixFile(NamedTuple):
@@ -44,67 +41,133 @@ class MatrixFile(NamedTuple):
         stored: the matrix as it is in the file.
         A: a dense array or a `csr_array` in single or double precision.
         source: where it comes from, in words.
-        rhs: the right-hand side beside it, for `accepted_rhs`, or None.
+        rhs: the right-hand side beside it, for `_accepted_rhs`, or None.
         rhs_source: where that comes from.
     """
 
     stored: Any
     A: Any
     source: str
-    rhs: Any
-    rhs_source: str
+    rhs: Any = None
+    rhs_source: str = ""
 
 
-def read_matrix(path: Path) -> MatrixFile:
-    """A matrix of any shape.
+@dataclass(frozen=True)
+class SystemRead:
+    """A x = b on the host.
+
+    Attributes:
+        A: `(m, n)`, a dense array or a `csr_array`, of the same dtype as `b` (or its real counterpart).
+        b: `(m,)` or `(m, k)`, one right-hand side per column.
+        source: where A comes from, in words.
+        rhs: where b comes from, in words.
+        known: the solution, if it is known.
+    """
+
+    A: Any
+    b: np.ndarray
+    source: str
+    rhs: str
+    known: np.ndarray | None
+
+    @property
+    def rows(self) -> np.ndarray:
+        """b as `linear_solve` takes it: `(m,)`, or `(k, m)` with one right-hand side per row."""
+        return self.b if self.b.ndim == 1 else np.ascontiguousarray(self.b.T)
+
+
+def read_system(options: argparse.Namespace, square: bool) -> SystemRead:
+    """Read A and b from files or an example; without b it is A x for a known x.
+
+    Args:
+        square: must A be square?
+
+    Raises:
+        UsageError: a file that cannot be used, a matrix that is empty or not square, or numbers that --dtype cannot
+            hold.
+    """
+    _, A, source, b, b_source = _read_matrix(options)
+    if 0 in A.shape:
+        raise UsageError(f"{source}: the matrix is empty, {A.shape[0]} x {A.shape[1]}; expected at least one row.")
+    if square and A.shape[0] != A.shape[1]:
+        raise UsageError(
+            f"{source}: got an array of shape {A.shape}; expected a square matrix. For least squares: --method LSMR."
+        )
+    if options.rhs is not None:
+        b, b_source = _read_file(options.rhs, wants_rhs=True).matrix, name_of(options.rhs)
+    b = None if b is None else _accepted_rhs(b, A.shape[0], b_source)
+    widest = np.result_type(*(np.finfo(a.dtype).dtype for a in (A, b) if a is not None))
+    dtype = widest if options.dtype is None else _REAL[options.dtype]
+    A = _cast(A, dtype, source)
+    if b is not None:
+        return SystemRead(A, _cast(b, dtype, b_source), source, b_source, None)
+    # Not the vector of ones: many real matrices (pure Neumann problems) map it to zero.
+    known = np.sin(np.arange(1, A.shape[1] + 1)).astype(dtype)
+    if A.shape[0] < A.shape[1]:
+        return SystemRead(A, A @ known, source, "none given; b = A x for x_i = sin(i), which is one x of many", None)
+    return SystemRead(A, A @ known, source, "none given; b = A x for the known x_i = sin(i)", known)
+
+
+def read_canonical(options: argparse.Namespace) -> MatrixFile:
+    """Read a matrix of any shape, as a `csr_array` without duplicates and zeros, in the precision of --dtype.
+
+    Raises:
+        UsageError: a file that cannot be used, or numbers that --dtype cannot hold.
+    """
+    file = _read_matrix(options)
+    try:
+        A = canonical(file.A)
+    except MemoryError as error:
+        raise UsageError(f"{file.source}: does not fit into memory.") from error
+    wanted = getattr(options, "dtype", None)
+    return file._replace(A=A if wanted is None else _cast(A, _REAL[wanted], file.source))
+
+
+def _read_matrix(options: argparse.Namespace) -> MatrixFile:
+    """Read the file, or the example.
 
     Raises:
         UsageError: no such file, no such format, malformed, not two axes, NaN or infinity.
     """
-    name = name_of(path)
-    contents = _read(path, wants_rhs=False)
+    if options.example is not None:
+        from pyamg.gallery import load_example
+
+        A = sp.csr_array(load_example(options.example)["A"])
+        return MatrixFile(A, A, f"example {options.example} (pyamg)")
+    path = options.matrix
+    name, contents = name_of(path), _read_file(path, wants_rhs=False)
     if contents.matrix.ndim != 2:
         raise UsageError(f"{name}: got an array of shape {contents.matrix.shape}; expected a matrix, of two axes.")
     try:
         stored = accepted(contents.matrix, name)
-        A = _ready(stored, name)
+        A = _in_float(stored, name)
     except (ValueError, MemoryError) as error:
-        raise UsageError(_text(error, name)) from error
-    rhs_source = f"{contents.rhs_part} in {name}"
-    chosen = contents.part and split_part(path)[1] is None
-    return MatrixFile(stored, A, f"{contents.part} in {name}" if chosen else name, contents.rhs, rhs_source)
+        raise UsageError(_defect(error, name)) from error
+    source = f"{contents.part} in {name}" if contents.part and split_part(path)[1] is None else name
+    return MatrixFile(stored, A, source, contents.rhs, f"{contents.rhs_part} in {name}")
 
 
-def read_rhs(path: Path, n: int) -> np.ndarray:
-    """A right-hand side `(n,)`, `(n, 1)` or `(1, n)`, or several as columns `(n, k)`, dense.
-
-    Raises:
-        UsageError: as for `read_matrix`, or another number of rows than the matrix.
-    """
-    return accepted_rhs(_read(path, wants_rhs=True).matrix, n, name_of(path))
-
-
-def accepted_rhs(found: Any, n: int, name: str) -> np.ndarray:
-    """What a file holds as a right-hand side.
+def _accepted_rhs(b: Any, n: int, name: str) -> np.ndarray:
+    """Return a right-hand side `(n,)`, `(n, 1)` or `(1, n)`, or several as columns `(n, k)`, dense.
 
     Raises:
-        UsageError: as for `read_rhs`.
+        UsageError: another number of rows than the matrix, NaN or infinity.
     """
-    if found.shape == (1, n) and n > 1:
-        found = found.T  # one row can be nothing else
-    if found.ndim not in (1, 2) or found.shape[0] != n or 0 in found.shape:
-        hint = " Transpose it: one right-hand side per column." if found.shape[1:] == (n,) else ""
-        raise UsageError(f"{name}: got the shape {found.shape}; expected ({n},) or ({n}, k) to fit the matrix.{hint}")
+    if b.shape == (1, n) and n > 1:
+        b = b.T  # one row can be nothing else
+    if b.ndim not in (1, 2) or b.shape[0] != n or 0 in b.shape:
+        hint = " Transpose it: one right-hand side per column." if b.shape[1:] == (n,) else ""
+        raise UsageError(f"{name}: got the shape {b.shape}; expected ({n},) or ({n}, k) to fit the matrix.{hint}")
     try:
-        if sp.issparse(found):
-            check_extent(found.shape[1], found.shape, found.nnz, name)
-        ready = _ready(accepted(found, name), name)
-        return ready.toarray() if sp.issparse(ready) else ready
+        if sp.issparse(b):
+            check_extent(b.shape[1], b.shape, b.nnz, name)
+        b = _in_float(accepted(b, name), name)
+        return b.toarray() if sp.issparse(b) else b
     except (ValueError, MemoryError) as error:
-        raise UsageError(_text(error, name)) from error
+        raise UsageError(_defect(error, name)) from error
 
 
-def _read(path: Path, wants_rhs: bool) -> Contents:
+def _read_file(path: Path, wants_rhs: bool) -> Contents:
     name, (source, part) = name_of(path), split_part(path)
     stream: Any = source
     if path == STDIN:
@@ -125,20 +188,35 @@ def _read(path: Path, wants_rhs: bool) -> Contents:
     except OSError as error:
         raise UsageError(f"{name}: cannot be read: {error.strerror or error}.") from error
     except (ValueError, MemoryError) as error:
-        raise UsageError(_text(error, name)) from error
+        raise UsageError(_defect(error, name)) from error
 
 
-def _text(error: Exception, name: str) -> str:
+def name_of(path: Path) -> str:
+    """What to call a file in a report or a message."""
+    return "standard input" if path == STDIN else str(path)
+
+
+def _defect(error: Exception, name: str) -> str:
     text = str(error)
     return text if text.startswith(f"{name}: ") else f"{name}: does not fit into memory."
 
 
-def _ready(array: Any, name: str) -> Any:
+def _in_float(array: Any, name: str) -> Any:
     """In a dtype to compute with: single precision stays, half becomes single, all else double."""
     single = array.dtype.kind in "fc" and np.finfo(array.dtype).bits <= 32
     kinds = {"c": (np.complex64, np.complex128)}
     dtype = np.dtype(kinds.get(array.dtype.kind, (np.float32, np.float64))[0 if single else 1])
     with np.errstate(over="ignore"):
-        found = sp.csr_array(array.astype(dtype)) if sp.issparse(array) else array.astype(dtype)
-    check_finite(found, name)  # a wider precision may hold more
-    return found
+        cast = sp.csr_array(array.astype(dtype)) if sp.issparse(array) else array.astype(dtype)
+    check_finite(cast, name)  # a wider precision may hold more
+    return cast
+
+
+def _cast(array: Any, real: np.dtype, name: str) -> Any:
+    """`array` with real parts of dtype `real`."""
+    dtype = np.result_type(real, np.complex64) if array.dtype.kind == "c" else real
+    with np.errstate(over="ignore"):
+        cast = array.astype(dtype)
+    if not np.isfinite(cast.data if sp.issparse(cast) else cast).all():
+        raise UsageError(f"{name}: holds numbers that are too large for {dtype}; leave out --dtype single.")
+    return cast

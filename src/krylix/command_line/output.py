@@ -1,18 +1,20 @@
-"""Output files of commands."""
+"""Output files of commands: checked before the work, written after it."""
 
 from __future__ import annotations
 
 import io
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO
 
 import numpy as np
 
-from .errors import SolveFailed, UsageError
-from .files import STDIN, file_of, name_of
+from ..sparse.files.reader import split_part
+from .files import STDIN, name_of
+from .terminal import SolveFailed, UsageError
 
 
 def check_output(path: Path, endings: Sequence[str], inputs: Sequence[Path | None]) -> None:
@@ -38,10 +40,20 @@ def check_output(path: Path, endings: Sequence[str], inputs: Sequence[Path | Non
 
 def _is_same(path: Path, source: Path) -> bool:
     try:
-        other = os.fstat(sys.stdin.fileno()) if source == STDIN else file_of(source).stat()
+        file = split_part(source)[0]  # as of `A.mat:K`
+        other = os.fstat(sys.stdin.fileno()) if source == STDIN else file.stat()
         return os.path.samestat(path.stat(), other)
     except (OSError, ValueError, AttributeError):  # one of them is no file, or not there
         return False
+
+
+@contextmanager
+def writing(path: Path) -> Iterator[None]:
+    """Context in which a file is written after all; raises SolveFailed where it cannot be."""
+    try:
+        yield
+    except OSError as error:
+        raise SolveFailed(f"{path}: cannot be written: {error.strerror or error}.") from error
 
 
 def form_of(path: Path, form: str | None) -> str:
@@ -56,32 +68,21 @@ def form_of(path: Path, form: str | None) -> str:
     return form or named or "txt"
 
 
-def write(path: Path, form: str, x: np.ndarray) -> None:
-    """Write a vector, or several as columns.
-
-    Raises:
-        SolveFailed: the file cannot be written after all.
-    """
-    try:
-        with path.open("wb") as stream:
-            _WRITERS[form](stream, x)
-    except OSError as error:
-        raise SolveFailed(f"{path}: cannot be written: {error.strerror or error}.") from error
-
-
 def as_bytes(form: str, x: np.ndarray) -> bytes:
-    """What `write` would write."""
+    """The content of a file with a vector, or with several as columns."""
     stream = io.BytesIO()
     _WRITERS[form](stream, x)
     return stream.getvalue()
 
 
-def _write_npy(stream: BinaryIO, x: np.ndarray) -> None:
-    np.save(stream, x)
+def write_vectors(path: Path, form: str, x: np.ndarray) -> None:
+    """Write a vector, or several as columns.
 
-
-def _write_npz(stream: BinaryIO, x: np.ndarray) -> None:
-    np.savez(stream, x=x)
+    Raises:
+        SolveFailed: the file cannot be written after all.
+    """
+    with writing(path):
+        path.write_bytes(as_bytes(form, x))
 
 
 def _write_matrix_market(stream: BinaryIO, x: np.ndarray) -> None:
@@ -102,30 +103,14 @@ def _write_text(stream: BinaryIO, x: np.ndarray, delimiter: str = " ") -> None:
         stream.write(delimiter.join(str(number).strip("()") for number in row).encode() + b"\n")
 
 
-def _write_csv(stream: BinaryIO, x: np.ndarray) -> None:
-    _write_text(stream, x, ",")
-
-
 _WRITERS: dict[str, Callable[..., Any]] = {
-    "npy": _write_npy,
-    "npz": _write_npz,
+    "npy": lambda stream, x: np.save(stream, x),
+    "npz": lambda stream, x: np.savez(stream, x=x),
     "mtx": _write_matrix_market,
     "mat": _write_matlab,
     "txt": _write_text,
-    "csv": _write_csv,
+    "csv": lambda stream, x: _write_text(stream, x, ","),
 }
 FORMS = tuple(_WRITERS)
 VECTOR_NAMES = tuple(f".{form}" for form in FORMS)
 TRACE_NAME = ".json"
-
-
-def write_profile(path: Path, profile: Any) -> None:
-    """Write a file of trace events.
-
-    Raises:
-        SolveFailed: as `write`.
-    """
-    try:
-        profile.save(path)
-    except OSError as error:
-        raise SolveFailed(f"{path}: cannot be written: {error.strerror or error}.") from error

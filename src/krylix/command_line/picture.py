@@ -1,4 +1,4 @@
-"""Pictures of matrices as files."""
+"""Pictures of matrices and of convergence as files."""
 
 from __future__ import annotations
 
@@ -12,21 +12,22 @@ import numpy as np
 
 from ..solvers import SolveResult
 from ..sparse.plot.picture import plot
-from .compare.comparison import ComparisonRow
-from .errors import SolveFailed, UsageError
-from .output import check_output
+from .compare import ComparisonRow
+from .output import check_output, writing
+from .terminal import SolveFailed, UsageError
 
 PICTURE_NAMES = (".png", ".pdf", ".svg")
-DEFAULT_PICTURE = Path("krylix.png")
 _MOST_ROWS = 20  # of a comparison
 
 
-def check_picture(path: Path, sources: Sequence[Path | None]) -> None:
-    """See before the work whether a picture can be drawn and written.
+def check_picture(path: Path | None, sources: Sequence[Path | None]) -> None:
+    """See before the work whether a picture can be drawn and written, if one was asked for.
 
     Raises:
         UsageError: as `check_output`, or matplotlib is not installed.
     """
+    if path is None:
+        return
     check_output(path, PICTURE_NAMES, sources)
     if find_spec("matplotlib") is None:
         raise UsageError("--plot needs matplotlib, which is not installed: pip install matplotlib.")
@@ -97,10 +98,8 @@ def _write(path: Path, paint: Callable[[Any], None], size: tuple[int, int]) -> N
     figure = Figure(figsize=size, dpi=150, layout="constrained")
     try:
         paint(figure)
-        with warnings.catch_warnings():
+        with writing(path), warnings.catch_warnings():
             warnings.filterwarnings("ignore", "Glyph .* missing from")  # the font lacks a character of the name
             figure.savefig(path)
-    except OSError as error:
-        raise SolveFailed(f"{path}: cannot be written: {error.strerror or error}.") from error
     except MemoryError as error:
         raise SolveFailed(f"{path}: cannot be drawn for lack of memory.") from error

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import ast
 import time
 from collections.abc import Sequence
@@ -11,12 +10,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..solvers import PRECONDITIONERS, Preconditioner, load_preconditioner, preconditioner
-from ..solvers.preconditioners.build import check_kind as ours
-from .activity import Activity
-from .errors import SolveFailed, UsageError, as_options
-from .facts import Line
-from .storage import in_words
+from ..solvers import Preconditioner, load_preconditioner, preconditioner
+from .output import writing
+from .terminal import Activity, SolveFailed, UsageError
 
 ENDING = ".npz"
 _OTHERS = ("A", "kind", "like")  # arguments of `preconditioner` that are no settings
@@ -30,22 +26,9 @@ class Built(NamedTuple):
     seconds: float
 
 
-def is_file(word: str) -> bool:
+def is_file(word: str | None) -> bool:
     """Is it the name of a file of `krylix precondition`, rather than of a kind?"""
-    return word.lower().endswith(ENDING)
-
-
-def kinds() -> list[str]:
-    """What `--preconditioner` and `--kind` can be."""
-    return ["auto", *PRECONDITIONERS]
-
-
-def check_kind(kind: str) -> None:
-    """Raises UsageError where no preconditioner has this name."""
-    try:
-        ours(kind)
-    except ValueError as error:
-        raise UsageError(as_options(str(error))) from error
+    return word is not None and word.lower().endswith(ENDING)
 
 
 def settings_of(words: Sequence[str]) -> dict[str, Any]:
@@ -57,7 +40,7 @@ def settings_of(words: Sequence[str]) -> dict[str, Any]:
     Raises:
         UsageError: one has no such form.
     """
-    found = {}
+    settings = {}
     for word in words:
         name, equals, value = (part.strip() for part in word.partition("="))
         if name in _OTHERS:
@@ -66,8 +49,8 @@ def settings_of(words: Sequence[str]) -> dict[str, Any]:
             )
         if not equals or not name.isidentifier():
             raise UsageError(f"--setting {word}: expected NAME=VALUE, such as --setting sweeps=2.")
-        found[name] = _WORDS.get(value.lower(), _value_of(value))
-    return found
+        settings[name] = _WORDS.get(value.lower(), _value_of(value))
+    return settings
 
 
 def _value_of(text: str) -> Any:
@@ -116,55 +99,8 @@ def write(path: Path, M: Preconditioner) -> int:
         SolveFailed: it cannot be written after all.
     """
     try:
-        M.save(path)
-        return path.stat().st_size
-    except OSError as error:
-        raise SolveFailed(f"{path}: cannot be written: {error.strerror or error}.") from error
+        with writing(path):
+            M.save(path)
+            return path.stat().st_size
     except (ValueError, TypeError) as error:
         raise SolveFailed(f"{path}: cannot be written: {error}") from error
-
-
-def describe(built: Built) -> list[Line]:
-    """What it is, what it costs, and what is known of it."""
-    M = built.M
-    settings = ", ".join(f"{name} = {value}" for name, value in M.settings)
-    return [
-        ("preconditioner", repr(M)),
-        *([("settings", settings)] if settings else []),
-        *([("memory", _memory(M))] if M.memory is not None else []),
-        *([("work", _work(M))] if M.work is not None else []),
-        ("symmetry", symmetry_text(M)),
-        *([("note", M.note)] if M.note else []),
-        ("set-up", f"{built.seconds:.3g} s"),
-    ]
-
-
-def symmetry_text(M: Preconditioner) -> str:
-    """May CG and MINRES take it?"""
-    word = "Hermitian" if M.dtype.kind == "c" else "symmetric"
-    known = {True: f"{word}: for CG and MINRES too", False: f"not {word}: not for CG and MINRES", None: "not known"}
-    return known[M.hermitian]
-
-
-def _memory(M: Preconditioner) -> str:
-    numbers = M.memory or 0
-    of_A = f", {numbers / M.entries:.3g} times the entries of A" if M.entries else ""
-    return f"{numbers} numbers ({in_words(numbers * M.dtype.itemsize)}){of_A}"
-
-
-def _work(M: Preconditioner) -> str:
-    of_A = f", {(M.work or 0) / M.entries:.3g} products with A" if M.entries else ""
-    return f"{M.work} multiplications per application{of_A}"
-
-
-def as_object(built: Built) -> dict[str, Any]:
-    """The same for programs."""
-    M = built.M
-    facts = {name: getattr(M, name) for name in ("kind", "hermitian", "memory", "work", "entries", "note")}
-    return {**facts, "settings": dict(M.settings), "dtype": M.dtype.name, "seconds": {"set_up": built.seconds}}
-
-
-def from_options(options: argparse.Namespace) -> Any:
-    """What `solve --preconditioner` means for `prepare`: a name, what a file holds, or None."""
-    word = options.preconditioner
-    return read(Path(word)) if word is not None and is_file(word) else word

@@ -9,6 +9,7 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,10 +19,8 @@ from ..solvers import ConvergenceError, PreparedSolver, SolveResult, Status
 from ..solvers.methods.registry import is_auto
 from ..solvers.prepared import prepare_for_one
 from . import preconditioning
-from .activity import Activity
-from .errors import SolveFailed, UsageError, as_options
-from .facts import column_norms
-from .system import SystemRead
+from .files import SystemRead
+from .terminal import Activity, SolveFailed, UsageError, as_options
 
 
 @dataclass(frozen=True)
@@ -49,7 +48,7 @@ class SolveOutcome:
         x: laid out as b, `(n,)` or `(n, k)`.
         result: of `linear_solve`.
         automatic: was the method chosen by auto?
-        status, singular, iterations, norm, tolerance, null_part: of the result, as NumPy arrays.
+        status, singular, iterations, residual_norm, tolerance, null_part: of the result, as NumPy arrays.
         check: the norms of the residual that counts, computed here in double precision: of b - A x, or in least squares
             of A^H (b - A x).
         fit: the norms of b - A x, computed here.
@@ -64,7 +63,7 @@ class SolveOutcome:
     status: np.ndarray
     singular: np.ndarray
     iterations: np.ndarray
-    norm: np.ndarray
+    residual_norm: np.ndarray
     tolerance: np.ndarray
     null_part: np.ndarray
     check: np.ndarray
@@ -104,13 +103,16 @@ def set_up(options: argparse.Namespace, system: SystemRead) -> Ready:
         UsageError: the method or another setting does not fit the system.
         SolveFailed: for lack of memory, for example.
     """
-    given = preconditioning.from_options(options)
-    kind = "auto" if given is None and is_auto(options.method) else given
+    given = options.preconditioner
+    if preconditioning.is_file(given):
+        given = preconditioning.read(Path(given))
+    elif given is None and is_auto(options.method):
+        given = "auto"
     settings = {name: getattr(options, name) for name in ("rtol", "atol", "max_iter", "nullspace")}
     started = time.perf_counter()
     with _watched() as notes, Activity("setting up"):
         b = convert(system.rows, options.backend)
-        solver = prepare_for_one(system.A, b, method=options.method, preconditioner=kind, axis=-1, **settings)
+        solver = prepare_for_one(system.A, b, method=options.method, preconditioner=given, axis=-1, **settings)
     return Ready(solver, b, time.perf_counter() - started, notes)
 
 
@@ -120,24 +122,25 @@ def solve(options: argparse.Namespace, system: SystemRead, ready: Ready) -> Solv
     Raises:
         UsageError, SolveFailed: as `set_up`.
     """
+
+    def on_host(array: Array) -> np.ndarray:
+        return np.asarray(get_backend(options.backend).to_numpy(array))
+
     started = time.perf_counter()
     with _watched() as notes:
-        result = _solved(options, ready)
-        x = _on_host(options, result.x)  # waits for a device
+        result = result_of(ready.solver, ready.b, progress=options.progress, history=options.plot is not None)
+        x = on_host(result.x)  # waits for a device
     seconds = time.perf_counter() - started + ready.seconds
-    x = x if system.b.ndim == 1 else np.ascontiguousarray(x.T)
-    residual = _on_host(options, result.residual).reshape(system.rows.shape)
-    check, rounding, fit = _residual(system, x, residual if system.b.ndim == 1 else residual.T, result.least_squares)
+    residual = on_host(result.residual).reshape(system.rows.shape)
+    if system.b.ndim > 1:
+        x, residual = np.ascontiguousarray(x.T), residual.T
+    check, rounding, fit = _residual(system, x, residual, result.least_squares)
+    per_system = ("status", "singular", "iterations", "residual_norm", "tolerance", "null_part")
     return SolveOutcome(
         x=x,
         result=result,
         automatic=is_auto(options.method),
-        status=_on_host(options, result.status).reshape(-1),
-        singular=_on_host(options, result.singular).reshape(-1),
-        iterations=_on_host(options, result.iterations).reshape(-1),
-        norm=_on_host(options, result.residual_norm).reshape(-1),
-        tolerance=_on_host(options, result.tolerance).reshape(-1),
-        null_part=_on_host(options, result.null_part).reshape(-1),
+        **{name: on_host(getattr(result, name)).reshape(-1) for name in per_system},
         check=check,
         fit=fit,
         rounding=rounding,
@@ -146,14 +149,22 @@ def solve(options: argparse.Namespace, system: SystemRead, ready: Ready) -> Solv
     )
 
 
-def _solved(options: argparse.Namespace, ready: Ready) -> SolveResult:
+def result_of(solver: PreparedSolver, b: Array, **settings: Any) -> SolveResult:
     """The result, also of a solve that failed, which then says why."""
     try:
-        return ready.solver.solve(ready.b, progress=options.progress, history=options.plot is not None)
+        return solver.solve(b, **settings)
     except ConvergenceError as failure:
         if failure.result is None:
             raise
         return failure.result
+
+
+def column_norms(v: np.ndarray) -> np.ndarray:
+    """2-norms of `(n,)` or of the columns of `(n, k)`, in double precision and without overflow: `(1,)` or `(k,)`."""
+    columns = v.reshape(len(v), -1).astype(np.result_type(v.dtype, np.float64))
+    largest = np.max(np.abs(columns), axis=0)
+    scale = np.where((largest > 0) & np.isfinite(largest), largest, 1)
+    return scale * np.linalg.norm(columns / scale, axis=0)
 
 
 @contextmanager
@@ -171,10 +182,6 @@ def _watched() -> Iterator[list[str]]:
     notes += [str(w.message) for w in caught if issubclass(w.category, RuntimeWarning)]
 
 
-def _on_host(options: argparse.Namespace, array: Array) -> np.ndarray:
-    return np.asarray(get_backend(options.backend).to_numpy(array))
-
-
 def _residual(
     system: SystemRead, x: np.ndarray, reported: np.ndarray, least_squares: bool
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -182,7 +189,7 @@ def _residual(
     A, b = _double(system.A), _double(system.b)
     with np.errstate(all="ignore"):
         residual, sizes = b - A @ _double(x), np.abs(A) @ np.abs(_double(x)) + np.abs(b)
-        fit = norms = column_norms(residual)
+        fit = column_norms(residual)
         if least_squares:
             norms, sizes = column_norms(A.conj().T @ residual), np.abs(A).T @ sizes
         else:

@@ -12,7 +12,7 @@ import scipy.sparse as sp
 
 from krylix import as_operator, linear_solve, preconditioner
 from krylix.solvers.preconditioners import coarse_correction
-from krylix.solvers.preconditioners.cluster.clusters import boxes_per_axis, connected_clusters, labels_of_clusters
+from krylix.solvers.preconditioners.two_level import boxes_per_axis, connected_clusters, labels_of_clusters
 from modes import COMPILED, array, compiled, to_numpy
 
 
@@ -173,7 +173,7 @@ def test_what_is_connected_to_no_centre_is_in_no_cluster() -> None:
 def test_components_stay_apart() -> None:
     A = sp.csr_array(pyamg.gallery.linear_elasticity((10, 10))[0])
     A.eliminate_zeros()
-    labels = labels_of_clusters(200, 12, (200,), A.tocoo().coords)
+    labels = labels_of_clusters(200, 12, (200,), *A.tocoo().coords)
     assert np.array_equal(labels[::2] + 1, labels[1::2]) and set(labels[::2] % 2) == {0} and labels.max() == 11
 
 

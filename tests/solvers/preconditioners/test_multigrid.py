@@ -15,7 +15,7 @@ import krylix
 from grid_couplings import GRIDS, couplings, dense, factors_of
 from grid_problems import blocks, diffusion, obstacles
 from krylix.backends import get_backend
-from krylix.solvers.block_tridiagonal.inverse import (
+from krylix.solvers.factors.planes import (
     BlockTridiagonalInverse,
     block_tridiagonal_inverse,
 )

@@ -1,1 +1,0 @@
-"""Deflation with piecewise constant coarse spaces."""

@@ -1,0 +1,322 @@
+"""Composed preconditioners: `M1 + M2`, `c * M`, and one after the other; their operands in one library and dtype."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import reduce
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy.sparse.linalg import LinearOperator, SuperLU
+
+from ...backends import Array, get_backend
+from ...sparse import Composed, Operator, UnsupportedOperation, as_operator, is_function, storable, to_operator
+from ...sparse.analysis.analysis import analysis_of
+from ...sparse.operators.concrete import kept
+from .base import Preconditioner
+from .pipeline import constant_linear_part, stored_entries
+
+_NOISE = 1e3  # times the rounding unit: what <u, M v> and <M u, v> may differ by where M is symmetric
+
+
+@storable("sum")
+@dataclass(eq=False, repr=False)
+class Sum(Composed):
+    """`first + second`: both correct the same residual."""
+
+    parts = ("first", "second")
+    passes_grids = True
+
+    first: Operator
+    second: Operator
+
+    def apply(self, x: Array) -> Array:
+        return self.first.apply(x) + self.second.apply(x)
+
+    def transpose(self) -> Operator:
+        transposed: Operator = self._map(lambda A: A.transpose())
+        return transposed
+
+    def dense(self) -> Array:
+        return self.first.dense() + self.second.dense()
+
+    def diagonals(self) -> Array:
+        return self.first.diagonals() + self.second.diagonals()
+
+
+def operator_sum(first: Any, second: Any) -> Preconditioner:
+    """Sum of two preconditioners, see `in_one_library`.
+
+    Raises:
+        TypeError: a function, or operators of two libraries.
+        ValueError: their sizes differ.
+    """
+    pair = in_one_library([first, second])
+    facts = [M.hermitian for M in pair]
+    hermitian = None if None in facts or facts == [False, False] else all(facts)  # two others may add up to a symmetric
+    grids = {M.grid for M in pair} - {None}
+    return Preconditioner(
+        Sum(pair[0].inner, pair[1].inner), " + ".join(_in_brackets(M.kind, ", then ") for M in pair), hermitian,
+        _total(pair, "memory"), _total(pair, "work"), next((M.entries for M in pair if M.entries is not None), None),
+        note=_joint_note(pair), grid=grids.pop() if len(grids) == 1 else None,
+    )  # fmt: skip
+
+
+@storable("multiple")
+@dataclass(eq=False, repr=False)
+class ScalarMultiple(Composed):
+    """`factor` times an operator; the factor is a Python number, complex only for a complex operator."""
+
+    passes_grids = True
+
+    inner: Operator
+    factor: complex
+
+    def apply(self, x: Array) -> Array:
+        return self._scalar() * self.inner.apply(x)
+
+    def transpose(self) -> Operator:
+        return replace(self, inner=self.inner.transpose())
+
+    def conj(self) -> Operator:
+        return replace(self, inner=self.inner.conj(), factor=np.conj(self.factor))
+
+    def dense(self) -> Array:
+        return self._scalar() * self.inner.dense()
+
+    def diagonals(self) -> Array:
+        return self._scalar() * self.inner.diagonals()
+
+    def _scalar(self) -> Array:
+        return self.bk.asarray(np.asarray(self.factor, self.dtype))
+
+
+def operator_multiple(M: Preconditioner, factor: Any) -> Preconditioner:
+    """Scalar multiple.
+
+    Raises:
+        TypeError: an array, or a complex number for a real preconditioner.
+        ValueError: it is zero or not finite.
+    """
+    if not isinstance(factor, (int, float, complex, np.number)) or isinstance(factor, bool):
+        raise TypeError(f"A preconditioner was multiplied by {factor!r}; expected a number. For products: M @ r.")
+    try:
+        number = complex(factor)
+    except OverflowError as error:
+        raise ValueError(f"A preconditioner was multiplied by {factor}, which no {M.dtype} can hold.") from error
+    with np.errstate(all="ignore"):
+        stored = complex(np.asarray(number).astype(np.result_type(M.dtype, np.complex64)))
+    if not np.isfinite(stored) or stored == 0:
+        raise ValueError(
+            f"A preconditioner was multiplied by {factor}; expected a finite number that is not 0 in {M.dtype}."
+        )
+    if number.imag != 0 and M.dtype.kind != "c":
+        raise TypeError(f"A preconditioner of {M.dtype} was multiplied by {factor}; expected a real number.")
+    plain = number.real if number.imag == 0 else number
+    hermitian = M.hermitian
+    if number.imag != 0:  # none stays Hermitian, and another may become it
+        hermitian = False if hermitian else None
+    shown = f"({plain:g})" if number.imag else f"{plain:g}"
+    kind = f"{shown} * {_in_brackets(M.kind)}"
+    return replace(M, inner=ScalarMultiple(M.inner, plain), kind=kind, hermitian=hermitian)
+
+
+Preconditioner.plus, Preconditioner.times = staticmethod(operator_sum), staticmethod(operator_multiple)
+
+
+@storable("one after the other")
+@dataclass(eq=False, repr=False)
+class Successive(Composed):
+    """Multiplicative combination: `y = first r`, then `y + second (r - A y)`. Cost: 1 product with A."""
+
+    parts = ("A", "first", "second")
+
+    A: Operator
+    first: Operator
+    second: Operator
+
+    def apply(self, x: Array) -> Array:
+        y = self.first.apply(x)
+        return y + self.second.apply(x - self.A.apply(y))
+
+    def transpose(self) -> Operator:
+        return Successive(self.A.transpose(), self.second.transpose(), self.first.transpose())
+
+
+def multiplicative(A: Any, *pieces: Any, symmetric: bool = False, like: Any = None) -> Preconditioner:
+    """Preconditioners for A one after the other: `x = M1 r`, then `x = x + M2 (r - A x)`, and so on.
+
+    Args:
+        A: the matrix, or a function, that they are preconditioners for.
+        pieces: two or more of what `M1 + M2` takes, or one with `symmetric`.
+        symmetric: go back through the adjoints of all but the last, M1, M2, M1^H: with a Hermitian A and last piece a
+            Hermitian preconditioner. It is positive definite where A and the last are and the iteration
+            `x = x + M1 (b - A x)` does not diverge; a coarse correction never does.
+        like: an array of the shape and dtype that a function A takes.
+
+    Raises:
+        ValueError: too few pieces, or of other sizes.
+
+    Cost: one product with A less than there are pieces, and theirs.
+
+    Source: Smith, Bjorstad & Gropp, Domain Decomposition, 1996, section 1.2.
+    """
+    if len(pieces) < (1 if symmetric else 2):
+        raise ValueError(f"{len(pieces)} preconditioners were given to be applied one after the other; expected two.")
+    *every, given = in_one_library(pieces, A, like)
+    operator = kept(given)
+    if symmetric:
+        every += [M.H for M in reversed(every[:-1])]
+    inner = reduce(lambda y, M: Successive(operator, y, M), (M.inner for M in every[1:]), every[0].inner)
+    entries, work = stored_entries(operator), _total(every, "work")
+    if work is not None:
+        work = None if entries is None else work + (len(every) - 1) * entries
+    middle = every[len(every) // 2]
+    hermitian = True if symmetric and middle.hermitian and analysis_of(operator.without_offset).hermitian else None
+    kind, memory = ", then ".join(_in_brackets(M.kind) for M in every), _total(every, "memory")
+    M = Preconditioner(inner, kind, hermitian, memory, work, entries, note=_joint_note(every))
+    return M.on_grid_of(operator)
+
+
+def _in_brackets(kind: str, *marks: str) -> str:
+    """A composed name in parentheses, if it contains one of the marks, by default of any composition."""
+    return f"({kind})" if any(mark in kind for mark in marks or (" + ", ", then ")) else kind
+
+
+def _total(preconditioners: Sequence[Preconditioner], name: str) -> int | None:
+    """Sum of a cost; None if one is unknown."""
+    costs = [getattr(M, name) for M in preconditioners]
+    return None if None in costs else sum(costs)
+
+
+def _joint_note(preconditioners: Sequence[Preconditioner]) -> str | None:
+    return "; ".join(dict.fromkeys(M.note for M in preconditioners if M.note)) or None
+
+
+# --- operands ---
+
+
+def in_one_library(pieces: Sequence[Any], A: Any = None, like: Any = None) -> list[Any]:
+    """Convert the pieces (and A, which then comes last) to operators of one library and dtype.
+
+    Pieces are preconditioners, matrices, operators, factors of SciPy or hierarchies of pyamg.
+
+    Raises:
+        TypeError: they are of two libraries, neither of which is NumPy; or a function, which does not tell its shapes.
+        ValueError: their sizes differ.
+    """
+    operators: list[Operator] = [_as_piece(M) for M in pieces]
+    if A is not None:
+        operators.append(constant_linear_part(as_operator(A, like)))
+    shapes = list(dict.fromkeys(M.shape for M in operators))
+    if len(shapes) > 1 or shapes[0][0] != shapes[0][1]:
+        raise ValueError(
+            f"Operators of the shapes {', '.join(map(str, shapes))} were combined; expected square ones of one size."
+        )
+    counts = {M.systems for M in operators} - {None}
+    if len(counts) > 1:
+        raise ValueError(f"Operators for {' and '.join(map(str, counts))} systems were combined; expected as many.")
+    bk = next((M.bk for M in operators if not M.bk.on_host), get_backend("numpy"))
+    dtype = bk.stored_dtype(np.result_type(*(M.dtype for M in operators)))
+    anchor = next((array for M in operators if M.bk is bk for array in bk.flatten(M)[0]), None)  # on their device
+    return [to_operator(bk, M, None, dtype, (), anchor, "a part of the preconditioner") for M in operators]
+
+
+def _as_piece(M: Any) -> Preconditioner:
+    if isinstance(M, Preconditioner):
+        return M
+    foreign = foreign_piece(M)
+    if foreign is None and is_function(M):
+        raise TypeError(
+            f"A function was given as a part of a preconditioner: {M!r}; expected what tells its size. Give "
+            "as_operator(function, like=b), with an array of the shape and dtype that it takes."
+        )
+    return foreign or Preconditioner(as_operator(M), "user's matrix")
+
+
+def foreign_piece(M: Any) -> Preconditioner | None:
+    """SciPy's factors or pyamg's hierarchy as a preconditioner on NumPy arrays; None for anything else."""
+    foreign = from_foreign(M)
+    if foreign is None:
+        return None
+    return Preconditioner(as_operator(foreign.linear), foreign.kind, foreign.hermitian, foreign.memory)
+
+
+class Foreign(NamedTuple):
+    """A preconditioner of another library.
+
+    Attributes:
+        linear: the linear function, with its transpose where that is known.
+        kind: the library's name for it.
+        hermitian: is it symmetric (Hermitian)? None: not known.
+        memory: numbers stored.
+    """
+
+    linear: LinearOperator
+    kind: str
+    hermitian: bool | None
+    memory: int
+
+
+def from_foreign(M: Any) -> Foreign | None:
+    """Wrap factors of SuperLU or a hierarchy of pyamg; None for anything else.
+
+    A hierarchy stands for one V-cycle from zero. Two cycles with random vectors decide whether that is symmetric.
+    """
+    if isinstance(M, SuperLU):
+        return Foreign(_SuperLUInverse(M), "SuperLU", None, int(M.nnz))
+    pyamg = sys.modules.get("pyamg.multilevel")  # whoever has a hierarchy has imported it
+    if pyamg is None or not isinstance(M, pyamg.MultilevelSolver):
+        return None
+    cycle = _PyamgCycle(M)
+    return Foreign(cycle, "pyamg", cycle.hermitian, sum(int(level.A.nnz) for level in M.levels))
+
+
+class _SuperLUInverse(LinearOperator):
+    """The inverse by `splu`, or an approximation by `spilu`."""
+
+    def __init__(self, factors: SuperLU) -> None:
+        self.factors = factors
+        super().__init__(factors.solve(np.zeros(factors.shape[0], np.float32)).dtype, factors.shape)
+
+    def _matvec(self, x: np.ndarray) -> np.ndarray:
+        return _in_dtype(self.factors.solve, x, self.dtype)
+
+    def _rmatvec(self, x: np.ndarray) -> np.ndarray:
+        return _in_dtype(lambda v: self.factors.solve(v, "H"), x, self.dtype)
+
+    _matmat, _rmatmat = _matvec, _rmatvec
+
+
+class _PyamgCycle(LinearOperator):
+    """One V-cycle of a hierarchy of pyamg."""
+
+    def __init__(self, hierarchy: Any) -> None:
+        A = hierarchy.levels[0].A
+        self.cycle = hierarchy.aspreconditioner(cycle="V")
+        super().__init__(A.dtype, A.shape)
+        u, v = np.random.default_rng(6).standard_normal((2, self.shape[0])).astype(self.dtype)
+        Mu, Mv = self._matvec(u), self._matvec(v)
+        noise = _NOISE * np.finfo(self.dtype).eps * np.linalg.norm(u) * np.linalg.norm(Mv)
+        self.hermitian = bool(abs(np.vdot(u, Mv) - np.vdot(Mu, v)) <= noise)
+
+    def _matvec(self, x: np.ndarray) -> np.ndarray:
+        return _in_dtype(self.cycle.matvec, np.ravel(x), self.dtype)
+
+    def _rmatvec(self, x: np.ndarray) -> np.ndarray:
+        if self.hermitian:
+            return self._matvec(x)
+        raise UnsupportedOperation(
+            "This needs the transpose of the preconditioner, and that of pyamg's cycle is not known, as the cycle is "
+            "not symmetric. Build the hierarchy of a symmetric matrix with symmetric smoothing, such as presmoother="
+            "postsmoother=('gauss_seidel', {'sweep': 'symmetric'}), or use another preconditioner."
+        )
+
+
+def _in_dtype(apply: Callable[[np.ndarray], np.ndarray], x: np.ndarray, dtype: np.dtype) -> np.ndarray:
+    """A linear function for arrays of another dtype; a real one acts on both parts of complex arrays."""
+    if x.dtype.kind == "c" and dtype.kind != "c":
+        return _in_dtype(apply, x.real, dtype) + 1j * _in_dtype(apply, x.imag, dtype)
+    return apply(np.ascontiguousarray(x, dtype))

@@ -1,1 +1,0 @@
-"""Additive Schwarz with small exact subdomain solves and a cluster coarse space."""
