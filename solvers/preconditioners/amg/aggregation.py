@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
@@ -16,11 +16,9 @@ from ....sparse.formats.entries.integers import starts_of
 from ....sparse.formats.entries.order import Order, sorted_entries
 from ....sparse.formats.entries.regather import take_or_zero
 from ....sparse.formats.operations.arithmetic import Meeting, products_of_entries
+from .classical.renewal import ScaledValues
 from .levels import HostLevel, adjoint, eigenvalue_bound, relative, without_duplicates
 from .settings import OMEGA, AmgSettings
-
-if TYPE_CHECKING:
-    from .renewal import ScaledValues
 
 _SWEEPS = 4  # of Gauss-Seidel, which turn constants into better near-null-space candidates
 

@@ -45,7 +45,7 @@ from ..pipeline import built, entries_of
 from ..target import Target, suitable_format
 from .aggregation import Smoothed, SmoothingPlan
 from .as_preconditioner import described, of_levels, small, sparse_form
-from .classical.renewal import ClassicalRule, EliminationPlan, Injection, InterpolationPlan
+from .classical.renewal import ClassicalRule, EliminationPlan, Injection, InterpolationPlan, ScaledValues
 from .components import entries_within
 from .hierarchy import coarsened, galerkin_levels
 from .levels import Tentative, kept_for_updates, reordered_matrix, rows_in, values_without_rounding_residues
@@ -55,34 +55,17 @@ Rule: TypeAlias = ClassicalRule | Smoothed
 """How the prolongation of a level is made of its matrix; compared by content."""
 
 
-def renewal(M: Preconditioner, A: Operator) -> Preconditioner:
-    """M for the values of another matrix, whether splittings serve it or not.
-
-    Raises:
-        ValueError: M is of another kind or size, or of another pattern.
-    """
-    found = _updated(M, A, checked=False)
-    if found is None:
-        raise ValueError(
-            f"pattern={M!r} was given for {A!r}, which has entries at other places, or is real where that is complex; "
-            "expected a matrix with the same pattern. Leave pattern out to make a new hierarchy."
-        )
-    return found
-
-
-def updated(M: Preconditioner, A: Operator) -> Preconditioner | None:
+def updated(M: Preconditioner, A: Operator, checked: bool = True) -> Preconditioner | None:
     """M for the values of another matrix, with the same aggregates or the same splittings.
 
-    Known values for which the splittings no longer serve get new ones. None if the pattern has new entries, or the
-    matrix is real and the first one was complex.
+    None if the pattern has new entries, or the matrix is real and the first one was complex.
+
+    Args:
+        checked: do known values for which the splittings no longer serve get new ones?
 
     Raises:
         ValueError: M is of another kind or size.
     """
-    return _updated(M, A, checked=True)
-
-
-def _updated(M: Preconditioner, A: Operator, checked: bool) -> Preconditioner | None:
     if M.kind != "amg" or M.shape != A.shape:
         raise ValueError(f"New numbers of {A!r} were given for {M!r}; expected an amg preconditioner of that size.")
     if M.dtype.kind == "c" and A.dtype.kind != "c":
@@ -260,20 +243,6 @@ def _in_rows(rows: np.ndarray, cols: np.ndarray, shape: tuple[int, int]) -> CsrS
 
 
 # --- numeric set-up ---
-
-
-class ScaledValues(NamedTuple):
-    """Matrix of a level in CSR order, scaled from both sides.
-
-    Attributes:
-        values: `(nnz,)` or `(systems, nnz)`.
-        scale: `(n,)` or `(systems, n)`: the matrix is what it was before, times this from both sides.
-        before: the values before scaling.
-    """
-
-    values: Array
-    scale: Array
-    before: Array
 
 
 def _scaled_values(bk: Backend, A: CsrStructure, values: Array, by_rows: bool = False) -> ScaledValues:
