@@ -26,8 +26,7 @@ from ....sparse.formats.operations.arithmetic import Meeting, products_of_entrie
 from ....sparse.operators.concrete import in_scipy
 from ...diagonal import DiagonalOperator
 from ..base import Preconditioner
-from ..cycle.checked import hermitian_and_double
-from ..cycle.dense import check_dense, traced_inverse
+from ..multigrid.coarsest import check_dense, hermitian_and_double, traced_inverse
 from ..multigrid.cycle import (
     VISITS,
     CFRelaxation,
