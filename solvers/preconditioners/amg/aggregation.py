@@ -20,7 +20,7 @@ from .classical.renewal import ScaledValues
 from .levels import HostLevel, adjoint, eigenvalue_bound, relative, without_duplicates
 from .settings import OMEGA, AmgSettings
 
-_SWEEPS = 4  # of Gauss-Seidel, which turn constants into better near-null-space candidates
+_SWEEPS = 4  # of Gauss-Seidel, as in pyamg, which turn constants into better near-null-space candidates
 
 
 def aggregated_levels(

@@ -78,7 +78,7 @@ def galerkin_levels(
             if checked and interpolated < CHECKED and not is_reusable(kept, A, theta):
                 return None
             coarse = kept.coarse
-            pair = eliminated(level, coarse, hermitian) if kept.keeps_all(A) else None
+            pair = eliminated(level, coarse, hermitian, kept.labels) if kept.keeps_all(A) else None
             if pair is not None:
                 levels[-1:] = pair
                 continue

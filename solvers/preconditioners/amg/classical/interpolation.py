@@ -31,7 +31,9 @@ from .rows import (
     transposed_entries,
 )
 
-MOST = 4  # entries of a row of the prolongation
+MOST = 4
+"""Entries of a row of the prolongation, as in BoomerAMG. On grids, media and a mesh of 6 000 to 10 000 unknowns these
+take as many iterations as all entries (5 to 9); 3 take one more, and 16 in place of 9 for a rotated anisotropy."""
 LARGEST_SUM = 10.0  # of the weights of a row
 _MOST_PATHS = 20  # over two strong couplings, for each entry of A
 STRONGEST = 10  # couplings to fine unknowns of a row, where there are more paths
