@@ -151,7 +151,7 @@ def _of_user(A: Any, kind: str, like: Any, settings: dict[str, Any]) -> Precondi
 
 
 def _of_values_now(A: Operator, kind: str, settings: dict[str, Any], spread: Spread | None) -> Preconditioner:
-    """By no facts that were found before: the caller may have written to A."""
+    """Build it without facts from before: the caller may have written to A."""
     kept, A.analysis = A.analysis, None
     try:
         return _build(A, kind, settings, None, spread)
@@ -208,10 +208,10 @@ def to_preconditioner(
         function.may_round = True  # type: ignore[attr-defined]
         return Preconditioner(function, "user's function")
     foreign = from_foreign(M)
-    found = operand_dtype(M if foreign is None else foreign.linear, bk)
-    if found.kind == "c" and A.dtype.kind != "c":
+    dtype = operand_dtype(M if foreign is None else foreign.linear, bk)
+    if dtype.kind == "c" and A.dtype.kind != "c":
         raise TypeError(
-            f"A preconditioner of {found} was given for a system of {A.dtype}; expected a real one, as x is real. Give "
+            f"A preconditioner of {dtype} was given for a system of {A.dtype}; expected a real one, as x is real. Give "
             "its real part, or a complex A or b."
         )
     if isinstance(M, Matrix):
@@ -258,9 +258,9 @@ def _of_kind(
     _check_settings(key, _maker(key), settings)
     if not A.shape[0] or A.systems == 0:  # as good as any
         return replace(jacobi(A), kind=key)
-    found = None if spread is None or key not in ON_CUT_GRIDS else ON_CUT_GRIDS[key](A, spread=spread, **settings)
-    if found is not None:
-        return found
+    M = None if spread is None or key not in ON_CUT_GRIDS else ON_CUT_GRIDS[key](A, spread=spread, **settings)
+    if M is not None:
+        return M
     return _maker(key)(A, **settings) if key in PRECONDITIONERS else _of_plugin(A, key, settings)
 
 
@@ -316,7 +316,7 @@ def _chosen(A: Operator, precision: str | None) -> Preconditioner:
         try:
             make = AUTOMATIC.get(key, PRECONDITIONERS[key])
             return make(A, **({"precision": precision} if "precision" in signature(make).parameters else {}))
-        except (ValueError, UnsupportedOperation):  # which it finds out when it is made
+        except (ValueError, UnsupportedOperation):  # known only when it is made
             del kinds[key]
     return jacobi(A)
 
