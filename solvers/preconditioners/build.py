@@ -35,7 +35,7 @@ from .amg.updates import updated
 from .base import Preconditioner, Spread
 from .chebyshev import chebyshev, chebyshev_by_parts
 from .choose import AUTOMATIC, choose_kind, chosen_for_blocks
-from .composed import foreign_piece, from_foreign
+from .composed import foreign_piece
 from .fast import fast, fast_on_cut_grid
 from .ilu import ic, ilu, ssor
 from .jacobi import block_jacobi, jacobi, jacobi_on_blocks
@@ -207,8 +207,9 @@ def to_preconditioner(
         function = to_operator(bk, M, layout, A.dtype, (), like, "preconditioner")
         function.may_round = True  # type: ignore[attr-defined]
         return Preconditioner(function, "user's function")
-    foreign = from_foreign(M)
-    dtype = operand_dtype(M if foreign is None else foreign.linear, bk)
+    foreign = foreign_piece(M)
+    given = M if foreign is None else foreign.inner
+    dtype = operand_dtype(given, bk)
     if dtype.kind == "c" and A.dtype.kind != "c":
         raise TypeError(
             f"A preconditioner of {dtype} was given for a system of {A.dtype}; expected a real one, as x is real. Give "
@@ -216,11 +217,11 @@ def to_preconditioner(
         )
     if isinstance(M, Matrix):
         analyse_anew(M)
-    operator = to_operator(bk, M if foreign is None else foreign.linear, layout, A.dtype, (), like, "preconditioner")
+    operator = to_operator(bk, given, layout, A.dtype, (), like, "preconditioner")
     if operator.shape != A.shape:
         raise ValueError(f"The preconditioner has the shape {operator.shape}; expected {A.shape}, that of A.")
     if foreign is not None:
-        return Preconditioner(operator, foreign.kind, foreign.hermitian, foreign.memory)
+        return replace(foreign, inner=operator)
     if isinstance(operator, Preconditioner):
         return operator
     return Preconditioner(operator, getattr(operator, "kind", "user's matrix"))
