@@ -12,7 +12,7 @@ import scipy.sparse as sp
 import krylix
 from command_runs import N, Run, matrix, rhs
 from krylix.command_line.compare import combinations
-from krylix.solvers import METHODS, PRECONDITIONERS, find_method
+from krylix.solvers import PRECONDITIONERS, find_method
 from krylix.solvers.factors.sparse import SOLVERS
 
 
@@ -48,7 +48,7 @@ def test_what_suits_a_matrix(case: str) -> None:
     methods = {method for method, _ in pairs}
     assert ("CG" in methods) == (case in ("symmetric", "Hermitian"))
     if case == "complex symmetric":
-        assert {"COCG", "COCR"} & set(METHODS) <= methods
+        assert "COCR" in methods
 
 
 def test_what_is_named() -> None:

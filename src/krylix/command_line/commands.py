@@ -12,8 +12,7 @@ from typing import Any
 from ..backends import profile
 from ..solvers import METHODS, OPTIONAL_METHODS, PRECONDITIONERS, find_method
 from ..solvers.methods.method import Method
-from ..solvers.methods.registry import METHOD_PLUGINS, is_auto
-from ..solvers.preconditioners.build import PRECONDITIONER_PLUGINS
+from ..solvers.methods.registry import is_auto
 from . import compare, facts, preconditioning
 from .arguments import parse
 from .files import STDIN, read_canonical, read_system
@@ -153,7 +152,7 @@ def _inspect(options: argparse.Namespace, report: Report) -> bool:
 
 
 def _methods(options: argparse.Namespace, report: Report) -> bool:
-    rows, kinds = method_rows(), ["auto", *PRECONDITIONERS, *PRECONDITIONER_PLUGINS.all()]
+    rows, kinds = method_rows(), ["auto", *PRECONDITIONERS]
     line = "{:<18} {:<10} {:<8} {:<15} {:<4} {}".format
     report.lines([line("method", "matrix", "numbers", "preconditioner", "A^T", "what it is")])
     for row in rows:
@@ -201,4 +200,4 @@ def method_rows() -> list[dict[str, Any]]:
         "transpose": False,
         "summary": "Looks at the matrix and chooses one of these",
     }
-    return [auto, *map(needs, (*METHODS.values(), *OPTIONAL_METHODS.values(), *METHOD_PLUGINS.all().values()))]
+    return [auto, *map(needs, (*METHODS.values(), *OPTIONAL_METHODS.values()))]

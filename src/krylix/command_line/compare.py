@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from ..solvers import METHODS, OPTIONAL_METHODS, PRECONDITIONERS, find_method, prepare, setup_cache
+from ..solvers import OPTIONAL_METHODS, PRECONDITIONERS, find_method, prepare, setup_cache
 from ..solvers.methods.registry import is_auto
 from ..solvers.prepared import prepare_for_one
 from ..sparse.analysis.facts import is_hermitian, is_symmetric
@@ -31,7 +31,6 @@ _COSTS = ("memory", "work", "entries", "hermitian", "note")
 _MOST_ITERATIONS = 2000  # with each preconditioner
 _GENERAL = ("GMRES", "biCG-stab(2)", "IDR(4)")
 _USUAL = (NONE, "jacobi", "ilu", "amg")
-_OF_COMPLEX_SYMMETRIC = ("COCG", "COCR")
 _OWN_FORMAT = "{:<15} {:>9} {:>9} {:>9}  {:<13} {:>10} {:>9} {:>9}  {}".format
 _FORMAT = "{:<17} {:<14} {:>10} {:>9} {:>9} {:>9} {:>9} {:>10}  {}".format
 
@@ -195,7 +194,7 @@ def combinations(A: Any, methods: Sequence[str] = (), kinds: Sequence[str] = ())
     | Hermitian with a positive diagonal | CG | all there are |
     | | MINRES | none, jacobi |
     | Hermitian | MINRES | none, jacobi |
-    | complex symmetric | COCG, COCR, where there are such | none, jacobi, ilu |
+    | complex symmetric | COCR | none, jacobi, ilu |
     | all but the first | GMRES, biCG-stab(2), IDR(4) | none, jacobi, ilu, amg |
     | any square one | auto, and LU factors | |
     | rectangular | LSMR, CGLS | |
@@ -227,8 +226,7 @@ def _usual(A: Any) -> list[tuple[str, str]]:
             return [*direct, *(("CG", kind) for kind in (NONE, *PRECONDITIONERS)), *by_minres]
         return [*direct, *by_minres, *general]
     if A.dtype.kind == "c" and is_symmetric(A):
-        there = [method for method in _OF_COMPLEX_SYMMETRIC if method in METHODS]
-        return [*direct, *((method, kind) for method in there for kind in _USUAL[:3]), *general]
+        return [*direct, *(("COCR", kind) for kind in _USUAL[:3]), *general]
     return [*direct, *general]
 
 
