@@ -38,8 +38,8 @@ from .composed import foreign_piece
 from .fast import fast, fast_on_cut_grid
 from .ilu import ic, ilu, ssor
 from .jacobi import block_jacobi, jacobi, jacobi_on_blocks
-from .multigrid.cut.multigrid import multigrid_on_cut_grid
-from .multigrid.multigrid import multigrid
+from .multigrid.cut import multigrid_on_cut_grid
+from .multigrid.grid import multigrid
 from .pipeline import check_square, constant_linear_part
 from .shifted_laplacian import shifted_laplacian
 from .two_level import block_jacobi_by_parts, cluster, schwarz, schwarz_by_parts

@@ -18,9 +18,9 @@ from .fast import fast_where_near
 from .ilu import ilu_or_jacobi, serving_ilu
 from .ilu.runtime_choice import ilu_pays_unseen
 from .jacobi import jacobi, jacobi_on_blocks
-from .multigrid.cut.multigrid import multigrid_on_cut_grid
-from .multigrid.from_matrix import couples_neighbours
-from .multigrid.multigrid import multigrid
+from .multigrid.couplings import couples_neighbours
+from .multigrid.cut import multigrid_on_cut_grid
+from .multigrid.grid import multigrid
 from .multigrid.runtime_choice import multigrid_or_jacobi, pays_unseen
 from .pipeline import entries_or_products
 from .shifted_laplacian import looks_like_waves

@@ -19,9 +19,9 @@ from ..fast_diagonalisation.spectral_inverse import SpectralInverse
 from ..fast_diagonalisation.transforms import AlongTrigonometric, Periodic
 from .base import Preconditioner, Spread
 from .checks import check_finite
-from .cycle.small import exact_inverse
+from .multigrid.coarsest import exact_inverse
+from .multigrid.couplings import couplings_of
 from .multigrid.cycle import numbers_stored
-from .multigrid.from_matrix import couplings_of
 from .operators import (
     DiagonallyScaled,
     Recast,

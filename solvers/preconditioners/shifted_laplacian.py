@@ -19,12 +19,11 @@ from ...sparse.operators.couplings import Couplings, are_flat, sum_of_terms
 from .amg.amg import amg
 from .base import Preconditioner
 from .checks import MOST_STEPS, check_finite, check_in_range, check_integer, check_number
-from .cycle.small import exact_inverse
-from .multigrid.coarsening import Coarsest, coarsest
+from .multigrid.coarsest import exact_inverse
+from .multigrid.couplings import couples_neighbours, couplings_of
 from .multigrid.cycle import VISITS
-from .multigrid.from_matrix import couples_neighbours, couplings_of
-from .multigrid.grid_cycle import cycle_of, with_cost
-from .multigrid.smoothing import Smoothing
+from .multigrid.grid import Smoothing, cycle_of, with_cost
+from .multigrid.grid_levels import Coarsest, coarsest
 from .operators import check_precision, precision_as_setting
 from .pipeline import grid_of, of_operator
 from .target import Target

@@ -15,7 +15,7 @@ from ....sparse.analysis.facts import is_m_matrix
 from ....sparse.analysis.symmetry import is_hermitian
 from ....sparse.operators.concrete import in_scipy
 from ..base import Preconditioner
-from ..cycle.checked import hermitian_and_double
+from ..multigrid.coarsest import hermitian_and_double
 from ..multigrid.cycle import numbers_stored
 from ..pipeline import entries_of, of_operator
 from ..target import Target

@@ -11,8 +11,7 @@ import scipy.sparse as sp
 from ....backends import get_backend
 from ....sparse import Operator
 from ...diagonal import DiagonalOperator
-from ..cycle.dense import inverse_of_scaled, rounding_of
-from ..cycle.scales import scales_of, times_diagonals
+from ..multigrid.coarsest import inverse_of_scaled, rounding_of, scales_of, times_diagonals
 from ..multigrid.cycle import (
     VISITS,
     CFRelaxation,

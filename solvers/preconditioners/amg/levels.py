@@ -16,7 +16,7 @@ from ....sparse.formats.entries.integers import starts_of
 from ....sparse.formats.entries.scipy_form import csr_array
 from ....sparse.formats.entries.some_rows import evenly_spread
 from ....sparse.formats.making.build import from_csr, from_entries
-from ..cycle.scales import scales_of, times_diagonals
+from ..multigrid.coarsest import scales_of, times_diagonals
 from .classical.rows import on_diagonal, repeated, row_sums
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from ....sparse import Dense, Operator, SparseMatrix
 from ....sparse.analysis.spectrum import bounded_eigenvalue
 from ....sparse.formats.compressed import CsrStructure
 from ...diagonal import DiagonalOperator
-from ..cycle.dense import check_dense, traced_inverse
+from ..multigrid.coarsest import check_dense, traced_inverse
 from ..multigrid.cycle import VISITS, Elimination, LevelParts, PolynomialSmoother, Smoother, cycle_over, polynomial
 from ..operators import DiagonallyScaled, inner_dtype, recast
 from .kept import eliminated_by, rule_of

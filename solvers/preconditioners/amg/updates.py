@@ -11,7 +11,7 @@ import scipy.sparse as sp
 from ....sparse import Operator, SparseMatrix
 from ....sparse.operators.concrete import in_scipy
 from ..base import Preconditioner
-from ..cycle.checked import hermitian_and_double
+from ..multigrid.coarsest import hermitian_and_double
 from ..pipeline import built, entries_of
 from ..target import Target
 from .as_preconditioner import described, of_levels, small, sparse_form
