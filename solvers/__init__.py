@@ -10,7 +10,6 @@ from . import profiled as profiled  # what profiles monitor
 from .gaussian.logdet import LogDeterminant, logdet
 from .judge import SingularMatrixWarning
 from .linear_solve import linear_solve
-from .load_preconditioner import load_preconditioner
 from .methods.bicgstab import BiCGStab
 from .methods.block_cg import BlockCG
 from .methods.cg import CG
@@ -31,10 +30,10 @@ from .methods.registry import METHODS, OPTIONAL_METHODS, find_method
 from .methods.scipy_methods import ScipyMethod
 from .names import MethodName, PreconditionerName
 from .nonlinear.minimize import minimize
-from .nonlinear.minimize_result import MinimizeResult
-from .nonlinear.nonlinear_result import NonlinearResult
-from .nonlinear.solve_nonlinear import solve_nonlinear
+from .nonlinear.newton import solve_nonlinear
+from .nonlinear.results import MinimizeResult, NonlinearResult
 from .preconditioners import PRECONDITIONERS, Preconditioner, preconditioner, rigid_motions
+from .preconditioners.files import load_preconditioner
 from .prepared import PreparedSolver, prepare
 from .recall import clear_setup_cache, set_global_setup_cache, setup_cache
 from .results.devices import GatherWarning

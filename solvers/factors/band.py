@@ -13,7 +13,7 @@ from ...sparse import DIA, Dense, HostOperator, Matrix, Operator, SparseMatrix, 
 from ...sparse.formats.dia import DiaStructure
 from ...sparse.formats.entries.regather import take_or_zero
 from ...sparse.operators.concrete import as_matrix, concrete, concrete_entries, from_host
-from ..preconditioners.reordered import reordered
+from ..preconditioners.operators import reordered
 from ..singular.from_factors import examined_blocks
 from ..singular.projections import WithoutVectors
 from .cyclic_reduction import BlockTridiagonal, reduced
@@ -133,7 +133,7 @@ def banded_factors(A: Operator) -> InverseFactors | SingularFactors:
     inverse = reduced(bk, *blocks.parts, own.shape[0], own.systems is not None, own.dtype)
     told = examined_blocks(bk, blocks, inverse, own.dtype)
     narrowed: Operator = inverse.astype(own.dtype)
-    found: Any = InverseFactors(narrowed if order is None else reordered(narrowed, order))
+    found: Any = InverseFactors(narrowed if order is None else reordered(narrowed, order, order))
     if told is not None:
         found = _without_null_vectors(found, told, own.dtype, order)
     placed: Any = from_host(found, matrix) if known else found

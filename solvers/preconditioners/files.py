@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..backends import Array, choose_backend, without_compilers
-from ..sparse import Operator
-from ..sparse.files import tree
-from .factors.protocol import DirectInverse
-from .preconditioners import Preconditioner
+from ...backends import Array, choose_backend, without_compilers
+from ...sparse import Operator
+from ...sparse.files import tree
+from ..factors.protocol import DirectInverse
+from .base import Preconditioner
 
 
 def load_preconditioner(path: Any, like: Array | None = None) -> Preconditioner:
