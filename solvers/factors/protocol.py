@@ -248,11 +248,11 @@ class MatrixToFactorise(Composed):
         return transposed
 
 
-def told_by(factors: Operator | None) -> Array | None:
+def singularity_of(factors: Operator | None) -> Array | None:
     """`(systems or 1, 1)`, numbers of `Singularity`; None where nothing is wrong."""
-    return (
-        factors.array("singularity") if isinstance(factors, SingularFactors) else getattr(factors, "singularity", None)
-    )
+    if isinstance(factors, SingularFactors):
+        return factors.array("singularity")
+    return getattr(factors, "singularity", None)
 
 
 def check_truths(given: Fields, *names: str) -> None:
