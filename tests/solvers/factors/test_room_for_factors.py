@@ -56,7 +56,7 @@ def test_the_first_failure_stands(why: str, monkeypatch: pytest.MonkeyPatch) -> 
         raise MemoryError
 
     if why == "MemoryError":
-        monkeypatch.setattr(sparse, "_solver_of", fail)
+        monkeypatch.setattr(sparse_factors, "_solver_of", fail)
     else:
         seen: list[Any] = []
         monkeypatch.setattr(fill, "_memory", lambda: 1e-3 if seen else seen.append(1) or 1e12)
