@@ -11,6 +11,7 @@ import scipy.sparse as sp
 from krylix import as_operator, linear_solve
 from krylix.solvers import cost as fill
 from krylix.solvers.cost import FactorCost, fits, matrix_cost
+from krylix.solvers.factors import sparse as sparse_factors
 
 N = 40
 MATRIX = sp.csr_array(np.eye(N) + np.eye(N, k=1) + 0.01 * np.eye(N, k=-9))
