@@ -15,19 +15,17 @@ from .methods.block_cg import BlockCG
 from .methods.cg import CG
 from .methods.cg_adaptive import CGAdaptive
 from .methods.cg_single_reduction import CGSingleReduction
-from .methods.cocg import COCG
 from .methods.cocr import COCR
 from .methods.direct import BandedDirect, Direct, FastDirect, ScipyDirect, SparseDirect
+from .methods.foreign import ScipyMethod
 from .methods.gmres import GMRES
 from .methods.idr import IDR
-from .methods.least_squares.cgls import CGLS
-from .methods.least_squares.lsmr import LSMR
+from .methods.least_squares import CGLS, LSMR
 from .methods.method import Method
 from .methods.minres import MINRES
 from .methods.mixed_precision import MixedPrecision
 from .methods.petsc.method import Petsc
 from .methods.registry import METHODS, OPTIONAL_METHODS, find_method
-from .methods.scipy_methods import ScipyMethod
 from .names import MethodName, PreconditionerName
 from .nonlinear.minimize import minimize
 from .nonlinear.newton import solve_nonlinear
@@ -45,7 +43,6 @@ from .triangular.solve_triangular import solve_triangular
 __all__ = [
     "CG",
     "CGLS",
-    "COCG",
     "COCR",
     "GMRES",
     "IDR",

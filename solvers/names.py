@@ -22,7 +22,6 @@ MethodName: TypeAlias = Literal[
     "CG-adaptive",
     "CG-single-reduction",
     "block-CG",
-    "COCG",
     "COCR",
     "biCG-stab",
     "biCG-stab(2)",
@@ -153,7 +152,7 @@ PRECONDITIONER_HINTS = _table(
 NO_PRECONDITIONER = frozenset(_table(("none no identity eye false off", "")))
 
 METHODS_BY_WORD = re.compile(
-    r"(scipy|mixed).+|(cg|cgadaptive|cgsinglereduction|blockcg|cocg|cocr|cgls|lsmr|minres|direct|sparsedirect|fastdirect"
+    r"(scipy|mixed).+|(cg|cgadaptive|cgsinglereduction|blockcg|cocr|cgls|lsmr|minres|direct|sparsedirect|fastdirect"
     r"|bandeddirect)|(bicgstab|f?gmres|idr)(\(\w+\))?"
 )
 """Squeezed names of all methods: a preconditioner by such a name is a method in the wrong place."""

@@ -45,10 +45,6 @@ METHODS: dict[str, tuple[str, ...]] = {
         r" \operatorname*{arg\,min}_y \big\| \beta e_1 - \bar H_k y \big\|_2",),
     "IDR(4)": (r"r_k \in \mathcal{G}_j = (I - \omega_j A)\,(\mathcal{G}_{j-1} \cap P^\perp), \qquad"
         r" \dim \mathcal{G}_j = \dim \mathcal{G}_{j-1} - s, \quad P \in \mathbb{C}^{n \times s}",),
-    "COCG": (
-        r"r_k \perp \overline{\mathcal{K}_k(A, r_0)}: \qquad \alpha_k = \frac{r_k^T M r_k}{p_k^T A p_k}, \quad"
-        r" \beta_k = \frac{r_{k+1}^T M r_{k+1}}{r_k^T M r_k}, \quad A^T = A",
-    ),
     "COCR": (
         r"r_k \perp \overline{A \, \mathcal{K}_k(A, r_0)}: \qquad \alpha_k = \frac{r_k^T A r_k}{(A p_k)^T A p_k}, \quad"
         r" \beta_k = \frac{r_{k+1}^T A r_{k+1}}{r_k^T A r_k}, \quad A^T = A",

@@ -24,7 +24,9 @@ def write() -> None:
     settings["nav"] = filled(settings["nav"], SOURCE)
     settings["docs_dir"], settings["site_dir"] = SOURCE.name, BUILT.name
     (handler,) = (plugin["mkdocstrings"] for plugin in settings["plugins"] if "mkdocstrings" in plugin)
-    handler["handlers"]["python"]["paths"] = [str(ROOT / "src")]
+    python = handler["handlers"]["python"]
+    python["paths"] = [str(ROOT / "src")]
+    python["options"]["extensions"] = [str(ROOT / "docs/generate/runtime_docstrings.py")]
     CONFIGURATION.write_text(yaml.safe_dump(settings, sort_keys=False, allow_unicode=True))
 
 

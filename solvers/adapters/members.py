@@ -26,7 +26,7 @@ from ..choose import Explanation
 from ..judge import solve
 from ..methods.method import Method
 from ..methods.petsc.inverse import PetscInverse, with_diagonal
-from ..methods.petsc.library import checked_indices, checked_values, petsc
+from ..methods.petsc.system import checked_indices, checked_values, petsc
 from ..methods.registry import METHODS, find_method, is_auto
 from ..plan import Plan, Rung
 from ..preconditioners import Preconditioner, to_preconditioner

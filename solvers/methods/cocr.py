@@ -29,8 +29,8 @@ class COCR(Method):
     """Conjugate A-orthogonal conjugate residuals, for complex symmetric A (A^T = A, not A^H = A).
 
     Conjugate residuals with products `u^T v` without conjugation; of real symmetric A it is these, and leaves the
-    smallest residual. M is symmetric likewise. Its residual norms fall more smoothly than those of COCG, for a
-    vector update more.
+    smallest residual. M is symmetric likewise. As of Helmholtz problems with absorption. Where a product vanishes
+    though the residual does not, it restarts.
 
     Cost: 6 vectors (with M 7), and per step 1 product with A and 1 with M, and per round 1 with M.
 

@@ -12,25 +12,22 @@ import scipy.sparse as sp
 from ...backends import choose_backend
 from ...sparse import Dense, Operator, is_function
 from ..names import FACTORS, METHOD_HINTS, SAME_METHODS, preconditioner_meant, squeezed
-from ..plugins import Plugins
 from ..preconditioners import PRECONDITIONERS, Preconditioner
 from .bicgstab import BiCGStab
 from .block_cg import BlockCG
 from .cg import CG
 from .cg_adaptive import CGAdaptive
 from .cg_single_reduction import CGSingleReduction
-from .cocg import COCG
 from .cocr import COCR
 from .direct import BandedDirect, Direct, FastDirect, ScipyDirect, SparseDirect
+from .foreign import SCIPY_NAMES, ScipyMethod
 from .gmres import GMRES
 from .idr import IDR
-from .least_squares.cgls import CGLS
-from .least_squares.lsmr import LSMR
+from .least_squares import CGLS, LSMR
 from .method import Method
 from .minres import MINRES
 from .mixed_precision import MixedPrecision
 from .petsc.method import Petsc
-from .scipy_methods import SCIPY_NAMES, ScipyMethod
 
 METHODS: dict[str, Method] = {
     method.name: method
@@ -39,7 +36,6 @@ METHODS: dict[str, Method] = {
         CGAdaptive(),
         CGSingleReduction(),
         BlockCG(),
-        COCG(),
         COCR(),
         BiCGStab(1),
         BiCGStab(2),
@@ -62,8 +58,7 @@ METHODS: dict[str, Method] = {
 }
 """Name -> method with its default settings. biCG-stab(l), GMRES(m), FGMRES(m) and IDR(s) exist for every number >= 1.
 
-mixed-... exists for every method that iterates on each system by itself. Those of other packages are found by their
-names (`find_method`), and listed by `METHOD_PLUGINS.all()`; they are none of these.
+mixed-... exists for every method that iterates on each system by itself. Methods of your own are passed as objects.
 """
 
 OPTIONAL_METHODS: dict[str, Method] = {method.name: method for method in (Petsc(),)}
@@ -81,24 +76,6 @@ _MIXED = "mixed"
 _NUMBER = re.compile(r"(.+)\((\d+)\)")
 
 
-def _method_of_plugin(name: str, found: Any) -> Method:
-    method = found if isinstance(found, Method) else found()
-    if not isinstance(method, Method):
-        raise TypeError(f"expected a krylix.solvers.Method, or what returns one; got {type(method).__name__}")
-    if squeezed(method.name) != squeezed(name):
-        raise ValueError(f"its name is {method.name!r}, and not that of the entry point")
-    return method
-
-
-METHOD_PLUGINS = Plugins(
-    "krylix.methods",
-    "method",
-    _method_of_plugin,
-    lambda key: key in _BY_WORD or key in SAME_METHODS or key in FACTORS or key == "auto",
-)
-"""Methods of other packages."""
-
-
 def is_auto(method: str | Method) -> bool:
     """Is it "auto"?"""
     return isinstance(method, str) and method.strip().lower() == "auto"
@@ -109,14 +86,14 @@ def find_method(method: str | Method, A: Any = None) -> Method:
 
     Upper and lower case are alike, and hyphens, underscores and spaces may be left out. What other libraries call a
     method is taken for it: "bicgstab", "pcg", "bicg" (SciPy's), "spsolve"; "lu" and "cholesky" are "direct" for a dense
-    A and "scipy-direct" for every other. Methods of other packages have the names of their entry points.
+    A and "scipy-direct" for every other.
 
     Args:
         method: a name, or a method object.
         A: what is to be solved with, where that is known.
 
     Raises:
-        ValueError: no method has this name, or that of another package cannot be used.
+        ValueError: no method has this name.
         TypeError: neither a name nor a method.
 
     Examples:
@@ -141,10 +118,7 @@ def find_method(method: str | Method, A: Any = None) -> Method:
         return _WITH_A_NUMBER[number[1]](int(number[2]))
     if key.startswith(_MIXED):
         return MixedPrecision(find_method(key.removeprefix(_MIXED), A))
-    plugin = METHOD_PLUGINS.find(method)
-    if plugin is not None:
-        return plugin
-    names = ", ".join([*METHODS, *OPTIONAL_METHODS, *METHOD_PLUGINS.names()])
+    names = ", ".join([*METHODS, *OPTIONAL_METHODS])
     raise ValueError(f"No method is called {method!r}{_hint(method)} There are auto, {names}.")
 
 

@@ -63,8 +63,7 @@ class LinearSolver:
 
     def solve_dense(self, bk: Backend, matrix: Array, rhs: Array, policy: str) -> tuple[Array, Array]:
         """x with J x = rhs as rows, and which systems were solved, `(systems, 1)`; J is `(systems, n, n)`."""
-        result = self._linear_solve(matrix, rhs, policy)
-        return result.x, bk.reshape(result._record.array("converged"), (-1, 1))
+        return self._linear_solve(bk, matrix, rhs, policy)
 
     def solve(self, bk: Backend, layout: Layout, product: Linear, rhs: Array, policy: str) -> tuple[Array, Array]:
         """As `solve_dense`, of the product of J with rows.
@@ -74,26 +73,25 @@ class LinearSolver:
         """
         if layout.size <= DENSE:
             return self.solve_dense(bk, dense_of(bk, product, rhs), rhs, policy)
-        systems = int(rhs.shape[0])
 
         def on_arrays(x: Any) -> Any:
             return layout.unflatten(bk, product(layout.flatten(bk, x, bk.dtype(rhs), "x")))
 
-        if systems == 1 and layout.structure is None:
+        if rhs.shape[0] == 1 and layout.structure is None:
             try:
                 traced = matrix_from_function(on_arrays, layout.unflatten(bk, rhs))[0]
             except (NonlinearError, UnsupportedOperation, TypeError, NotImplementedError):
                 pass  # the last is PyTorch's, for products made of a reverse derivative
             else:
-                result = self._linear_solve(traced, bk.reshape(rhs, (layout.size,)), policy)
-                return bk.reshape(result.x, (1, layout.size)), bk.reshape(result._record.array("converged"), (1, 1))
-        result = self._linear_solve(on_arrays, layout.unflatten(bk, rhs), policy, batch_ndim=len(layout.batch))
-        return layout.flatten(bk, result.x, bk.dtype(rhs), "x"), bk.reshape(
-            result._record.array("converged"), (systems, 1)
-        )
+                x, solved = self._linear_solve(bk, traced, bk.reshape(rhs, (layout.size,)), policy)
+                return bk.reshape(x, (1, layout.size)), solved
+        b = layout.unflatten(bk, rhs)
+        x, solved = self._linear_solve(bk, on_arrays, b, policy, batch_ndim=len(layout.batch))
+        return layout.flatten(bk, x, bk.dtype(rhs), "x"), solved
 
-    def _linear_solve(self, A: Any, b: Any, policy: str, **more: Any) -> Any:
-        return without_compilers(linear_solve)(A, b, on_failure=policy, **more, **dict(self.settings))
+    def _linear_solve(self, bk: Backend, A: Any, b: Any, policy: str, **more: Any) -> tuple[Any, Array]:
+        result = without_compilers(linear_solve)(A, b, on_failure=policy, **more, **dict(self.settings))
+        return result.x, bk.reshape(result._record.array("converged"), (-1, 1))
 
 
 def implicit_root(equations: NonlinearEquations, solver: LinearSolver, x: Array, failed: Array, policy: str) -> Array:

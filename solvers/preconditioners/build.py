@@ -29,18 +29,17 @@ from ...sparse.formats import Matrix
 from ..diagonal import DOMINANT
 from ..methods.method import Method
 from ..names import NO_PRECONDITIONER, is_method, preconditioner_meant, squeezed
-from ..plugins import Plugins, in_one_line
 from .amg.amg import amg
-from .amg.updates import updated
+from .amg.renewal import updated
 from .base import Preconditioner, Spread
 from .chebyshev import chebyshev, chebyshev_by_parts
 from .choose import AUTOMATIC, choose_kind, chosen_for_blocks
-from .composed import foreign_piece, from_foreign
+from .composed import foreign_piece
 from .fast import fast, fast_on_cut_grid
 from .ilu import ic, ilu, ssor
 from .jacobi import block_jacobi, jacobi, jacobi_on_blocks
-from .multigrid.cut.multigrid import multigrid_on_cut_grid
-from .multigrid.multigrid import multigrid
+from .multigrid.cut import multigrid_on_cut_grid
+from .multigrid.grid import multigrid
 from .pipeline import check_square, constant_linear_part
 from .shifted_laplacian import shifted_laplacian
 from .two_level import block_jacobi_by_parts, cluster, schwarz, schwarz_by_parts
@@ -77,22 +76,6 @@ BY_PARTS: dict[str, Callable[..., Preconditioner]] = {
 }
 """Kinds that are made and applied part by part, of matrices whose rows are cut (`CutRows`)."""
 
-
-def _kind_of_plugin(name: str, found: Any) -> Callable[..., Preconditioner]:
-    if not callable(found):
-        raise TypeError(f"expected a function of an operator; got {type(found).__name__}")
-    if not signature(found).parameters:
-        raise TypeError("expected a function of an operator; got one without arguments")
-    return found
-
-
-PRECONDITIONER_PLUGINS = Plugins(
-    "krylix.preconditioners",
-    "preconditioner",
-    _kind_of_plugin,
-    lambda key: key in {squeezed(name) for name in ("auto", *PRECONDITIONERS)} or key in NO_PRECONDITIONER,
-)
-"""Kinds of other packages, found by their names; `PRECONDITIONERS` holds none of them."""
 
 UPDATES: dict[str, Callable[[Preconditioner, Operator], Preconditioner | None]] = {"amg": updated}
 """Name -> function that gives M the numbers of another matrix, for kinds that keep some work; None where it cannot."""
@@ -151,7 +134,7 @@ def _of_user(A: Any, kind: str, like: Any, settings: dict[str, Any]) -> Precondi
 
 
 def _of_values_now(A: Operator, kind: str, settings: dict[str, Any], spread: Spread | None) -> Preconditioner:
-    """By no facts that were found before: the caller may have written to A."""
+    """Build it without facts from before: the caller may have written to A."""
     kept, A.analysis = A.analysis, None
     try:
         return _build(A, kind, settings, None, spread)
@@ -207,20 +190,21 @@ def to_preconditioner(
         function = to_operator(bk, M, layout, A.dtype, (), like, "preconditioner")
         function.may_round = True  # type: ignore[attr-defined]
         return Preconditioner(function, "user's function")
-    foreign = from_foreign(M)
-    found = operand_dtype(M if foreign is None else foreign.linear, bk)
-    if found.kind == "c" and A.dtype.kind != "c":
+    foreign = foreign_piece(M)
+    given = M if foreign is None else foreign.inner
+    dtype = operand_dtype(given, bk)
+    if dtype.kind == "c" and A.dtype.kind != "c":
         raise TypeError(
-            f"A preconditioner of {found} was given for a system of {A.dtype}; expected a real one, as x is real. Give "
+            f"A preconditioner of {dtype} was given for a system of {A.dtype}; expected a real one, as x is real. Give "
             "its real part, or a complex A or b."
         )
     if isinstance(M, Matrix):
         analyse_anew(M)
-    operator = to_operator(bk, M if foreign is None else foreign.linear, layout, A.dtype, (), like, "preconditioner")
+    operator = to_operator(bk, given, layout, A.dtype, (), like, "preconditioner")
     if operator.shape != A.shape:
         raise ValueError(f"The preconditioner has the shape {operator.shape}; expected {A.shape}, that of A.")
     if foreign is not None:
-        return Preconditioner(operator, foreign.kind, foreign.hermitian, foreign.memory)
+        return replace(foreign, inner=operator)
     if isinstance(operator, Preconditioner):
         return operator
     return Preconditioner(operator, getattr(operator, "kind", "user's matrix"))
@@ -255,13 +239,11 @@ def _of_kind(
     if key == "auto" and not settings:
         return _chosen(A, precision) if spread is None else chosen_for_blocks(A, precision, spread)
     key = _key(A, kind)
-    _check_settings(key, _maker(key), settings)
+    _check_settings(key, PRECONDITIONERS[key], settings)
     if not A.shape[0] or A.systems == 0:  # as good as any
         return replace(jacobi(A), kind=key)
-    found = None if spread is None or key not in ON_CUT_GRIDS else ON_CUT_GRIDS[key](A, spread=spread, **settings)
-    if found is not None:
-        return found
-    return _maker(key)(A, **settings) if key in PRECONDITIONERS else _of_plugin(A, key, settings)
+    M = None if spread is None or key not in ON_CUT_GRIDS else ON_CUT_GRIDS[key](A, spread=spread, **settings)
+    return PRECONDITIONERS[key](A, **settings) if M is None else M
 
 
 def _by_parts(A: CutRows, kind: str, settings: dict[str, Any]) -> Preconditioner:
@@ -282,33 +264,6 @@ def _by_parts(A: CutRows, kind: str, settings: dict[str, Any]) -> Preconditioner
     return BY_PARTS[kind](A, **settings)
 
 
-def _of_plugin(A: Operator, key: str, settings: dict[str, Any]) -> Preconditioner:
-    """That of another package, whatever it does.
-
-    Raises:
-        ValueError, TypeError, UnsupportedOperation: it raised one, with a message that names it; or what it returned is
-            none, or of another shape.
-        RuntimeError: it raised something else.
-    """
-    origin = PRECONDITIONER_PLUGINS.origins[squeezed(key)]
-    try:
-        made: Any = _maker(key)(A, **settings)
-    except Exception as error:
-        kinds = (UnsupportedOperation, TypeError, ValueError)
-        kind = next((kind for kind in kinds if isinstance(error, kind)), RuntimeError)
-        raise kind(f"{origin} cannot be made: {in_one_line(error)}") from error
-    if not isinstance(made, Preconditioner):
-        raise TypeError(f"{origin} returned {type(made).__name__}; expected a krylix.solvers.Preconditioner.")
-    if made.shape != A.shape:
-        raise ValueError(f"{origin} returned one of the shape {made.shape}; expected {A.shape}, that of A.")
-    return made
-
-
-def _maker(kind: str) -> Callable[..., Preconditioner]:
-    own = PRECONDITIONERS.get(kind)
-    return PRECONDITIONER_PLUGINS.loaded[squeezed(kind)] if own is None else own
-
-
 def _chosen(A: Operator, precision: str | None) -> Preconditioner:
     """The first of the suitable kinds that can be built."""
     kinds = dict.fromkeys(PRECONDITIONERS)
@@ -316,7 +271,7 @@ def _chosen(A: Operator, precision: str | None) -> Preconditioner:
         try:
             make = AUTOMATIC.get(key, PRECONDITIONERS[key])
             return make(A, **({"precision": precision} if "precision" in signature(make).parameters else {}))
-        except (ValueError, UnsupportedOperation):  # which it finds out when it is made
+        except (ValueError, UnsupportedOperation):  # known only when it is made
             del kinds[key]
     return jacobi(A)
 
@@ -330,14 +285,12 @@ def check_kind(kind: str) -> str:
     """Our name of a kind, or "auto": upper and lower case alike, `_` and spaces for hyphens.
 
     Raises:
-        ValueError: there is none of this name, or that of another package cannot be used.
+        ValueError: there is none of this name.
     """
     kinds = {squeezed(name): name for name in ("auto", *PRECONDITIONERS)}
     key = squeezed(kind)
     if key in kinds:
         return kinds[key]
-    if PRECONDITIONER_PLUGINS.find(kind) is not None:
-        return key
     meant, close = preconditioner_meant(kind, kinds), get_close_matches(key, kinds, 1)
     if key in NO_PRECONDITIONER:
         hint = "; for none give preconditioner=None."
@@ -346,8 +299,7 @@ def check_kind(kind: str) -> str:
     else:
         meant = meant or (kinds[close[0]] if close else None)
         hint = f". Did you mean {meant!r}?" if meant else "."
-    names = ", ".join([*PRECONDITIONERS, *PRECONDITIONER_PLUGINS.names()])
-    raise ValueError(f"No preconditioner is called {kind!r}{hint} There are auto, {names}.")
+    raise ValueError(f"No preconditioner is called {kind!r}{hint} There are auto, {', '.join(PRECONDITIONERS)}.")
 
 
 def _check_settings(name: str, make: Callable[..., Preconditioner], given: dict[str, Any]) -> None:

@@ -32,7 +32,7 @@ CUT = PartitionSpec(*AXES)
 MESH = jax.make_mesh((2, 2), AXES)
 SOLVE = {"over": AXES, "rtol": 1e-10, "on_failure": "status"}
 METHODS = (
-    "CG", "CG-adaptive", "CG-single-reduction", "block-CG", "COCG", "COCR", "biCG-stab", "biCG-stab(2)", "biCG-stab(4)",
+    "CG", "CG-adaptive", "CG-single-reduction", "block-CG", "COCR", "biCG-stab", "biCG-stab(2)", "biCG-stab(4)",
     "GMRES", "FGMRES", "IDR(4)", "MINRES", "LSMR", "CGLS", "mixed-CG", "mixed-biCG-stab(2)", "auto",
 )  # fmt: skip
 b = jax.device_put(FULL, NamedSharding(MESH, CUT))
@@ -104,7 +104,7 @@ def settings() -> Iterator[Case]:
     each = np.stack([exact, 0 * exact, 3 * exact])
     ring = partial(star_here, centre=4.0, ring=True)
     cg = partial(linear_solve, method="CG", **SOLVE)
-    cocg = partial(linear_solve, method="COCG", **SOLVE)
+    cocr = partial(linear_solve, method="COCR", **SOLVE)
 
     def case(name: str, solve: Any, expected: np.ndarray, given: Any = b, spec: Any = CUT, jit: bool = True) -> Case:
         function = mapped(solve, spec, ins=spec)
@@ -117,7 +117,7 @@ def settings() -> Iterator[Case]:
     yield case("null vectors", lambda b: cg(ring, b, nullspace=jnp.ones((1, *b.shape))).x, null, balanced)
     yield case("affine", lambda b: cg(lambda u: star_here(u) + 1.0, b).x, solved(dense(star), FULL - 1))
     complex_ = solved(dense(star) + 0.5j * np.eye(N * N))
-    yield case("complex", lambda b: cocg(lambda u: star_here(u) + 0.5j * u, b + 0j).x, complex_)
+    yield case("complex", lambda b: cocr(lambda u: star_here(u) + 0.5j * u, b + 0j).x, complex_)
     yield case("batch", lambda b: cg(jax.vmap(star_here), b, batch_ndim=1).x, each, spread, three)
     yield case("vmap", jax.vmap(lambda b: cg(star_here, b).x), each, spread, three)
     start = {"max_iter": [5, 200], "history": True}

@@ -20,7 +20,7 @@ from mpi_ranks import tell
 
 CUTS = (0, 6, N)
 METHODS = {  # sums of numbers in each iteration; a few more are at its start and its end
-    "CG": 2, "CG-adaptive": 4, "CG-single-reduction": 1, "block-CG": 5, "COCG": 3, "COCR": 3, "biCG-stab": 5,
+    "CG": 2, "CG-adaptive": 4, "CG-single-reduction": 1, "block-CG": 5, "COCR": 3, "biCG-stab": 5,
     "biCG-stab(2)": 10, "GMRES": 5, "FGMRES": 5, "IDR(4)": 10, "MINRES": 4, "mixed-CG": 2, "mixed-biCG-stab(2)": 11,
     "auto": 2, "LSMR": 3, "CGLS": 3,
 }  # fmt: skip

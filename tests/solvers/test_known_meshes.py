@@ -35,7 +35,7 @@ krylov, products, shard_map = map(solves, ("cases_krylov", "cases_cut_products",
 # How many sums a step takes, on any mesh; products by neighbours are 2 messages for each axis that is cut.
 SUMS = {
     "CG": 2, "CG-adaptive": 2, "CG-single-reduction": 1, "biCG-stab": 4, "biCG-stab(2)": 7, "MINRES": 4, "GMRES(9)": 6,
-    "FGMRES(9)": 6, "IDR(4)": 5, "mixed-CG": 2, "COCG": 3, "COCR": 3, "block-CG": 4, "LSMR": 2, "CGLS": 2,
+    "FGMRES(9)": 6, "IDR(4)": 5, "mixed-CG": 2, "COCR": 3, "block-CG": 4, "LSMR": 2, "CGLS": 2,
 }  # fmt: skip
 PRODUCTS = {"biCG-stab": 2, "biCG-stab(2)": 4, "LSMR": 2, "CGLS": 2}  # 1 of the others
 OTHERS = {  # messages by neighbours and sums

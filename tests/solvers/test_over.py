@@ -27,7 +27,7 @@ HELPERS = Path(__file__).parents[1] / "helpers"
 LIMIT = 60  # seconds for a process that may wait for another one; a machine that is busy takes a few of them
 # all-reduces and messages to neighbours along two axes in a step
 STEPS = {
-    "CG": (2, 4), "CG-adaptive": (2, 4), "CG-single-reduction": (1, 4), "block-CG": (4, 4), "COCG": (3, 4),
+    "CG": (2, 4), "CG-adaptive": (2, 4), "CG-single-reduction": (1, 4), "block-CG": (4, 4),
     "COCR": (3, 4), "biCG-stab": (4, 8), "biCG-stab(2)": (7, 16), "biCG-stab(4)": (14, 32), "GMRES": (6, 4),
     "FGMRES": (6, 4), "IDR(4)": (5, 4), "MINRES": (4, 4), "LSMR": (2, 8), "CGLS": (2, 8), "mixed-CG": (2, 4),
     "mixed-biCG-stab(2)": (7, 16), "auto": (7, 16), "CG without types": (2, 4), "GMRES without types": (6, 4),

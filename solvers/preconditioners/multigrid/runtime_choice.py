@@ -17,10 +17,8 @@ from ..base import Preconditioner
 from ..jacobi import jacobi
 from ..operators import Either
 from ..pipeline import grid_of, of_operator
-from .from_matrix import couples_neighbours, couplings_of
-from .grid_cycle import with_cost
-from .set_up_in_runs import cycle_in_runs
-from .smoothing import Smoothing
+from .couplings import couples_neighbours, couplings_of
+from .grid import Smoothing, cycle_in_runs, with_cost
 
 _DIRECT = 64**2  # points of the coarsest grid: its elimination takes no longer than the finer grids
 _LEAST = {2: 100_000, 3: 500_000}  # unknowns by number of axes from which some solves take longer than compiling this

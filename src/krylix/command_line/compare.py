@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from ..solvers import METHODS, OPTIONAL_METHODS, PRECONDITIONERS, find_method, prepare, setup_cache
+from ..solvers import OPTIONAL_METHODS, PRECONDITIONERS, find_method, prepare, setup_cache
 from ..solvers.methods.registry import is_auto
 from ..solvers.prepared import prepare_for_one
 from ..sparse.analysis.facts import is_hermitian, is_symmetric
@@ -31,7 +31,6 @@ _COSTS = ("memory", "work", "entries", "hermitian", "note")
 _MOST_ITERATIONS = 2000  # with each preconditioner
 _GENERAL = ("GMRES", "biCG-stab(2)", "IDR(4)")
 _USUAL = (NONE, "jacobi", "ilu", "amg")
-_OF_COMPLEX_SYMMETRIC = ("COCG", "COCR")
 _OWN_FORMAT = "{:<15} {:>9} {:>9} {:>9}  {:<13} {:>10} {:>9} {:>9}  {}".format
 _FORMAT = "{:<17} {:<14} {:>10} {:>9} {:>9} {:>9} {:>9} {:>10}  {}".format
 
@@ -110,6 +109,7 @@ def measure(
         tolerances: rtol, atol and max_iter.
     """
     name = method if isinstance(method, str) else None
+    wanted = (name or AUTO, kind)
     try:
         with setup_cache(False), warnings.catch_warnings(action="ignore"):
             built = None if kind in (NONE, AUTO) else build(A, kind, {}, part)
@@ -127,7 +127,7 @@ def measure(
                 seconds = time.perf_counter() - started
     except (UsageError, SolveFailed, ValueError, TypeError, ArithmeticError, RuntimeError, MemoryError) as error:
         text = " ".join(str(error or type(error).__name__).split())
-        return ComparisonRow(kind, as_options(text.removeprefix(f"{kind}: ")), name)
+        return ComparisonRow(kind, as_options(text.removeprefix(f"{kind}: ")), name, wanted=wanted)
     size = column_norms(A.conj().T @ b if result.least_squares else b)[0] or 1.0
     history, steps = np.asarray(result.history).reshape(-1), int(result.iterations)
     return ComparisonRow(
@@ -143,7 +143,7 @@ def measure(
         status=status_word(int(result.status)),
         history=history[: steps + 1] / size,
         bytes=None if solver.memory is None else solver.memory * A.dtype.itemsize,
-        wanted=(name, kind),
+        wanted=wanted,
     )
 
 
@@ -194,7 +194,7 @@ def combinations(A: Any, methods: Sequence[str] = (), kinds: Sequence[str] = ())
     | Hermitian with a positive diagonal | CG | all there are |
     | | MINRES | none, jacobi |
     | Hermitian | MINRES | none, jacobi |
-    | complex symmetric | COCG, COCR, where there are such | none, jacobi, ilu |
+    | complex symmetric | COCR | none, jacobi, ilu |
     | all but the first | GMRES, biCG-stab(2), IDR(4) | none, jacobi, ilu, amg |
     | any square one | auto, and LU factors | |
     | rectangular | LSMR, CGLS | |
@@ -226,8 +226,7 @@ def _usual(A: Any) -> list[tuple[str, str]]:
             return [*direct, *(("CG", kind) for kind in (NONE, *PRECONDITIONERS)), *by_minres]
         return [*direct, *by_minres, *general]
     if A.dtype.kind == "c" and is_symmetric(A):
-        there = [method for method in _OF_COMPLEX_SYMMETRIC if method in METHODS]
-        return [*direct, *((method, kind) for method in there for kind in _USUAL[:3]), *general]
+        return [*direct, *(("COCR", kind) for kind in _USUAL[:3]), *general]
     return [*direct, *general]
 
 

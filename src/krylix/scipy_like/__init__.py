@@ -16,9 +16,7 @@ Every other name (`LinearOperator`, `eigsh`, `spilu`, `norm`, `expm_multiply`, .
 from .delegation import __dir__ as __dir__
 from .delegation import __getattr__ as __getattr__
 from .direct import factorized, splu, spsolve, spsolve_triangular
-from .krylov import bicgstab, cg, gmres, minres
-from .least_squares import lsmr, lsqr
-from .theirs import bicg, cgs, gcrotmk, lgmres, qmr, tfqmr
+from .krylov import bicg, bicgstab, cg, cgs, gcrotmk, gmres, lgmres, lsmr, lsqr, minres, qmr, tfqmr
 
 __all__ = [
     "bicg",

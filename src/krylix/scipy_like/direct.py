@@ -15,12 +15,10 @@ from ..solvers import Method, linear_solve, solve_triangular
 from ..solvers.apply_factors import MOST
 from ..solvers.factors.superlu import factors_of
 from ..solvers.methods.registry import find_method, is_auto
-from ..sparse import Operator
-from .systems import is_function, is_of_another_library
+from .wrap import FLOATING, is_for_krylix, is_of_another_library
 
 ArrayT = TypeVar("ArrayT")
 _FORMATS = ("csc", "csr")
-_FLOATING = "fdFD"
 
 
 def spsolve(
@@ -65,7 +63,7 @@ def spsolve(
         >>> sla.spsolve(A, np.array([5.0, 0.0, 6.0])).round(12).tolist()
         [1.0, 1.0, 1.0]
     """
-    if is_of_another_library(b) or is_of_another_library(A) or is_function(A) or isinstance(A, Operator):
+    if is_for_krylix(A, b) or is_of_another_library(A):
         return linear_solve(A, b, method=method, rtol=rtol, nullspace=None).x
     if not (sp.issparse(A) and A.format in _FORMATS):
         A = sp.csc_array(A)
@@ -85,7 +83,7 @@ def spsolve(
 def _spsolve(A: Any, b: Any, method: str | Method, rtol: float | None) -> Any:
     """None where SciPy's function has to solve, or to refuse."""
     n = A.shape[0]
-    if type(b) is not np.ndarray or b.ndim != 1 or b.dtype != A.dtype or b.dtype.char not in _FLOATING:
+    if type(b) is not np.ndarray or b.ndim != 1 or b.dtype != A.dtype or b.dtype.char not in FLOATING:
         A, b = _as_scipy_reads(A, b)
         if b is None:
             return None
@@ -114,8 +112,8 @@ def _as_scipy_reads(A: Any, b: Any) -> tuple[Any, Any]:
     b = np.asarray(b)
     if b.ndim not in (1, 2) or b.dtype.kind not in "biufc":
         return A, None
-    dtype = np.promote_types(A.dtype if A.dtype.char in _FLOATING else np.float64, b.dtype)
-    if dtype.char not in _FLOATING:
+    dtype = np.promote_types(A.dtype if A.dtype.char in FLOATING else np.float64, b.dtype)
+    if dtype.char not in FLOATING:
         return A, None
     b = b.ravel() if b.shape[1:] == (1,) else b
     return A.astype(dtype, copy=False), b.astype(dtype, copy=False)
@@ -161,7 +159,7 @@ def splu(
     A = _csc(A, "splu")
     if permc_spec is None and not any(value is not None for value in given.values()) and sp.issparse(A):
         matrix = sp.csc_array(A)
-        if matrix.shape[0] == matrix.shape[1] and matrix.dtype.char in _FLOATING:
+        if matrix.shape[0] == matrix.shape[1] and matrix.dtype.char in FLOATING:
             if not matrix.has_canonical_format:
                 matrix = matrix.copy()
                 matrix.sum_duplicates()

@@ -1,7 +1,13 @@
-"""SciPy's iterative solvers with our methods underneath: CG, biCG-stab, GMRES, MINRES."""
+"""SciPy's iterative solvers: CG, biCG-stab, GMRES and MINRES by our methods, the others by SciPy's, checked.
+
+SciPy's functions take no arrays of other libraries, no Python functions and no operators of krylix. These go to
+`linear_solve` with the methods "scipy-...".
+"""
 
 from __future__ import annotations
 
+import inspect
+import re
 import warnings
 from collections.abc import Callable
 from functools import lru_cache
@@ -11,17 +17,11 @@ import numpy as np
 import scipy.sparse as sp
 import scipy.sparse.linalg as spl
 
-from ..solvers import CG, GMRES, MINRES, BiCGStab, Method
-from .checked import for_scipy
-from .iterate import by_scipy, iterate
-from .systems import is_of_another_library
+from ..solvers import CG, GMRES, METHODS, MINRES, BiCGStab, Method
+from .wrap import ScipySolver, for_scipy, is_for_krylix, is_of_another_library, solve, solve_by_scipy
 
 ArrayT = TypeVar("ArrayT")
-
-_CG, _BICGSTAB, _MINRES = CG(), BiCGStab(1), MINRES()
-_gmres = lru_cache(maxsize=64)(GMRES)
-_RESTART = 20  # of SciPy
-_BREAKDOWN = -10  # info of SciPy's biCG-stab where a scalar product is zero
+FunctionT = TypeVar("FunctionT", bound=Callable[..., Any])
 
 
 def _minres_of_scipy(A: Any, b: Any, x0: Any, *, atol: float, **kwargs: Any) -> tuple[Any, int]:
@@ -30,6 +30,71 @@ def _minres_of_scipy(A: Any, b: Any, x0: Any, *, atol: float, **kwargs: Any) -> 
     return spl.minres(A, b, x0, **kwargs)
 
 
+_CG = ScipySolver(spl.cg, CG())
+_BICGSTAB = ScipySolver(spl.bicgstab, BiCGStab(1), breakdown=-10)  # where a scalar product is zero
+_GMRES = lru_cache(maxsize=64)(lambda steps: ScipySolver(spl.gmres, GMRES(steps)))
+_MINRES = ScipySolver(_minres_of_scipy, MINRES())
+_BICG = ScipySolver(spl.bicg, METHODS["scipy-biCG"], is_scipys=True)
+_CGS = ScipySolver(spl.cgs, METHODS["scipy-CGS"], is_scipys=True)
+_QMR = ScipySolver(spl.qmr, METHODS["scipy-QMR"], is_scipys=True)
+_TFQMR = ScipySolver(spl.tfqmr, METHODS["scipy-TFQMR"], is_scipys=True)
+_LGMRES = ScipySolver(spl.lgmres, METHODS["scipy-lGMres"])  # called directly: it looks at the true residual itself
+_GCROTMK = ScipySolver(spl.gcrotmk, METHODS["scipy-GCrotMK"])
+_RESTART = 20  # of SciPy's GMRES
+
+
+# --- what the docstrings of all solvers say
+
+_ARGUMENTS = {
+    "A": "sparse or dense matrix `(n, n)` or LinearOperator; also what else `linear_solve` takes as A.",
+    "b": "right-hand side `(n,)` or `(n, 1)`, real or complex; also an array of JAX, PyTorch or TensorFlow.",
+    "x0": 'initial guess `(n,)` or `(n, 1)`, or "Mb" for the product of M and b; zero if None.',
+    "rtol": "relative tolerance.",
+    "atol": "absolute tolerance.",
+    "maxiter": "limit of iterations, 10 n if None.",
+    "M": "preconditioner, an approximation of the inverse of A: matrix, LinearOperator, or what else `linear_solve`\n"
+    '        takes, as the name "amg".',
+    "callback": "called as `callback(xk)` after each iteration.",
+    "method": "another method of krylix, by name or as an object.",
+}
+_SECTIONS = {
+    "Args": "",
+    "Returns": """Returns:
+    `(x, info)`: x of shape `(n,)`; info is 0 where `|b - A x| <= max(rtol |b|, atol)` for the residual of this x,
+    and the number of iterations (`maxiter`, if that was reached) where that was not to be had.""",
+    "Raises": """Raises:
+    ValueError, TypeError: as SciPy does, of shapes, and of an atol that is no number.""",
+    "Cost": "",
+    "Source": "",
+    "Examples": """Examples:
+    >>> import numpy as np
+    >>> from krylix import scipy_like as sla
+    >>> x, info = sla.{name}(np.array([[4.0, 1.0], [-2.0, 3.0]]), np.array([5.0, 1.0]), rtol=1e-10)
+    >>> info, np.allclose(x, 1)
+    (0, True)""",
+}
+
+
+def _documented(function: FunctionT) -> FunctionT:
+    """Complete the docstring of a solver by the arguments and the sections that it does not describe itself."""
+    if function.__doc__ is None:
+        return function
+    text, own = [], {}
+    for paragraph in re.split(r"\n\n(?=\S)", inspect.cleandoc(function.__doc__)):
+        title = paragraph.partition(":")[0]
+        if title in _SECTIONS:
+            own[title] = paragraph
+        else:
+            text.append(paragraph)
+    described = dict(re.findall(r"^    (\w+): (.+(?:\n {8}.+)*)", own.get("Args", ""), re.MULTILINE))
+    entries = {name: described.get(name) or _ARGUMENTS[name] for name in inspect.signature(function).parameters}
+    own["Args"] = "\n".join(["Args:", *(f"    {name}: {entry}" for name, entry in entries.items())])
+    sections = [own.get(title, section.format(name=function.__name__)) for title, section in _SECTIONS.items()]
+    function.__doc__ = "\n\n".join(filter(None, [*text, *sections])) + "\n"
+    return function
+
+
+@_documented
 def cg(
     A: Any,
     b: ArrayT,
@@ -44,25 +109,6 @@ def cg(
 ) -> tuple[ArrayT, int]:
     """Solve `A x = b` for a Hermitian definite A by conjugate gradients, called as `scipy.sparse.linalg.cg`.
 
-    Args:
-        A: sparse or dense matrix `(n, n)` or LinearOperator; also what else `linear_solve` takes as A.
-        b: right-hand side `(n,)` or `(n, 1)`, real or complex; also an array of JAX, PyTorch or TensorFlow.
-        x0: initial guess `(n,)` or `(n, 1)`, or "Mb" for the product of M and b; zero if None.
-        rtol: relative tolerance.
-        atol: absolute tolerance.
-        maxiter: limit of iterations, 10 n if None.
-        M: preconditioner, an approximation of the inverse of A: matrix, LinearOperator, or what else `linear_solve`
-            takes, as the name "amg".
-        callback: called as `callback(xk)` after each iteration.
-        method: another method of krylix, by name or as an object.
-
-    Returns:
-        `(x, info)`: x of shape `(n,)`; info is 0 where `|b - A x| <= max(rtol |b|, atol)` for the residual of this x,
-        and the number of iterations (`maxiter`, if that was reached) where that was not to be had.
-
-    Raises:
-        ValueError, TypeError: as SciPy does, of shapes, and of an atol that is no number.
-
     Cost: that of `linear_solve` with this method. A matrix that is not Hermitian is left to SciPy's function, which may
     or may not converge; its x is checked by 1 product.
 
@@ -76,9 +122,10 @@ def cg(
         >>> info, np.allclose(A @ x, 1, atol=1e-5)
         (0, True)
     """
-    return iterate(spl.cg, _CG, A, b, x0, rtol, atol, maxiter, M, method, callback=callback)
+    return solve(_CG, A, b, x0, rtol, atol, maxiter, M, method, callback)
 
 
+@_documented
 def bicgstab(
     A: Any,
     b: ArrayT,
@@ -93,33 +140,16 @@ def bicgstab(
 ) -> tuple[ArrayT, int]:
     """Solve `A x = b` for any square A by stabilised biconjugate gradients, called as `scipy.sparse.linalg.bicgstab`.
 
-    Results and errors are those of `cg`; info is negative after a breakdown.
-
-    Args:
-        A: matrix `(n, n)` or LinearOperator, see `cg`.
-        b: right-hand side `(n,)` or `(n, 1)`.
-        x0: initial guess, or "Mb"; zero if None.
-        rtol: relative tolerance.
-        atol: absolute tolerance.
-        maxiter: limit of iterations, 10 n if None.
-        M: preconditioner, an approximation of the inverse of A, see `cg`.
-        callback: called as `callback(xk)` after each iteration.
-        method: another method of krylix, by name or as an object.
+    Info is negative after a breakdown.
 
     Cost: that of `linear_solve` with "biCG-stab": 2 products with A and with M per iteration.
 
     Source: van der Vorst, SIAM J. Sci. Stat. Comput. 13 (1992).
-
-    Examples:
-        >>> import numpy as np
-        >>> from krylix import scipy_like as sla
-        >>> x, info = sla.bicgstab(np.array([[4.0, 1.0], [-2.0, 3.0]]), np.array([5.0, 1.0]), rtol=1e-10)
-        >>> info, np.allclose(x, 1)
-        (0, True)
     """
-    return iterate(spl.bicgstab, _BICGSTAB, A, b, x0, rtol, atol, maxiter, M, method, 1, 0, _BREAKDOWN, callback)
+    return solve(_BICGSTAB, A, b, x0, rtol, atol, maxiter, M, method, callback)
 
 
+@_documented
 def gmres(
     A: Any,
     b: ArrayT,
@@ -136,34 +166,20 @@ def gmres(
 ) -> tuple[ArrayT, int]:
     """Solve `A x = b` for any square A by restarted GMRES, called as `scipy.sparse.linalg.gmres`.
 
-    Results and errors are those of `cg`. M preconditions from the right, not from the left as in
-    SciPy, so that the residual that is minimised is the true one.
+    M preconditions from the right, not from the left as in SciPy, so that the residual that is minimised is the true
+    one.
 
     Args:
-        A: matrix `(n, n)` or LinearOperator, see `cg`.
-        b: right-hand side `(n,)` or `(n, 1)`.
-        x0: initial guess, or "Mb"; zero if None.
-        rtol: relative tolerance.
-        atol: absolute tolerance.
         restart: steps between restarts, `min(20, n)` if None.
         maxiter: limit of cycles of `restart` steps, 10 n if None; with a callback that has no `callback_type`, of
             steps, as in SciPy.
-        M: preconditioner, an approximation of the inverse of A, see `cg`.
         callback: called as `callback_type` says; SciPy's own function then iterates.
         callback_type: "x": with the iterate after each cycle; "pr_norm" and "legacy": with the relative norm of the
             residual of `M A x = M b` after each step.
-        method: another method of krylix, by name or as an object.
 
     Cost: that of `linear_solve` with "GMRES(m)": m + 5 vectors, 1 product with A and with M per step.
 
     Source: Saad and Schultz, SIAM J. Sci. Stat. Comput. 7 (1986).
-
-    Examples:
-        >>> import numpy as np
-        >>> from krylix import scipy_like as sla
-        >>> x, info = sla.gmres(np.array([[4.0, 1.0], [-2.0, 3.0]]), np.array([5.0, 1.0]), rtol=1e-10)
-        >>> info, np.allclose(x, 1)
-        (0, True)
     """
     if callback_type not in (None, "x", "pr_norm", "legacy"):
         raise ValueError(f"Unknown callback_type: {callback_type!r}")
@@ -182,9 +198,10 @@ def gmres(
     steps = _RESTART if restart is None else restart
     if shape := getattr(b, "shape", (steps,)):
         steps = min(steps, shape[0])
-    return iterate(spl.gmres, _gmres(max(steps, 1)), A, b, x0, rtol, atol, maxiter, M, method, steps)
+    return solve(_GMRES(max(steps, 1)), A, b, x0, rtol, atol, maxiter, M, method, None, per_iteration=steps)
 
 
+@_documented
 def minres(
     A: Any,
     b: ArrayT,
@@ -201,21 +218,14 @@ def minres(
 ) -> tuple[ArrayT, int]:
     """Solve `(A - shift I) x = b` for a symmetric A, also an indefinite one, called as `scipy.sparse.linalg.minres`.
 
-    Results and errors are those of `cg`. SciPy's MINRES stops where the residual is small beside
-    `|A| |x|`; here info is 0 only where it is small beside `|b|`.
+    SciPy's MINRES stops where the residual is small relative to `|A| |x|`; here info is 0 only where it is small
+    relative to `|b|`.
 
     Args:
-        A: matrix `(n, n)` or LinearOperator, see `cg`.
-        b: right-hand side `(n,)` or `(n, 1)`.
-        x0: initial guess, or "Mb"; zero if None.
-        rtol: relative tolerance.
         shift: is subtracted from the diagonal of A.
         maxiter: limit of iterations, 5 n if None.
-        M: preconditioner, an approximation of the inverse of A, see `cg`.
-        callback: called as `callback(xk)` after each iteration.
         show: print the iteration; SciPy's own function then iterates.
         check: raise a ValueError where A or M is seen to be no symmetric matrix; by SciPy's own function.
-        method: another method of krylix, by name or as an object.
 
     Cost: that of `linear_solve` with "MINRES": 1 product with A and M per step.
 
@@ -231,7 +241,7 @@ def minres(
     if show or check:
         _refuse_method("minres with show or check", method)
         settings = {"shift": shift, "callback": callback, "show": show, "check": check}
-        return by_scipy(_minres_of_scipy, A, b, x0, rtol, 0.0, maxiter, M, settings)
+        return solve_by_scipy(_minres_of_scipy, A, b, x0, rtol, 0.0, maxiter, M, settings)
     if shift:
         A = np.asarray(A) if isinstance(A, list | tuple) else A
         if np.iscomplexobj(shift):
@@ -247,7 +257,7 @@ def minres(
         else:
             A = spl.aslinearoperator(A) - shift * spl.aslinearoperator(identity)
     limit = 5 * b.shape[0] if hasattr(b, "shape") and b.shape else 0
-    return iterate(_minres_of_scipy, _MINRES, A, b, x0, rtol, 0.0, maxiter, M, method, 1, limit, 0, callback)
+    return solve(_MINRES, A, b, x0, rtol, 0.0, maxiter, M, method, callback, limit=limit)
 
 
 def _refuse_method(call: str, method: Any) -> None:
@@ -267,3 +277,324 @@ _CALLBACK_TYPE = (
     "future release. For compatibility, specify a value for `callback_type` explicitly, e.g., "
     "``gmres(..., callback_type='pr_norm')``, or to retain the old behavior ``gmres(..., callback_type='legacy')``"
 )
+
+
+# --- SciPy's algorithms
+
+
+@_documented
+def bicg(
+    A: Any,
+    b: ArrayT,
+    x0: Any = None,
+    *,
+    rtol: float = 1e-5,
+    atol: float = 0.0,
+    maxiter: int | None = None,
+    M: Any = None,
+    callback: Callable[[Any], object] | None = None,
+    method: str | Method | None = None,
+) -> tuple[ArrayT, int]:
+    """Solve `A x = b` by biconjugate gradients of SciPy, called as `scipy.sparse.linalg.bicg`.
+
+    A and M need an adjoint product.
+
+    Cost: per iteration 1 product with A, its adjoint, M and its adjoint; 1 product for the true residual.
+    """
+    return solve(_BICG, A, b, x0, rtol, atol, maxiter, M, method, callback)
+
+
+@_documented
+def cgs(
+    A: Any,
+    b: ArrayT,
+    x0: Any = None,
+    *,
+    rtol: float = 1e-5,
+    atol: float = 0.0,
+    maxiter: int | None = None,
+    M: Any = None,
+    callback: Callable[[Any], object] | None = None,
+    method: str | Method | None = None,
+) -> tuple[ArrayT, int]:
+    """Solve `A x = b` by conjugate gradients squared of SciPy, called as `scipy.sparse.linalg.cgs`.
+
+    Cost: per iteration 2 products with A and with M; 1 product for the true residual.
+    """
+    return solve(_CGS, A, b, x0, rtol, atol, maxiter, M, method, callback)
+
+
+@_documented
+def qmr(
+    A: Any,
+    b: ArrayT,
+    x0: Any = None,
+    *,
+    rtol: float = 1e-5,
+    atol: float = 0.0,
+    maxiter: int | None = None,
+    M1: Any = None,
+    M2: Any = None,
+    callback: Callable[[Any], object] | None = None,
+    method: str | Method | None = None,
+) -> tuple[ArrayT, int]:
+    """Solve `A x = b` by quasi-minimal residuals of SciPy, called as `scipy.sparse.linalg.qmr`.
+
+    Args:
+        M1: left preconditioner.
+        M2: right preconditioner.
+
+    Cost: per iteration 1 product with A and its adjoint; 1 product for the true residual.
+    """
+    if method is None and not is_for_krylix(A, b):
+        settings = {"M1": for_scipy(M1, A), "M2": for_scipy(M2, A)}
+        return solve(_QMR, A, b, x0, rtol, atol, maxiter, None, method, callback, settings)
+    if M1 is None or M2 is None:
+        M = M1 if M2 is None else M2
+    else:
+        M = spl.aslinearoperator(for_scipy(M2, A)) @ spl.aslinearoperator(for_scipy(M1, A))
+    return solve(_QMR, A, b, x0, rtol, atol, maxiter, M, method, callback)
+
+
+@_documented
+def tfqmr(
+    A: Any,
+    b: ArrayT,
+    x0: Any = None,
+    *,
+    rtol: float = 1e-5,
+    atol: float = 0.0,
+    maxiter: int | None = None,
+    M: Any = None,
+    callback: Callable[[Any], object] | None = None,
+    show: bool = False,
+    method: str | Method | None = None,
+) -> tuple[ArrayT, int]:
+    """Solve `A x = b` by transpose-free QMR of SciPy, called as `scipy.sparse.linalg.tfqmr`.
+
+    SciPy's own function takes the residual of x0 for b in the tolerance, and its estimate for the residual.
+
+    Args:
+        show: print how it ended.
+
+    Cost: per iteration 1 product with A and M, two iterations being a step of CGS; 1 product for the true residual.
+    """
+    return solve(_TFQMR, A, b, x0, rtol, atol, maxiter, M, method, callback, {"show": show})
+
+
+@_documented
+def lgmres(
+    A: Any,
+    b: ArrayT,
+    x0: Any = None,
+    *,
+    rtol: float = 1e-5,
+    atol: float = 0.0,
+    maxiter: int = 1000,
+    M: Any = None,
+    callback: Callable[[Any], object] | None = None,
+    inner_m: int = 30,
+    outer_k: int = 3,
+    outer_v: list[Any] | None = None,
+    store_outer_Av: bool = True,
+    prepend_outer_v: bool = False,
+    method: str | Method | None = None,
+) -> tuple[ArrayT, int]:
+    """Solve `A x = b` by LGMRES of SciPy, called as `scipy.sparse.linalg.lgmres`.
+
+    SciPy's function is called itself; the residual by which it stops is the true one.
+
+    Args:
+        maxiter: limit of outer iterations.
+        callback: called as `callback(xk)` before each outer iteration.
+        inner_m: steps of an outer iteration.
+        outer_k: vectors that are kept between outer iterations.
+        outer_v: pairs `(v, A v)` to begin with, which are replaced by those at the end.
+        store_outer_Av: keep A v.
+        prepend_outer_v: put kept vectors before the Krylov basis.
+    """
+    if method is None and not is_for_krylix(A, b):
+        return spl.lgmres(A, b, x0, rtol=rtol, atol=atol, maxiter=_positive(maxiter), M=for_scipy(M, A),
+                          callback=callback, inner_m=inner_m, outer_k=outer_k, outer_v=outer_v,
+                          store_outer_Av=store_outer_Av, prepend_outer_v=prepend_outer_v)  # fmt: skip
+    return solve(_LGMRES, A, b, x0, rtol, atol, maxiter, M, method, callback)
+
+
+@_documented
+def gcrotmk(
+    A: Any,
+    b: ArrayT,
+    x0: Any = None,
+    *,
+    rtol: float = 1e-5,
+    atol: float = 0.0,
+    maxiter: int = 1000,
+    M: Any = None,
+    callback: Callable[[Any], object] | None = None,
+    m: int = 20,
+    k: int | None = None,
+    CU: list[Any] | None = None,
+    discard_C: bool = False,
+    truncate: str = "oldest",
+    method: str | Method | None = None,
+) -> tuple[ArrayT, int]:
+    """Solve `A x = b` by flexible GCROT(m, k) of SciPy, called as `scipy.sparse.linalg.gcrotmk`.
+
+    SciPy's function is called itself; the residual by which it stops is the true one.
+
+    Args:
+        maxiter: limit of outer iterations.
+        callback: called as `callback(xk)` before each outer iteration.
+        m: steps of an outer iteration.
+        k: vectors that are kept between outer iterations; m if None.
+        CU: pairs `(c, u)` to begin with, which are replaced by those at the end.
+        discard_C: leave the vectors c out of these at the end.
+        truncate: "oldest" or "smallest": which vectors to drop.
+    """
+    if method is None and not is_for_krylix(A, b):
+        return spl.gcrotmk(A, b, x0, rtol=rtol, atol=atol, maxiter=_positive(maxiter), M=for_scipy(M, A),
+                           callback=callback, m=m, k=k, CU=CU, discard_C=discard_C, truncate=truncate)  # fmt: skip
+    return solve(_GCROTMK, A, b, x0, rtol, atol, maxiter, M, method, callback)
+
+
+def _positive(maxiter: int) -> int:
+    """
+    Raises:
+        ValueError: SciPy would return an x that it did not look at, and call it a success.
+    """
+    if maxiter < 1:
+        raise ValueError(f"maxiter must be at least 1; got {maxiter}.")
+    return maxiter
+
+
+# --- least squares: SciPy's functions, with the norms of the true residual in place of their recurrences
+
+_LIMIT = 7  # istop where the limit of iterations came first
+_SOLVED, _LEAST_SQUARES = (1, 4), (2, 5)  # istop; 4 and 5 are as 1 and 2, to working precision
+_SLACK = 10  # times the tolerance: what the estimate of |A| and rounding may change
+
+
+def lsqr(
+    A: Any,
+    b: Any,
+    damp: float = 0.0,
+    atol: float = 1e-6,
+    btol: float = 1e-6,
+    conlim: float = 1e8,
+    iter_lim: int | None = None,
+    show: bool = False,
+    calc_var: bool = False,
+    x0: Any = None,
+) -> tuple[Any, ...]:
+    """Least squares `min |b - A x|^2 + damp^2 |x - x0|^2` by LSQR of SciPy, called as `scipy.sparse.linalg.lsqr`.
+
+    `r1norm`, `r2norm` and `arnorm` are those of the x that is returned, not of the recurrences, and istop is 7 where
+    these show that what it claims does not hold. Sparse and large, or with derivatives: `linear_solve(method="LSMR")`.
+
+    Args:
+        A: matrix `(m, n)` or LinearOperator.
+        b: right-hand side `(m,)` or `(m, 1)`.
+        damp: damping.
+        atol: tolerance relative to |A|.
+        btol: tolerance relative to |b|.
+        conlim: limit of the condition number.
+        iter_lim: limit of iterations, 2 n if None.
+        show: print the iteration.
+        calc_var: estimate the diagonal of the inverse of `A^H A + damp^2 I`.
+        x0: initial guess `(n,)`.
+
+    Returns:
+        `(x, istop, itn, r1norm, r2norm, anorm, acond, arnorm, xnorm, var)` as of SciPy.
+
+    Cost: SciPy's, and 1 product with A and 1 with its adjoint.
+
+    Source: Paige and Saunders, ACM TOMS 8 (1982).
+
+    Examples:
+        >>> import numpy as np
+        >>> from krylix import scipy_like as sla
+        >>> x, istop, *_ = sla.lsqr(np.array([[1.0, 0.0], [1.0, 1.0], [0.0, 1.0]]), np.array([1.0, 0.0, -1.0]))
+        >>> istop, x.round(6).tolist()
+        (1, [1.0, -1.0])
+    """
+    found = spl.lsqr(A, b, damp, atol, btol, conlim, iter_lim, show, calc_var, x0)
+    x, istop, itn, _, _, anorm, acond, _, xnorm, var = found
+    r1norm, r2norm, arnorm = _norms(A, b, damp, x, x0)
+    istop = _honest(istop, (r1norm, r2norm, arnorm), np.linalg.norm(b), anorm, xnorm, atol, btol)
+    return x, istop, itn, r1norm, r2norm, anorm, acond, arnorm, xnorm, var
+
+
+def lsmr(
+    A: Any,
+    b: Any,
+    damp: float = 0.0,
+    atol: float = 1e-6,
+    btol: float = 1e-6,
+    conlim: float = 1e8,
+    maxiter: int | None = None,
+    show: bool = False,
+    x0: Any = None,
+) -> tuple[Any, ...]:
+    """Least squares `min |b - A x|^2 + damp^2 |x - x0|^2` by LSMR of SciPy, called as `scipy.sparse.linalg.lsmr`.
+
+    `normr` and `normar` are those of the x that is returned, and istop
+    is 7 where these show that what it claims does not hold.
+
+    Args:
+        A: matrix `(m, n)` or LinearOperator.
+        b: right-hand side `(m,)` or `(m, 1)`.
+        damp: damping.
+        atol: tolerance relative to |A|.
+        btol: tolerance relative to |b|.
+        conlim: limit of the condition number.
+        maxiter: limit of iterations, min(m, n) if None.
+        show: print the iteration.
+        x0: initial guess `(n,)`.
+
+    Returns:
+        `(x, istop, itn, normr, normar, norma, conda, normx)` as of SciPy.
+
+    Cost: SciPy's, and 1 product with A and 1 with its adjoint.
+
+    Source: Fong and Saunders, SIAM J. Sci. Comput. 33 (2011).
+
+    Examples:
+        >>> import numpy as np
+        >>> from krylix import scipy_like as sla
+        >>> x, istop, *_ = sla.lsmr(np.array([[1.0, 0.0], [1.0, 1.0], [0.0, 1.0]]), np.array([1.0, 0.0, -1.0]))
+        >>> istop, x.round(6).tolist()
+        (1, [1.0, -1.0])
+    """
+    x, istop, itn, _, _, norma, conda, normx = spl.lsmr(A, b, damp, atol, btol, conlim, maxiter, show, x0)
+    norms = _norms(A, b, damp, x, x0)
+    istop = _honest(istop, norms, np.linalg.norm(b), norma, normx, atol, btol)
+    return x, istop, itn, norms[1], norms[2], norma, conda, normx
+
+
+def _norms(A: Any, b: Any, damp: float, x: np.ndarray, x0: Any) -> tuple[Any, Any, Any]:
+    """|r|, that of the damped system, and |A^H r - damp^2 x|."""
+    A = spl.aslinearoperator(A)
+    r = np.atleast_1d(np.asarray(b).squeeze()) - A.matvec(x)
+    apart = x if x0 is None else x - np.asarray(x0).ravel()
+    first, damped = np.linalg.norm(r), damp * np.linalg.norm(apart)
+    return first, np.hypot(first, damped), np.linalg.norm(A.rmatvec(r) - damp * damp * apart)
+
+
+def _honest(
+    istop: int,
+    norms: tuple[Any, Any, Any],
+    bnorm: Any,
+    anorm: float,
+    xnorm: float,
+    atol: float,
+    btol: float,
+) -> int:
+    """istop, or 7 where the true norms are far from what it says."""
+    _, r, ar = norms
+    eps = np.finfo(float).eps
+    atol, btol = max(atol, eps), max(btol, eps)
+    if istop in _SOLVED and not r <= _SLACK * (btol * bnorm + atol * anorm * xnorm):
+        return _LIMIT
+    if istop in _LEAST_SQUARES and not ar <= _SLACK * atol * anorm * r:
+        return _LIMIT
+    return istop

@@ -19,7 +19,7 @@ from .cases import STAR, Case, exact, periodic, star
 N, SYSTEMS = 16, 8
 METHODS = (
     "CG", "CG-adaptive", "CG-single-reduction", "biCG-stab", "biCG-stab(2)", "MINRES", "GMRES(9)", "FGMRES(9)",
-    "IDR(4)", "mixed-CG", "COCG", "COCR", "block-CG", "LSMR", "CGLS",
+    "IDR(4)", "mixed-CG", "COCR", "block-CG", "LSMR", "CGLS",
 )  # fmt: skip
 GRID = np.random.default_rng(0).normal(size=(N, N))
 MANY = np.random.default_rng(1).normal(size=(SYSTEMS, N, N))

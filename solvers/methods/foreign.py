@@ -1,7 +1,11 @@
-"""SciPy's iterative methods behind the Method interface, as a table."""
+"""Methods of other libraries on the host, which solve one system after the other: SciPy's as a table.
+
+The tolerance is ours: the true residual decides, and the method is called again on the residual where it stopped early.
+"""
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -11,10 +15,106 @@ from typing import Any, NamedTuple
 import numpy as np
 import scipy.sparse.linalg as spl
 
+from ...backends import Array, Backend
 from ...sparse import Operator
 from ..run.watch import InnerSteps
-from .method import Method, declare
-from .one_by_one import LoopStopped, OneByOne, See
+from .method import Goal, Method, declare
+
+See = Callable[[np.ndarray, int, Callable[[], np.ndarray]], None]
+"""Tells an iteration: x of one system, the iterations so far, and a function that returns its residual."""
+
+
+class LoopStopped(Exception):
+    """Raised in a callback to end a solve."""
+
+
+class OneByOneState(NamedTuple):
+    """Vectors are (batch, n), scalars (batch, 1)."""
+
+    x: Array
+    r: Array
+    rr: Array
+    broken: Array
+    goal: Array
+    left: Array
+    taken: Array
+    products: Array
+
+
+class OneByOne(Method):
+    """A method whose step solves each system to the goal of the round, by a function of another library."""
+
+    on_host = True
+    can_pause = False
+
+    @abstractmethod
+    def solve_system(
+        self, A: Operator, M: Operator | None, b: np.ndarray, goal: float, limit: int, i: int, see: See | None
+    ) -> tuple[np.ndarray, int, int]:
+        """Solve system `i` to the residual norm `goal` in at most `limit` iterations.
+
+        Args:
+            see: to be called after each iteration; may raise `LoopStopped`.
+
+        Returns:
+            x, iterations, products with A.
+        """
+
+    def told(self) -> InnerSteps | None:
+        """What is told of iterations, in a monitored solve."""
+        return None
+
+    def init(self, bk: Backend, A: Operator, M: Operator | None, r: Array, goal: Goal) -> OneByOneState:
+        rr = bk.square_norm(r)
+        none = np.zeros(rr.shape, np.int32)
+        return OneByOneState(np.zeros_like(r), r, rr, rr < 0, goal.norm + 0 * rr, none, none, none)
+
+    def limited(self, bk: Backend, state: OneByOneState, left: Array) -> OneByOneState:
+        return state._replace(left=np.array(left))
+
+    def steps_taken(self, state: OneByOneState) -> Array:
+        return state.taken
+
+    def products_made(self, state: OneByOneState) -> Array:
+        return state.products
+
+    def step(self, bk: Backend, A: Operator, M: Operator | None, s: OneByOneState) -> OneByOneState:
+        x, taken, products, least = s.x.copy(), np.zeros_like(s.taken), np.zeros_like(s.products), 1
+        inner, rr = self.told(), s.rr.copy()
+        for i in np.flatnonzero((s.rr > s.goal * s.goal)[:, 0] & (s.left > 0)[:, 0]):
+            see = None if inner is None else partial(_see, bk, inner, x, taken, rr, int(i))
+            found, taken[i, 0], products[i, 0] = self.solve_system(
+                A, M, s.r[i], float(s.goal[i, 0]), int(s.left[i, 0]), int(i), see
+            )
+            x[i] += found.astype(x.dtype)
+            if inner is not None and inner.reason:
+                least = 0  # the others have not begun
+                break
+        r = s.r - A.apply(x - s.x)
+        rr = bk.square_norm(r)
+        # The library gave up, or has nothing more to give: the true residual decides what that means.
+        return OneByOneState(
+            x, r, rr, rr > s.goal * s.goal, s.goal, s.left, np.clip(taken, least, np.maximum(s.left, 1)), products + 1
+        )
+
+
+def _see(
+    bk: Backend, inner: InnerSteps, x: np.ndarray, taken: np.ndarray, rr: np.ndarray, i: int,
+    own: np.ndarray, steps: int, residual: Callable[[], np.ndarray],
+) -> None:  # fmt: skip
+    """Tell an iteration of system `i`, at x + own.
+
+    Raises:
+        LoopStopped: it was the last one.
+    """
+    active, count, rows = np.zeros(taken.shape, bool), taken.copy(), x
+    active[i, 0], count[i, 0] = True, steps
+    if inner.takes_x:
+        rows = x.copy()
+        rows[i] += own.astype(x.dtype)
+        rr[i, 0] = bk.norm(residual()[None])[0, 0] ** 2
+    if inner.after(count, active, rows, rr):
+        raise LoopStopped
 
 
 class _Task(NamedTuple):
@@ -123,41 +223,26 @@ def _least_squares(function: Callable[..., Any], limit_name: str, task: _Task) -
     return result[0]
 
 
+# SciPy's methods raise these where a step cannot be made.
 _OF_SCIPY = (ValueError, np.linalg.LinAlgError, ArithmeticError, RuntimeError)
-"""What its methods raise of their own where a step cannot be made."""
-
-
-def _guarded_operator(M: Any, guarded: Callable[..., np.ndarray]) -> Any:
-    """M, with its errors distinguished from SciPy's."""
-    products = {"matvec": partial(guarded, M.matvec), "rmatvec": partial(guarded, M.rmatvec)}
-    return spl.LinearOperator(M.shape, **products, dtype=M.dtype)
-
-
-class _Entry(NamedTuple):
-    run: Callable[[_Task], np.ndarray]
-    facts: dict[str, Any]
-
-
-def _entry(run: Callable[[_Task], np.ndarray], **facts: Any) -> _Entry:
-    return _Entry(run, facts)
 
 
 _TWO_SIDED = {"needs_transpose": True, "may_break_down": True}
 _LEAST_SQUARES = {"needs_transpose": True, "takes_preconditioner": False, "minimises_residual": True}
 
-_TABLE = {
-    "scipy-CG": _entry(partial(_standard, spl.cg), needs_hermitian=True, needs_definite=True),
-    "scipy-GMres": _entry(_gmres, minimises_residual=True),
-    "scipy-lGMres": _entry(partial(_outer, spl.lgmres), minimises_residual=True, steps_per_iteration=30),
-    "scipy-biCG": _entry(partial(_standard, spl.bicg), **_TWO_SIDED),
-    "scipy-biCG-stab": _entry(partial(_standard, spl.bicgstab), may_break_down=True),
-    "scipy-CGS": _entry(partial(_standard, spl.cgs), may_break_down=True, amplifies_rounding=True),
-    "scipy-QMR": _entry(_qmr, **_TWO_SIDED),
-    "scipy-TFQMR": _entry(_tfqmr, may_break_down=True, amplifies_rounding=True),
-    "scipy-GCrotMK": _entry(partial(_outer, spl.gcrotmk), steps_per_iteration=40),
-    "scipy-MINRES": _entry(_minres, needs_hermitian=True, takes_complex=False, minimises_residual=True),
-    "scipy-lsqr": _entry(partial(_least_squares, spl.lsqr, "iter_lim"), **_LEAST_SQUARES),
-    "scipy-lsmr": _entry(partial(_least_squares, spl.lsmr, "maxiter"), **_LEAST_SQUARES),
+_TABLE: dict[str, tuple[Callable[[_Task], np.ndarray], dict[str, Any]]] = {  # how it is run, and its facts
+    "scipy-CG": (partial(_standard, spl.cg), {"needs_hermitian": True, "needs_definite": True}),
+    "scipy-GMres": (_gmres, {"minimises_residual": True}),
+    "scipy-lGMres": (partial(_outer, spl.lgmres), {"minimises_residual": True, "steps_per_iteration": 30}),
+    "scipy-biCG": (partial(_standard, spl.bicg), _TWO_SIDED),
+    "scipy-biCG-stab": (partial(_standard, spl.bicgstab), {"may_break_down": True}),
+    "scipy-CGS": (partial(_standard, spl.cgs), {"may_break_down": True, "amplifies_rounding": True}),
+    "scipy-QMR": (_qmr, _TWO_SIDED),
+    "scipy-TFQMR": (_tfqmr, {"may_break_down": True, "amplifies_rounding": True}),
+    "scipy-GCrotMK": (partial(_outer, spl.gcrotmk), {"steps_per_iteration": 40}),
+    "scipy-MINRES": (_minres, {"needs_hermitian": True, "takes_complex": False, "minimises_residual": True}),
+    "scipy-lsqr": (partial(_least_squares, spl.lsqr, "iter_lim"), _LEAST_SQUARES),
+    "scipy-lsmr": (partial(_least_squares, spl.lsmr, "maxiter"), _LEAST_SQUARES),
 }
 SCIPY_NAMES = tuple(_TABLE)
 
@@ -191,7 +276,7 @@ class ScipyMethod(OneByOne):
     def __post_init__(self) -> None:
         if self.key not in _TABLE:
             raise ValueError(f"ScipyMethod wraps {', '.join(_TABLE)}; got {self.key!r}.")
-        declare(self, _TABLE[self.key].facts)
+        declare(self, _TABLE[self.key][1])
 
     @property
     def name(self) -> str:
@@ -213,7 +298,6 @@ class ScipyMethod(OneByOne):
         def count(*_: Any, times: int = 1) -> None:
             steps[0] += times
 
-        inner = spl.aslinearoperator(A.per_system(i))
         theirs: list[Exception] = []  # errors of A and M, which are the user's
 
         def guarded(product: Callable[..., Any], v: np.ndarray) -> np.ndarray:
@@ -227,10 +311,12 @@ class ScipyMethod(OneByOne):
             products[0] += 1
             return guarded(product, v)
 
-        matrix = spl.LinearOperator(
-            A.shape, matvec=partial(counted, inner.matvec), rmatvec=partial(counted, inner.rmatvec), dtype=A.dtype
-        )
-        preconditioner = None if M is None else _guarded_operator(spl.aslinearoperator(M.per_system(i)), guarded)
+        def watched(operator: Operator, through: Callable[..., np.ndarray]) -> Any:
+            own = spl.aslinearoperator(operator.per_system(i))
+            products = {"matvec": partial(through, own.matvec), "rmatvec": partial(through, own.rmatvec)}
+            return spl.LinearOperator(own.shape, **products, dtype=own.dtype)
+
+        matrix, preconditioner = watched(A, counted), None if M is None else watched(M, guarded)
         latest = [np.zeros_like(b)]
 
         def shown(x: np.ndarray) -> None:
@@ -240,7 +326,7 @@ class ScipyMethod(OneByOne):
 
         task = _Task(matrix, b, preconditioner, goal, limit, count, latest, None if see is None else shown)
         try:
-            found = _TABLE[self.key].run(task)
+            found = _TABLE[self.key][0](task)
         except LoopStopped:
             return latest[0], steps[0], products[0]
         except _OF_SCIPY:

@@ -1,0 +1,295 @@
+"""Calls of SciPy's solvers as calls of `linear_solve`: arguments, SciPy's own function behind it, and `(x, info)`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+import scipy.sparse as sp
+import scipy.sparse.linalg as spl
+
+from ..backends import choose_backend
+from ..backends.registry import backend_name
+from ..solvers import IterationState, Method, SolveResult, Status, linear_solve
+from ..solvers.preconditioners import preconditioner
+from ..sparse import NonlinearError, Operator
+
+FLOATING = "fdFD"
+_MOST = 1 << 29  # iterations; linear_solve keeps counts in 32 bits
+_CONVERGED = int(Status.CONVERGED)
+_ROUNDS = 10  # calls of SciPy's function
+_LESS = 0.5  # of the residual before has to be left, or another round is in vain
+
+
+class ScipySolver(NamedTuple):
+    """An iterative solver of SciPy.
+
+    Attributes:
+        function: SciPy's.
+        method: of krylix, in its place.
+        is_scipys: is that SciPy's algorithm? Then its function is called, unless the arguments are for krylix only.
+        breakdown: info after a breakdown, if SciPy's function says that of its own.
+    """
+
+    function: Callable[..., Any]
+    method: Method
+    is_scipys: bool = False
+    breakdown: int = 0
+
+
+def solve(
+    solver: ScipySolver,
+    A: Any,
+    b: Any,
+    x0: Any,
+    rtol: Any,
+    atol: Any,
+    maxiter: Any,
+    M: Any,
+    method: str | Method | None,
+    callback: Callable[[Any], object] | None,
+    settings: dict[str, Any] | None = None,
+    *,
+    per_iteration: int = 1,
+    limit: int = 0,
+) -> tuple[Any, Any]:
+    """x, and 0 if the true residual is below max(rtol |b|, atol), of b as it is: without a solution, never.
+
+    What krylix refuses for its own method (a matrix that is not symmetric for CG, say) is left to SciPy's function,
+    whose errors are then the user's too, and whose x is checked.
+
+    Args:
+        method: another method of krylix, or None.
+        callback: called with x after each iteration.
+        settings: of SciPy's function, where the algorithm is its own.
+        per_iteration: steps of the method that SciPy counts as one.
+        limit: of SciPy's iterations by default; 0 for 10 n.
+    """
+    if method is None and solver.is_scipys and not is_for_krylix(A, b):
+        settings = {"callback": callback} | (settings or {})
+        return solve_by_scipy(solver.function, A, b, x0, rtol, atol, maxiter, M, settings)
+    told = None if callback is None else _Told(callback)
+    given = A, b, x0, rtol, atol, M
+    try:
+        if not _is_plain(A, b, x0, M, rtol, atol, maxiter):
+            A, b, x0, M, rtol, atol, done = _system_of(A, b, x0, M, rtol, atol)
+            if done is not None:
+                return done, 0
+        most = (limit or 10 * b.shape[0]) if maxiter is None else maxiter
+        if type(x0) is np.ndarray and not x0.any():
+            x0 = None  # saves a product
+        result = linear_solve(
+            A, b, x0=x0, method=solver.method if method is None else method, preconditioner=M, rtol=rtol, atol=atol,
+            max_iter=min(most * per_iteration, _MOST), nullspace=None, on_failure="status", callback=told,
+        )  # fmt: skip
+    except NonlinearError:
+        raise
+    except (ValueError, TypeError) as ours:
+        A, b, x0, rtol, atol, M = given
+        if method is not None or is_for_krylix(A, b) or (told is not None and told.has_failed):
+            raise
+        settings = {"callback": callback} if callback else {}
+        try:
+            return solve_by_scipy(solver.function, A, b, x0, rtol, atol, maxiter, M, settings)
+        except (ValueError, TypeError) as theirs:
+            if type(theirs) not in (ValueError, TypeError) or str(theirs) == str(ours):
+                raise
+            raise type(theirs)(f"{ours} (SciPy's function does not solve it either: {theirs})") from theirs
+    if type(b) is np.ndarray and result.converged:
+        return result.x, 0
+    return result.x, _info(result, most, b, solver.breakdown)
+
+
+class _Told:
+    """The callback of `linear_solve` for one of SciPy's, which gets x, and whose value is not looked at."""
+
+    def __init__(self, callback: Callable[[Any], object]) -> None:
+        self.callback, self.has_failed = callback, False
+
+    def __call__(self, state: IterationState) -> None:
+        try:
+            self.callback(state.x)
+        except BaseException:  # also where it is one of those that krylix raises of its own
+            self.has_failed = True
+            raise
+
+
+def _info(result: SolveResult, most: int, b: Any, breakdown: int) -> Any:
+    """0: converged; > 0: a number of iterations; < 0: breakdown. An array in compiled functions."""
+    if is_of_another_library(b):
+        bk = choose_backend(b)
+        if bk.compiled(result.x):
+            return bk.where(result.status == _CONVERGED, 0 * result.iterations, bk.maximum(result.iterations, 1))
+    if result.converged:
+        return 0
+    status = int(result.status)
+    if status == Status.BREAKDOWN and breakdown:
+        return breakdown
+    return max(1, most if status == Status.MAX_ITER else int(result.iterations))
+
+
+# --- SciPy's own functions
+
+
+def solve_by_scipy(
+    function: Callable[..., tuple[Any, int]],
+    A: Any,
+    b: Any,
+    x0: Any,
+    rtol: Any,
+    atol: Any,
+    maxiter: Any,
+    M: Any,
+    settings: dict[str, Any],
+) -> tuple[Any, int]:
+    """`function(A, b, x0, ...)`, with info 0 only for an x whose true residual is below max(rtol |b|, atol).
+
+    SciPy's recurrences may drift away from the residual, and TFQMR and MINRES stop by bounds of their own. The function
+    is called again from its x until the true residual is below the tolerance.
+
+    Args:
+        settings: further keyword arguments.
+
+    Cost: 1 product with A more, in each round.
+    """
+    given = {"rtol": rtol, "atol": atol, "maxiter": maxiter, **settings}
+    if M is not None:
+        given["M"] = for_scipy(M, A)
+    x, info = function(A, b, x0, **given)
+    if info != 0:
+        return x, info
+    matvec, b = spl.aslinearoperator(A).matvec, np.asarray(b).ravel()
+    goal, norm = max(rtol * float(np.linalg.norm(b)), atol), np.inf
+    for _ in range(_ROUNDS):
+        before, norm = norm, float(np.linalg.norm(b - matvec(x) + settings.get("shift", 0) * x))
+        if norm <= goal:
+            return x, 0
+        if not norm < _LESS * before:
+            break
+        x, info = function(A, b, x, **given)
+        if info != 0:
+            return x, info
+    return x, max(1, 10 * len(b) if maxiter is None else maxiter)
+
+
+def for_scipy(M: Any, A: Any) -> Any:
+    """A preconditioner of krylix, its name, or a function, as SciPy's functions take it; others as they are."""
+    if isinstance(M, str):
+        M = preconditioner(A, M)
+    if isinstance(M, Operator) or (callable(M) and not hasattr(M, "shape")):
+        apply = (lambda v: M @ v) if isinstance(M, Operator) else M
+        adjoint = (lambda v: M.H @ v) if isinstance(M, Operator) else None
+        return spl.LinearOperator(A.shape, matvec=apply, rmatvec=adjoint)
+    return M
+
+
+# --- arguments
+
+
+def _is_plain(A: Any, b: Any, x0: Any, M: Any, rtol: Any, atol: Any, maxiter: Any) -> bool:
+    """Does `linear_solve` read these as SciPy does, without a change? True for most calls; else `_system_of` reads."""
+    if type(b) is not np.ndarray or b.ndim != 1 or not (type(A) is np.ndarray or sp.issparse(A)):
+        return False
+    dtype, n = b.dtype, b.shape[0]
+    return (
+        A.shape == (n, n)
+        and A.dtype == dtype
+        and dtype.char in FLOATING
+        and type(rtol) is float
+        and 0 <= rtol < 1
+        and type(atol) is float
+        and 0 <= atol < np.inf
+        and (x0 is None or (type(x0) is np.ndarray and x0.dtype == dtype and x0.shape == b.shape))
+        and (maxiter is None or (type(maxiter) is int and maxiter > 0))
+        and (M is None or type(M) is str or getattr(M, "shape", None) == (n, n))
+    )
+
+
+def is_of_another_library(b: Any) -> bool:
+    """Is it an array of JAX, PyTorch, TensorFlow or of another library that krylix knows?"""
+    return not isinstance(b, np.ndarray | list | tuple) and backend_name(b) not in (None, "numpy")
+
+
+def is_function(A: Any) -> bool:
+    """Is it a Python function, which `linear_solve` takes and SciPy does not?"""
+    return callable(A) and not hasattr(A, "shape")
+
+
+def is_for_krylix(A: Any, b: Any) -> bool:
+    """Are these arrays of other libraries, Python functions or operators of krylix, which SciPy does not take?"""
+    return is_of_another_library(b) or is_function(A) or isinstance(A, Operator)
+
+
+def _system_of(A: Any, b: Any, x0: Any, M: Any, rtol: Any, atol: Any) -> tuple[Any, ...]:
+    """Convert as `scipy.sparse.linalg` does: dtypes, columns `(n, 1)`, x0="Mb", tolerances.
+
+    Returns:
+        the arguments, and x of a system that needs no solve because any x is within its tolerance; else None.
+
+    Raises:
+        ValueError, TypeError: SciPy refuses these, too, in its own words.
+    """
+    if is_of_another_library(b) or is_of_another_library(A) or is_function(A):
+        return A, b, x0, M, rtol, atol, None
+    A, M = _without_hidden_preconditioner(A, M)
+    n = _size(A)
+    b = np.asarray(b)
+    if b.shape not in ((n,), (n, 1)):
+        raise ValueError(f"shapes of A {A.shape} and b {b.shape} are incompatible")
+    b = b.ravel()
+    dtype = np.result_type(_floating(getattr(A, "dtype", None) or A.matvec(b).dtype), _floating(b.dtype))
+    b = b.astype(dtype, copy=False)
+    if not isinstance(M, str | None) and getattr(M, "shape", (n, n)) != (n, n):
+        raise ValueError("matrix and preconditioner have different shapes")
+    x0 = _start(x0, b, M)
+    rtol, atol = float(rtol), _checked_atol(atol)
+    if 0 <= rtol < 1 and atol < np.inf:
+        return A, b, x0, M, rtol, atol, None
+    goal = max(rtol * float(np.linalg.norm(b)), atol)
+    if goal == np.inf:
+        return A, b, x0, M, 0.0, 0.0, np.zeros_like(b) if x0 is None else x0.copy()
+    return A, b, x0, M, 0.0, goal, None
+
+
+def _without_hidden_preconditioner(A: Any, M: Any) -> tuple[Any, Any]:
+    """`psolve` and `rpsolve` of A, which SciPy takes for M; also matrices of old classes as arrays."""
+    if isinstance(A, np.ndarray):
+        return np.asarray(A), M
+    if sp.issparse(A) or isinstance(A, Operator):
+        return A, M
+    apply = getattr(A, "psolve", None)
+    if M is None and apply is not None:
+        M = spl.LinearOperator(A.shape, matvec=apply, rmatvec=getattr(A, "rpsolve", None))
+    return spl.aslinearoperator(A), M
+
+
+def _size(A: Any) -> int:
+    if len(A.shape) != 2 or A.shape[0] != A.shape[1]:
+        raise ValueError(f"expected square matrix, but got shape={(A.shape,)}")
+    return int(A.shape[0])
+
+
+def _floating(dtype: Any) -> np.dtype:
+    """The dtype itself if LAPACK has it, else float64."""
+    dtype = np.dtype(dtype)
+    return dtype if dtype.char in FLOATING else np.dtype(float)
+
+
+def _start(x0: Any, b: np.ndarray, M: Any) -> Any:
+    if x0 is None:
+        return None
+    if isinstance(x0, str):
+        if x0 != "Mb":
+            raise ValueError(f"x0 must be an array, None or 'Mb', the product of M and b; got {x0!r}.")
+        return b.copy() if M is None else np.asarray(spl.aslinearoperator(M).matvec(b), b.dtype)
+    x0 = np.array(x0, dtype=b.dtype)
+    if x0.shape not in ((len(b),), (len(b), 1)):
+        raise ValueError(f"shapes of A {(len(b),) * 2} and x0 {x0.shape} are incompatible")
+    return x0.ravel()
+
+
+def _checked_atol(atol: Any) -> float:
+    if isinstance(atol, str) or atol is None or not atol >= 0:
+        raise ValueError(f"called with invalid `atol`={atol}; if set, `atol` must be a real, non-negative number.")
+    return float(atol)
