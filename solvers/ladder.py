@@ -17,7 +17,6 @@ import numpy as np
 from ..backends import Array, Backend, agreed, get_backend, real_dtype
 from ..sparse import Layout, Matrix, NonlinearError, Operator, UnsupportedOperation
 from ..sparse.fingerprint import fingerprint
-from .adapters.devices import shows_no_progress, solved_by_systems
 from .cost import have_room
 from .log import log
 from .methods.cg import CG
@@ -26,6 +25,7 @@ from .methods.method import Method
 from .plan import Plan, Rung, counted_steps
 from .read.requirements import check_requirements
 from .read.system import System
+from .run.by_systems import solved_by_systems
 from .run.loop import LoopSettings, run
 from .run.null_part import NullPart
 from .run.outcome import Outcome, Status
@@ -109,8 +109,9 @@ def _report(method: Method, system: System, monitor: Monitor) -> StepReport:
             "callback and time_limit ask the host after each iteration, which a program for XLA alone, for several "
             "processes or inside shard_map cannot. Leave them out, or solve outside of it."
         )
-    if monitor.progress is True and shows_no_progress(system.bk):
-        monitor = replace(monitor, progress=False)
+    communicator = system.bk.communicator
+    if monitor.progress is True and communicator is not None and not communicator.is_traced and communicator.rank > 0:
+        monitor = replace(monitor, progress=False)  # the first member alone shows it
     shown = partial(_in_form_of_user, system, monitor.in_numpy)
     return StepReport.of(monitor, method.name, shown, system.layout.batch, system.compiled)
 

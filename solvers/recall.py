@@ -20,7 +20,7 @@ from ..sparse.content import Content, content_of, copy_of
 from .apply_factors import solve_by_factors
 from .judge import solve
 from .log import DEBUG, log
-from .memory import SETUP_CACHE, Memory, clear_all
+from .memory import SETUP_CACHE, Memory, clear_all, is_ours, was_seen
 from .methods.registry import find_method, is_auto
 from .plan import Plan
 from .preconditioners import PRECONDITIONERS, UPDATES, Preconditioner
@@ -96,7 +96,7 @@ def solve_or_recall(request: Request, plan_and_solve: PlanAndSolve) -> SolveResu
         if log.isEnabledFor(DEBUG):
             log.debug("with the plan of an earlier solve: %s", result.message)
         return result
-    comes_again = call.is_kept and _was_seen(_SEEN, (call.settings, call.content.checksum()))
+    comes_again = call.is_kept and was_seen(_SEEN, (call.settings, call.content.checksum()))
     request = call.with_own_matrix(request) if comes_again else request
     if call.has_pattern:
         result, plan, system = _solve_on_pattern(call, request, comes_again, plan_and_solve)
@@ -127,15 +127,6 @@ def _keep(call: Call, plan: Plan, request: Request) -> None:
     PLANS.keep((call.settings, content), plan)
 
 
-def _was_seen(memory: Memory[bool], key: Hashable) -> bool:
-    """Was it kept before? It is from now on."""
-    if memory.get(key):
-        return True
-    if memory.get(key) is None:
-        memory.keep(key, True)
-    return False
-
-
 def _is_done_by(plan: Plan, system: System, result: SolveResult) -> bool:
     """Have all systems converged by the first rung?"""
     return result.method == plan.method.name and bool(result._record.on_host("converged").all())
@@ -148,7 +139,7 @@ def _solve_on_pattern(call: Call, request: Request, many: bool, plan_and_solve: 
     key = call.settings, call.positions
     seen = call.settings, call.positions.checksum()
     kept = HIERARCHIES.get(key)
-    if kept is None and not _was_seen(_PATTERNS, seen):
+    if kept is None and not was_seen(_PATTERNS, seen):
         return plan_and_solve(request, many, None)
     request = request if many else call.with_own_matrix(request)  # as M shares its positions
     if kept is not None:
@@ -232,9 +223,9 @@ def _settings(request: Request, bk: Backend) -> tuple[Hashable, ...]:
     """
     method, kind = request.method, request.preconditioner
     found = "auto" if is_auto(method) else find_method(method, request.A)
-    if not isinstance(found, str) and (found.holds_external or not _is_ours(type(found))):
+    if not isinstance(found, str) and (found.holds_external or not is_ours(type(found))):
         raise TypeError(f"{found!r} may do something else each time.")
-    if not (kind is None or kind == "auto" or (isinstance(kind, str) and _is_ours(PRECONDITIONERS.get(kind)))):
+    if not (kind is None or kind == "auto" or (isinstance(kind, str) and is_ours(PRECONDITIONERS.get(kind)))):
         raise TypeError(f"{kind!r} may be something else each time.")
     others = [getattr(request, name) for name in _COMPARED]
     if not (_PLAIN.issuperset(map(type, others)) or all(map(_is_plain_setting, others))):
@@ -246,10 +237,6 @@ def _is_plain_setting(value: Any) -> bool:
     if isinstance(value, tuple):
         return all(map(_is_plain_setting, value))
     return value is None or isinstance(value, str | int | float | complex | np.generic)
-
-
-def _is_ours(thing: Any) -> bool:
-    return thing is not None and thing.__module__.startswith(f"{__package__}.")
 
 
 @contextmanager

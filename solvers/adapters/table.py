@@ -2,7 +2,7 @@
 
 | request | is solved | way back |
 |---|---|---|
-| matrix whose rows are cut over devices | in the order of its parts (`devices.py`) | in the user's order |
+| matrix whose rows are cut over devices | in the order of its parts | in the user's order |
 | batch of unknown size, in a traced function | system by system, in a loop | vectors on the user's axis |
 
 The way back is that of the result in an error, too. Other forms are read before (`peers.py`), belong to the system
@@ -19,13 +19,29 @@ from functools import partial
 from typing import Any, TypeVar
 
 import numpy as np
+import scipy.sparse as sp
 
-from ...backends import Backend, choose_backend, get_backend
-from ...sparse import batch_shape, operand_dtype
+from ...backends import Array, Backend, Cut, choose_backend, get_backend
+from ...sparse import (
+    CutRows,
+    Operator,
+    RowCutMatrix,
+    SparseMatrix,
+    UnsupportedOperation,
+    as_operator,
+    batch_shape,
+    cut_matrix,
+    is_function,
+    operand_dtype,
+)
 from ...sparse.layout import moved_axis
-from ..read.arguments import Request, last_axis
+from ..methods.method import Method
+from ..methods.registry import find_method, is_auto
+from ..preconditioners import Preconditioner
+from ..preconditioners.build import BY_PARTS, check_kind
+from ..read.arguments import Request, expected_vectors, last_axis
 from ..results.result import SolveResult, arrays_of, changed, converted, with_arrays
-from .devices import in_order_of_parts
+from ..run.watch import IterationState, Monitor
 
 Solve = Callable[[Request], SolveResult]
 WayBack = Callable[[SolveResult], SolveResult]
@@ -41,6 +57,135 @@ def solve_adapted(request: Request, solve: Solve) -> SolveResult:
             again = partial(solve_adapted, solve=solve)
             return converted(partial(again, inner) if run is None else partial(run, inner, again), back)
     return solve(request)
+
+
+# --- rows that are cut over devices
+
+
+def _in_order_of_parts(request: Request) -> tuple[Request, Callable[[SolveResult], SolveResult]] | None:
+    """The system in the order of the parts of A, where A is cut, or can be and b is spread, and the way back."""
+    if type(request.A) is not RowCutMatrix:
+        if request.seen_sharding is None and request.sharding is None:
+            return None
+        request = _with_rows_cut(request)
+        if type(request.A) is not RowCutMatrix:
+            return None
+    A = request.A
+    return _by_parts(request, A), lambda result: _in_users_order(A, result, request.axis)
+
+
+def _by_parts(request: Request, A: RowCutMatrix) -> Request:
+    """The same system in the order of the parts."""
+    bk, n = A.bk, A.shape[0]
+    if request.matrix_offset is not None:
+        raise UnsupportedOperation("matrix_offset does not go with a row-cut matrix: give A itself, or leave it out.")
+    b = _vectors(bk, request.b, request.axis)
+    if not b.shape or int(b.shape[-1]) != n:
+        raise ValueError(f"A has the shape {A.shape} and b {tuple(b.shape)}; {expected_vectors(b, n, request.axis)}.")
+    sharding = request.sharding or request.seen_sharding
+    cut = None if sharding is None else bk.cut_of(b, len(b.shape) - 1, sharding)
+    spread = A.spread if cut is None or cut.names != A.spread.names else cut
+    A = replace(A, inner=_spread_by(A.inner, spread), spread=spread)
+    x0 = None if request.x0 is None else _in_parts(A, _vectors(bk, request.x0, request.axis))
+    null = request.nullspace
+    if null is not None and not isinstance(null, str):
+        null = _in_parts(A, bk.asarray(null))
+    return replace(
+        request, A=A.inner, b=_in_parts(A, b), x0=x0, axis=None, nullspace=null, seen_sharding=spread, sharding=None,
+        preconditioner=_preconditioner(A, request.preconditioner), monitor=_monitor(A, request.monitor),
+    )  # fmt: skip
+
+
+def _monitor(A: RowCutMatrix, monitor: Monitor | None) -> Monitor | None:
+    """The monitor with a callback that receives x in the user's order."""
+    if monitor is None or monitor.callback is None:
+        return monitor
+    users, places = monitor.callback, A.layout.places
+
+    def callback(state: IterationState) -> Any:
+        x = np.asarray(state.x)[..., places]
+        return users(state._replace(x=x if monitor.in_numpy else A.bk.in_host_call(x, None)))
+
+    return replace(monitor, callback=callback)
+
+
+def _spread_by(inner: Operator, spread: Cut) -> Operator:
+    if not isinstance(inner, CutRows) or spread == inner.spread:
+        return inner
+    return replace(inner, spread=spread).knowing(inner)
+
+
+def _vectors(bk: Backend, array: Any, axis: int | None) -> Array:
+    """The array with its vectors on the last axis."""
+    array = bk.asarray(array)
+    return array if axis in (None, -1) else moved_axis(bk, array, axis, -1)
+
+
+def _in_parts(A: RowCutMatrix, array: Array) -> Array:
+    """`(..., n)` -> `(..., parts * size)`."""
+    return _moved(A, array, RowCutMatrix.to_parts)
+
+
+def _array_in_users_order(A: RowCutMatrix, array: Array) -> Array:
+    """`(..., parts * size)` -> `(..., n)`."""
+    return _moved(A, array, RowCutMatrix.to_user)
+
+
+def _moved(A: RowCutMatrix, array: Array, move: Callable[[RowCutMatrix, Array], Array]) -> Array:
+    bk, lead = A.bk, tuple(array.shape[:-1])
+    rows = bk.reshape(array, (int(np.prod(lead)), int(array.shape[-1]))) if len(lead) != 1 else array
+    moved = bk.compile_if_faster(move, ())(A, rows)
+    return moved if len(lead) == 1 else bk.reshape(moved, (*lead, int(moved.shape[-1])))
+
+
+def _in_users_order(A: RowCutMatrix, result: SolveResult, axis: int | None) -> SolveResult:
+    def moved(array: Array) -> Array:
+        array = _array_in_users_order(A, array)
+        return array if axis in (None, -1) else moved_axis(A.bk, array, -1, axis)
+
+    return changed(result, moved(result.x), residual=moved(result.residual))
+
+
+def _preconditioner(A: RowCutMatrix, M: Any) -> Any:
+    """M for vectors in the order of the parts."""
+    if M is None or isinstance(M, str):
+        return M
+    if isinstance(M, RowCutMatrix) and M.layout is A.layout:
+        return M.inner
+    if isinstance(M, Preconditioner) and isinstance(M.inner, RowCutMatrix) and M.inner.layout is A.layout:
+        return replace(M, inner=M.inner.inner)
+    if is_function(M):
+        return lambda r: _in_parts(A, M(_array_in_users_order(A, r)))
+    raise UnsupportedOperation(
+        f"The preconditioner {M!r} is not one for rows that are cut. Give a name ({', '.join(BY_PARTS)}), "
+        "krylix.preconditioner(A, name) of the row-cut matrix, or a function r -> M r."
+    )
+
+
+def _with_rows_cut(request: Request) -> Request:
+    """The request with A cut as b is spread, where A is a sparse matrix, no stencil, and method and M allow it."""
+    A = request.A
+    bk = choose_backend(request.b, A)
+    sparse = sp.issparse(A) or isinstance(A, SparseMatrix) or bk.sparse.accepts(A)
+    if not sparse or request.axis not in (None, -1) or request.matrix_offset is not None or not _can_be_cut(request):
+        return request
+    shape = tuple(request.b.shape)
+    cut = bk.cut_of(request.b, len(shape) - 1, request.sharding or request.seen_sharding)
+    if cut is None or not cut.names or cut.parts[0] < 2 or tuple(A.shape) != (shape[-1],) * 2:
+        return request
+    matrix = as_operator(A)
+    if not isinstance(matrix, SparseMatrix) or matrix.systems is not None or not matrix.structure.gathers:
+        return request
+    return replace(request, A=cut_matrix(bk, matrix, cut))
+
+
+def _can_be_cut(request: Request) -> bool:
+    """Do the method and the preconditioner support matrices whose rows are cut over devices?"""
+    method = None if is_auto(request.method) else find_method(request.method, request.A)
+    if isinstance(method, Method) and (method.on_host or method.factorises or method.least_squares):
+        return False
+    M = request.preconditioner
+    return M is None or is_function(M) or (isinstance(M, str) and check_kind(M) in ("auto", *BY_PARTS))
 
 
 # --- batches of unknown size
@@ -92,7 +237,7 @@ def _batch_axes(bk: Backend, request: Request) -> int:
 ADAPTERS: tuple[
     tuple[Callable[[Request], tuple[Request, WayBack] | None], Callable[[Request, Solve], SolveResult] | None], ...
 ] = (
-    (in_order_of_parts, None),
+    (_in_order_of_parts, None),
     (_with_vectors_last, _one_by_one),
 )  # fmt: skip
 """Each gives the request in another form and the way back, or None, and runs it in its own way, or as others."""

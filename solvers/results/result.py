@@ -24,6 +24,7 @@ from .words import Background, Cause, EndState, LookForCauses, describe, methods
 
 ArrayT = TypeVar("ArrayT")  # what `b` is
 T = TypeVar("T")
+_OF_NUMPY = (np.ndarray, np.generic)
 
 
 class Gradient(NamedTuple):
@@ -66,7 +67,7 @@ class Record:
     def complete(self, begun: float, checkpoints: bool) -> None:
         """Note the time of a call that ends now, unless it was only compiled, and make the numbers Python's."""
         status = self.arrays["status"]
-        if not isinstance(status, np.ndarray | np.generic) and choose_backend(status).compiled(status):
+        if not isinstance(status, _OF_NUMPY) and choose_backend(status).compiled(status):
             self.solve_time = None
             return
         self.is_one, self.is_complete = status.shape == () and not checkpoints, True
@@ -76,7 +77,7 @@ class Record:
     def array(self, name: str) -> Any:
         """The array of the library, or container of arrays."""
         array = self.arrays[name]
-        if self.like is None or self.bk is None or not isinstance(array, np.ndarray | np.generic):
+        if self.like is None or self.bk is None or not isinstance(array, _OF_NUMPY):
             return array
         (made,) = without_compilers(self.bk.results_from_host)([np.asarray(array)], self.like)
         if not self.bk.compiled(made):  # else it belongs to the program that reads it
@@ -86,7 +87,7 @@ class Record:
     def on_host(self, name: str) -> np.ndarray:
         """The array in NumPy, in the precision of the solve."""
         array = self.arrays[name]
-        if isinstance(array, np.ndarray | np.generic):
+        if isinstance(array, _OF_NUMPY):
             return np.asarray(array)
         bk = choose_backend(array)
         return np.asarray(type(bk).to_numpy(bk, array))  # by the class, whose functions no profile records
@@ -98,11 +99,7 @@ class Record:
         if name in self._of_python:
             return self._of_python[name]
         array = self.arrays[name]
-        if (
-            not isinstance(array, np.ndarray | np.generic)
-            and of_python is float
-            and choose_backend(array).tracks(array)
-        ):
+        if of_python is float and not isinstance(array, _OF_NUMPY) and choose_backend(array).tracks(array):
             return array
         made = self._of_python[name] = of_python(without_compilers(self.on_host)(name).item())
         return made
@@ -122,10 +119,9 @@ class Record:
         return EndState(*([a[-1] for a in arrays] if checkpoints else arrays))
 
     def __getstate__(self) -> dict[str, Any]:
-        if self.is_one:
-            arrays = {name: self.on_host(name) if name in NUMBERS else self.array(name) for name in self.arrays}
-        else:
-            arrays = {name: self.array(name) for name in self.arrays}
+        arrays = {
+            name: self.on_host(name) if self.is_one and name in NUMBERS else self.array(name) for name in self.arrays
+        }
         return {**self.__dict__, "arrays": arrays, "bk": None, "like": None, "look": None}
 
 

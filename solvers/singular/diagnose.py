@@ -218,26 +218,22 @@ def _empty(case: Case) -> list[Cause]:
         return str(index) if len(shape) < 2 else str(tuple(map(int, np.unravel_index(index, shape))))
 
     def zero(what: str, indices: np.ndarray) -> str:
+        first = place(int(indices[0]))
         if len(indices) == 1:
-            return f"{what} {place(int(indices[0]))} {'is' if what in ('row', 'column') else 'are'} zero"
-        return f"{len(indices)} {what.replace(' and', 's and')}s are zero, the first is {place(int(indices[0]))}"
-
-    def equation(row: int) -> tuple[str, str]:
-        such = f"A[{row}, {row}] = 1" if len(shape) < 2 else "x itself there"
-        return "give b zeros there", f"give each empty row an equation, such as {such}"
+            return f"{what} {first} {'are' if same else 'is'} zero"
+        return f"{len(indices)} {what.replace(' and', 's and')}s are zero, the first is {first}"
 
     pairs = [("row and column", rows)] if same else [("row", rows), ("column", columns)]
-    seen = ", and ".join(zero(what, indices) for what, indices in pairs if len(indices))
-    seen = f"A{case.of_which} is singular: {seen}"
-    if case.b is None:
-        if not len(rows):
-            return [Cause(seen, _REMOVE)]
-        return [Cause(f"{seen}, so b must be zero there", equation(int(rows[0])), settles=not same)]
-    wrong = [int(row) for row in rows if case.b[case.worst, row]]
-    if wrong:
-        value = case.b[case.worst, wrong[0]]
-        return [Cause(f"{seen}, while b is {value:.3g} in row {place(wrong[0])}", equation(wrong[0]))]
-    if same and not case.method.factorises:
+    seen = f"A{case.of_which} is singular: {', and '.join(zero(*pair) for pair in pairs if len(pair[1]))}"
+    wrong = rows if case.b is None else [row for row in rows if case.b[case.worst, row]]
+    if len(wrong):
+        row = int(wrong[0])
+        such = f"A[{row}, {row}] = 1" if len(shape) < 2 else "x itself there"
+        equation = "give b zeros there", f"give each empty row an equation, such as {such}"
+        if case.b is None:
+            return [Cause(f"{seen}, so b must be zero there", equation, settles=not same)]
+        return [Cause(f"{seen}, while b is {case.b[case.worst, row]:.3g} in row {place(row)}", equation)]
+    if same and case.b is not None and not case.method.factorises:
         return []  # as of obstacles on a grid: nothing depends on these unknowns
     return [Cause(seen, _REMOVE, settles=not same)]
 
@@ -272,14 +268,11 @@ def _ill_conditioned(case: Case) -> list[Cause]:
         return []  # such a system may have a solution, which takes more iterations
     seen = f"A{case.of_which} is {'nearly ' * (condition < 1 / case.eps)}singular"
     if condition < _INFINITE:
-        seen += (
-            f" to working precision: its condition number is about {condition:.1e}, and {real_dtype(case.A.dtype)} has "
-            f"digits for {1 / case.eps:.1e}"
-        )
+        seen += f" to working precision: its condition number is about {condition:.1e}, and "
+        seen += f"{real_dtype(case.A.dtype)} has digits for {1 / case.eps:.1e}"
     if beyond:
-        seen += (
-            f"; its solution has entries of {largest:.1e}, and rounding them leaves a residual norm of about {left:.1e}"
-        )
+        seen += f"; its solution has entries of {largest:.1e}, and rounding them leaves a residual norm of about "
+        seen += f"{left:.1e}"
     single = case.eps >= _SINGLE and condition < _NEAR / np.finfo(np.float64).eps
     advice = ("use double precision, which has enough digits for it",) if single else SINGULAR
     return [Cause(seen, advice, settles=beyond or method.factorises)]

@@ -20,6 +20,7 @@ NAMED = {"dot", "norm"}  # of `bk`
 # `product` are over the vectors of a basis, or their coefficients.
 REASONS = {
     "run/loop.py": {"all": 2, "any": 11, "max": 2},  # statuses, iterations, and a number for the log
+    "run/by_systems.py": {"all": 1, "max": 1},  # norms of whole systems, which no communicator divides
     "run/checkpoints.py": {"any": 2, "sum": 2},  # counts of iterations
     "run/stopping.py": {"any": 1},
     "run/watch.py": {"any": 1, "max": 2},  # of numbers on the host, one for each system
