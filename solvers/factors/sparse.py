@@ -25,14 +25,7 @@ from ...sparse.formats.entries.scipy_form import csc_array
 from ...sparse.operators.concrete import kept
 from ...sparse.operators.products import Products
 from ..memory import SETUP_CACHE, Memory
-from ..singular.from_factors import (
-    SINGULAR_GROWTH,
-    Singularity,
-    growth,
-    null_vectors_of_sparse,
-    shifted_factors,
-    suspicious,
-)
+from ..singular.from_factors import Singularity, growth, null_vectors_of_sparse, shifted_factors, suspicious
 from ..singular.projections import WithoutVectors
 from .cholmod import Cholmod
 from .dense import factorise
@@ -47,7 +40,7 @@ PROVIDERS: dict[str, Provider] = {one.name: one for one in (Pardiso(), Cholmod()
 """Name -> library of sparse factors, in the order in which they are tried."""
 
 log = logging.getLogger("krylix")
-_SLACK = 10  # a random vector may be nearly orthogonal to what the adjoint maps to zero, by at most that factor
+_BLOWN, _SLACK = 0.1, 10  # growth of a random vector under the inverse of a singular matrix, in inverse rounding units
 _WASTE, _SMALL = 4, 8  # storage limit per row of a band: multiple of its entries, plus a constant
 _FIRST = 64  # numbers that mostly tell matrices apart
 
@@ -338,7 +331,7 @@ def _examined(matrix: Any, providers: tuple[Provider, ...]) -> MatrixFactors:
         right, left, singularity = null_vectors_of_sparse(double, shifted.solve, own, dtype)
         if len(right):
             return shifted._replace(singularity=singularity, null=(right, left))
-        if not blown < SINGULAR_GROWTH / np.finfo(wide.dtype).eps:
+        if not blown < _BLOWN / np.finfo(wide.dtype).eps:
             kind = Singularity.SINGULAR if blown == np.inf else Singularity.ILL_CONDITIONED
             return shifted._replace(singularity=kind)
     ill = not blown < limit and _condition(wide, lu) * np.finfo(dtype).eps >= 1

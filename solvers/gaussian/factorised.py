@@ -19,14 +19,15 @@ from ...sparse.analysis.symmetry import is_hermitian, nearest_hermitian
 from ...sparse.content import Content
 from ...sparse.operators.linear_function import LinearFunction
 from ..factors.dense import factorise
-from ..factors.protocol import singularity_of
+from ..factors.protocol import told_by
 from ..factors.superlu import Exchanges, factors_of, superlu_factors
 from ..memory import Memory
-from ..singular.from_factors import SINGULAR_GROWTH, Singularity, growth
+from ..singular.from_factors import Singularity
 from .selected_inverse import SelectedInverse, sorted_columns
 
 SMALL = 257  # unknowns below which traced entries are factorised as a dense matrix of the library
 PIVOT = 100  # rounding units of the diagonal below which a pivot of a definite matrix may be zero
+_BLOWN = 0.1  # growth of a random vector under the inverse of a singular matrix, in inverse rounding units
 _FEW = 32  # columns up to which solves take less time than the recursion
 _NUMBERS = 2**22  # of the right-hand sides of one solve
 _UNITS = 1e4  # ratio of the largest entries of rows and columns from which these are scaled
@@ -129,17 +130,19 @@ class FactorisedMatrix:
 
     @cached_property
     def is_singular(self) -> bool:
-        """Does the inverse of the scaled matrix amplify a random vector as that of a singular one?"""
+        """Is the condition number of the scaled matrix that of a singular one, as one solve shows it?
+
+        The vector is not orthogonal to constants, the null vectors of closed domains, as random signs nearly are.
+        """
         if self.lu is None:
             return True
-        B, unit = self.scaled, np.ones(self.A.shape[0])
-        if self.definite is not None:
-            unit = np.sqrt(B.diagonal().real)
-            B = equilibrated(B, 1 / unit, 1 / unit)
-        # The vector may be nearly orthogonal to what the adjoint maps to zero.
-        limit = SINGULAR_GROWTH / np.finfo(np.float64).eps / min(len(unit) ** 0.5, 10)
+        B, n = self.scaled, self.A.shape[0]
+        unit = np.ones(n) if self.definite is None else np.sqrt(B.diagonal().real)
+        z = np.random.default_rng(2).uniform(0.5, 1.5, n) * np.where(np.arange(n) % 3, 1, -1)
         with np.errstate(all="ignore"):
-            return not growth(B, lambda v: unit * self.lu.solve(unit * v)) < limit
+            x = np.abs(self.lu.solve((unit * z).astype(B.dtype)[:, None])[:, 0]) * unit
+            size = np.max((abs(B) @ (1 / unit)) / unit)
+            return not bool(np.max(x) * size < _BLOWN / np.finfo(np.float64).eps)
 
     @cached_property
     def _selected(self) -> SelectedInverse | None:
@@ -320,7 +323,7 @@ def dense_singular(bk: Backend, dense: Array) -> Array | None:
     """Which dense matrices are singular, `()` or `(systems,)`, as a direct solve tells; None where none is."""
     if not dense.shape[-1]:
         return None
-    told = singularity_of(factorise(bk, DenseOperator(bk, bk.constant(dense))))
+    told = told_by(factorise(bk, DenseOperator(bk, bk.constant(dense))))
     if told is None:
         return None
     singular = bk.reshape(told, tuple(dense.shape)[:-2]) == int(Singularity.SINGULAR)
