@@ -29,10 +29,7 @@ SINGULAR = "check the entries of A", "name its null vectors (nullspace=...)", LE
 FACTORISE = "factorise (method='scipy-direct')"
 _PRECONDITION = "give a preconditioner (preconditioner='auto' or your own)"
 _PRECONDITION_PARTS = "give a preconditioner ('chebyshev', a function, or a matrix of each part)"
-_WITHOUT_SOLUTION = [
-    "ask for the least-squares solution with method='LSMR' (in scipy: scipy-lsmr)",
-    "check A and b: a pure Neumann problem needs a b whose sum is zero",
-]
+_WITHOUT_SOLUTION = [LEAST_SQUARES, "check A and b: a pure Neumann problem needs a b whose sum is zero"]
 
 
 class EndState(NamedTuple):
