@@ -16,7 +16,7 @@ from krylix import linear_solve, preconditioner
 from krylix.solvers.fast_diagonalisation import axis_couplings
 from krylix.solvers.fast_diagonalisation.axis_couplings import around, couplings_by_axis, means
 from krylix.solvers.fast_diagonalisation.nearby import is_far, nearby
-from krylix.solvers.preconditioners.multigrid.from_matrix import couplings_of
+from krylix.solvers.preconditioners.multigrid.couplings import couplings_of
 from krylix.sparse import UnsupportedOperation
 from modes import EAGER, MODES, array, compiled, library, to_numpy
 
