@@ -10,7 +10,7 @@ import numpy as np
 
 from ...backends import Array, Backend, get_on_failure, nan_of, real_dtype
 from ...sparse import Operator
-from ...sparse.analysis.lanczos import lanczos
+from ...sparse.analysis.lanczos import LanczosState, lanczos
 from ...sparse.analysis.symmetry import REFUSED
 
 Function = Callable[[Array], Array]  # of eigenvalues
@@ -30,21 +30,15 @@ NOT_POSITIVE = (
 
 
 class Tridiagonal(NamedTuple):
-    """T of each row, and the vectors that belong to it.
+    """T of each row.
 
     Attributes:
-        alphas: `(batch, steps)`.
-        betas: likewise, `betas[:, j]` beside `alphas[:, j - 1]` and `alphas[:, j]`.
-        last: `(batch, 1)`, the entry that would be beside the next one.
-        basis: `(batch, steps, n)`, or ().
+        lanczos: the last state, with T, its basis and the entry beside the next one.
         norm: `(batch, 1)`, of the rows at the start.
-        refused: were products seen not to be symmetric, or to be zero of a constant vector?
+        refused: are products known not to be symmetric, or to be zero of a constant vector?
     """
 
-    alphas: Array
-    betas: Array
-    last: Array
-    basis: Any
+    lanczos: LanczosState
     norm: Array
     refused: Array
 
@@ -70,8 +64,8 @@ def tridiagonal(A: Operator, start: Array, steps: int, keep: bool) -> Tridiagona
     v = bk.times(bk.safe_divide(0 * norm + 1, norm), start)
     with bk.errstate():
         count = max(1, min(steps, int(start.shape[1])))
-        found = lanczos(bk, partial(product, A), v, count, keep_basis=keep, positive=True)
-        return Tridiagonal(found.alphas, found.betas, found.beta, found.basis, norm, _is_refused(A, v))
+        state = lanczos(bk, partial(product, A), v, count, keep_basis=keep, positive=True)
+        return Tridiagonal(state, norm, _is_refused(A, v))
 
 
 def _is_refused(A: Operator, v: Array) -> Array:
@@ -91,9 +85,8 @@ def _is_refused(A: Operator, v: Array) -> Array:
     return singular | bk.any(bk.negated(difference <= REFUSED * (sizes + bk.norm(image_of_other))))
 
 
-def eigenpairs(bk: Backend, T: Tridiagonal, steps: int | None = None) -> tuple[Array, Array]:
-    """Eigenvalues `(batch, steps)`, rising, and eigenvectors `(batch, steps, steps)` of T, or of its first steps."""
-    alphas, betas = T.alphas[:, :steps], T.betas[:, :steps]
+def _eigenpairs(bk: Backend, alphas: Array, betas: Array) -> tuple[Array, Array]:
+    """Eigenvalues `(batch, steps)`, rising, and eigenvectors `(batch, steps, steps)` of T."""
     size = int(alphas.shape[1])
     dtype = bk.dtype(alphas)
     unit = bk.asarray(np.eye(size), dtype, like=alphas)
@@ -112,12 +105,12 @@ def quadrature(bk: Backend, T: Tridiagonal, function: Function) -> tuple[Array, 
 
     Source: Golub and Meurant, Matrices, Moments and Quadrature with Applications (2010), sections 6.1 to 6.2.
     """
-    values, vectors = eigenpairs(bk, T)
+    alphas, betas, last = T.lanczos.alphas, T.lanczos.betas, T.lanczos.beta
+    values, vectors = _eigenpairs(bk, alphas, betas)
     node = _smallest(bk, values)
     with bk.errstate():
-        moved = T.last**2 * bk.sum(vectors[:, -1, :] ** 2 / (values - node), -1, keepdims=True)
-    alphas, betas = bk.concat([T.alphas, node + moved], 1), bk.concat([T.betas, T.last], 1)
-    with_node = eigenpairs(bk, T._replace(alphas=alphas, betas=betas))
+        moved = last**2 * bk.sum(vectors[:, -1, :] ** 2 / (values - node), -1, keepdims=True)
+    with_node = _eigenpairs(bk, bk.concat([alphas, node + moved], 1), bk.concat([betas, last], 1))
 
     def rule(values: Array, vectors: Array) -> Array:
         return T.norm[:, 0] ** 2 * bk.sum(vectors[:, 0, :] ** 2 * function(bk.where(values > 0, values, 1)), -1)
@@ -130,19 +123,19 @@ def images(bk: Backend, T: Tridiagonal, function: Function) -> tuple[Array, Arra
 
     Source: Chow and Saad, SIAM J. Sci. Comput. 36 (2014), algorithm 2.1.
     """
-    steps = int(T.alphas.shape[1])
+    steps, basis = int(T.lanczos.alphas.shape[1]), T.lanczos.basis
     full, positive = _coefficients(bk, T, function, steps)
     fewer, _ = _coefficients(bk, T, function, max(1, 3 * steps // 4))
     size = int(fewer.shape[1])
     change = bk.norm(bk.concat([full[:, :size] - fewer, full[:, size:]], 1))
     settled = ~bk.any(bk.negated(change <= SETTLED * bk.norm(full)))
-    weights = bk.astype(full, bk.dtype(T.basis))
-    return bk.times(T.norm, bk.sum(weights[:, :, None] * T.basis, 1)), settled, positive
+    weights = bk.astype(full, bk.dtype(basis))
+    return bk.times(T.norm, bk.sum(weights[:, :, None] * basis, 1)), settled, positive
 
 
 def _coefficients(bk: Backend, T: Tridiagonal, function: Function, steps: int) -> tuple[Array, Array]:
     """`f(T) e_1`, `(batch, steps)`."""
-    values, vectors = eigenpairs(bk, T, steps)
+    values, vectors = _eigenpairs(bk, T.lanczos.alphas[:, :steps], T.lanczos.betas[:, :steps])
     weighted = function(bk.where(values > 0, values, 1)) * vectors[:, 0, :]
     return bk.sum(vectors * weighted[:, None, :], -1), _are_positive(bk, values)
 

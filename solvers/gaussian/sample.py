@@ -105,7 +105,7 @@ def by_lanczos(A: Operator, z: Array, inverse: bool, steps: int) -> Array:
     T = tridiagonal(fixed, start, steps, True)
     x, settled, positive = images(bk, T, lambda values: values ** (-0.5 if inverse else 0.5))
     x = checked(A, x[:count, ...], T.refused | ~positive, NOT_POSITIVE)
-    x = checked(A, x, ~settled, NOT_SETTLED.format(steps=int(T.alphas.shape[1]), settled=SETTLED))
+    x = checked(A, x, ~settled, NOT_SETTLED.format(steps=int(T.lanczos.alphas.shape[1]), settled=SETTLED))
     sources = [a for a in arrays if bk.dtype(a).kind in "fc"]
     if not sources or not bk.has_derivatives:
         return x
