@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from ....backends import Backend
 from ....sparse import Operator
-from ...fast_diagonalisation.inverse import fast_inverse
+from ...fast.inverse import fast_inverse
 from .factorisation import InverseFactors
 from .refinement import Refinement
 
@@ -23,7 +23,7 @@ class FastDirect(Refinement):
     without its null space.
 
     Along an axis with constant coefficients the eigenvectors are sines, cosines or both, see
-    `fast_diagonalisation/trigonometric.py`. They are applied by fast transforms, where these are quicker than products
+    `solvers/fast/transforms.py`. They are applied by fast transforms, where these are quicker than products
     with matrices: from 60 to 1000 points on, which depends on the boundary, the library and the prime factors of the
     number of points. Lines along the first axis of a definite A without periodic axes are eliminated instead, where
     that is quicker: it takes a few operations.
