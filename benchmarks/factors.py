@@ -12,7 +12,7 @@ import scipy.sparse.linalg as spl
 
 from krylix import clear_setup_cache, linear_solve, prepare, setup_cache
 from krylix.solvers import SparseDirect, find_method
-from krylix.solvers.methods.direct.sparse_factors.ladder import PROVIDERS
+from krylix.solvers.factors.sparse import PROVIDERS
 
 from .measure import compare, per_call, seconds
 from .settings import Settings

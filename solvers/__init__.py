@@ -8,40 +8,34 @@ from ..backends.settings import OnFailure
 from . import backend_solves as backend_solves
 from . import profiled as profiled  # what profiles monitor
 from .gaussian.logdet import LogDeterminant, logdet
+from .judge import SingularMatrixWarning
 from .linear_solve import linear_solve
-from .load_preconditioner import load_preconditioner
 from .methods.bicgstab import BiCGStab
 from .methods.block_cg import BlockCG
 from .methods.cg import CG
 from .methods.cg_adaptive import CGAdaptive
 from .methods.cg_single_reduction import CGSingleReduction
 from .methods.cocr import COCR
-from .methods.direct.banded import BandedDirect
-from .methods.direct.dense import Direct
-from .methods.direct.fast import FastDirect
-from .methods.direct.sparse_direct import SparseDirect
-from .methods.direct.superlu import ScipyDirect
+from .methods.direct import BandedDirect, Direct, FastDirect, ScipyDirect, SparseDirect
+from .methods.foreign import ScipyMethod
 from .methods.gmres import GMRES
 from .methods.idr import IDR
-from .methods.least_squares.cgls import CGLS
-from .methods.least_squares.lsmr import LSMR
+from .methods.least_squares import CGLS, LSMR
 from .methods.method import Method
 from .methods.minres import MINRES
 from .methods.mixed_precision import MixedPrecision
 from .methods.petsc.method import Petsc
 from .methods.registry import METHODS, OPTIONAL_METHODS, find_method
-from .methods.scipy_methods import ScipyMethod
 from .names import MethodName, PreconditionerName
 from .nonlinear.minimize import minimize
-from .nonlinear.minimize_result import MinimizeResult
-from .nonlinear.nonlinear_result import NonlinearResult
-from .nonlinear.solve_nonlinear import solve_nonlinear
+from .nonlinear.newton import solve_nonlinear
+from .nonlinear.results import MinimizeResult, NonlinearResult
 from .preconditioners import PRECONDITIONERS, Preconditioner, preconditioner, rigid_motions
+from .preconditioners.files import load_preconditioner
 from .prepared import PreparedSolver, prepare
 from .recall import clear_setup_cache, set_global_setup_cache, setup_cache
-from .results.failure import ConvergenceError, Diverged, NotConverged, SingularMatrixWarning
-from .results.result import SolveResult
-from .results.transfers import GatherWarning
+from .results.devices import GatherWarning
+from .results.result import ConvergenceError, Diverged, NotConverged, SolveResult
 from .run.outcome import Status
 from .run.watch import IterationState
 from .triangular.solve_triangular import solve_triangular

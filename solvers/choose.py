@@ -26,7 +26,6 @@ from ..sparse.analysis.symmetry import CHOSEN
 from ..sparse.operators.by_record import products_agree
 from ..sparse.operators.concrete import as_matrix, is_known
 from ..sparse.tracing.engine.limits import entries_at_most
-from .block_tridiagonal.band import may_be_narrow, narrow
 from .cost import (
     ANALYSIS,
     DOUBT,
@@ -39,10 +38,11 @@ from .cost import (
     matrix_cost,
 )
 from .diagonal import DOMINANT
-from .factors_now import factors_now
-from .methods.direct.fast import FastDirect
-from .methods.direct.pivot_order import LEAST
-from .methods.direct.sparse_factors.ladder import providers_of
+from .factors.band import may_be_narrow, narrow
+from .factors.early import factors_now
+from .factors.sparse import providers_of
+from .factors.superlu import LEAST
+from .methods.direct import FastDirect
 from .methods.method import Method
 from .methods.registry import METHODS, find_method
 from .preconditioners.multigrid.from_matrix import couples_neighbours

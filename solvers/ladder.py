@@ -17,22 +17,22 @@ import numpy as np
 from ..backends import Array, Backend, agreed, get_backend, real_dtype
 from ..sparse import Layout, Matrix, NonlinearError, Operator, UnsupportedOperation
 from ..sparse.fingerprint import fingerprint
-from .adapters.devices import shows_no_progress, solved_by_systems
 from .cost import have_room
 from .log import log
 from .methods.cg import CG
-from .methods.direct.dense import Direct, DirectOnce, DirectOnHost
+from .methods.direct import Direct, DirectOnce, DirectOnHost
 from .methods.method import Method
-from .null_space.projections import WithoutConstantsInside
 from .plan import Plan, Rung, counted_steps
 from .read.requirements import check_requirements
 from .read.system import System
-from .results.no_solution import without_refuted
+from .run.by_systems import solved_by_systems
 from .run.loop import LoopSettings, run
 from .run.null_part import NullPart
 from .run.outcome import Outcome, Status
 from .run.stopping import Limits
 from .run.watch import Monitor, StepReport
+from .singular.diagnose import without_refuted
+from .singular.projections import WithoutConstantsInside
 
 _CANNOT = (UnsupportedOperation, NonlinearError)  # a rung that cannot be used leaves it to the next one
 _MAX_ITER, _CONVERGED = int(Status.MAX_ITER), int(Status.CONVERGED)
@@ -54,31 +54,80 @@ def climb(plan: Plan, system: System) -> Outcome:
     return _rest(plan, system, outcome) if more else outcome
 
 
-def has_more(plan: Plan, system: System) -> bool:
-    """May other rungs follow the first one? In a program that calls the host for them."""
-    if len(plan.rungs) == 1 or system.several:
-        return False
-    return not system.compiled or (system.bk.can_rescue() and system.on_failure != "nan")
+# --- one rung
 
 
-def applied_once(plan: Plan, system: System) -> Plan:
-    """With dense factors that a program applies once, and the host behind it, which examines what that does not solve.
+def _run(rung: Rung, system: System, limits: Limits) -> Outcome:
+    """One method, in the library, compiled once where that pays, or on the host.
 
-    The plan itself where no host can be called, or each step is to be seen.
+    The outcome has a first axis for checkpoints if there are several limits.
     """
-    bk, (method, M, *_) = system.bk, plan.rungs[0]
-    if method.__class__ is not Direct or bk.is_eager or not (system.compiled or bk.compiles_solves):
-        return plan
-    plain = system.monitor is None and not system.history and not system.several and not system.is_empty
-    if not plain or bk.communicator is not None:
-        return plan
-    if not bk.can_rescue() or (system.compiled and system.on_failure == "nan") or min(system.limits.rows[-1]) < 2:
-        return plan
-    try:
-        system.A.for_host()
-    except _CANNOT:
-        return plan
-    return replace(plan, rungs=(Rung(DirectOnce(), M), Rung(DirectOnHost())))
+    if system.monitor is None:
+        return _run_reported(rung, system, limits, None)
+    report = _report(rung.method, system, system.monitor)
+    outcome = _run_reported(rung, system, limits, report)
+    if report.errors is not None and not system.bk.compiled(outcome.status):
+        system.bk.to_numpy(outcome.status)  # waits for the loop
+        agreed(system.bk.communicator, "the callback", report.raise_errors)
+    return outcome
+
+
+def _run_reported(rung: Rung, system: System, limits: Limits, report: StepReport | None) -> Outcome:
+    bk, A, M = system.bk, system.A, rung.M
+    method = CG() if system.is_empty else rung.method  # CG has nothing to factorise
+    settings = _settings(method, system, limits)
+    if method.on_host and not bk.on_host:
+        function, arrays = _on_host(system, M, lambda host: _solved_by(Rung(method, host[1]), host[0], limits, report))
+        outcome = Outcome(*bk.host_call(function, _shapes(system, limits), *arrays))
+        return outcome if system.history else outcome._replace(history=())
+    arrays = (system.b, system.x0, system.rtol, system.atol)
+    apart = None if system.cut is None or report is not None else solved_by_systems(system, M, settings)
+    if apart is not None:
+        return apart
+    if bk.compiles_solves and not system.compiled and report is None:
+        own = A.as_container()
+        inside, null = (None if one is None else one.as_container() for one in (M, system.null))
+        if own.is_container and (inside is None or inside.is_container):
+            return bk.compile_if_faster(run, ("settings",))(own, inside, *arrays, null, settings=settings)
+    return run(A, M, *arrays, system.null, settings=settings, report=report)
+
+
+def _settings(method: Method, system: System, limits: Limits) -> LoopSettings:
+    cut = None if system.cut is None else (system.layout.shapes[0], system.cut)
+    both = both_of(system, method)
+    return LoopSettings(system.bk, method, limits, system.history, system.by_default, both, system.derived, cut)
+
+
+def _report(method: Method, system: System, monitor: Monitor) -> StepReport:
+    """What the loop calls after each step.
+
+    Raises:
+        ValueError: it could stop a program that cannot ask the host.
+    """
+    if monitor.may_stop and not system.bk.can_ask_host():
+        raise ValueError(
+            "callback and time_limit ask the host after each iteration, which a program for XLA alone, for several "
+            "processes or inside shard_map cannot. Leave them out, or solve outside of it."
+        )
+    communicator = system.bk.communicator
+    if monitor.progress is True and communicator is not None and not communicator.is_traced and communicator.rank > 0:
+        monitor = replace(monitor, progress=False)  # the first member alone shows it
+    shown = partial(_in_form_of_user, system, monitor.in_numpy)
+    return StepReport.of(monitor, method.name, shown, system.layout.batch, system.compiled)
+
+
+def _in_form_of_user(system: System, in_numpy: bool, rows: np.ndarray) -> Any:
+    """x of rows of NumPy as the result has it, in memory of its own."""
+    bk, layout = system.bk, system.layout
+    leaves, start = [], 0
+    for shape, dtype in zip(layout.shapes, layout.dtypes, strict=True):
+        own = Layout(layout.batch, (shape,), (dtype,), axis=layout.axis)
+        leaves.append(np.array(own.unflatten(get_backend("numpy"), rows[:, start : start + own.size])))
+        start += own.size
+    if not (in_numpy or bk.on_host):
+        like = None if bk.compiled(system.like) else system.like
+        leaves = [bk.in_host_call(leaf, like) for leaf in leaves]
+    return leaves[0] if layout.structure is None else bk.unleaves(layout.structure, leaves)
 
 
 def both_of(system: System, method: Method) -> bool:
@@ -91,6 +140,16 @@ def solved_b(system: System, method: Method) -> Array:
     """The right-hand side without its part in known null vectors of the transpose."""
     with system.bk.errstate():
         return NullPart.rest_of(system.bk, system.bk.flat(system.b), system.null, both_of(system, method))
+
+
+# --- the rungs after the first one
+
+
+def has_more(plan: Plan, system: System) -> bool:
+    """May other rungs follow the first one? In a program that calls the host for them."""
+    if len(plan.rungs) == 1 or system.several:
+        return False
+    return not system.compiled or (system.bk.can_rescue() and system.on_failure != "nan")
 
 
 def _rest(plan: Plan, system: System, outcome: Outcome) -> Outcome:
@@ -227,82 +286,27 @@ def _padded(bk: Backend, lines: Array, rows: int) -> Array:
     return bk.concat([lines, bk.full((missing, int(lines.shape[1])), np.nan, bk.dtype(lines), lines)], 0)
 
 
-# --- one rung
-
-
-def _run(rung: Rung, system: System, limits: Limits) -> Outcome:
-    """One method, in the library, compiled once where that pays, or on the host.
-
-    The outcome has a first axis for checkpoints if there are several limits.
-    """
-    if system.monitor is None:
-        return _run_reported(rung, system, limits, None)
-    report = _report(rung.method, system, system.monitor)
-    outcome = _run_reported(rung, system, limits, report)
-    if report.errors is not None and not system.bk.compiled(outcome.status):
-        system.bk.to_numpy(outcome.status)  # waits for the loop
-        agreed(system.bk.communicator, "the callback", report.raise_errors)
-    return outcome
-
-
-def _run_reported(rung: Rung, system: System, limits: Limits, report: StepReport | None) -> Outcome:
-    bk, A, M = system.bk, system.A, rung.M
-    method = CG() if system.is_empty else rung.method  # CG has nothing to factorise
-    settings = _settings(method, system, limits)
-    if method.on_host and not bk.on_host:
-        function, arrays = _on_host(system, M, lambda host: _solved_by(Rung(method, host[1]), host[0], limits, report))
-        outcome = Outcome(*bk.host_call(function, _shapes(system, limits), *arrays))
-        return outcome if system.history else outcome._replace(history=())
-    arrays = (system.b, system.x0, system.rtol, system.atol)
-    apart = None if system.cut is None or report is not None else solved_by_systems(system, M, settings)
-    if apart is not None:
-        return apart
-    if bk.compiles_solves and not system.compiled and report is None:
-        own = A.as_container()
-        inside, null = (None if one is None else one.as_container() for one in (M, system.null))
-        if own.is_container and (inside is None or inside.is_container):
-            return bk.compile_if_faster(run, ("settings",))(own, inside, *arrays, null, settings=settings)
-    return run(A, M, *arrays, system.null, settings=settings, report=report)
-
-
-def _settings(method: Method, system: System, limits: Limits) -> LoopSettings:
-    cut = None if system.cut is None else (system.layout.shapes[0], system.cut)
-    both = both_of(system, method)
-    return LoopSettings(system.bk, method, limits, system.history, system.by_default, both, system.derived, cut)
-
-
-def _report(method: Method, system: System, monitor: Monitor) -> StepReport:
-    """What the loop calls after each step.
-
-    Raises:
-        ValueError: it could stop a program that cannot ask the host.
-    """
-    if monitor.may_stop and not system.bk.can_ask_host():
-        raise ValueError(
-            "callback and time_limit ask the host after each iteration, which a program for XLA alone, for several "
-            "processes or inside shard_map cannot. Leave them out, or solve outside of it."
-        )
-    if monitor.progress is True and shows_no_progress(system.bk):
-        monitor = replace(monitor, progress=False)
-    shown = partial(_in_form_of_user, system, monitor.in_numpy)
-    return StepReport.of(monitor, method.name, shown, system.layout.batch, system.compiled)
-
-
-def _in_form_of_user(system: System, in_numpy: bool, rows: np.ndarray) -> Any:
-    """x of rows of NumPy as the result has it, in memory of its own."""
-    bk, layout = system.bk, system.layout
-    leaves, start = [], 0
-    for shape, dtype in zip(layout.shapes, layout.dtypes, strict=True):
-        own = Layout(layout.batch, (shape,), (dtype,), axis=layout.axis)
-        leaves.append(np.array(own.unflatten(get_backend("numpy"), rows[:, start : start + own.size])))
-        start += own.size
-    if not (in_numpy or bk.on_host):
-        like = None if bk.compiled(system.like) else system.like
-        leaves = [bk.in_host_call(leaf, like) for leaf in leaves]
-    return leaves[0] if layout.structure is None else bk.unleaves(layout.structure, leaves)
-
-
 # --- the host, for arrays of another library, also inside its compiled programs
+
+
+def with_factors_applied_once(plan: Plan, system: System) -> Plan:
+    """With dense factors that a program applies once, and the host behind it, which examines what that does not solve.
+
+    The plan itself where no host can be called, or each step is to be seen.
+    """
+    bk, (method, M, *_) = system.bk, plan.rungs[0]
+    if method.__class__ is not Direct or bk.is_eager or not (system.compiled or bk.compiles_solves):
+        return plan
+    plain = system.monitor is None and not system.history and not system.several and not system.is_empty
+    if not plain or bk.communicator is not None:
+        return plan
+    if not bk.can_rescue() or (system.compiled and system.on_failure == "nan") or min(system.limits.rows[-1]) < 2:
+        return plan
+    try:
+        system.A.for_host()
+    except _CANNOT:
+        return plan
+    return replace(plan, rungs=(Rung(DirectOnce(), M), Rung(DirectOnHost())))
 
 
 def _solved_by(rung: Rung, system: System, limits: Limits, report: StepReport | None) -> Outcome:

@@ -9,26 +9,24 @@ from typing import Any
 from ..backends import Array, get_on_failure, without_compilers
 from ..backends.profile.spans import span
 from ..backends.settings import OnFailure, run_for
-from ..sparse import Operator, RowCutMatrix, UnsupportedOperation
+from ..sparse import Operator, UnsupportedOperation
 from ..sparse.analysis.analysis import forget
 from ..sparse.peers.table import NO_PEERS
-from .adapters.arrays import has_unknown_size, run_where_spread, solve_one_by_one
-from .adapters.devices import solve_with_cut_rows
 from .adapters.first_call import solve_first_call, solve_on_numpy
 from .adapters.members import solve_over
-from .at_once import solve_small_dense
+from .adapters.peers import with_peers_read
+from .adapters.table import run_where_spread, solve_adapted
+from .apply_factors import solve_small_dense
+from .judge import solve
 from .log import log
 from .methods.method import Method
 from .methods.registry import find_method, is_auto
 from .names import MethodName, PreconditionerName, with_our_names
-from .pipeline import solve
 from .plan import plans
 from .read.arguments import Request, refused_args
-from .read.peers import with_peers_read
 from .read.system import read_system
-from .recall import Solved, solve_or_recall
-from .results.form import with_times
-from .results.result import ArrayT, SolveResult
+from .recall import PlannedResult, solve_or_recall
+from .results.result import ArrayT, SolveResult, finish
 from .run.watch import Callback, Progress, monitor_of
 
 
@@ -167,7 +165,7 @@ def linear_solve(
     )  # fmt: skip
     monitored = not (progress is False and callback is None and time_limit is None)
     asked = (progress, callback, time_limit) if monitored else None
-    return without_compilers(with_times)("linear_solve", _linear_solve, request, asked)
+    return without_compilers(finish)("linear_solve", _linear_solve, request, asked)
 
 
 linear_solve._torchdynamo_disable = True  # type: ignore[attr-defined]  # torch.compile: make a graph break of the call
@@ -179,7 +177,7 @@ linear_solve._torchdynamo_disable_msg = (  # type: ignore[attr-defined]
 
 def solve_for_derivative(A: Any, b: Any, *, on_failure: str, **settings: Any) -> SolveResult:
     """`linear_solve` with the adjoint A and a cotangent b, of which only the part in the range of A counts."""
-    return without_compilers(with_times)(
+    return without_compilers(finish)(
         "linear_solve", _linear_solve, Request(A=A, b=b, on_failure=on_failure, derived=True, **settings), None
     )
 
@@ -193,40 +191,33 @@ def _linear_solve(request: Request, monitored: tuple[Any, Any, Any] | None) -> S
         request = replace(request, monitor=monitor_of(*monitored))
     if request.over is not None:
         return run_for(request.on_failure, solve_over, request)
-    found = solve_small_dense(request)
-    return run_for(request.on_failure, run_where_spread, _solved, request) if found is None else found
+    result = solve_small_dense(request)
+    if result is not None:
+        return result
+    return run_for(request.on_failure, run_where_spread, lambda given: solve_adapted(given, _solve), request)
 
 
-def _solved(request: Request) -> SolveResult:
-    spread = request.seen_sharding is not None or request.sharding is not None
-    if (spread or request.A.__class__ is RowCutMatrix) and (found := solve_with_cut_rows(request, _solved)) is not None:
-        return found
-    if has_unknown_size(request.b) and (found := solve_one_by_one(request, _solved)) is not None:
-        return found
-    first, request = solve_first_call(request, _on_numpy)
+def _solve(request: Request) -> SolveResult:
+    first, request = solve_first_call(request, _solve_on_numpy)
     if first is not None:
         return first
     try:
-        return _solved_by_library(request)
+        return solve_or_recall(request, _plan_and_solve)
     except _NO_TRANSPOSE:  # nor has JAX any: the second call then does what the first one did
-        found = solve_on_numpy(request, _on_numpy)
-        if found is None:
+        result = solve_on_numpy(request, _solve_on_numpy)
+        if result is None:
             raise
-        return found
+        return result
 
 
 _NO_TRANSPOSE = (UnsupportedOperation, NotImplementedError, ValueError)  # the last two as JAX says it
 
 
-def _on_numpy(request: Request) -> SolveResult:
-    return _solved_anew(request)[0]
+def _solve_on_numpy(request: Request) -> SolveResult:
+    return _plan_and_solve(request)[0]
 
 
-def _solved_by_library(request: Request) -> SolveResult:
-    return solve_or_recall(request, _solved_anew)
-
-
-def _solved_anew(request: Request, many: bool = False, previous: Operator | None = None) -> Solved:
+def _plan_and_solve(request: Request, many: bool = False, previous: Operator | None = None) -> PlannedResult:
     """Plan and solve; also returns the plan and the system.
 
     Args:

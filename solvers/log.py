@@ -1,4 +1,6 @@
-"""The logger "krylix": choices, set-up, fallbacks and failures at INFO; outcomes, kept set-ups, restarts at DEBUG.
+"""The logger "krylix", and warnings at the caller's line.
+
+Choices, set-up, fallbacks and failures are logged at INFO; outcomes, kept set-ups and restarts at DEBUG.
 
 Nothing is written and no text is made unless a program asks for it, `logging.basicConfig(level=logging.INFO)` say. A
 solve that is not logged asks the logger once, by `log.isEnabledFor(DEBUG)`, which is a call of Python less than a
@@ -8,6 +10,8 @@ function here would be.
 from __future__ import annotations
 
 import logging
+import sys
+import warnings
 from collections.abc import Callable
 from contextvars import ContextVar
 from time import perf_counter
@@ -50,3 +54,14 @@ def timed_set_up(what: str, make: Callable[[], T]) -> T:
 def log_failure(message: str) -> None:
     """That a solve has failed, in the words of its error."""
     log.info("failed: %s", message)
+
+
+_LIBRARIES = (__name__.partition(".")[0], "tensorflow", "torch", "jax")  # frames between the user and us
+
+
+def warn_caller(message: str, category: type[Warning]) -> None:
+    """Warn at the line of the first caller outside this library."""
+    level, frame = 1, sys._getframe()
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] in _LIBRARIES:
+        level, frame = level + 1, frame.f_back
+    warnings.warn(message, category, stacklevel=level)

@@ -71,6 +71,19 @@ class Memory(Generic[T]):
             self._entries = ()
 
 
+def was_seen(memory: Memory[bool], key: Any) -> bool:
+    """Was this key seen before, and is it worth remembering? It is remembered from now on."""
+    seen = memory.get(key)
+    if seen is None:
+        memory.keep(key, True)
+    return bool(seen)
+
+
+def is_ours(thing: Any) -> bool:
+    """Is it a class or function of this package, which does the same each time for the same settings?"""
+    return thing is not None and thing.__module__.startswith(f"{__package__}.")
+
+
 def clear_all() -> None:
     """Empty all memories."""
     for memory in tuple(_ALL):

@@ -17,27 +17,26 @@ from ..sparse.analysis.analysis import analysed, release
 from ..sparse.operators.concrete import as_matrix
 from .choose import Explanation, MethodChoice, choose
 from .cost import ANALYSIS, FactorCost, expected_cost, matrix_cost
-from .factors_now import entries_for, factors_now, factors_of_known
+from .factors.dense import DenseFactors
+from .factors.early import entries_for, factors_now, factors_of_known
+from .factors.protocol import InverseFactors
+from .factors.sparse import HostFactors, provider_note
 from .log import log_choice, timed_set_up
 from .methods.bicgstab import BiCGStab
 from .methods.cg import CG
-from .methods.direct.dense import Direct
-from .methods.direct.factorisation import DenseFactors, InverseFactors
-from .methods.direct.fast import FastDirect
-from .methods.direct.sparse_direct import SparseDirect
-from .methods.direct.superlu import HostFactors, ScipyDirect, provider_note
+from .methods.direct import Direct, FastDirect, ScipyDirect, SparseDirect
 from .methods.method import Method, precision_for
 from .methods.registry import METHODS
 from .preconditioners import Preconditioner, to_preconditioner
 from .preconditioners.amg.amg import amg
-from .preconditioners.amg.level import AlgebraicLevel
-from .preconditioners.cycle.level import Level
+from .preconditioners.multigrid.cycle import Level
 from .preconditioners.operators import DiagonallyScaled, Either, Recast
 from .preconditioners.pipeline import constant_linear_part
 from .read.arguments import Request
 from .read.requirements import check_requirements, refuse_infinite_entries, refuse_preconditioner, refuse_unsuited
 from .read.system import KnownNull, System, with_constants
-from .results.transfers import warn_of_transfers
+from .results.devices import warn_of_transfers
+from .results.words import Background, MadeBy
 
 AS_GIVEN = "it was asked for"
 MOST_ITERATIONS = 40  # iterations with multigrid on grids, which takes 6 to 15 where it suits the matrix
@@ -136,6 +135,11 @@ class Plan:
             return None
         ours = M.bk is A.bk and M.dtype == A.dtype and A.systems is None and M.systems is None
         return M.apply if ours else None
+
+    @cached_property
+    def background(self) -> Background:
+        """What messages tell of a solve that the factors of the first rung end."""
+        return Background((MadeBy(self.method.name, self.method, None),))
 
     def with_M(self, M: Operator | None) -> Plan:
         return replace(self, rungs=(self.rungs[0]._replace(M=M), *self.rungs[1:]))
@@ -323,7 +327,7 @@ def is_on_grids(M: Operator | None) -> bool:
     found: Any = M.inner
     while isinstance(found, DiagonallyScaled | Recast | Either):
         found = found.first if isinstance(found, Either) else found.inner
-    return isinstance(found, Level) and not isinstance(found, AlgebraicLevel)
+    return isinstance(found, Level) and found.kept is None
 
 
 def _budget(

@@ -23,26 +23,25 @@ from ..sparse import (
     transposed_in_shape,
 )
 from ..sparse.convert import owned
-from .adapters.arrays import run_where_spread
 from .adapters.members import prepared_over, solve_prepared_over
-from .at_once import solve_known
+from .adapters.peers import communicator_of_mat, with_peers_read
+from .adapters.table import run_where_spread
+from .apply_factors import solve_by_factors
+from .factors.protocol import DirectInverse
+from .factors.sparse import HostFactors
 from .gaussian.of_matrix import OfMatrix
-from .methods.direct.factorisation import DenseFactors
-from .methods.direct.superlu import HostFactors
+from .judge import solve
 from .methods.method import Method
 from .methods.petsc.inverse import PetscInverse
 from .methods.registry import METHODS, find_method, is_auto
 from .names import MethodName, PreconditionerName, with_our_names
-from .pipeline import solve
 from .plan import Plan, Rung, explained, lasting, plans
 from .preconditioners import Preconditioner
 from .read.arguments import Request, refused_args, takes_vectors, vector_for
-from .read.peers import communicator_of_mat, with_peers_read
 from .read.requirements import check_requirements
 from .read.system import KnownNull, System, read_system
-from .results.form import with_times
-from .results.result import ArrayT, SolveResult
-from .results.transfers import told_of_devices
+from .results.devices import told_of_devices
+from .results.result import ArrayT, SolveResult, finish
 from .run.watch import Callback, Progress, monitor_of
 
 
@@ -225,9 +224,7 @@ class PreparedSolver(OfMatrix, PublicNames):
         monitored = not (progress is False and callback is None and time_limit is None)
         asked = (progress, callback, time_limit) if monitored else None
         try:
-            return without_compilers(with_times)(
-                "PreparedSolver.solve", _solve_prepared, self, b, x0, axis, history, asked
-            )
+            return without_compilers(finish)("PreparedSolver.solve", _solve_prepared, self, b, x0, axis, history, asked)
         except Exception as error:
             __tracebackhide__ = True  # for pytest
             shorten(error)
@@ -362,7 +359,7 @@ def _solve_prepared(
 ) -> SolveResult:
     """A function, not a method: functions that compilers leave alone are never freed."""
     plain = x0 is None and axis is None and history is False and monitored is None
-    if plain and (found := solve_known(solver._plan, solver._request, b)) is not None:
+    if plain and (found := solve_by_factors(solver._plan, solver._request, b)) is not None:
         return found
     monitor = None if monitored is None else monitor_of(*monitored)
     request = replace(
@@ -373,10 +370,10 @@ def _solve_prepared(
         return run_for(request.on_failure, solve_prepared_over, solver.A, solver.preconditioner, request)
     if request.seen_sharding is not None and np.shape(b) != np.shape(solver._request.b):
         request = replace(request, seen_sharding=None)
-    return run_for(request.on_failure, run_where_spread, lambda given: solve_again(solver._plan, given), request)
+    return run_for(request.on_failure, run_where_spread, lambda given: solve_with_plan(solver._plan, given), request)
 
 
-def solve_again(plan: Plan, request: Request) -> SolveResult:
+def solve_with_plan(plan: Plan, request: Request) -> SolveResult:
     """Solve for another right-hand side.
 
     Raises:
@@ -520,10 +517,8 @@ def numbers_stored(bk: Backend, M: Operator | None) -> int | None:
         return 0
     if isinstance(M, Preconditioner):
         return _numbers_of_matrix(M.inner) if M.memory is None else M.memory
-    if isinstance(M, HostFactors):
-        return M.solver.numbers
-    if isinstance(M, DenseFactors):
-        return int(np.prod(M.factors[0].shape))
+    if isinstance(M, DirectInverse) and M.numbers is not None:
+        return M.numbers
     arrays, _ = bk.flatten(M)
     return sum(int(np.prod(array.shape)) for array in arrays) if arrays else None
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from ..backends.profile.spans import CallDescription, WatchedMethod, register_methods
 from ..sparse import Operator
-from . import at_once
+from . import apply_factors
 from .methods.method import Method
 from .preconditioners import Preconditioner
 from .run import loop
@@ -37,7 +37,7 @@ def _subclasses(cls: type) -> list[type]:
 
 
 def _kind_of(cls: type) -> str:
-    if cls.__module__.startswith(f"{__package__}.null_space"):
+    if cls.__module__.startswith(f"{__package__}.singular"):
         return "operation"
     return "preconditioner" if cls.__module__.startswith(f"{__package__}.") else "product"
 
@@ -47,4 +47,4 @@ def _operator_name(args: tuple[Any, ...]) -> str:
     return operator.kind if isinstance(operator, Preconditioner) else type(operator).__name__.removesuffix("Operator")
 
 
-register_methods(watched_methods, loop.NUMBERS, at_once.NUMBERS)
+register_methods(watched_methods, loop.NUMBERS, apply_factors.NUMBERS)

@@ -17,17 +17,16 @@ import numpy as np
 from ..backends import Backend, NoBackendFound, choose_backend, get_precision
 from ..backends.profile.spans import span
 from ..sparse.content import Content, content_of, copy_of
-from .at_once import solve_known
+from .apply_factors import solve_by_factors
+from .judge import solve
 from .log import DEBUG, log
-from .memory import SETUP_CACHE, Memory, clear_all
+from .memory import SETUP_CACHE, Memory, clear_all, is_ours, was_seen
 from .methods.registry import find_method, is_auto
-from .pipeline import solve
 from .plan import Plan
 from .preconditioners import PRECONDITIONERS, UPDATES, Preconditioner
 from .read.arguments import Request
 from .read.system import System, read_system
-from .results.failure import ConvergenceError
-from .results.result import SolveResult
+from .results.result import ConvergenceError, SolveResult
 
 MOST_BYTES = 1 << 25  # of the numbers of a matrix whose plan is kept
 MOST_COMPARED = 1 << 28  # bytes of a matrix whose pattern may be known
@@ -39,8 +38,8 @@ _OF_EACH_SOLVE = ("A", "b", "x0", "args", "history", "monitor", "told")  # argum
 _PLAIN = frozenset((type(None), str, int, float, complex, bool))  # in one test; `_is_plain_setting` has the others
 _COMPARED = tuple(f.name for f in fields(Request) if f.name not in (*_OF_EACH_SOLVE, "method"))
 
-Solved = tuple[SolveResult, Plan, System]
-SolveAnew = Callable[[Request, bool, Preconditioner | None], Solved]
+PlannedResult = tuple[SolveResult, Plan, System]
+PlanAndSolve = Callable[[Request, bool, Preconditioner | None], PlannedResult]
 
 
 class _Renewable(NamedTuple):
@@ -83,34 +82,34 @@ class Call:
         return replace(request, A=copy_of(self.A, self.bk))
 
 
-def solve_or_recall(request: Request, solve_anew: SolveAnew) -> SolveResult:
+def solve_or_recall(request: Request, plan_and_solve: PlanAndSolve) -> SolveResult:
     """Solve, by the plan of an earlier solve with this matrix if there is one.
 
     Args:
-        solve_anew: plans and solves; gets whether many solves come, and a preconditioner to renew or None.
+        plan_and_solve: plans and solves; gets whether many solves come, and a preconditioner to renew or None.
     """
     call = _call_of(request)
     if call is None:
-        return solve_anew(request, False, None)[0]
+        return plan_and_solve(request, False, None)[0]
     kept = PLANS.get((call.settings, call.content)) if call.is_kept else None
-    if kept is not None and (result := _solve_again(kept, request)) is not None:
+    if kept is not None and (result := _solve_with_plan(kept, request)) is not None:
         if log.isEnabledFor(DEBUG):
             log.debug("with the plan of an earlier solve: %s", result.message)
         return result
-    comes_again = call.is_kept and _was_seen(_SEEN, (call.settings, call.content.checksum()))
+    comes_again = call.is_kept and was_seen(_SEEN, (call.settings, call.content.checksum()))
     request = call.with_own_matrix(request) if comes_again else request
     if call.has_pattern:
-        result, plan, system = _solve_on_pattern(call, request, comes_again, solve_anew)
+        result, plan, system = _solve_on_pattern(call, request, comes_again, plan_and_solve)
     else:
-        result, plan, system = solve_anew(request, comes_again, None)
+        result, plan, system = plan_and_solve(request, comes_again, None)
     if comes_again and system.given is None and _is_done_by(plan, system, result):
         _keep(call, plan, request)
     return result
 
 
-def _solve_again(plan: Plan, request: Request) -> SolveResult | None:
+def _solve_with_plan(plan: Plan, request: Request) -> SolveResult | None:
     """None where the right-hand side needs another plan."""
-    if (result := solve_known(plan, request, request.b)) is not None:
+    if (result := solve_by_factors(plan, request, request.b)) is not None:
         return result
     with span("set-up", "read"):
         system = read_system(replace(request, A=plan.A), plan.method, plan.null)
@@ -128,35 +127,26 @@ def _keep(call: Call, plan: Plan, request: Request) -> None:
     PLANS.keep((call.settings, content), plan)
 
 
-def _was_seen(memory: Memory[bool], key: Hashable) -> bool:
-    """Was it kept before? It is from now on."""
-    if memory.get(key):
-        return True
-    if memory.get(key) is None:
-        memory.keep(key, True)
-    return False
-
-
 def _is_done_by(plan: Plan, system: System, result: SolveResult) -> bool:
     """Have all systems converged by the first rung?"""
-    return result.method == plan.method.name and bool(system.bk.to_numpy(result.converged).all())
+    return result.method == plan.method.name and bool(result._record.on_host("converged").all())
 
 
-def _solve_on_pattern(call: Call, request: Request, many: bool, solve_anew: SolveAnew) -> Solved:
+def _solve_on_pattern(call: Call, request: Request, many: bool, plan_and_solve: PlanAndSolve) -> PlannedResult:
     """Plan and solve, with the renewed preconditioner of an earlier matrix of this pattern as long as it serves."""
     if request.monitor is not None or request.on_failure == "warn":  # which would hear of a first try that fails
-        return solve_anew(request, many, None)
+        return plan_and_solve(request, many, None)
     key = call.settings, call.positions
     seen = call.settings, call.positions.checksum()
     kept = HIERARCHIES.get(key)
-    if kept is None and not _was_seen(_PATTERNS, seen):
-        return solve_anew(request, many, None)
+    if kept is None and not was_seen(_PATTERNS, seen):
+        return plan_and_solve(request, many, None)
     request = request if many else call.with_own_matrix(request)  # as M shares its positions
     if kept is not None:
-        solved = _by_renewed(request, many, solve_anew, key, kept)
+        solved = _by_renewed(request, many, plan_and_solve, key, kept)
         if solved is not None:
             return solved
-    result, plan, system = solve_anew(request, many, None)
+    result, plan, system = plan_and_solve(request, many, None)
     if _is_done_by(plan, system, result):
         M = plan.M
         if not isinstance(M, Preconditioner) or M.kind not in UPDATES or _bytes_of(M) > MOST_OF_PATTERN:
@@ -168,14 +158,14 @@ def _solve_on_pattern(call: Call, request: Request, many: bool, solve_anew: Solv
 
 
 def _by_renewed(
-    request: Request, many: bool, solve_anew: SolveAnew, key: tuple[Hashable, Content], kept: _Renewable
-) -> Solved | None:
+    request: Request, many: bool, plan_and_solve: PlanAndSolve, key: tuple[Hashable, Content], kept: _Renewable
+) -> PlannedResult | None:
     """None where the solve fails; what takes too many iterations is not kept."""
     try:
-        result, plan, system = solve_anew(request, many, kept.M)
+        result, plan, system = plan_and_solve(request, many, kept.M)
     except ConvergenceError:
         result = None
-    if result is None or not bool(system.bk.to_numpy(result.converged).all()):
+    if result is None or not bool(result._record.on_host("converged").all()):
         log.info("the renewed preconditioner of an earlier matrix with this pattern does not serve; making a fresh one")
         HIERARCHIES.drop(key)
         return None
@@ -188,7 +178,7 @@ def _by_renewed(
 
 
 def _most_iterations(system: System, result: SolveResult) -> int:
-    return int(np.max(system.bk.to_numpy(result.iterations), initial=0))
+    return int(np.max(result._record.on_host("iterations"), initial=0))
 
 
 def _bytes_of(M: Preconditioner) -> int:
@@ -233,9 +223,9 @@ def _settings(request: Request, bk: Backend) -> tuple[Hashable, ...]:
     """
     method, kind = request.method, request.preconditioner
     found = "auto" if is_auto(method) else find_method(method, request.A)
-    if not isinstance(found, str) and (found.holds_external or not _is_ours(type(found))):
+    if not isinstance(found, str) and (found.holds_external or not is_ours(type(found))):
         raise TypeError(f"{found!r} may do something else each time.")
-    if not (kind is None or kind == "auto" or (isinstance(kind, str) and _is_ours(PRECONDITIONERS.get(kind)))):
+    if not (kind is None or kind == "auto" or (isinstance(kind, str) and is_ours(PRECONDITIONERS.get(kind)))):
         raise TypeError(f"{kind!r} may be something else each time.")
     others = [getattr(request, name) for name in _COMPARED]
     if not (_PLAIN.issuperset(map(type, others)) or all(map(_is_plain_setting, others))):
@@ -247,10 +237,6 @@ def _is_plain_setting(value: Any) -> bool:
     if isinstance(value, tuple):
         return all(map(_is_plain_setting, value))
     return value is None or isinstance(value, str | int | float | complex | np.generic)
-
-
-def _is_ours(thing: Any) -> bool:
-    return thing is not None and thing.__module__.startswith(f"{__package__}.")
 
 
 @contextmanager

@@ -12,24 +12,22 @@ from typing import Any
 
 import numpy as np
 
-from ...backends import Array, Backend, choose_backend, get_precision
+from ...backends import Backend, choose_backend, get_precision
 from ...sparse import FunctionOperator, Layout, NonlinearError, UnsupportedOperation, is_function
 from ...sparse.operators.by_matrix import FunctionByMatrix, by_matrix
 from ...sparse.tracing.engine.limits import entries_at_most, operations_at_most
 from ..choose import MOST_ENTRIES
-from ..memory import Memory
+from ..memory import Memory, is_ours, was_seen
 from ..methods.method import Method
 from ..methods.registry import find_method, is_auto
 from ..preconditioners import PRECONDITIONERS
 from ..read.arguments import Request
-from ..results.failure import converted
-from ..results.result import SolveResult, arrays_of, register_result, with_arrays
+from ..results.result import SolveResult, converted, in_library
 
 MOST_NUMBERS = 1 << 18  # of b; for more, compiling takes less time than the program saves in one solve
 MOST_STEPPED = 1 << 16  # the same for a method that may take thousands of steps
 # Of the matrix, and of loops that are unrolled for it: recording more takes nearly as long as compiling.
 LEAST_ENTRIES, MAX_ENTRIES, MAX_OPERATIONS = 1 << 18, 1 << 22, 1000
-_SOLVERS = __name__.removesuffix("adapters.first_call")
 _WITH_ARRAYS = ("b", "x0", "rtol", "atol", "max_iter", "nullspace")
 _SETTINGS = (*_WITH_ARRAYS, "batch_ndim", "on_failure", "history", "preconditioner")
 
@@ -84,7 +82,12 @@ def solve_on_numpy(request: Request, solve: Callable[[Request], SolveResult]) ->
             return None
         there = {name: _on_host(bk, getattr(request, name)) for name in _WITH_ARRAYS}
         on_host = replace(request, A=A, args=(), program=None, **there)
-        return converted(lambda: solve(on_host), lambda result: _given_back(bk, result, request.b))
+
+        def back(result: SolveResult) -> SolveResult:
+            (x,) = bk.results_from_host([np.asarray(result.x)], request.b)
+            return in_library(bk, result, x, request.b)
+
+        return converted(lambda: solve(on_host), back)
     except _REFUSALS:  # the library reports them
         return None
 
@@ -106,26 +109,19 @@ def _library_of(request: Request) -> Backend | None:
 def _is_for_host(request: Request, method: str | Method) -> bool:
     """Does NumPy take the same steps in about the time of the program? Not known of methods from outside of krylix."""
     kind, count = request.preconditioner, int(np.prod(request.b.shape))
-    if not (kind is None or kind == "auto" or (isinstance(kind, str) and _is_ours(PRECONDITIONERS.get(kind)))):
+    if not (kind is None or kind == "auto" or (isinstance(kind, str) and is_ours(PRECONDITIONERS.get(kind)))):
         return False
     if isinstance(method, str):
         return 0 < count <= MOST_NUMBERS
     most = MOST_NUMBERS if method.factorises or method.on_host else MOST_STEPPED
-    return 0 < count <= most and _is_ours(type(method))
-
-
-def _is_ours(thing: Any) -> bool:
-    return thing is not None and thing.__module__.startswith(_SOLVERS)
+    return 0 < count <= most and is_ours(type(method))
 
 
 def _was_seen(program: Any, request: Request, method: str | Method) -> bool:
     """Did one of the last calls need the same program? Remember this one."""
     settings = (getattr(request, name) for name in _SETTINGS)
     this = hash((program, type(method), method, *map(_form, settings)))  # methods without settings hash alike
-    seen = SEEN.get(this) is not None
-    if not seen:
-        SEEN.keep(this, True)
-    return seen
+    return was_seen(SEEN, this)
 
 
 def _form(value: Any) -> Any:
@@ -147,11 +143,3 @@ def _recorded(bk: Backend, request: Request, function: Callable[[Any], Any]) -> 
 
 def _on_host(bk: Backend, value: Any) -> Any:
     return bk.to_numpy(value) if bk.is_array(value) else value
-
-
-def _given_back(bk: Backend, result: SolveResult, like: Array) -> SolveResult:
-    """Convert the result to arrays of the library of b."""
-    register_result(bk)
-    arrays = bk.results_from_host([np.asarray(a) for a in arrays_of(result)], like)
-    given = with_arrays(result, arrays)
-    return replace(given, _look=result._look, _why=result._why, solve_time=result.solve_time)

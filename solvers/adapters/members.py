@@ -23,12 +23,11 @@ from ...sparse.analysis.spectrum import largest_eigenvalue
 from ...sparse.analysis.symmetry import PRODUCTS
 from ...sparse.formats.row_block import row_block
 from ..choose import Explanation
+from ..judge import solve
 from ..methods.method import Method
 from ..methods.petsc.inverse import PetscInverse, with_diagonal
-from ..methods.petsc.library import checked_indices, checked_values, petsc
+from ..methods.petsc.system import checked_indices, checked_values, petsc
 from ..methods.registry import METHODS, find_method, is_auto
-from ..null_space.projections import WithoutVectors
-from ..pipeline import solve
 from ..plan import Plan, Rung
 from ..preconditioners import Preconditioner, to_preconditioner
 from ..preconditioners.build import check_kind
@@ -37,6 +36,7 @@ from ..read.arguments import Request, find_limits
 from ..read.requirements import refuse_preconditioner
 from ..read.system import KnownNull, System, read_system
 from ..results.result import SolveResult
+from ..singular.projections import WithoutVectors
 
 
 def solve_over(request: Request) -> SolveResult:

@@ -12,9 +12,7 @@ from ...backends import Array, Backend, Kept, LinearSystem, get_backend, nan_of,
 from ...sparse import FunctionOperator, MappedOperator, Operator
 from ...sparse.analysis.symmetry import PRODUCTS
 from ...sparse.operators.function import DerivedFunction
-from ..judge import judged_in_program, may_be_stopped
 from ..ladder import climb
-from ..methods.direct.dense import Direct
 from ..plan import Plan, Rung
 from ..read.system import KnownNull, System
 from ..run.outcome import Outcome, Status, has_failed
@@ -72,6 +70,9 @@ def _refuse(*_: Any) -> None:
 DERIVATIVE, BACKWARD = "the solve for a derivative of ", "the backward solve of "  # and then the method
 
 
+Judge = Callable[[Plan, System, Outcome, str], Outcome]
+
+
 class Parts(NamedTuple):
     """What of a problem may depend on traced or recorded arrays."""
 
@@ -90,6 +91,7 @@ class ImplicitSolve(LinearSystem):
 
     Attributes:
         plan, system: what solves, and with what, of which `make` gives what arrays decide.
+        judge: handles a failure at run time: (plan, system, outcome, purpose) -> the outcome.
         make: arrays -> Parts.
         as_found: the parts as they are, of which JAX solves first: more may be known of them than of parts made again.
         is_explicit: see `LinearSystem`.
@@ -100,6 +102,7 @@ class ImplicitSolve(LinearSystem):
 
     plan: Plan
     system: System
+    judge: Judge
     make: Callable[[Sequence[Array]], Parts]
     arrays: Sequence[Array]
     differentiable: Sequence[bool]
@@ -110,10 +113,10 @@ class ImplicitSolve(LinearSystem):
     is_explicit: bool = True
 
     @classmethod
-    def of(cls, plan: Plan, system: System) -> ImplicitSolve:
+    def of(cls, plan: Plan, system: System, judge: Judge) -> ImplicitSolve:
         """A planned system; its arrays are found where the backend needs them as arguments."""
         bk, M = system.bk, plan.M
-        if isinstance(plan.method, Direct) and not system.is_empty and not (system.compiled and bk.is_eager):
+        if plan.method.name == "direct" and not system.is_empty and not (system.compiled and bk.is_eager):
             with bk.errstate():  # one factorisation for the solve and its derivatives
                 M = plan.method.setup(bk, system.A, M)
         x0 = None if system.x0 is None else bk.constant(system.x0)
@@ -141,7 +144,9 @@ class ImplicitSolve(LinearSystem):
         differentiable = (*(bk.dtype(a).kind in "fc" for a in entries), *(False for _ in others))
         others = others if as_found is not None else list(map(bk.constant, others))
         explicit = all(operator is None or operator.is_container for operator in (A, M, null))
-        return cls(plan, system, make, (*entries, *others), differentiable, as_found=as_found, is_explicit=explicit)
+        return cls(
+            plan, system, judge, make, (*entries, *others), differentiable, as_found=as_found, is_explicit=explicit
+        )
 
     def parts(self) -> Parts:
         """What it is made of."""
@@ -164,7 +169,7 @@ class ImplicitSolve(LinearSystem):
         outcome = Outcome(*(x, *rest[: len(Outcome._fields) - 2], *lines))
         if not self.system.compiled:
             return outcome
-        return without_derivatives(bk, outcome, self.system.on_failure, may_be_stopped(self.system))
+        return without_derivatives(bk, outcome, self.system.on_failure, self.system.may_be_stopped)
 
     def product(self, x: Array) -> Array:
         A = self.parts().A
@@ -220,7 +225,7 @@ class ImplicitSolve(LinearSystem):
         if self.system.on_failure == "raise" or (given is None and not self.purpose):
             return outcome.x
         size = bk.norm(b)
-        failed = has_failed(outcome.status, may_be_stopped(self.system)) & ((size > 0) | ~bk.isfinite(size))
+        failed = has_failed(outcome.status, self.system.may_be_stopped) & ((size > 0) | ~bk.isfinite(size))
         failed = failed if given is None or self.purpose else failed & ~given
         return bk.where(failed, bk.full_like(outcome.x, nan_of(bk.dtype(outcome.x))), outcome.x)
 
@@ -234,7 +239,7 @@ class ImplicitSolve(LinearSystem):
         outcome = climb(plan, system)
         if not derived and not self.system.compiled:
             return outcome  # whose failure is judged eagerly
-        return judged_in_program(self.plan, system, outcome, self.purpose)  # M as it was may be known to the host
+        return self.judge(self.plan, system, outcome, self.purpose)  # M as it was may be known to the host
 
     def _by_symmetry(self, system: System) -> Outcome:
         """What is found with A as it is where its transpose should be the same but for conjugation.
@@ -378,7 +383,7 @@ def _mapped(
 _NO_ARRAYS: dict[str, Any] = dict.fromkeys(("A", "b", "x0", "like", "rtol", "atol", "null", "given", "source"))
 
 
-def differentiated(plan: Plan, system: System) -> Outcome:
+def differentiated(plan: Plan, system: System, judge: Judge) -> Outcome:
     """The outcome of a plan, with derivatives of x.
 
     Where a transformation runs eagerly in a library that compiles, a solve and its derivatives are one program:
@@ -391,9 +396,9 @@ def differentiated(plan: Plan, system: System) -> Outcome:
         if A.is_container and (M is None or (M.is_container and M.bk is bk)):  # factors of the host are none to JAX
             arrays = (system.b, system.x0, system.rtol, system.atol)
             null = None if system.null is None else system.null.as_container()
-            known = replace(system, **_NO_ARRAYS, compiled=True), plan.with_M(None).rungs
+            known = replace(system, **_NO_ARRAYS, compiled=True), plan.with_M(None).rungs, judge
             return bk.compile_if_faster(_program, ("known",))(A, M, *arrays, null, known=known)
-    return ImplicitSolve.of(plan, system).outcome()
+    return ImplicitSolve.of(plan, system, judge).outcome()
 
 
 def _program(
@@ -404,9 +409,9 @@ def _program(
     rtol: Array,
     atol: Array,
     null: Operator | None,
-    known: tuple[System, tuple[Rung, ...]],
+    known: tuple[System, tuple[Rung, ...], Judge],
 ) -> Outcome:
     """`known`: what the solve depends on besides arrays; hashable."""
-    rest, rungs = known
+    rest, rungs, judge = known
     system = replace(rest, A=A, b=b, x0=x0, like=b, rtol=rtol, atol=atol, null=null)
-    return ImplicitSolve.of(Plan(A, KnownNull(null, rest.both), rungs).with_M(M), system).outcome()
+    return ImplicitSolve.of(Plan(A, KnownNull(null, rest.both), rungs).with_M(M), system, judge).outcome()

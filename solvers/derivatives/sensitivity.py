@@ -31,7 +31,7 @@ from ..read.arguments import matched
 from ..read.system import System
 from ..results.result import Gradient
 from ..run.outcome import Outcome, has_failed
-from .implicit import BACKWARD, ImplicitSolve
+from .implicit import BACKWARD, ImplicitSolve, Judge
 
 
 def matrix_gradient(A: Any, y: Array, x: Array, batch: Sequence[int]) -> Any:
@@ -107,7 +107,7 @@ class Sensitivity:
     """What the derivatives of a solve need of it.
 
     x and residual are rows `(systems, n)`; `failed` `(systems, 1)` tells which have none, as x is no solution, and
-    `null_part` `(systems, 1)` how much was taken off b.
+    `null_part` `(systems, 1)` how much was taken off b. `judge` handles failures of the solves for derivatives.
     """
 
     plan: Plan
@@ -116,12 +116,13 @@ class Sensitivity:
     residual: Array
     failed: Array
     null_part: Array
+    judge: Judge
 
     @classmethod
-    def of(cls, plan: Plan, system: System, outcome: Outcome) -> Sensitivity:
+    def of(cls, plan: Plan, system: System, outcome: Outcome, judge: Judge) -> Sensitivity:
         """Without the initial guess, which derivatives have no use for."""
         system = system if system.x0 is None else replace(system, x0=None)
-        return cls(plan, system, outcome.x, outcome.residual, has_failed(outcome.status), outcome.null_part)
+        return cls(plan, system, outcome.x, outcome.residual, has_failed(outcome.status), outcome.null_part, judge)
 
     def vjp(self, cotangent: Any) -> Gradient:
         """See `SolveResult.vjp`."""
@@ -155,7 +156,7 @@ class Sensitivity:
         plan, system = self.plan, replace(self.system, history=False, monitor=None)
         if plan.method.keeps_setup:  # one factorisation for all derivatives
             plan = plan.with_M(plan.method.setup(system.bk, system.A, plan.M))
-        return ImplicitSolve.of(plan, system)
+        return ImplicitSolve.of(plan, system, self.judge)
 
     def _backward(self, cotangent: Array) -> Array:
         """y with A^H y = cotangent."""

@@ -18,10 +18,11 @@ from ...sparse.analysis.equilibrate import equilibrated, scales
 from ...sparse.analysis.symmetry import is_hermitian, nearest_hermitian
 from ...sparse.content import Content
 from ...sparse.operators.linear_function import LinearFunction
+from ..factors.dense import factorise
+from ..factors.protocol import told_by
+from ..factors.superlu import Exchanges, factors_of, superlu_factors
 from ..memory import Memory
-from ..methods.direct.dense import factorise
-from ..methods.direct.pivot_order import Exchanges, factors_of, superlu_factors
-from ..methods.direct.singular import Singularity, told_by
+from ..singular.from_factors import Singularity
 from .selected_inverse import SelectedInverse, sorted_columns
 
 SMALL = 257  # unknowns below which traced entries are factorised as a dense matrix of the library

@@ -10,9 +10,9 @@ import numpy as np
 
 from ...backends import Array, choose_backend, real_dtype, without_compilers
 from ...sparse import Matrix, Operator, UnsupportedOperation
+from ..adapters.peers import with_peers_read
 from ..linear_solve import linear_solve
 from ..read.arguments import Request, vector_for
-from ..read.peers import with_peers_read
 from ..read.system import read_system
 from .factorised import Entries, FactorisedMatrix, HostMatrices, dense_singular, entries_of
 from .lanczos import NOT_POSITIVE, checked, product, quadrature, signs, tridiagonal

@@ -19,20 +19,15 @@ from .cg import CG
 from .cg_adaptive import CGAdaptive
 from .cg_single_reduction import CGSingleReduction
 from .cocr import COCR
-from .direct.banded import BandedDirect
-from .direct.dense import Direct
-from .direct.fast import FastDirect
-from .direct.sparse_direct import SparseDirect
-from .direct.superlu import ScipyDirect
+from .direct import BandedDirect, Direct, FastDirect, ScipyDirect, SparseDirect
+from .foreign import SCIPY_NAMES, ScipyMethod
 from .gmres import GMRES
 from .idr import IDR
-from .least_squares.cgls import CGLS
-from .least_squares.lsmr import LSMR
+from .least_squares import CGLS, LSMR
 from .method import Method
 from .minres import MINRES
 from .mixed_precision import MixedPrecision
 from .petsc.method import Petsc
-from .scipy_methods import SCIPY_NAMES, ScipyMethod
 
 METHODS: dict[str, Method] = {
     method.name: method

@@ -1,21 +1,96 @@
-"""Non-linear equations F(x) = 0 of a user's function, on rows `(systems, n)`, and their linearisation."""
+"""A user's function on rows `(systems, n)`, the equations F(x) = 0 that it makes, and their linearisation."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from functools import partial
+from typing import Any, TypeVar
 
 import numpy as np
 
 from ...backends import Array, Backend
 from ...sparse import Layout, UnsupportedOperation
 from ...sparse.tracing.front_end import front_end_for
-from .user_function import UserFunction
 
 Linear = Callable[[Array], Array]  # of rows
 DENSE = 200  # unknowns of one system up to which its Jacobian is made column by column and factorised
 _NUMBERS = (int, float, complex, np.ndarray, np.generic)
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, eq=False)
+class UserFunction:
+    """A user's `f(x, *args)`, and compiled programs of it where the library compiles.
+
+    Attributes:
+        function: f, of arrays as x0.
+        layout: of x.
+        dtype: in which all is computed.
+        is_traced: is f a traced program, so that `args` are all arrays on which it depends?
+    """
+
+    bk: Backend
+    function: Callable[..., Any]
+    args: Sequence[Any]
+    layout: Layout
+    dtype: np.dtype
+    is_traced: bool = False
+
+    def __call__(self, rows: Array) -> Any:
+        """f for x as rows `(systems, n)`."""
+        return self.bk.call_user(self.function, self.layout.unflatten(self.bk, rows), self.args)
+
+    def with_constants(self) -> UserFunction:
+        """The same, without derivatives by `args`."""
+        arrays, rebuild = self.bk.flatten(self.args)
+        return replace(self, args=rebuild([self.bk.constant(a) for a in arrays]))
+
+    def traced(self, rows: Array) -> UserFunction:
+        """The same with all arrays on which f depends as `args`, where the library can find them; x is like rows."""
+        bk = self.bk
+        if self.is_traced or not bk.compiles_solves:
+            return self
+        found = bk.trace(self.function, self.layout.unflatten(bk, rows), self.args)
+        return self if found is None else replace(self, function=found[0], args=tuple(found[1]), is_traced=True)
+
+    def program(self, run: Callable[..., T], known: Hashable, rows: Array) -> Callable[..., T]:
+        """`(*arrays) -> run(self, known, *arrays)`, compiled once for all functions with the same program.
+
+        Args:
+            known: what else the program depends on.
+            rows: an array like x.
+        """
+        user = self.traced(rows)
+        key = _Program(run, known, self.bk, user.function, self.layout, self.dtype)
+        if not user.is_traced or self.bk.in_program() or not key.is_hashable:
+            return partial(run, user, known)
+        return partial(self.bk.compile(_run, ("key",)), user.args, key=key)
+
+
+@dataclass(frozen=True)
+class _Program:
+    """Everything but arrays on which a compiled program depends."""
+
+    run: Callable[..., Any]
+    known: Any
+    bk: Backend
+    function: Callable[..., Any]
+    layout: Layout
+    dtype: np.dtype
+
+    @property
+    def is_hashable(self) -> bool:
+        try:
+            hash(self)
+        except TypeError:  # a setting of the user is an array, or a dictionary
+            return False
+        return True
+
+
+def _run(args: Sequence[Array], *arrays: Array, key: _Program) -> Any:
+    user = UserFunction(key.bk, key.function, args, key.layout, key.dtype, True)
+    return key.run(user, key.known, *arrays)
 
 
 @dataclass(frozen=True, eq=False)
@@ -25,7 +100,7 @@ class NonlinearEquations:
     Attributes:
         residual: F, differentiable, rows to rows.
         layout: of x and F(x).
-        reverse: have products with the Jacobian to be made of a reverse derivative?
+        reverse: must products with the Jacobian be made of a reverse derivative?
     """
 
     bk: Backend
@@ -45,8 +120,8 @@ class NonlinearEquations:
         bk = self.bk
 
         def backward(cotangent: Array) -> Array:
-            found: Array = bk.jacobian(lambda x: bk.sum(self.residual(x) * cotangent, (0, 1)), get_output=False)(rows)
-            return found
+            product: Array = bk.jacobian(lambda x: bk.sum(self.residual(x) * cotangent, (0, 1)), get_output=False)(rows)
+            return product
 
         return bk.transpose_function(backward, rows)
 
@@ -114,11 +189,11 @@ def _check(bk: Backend, layout: Layout, image: Any) -> None:
     leaves, structure = ([image], None) if bk.is_array(image) else bk.leaves(image)
     for leaf in leaves:
         check_real_array(bk, leaf)
-    found = [tuple(np.shape(leaf) if isinstance(leaf, _NUMBERS) else leaf.shape) for leaf in leaves]
+    shapes = [tuple(np.shape(leaf) if isinstance(leaf, _NUMBERS) else leaf.shape) for leaf in leaves]
     expected = [(*layout.batch, *shape) for shape in layout.shapes]
-    if found != expected or structure != layout.structure:
+    if shapes != expected or structure != layout.structure:
         raise ValueError(
-            f"f returned {_described(found)}; expected {_described(expected)}, as x0 is: one equation for each "
+            f"f returned {_described(shapes)}; expected {_described(expected)}, as x0 is: one equation for each "
             "unknown. For more equations than unknowns, minimise the sum of squares with krylix.minimize."
         )
 

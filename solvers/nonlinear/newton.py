@@ -1,4 +1,4 @@
-"""Newton's method with a line search, for all systems of a batch at once.
+"""`solve_nonlinear`: f(x) = 0 by Newton's method with a line search, for all systems of a batch at once.
 
 Each step solves `J(x) p = -F(x)` and goes to `x + t p` with the largest t of 1, 1/2, 1/4, ... for which
 `|F(x + t p)| <= (1 - t / 10000) |F(x)|` (C. T. Kelley, Iterative Methods for Linear and Nonlinear Equations, 1995,
@@ -7,21 +7,108 @@ section 8.1). Finished systems stay as they are.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from ...backends import Array
+from ...backends import Array, get_on_failure, without_compilers
+from ...backends.profile.spans import span
+from ...backends.settings import checked_policy, run_for
+from ..judge import with_nan
+from ..names import with_our_names
+from ..read.arguments import default_rtol, tolerance
+from ..results.result import outcome_facts
 from ..run.outcome import Status
-from .equations import NonlinearEquations
-from .linear_solver import LinearSolver
+from .arguments import checked_limit, checked_method, unknowns
+from .equations import NonlinearEquations, UserFunction, residual_of
+from .implicit import LinearSolver, implicit_root
+from .results import NonlinearResult, register_result
 
+_MOST_STEPS = 50
 _DECREASE = 1e-4
 _MOST_HALVINGS = 30  # a step of 1e-9 of Newton's
 _RUNNING, _CONVERGED, _MAX_ITER, _STAGNATED, _BREAKDOWN, _DIVERGED = map(
     int, (Status.RUNNING, Status.CONVERGED, Status.MAX_ITER, Status.STAGNATED, Status.BREAKDOWN, Status.DIVERGED)
 )
+
+
+@with_our_names
+def solve_nonlinear(
+    f: Callable[..., Any],
+    x0: Any,
+    *,
+    args: Sequence[Any] = (),
+    method: str = "Newton",
+    rtol: float | Array | None = None,
+    atol: float | Array = 0.0,
+    max_iter: int | None = None,
+    linear_solver: Any = None,
+    batch_ndim: int = 0,
+    on_failure: str | None = None,
+    history: bool = False,
+) -> NonlinearResult:
+    """Solve `f(x) = 0` by Newton's method with a line search.
+
+    Converged means `|f(x)| <= max(rtol |f(x0)|, atol)` in the 2-norm, for the returned x. Where rtol is not given, an x
+    counts too whose `|f(x)|` is no more than what rounding x changes it by, as a start that is a solution already
+    (`NonlinearResult.attainable`). Every system of a batch has its own steps, status and history.
+
+    Args:
+        f: a differentiable function, as many real equations as unknowns: called as `f(x, *args)` with all systems at
+            once, batch axes in front; returns arrays shaped as x0.
+        x0: initial guess: an array of floats of any shape, or a container of arrays.
+        args: further arguments of f.
+        method: "Newton".
+        rtol: relative tolerance below 1, one number or one per system; if None 1e-5 in single and 1e-10 in double
+            precision, or what the precision can reach.
+        atol: absolute tolerance, one number or one per system.
+        max_iter: limit of steps, 50 if None.
+        linear_solver: how `linear_solve` solves for a step: a method, or a dictionary of its arguments `method`,
+            `preconditioner`, `rtol`, `atol`, `max_iter`, `nullspace` and `matrix_offset`. If None its own choice, with
+            a dense Jacobian for up to 200 unknowns; for more a sparse matrix that is traced from f, or for a batch, or
+            what cannot be traced, products with the Jacobian.
+        batch_ndim: how many leading axes of x0 are independent systems.
+        on_failure: "raise", "warn", "status" or "nan", as in `linear_solve`.
+        history: record residual norms.
+
+    x has exact derivatives with respect to args and what f closes over, by the implicit function theorem: JAX to every
+    order, PyTorch and TensorFlow to the third; x0 and the tolerances have none. Derivatives of systems that failed are
+    NaN.
+
+    Returns:
+        NonlinearResult; `x` has the type, shape, dtype and device of x0.
+
+    Raises:
+        NotConverged, Diverged: the tolerance was not reached (`.result` has what was); a compiled function raises its
+            library's error with the same text when it runs.
+        ValueError, TypeError, NoBackendFound, UnsupportedOperation: an input that cannot be used, before any step.
+
+    Cost: for each step a Jacobian, a linear solve and 1 call of f, and 1 for each halving of the step. NumPy has no
+    derivatives: forward differences take a call of f for each unknown of one system, of which there may be 200.
+
+    Examples:
+        >>> import numpy as np, krylix
+        >>> roots = krylix.solve_nonlinear(lambda x, c: x**2 - c, np.ones(2), args=(np.array([4.0, 9.0]),)).x
+        >>> np.round(roots, 6)
+        array([2., 3.])
+    """
+    policy = checked_policy(get_on_failure() if on_failure is None else on_failure)
+    checked_method("solve_nonlinear", method, ("Newton",))
+    bk, x0, layout, dtype = unknowns("f", f, x0, args, batch_ndim)
+    solver = LinearSolver.of(linear_solver)
+    newton = Newton(checked_limit(max_iter, _MOST_STEPS), rtol is None, bool(history), solver, policy)
+    tolerances = (
+        tolerance(bk, rtol, default_rtol(dtype), "rtol", layout, x0, dtype),
+        tolerance(bk, atol, 0.0, "atol", layout, x0, dtype),
+    )
+    user = UserFunction(bk, f, tuple(args), layout, dtype)
+    with span("solve", "solve_nonlinear", facts=outcome_facts) as done:
+        return done(without_compilers(run_for)(policy, newton.result, user, x0, *map(bk.constant, tolerances)))
+
+
+solve_nonlinear._torchdynamo_disable = True  # type: ignore[attr-defined]  # torch.compile: make a graph break of the call
 
 
 class NewtonState(NamedTuple):
@@ -49,14 +136,14 @@ class _LineSearchState(NamedTuple):
 
 @dataclass(frozen=True)
 class Newton:
-    """What Newton's method needs besides the equations and the start; hashable.
+    """Newton's method: everything but the function and arrays; hashable where the settings of the linear solver are.
 
     Attributes:
         max_iter: limit of steps.
         by_default: was no rtol given, so that the limit of precision counts as converged?
         history: are norms recorded?
         linear_solver: solves for the steps.
-        policy: `on_failure` of linear solves in steps, "status" or "nan".
+        policy: the user's `on_failure`.
     """
 
     max_iter: int
@@ -65,35 +152,51 @@ class Newton:
     linear_solver: LinearSolver
     policy: str
 
-    def start(self, equations: NonlinearEquations, x: Array, rtol: Array, atol: Array) -> tuple[NewtonState, Array]:
-        """The state before the first step, and the norms that count as converged."""
-        bk, systems = equations.bk, int(x.shape[0])
-        f = bk.constant(equations.residual(x))
-        norm = bk.norm(f)
-        tolerance = bk.maximum(rtol * norm, atol + 0 * norm)
-        zero = bk.zeros((systems, 1), np.dtype(np.int32), x)
-        finite = bk.isfinite(norm)
-        status = bk.where(finite, zero + _RUNNING, _DIVERGED)
-        status = bk.where(finite & (norm <= tolerance), _CONVERGED, status)
-        if self.max_iter == 0:
-            status = bk.where(status == _RUNNING, _MAX_ITER, status)
-        lines: Any = ()
-        if self.history:
-            lines = bk.full((self.max_iter + 1, systems), np.nan, bk.dtype(norm), x)
-            lines = bk.put(lines, zero, norm, zero == 0)
-        return NewtonState(x, f, norm, status, zero, zero + 1, zero != 0, lines), tolerance
+    def result(self, user: UserFunction, x: Array, rtol: Array, atol: Array) -> NonlinearResult:
+        bk, layout = user.bk, user.layout
+        register_result(bk, NonlinearResult)
+        state, bound, attainable = user.program(_run, self, x)(x, rtol, atol)
+
+        def each(values: Array) -> Array:
+            return bk.reshape(values, layout.batch)
+
+        x = with_nan(bk, state.x, state.status) if self.policy == "nan" else state.x
+        lines = bk.reshape(state.history, (self.max_iter + 1, *layout.batch)) if self.history else None
+        return NonlinearResult(
+            layout.unflatten(bk, x), layout.unflatten(bk, state.f), each(state.norm), each(bound), each(attainable),
+            each(state.steps), each(state.evaluations), each(state.status == _CONVERGED),
+            each(state.status == _DIVERGED), each(state.status), lines, "Newton",
+        ).judged(bk, self.policy, "solve_nonlinear")  # fmt: skip
 
     def run(
         self, equations: NonlinearEquations, x: Array, rtol: Array, atol: Array
     ) -> tuple[NewtonState, Array, Array]:
         """The last state, the norms that count as converged, and the norms that precision allows, or 0."""
         bk = equations.bk
-        state, tolerance = self.start(equations, x, rtol, atol)
-        first = state.norm
+        first = self._start(equations, x)
+        tolerance = bk.maximum(rtol * first.norm, atol + 0 * first.norm)
+        finite = bk.isfinite(first.norm)
+        status = bk.where(finite, first.status, _DIVERGED)
+        status = bk.where(finite & (first.norm <= tolerance), _CONVERGED, status)
+        if self.max_iter == 0:
+            status = bk.where(status == _RUNNING, _MAX_ITER, status)
         state = bk.while_loop(
-            lambda s: bk.any(s.status == _RUNNING), lambda s: self.step(equations, s, tolerance), state
+            lambda s: bk.any(s.status == _RUNNING),
+            lambda s: self.step(equations, s, tolerance),
+            first._replace(status=status),
         )
-        return self._to_precision(equations, state, first, tolerance)
+        return self._to_precision(equations, state, first.norm, tolerance)
+
+    def _start(self, equations: NonlinearEquations, x: Array) -> NewtonState:
+        bk, systems = equations.bk, int(x.shape[0])
+        f = bk.constant(equations.residual(x))
+        norm = bk.norm(f)
+        zero = bk.zeros((systems, 1), np.dtype(np.int32), x)
+        lines: Any = ()
+        if self.history:
+            lines = bk.full((self.max_iter + 1, systems), np.nan, bk.dtype(norm), x)
+            lines = bk.put(lines, zero, norm, zero == 0)
+        return NewtonState(x, f, norm, zero + _RUNNING, zero, zero + 1, zero != 0, lines)
 
     def step(self, equations: NonlinearEquations, state: NewtonState, tolerance: Array) -> NewtonState:
         """One step of the systems that are running."""
@@ -101,37 +204,38 @@ class Newton:
         active = state.status == _RUNNING
         p, solved = self._correction(equations, state, active)
         goes = active & solved
-        found = self._line_search(equations, state, p, goes)
-        moved = goes & ~found.pending
+        search = self._line_search(equations, state, p, goes)
+        moved = goes & ~search.pending
         steps = state.steps + bk.where(moved, 1, 0 * state.steps)
         status = bk.where(steps < self.max_iter, state.status, _MAX_ITER)
-        status = bk.where(found.norm <= tolerance, _CONVERGED, status)
-        status = bk.where(found.pending, _STAGNATED, status)
+        status = bk.where(search.norm <= tolerance, _CONVERGED, status)
+        status = bk.where(search.pending, _STAGNATED, status)
         status = bk.where(solved, status, _BREAKDOWN)
         small = bk.norm(p) <= float(np.sqrt(np.finfo(bk.dtype(p)).eps)) * bk.norm(state.x)
         history = state.history
         if self.history:
-            history = bk.put(history, steps, found.norm, moved)
+            history = bk.put(history, steps, search.norm, moved)
         return NewtonState(
-            found.x, found.f, found.norm, bk.where(active, status, state.status), steps, found.evaluations,
+            search.x, search.f, search.norm, bk.where(active, status, state.status), steps, search.evaluations,
             bk.where(goes, small, state.small), history,
         )  # fmt: skip
 
     def _correction(self, equations: NonlinearEquations, state: NewtonState, active: Array) -> tuple[Array, Array]:
-        """Newton's step p, and where it was found."""
+        """Newton's step p, and where it was search."""
         bk, x, systems = equations.bk, state.x, int(state.x.shape[0])
         rhs = bk.where(active, -state.f, bk.zeros_like(state.f))
+        policy = "nan" if self.policy == "nan" else "status"
         if equations.is_dense:
             matrix = bk.constant(equations.jacobian(x, state.f))
             regular = active & bk.isfinite(bk.max_abs(bk.reshape(matrix, (systems, -1))))
             identity = bk.asarray(np.eye(int(x.shape[1]), dtype=bk.dtype(x)), like=x)
             matrix = bk.where(bk.reshape(regular, (-1, 1, 1)), matrix, identity[None])
-            p, solved = self.linear_solver.solve_dense(bk, matrix, rhs, self.policy)
+            p, solved = self.linear_solver.solve_dense(bk, matrix, rhs, policy)
             solved = solved & regular
         else:
             product = equations.linearised(x)
             one = product if systems == 1 else lambda v: bk.where(active, product(v), v)
-            p, solved = self.linear_solver.solve(bk, equations.layout, one, rhs, self.policy)
+            p, solved = self.linear_solver.solve(bk, equations.layout, one, rhs, policy)
         p = bk.constant(p)
         return p, solved & bk.isfinite(bk.max_abs(p))
 
@@ -159,10 +263,9 @@ class Newton:
     def _to_precision(
         self, equations: NonlinearEquations, state: NewtonState, first: Array, tolerance: Array
     ) -> tuple[NewtonState, Array, Array]:
-        """Systems that stopped where rounding of x changes F by as much as F is, have converged, if rtol is not given.
+        """Without a given rtol, count systems as converged that stopped where rounding of x changes F by as much as F.
 
-        Two things are asked for: such changes are small beside the first residual, or the last correction was small
-        beside x.
+        Such changes must also be small relative to the first residual, or the last correction small relative to x.
         """
         bk = equations.bk
         attainable = 0 * tolerance
@@ -180,3 +283,14 @@ class Newton:
         evaluations = state.evaluations + bk.where(stopped, 1, 0 * state.evaluations)
         tolerance = bk.where(within, bk.maximum(tolerance, attainable), tolerance)
         return state._replace(status=status, evaluations=evaluations), tolerance, attainable
+
+
+def _run(user: UserFunction, newton: Newton, x: Array, rtol: Array, atol: Array) -> tuple[NewtonState, Array, Array]:
+    """Newton's method as a program; x with derivatives."""
+    bk = user.bk
+    with bk.errstate():
+        constants = NonlinearEquations(bk, residual_of(user.with_constants()), user.layout).with_rule(x)
+        state, bound, attainable = newton.run(constants, x, rtol, atol)
+    equations = NonlinearEquations(bk, residual_of(user), user.layout, constants.reverse)
+    root = implicit_root(equations, newton.linear_solver, state.x, state.status != _CONVERGED, newton.policy)
+    return state._replace(x=root), bound, attainable

@@ -3,12 +3,11 @@
 from ..diagonal import DiagonalOperator
 from .amg.components import rigid_motions
 from .base import Preconditioner
-from .block_jacobi import block_jacobi
 from .build import PRECONDITIONERS, UPDATES, preconditioner, to_preconditioner
 from .chebyshev import chebyshev
 from .composed import multiplicative, operator_multiple, operator_sum
 from .ilu import ic, ilu, ssor
-from .jacobi import jacobi
+from .jacobi import block_jacobi, jacobi
 from .pipeline import of_operator
 from .two_level import cluster, coarse_correction
 

@@ -32,13 +32,12 @@ from ..names import NO_PRECONDITIONER, is_method, preconditioner_meant, squeezed
 from .amg.amg import amg
 from .amg.updates import updated
 from .base import Preconditioner, Spread
-from .block_jacobi import block_jacobi
 from .chebyshev import chebyshev, chebyshev_by_parts
-from .choose import AUTOMATIC, choose_kind, chosen_for_blocks, jacobi_on_blocks
+from .choose import AUTOMATIC, choose_kind, chosen_for_blocks
 from .composed import foreign_piece, from_foreign
 from .fast import fast, fast_on_cut_grid
 from .ilu import ic, ilu, ssor
-from .jacobi import jacobi
+from .jacobi import block_jacobi, jacobi, jacobi_on_blocks
 from .multigrid.cut.multigrid import multigrid_on_cut_grid
 from .multigrid.multigrid import multigrid
 from .pipeline import check_square, constant_linear_part
@@ -123,8 +122,9 @@ def _of_user(A: Any, kind: str, like: Any, settings: dict[str, Any]) -> Precondi
     if M is None:
         operator = as_operator(A, like)
         return _of_values_now(operator, kind, settings, _spread_as(operator, like))
-    if kind.strip().lower() != "auto" or settings:
-        asked = _asked(kind, settings)
+    named = kind.strip().lower() != "auto"
+    if named or settings:
+        asked = f"kind={kind!r}" if named else ", ".join(settings)
         raise ValueError(f"{M!r} is a preconditioner by itself; got {asked} too. Leave that out, or give A.")
     if like is None:
         return M
@@ -148,10 +148,6 @@ def _spread_as(A: Operator, like: Any) -> Spread | None:
         return None
     cut = A.bk.cut_of(like, 0)
     return None if cut is None else Spread(A.in_shape, cut)
-
-
-def _asked(kind: str, settings: dict[str, Any]) -> str:
-    return f"kind={kind!r}" if kind.strip().lower() != "auto" else ", ".join(settings)
 
 
 def to_preconditioner(
@@ -242,7 +238,7 @@ def _of_kind(
     if key == "auto" and not settings:
         return _chosen(A, precision) if spread is None else chosen_for_blocks(A, precision, spread)
     key = _key(A, kind)
-    _check_settings(key, settings)
+    _check_settings(key, PRECONDITIONERS[key], settings)
     if not A.shape[0] or A.systems == 0:  # as good as any
         return replace(jacobi(A), kind=key)
     found = None if spread is None or key not in ON_CUT_GRIDS else ON_CUT_GRIDS[key](A, spread=spread, **settings)
@@ -265,12 +261,7 @@ def _by_parts(A: CutRows, kind: str, settings: dict[str, Any]) -> Preconditioner
             f"{kind!r} was asked for a matrix whose rows are cut; by parts there are {', '.join(BY_PARTS)}. Take one "
             "of these, or give the matrix as it is, which each device then holds as a whole."
         )
-    known = [*signature(BY_PARTS[kind]).parameters][1:]
-    if unknown := [name for name in settings if name not in known]:
-        raise ValueError(
-            f"{kind} of a matrix whose rows are cut has no setting {', '.join(unknown)}; it has "
-            f"{', '.join(known) or 'none'}."
-        )
+    _check_settings(f"{kind} of a matrix whose rows are cut", BY_PARTS[kind], settings)
     return BY_PARTS[kind](A, **settings)
 
 
@@ -312,11 +303,11 @@ def check_kind(kind: str) -> str:
     raise ValueError(f"No preconditioner is called {kind!r}{hint} There are auto, {', '.join(PRECONDITIONERS)}.")
 
 
-def _check_settings(kind: str, given: dict[str, Any]) -> None:
-    _, *known = signature(PRECONDITIONERS[kind]).parameters.values()
+def _check_settings(name: str, make: Callable[..., Preconditioner], given: dict[str, Any]) -> None:
+    _, *known = signature(make).parameters.values()
     if any(p.kind is p.VAR_KEYWORD for p in known):
         return
     names = [p.name for p in known]
-    unknown = [name for name in given if name not in names]
+    unknown = [setting for setting in given if setting not in names]
     if unknown:
-        raise ValueError(f"{kind} has no setting {', '.join(unknown)}; it has {', '.join(names) or 'none'}.")
+        raise ValueError(f"{name} has no setting {', '.join(unknown)}; it has {', '.join(names) or 'none'}.")

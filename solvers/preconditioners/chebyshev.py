@@ -15,6 +15,7 @@ from ...sparse.analysis.spectrum import absolute_row_sums, largest_eigenvalue, l
 from ...sparse.operators.concrete import kept
 from .base import Preconditioner
 from .checks import MOST_STEPS, check_finite, check_integer, check_number
+from .jacobi import reciprocal
 from .pipeline import of_operator
 from .target import Target
 
@@ -119,16 +120,15 @@ def chebyshev(own: Operator, target: Target, *, degree: int = 4, ratio: float = 
 def chebyshev_by_parts(A: CutRows, *, degree: int = 4, ratio: float = 30.0) -> Preconditioner:
     """`chebyshev` of a matrix whose rows are cut; an application sends `degree - 1` times ghost values, and no sums."""
     degree, ratio = check_integer("degree", degree, 1, MOST_STEPS), check_number("ratio", ratio, 1)
-    known = A.known()
-    inverse = _inverse_diagonal(A)
+    known, inverse = A.known(), _inverse_diagonal(A)
     if known is None:
         end = _interval_end(A, inverse)
     else:
         matrix = as_operator(known)
         end = A.bk.asarray(_interval_end(matrix, _inverse_diagonal(matrix)))
     operator = ChebyshevOperator(A, inverse, end, degree, ratio)
-    hermitian, settings = analysis_of(A).hermitian, (("degree", degree), ("ratio", ratio))
-    return Preconditioner(operator, "chebyshev", hermitian, A.shape[0] + 1, None, None, settings)
+    settings = (("degree", degree), ("ratio", ratio))
+    return Preconditioner(operator, "chebyshev", analysis_of(A).hermitian, A.shape[0] + 1, settings=settings)
 
 
 def _inverse_diagonal(A: Operator) -> Array:
@@ -149,8 +149,7 @@ def _inverse_diagonal(A: Operator) -> Array:
                 f"The Chebyshev preconditioner needs a matrix whose diagonal is real and of one sign; got one from "
                 f"{diagonal.min():.3g} to {diagonal.max():.3g}. Use 'ilu', or 'jacobi'."
             )
-    one = bk.full_like(diagonal, 1)
-    return one / bk.where(diagonal == 0, one, diagonal)
+    return reciprocal(bk, diagonal)
 
 
 def _interval_end(A: Operator, inverse: Array) -> Array:

@@ -4,25 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Container
 from contextlib import suppress
-from dataclasses import replace
 
 import numpy as np
 import scipy.sparse as sp
 
-from ...backends import Cut
 from ...sparse import Dense, FunctionOperator, Matrix, Operator, SparseMatrix, UnsupportedOperation
 from ...sparse.analysis.analysis import analysis_of, on_its_grid
 from ...sparse.analysis.facts import is_dominated, is_m_matrix
 from ...sparse.analysis.random_values import with_facts
 from ...sparse.operators.concrete import as_matrix, concrete, is_known
-from ...sparse.operators.cut_stencil import CutStencil
-from ...sparse.operators.cut_values import cut_stencil
 from ..diagonal import DOMINANT
 from .base import Preconditioner, Spread
 from .fast import fast_where_near
 from .ilu import ilu_or_jacobi, serving_ilu
 from .ilu.runtime_choice import ilu_pays_unseen
-from .jacobi import jacobi
+from .jacobi import jacobi, jacobi_on_blocks
 from .multigrid.cut.multigrid import multigrid_on_cut_grid
 from .multigrid.from_matrix import couples_neighbours
 from .multigrid.multigrid import multigrid
@@ -153,31 +149,6 @@ def chosen_for_blocks(A: Operator, precision: str | None, spread: Spread) -> Pre
                 return found
     own_form = jacobi_on_blocks(A, spread=spread)
     return jacobi(A) if own_form is None else own_form
-
-
-def jacobi_on_blocks(A: Operator, *, spread: Spread) -> Preconditioner | None:
-    """`jacobi` of a function whose coefficients are found in a program, without entries that lie on each device.
-
-    Returns:
-        None for others, and where the function is no stencil of blocks.
-    """
-    own, bk = A.without_offset, A.bk
-    grid, alone = own.own_grid, Cut(spread.cut.mesh, spread.cut.names)
-    if not isinstance(own, FunctionOperator) or own.systems is not None or grid != spread.shape or not alone.all_names:
-        return None
-    zero = bk.zeros((1, own.shape[0]), own.dtype, own.like)
-    if not bk.compiled(*own.args) and not bk.compiled(zero):
-        return None
-    found = cut_stencil(own, alone, bk.on_grid(zero, grid, alone))
-    if not isinstance(found, CutStencil):
-        return None
-    (diagonal,) = found.own_diagonal().values
-    diagonal = bk.constant(diagonal)
-    one = bk.full_like(diagonal, 1)
-    inverse = one / bk.where(diagonal == 0, one, diagonal)
-    inner = replace(found, values=(inverse,), shifts=((0,) * len(grid),))
-    hermitian = True if own.dtype.kind != "c" else None
-    return Preconditioner(inner, "jacobi", hermitian, memory=own.shape[0], work=own.shape[0])
 
 
 def _blocks_suit(A: SparseMatrix) -> bool:

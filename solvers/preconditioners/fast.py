@@ -16,8 +16,8 @@ from ..fast.spectra import Reciprocal, Values, extremes_of
 from ..fast.transforms import AlongTrigonometric, Periodic
 from .base import Preconditioner, Spread
 from .checks import check_finite
-from .cycle.cost import numbers_stored
 from .cycle.small import exact_inverse
+from .multigrid.cycle import numbers_stored
 from .multigrid.from_matrix import couplings_of
 from .operators import (
     DiagonallyScaled,

@@ -19,9 +19,9 @@ from ...sparse.operators.couplings import Couplings, are_flat, sum_of_terms
 from .amg.amg import amg
 from .base import Preconditioner
 from .checks import MOST_STEPS, check_finite, check_in_range, check_integer, check_number
-from .cycle.level import VISITS
 from .cycle.small import exact_inverse
 from .multigrid.coarsening import Coarsest, coarsest
+from .multigrid.cycle import VISITS
 from .multigrid.from_matrix import couples_neighbours, couplings_of
 from .multigrid.grid_cycle import cycle_of, with_cost
 from .multigrid.smoothing import Smoothing
@@ -82,7 +82,10 @@ def shifted_laplacian(
         raise ValueError(f"cycle={cycle!r} was given; expected {' or '.join(map(repr, VISITS))}.")
     degree = check_integer("degree", degree, 1, MOST_STEPS)
     check_precision(precision)
-    _check_entries(own)
+    bk, _, _, values = nonzero_entries(own)
+    if bk.on_host:
+        check_finite(_NAME, bool(np.isfinite(values).all()))
+        check_in_range(_NAME, concrete(own).diagonals())
     settings = (("shift", shift), ("cycle", cycle), ("degree", degree), *precision_as_setting(precision))
     placed = own if grid is not None or len(own.in_shape) > 1 else on_its_grid(own)
     if grid is None and not couples_neighbours(placed) and own.shape[0] > _SMALL:
@@ -99,20 +102,15 @@ def shifted_laplacian(
     size = (
         _size(couplings, missing, absorbs) if direct is None else Coarsest(*(check_integer("direct", direct, 1),) * 2)
     )
-    waves = _on_grid(couplings, missing, sign, shift, absorbs)
+    side = _total(couplings, _imaginary(couplings.bk, couplings.diagonal)) if absorbs else sign
+    diagonal = _shifted(couplings.bk, couplings.diagonal, missing, sign, side, shift, absorbs)
+    waves = couplings.with_values({**couplings.values, couplings.here: diagonal})
     smoothing = Smoothing(
         "jacobi" if absorbs or hermitian is False else "chebyshev", degree, VISITS[cycle], precision,
         as_grids=are_flat(target.bk, couplings.periodic),
     )  # fmt: skip
-    cycle_found = cycle_of(waves, own.dtype, size, smoothing, hermitian)
-    return _named(with_cost(cycle_found.inner, hermitian, ()), (*settings, ("direct", cycle_found.points)), absorbs)
-
-
-def _check_entries(own: Matrix) -> None:
-    bk, _, _, values = nonzero_entries(own)
-    if bk.on_host:
-        check_finite(_NAME, bool(np.isfinite(values).all()))
-        check_in_range(_NAME, concrete(own).diagonals())
+    grids = cycle_of(waves, own.dtype, size, smoothing, hermitian)
+    return _named(with_cost(grids.inner, hermitian, ()), (*settings, ("direct", grids.points)), absorbs)
 
 
 def looks_like_waves(A: Matrix) -> bool:
@@ -142,18 +140,13 @@ def _named(M: Preconditioner, settings: tuple[tuple[str, Any], ...], absorbs: bo
 
 
 def _shifted(
-    diagonal: Array, missing: Array, sign: Array, side: Array, shift: float, absorbs: bool, bk: Backend
+    bk: Backend, diagonal: Array, missing: Array, sign: Array, side: Array, shift: float, absorbs: bool
 ) -> Array:
     """The diagonal with absorption, to the side that it has, or with a positive in place of the negative k^2."""
     if not absorbs:
         return diagonal + bk.astype((1 + shift) * sign * missing, bk.dtype(diagonal))
     side = bk.where(side == 0, sign, _sign(bk, side))
     return diagonal + shift * 1j * bk.astype(side * missing, bk.dtype(diagonal))
-
-
-def _on_grid(A: Couplings, missing: Array, sign: Array, shift: float, absorbs: bool) -> Couplings:
-    side = _total(A, _imaginary(A.bk, A.diagonal)) if absorbs else sign
-    return A.with_values({**A.values, A.here: _shifted(A.diagonal, missing, sign, side, shift, absorbs, A.bk)})
 
 
 def _missing(A: Couplings) -> tuple[Array, Array]:
@@ -201,7 +194,7 @@ def _shifted_entries(own: Matrix, shift: float) -> SparseMatrix:
                 np.maximum.at(each, rows, source[cols])
             missing = np.where(own_missing > 0, own_missing, near)
     side = bk.sum(_imaginary(bk, diagonal), 1)[:, None] if absorbs else sign
-    added = _shifted(bk.zeros_like(diagonal), missing, sign, side, shift, absorbs, bk)
+    added = _shifted(bk, bk.zeros_like(diagonal), missing, sign, side, shift, absorbs)
     whole = np.r_[rows, np.arange(n, dtype=rows.dtype)], np.r_[cols, np.arange(n, dtype=cols.dtype)]
     numbers = bk.concat([values, added], 1)
     return from_entries(bk, *whole, numbers if own.systems is not None else numbers[0], (n, n))

@@ -24,7 +24,9 @@ from ...sparse.operators.cut_rows import VALUES
 from ...sparse.partition.graph import coarsened, graph_of, matched
 from ...sparse.partition.local_rows import LocalRows
 from .base import Preconditioner
-from .block_jacobi import (
+from .checks import check_choice, check_finite, check_integer
+from .composed import multiplicative
+from .jacobi import (
     all_hermitian,
     are_hermitian,
     block_jacobi,
@@ -33,11 +35,9 @@ from .block_jacobi import (
     inverse_diagonals,
     inverses,
     inverses_by_elimination,
+    jacobi,
     replace_singular,
 )
-from .checks import check_choice, check_finite, check_integer
-from .composed import multiplicative
-from .jacobi import jacobi
 from .pipeline import constant_linear_part, grid_of, of_operator
 from .target import Target
 

@@ -10,7 +10,7 @@ from ...sparse.analysis.finite import not_finite
 from ...sparse.analysis.symmetry import REFUSED
 from ..methods.method import Method
 from ..preconditioners import Preconditioner
-from ..preconditioners.symmetry import far_from_hermitian, far_from_symmetric
+from ..preconditioners.pipeline import far_from_hermitian, far_from_symmetric
 from .system import System
 
 

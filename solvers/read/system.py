@@ -32,12 +32,13 @@ from ...sparse.analysis.analysis import analyse_anew, with_declared
 from ...sparse.operators.concrete import for_compiled_products, is_known, without_derivatives
 from ...sparse.operators.cut_stencil import CutStencil
 from ...sparse.operators.cut_values import cut_stencil
+from ..adapters.least_squares import Given
 from ..methods.method import Method
-from ..null_space.found import constants_at_run_time, find_constants
-from ..null_space.given import are_of_adjoint, given_vectors
 from ..preconditioners.base import Spread
 from ..run.stopping import Limits
 from ..run.watch import Monitor
+from ..singular.constants import constants_at_run_time, find_constants
+from ..singular.given import are_of_adjoint, given_vectors
 from .arguments import (
     Request,
     as_arrays,
@@ -51,7 +52,6 @@ from .arguments import (
     right_hand_side,
     tolerance,
 )
-from .least_squares import Given
 
 
 class KnownNull(NamedTuple):
@@ -88,6 +88,11 @@ class System:
     given: Given | None = None  # ... this one?
     source: Any = None  # what the user called A
     cut: Cut | None = None  # how `(systems, *shape of one system)` is distributed over devices, where that is known
+
+    @property
+    def may_be_stopped(self) -> bool:
+        """Is there a callback?"""
+        return self.monitor is not None and self.monitor.callback is not None
 
     @property
     def spread(self) -> Spread | None:

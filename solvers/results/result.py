@@ -1,22 +1,30 @@
-"""The SolveResult class."""
+"""`SolveResult`, the outcome of a solve, and the errors that hold one.
+
+A result is x, a `Record` of all other arrays by name, and the `Background` that its message tells. Libraries take it
+apart as a container of arrays. It never changes, but for its record: where the user's call ends, `Record.complete`
+notes the times, and from then on the numbers of one system that was solved eagerly are Python's.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from time import perf_counter
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import numpy as np
 
-from ...backends import Array, Backend, choose_backend
+from ...backends import Array, Backend, choose_backend, without_compilers
+from ...backends.profile.spans import RUNNING, is_traced, span
 from ...backends.public_names import PublicNames
 from ...sparse.notebook import html_table
 from ..run.outcome import Status, has_failed
-from .numbers import PYTHON, SAID, EndState, array_of, has_values, known_array_of, known_end_state_of, said_of
 from .show import in_lines, plot_convergence, to_dict
-from .words import Cause, LookForCauses, MadeBy, describe, made_by_in_words
+from .words import Background, Cause, EndState, LookForCauses, describe, methods_in_words
 
 ArrayT = TypeVar("ArrayT")  # what `b` is
+T = TypeVar("T")
+_OF_NUMPY = (np.ndarray, np.generic)
 
 
 class Gradient(NamedTuple):
@@ -29,6 +37,105 @@ class Gradient(NamedTuple):
 
     b: Array
     A: Any
+
+
+@dataclass(eq=False)
+class Record:
+    """The arrays of a result besides x, by the names of its attributes, and the times of the call.
+
+    Attributes:
+        arrays: of the library; where `like` is given some are still NumPy's.
+        bk: the library.
+        like: an array of the library on the device of the result, for arrays that are converted when they are read.
+        is_one: was one system solved eagerly? Then its numbers are Python's.
+        is_complete: has the user's call ended?
+        look: finds the causes of a failure when the message is first read.
+        causes: that it has found.
+    """
+
+    arrays: dict[str, Any]
+    bk: Backend | None = None
+    like: Array | None = None
+    is_one: bool = False
+    is_complete: bool = False
+    solve_time: float | None = None
+    setup_time: float | None = None
+    look: LookForCauses | None = None
+    causes: tuple[Cause, ...] | None = None
+    _of_python: dict[str, Any] = field(default_factory=dict)
+
+    def complete(self, begun: float, checkpoints: bool) -> None:
+        """Note the time of a call that ends now, unless it was only compiled, and make the numbers Python's."""
+        status = self.arrays["status"]
+        if not isinstance(status, _OF_NUMPY) and choose_backend(status).compiled(status):
+            self.solve_time = None
+            return
+        self.is_one, self.is_complete = status.shape == () and not checkpoints, True
+        if self.solve_time is not None:
+            self.setup_time = max(perf_counter() - begun - self.solve_time, 0.0)
+
+    def array(self, name: str) -> Any:
+        """The array of the library, or container of arrays."""
+        array = self.arrays[name]
+        if self.like is None or self.bk is None or not isinstance(array, _OF_NUMPY):
+            return array
+        (made,) = without_compilers(self.bk.results_from_host)([np.asarray(array)], self.like)
+        if not self.bk.compiled(made):  # else it belongs to the program that reads it
+            self.arrays[name] = made
+        return made
+
+    def on_host(self, name: str) -> np.ndarray:
+        """The array in NumPy, in the precision of the solve."""
+        array = self.arrays[name]
+        if isinstance(array, _OF_NUMPY):
+            return np.asarray(array)
+        bk = choose_backend(array)
+        return np.asarray(type(bk).to_numpy(bk, array))  # by the class, whose functions no profile records
+
+    def number(self, name: str, of_python: Callable[[Any], Any]) -> Any:
+        """The number of each system as users see it; one whose derivatives are being recorded stays an array."""
+        if not self.is_one:
+            return self.array(name)
+        if name in self._of_python:
+            return self._of_python[name]
+        array = self.arrays[name]
+        if of_python is float and not isinstance(array, _OF_NUMPY) and choose_backend(array).tracks(array):
+            return array
+        made = self._of_python[name] = of_python(without_compilers(self.on_host)(name).item())
+        return made
+
+    @property
+    def has_values(self) -> bool:
+        """Are the numbers known? Not inside a function that is being compiled."""
+        status = self.arrays["status"]
+        if self.is_one or not hasattr(status, "shape"):
+            return self.is_one
+        bk = choose_backend(status)
+        return bk.is_array(status) and not bk.compiled(status)  # `jax.eval_shape` has shapes without arrays
+
+    def end_state(self, checkpoints: bool, read: Callable[[str], Any] | None = None) -> EndState:
+        """How each system ended, at the last checkpoint, in arrays of the library."""
+        arrays = [(read or self.array)(name) for name in EndState._fields if name in self.arrays]
+        return EndState(*([a[-1] for a in arrays] if checkpoints else arrays))
+
+    def __getstate__(self) -> dict[str, Any]:
+        arrays = {
+            name: self.on_host(name) if self.is_one and name in NUMBERS else self.array(name) for name in self.arrays
+        }
+        return {**self.__dict__, "arrays": arrays, "bk": None, "like": None, "look": None}
+
+
+class _Number(Generic[T]):
+    """A number for each system: of Python for one that was solved eagerly, fetched when it is first read."""
+
+    def __init__(self, of_python: Callable[[Any], T]) -> None:
+        self.of_python = of_python
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self.name = name
+
+    def __get__(self, result: Any, owner: Any = None) -> T | Any:
+        return self if result is None else result._record.number(self.name, self.of_python)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -86,43 +193,44 @@ class SolveResult(PublicNames, Generic[ArrayT]):
     """
 
     x: ArrayT
-    residual: ArrayT
-    residual_norm: float | Array
-    tolerance: float | Array
-    attainable: float | Array
-    null_part: float | Array
-    consistent: bool | Array
-    iterations: int | Array
-    function_evaluations: int | Array
-    converged: bool | Array
-    diverged: bool | Array
-    status: Status | Array
-    singular: bool | Array
-    history: Array | None
-    _made_by: tuple[MadeBy, ...] = field(
-        repr=False
-    )  # the methods that may have made x, by the numbers of `Outcome.rung`
-    _rung: Array | None = field(default=None, repr=False)  # which of them did; None where the first one made all
-    least_squares: bool = False
+    _record: Record
+    _background: Background
     checkpoints: bool = False
-    _no_solution: str | None = field(default=None, repr=False)  # why there is none, where that is known
-    _time_limit: float | None = field(default=None, repr=False)  # seconds
-    _parts: bool = field(default=False, repr=False)  # are vectors cut over the members of a communicator?
-    _causes: tuple[Cause, ...] | None = field(default=None, repr=False)  # of a failure that was diagnosed
-    # Not part of the container:
-    setup_time: float | None = None
-    solve_time: float | None = None
-    _why: str | None = field(default=None, repr=False)  # the reason for the method
-    _look: LookForCauses | None = field(default=None, repr=False)  # a diagnosis to be made when it is asked for
-    _sensitivity: Any = field(default=None, repr=False)  # derivatives of an eager NumPy solve
+    _why: str | None = None  # the reason for the method
+    _sensitivity: Any = None  # derivatives of an eager NumPy solve
 
-    if not TYPE_CHECKING:
+    residual_norm = _Number(float)
+    tolerance = _Number(float)
+    attainable = _Number(float)
+    null_part = _Number(float)
+    consistent = _Number(bool)
+    iterations = _Number(int)
+    function_evaluations = _Number(int)
+    converged = _Number(bool)
+    diverged = _Number(bool)
+    status = _Number(Status)
+    singular = _Number(bool)
 
-        def __getattr__(self, name: str) -> Any:
-            later = self.__dict__.get("_later")  # see `in_library`
-            if later is None or name not in later.numbers:
-                raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
-            return later.made_for(self, name)
+    @property
+    def residual(self) -> ArrayT:
+        residual: ArrayT = self._record.array("residual")
+        return residual
+
+    @property
+    def history(self) -> Array | None:
+        return self._record.array("history") if "history" in self._record.arrays else None
+
+    @property
+    def least_squares(self) -> bool:
+        return self._background.least_squares
+
+    @property
+    def setup_time(self) -> float | None:
+        return self._record.setup_time
+
+    @property
+    def solve_time(self) -> float | None:
+        return self._record.solve_time
 
     @property
     def method(self) -> str:
@@ -135,7 +243,7 @@ class SolveResult(PublicNames, Generic[ArrayT]):
             >>> krylix.linear_solve(np.eye(2), np.ones(2)).method
             'direct'
         """
-        return made_by_in_words(self._made_by, self._known_rung())
+        return methods_in_words(self._background.made_by, self._known_rung())
 
     @property
     def preconditioner(self) -> str | None:
@@ -146,11 +254,11 @@ class SolveResult(PublicNames, Generic[ArrayT]):
             >>> krylix.linear_solve(np.eye(2), np.ones(2), method="CG", preconditioner="jacobi").preconditioner
             'jacobi'
         """
-        rung = self._known_rung()
-        return self._made_by[0 if rung is None else int(np.min(rung, initial=len(self._made_by) - 1))].preconditioner
+        rung, made_by = self._known_rung(), self._background.made_by
+        return made_by[0 if rung is None else int(np.min(rung, initial=len(made_by) - 1))].preconditioner
 
     def _known_rung(self) -> np.ndarray | None:
-        return known_array_of(self, "_rung") if self._rung is not None and has_values(self) else None
+        return self._record.on_host("rung") if "rung" in self._record.arrays and self._record.has_values else None
 
     @property
     def message(self) -> str:
@@ -164,18 +272,20 @@ class SolveResult(PublicNames, Generic[ArrayT]):
             >>> krylix.linear_solve(np.eye(2), np.ones(2)).message
             'direct converged in 1 iteration: residual norm 0.000e+00, tolerance 1.414e-10.'
         """
-        if not has_values(self):
+        if not self._record.has_values:
             return "The message is known when the compiled function has run."
-        end = known_end_state_of(self)
-        self._diagnose(end)
-        return describe(end, **said_of(self))
+        end = self._known_end_state()
+        return describe(end, self._known_background(end))
 
-    def _diagnose(self, end: EndState) -> None:
-        look = self._look
-        if look is not None:
-            object.__setattr__(self, "_look", None)
-            if np.any(has_failed(end.status)):
-                object.__setattr__(self, "_causes", look(end))
+    def _known_end_state(self) -> EndState:
+        return EndState.in_numpy(self._record.end_state(self.checkpoints, self._record.on_host).arrays())
+
+    def _known_background(self, end: EndState) -> Background:
+        """With the causes of a failure, which are looked for when they are first asked for."""
+        record = self._record
+        if record.look is not None and np.any(has_failed(end.status)):
+            record.causes, record.look = record.look(end), None
+        return self._background if record.causes is None else self._background._replace(causes=record.causes)
 
     @property
     def at_limit_of_precision(self) -> Array:
@@ -211,7 +321,7 @@ class SolveResult(PublicNames, Generic[ArrayT]):
             >>> found["status"], found["iterations"], found["x"]
             ('CONVERGED', 1, [1.0, 1.0])
         """
-        return to_dict(self, include_x)
+        return to_dict(self, NUMBERS, include_x)
 
     def plot(self, ax: Any = None) -> Any:
         """Draw the convergence: residual norms against iterations, one line per system, and the tolerance.
@@ -314,10 +424,10 @@ class SolveResult(PublicNames, Generic[ArrayT]):
         raise TypeError("This result was copied or read from a file, so A is not known. Call vjp of the original.")
 
     def __getstate__(self) -> dict[str, Any]:
-        if self._look is not None:
-            self._diagnose(known_end_state_of(self))
-        arrays = {name: getattr(self, name) for name in ("x", "residual")}  # these may be made later
-        return {**self.__dict__, **arrays, "_sensitivity": None}  # it holds functions of the user, which do not pickle
+        # Functions of the user do not pickle, so the causes of a failure are found now.
+        if self._record.look is not None:
+            self._known_background(self._known_end_state())
+        return {**self.__dict__, "_sensitivity": None}
 
     # TensorFlow asks the class itself for its arrays.
 
@@ -329,19 +439,16 @@ class SolveResult(PublicNames, Generic[ArrayT]):
         return _restore(static, arrays)
 
 
-_STATIC = (*SAID, "checkpoints")
-_ARRAYS = ("x", "residual", *PYTHON, "history", "_rung")
+NUMBERS = tuple(name for name, value in vars(SolveResult).items() if isinstance(value, _Number))
+"""Attributes that are one number per system."""
+
+
+# --- a result as a container of arrays
 
 
 def arrays_of(result: SolveResult) -> tuple[Any, ...]:
-    """Arrays per system (and checkpoint)."""
-    return tuple(array_of(result, name) for name in _present(result))
-
-
-def _present(result: SolveResult) -> tuple[str, ...]:
-    # Not by their values: a transformation may have put None in the place of an array.
-    present = {"history": result.history is not None, "_rung": len(result._made_by) > 1}
-    return tuple(name for name in _ARRAYS if present.get(name, True))
+    """All arrays: x first, then those of the record."""
+    return result.x, *(result._record.array(name) for name in result._record.arrays)
 
 
 def with_arrays(result: SolveResult, arrays: Sequence[Any]) -> SolveResult:
@@ -349,16 +456,177 @@ def with_arrays(result: SolveResult, arrays: Sequence[Any]) -> SolveResult:
     return _restore(_static(result), arrays)
 
 
+def changed(result: SolveResult, x: Any, **arrays: Any) -> SolveResult:
+    """The result with another x, and other arrays of its record."""
+    record = result._record
+    return replace(result, x=x, _record=replace(record, arrays={**record.arrays, **arrays}, _of_python={}))
+
+
 def _static(result: SolveResult) -> tuple[Any, ...]:
-    return tuple(getattr(result, name) for name in _STATIC), _present(result)
+    return result._background, result.checkpoints, tuple(result._record.arrays)
 
 
 def _restore(static: Any, arrays: Any) -> SolveResult:
-    others, present = static
-    values = {"history": None, **dict(zip(present, arrays, strict=True))}
-    return SolveResult(**values, **dict(zip(_STATIC, others, strict=True)))
+    # The arrays may be anything: a transformation puts None in their place, or shapes.
+    background, checkpoints, names = static
+    x, *others = arrays
+    return SolveResult(x, Record(dict(zip(names, others, strict=True))), background, checkpoints)
 
 
 def register_result(bk: Backend) -> None:
     """Make `SolveResult` a container of arrays for this backend's transformations."""
     bk.register(SolveResult, lambda r: (arrays_of(r), _static(r)), _restore)
+
+
+# --- between libraries
+
+
+def in_library(bk: Backend, result: SolveResult, x: Array, like: Array) -> SolveResult:
+    """Convert a NumPy result to the library, on the device of `like`: x is given, other arrays follow when read."""
+    register_result(bk)
+    record = result._record
+    record.bk, record.like = bk, like
+    return SolveResult(x, record, result._background, result.checkpoints, result._why)
+
+
+def in_numpy(bk: Backend, result: SolveResult) -> SolveResult:
+    """Convert the result to NumPy; unchanged if x is traced, or has derivatives, which would be lost."""
+    leaves, _ = bk.leaves(result.x)
+    if any(bk.tracks(leaf) or bk.compiled(leaf) for leaf in leaves) or bk.concrete_value(lambda: leaves[0]) is None:
+        return result
+
+    def on_host(value: Any) -> Any:
+        parts, structure = bk.leaves(value)
+        return bk.unleaves(structure, [np.array(bk.to_numpy(part)) for part in parts])
+
+    return changed(result, on_host(result.x), **{name: on_host(a) for name, a in result._record.arrays.items()})
+
+
+# --- the errors
+
+
+class ConvergenceError(RuntimeError):
+    """A solve did not reach its tolerance: the base class of `NotConverged` and `Diverged`.
+
+    Attributes:
+        result: all that the solve found, as without the error; None where it is not known.
+
+    Examples:
+        >>> import numpy as np, krylix
+        >>> try:
+        ...     krylix.linear_solve(np.diag([1.0, 2.0]), np.ones(2), method="CG", max_iter=1)
+        ... except krylix.ConvergenceError as error:
+        ...     print(type(error).__name__, error.result.status.name, error.result.iterations)
+        NotConverged MAX_ITER 1
+    """
+
+    result: SolveResult
+
+    def __init__(self, message: str, result: Any = None) -> None:  # None: pickle sets it afterwards
+        super().__init__(message)
+        self.result = result
+
+
+class NotConverged(ConvergenceError):
+    """The tolerance was not reached: limit of iterations or of time, no more progress, or breakdown.
+
+    Attributes:
+        result: all that the solve found.
+
+    Examples:
+        >>> import numpy as np, krylix
+        >>> A = np.diag([1.0, 2.0, 4.0])
+        >>> try:
+        ...     x = krylix.linear_solve(A, np.ones(3), method="CG", max_iter=2).x
+        ... except krylix.NotConverged as error:
+        ...     x = krylix.linear_solve(A, np.ones(3), x0=error.result.x).x
+        >>> x
+        array([1.  , 0.5 , 0.25])
+    """
+
+
+class Diverged(ConvergenceError):
+    """The iteration produced NaN or infinity, or its input had them.
+
+    Attributes:
+        result: all that the solve found.
+
+    Examples:
+        >>> import numpy as np, krylix
+        >>> try:
+        ...     krylix.linear_solve(np.eye(3), np.array([1.0, np.nan, 1.0]), method="CG")
+        ... except krylix.Diverged as error:
+        ...     print(error.result.converged, error.result.iterations)
+        False 0
+    """
+
+
+def finish(title: str, function: Callable[..., SolveResult], *args: Any) -> SolveResult:
+    """`function(*args)`, the user's call, whose result is completed, also in an error.
+
+    Args:
+        title: the name of the solve in profiles.
+
+    Raises:
+        NotConverged, Diverged: as the function.
+    """
+    begun = perf_counter()
+    try:
+        if RUNNING:
+            with span("solve", title, facts=outcome_facts) as done:
+                result = done(function(*args))
+        else:  # without a span, which a solve of 14 us would notice
+            result = function(*args)
+    except ConvergenceError as error:
+        if (failed := result_of_this_solve(error)) is not None:
+            failed._record.complete(begun, failed.checkpoints)
+        raise
+    record = result._record
+    if record.is_one and record.solve_time is not None:  # as the first lines of a solve on NumPy make it
+        record.setup_time = max(perf_counter() - begun - record.solve_time, 0.0)
+    else:
+        record.complete(begun, result.checkpoints)
+    return result
+
+
+def converted(solve: Callable[[], SolveResult], back: Callable[[SolveResult], SolveResult]) -> SolveResult:
+    """`back(solve())`, also of the result in an error of this solve."""
+    try:
+        result = solve()
+    except ConvergenceError as error:
+        if (failed := result_of_this_solve(error)) is not None:
+            error.result = back(failed)
+        raise
+    return back(result)
+
+
+def result_of_this_solve(error: ConvergenceError) -> SolveResult | None:
+    """The result in an error of this solve.
+
+    The error may be that of another solve (inside this one, or older), whose result is complete, or of a user's
+    function, without a result.
+    """
+    result: Any = error.result
+    return None if not isinstance(result, SolveResult) or result._record.is_complete else result
+
+
+def outcome_facts(result: Any) -> dict[str, Any]:
+    """What profiles show of a solve, given its result or error: of several systems the largest numbers.
+
+    Args:
+        result: of `linear_solve`, `solve_nonlinear` or `minimize`.
+    """
+    if isinstance(result, BaseException):
+        if not isinstance(result, ConvergenceError):
+            return {}
+        result = result.result
+    facts: dict[str, Any] = {"method": result.method, "preconditioner": getattr(result, "preconditioner", None)}
+    size = "gradient_norm" if hasattr(result, "gradient_norm") else "residual_norm"
+    names = ("status", "iterations", size, "converged")
+    record = result._record if isinstance(result, SolveResult) else Record({n: getattr(result, n) for n in names})
+    if not record.has_values:
+        return facts | {"traced": is_traced(choose_backend(record.arrays["status"]))}
+    iterations, norm, converged = map(record.on_host, names[1:])
+    facts |= {"systems": iterations.size} if iterations.size != 1 else {}
+    facts |= {"iterations": int(np.max(iterations, initial=0)), size: float(np.max(norm, initial=0))}
+    return facts | {"converged": bool(np.all(converged))}

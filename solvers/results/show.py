@@ -3,26 +3,27 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from ...backends import choose_backend
 from ..run.outcome import Status
-from .numbers import PYTHON, has_values, known_array_of
 
 _UNKNOWN = "unknown, because it came out of a compiled function"
 
 
-def to_dict(result: Any, include_x: bool) -> dict[str, Any]:
+def to_dict(result: Any, numbers: Sequence[str], include_x: bool) -> dict[str, Any]:
     """See `SolveResult.to_dict`."""
-    if not has_values(result):
+    record = result._record
+    if not record.has_values:
         raise TypeError("This result is of a function that is being compiled, so its numbers are not known yet.")
     entries: dict[str, Any] = {"method": result.method, "preconditioner": result.preconditioner, "why": result._why}
     entries["message"] = result.message
-    for name in PYTHON:
-        entries[name] = plain(known_array_of(result, name))
-    entries["status"] = _names(known_array_of(result, "status").tolist())
+    for name in numbers:
+        entries[name] = plain(record.on_host(name))
+    entries["status"] = _names(record.on_host("status").tolist())
     entries["history"] = None if result.history is None else plain(result.history)
     for name in ("least_squares", "checkpoints", "setup_time", "solve_time"):
         entries[name] = getattr(result, name)
@@ -88,9 +89,9 @@ def plot_convergence(result: Any, ax: Any = None) -> Any:
     """See `SolveResult.plot`."""
     if result.history is None:
         raise ValueError("This result has no history to plot; solve with history=True.")
-    if not has_values(result):
+    if not result._record.has_values:
         raise ValueError("This result is of a function that is being compiled, so its history is not known yet.")
-    norms, goals = (known_array_of(result, name) for name in ("history", "tolerance"))
+    norms, goals = (result._record.on_host(name) for name in ("history", "tolerance"))
     if result.checkpoints:
         norms, goals = norms[-1], goals[-1]
     norms = norms.reshape(len(norms), -1)

@@ -1,15 +1,20 @@
-"""Messages: what happened in a solve, and what to try where it failed."""
+"""Messages: what happened in a solve, and what to try where it failed; the texts of warnings about singular matrices.
+
+A message says what happened, the numbers, why, and what to do. The last comes from tables: a cause that was found has
+its own advice (`Cause`); else `ADVICE` has a row for each alternative, with the condition under which it is one.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import NamedTuple, Protocol
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
+from ...backends import Array
 from ..methods.method import Method
 from ..run.outcome import Status, has_failed, iterations_in_words
-from .numbers import EndState
+from ..singular.from_factors import Singularity
 
 EXPLANATION = {
     Status.MAX_ITER: "reached the limit of iterations",
@@ -22,13 +27,48 @@ EXPLANATION = {
 LEAST_SQUARES = "ask for the least-squares solution (method='LSMR')"
 SINGULAR = "check the entries of A", "name its null vectors (nullspace=...)", LEAST_SQUARES
 FACTORISE = "factorise (method='scipy-direct')"
-_CHECK_SINGULAR = "check that A is not singular: name its null vectors (nullspace=...)"
 _PRECONDITION = "give a preconditioner (preconditioner='auto' or your own)"
 _PRECONDITION_PARTS = "give a preconditioner ('chebyshev', a function, or a matrix of each part)"
 _WITHOUT_SOLUTION = [
     "ask for the least-squares solution with method='LSMR' (in scipy: scipy-lsmr)",
     "check A and b: a pure Neumann problem needs a b whose sum is zero",
 ]
+
+
+class EndState(NamedTuple):
+    """How each system ended, `(*batch,)`: attributes of `SolveResult`; `rung` where several methods may have made x."""
+
+    status: Any
+    iterations: Any
+    residual_norm: Any
+    tolerance: Any
+    attainable: Any
+    null_part: Any
+    consistent: Any
+    singular: Any
+    rung: Any = None
+
+    @classmethod
+    def in_numpy(cls, arrays: Sequence[Any]) -> EndState:
+        """Arrays of NumPy with at least one axis, all of one shape."""
+        return cls(*np.broadcast_arrays(*map(np.atleast_1d, arrays)))
+
+    def arrays(self) -> tuple[Array, ...]:
+        return tuple(self[:8] if self.rung is None else self)
+
+    def worst(self, which: np.ndarray) -> int:
+        """Flat index of the one among these systems that is furthest from its tolerance."""
+        with np.errstate(all="ignore"):
+            excess = np.where(np.isfinite(self.residual_norm), self.residual_norm / self.tolerance, np.inf)
+        return int(np.argmax(np.where(which, np.nan_to_num(excess, nan=np.inf), -1)))
+
+
+class MadeBy(NamedTuple):
+    """Method that made x, with its kind of preconditioner or None; the name says which method it followed."""
+
+    name: str
+    method: Method | None
+    preconditioner: str | None
 
 
 class Cause(NamedTuple):
@@ -51,7 +91,7 @@ FROM_THE_START = Cause(
 
 
 class LookForCauses(Protocol):
-    """Diagnosis of a failed solve. `name` is the same in all processes, None if there is none; see `Look`."""
+    """Diagnosis of a failed solve. `name` is the same in all processes, None if there is none; see `Diagnosis`."""
 
     def __call__(self, end: EndState) -> tuple[Cause, ...] | None: ...
 
@@ -59,19 +99,30 @@ class LookForCauses(Protocol):
     def name(self) -> str | None: ...
 
 
-class MadeBy(NamedTuple):
-    """Method that made x, with its kind of preconditioner or None; the name says which method it followed."""
+class Background(NamedTuple):
+    """What a message tells besides the end state.
 
-    name: str
-    method: Method | None
-    preconditioner: str | None
+    Attributes:
+        made_by: the methods that may have made x, by the numbers of `Outcome.rung`.
+        least_squares: are the norms those of the normal residual?
+        no_solution: why there is none, where that is known.
+        causes: of the failure, as diagnosed; None without a diagnosis.
+        time_limit: seconds, or None.
+        parts: are vectors cut over the members of a communicator?
+    """
+
+    made_by: tuple[MadeBy, ...]
+    least_squares: bool = False
+    no_solution: str | None = None
+    causes: tuple[Cause, ...] | None = None
+    time_limit: float | None = None
+    parts: bool = False
 
 
-def made_by_in_words(made_by: Sequence[MadeBy], rung: np.ndarray | None) -> str:
+def methods_in_words(made_by: Sequence[MadeBy], rung: np.ndarray | None) -> str:
     """Names of the methods that made x, with the number of systems of each.
 
     Args:
-        made_by: by the numbers of `Outcome.rung`.
         rung: index into `made_by` for each system; None where the first made all.
     """
     if rung is None or not rung.size:
@@ -81,77 +132,86 @@ def made_by_in_words(made_by: Sequence[MadeBy], rung: np.ndarray | None) -> str:
     return made_by[first].name + "".join(parts)
 
 
-def describe(
-    end: EndState,
-    made_by: Sequence[MadeBy],
-    least_squares: bool = False,
-    no_solution: str | None = None,
-    causes: Sequence[Cause] | None = None,
-    time_limit: float | None = None,
-    parts: bool = False,
-) -> str:
+def describe(end: EndState, background: Background) -> str:
     """One sentence for success; for failures also the worst system, the causes that were found, and what to try.
 
     Args:
         end: in arrays of NumPy.
-        no_solution: why there is none.
-        causes: of the failure, as diagnosed; None without a diagnosis.
-        time_limit: seconds, or None.
-        parts: are vectors cut over the members of a communicator?
     """
-    name, failed, stopped = made_by_in_words(made_by, end.rung), has_failed(end.status), end.status == Status.STOPPED
-    count, precision = end.status.size, str(end.attainable.dtype)
-
-    def norms(norm: float, bound: float) -> str:
-        return f"{'normal ' * least_squares}residual norm {norm:.3e}, tolerance {bound:.3e}."
-
+    failed, count = has_failed(end.status), end.status.size
+    if not count:
+        return f"{methods_in_words(background.made_by, end.rung)}: no systems to solve."
     if not failed.any():
-        if stopped.any():
-            worst = end.worst(stopped)
-            which = "" if count == 1 else f" in {int(stopped.sum())} of {count} systems"
-            said = f"was stopped by the callback{which} after {iterations_in_words(int(end.iterations.flat[worst]))}"
-        elif not count:
-            return f"{name}: no systems to solve."
-        else:
-            worst = int(end.residual_norm.argmax())
-            taken = iterations_in_words(int(end.iterations.min()), int(end.iterations.max()))
-            limited = np.any((end.attainable > 0) & (end.tolerance <= end.attainable))
-            said = f"converged{f' to the limit of {precision}' * bool(limited)} in {taken}"
-            said += "" if count == 1 else f" for all {count} systems"
-        return f"{name} {said}: {norms(end.residual_norm.flat[worst], end.tolerance.flat[worst])}{_singular(end)}"
-    worst = end.worst(failed)
+        return _success(end, background)
+    worst, precision, no_solution = end.worst(failed), str(end.attainable.dtype), background.no_solution
     status, steps, norm, bound, attainable = (a.flat[worst] for a in end[:5])
-    kind, where = Status(int(status)), ""
-    name, method, preconditioner = made_by[0 if end.rung is None else int(end.rung.flat[worst])]
+    made_by = background.made_by[0 if end.rung is None else int(end.rung.flat[worst])]
+    failure = Failure(Status(int(status)), *made_by, precision, background.causes is not None)
+    causes = background.causes or ()
+    if not causes and failure.kind is Status.DIVERGED and not steps and not np.isfinite(norm):
+        causes = (FROM_THE_START,)
+    if no_solution is None and not end.consistent.flat[worst] and not end.null_part.flat[worst]:
+        no_solution = "b has a component outside the range of A, as its factors show"
+
+    out_of_reach, what, why = attainable > 0 and bound < attainable, EXPLANATION[failure.kind], ""
+    if failure.kind is Status.TIME_LIMIT and background.time_limit is not None:
+        what = f"reached the time limit of {background.time_limit:g} s"
+    if no_solution is not None:
+        why += f" There is no solution: {no_solution}."
+    if failure.kind is Status.STAGNATED and norm <= attainable:
+        what = f"reached the accuracy that {precision} allows here (about {attainable:.1e}) and stopped"
+    elif out_of_reach and not any(cause.settles for cause in causes):
+        why += f" {precision} allows about {attainable:.1e} here."
+    if causes:
+        why += f" Cause: {'; '.join(cause.seen for cause in causes)}."
+
+    where = ""
     if count > 1:
         place = tuple(map(int, np.unravel_index(worst, end.status.shape)))
         index = place[0] if len(place) == 1 else place
         where = f" failed in {int(failed.sum())} of {count} systems; the worst, system {index},"
-    why, reasons = EXPLANATION[kind], []
-    out_of_reach = attainable > 0 and bound < attainable
-    at_start = kind is Status.DIVERGED and not steps and not np.isfinite(norm)
-    seen = list(causes or ([FROM_THE_START] if at_start else []))
-    if no_solution is None and not end.consistent.flat[worst] and not end.null_part.flat[worst]:
-        no_solution = "b has a component outside the range of A, as its factors show"
-    if no_solution is not None:
-        reasons.append(f" There is no solution: {no_solution}.")
-    if time_limit is not None and kind is Status.TIME_LIMIT:
-        why = f"reached the time limit of {time_limit:g} s"
-    if kind is Status.STAGNATED and norm <= attainable:
-        why = f"reached the accuracy that {precision} allows here (about {attainable:.1e}) and stopped"
-    elif out_of_reach and not any(cause.settles for cause in seen):
-        reasons.append(f" {precision} allows about {attainable:.1e} here.")
-    if seen:
-        reasons.append(f" Cause: {'; '.join(cause.seen for cause in seen)}.")
-    general = advice(kind, method, name, preconditioner, precision, causes is not None)
-    if parts:  # no factors, and preconditioners of parts
+    general = failure.larger_rtol() if out_of_reach else failure.advice()
+    if background.parts:  # no factors, and preconditioners of parts
         general = [_PRECONDITION_PARTS if a == _PRECONDITION else a for a in general if "direct" not in a]
-    todo = _to_do(seen, no_solution, _larger_rtol(precision, name) if out_of_reach else [], general)
-    *most, last = dict.fromkeys(untried(todo, method, name)) or ["check A and b"]
+    *most, last = failure.untried(_to_do(causes, no_solution, general)) or ["check A and b"]
     return (
-        f"{name}{where} {why} after {iterations_in_words(int(steps))}: {norms(norm, bound)}{''.join(reasons)}"
-        f"{_singular(end)} To do: {', '.join(most)}{', or ' if most else ''}{last}."
+        f"{failure.name}{where} {what} after {iterations_in_words(int(steps))}: {_norms(norm, bound, background)}"
+        f"{why}{_singular(end)} To do: {', '.join(most)}{', or ' if most else ''}{last}."
     )
+
+
+def _to_do(causes: Sequence[Cause], no_solution: str | None, general: list[str]) -> list[str]:
+    """The advice of the causes; that for systems without a solution, or the general one, where no cause settles it."""
+    specific = [advice for cause in causes for advice in cause.advice]
+    settled = any(cause.settles and cause.advice for cause in causes)
+    if no_solution is not None:
+        return [*_WITHOUT_SOLUTION, *(advice for advice in specific if settled and advice not in SINGULAR)]
+    if settled:
+        return specific
+    limited = any(advice.startswith("raise max_iter") for advice in specific)  # to a number
+    return [*specific, *(advice for advice in general if not (limited and advice == "raise max_iter"))]
+
+
+def _success(end: EndState, background: Background) -> str:
+    stopped, count = end.status == Status.STOPPED, end.status.size
+    if stopped.any():
+        worst = end.worst(stopped)
+        which = "" if count == 1 else f" in {int(stopped.sum())} of {count} systems"
+        what = f"was stopped by the callback{which} after {iterations_in_words(int(end.iterations.flat[worst]))}"
+    else:
+        worst = int(end.residual_norm.argmax())
+        limited = np.any((end.attainable > 0) & (end.tolerance <= end.attainable))
+        limit = f" to the limit of {end.attainable.dtype}" if limited else ""
+        systems = "" if count == 1 else f" for all {count} systems"
+        what = (
+            f"converged{limit} in {iterations_in_words(int(end.iterations.min()), int(end.iterations.max()))}{systems}"
+        )
+    norms = _norms(end.residual_norm.flat[worst], end.tolerance.flat[worst], background)
+    return f"{methods_in_words(background.made_by, end.rung)} {what}: {norms}{_singular(end)}"
+
+
+def _norms(norm: float, bound: float, background: Background) -> str:
+    return f"{'normal ' * background.least_squares}residual norm {norm:.3e}, tolerance {bound:.3e}."
 
 
 def _singular(end: EndState) -> str:
@@ -166,25 +226,51 @@ def _singular(end: EndState) -> str:
     return f" {which} singular; x is orthogonal to the known null vectors.{lost}"
 
 
-def _to_do(seen: list[Cause], no_solution: str | None, larger_rtol: list[str], general: list[str]) -> list[str]:
-    specific = [advice for cause in seen for advice in cause.advice]
-    settled = any(cause.settles and cause.advice for cause in seen)
-    if no_solution is not None:
-        return [*_WITHOUT_SOLUTION, *(advice for advice in specific if settled and advice not in SINGULAR)]
-    if settled:
-        return specific
-    if larger_rtol:
-        return [*specific, *larger_rtol]
-    limited = any(advice.startswith("raise max_iter") for advice in specific)  # to a number
-    return [*specific, *(advice for advice in general if not (limited and advice == "raise max_iter"))]
+class Failure(NamedTuple):
+    """How a system failed, and by what method: the worst of a batch.
 
+    Attributes:
+        name: what the result calls the last method, which names those tried before.
+        method: the last one that was tried; None in a result that was read from a file of another version.
+        preconditioner: the kind that was given, or None.
+        precision: "float32" or "float64".
+        looked: were A and M examined?
+    """
 
-def _larger_rtol(precision: str, name: str) -> list[str]:
-    larger = "use a larger rtol, or leave it out: by default the attainable accuracy is accepted"
-    if precision != "float32":
-        return [larger]
-    mixed = [] if "mixed-" in name else ["a method 'mixed-...' with double precision outside"]
-    return ["use double precision", *mixed, larger]
+    kind: Status
+    name: str
+    method: Method | None
+    preconditioner: str | None
+    precision: str
+    looked: bool
+
+    def advice(self) -> list[str]:
+        """Alternatives in the imperative for a method of this family."""
+        method = self.method
+        if method is None:
+            return ["look at A and b"]
+        words = {
+            "limit": self.kind.name.lower(),
+            "properties": "symmetric and definite" if method.needs_definite else "symmetric",
+            "of_M": "symmetric and positive definite" if method.needs_hermitian else "close to the inverse of A",
+        }
+        family = _FACTORS if method.factorises else _SQUARES if is_least_squares(method) else _KRYLOV
+        rows = ((holds, sentence) for families, holds, sentence in ADVICE if family in families)
+        return [sentence.format(**words) for holds, sentence in rows if holds(self, method)]
+
+    def larger_rtol(self) -> list[str]:
+        larger = "use a larger rtol, or leave it out: by default the attainable accuracy is accepted"
+        if self.precision != "float32":
+            return [larger]
+        mixed = [] if "mixed-" in self.name else ["a method 'mixed-...' with double precision outside"]
+        return ["use double precision", *mixed, larger]
+
+    def untried(self, advice: Sequence[str]) -> list[str]:
+        """Each once, without methods of families that have been tried."""
+        tried = ["direct"] if "direct" in self.name else []
+        if "LSMR" in self.name or (self.method is not None and is_least_squares(self.method)):
+            tried.append("LSMR")
+        return [a for a in dict.fromkeys(advice) if not any(name in a for name in tried)]
 
 
 def is_least_squares(method: Method) -> bool:
@@ -192,56 +278,75 @@ def is_least_squares(method: Method) -> bool:
     return method.least_squares or (method.minimises_residual and method.needs_transpose)
 
 
-def untried(advice: list[str], method: Method | None, name: str) -> list[str]:
-    """Drop methods of families that have been tried."""
-    squares = "LSMR" in name or (method is not None and is_least_squares(method))
-    return [a for a in advice if not ((squares and "LSMR" in a) or ("direct" in name and "direct" in a))]
+def _ends(*kinds: Status) -> Callable[[Failure, Method], bool]:
+    return lambda failure, _: failure.kind in kinds
 
 
-def advice(
-    kind: Status, method: Method | None, name: str, preconditioner: str | None, precision: str, looked: bool
-) -> list[str]:
-    """Alternatives in the imperative, for a method of this family; nothing that has been tried.
+_LIMITED, _STUCK = _ends(Status.MAX_ITER, Status.TIME_LIMIT), _ends(Status.STAGNATED, Status.BREAKDOWN)
+_DIVERGED, _FINITE = _ends(Status.DIVERGED), _ends(*(kind for kind in Status if kind is not Status.DIVERGED))
+_FACTORS, _SQUARES, _KRYLOV = "factors", "least squares", "Krylov"
+_ALL = _FACTORS, _SQUARES, _KRYLOV
+_REGULAR = "check that A is not singular: name its null vectors (nullspace=...)"
 
-    Args:
-        kind: how the worst system ended.
-        method: that failed, or the last one that was tried.
-        name: what the result calls it, which names those tried before.
-        preconditioner: the kind that was given, or None.
-        precision: "float32" or "float64".
-        looked: were A and M examined without finding a cause?
-    """
-    if method is None:  # of a result that was read from a file of another version
-        return ["look at A and b"]
-    squares, limited = is_least_squares(method), kind in (Status.MAX_ITER, Status.TIME_LIMIT)
-    todo = [f"raise {kind.name.lower()}"] if limited else []  # max_iter, time_limit
-    if kind is Status.DIVERGED:
-        todo.append("check A, b and x0 for NaN and infinity")
-    elif squares or kind is Status.STAGNATED or (kind is Status.BREAKDOWN if method.factorises else limited):
-        todo.append("loosen rtol")
-    if method.factorises:
-        todo += [_CHECK_SINGULAR, LEAST_SQUARES]
-    elif squares:
-        damp = method.least_squares and kind is not Status.DIVERGED
-        todo += ["scale the columns of A to equal norms", *["damp the problem (damp=...)"] * damp]
-    else:
-        todo += _for_krylov(kind, method, name, preconditioner, looked)
-    if precision == "float32" and kind in (Status.STAGNATED, Status.BREAKDOWN):
-        todo.append("use double precision")
-    return todo
+ADVICE: tuple[tuple[tuple[str, ...], Callable[[Failure, Method], bool], str], ...] = (
+    (_ALL, _LIMITED, "raise {limit}"),
+    (_ALL, _DIVERGED, "check A, b and x0 for NaN and infinity"),
+    ((_FACTORS,), _STUCK, "loosen rtol"),
+    ((_SQUARES,), _FINITE, "loosen rtol"),
+    ((_KRYLOV,), _ends(Status.MAX_ITER, Status.TIME_LIMIT, Status.STAGNATED), "loosen rtol"),
+    ((_FACTORS,), lambda f, m: True, _REGULAR),
+    ((_FACTORS,), lambda f, m: True, LEAST_SQUARES),
+    ((_SQUARES,), lambda f, m: True, "scale the columns of A to equal norms"),
+    ((_SQUARES,), lambda f, m: m.least_squares and _FINITE(f, m), "damp the problem (damp=...)"),
+    ((_KRYLOV,), _STUCK, _REGULAR),
+    ((_KRYLOV,), lambda f, m: m.needs_symmetry and not f.looked, "check that A is {properties}"),
+    (
+        (_KRYLOV,),
+        lambda f, m: f.preconditioner is not None and not f.looked,
+        "check that the preconditioner is {of_M}",
+    ),
+    (
+        (_KRYLOV,),
+        lambda f, m: f.preconditioner is None and m.takes_preconditioner and _LIMITED(f, m),
+        _PRECONDITION,
+    ),
+    ((_KRYLOV,), lambda f, m: m.holds_external, "choose other settings of it"),
+    (
+        (_KRYLOV,),
+        lambda f, m: not m.holds_external and f.kind is Status.BREAKDOWN and "gmres" not in f.name.lower(),
+        "use GMRES, which does not break down",
+    ),
+    ((_KRYLOV,), lambda f, m: "direct" not in f.name, FACTORISE),
+    (_ALL, lambda f, m: f.precision == "float32" and _STUCK(f, m), "use double precision"),
+)
+"""What to try: for methods of which family, on which condition; in this order."""
 
 
-def _for_krylov(kind: Status, method: Method, name: str, preconditioner: str | None, looked: bool) -> list[str]:
-    todo = [_CHECK_SINGULAR] if kind in (Status.STAGNATED, Status.BREAKDOWN) else []
-    if method.needs_symmetry and not looked:
-        todo.append(f"check that A is symmetric{' and definite' if method.needs_definite else ''}")
-    if preconditioner is not None and not looked:
-        signs = "symmetric and positive definite" if method.needs_hermitian else "close to the inverse of A"
-        todo.append(f"check that the preconditioner is {signs}")
-    elif preconditioner is None and method.takes_preconditioner and kind in (Status.MAX_ITER, Status.TIME_LIMIT):
-        todo.append(_PRECONDITION)
-    if method.holds_external:
-        todo.append("choose other settings of it")
-    elif kind is Status.BREAKDOWN and "gmres" not in name.lower():
-        todo.append("use GMRES, which does not break down")
-    return todo if "direct" in name else [*todo, FACTORISE]
+# --- warnings of singular matrices
+
+
+def inconsistent_in_words(method: str, which: np.ndarray, vectors: str) -> str:
+    """That these systems were solved without a component of b in the null vectors `vectors` of the adjoint."""
+    return (
+        f"{method}: b{_of_which(which)} has a component in {vectors}, which the adjoint of A maps to zero, so no x "
+        "reaches it. It was subtracted (result.null_part is its norm), and x is a least-squares solution. Subtract it "
+        "from b, check b and the boundary conditions, or give nullspace=None, with which such a system fails."
+    )
+
+
+def singular_in_words(method: str, which: np.ndarray, kind: Singularity) -> str:
+    """That factors of the matrices of these systems show them to be singular, or nearly so."""
+    return f"{method}: the matrix{_of_which(which)} {SINGULARITIES[kind]}"
+
+
+def _of_which(chosen: np.ndarray) -> str:
+    return "" if chosen.size == 1 else f" of {int(chosen.sum())} of {chosen.size} systems"
+
+
+SINGULARITIES = {
+    Singularity.SINGULAR: "is singular: a pivot is zero up to rounding, so x is one of many solutions, the one "
+    "orthogonal to the null vectors that were found. Name them with nullspace=..., add a constraint that fixes x, or "
+    "check the matrix.",
+    Singularity.ILL_CONDITIONED: "is ill-conditioned: its reciprocal condition number is below the rounding unit, so x "
+    "may have no correct digit, though its residual is small. Scale or reformulate the system, or use more precision.",
+}

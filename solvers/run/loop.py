@@ -25,10 +25,11 @@ from ...backends.numpy.one_system import OneSystemBackend
 from ...sparse import OnHost, Operator, as_symmetric_dia, on_grid
 from ...sparse.operators.cut_stencil import InSteps
 from ...sparse.operators.cut_values import cut_stencil
+from ..factors.protocol import DirectInverse, told_by
 from ..log import DEBUG, log, timed_set_up
-from ..methods.direct.singular import Singularity, told_by
 from ..methods.method import Goal, Method, apply
-from ..null_space.projections import Projected, WithoutConstants, WithoutConstantsInside, WithoutVectors
+from ..singular.from_factors import Singularity
+from ..singular.projections import Projected, WithoutConstants, WithoutConstantsInside, WithoutVectors
 from .checkpoints import Checkpoints
 from .null_part import NullPart
 from .outcome import Outcome
@@ -164,18 +165,20 @@ def run(
         if report is not None:
             report = report.begun(bk, bk.norm(b))
         # Corrections by factors have no part in null vectors of their own; an x0 may.
-        take_off = getattr(inverse, "without_null", None) if x0 is not None and method.factorises else None
+        take_off = None
+        if x0 is not None and method.factorises and isinstance(inverse, DirectInverse):
+            take_off = inverse.without_null
         loop = Loop(bk, method, A, inverse, rest, x0, null, both, by_default, report, take_off)
         if method.applies_once:
-            outcome = loop.once(rtol, atol, singular)
+            outcome = loop.apply_once(rtol, atol, singular)
         else:
-            outcome = _solved(loop, rtol, atol, singular, limits, history)
+            outcome = _run_loop(loop, rtol, atol, singular, limits, history)
         if apart is None:
             return outcome
         return apart.reported(bk, outcome) if known else apart.judged(bk, outcome, rtol, atol)
 
 
-def _solved(
+def _run_loop(
     loop: Loop, rtol: Array, atol: Array, singular: Array | None, limits: Limits, history: bool
 ) -> Outcome:  # fmt: skip
     """Run the loop, in NumPy where its method and library allow that."""
@@ -193,65 +196,6 @@ def _solved(
         there = there.bounded(numbers(rtol), numbers(atol), limits.last)
         found = there.outcome(numbers(singular), limits, history)
     return Outcome(*(() if isinstance(a, tuple) else bk.from_host(np.ascontiguousarray(a)) for a in found))
-
-
-def _on_grid(
-    bk: Backend,
-    A: Operator,
-    M: Operator | None,
-    b: Array,
-    x0: Array | None,
-    null: Operator | None,
-    known: tuple[tuple[int, ...], Cut] | None,
-) -> Any:
-    """Operands of a solve, with rows kept as grids where they may be sharded.
-
-    Other rows are grids of one axis, so that stacks of vectors are not flattened.
-    """
-    if not bk.spreads_arrays() or not A.shape[0]:
-        return A, M, b, x0, null
-    grid = A.own_grid or A.shape[:1]
-    cut = None if known is None else known[1].on(known[0], grid)
-    start, b = None if x0 is None else bk.on_grid(x0, grid, cut), bk.on_grid(b, grid, cut)
-    own = on_grid(A, grid) if cut is None else _with_cut_product(A, on_grid(A, grid), cut, b)
-    return own, on_grid(M, grid), b, start, on_grid(null, grid)
-
-
-def _with_cut_product(A: Operator, own: Operator, cut: Cut, b: Array) -> Operator:
-    """`own`, which iterations multiply by blocks of a stencil where it is one."""
-    if not cut.all_names or not A.bk.compiled(b):
-        return own
-    found = cut_stencil(A, cut, b)
-    if isinstance(found, str):
-        log.debug("iterations multiply by the function as it is: it %s", found)
-        return own
-    return InSteps(own, found)
-
-
-def _singularity(bk: Backend, b: Array, null: Operator | None, factors: Operator | None) -> Array | None:
-    """`(batch, 1)`, numbers of `Singularity`; None where nothing is known.
-
-    Args:
-        b: the right-hand sides, in rows.
-        null: projects given or found null vectors out.
-        factors: of a direct method.
-    """
-    told = told_by(factors)
-    if null is None and told is None:
-        return None
-    rows = int(b.shape[0])
-    none = bk.zeros((rows, 1), np.dtype(np.int32), b)
-    found = none if told is None else bk.broadcast_to(told, (rows, 1)) + none
-    return found if null is None else bk.where(_takes_off(bk, null, b), none + _KNOWN, found)
-
-
-def _takes_off(bk: Backend, null: Operator, b: Array) -> Array:
-    """For which systems is the projection not the identity?"""
-    if isinstance(null, WithoutConstantsInside):
-        return null.array("active") > 0
-    if isinstance(null, WithoutConstants) and len(null.array("labels").shape) == 2:
-        return bk.max_abs(bk.take_in_bounds(null.array("weights"), null.array("labels"), 0)) > 0
-    return bk.full_like(bk.max_abs(b), not (isinstance(null, WithoutVectors) and not int(null.basis.shape[0])), bool)
 
 
 @dataclass(frozen=True)
@@ -316,78 +260,6 @@ class Loop:
         end = first._replace(**dict(zip(State._fields[:-2], ends, strict=True)))
         return _outcome(bk, end._replace(history=bk.permute_dims(lines, (0, 2, 1)) if history else ()), singular)
 
-    def once(self, rtol: Array, atol: Array, singular: Array | None) -> Outcome:
-        """`x0 + M (b - A x0)` and its true residual, in straight-line code: what a program holds of a direct method.
-
-        What is not solved then has the status BREAKDOWN, and the host solves it. So it is with factors that are not
-        finite, for b = 0 too.
-
-        In single precision the default tolerance is out of reach for matrices with a condition of 1e2 and more, which
-        may not ask the host in each run: one refinement shows whether the precision is the limit. In double that begins
-        at 1e5.
-        """
-        bk, A, x0 = self.bk, self.A, self.x0
-
-        def norm(v: Array) -> Array:
-            size = bk.sqrt(bk.square_norm(v))
-            return size if x0 is None else bk.maximum(size, bk.max_abs(v))  # b may be too small for squares beside A x0
-
-        scale = bk.binary_scale(self.b)
-        if x0 is not None:
-            scale = bk.maximum(scale, bk.binary_scale(A.apply(x0)))
-        inverse = 1 / scale
-        b = bk.times(inverse, self.b)
-        size = norm(b)
-        asked = bk.maximum(rtol * size, atol * inverse)
-        sound = bk.isfinite(asked) & (asked >= 0)
-        if x0 is None:
-            start, r, before = None, b, size
-        else:
-            start = bk.where(size == 0, bk.zeros_like(b), bk.times(inverse, x0))
-            r = b - A.apply(start)
-            before = norm(r)
-            sound = sound & bk.isfinite(before)
-        steps = bk.astype(before > asked, np.dtype(np.int32))
-        x = bk.times(bk.astype(steps, bk.dtype(size)), apply(self.M, self.in_range(r)))
-        x = self.without_null(x if start is None else start + x)
-        x = bk.where(sound, x, bk.zeros_like(x) if start is None else start)
-        r = b - A.apply(x)
-        left = norm(r)
-        missed = sound & (left > asked)
-
-        def refined(x: Array, r: Array, left: Array) -> tuple[Array, ...]:
-            x = self.without_null(x + apply(self.M, self.in_range(r)))
-            image = A.apply(x)
-            r = b - image
-            left = norm(r)
-            return x, r, left, reached_by(bk, A, x, image, size, False, norm) if self.by_default else zero
-
-        zero = reached = bk.zeros_like(left)
-        again: Any = 0
-        if bk.dtype(left) == np.float32:
-            first = x, r, left
-            new = bk.cond(bk.any(missed), refined, lambda *first: (*first, zero), *first)
-            new = new if int(left.shape[0]) == 1 else [bk.where(missed, *two) for two in zip(new, (*first, zero))]
-            x, r, left, reached = new
-            reached, again = bk.where(left > asked, reached, zero), bk.astype(missed, np.dtype(np.int32))
-        bound = bk.maximum(asked, reached)
-        none = 0 * steps
-        status = bk.where(sound, bk.where(left <= bound, none + CONVERGED, BREAKDOWN), DIVERGED)
-        numbers = (scale * left, scale * bound, scale * reached, zero, none + 1)
-        products = none + A.products * ((1 if x0 is None else 2) + again)
-        singular = none if singular is None else singular
-        x, r = bk.times(scale, x), bk.times(scale, r)
-        return Outcome(x, r, *numbers, status, steps + again, products, singular, none, ())
-
-    def correction(self, attempt: Array) -> tuple[Array, Array, Array]:
-        """One round from zero, for methods with an inner solve: x, iterations, products.
-
-        Only the recurrence decides when it is done. `attempt` is that of the `Goal`.
-        """
-        first = self._first(None)._replace(attempt=attempt)
-        unit, t, _, products = self._steps(first)
-        return unit.back(self.method.solution(self.bk, self.M, t.state)), t.steps, products
-
     # --- rounds
 
     def _first(self, recorded: int | None) -> State:
@@ -414,17 +286,17 @@ class Loop:
         if method.factorises and plain and isinstance(self.limit, int) and self.limit > 0:
             if bk.is_concrete(s.norm):  # mostly one application of the factors is enough
                 fresh = (s.status == RUNNING) & (s.norm > self.asked)
-                end = None if bk.any(~fresh) else self._at_once(s)
+                end = None if bk.any(~fresh) else self._refined_once(s)
                 if end is not None and not bk.any(end.status != CONVERGED):
                     return end
             elif method.short_steps:  # in programs an extra branch pays only for these
-                end = self._at_once(s)
+                end = self._refined_once(s)
                 s = select(bk, end.status == CONVERGED, end, s)
         if log.isEnabledFor(DEBUG) and bk.is_concrete(s.norm):
             return self._while(self._logged, s)
         return self._while(self._round, s)
 
-    def _at_once(self, s: State) -> State:
+    def _refined_once(self, s: State) -> State:
         """x + M r, bitwise as from a round of iterative refinement; other systems than those it converges are void.
 
         Cost: one application of M and one product, wasted if the residual norm is too large.
@@ -660,6 +532,80 @@ class Loop:
     def _is_of_numpy(self, state: Any) -> bool:
         return self.bk.on_host and self.bk.communicator is None and type(state.x) is np.ndarray
 
+    # --- other uses of the loop
+
+    def apply_once(self, rtol: Array, atol: Array, singular: Array | None) -> Outcome:
+        """`x0 + M (b - A x0)` and its true residual, in straight-line code: what a program holds of a direct method.
+
+        What is not solved then has the status BREAKDOWN, and the host solves it. So it is with factors that are not
+        finite, for b = 0 too.
+
+        In single precision the default tolerance is out of reach for matrices with a condition of 1e2 and more, which
+        may not ask the host in each run: one refinement shows whether the precision is the limit. In double that begins
+        at 1e5.
+        """
+        bk, A, x0 = self.bk, self.A, self.x0
+
+        def norm(v: Array) -> Array:
+            size = bk.sqrt(bk.square_norm(v))
+            return size if x0 is None else bk.maximum(size, bk.max_abs(v))  # b may be too small for squares beside A x0
+
+        scale = bk.binary_scale(self.b)
+        if x0 is not None:
+            scale = bk.maximum(scale, bk.binary_scale(A.apply(x0)))
+        inverse = 1 / scale
+        b = bk.times(inverse, self.b)
+        size = norm(b)
+        asked = bk.maximum(rtol * size, atol * inverse)
+        sound = bk.isfinite(asked) & (asked >= 0)
+        if x0 is None:
+            start, r, before = None, b, size
+        else:
+            start = bk.where(size == 0, bk.zeros_like(b), bk.times(inverse, x0))
+            r = b - A.apply(start)
+            before = norm(r)
+            sound = sound & bk.isfinite(before)
+        steps = bk.astype(before > asked, np.dtype(np.int32))
+        x = bk.times(bk.astype(steps, bk.dtype(size)), apply(self.M, self.in_range(r)))
+        x = self.without_null(x if start is None else start + x)
+        x = bk.where(sound, x, bk.zeros_like(x) if start is None else start)
+        r = b - A.apply(x)
+        left = norm(r)
+        missed = sound & (left > asked)
+
+        def refined(x: Array, r: Array, left: Array) -> tuple[Array, ...]:
+            x = self.without_null(x + apply(self.M, self.in_range(r)))
+            image = A.apply(x)
+            r = b - image
+            left = norm(r)
+            return x, r, left, reached_by(bk, A, x, image, size, False, norm) if self.by_default else zero
+
+        zero = reached = bk.zeros_like(left)
+        again: Any = 0
+        if bk.dtype(left) == np.float32:
+            first = x, r, left
+            new = bk.cond(bk.any(missed), refined, lambda *first: (*first, zero), *first)
+            new = new if int(left.shape[0]) == 1 else [bk.where(missed, *two) for two in zip(new, (*first, zero))]
+            x, r, left, reached = new
+            reached, again = bk.where(left > asked, reached, zero), bk.astype(missed, np.dtype(np.int32))
+        bound = bk.maximum(asked, reached)
+        none = 0 * steps
+        status = bk.where(sound, bk.where(left <= bound, none + CONVERGED, BREAKDOWN), DIVERGED)
+        numbers = (scale * left, scale * bound, scale * reached, zero, none + 1)
+        products = none + A.products * ((1 if x0 is None else 2) + again)
+        singular = none if singular is None else singular
+        x, r = bk.times(scale, x), bk.times(scale, r)
+        return Outcome(x, r, *numbers, status, steps + again, products, singular, none, ())
+
+    def correction(self, attempt: Array) -> tuple[Array, Array, Array]:
+        """One round from zero, for methods with an inner solve: x, iterations, products.
+
+        Only the recurrence decides when it is done. `attempt` is that of the `Goal`.
+        """
+        first = self._first(None)._replace(attempt=attempt)
+        unit, t, _, products = self._steps(first)
+        return unit.back(self.method.solution(self.bk, self.M, t.state)), t.steps, products
+
 
 def _steps_of_one(
     method: Method, A: Operator, M: Operator | None, state: Any, rule: StoppingRule, left: int
@@ -690,3 +636,65 @@ def _outcome(bk: Backend, s: State, singular: Array | None) -> Outcome:
         s.x, s.residual, s.norm, s.bound, s.attainable, zero, none + 1, s.status, s.steps, s.products, known, none,
         s.history,
     )  # fmt: skip
+
+
+# --- operands
+
+
+def _singularity(bk: Backend, b: Array, null: Operator | None, factors: Operator | None) -> Array | None:
+    """`(batch, 1)`, numbers of `Singularity`; None where nothing is known.
+
+    Args:
+        b: the right-hand sides, in rows.
+        null: projects given or found null vectors out.
+        factors: of a direct method.
+    """
+    told = told_by(factors)
+    if null is None and told is None:
+        return None
+    rows = int(b.shape[0])
+    none = bk.zeros((rows, 1), np.dtype(np.int32), b)
+    found = none if told is None else bk.broadcast_to(told, (rows, 1)) + none
+    return found if null is None else bk.where(_takes_off(bk, null, b), none + _KNOWN, found)
+
+
+def _takes_off(bk: Backend, null: Operator, b: Array) -> Array:
+    """For which systems is the projection not the identity?"""
+    if isinstance(null, WithoutConstantsInside):
+        return null.array("active") > 0
+    if isinstance(null, WithoutConstants) and len(null.array("labels").shape) == 2:
+        return bk.max_abs(bk.take_in_bounds(null.array("weights"), null.array("labels"), 0)) > 0
+    return bk.full_like(bk.max_abs(b), not (isinstance(null, WithoutVectors) and not int(null.basis.shape[0])), bool)
+
+
+def _on_grid(
+    bk: Backend,
+    A: Operator,
+    M: Operator | None,
+    b: Array,
+    x0: Array | None,
+    null: Operator | None,
+    known: tuple[tuple[int, ...], Cut] | None,
+) -> Any:
+    """Operands of a solve, with rows kept as grids where they may be sharded.
+
+    Other rows are grids of one axis, so that stacks of vectors are not flattened.
+    """
+    if not bk.spreads_arrays() or not A.shape[0]:
+        return A, M, b, x0, null
+    grid = A.own_grid or A.shape[:1]
+    cut = None if known is None else known[1].on(known[0], grid)
+    start, b = None if x0 is None else bk.on_grid(x0, grid, cut), bk.on_grid(b, grid, cut)
+    own = on_grid(A, grid) if cut is None else _with_cut_product(A, on_grid(A, grid), cut, b)
+    return own, on_grid(M, grid), b, start, on_grid(null, grid)
+
+
+def _with_cut_product(A: Operator, own: Operator, cut: Cut, b: Array) -> Operator:
+    """`own`, which iterations multiply by blocks of a stencil where it is one."""
+    if not cut.all_names or not A.bk.compiled(b):
+        return own
+    found = cut_stencil(A, cut, b)
+    if isinstance(found, str):
+        log.debug("iterations multiply by the function as it is: it %s", found)
+        return own
+    return InSteps(own, found)

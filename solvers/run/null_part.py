@@ -14,7 +14,7 @@ import numpy as np
 
 from ...backends import Array, Backend, real_dtype
 from ...sparse import Operator
-from ..methods.direct.singular import in_range
+from ..factors.protocol import DirectInverse
 from .outcome import Outcome, Status
 
 _ROUNDING = 4  # times eps, of b: a rest that is no larger is zero
@@ -49,7 +49,7 @@ class NullPart(NamedTuple):
     @classmethod
     def by_factors(cls, b: Array, factors: Operator | None) -> NullPart | None:
         """Split with the null vectors of the factors; None if they have none."""
-        rest = in_range(factors, b)
+        rest = factors.in_range(b) if isinstance(factors, DirectInverse) else b
         return None if rest is b else cls(rest, b - rest)
 
     def reported(self, bk: Backend, outcome: Outcome) -> Outcome:

@@ -83,19 +83,21 @@ class Monitor:
         return self.callback is not None or self.time_limit is not None
 
     def after(self, taken: np.ndarray) -> Monitor:
-        """For a solve that goes on after so many iterations, of each system: the callback is told of both together."""
-        told = self.callback
-        if told is None:
+        """For a solve that continues after so many iterations of each system, which the callback counts, too."""
+        users = self.callback
+        if users is None:
             return self
-        return replace(self, callback=lambda state: told(state._replace(iterations=_sum(state.iterations, taken))))
+
+        def callback(state: IterationState) -> bool | None:
+            several = np.ndim(state.iterations) > 0
+            before = taken.reshape(np.shape(state.iterations)) if several else int(taken.max())
+            return users(state._replace(iterations=state.iterations + before))
+
+        return replace(self, callback=callback)
 
     def is_over(self) -> bool:
         """Is the time over? Where it is counted from the call."""
         return self.time_limit is not None and time.monotonic() - self.since > self.time_limit
-
-
-def _sum(iterations: Any, taken: np.ndarray) -> Any:
-    return iterations + taken.reshape(np.shape(iterations)) if np.ndim(iterations) else iterations + int(taken.max())
 
 
 def monitor_of(progress: Progress | None, callback: Any, time_limit: Any) -> Monitor | None:
@@ -107,28 +109,18 @@ def monitor_of(progress: Progress | None, callback: Any, time_limit: Any) -> Mon
     if callback is not None and not callable(callback):
         raise TypeError(f"callback must be a function of one argument, the state after an iteration; got {callback!r}.")
     if time_limit is not None:
-        time_limit = _seconds(time_limit)
+        if isinstance(time_limit, bool) or not isinstance(time_limit, int | float | np.integer | np.floating):
+            raise TypeError(f"time_limit must be a number of seconds, or None; got {time_limit!r}.")
+        if not time_limit > 0:
+            raise ValueError(f"time_limit must be more than 0 seconds; got {time_limit!r}.")
+        try:
+            seconds = float(time_limit)
+        except OverflowError:
+            seconds = math.inf
+        time_limit = seconds if math.isfinite(seconds) else None  # which no solve reaches
     if progress in (False, None) and callback is None and time_limit is None:
         return None
     return Monitor(progress or False, callback, time_limit, time.monotonic())
-
-
-def _seconds(time_limit: Any) -> float | None:
-    """The checked limit; None for more than a float holds, which no solve reaches.
-
-    Raises:
-        TypeError, ValueError: it is none.
-    """
-    real = isinstance(time_limit, int | float | np.integer | np.floating)
-    if isinstance(time_limit, bool) or not real:
-        raise TypeError(f"time_limit must be a number of seconds, or None; got {time_limit!r}.")
-    if not time_limit > 0:
-        raise ValueError(f"time_limit must be more than 0 seconds; got {time_limit!r}.")
-    try:
-        seconds = float(time_limit)
-    except OverflowError:
-        return None
-    return None if math.isinf(seconds) else seconds
 
 
 @dataclass(frozen=True, eq=False)
@@ -137,7 +129,7 @@ class StepReport:
 
     Attributes:
         monitor: what was asked for.
-        show: shows progress, or None.
+        show: gets (iteration, residual norm, goal) of the slowest running system; None without progress.
         present: x of rows `(systems, n)` of NumPy, as the user has it.
         batch: shape of the batch axes.
         errors: of the callback, which end the loop; None where they are raised in it.
@@ -156,17 +148,19 @@ class StepReport:
         cls, monitor: Monitor, name: str, present: Callable[[np.ndarray], Any], batch: tuple[int, ...], compiled: bool
     ) -> StepReport:
         """For a method of this name, in a compiled function or not."""
-        return cls(monitor, show_progress(monitor.progress, name), present, batch, None if compiled else [])
-
-    def raise_errors(self) -> None:
-        """Raise what the callback has raised, after the loop: a library would wrap it."""
-        if self.errors:
-            raise self.errors[0]
+        progress = monitor.progress
+        show = None if progress is False else progress if callable(progress) else _Line(name)
+        return cls(monitor, show, present, batch, None if compiled else [])
 
     @property
     def takes_x(self) -> bool:
         """Does somebody want to see x?"""
         return self.monitor.callback is not None
+
+    def raise_errors(self) -> None:
+        """Raise what the callback has raised, after the loop: a library would wrap it."""
+        if self.errors:
+            raise self.errors[0]
 
     def begun(self, bk: Backend, norm: Array) -> StepReport:
         """The report of a solve that begins here: a program runs later, and more than once.
@@ -186,17 +180,17 @@ class StepReport:
     def after_step(
         self, bk: Backend, steps: Array, norm: Array, goal: Array, active: Array, x: Array | None
     ) -> Array | None:
-        """Tell; `(systems, 1)` int32, the status that ends each system or 0, None if nothing can.
+        """Report a step: `(systems, 1)` int32, the status that ends each system or 0; None if nothing can.
 
         Args:
             x: rows, where `takes_x`.
         """
-        told = (steps, norm, goal, active)
+        numbers = (steps, norm, goal, active)
         if not self.monitor.may_stop:
-            bk.host_call(self._shown, (), *told)
+            bk.host_call(self._shown, (), *numbers)
             return None
-        more = (() if x is None else (x,), () if self.begin is None else (self.begin,))
-        (reason,) = bk.host_call(self._asked, [(tuple(int(k) for k in steps.shape), _INT32)], *told, *more[0], *more[1])
+        more = [array for array in (x, self.begin) if array is not None]
+        (reason,) = bk.host_call(self._asked, [(tuple(int(k) for k in steps.shape), _INT32)], *numbers, *more)
         return reason if bk.communicator is None else bk.communicator.max(reason)  # all stop, or none does
 
     def _shown(self, steps: np.ndarray, norm: np.ndarray, goal: np.ndarray, active: np.ndarray) -> None:
@@ -211,60 +205,46 @@ class StepReport:
         self, steps: np.ndarray, norm: np.ndarray, goal: np.ndarray, active: np.ndarray, *more: np.ndarray
     ) -> tuple[np.ndarray]:
         reason = 0
-        if not active.any():  # of a batch that the library made, one that goes on with the others
-            return (np.zeros(steps.shape, np.int32),)
-        self._shown(steps, norm, goal, active)
-        if self.monitor.callback is not None and self._stops(steps, norm, goal, more[0]):
-            reason = _STOPPED
-        elif self.monitor.time_limit is not None:
-            begin = more[-1] if self.begin is not None else None
-            reason = _TIME_LIMIT if self._is_late(begin) else 0
+        if active.any():  # else a batch that the library made goes on with others
+            self._shown(steps, norm, goal, active)
+            if self.takes_x and self._callback_stops(steps, norm, goal, more[0]):
+                reason = _STOPPED
+            elif self._is_late(None if self.begin is None else more[-1]):
+                reason = _TIME_LIMIT
         return (np.full(steps.shape, reason, np.int32),)
 
-    def _stops(self, steps: np.ndarray, norm: np.ndarray, goal: np.ndarray, x: np.ndarray) -> bool:
+    def _callback_stops(self, steps: np.ndarray, norm: np.ndarray, goal: np.ndarray, x: np.ndarray) -> bool:
         """Call the callback.
 
         Raises:
             TypeError: it returned something else than True, False or None.
         """
-        if self.monitor.callback is None:
-            return False
-        goals = np.broadcast_to(goal, norm.shape)
-        state = IterationState(self._each(steps), self._each(norm), self._each(goals), self.present(x))
+        callback: Any = self.monitor.callback
+        numbers = (steps, norm, np.broadcast_to(goal, norm.shape))
+        steps, norm, goal = (np.array(a).reshape(self.batch) if self.batch else a.item() for a in numbers)
+        state = IterationState(steps, norm, goal, self.present(x))
         try:
-            return self._said(self.monitor.callback(state))
+            answer = callback(state)
+            if answer is None or isinstance(answer, bool | np.bool_):
+                return bool(answer)
+            raise TypeError(
+                f"callback returned {answer!r}; expected True to stop the solve, False or None to go on. A function "
+                "that returns something else goes into one that returns None."
+            )
         except Exception as error:
             if self.errors is None:
                 raise
             self.errors.append(error)
             return True
 
-    def _said(self, said: Any) -> bool:
-        """
-        Raises:
-            TypeError: it is neither True, False nor None.
-        """
-        if said is None or isinstance(said, bool | np.bool_):
-            return bool(said)
-        raise TypeError(
-            f"callback returned {said!r}; expected True to stop the solve, False or None to go on. A function that "
-            "returns something else goes into one that returns None."
-        )
-
-    def _each(self, numbers: np.ndarray) -> Any:
-        return numbers.item() if not self.batch else np.array(numbers).reshape(self.batch)
-
     def late_reason(self, bk: Backend) -> int:
         """TIME_LIMIT where the time is over, else 0; on the host."""
-        late = self.monitor.time_limit is not None and self._is_late(
-            None if self.begin is None else bk.to_numpy(self.begin)
-        )
-        return _TIME_LIMIT if late else 0
+        return _TIME_LIMIT if self._is_late(None if self.begin is None else bk.to_numpy(self.begin)) else 0
 
     def _is_late(self, begin: np.ndarray | None) -> bool:
-        if begin is None:
+        limit = self.monitor.time_limit
+        if begin is None or limit is None:
             return self.monitor.is_over()
-        limit: Any = self.monitor.time_limit
         return (int(_milliseconds()[0, 0]) - int(begin.reshape(-1)[0])) % _WRAP > 1000 * limit
 
 
@@ -286,15 +266,12 @@ class Round(NamedTuple):
         Args:
             rr, d: squared residual norm and correction so far, in units of the round.
         """
-        bk = self.bk
+        bk, x = self.bk, None
         norm = bk.where(self.running, bk.sqrt(rr) * self.unit, self.norm)
-        x = self._shown(d()) if self.report.takes_x else None
+        if self.report.takes_x:  # as it would be returned
+            x = self.without_null(self.x + bk.times(self.unit, d()))
+            x = bk.flat(bk.where(self.running, x, self.x))
         return self.report.after_step(bk, steps, norm, self.goal, active, x)
-
-    def _shown(self, d: Array) -> Array:
-        """x after the correction, as it would be returned; in rows."""
-        x = self.without_null(self.x + self.bk.times(self.unit, d))
-        return self.bk.flat(self.bk.where(self.running, x, self.x))
 
 
 @dataclass(eq=False)
@@ -350,18 +327,6 @@ def unusable(bk: Backend, status: Array, norm: Array) -> Array:
 
 def _milliseconds() -> np.ndarray:
     return np.full((1, 1), int(time.monotonic() * 1000) % _WRAP, np.int32)
-
-
-def show_progress(progress: Progress, method: str) -> Callable[[int, float, float], None] | None:
-    """The function that gets (iteration, residual norm, goal) of the slowest running system; None if not asked for.
-
-    Args:
-        progress: False for none, True for a line on stderr, or a function.
-        method: name of the method.
-    """
-    if progress is False:
-        return None
-    return progress if callable(progress) else _Line(method)
 
 
 class _Line:

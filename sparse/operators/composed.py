@@ -17,7 +17,7 @@ from .products import Products
 
 @dataclass(eq=False, repr=False)
 class Composed(Products):
-    """Dataclass with `parts` among its fields: operators and arrays of the library; other fields are constants.
+    """Dataclass with `parts` among its fields: operators and arrays of the library, or None; others are constants.
 
     An array that `apply` takes item by item is among `cut`, and may then be a tuple of these, see `Backend.apart`.
 
@@ -81,6 +81,8 @@ class Composed(Products):
         parts = {name: self.__dict__[name] for name in self.parts}
 
         def image(part: Any) -> Any:
+            if part is None:
+                return None
             if isinstance(part, tuple):
                 return tuple(map(arrays, part))
             return operators(part) if isinstance(part, Operator) else arrays(part)
@@ -131,9 +133,11 @@ class Composed(Products):
             part = self.__dict__[name]
             if isinstance(part, Operator):
                 moved[name] = part.on_backend(bk, like)
+                if moved[name] is None:
+                    return None
             else:
-                moved[name] = part if bk.compiled() else bk.asarray(part, like=like)
-        return None if any(part is None for part in moved.values()) else self._moved(moved, bk)
+                moved[name] = part if part is None or bk.compiled() else bk.asarray(part, like=like)
+        return self._moved(moved, bk)
 
     def for_host(self) -> tuple[Sequence[Array], Callable[[Sequence[np.ndarray]], Operator]]:
         found = {name: _for_host(self.__dict__[name]) for name in self.parts}
@@ -168,7 +172,9 @@ def _for_host(part: Any) -> tuple[Sequence[Array], Callable[[Sequence[np.ndarray
         return part, np.stack
     if isinstance(part, Operator):
         return part.for_host()
-    return ((), lambda _: part) if isinstance(part, np.ndarray) else ((part,), lambda values: values[0])
+    if part is None or isinstance(part, np.ndarray):
+        return (), lambda _: part
+    return (part,), lambda values: values[0]
 
 
 @cache
@@ -189,7 +195,8 @@ def _restore(static: Any, parts: Sequence[Any]) -> Composed:
     cls, constants = static
     operator: Composed = object.__new__(cls)
     operator.__dict__.update(zip(_constants(cls), constants), **dict(zip(cls.parts, parts)))
-    if all(map(_is_whole, parts)):
+    present = [part for part in parts if part is not None]
+    if present and all(map(_is_whole, present)):
         operator._settle()
     return operator
 

@@ -13,7 +13,7 @@ import krylix
 from command_runs import N, Run, matrix, rhs
 from krylix.command_line.compare import combinations
 from krylix.solvers import PRECONDITIONERS, find_method
-from krylix.solvers.methods.direct.sparse_factors.analyses import SOLVERS
+from krylix.solvers.factors.sparse import SOLVERS
 
 
 def complex_symmetric() -> sp.csr_array:
@@ -87,7 +87,10 @@ def test_only_failures(run: Callable[..., Run]) -> None:
     result = run("compare", "A.npz", "--methods", "CG,GMRES(2)", "--preconditioners", "none", "--max-iter", "1")
     assert result.code == 1 and "none converged" in result.line("fastest")
     assert "CG needs a symmetric matrix" in result.out and "NOT CONVERGED: " in result.out
-    assert run("compare", "A.npz", "--methods", "CG", "--quiet", "--preconditioners", "none").out == ""
+    words = ("compare", "A.npz", "--methods", "CG", "--preconditioners", "none")
+    assert run(*words, "--quiet").out == ""
+    (row,) = json.loads(run(*words, "--json").out)["rows"]
+    assert row["problem"] and row["wanted"] == {"method": "CG", "preconditioner": "none"}
 
 
 def test_least_squares(run: Callable[..., Run]) -> None:

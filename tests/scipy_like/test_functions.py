@@ -17,7 +17,7 @@ from scipy.linalg import hilbert
 
 import krylix
 from krylix import scipy_like as sla
-from krylix.solvers.methods.direct import superlu
+from krylix.solvers.factors import sparse
 from scipy_shipped import OURS
 
 ITERATIVE = ("bicg", "bicgstab", "cg", "cgs", "gcrotmk", "gmres", "lgmres", "minres", "qmr", "tfqmr")
@@ -249,8 +249,8 @@ def test_triangular_precision_and_order_are_those_of_scipy(unit: bool) -> None:
 def test_spsolve_keeps_the_factors_of_a_matrix(monkeypatch: pytest.MonkeyPatch) -> None:
     A = sp.csr_array(tridiagonal(60) + sp.random_array((60, 60), density=0.05, rng=np.random.default_rng(0)))
     made = []
-    factors: Callable[..., Any] = superlu.sparse_factors
-    monkeypatch.setattr(superlu, "sparse_factors", lambda matrix, by: made.append(matrix) or factors(matrix, by))
+    factors: Callable[..., Any] = sparse.sparse_factors
+    monkeypatch.setattr(sparse, "sparse_factors", lambda matrix, by: made.append(matrix) or factors(matrix, by))
     krylix.clear_setup_cache()
     for seed in range(6):
         b = np.random.default_rng(seed).standard_normal(60)

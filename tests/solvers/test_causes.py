@@ -17,7 +17,7 @@ from cells import METHOD_NAMES, in_turn
 from frameworks import torch
 from krylix import ConvergenceError, Status, linear_solve, prepare
 from krylix.solvers import METHODS
-from krylix.solvers.results.words import advice, is_least_squares, untried
+from krylix.solvers.results.words import Failure, is_least_squares
 from modes import array, product, solve, to_numpy
 
 N = 30
@@ -351,7 +351,8 @@ def test_advice_was_not_followed_already(method: Any) -> None:
     ):
         for name in (method.name, f"scipy-direct (after {method.name} had failed)"):
             last = METHODS["scipy-direct"] if "after" in name else method
-            said = "; ".join(untried(advice(kind, last, name, given, precision, looked), last, name))
+            failure = Failure(kind, name, last, given, precision, looked)
+            said = "; ".join(failure.untried(failure.advice()))
             assert said and (precision == "float32" or "double" not in said)
             assert method.name.lower() not in said.lower()
             assert not (last.factorises and ("direct" in said or "symmetric" in said)), said

@@ -75,7 +75,7 @@ def facts(array: Any) -> Any:
 
 
 def assert_alike(first: SolveResult, later: SolveResult, rtol: float = 1e-8) -> None:
-    assert first._made_by == later._made_by
+    assert first._background == later._background
     assert (first.checkpoints, first.least_squares) == (later.checkpoints, later.least_squares)
     for one, other in zip(arrays_of(first), arrays_of(later), strict=True):
         assert facts(one) == facts(other)

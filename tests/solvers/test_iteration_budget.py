@@ -110,14 +110,14 @@ def test_where_factors_have_no_room_it_goes_on(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_where_factors_fail_it_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    from krylix.solvers.methods.direct import superlu
+    from krylix.solvers.factors import sparse
 
     def fail(*_: Any) -> Any:
         raise MemoryError
 
     A, b, _ = hard()
     A = sp.csr_array(A + 10 * sp.eye_array(N))
-    monkeypatch.setattr(superlu, "_solver_of", fail)
+    monkeypatch.setattr(sparse, "_solver_of", fail)
     result = linear_solve(A, b)
     assert result.method == "CG" and result.converged
 

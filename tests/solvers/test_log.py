@@ -96,7 +96,7 @@ def test_nothing_is_made_where_nobody_listens(
 
     caplog.set_level(logging.WARNING, "krylix")
     monkeypatch.setattr("krylix.solvers.results.result.describe", refuse)
-    monkeypatch.setattr("krylix.solvers.results.failure.describe", refuse)
+    monkeypatch.setattr("krylix.solvers.judge.describe", refuse)
     for settings in ({}, {"method": "GMRES", "preconditioner": "ilu"}, {"method": "scipy-direct"}):
         assert linear_solve(MATRIX, B, **settings).converged
     linear_solve(MATRIX, B, method="GMRES", max_iter=2, on_failure="status")

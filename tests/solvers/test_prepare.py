@@ -15,7 +15,8 @@ import krylix
 from cells import METHOD_NAMES, in_turn
 from krylix import linear_solve, prepare
 from krylix.solvers import METHODS, PreparedSolver
-from krylix.solvers.methods.direct import dense, superlu
+from krylix.solvers.factors import sparse
+from krylix.solvers.methods import direct
 from matrices import in_random_order
 from modes import EAGER, Numbers, array, compiled, library, to_numpy
 from problems import SYSTEMS, make_operator
@@ -93,7 +94,7 @@ def test_update(method: str, mode: str) -> None:
 @pytest.mark.parametrize("method", ["direct", "scipy-direct"])
 def test_factors_are_made_once(method: str, monkeypatch: pytest.MonkeyPatch) -> None:
     calls = []
-    for module, name in ((dense, "factorise"), (superlu, "_factorise")):
+    for module, name in ((direct, "factorise"), (sparse, "_examined")):
         original = getattr(module, name)
         monkeypatch.setattr(module, name, lambda *a, f=original, n=name: (calls.append(n), f(*a))[1])
     with krylix.setup_cache(False):

@@ -13,13 +13,14 @@ from library import label, library_files
 
 FOLDERS = ("solvers/methods/", "solvers/run/", "solvers/adapters/members.py")
 # What runs for whole vectors only: `adapters/members.py` refuses these.
-WHOLE = ("solvers/methods/direct/", "solvers/methods/petsc/", "solvers/methods/scipy_methods.py")
+WHOLE = ("solvers/methods/petsc/", "solvers/methods/foreign.py")
 UNNAMED = {"sum", "product", "any", "all", "max", "min", "mean", "prod", "norm", "vdot", "dot", "einsum", "matmul"}
 NAMED = {"dot", "norm"}  # of `bk`
 # How often, by file. `any` asks statuses and conditions (batch, 1), which follow from sums over all members; `sum` and
 # `product` are over the vectors of a basis, or their coefficients.
 REASONS = {
     "run/loop.py": {"all": 2, "any": 11, "max": 2},  # statuses, iterations, and a number for the log
+    "run/by_systems.py": {"all": 1, "max": 1},  # norms of whole systems, which no communicator divides
     "run/checkpoints.py": {"any": 2, "sum": 2},  # counts of iterations
     "run/stopping.py": {"any": 1},
     "run/watch.py": {"any": 1, "max": 2},  # of numbers on the host, one for each system

@@ -333,9 +333,9 @@ def test_switches() -> None:
 
 def test_a_setup_is_made_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Twice, as the first solve keeps nothing."""
-    superlu: Any = sys.modules["krylix.solvers.methods.direct.superlu"]
-    calls, original = [], superlu._solver_of
-    monkeypatch.setattr(superlu, "_solver_of", lambda *args: calls.append(1) or original(*args))
+    sparse: Any = sys.modules["krylix.solvers.factors.sparse"]
+    calls, original = [], sparse._solver_of
+    monkeypatch.setattr(sparse, "_solver_of", lambda *args: calls.append(1) or original(*args))
     for row in np.tile(B, (4, 1)):
         linear_solve(GENERAL, row, method="scipy-direct")
     assert len(calls) == 2

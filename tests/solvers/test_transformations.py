@@ -137,7 +137,7 @@ def test_a_choice_that_refuses_is_followed_by_the_next(monkeypatch: pytest.Monke
     """In its set-up, and in the solve; the last one's refusal is the user's."""
     from krylix import UnsupportedOperation
     from krylix.solvers import ladder
-    from krylix.solvers.methods.direct.superlu import ScipyDirect
+    from krylix.solvers.methods.direct import ScipyDirect
 
     A = sp.csr_array(MATRIX)
     assert linear_solve(A, B).method == "scipy-direct"

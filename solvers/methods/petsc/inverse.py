@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -10,47 +11,42 @@ import numpy as np
 import scipy.sparse as sp
 
 from ....backends import Array, Backend, get_backend
-from ....sparse import Operator, SparseMatrix, as_operator
+from ....sparse import Operator, SparseMatrix, Turned, as_operator
 from ....sparse.analysis.analysis import analysis_of
 from ....sparse.analysis.canonical import canonical
-from ...null_space.given import basis_of
-from ..direct.factorisation import Factorisation
-from ..one_by_one import See
-from .choice import Choice, suited
-from .system import Found, PetscSystem
+from ...factors.protocol import DirectInverse
+from ...singular.given import basis_of
+from ..foreign import See
+from .system import Choice, Found, PetscSystem, suited
 
 
-class PetscInverse(Factorisation):
+@dataclass(eq=False, repr=False, kw_only=True)
+class PetscInverse(Turned, DirectInverse):
     """KSPs for the matrix of each system, for its transpose too. As an operator it applies the PC.
 
     A KSP may be shared with other matrices of the same pattern: it takes the numbers of that which is solved with.
+
+    Attributes:
+        rows: CSR of each matrix.
+        solvers: one for each.
+        hermitian: is it, so that one KSP serves both sides?
+        again: makes the solvers in another process.
+        last: why the KSP stopped last.
+        has_constants: over a communicator: were constants found to be null vectors, of the adjoint too?
     """
 
-    def __init__(
-        self,
-        bk: Backend,
-        shape: tuple[int, int],
-        dtype: np.dtype,
-        systems: int | None,
-        rows: Sequence[Any],
-        solvers: Sequence[PetscSystem],
-        hermitian: bool,
-        again: Callable[[], Sequence[PetscSystem]],
-        transposed: bool = False,
-        conjugated: bool = False,
-    ) -> None:
-        """
-        Args:
-            rows: CSR of each matrix.
-            solvers: one for each.
-            hermitian: is it, so that one KSP serves both sides?
-            again: makes the solvers in another process.
-        """
-        self.bk, self.shape, self.dtype, self.systems = bk, shape, np.dtype(dtype), systems
-        self.rows, self.solvers, self.hermitian, self.again = rows, solvers, hermitian, again
-        self.transposed, self.conjugated = transposed, conjugated
-        self.last = ""
-        self.has_constants = False  # over a communicator: were constants found to be null vectors, of the adjoint too?
+    bk: Backend
+    shape: tuple[int, int]
+    dtype: np.dtype
+    systems: int | None
+    rows: Sequence[Any]
+    solvers: Sequence[PetscSystem]
+    hermitian: bool
+    again: Callable[[], Sequence[PetscSystem]]
+    transposed: bool = False
+    conjugated: bool = False
+    last: str = field(default="", init=False)
+    has_constants: bool = field(default=False, init=False)
 
     @property
     def note(self) -> str:
@@ -104,14 +100,10 @@ class PetscInverse(Factorisation):
         return found
 
     def turned(self, *, transposed: bool, conjugated: bool) -> PetscInverse:
-        return self._with(transposed=transposed, conjugated=conjugated)
-
-    def _with(self, **changed: Any) -> PetscInverse:
-        names = ("bk", "shape", "dtype", "systems", "rows", "solvers", "hermitian", "again", "transposed", "conjugated")
-        return PetscInverse(**{**{name: getattr(self, name) for name in names}, **changed})
+        return replace(self, transposed=transposed, conjugated=conjugated)
 
     def on_backend(self, bk: Backend, like: Array | None) -> PetscInverse:
-        return self._with(bk=bk, dtype=bk.stored_dtype(self.dtype))
+        return replace(self, bk=bk, dtype=np.dtype(bk.stored_dtype(self.dtype)))
 
     def for_host(self) -> tuple[Sequence[Array], Callable[[Sequence[np.ndarray]], Operator]]:
         return (), lambda _: self.on_backend(get_backend("numpy"), None)
@@ -151,7 +143,10 @@ def inverse_of(bk: Backend, A: Operator, given: Choice, block_size: int, previou
     make = partial(_solvers, matrices, choice, -1 if negative else 1, block_size)
     olds = previous.solvers if isinstance(previous, PetscInverse) and previous.hermitian == hermitian else ()
     solvers = make(olds)
-    return PetscInverse(bk, A.shape, A.dtype, A.systems, matrices, solvers, hermitian, make)
+    return PetscInverse(
+        bk=bk, shape=A.shape, dtype=A.dtype, systems=A.systems,
+        rows=matrices, solvers=solvers, hermitian=hermitian, again=make,
+    )  # fmt: skip
 
 
 def _solvers(

@@ -11,11 +11,11 @@ import numpy as np
 from ....backends import Backend
 from ....sparse import Operator
 from ...run.watch import InnerSteps
+from ..foreign import OneByOne, See
 from ..method import Method
-from ..one_by_one import OneByOne, See
-from .choice import Choice
 from .inverse import PetscInverse, inverse_of
 from .rows import RowsProduct, of_members
+from .system import Choice
 
 
 @dataclass(frozen=True)

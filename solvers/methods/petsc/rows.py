@@ -7,10 +7,8 @@ from typing import Any
 import numpy as np
 
 from ....backends import Backend
-from .choice import Choice
 from .inverse import PetscInverse, same_pattern
-from .library import petsc, told
-from .system import PetscSystem, made_mat
+from .system import Choice, PetscSystem, errors_explained, has_complex_numbers, made_mat, petsc
 
 
 class RowsProduct:
@@ -54,7 +52,7 @@ class RowsProduct:
         scatter = petsc_.Scatter().create(self._in, index, near, None)
 
         def of_neighbours(v: np.ndarray) -> np.ndarray:
-            if v.dtype.kind == "c" and self.scalar.kind != "c":
+            if v.dtype.kind == "c" and not has_complex_numbers():
                 return of_neighbours(v.real) + 1j * of_neighbours(v.imag)
             self._in.setArray(np.ascontiguousarray(v, self.scalar))
             scatter.scatter(self._in, near)
@@ -71,9 +69,9 @@ class RowsProduct:
 
     def _product(self, system: PetscSystem, multiply: Any, v: np.ndarray) -> np.ndarray:
         v = np.asarray(v).reshape(-1)
-        if v.dtype.kind == "c" and self.scalar.kind != "c":
+        if v.dtype.kind == "c" and not has_complex_numbers():
             return self._product(system, multiply, v.real) + 1j * self._product(system, multiply, v.imag)
-        with told("multiply"):
+        with errors_explained("multiply"):
             self._in.setArray(np.ascontiguousarray(v, self.scalar))
             multiply(self._in, self._out)
             found: np.ndarray = system.sign * self._out.getArray()
@@ -101,11 +99,14 @@ def of_members(
         if not communicator.any(not mine):
             system = old.with_numbers(rows)
     if system is None:
-        with told("make a matrix"):
+        with errors_explained("make a matrix"):
             made = made_mat(rows, 1, block_size, communicator.comm) if mat is None else mat
         system, hermitian = PetscSystem.over(made, given, rows)
     product = RowsProduct(system, rows)
-    inverse = PetscInverse(bk, product.shape, product.dtype, None, [rows], [system], hermitian, _not_here)
+    inverse = PetscInverse(
+        bk=bk, shape=product.shape, dtype=product.dtype, systems=None,
+        rows=[rows], solvers=[system], hermitian=hermitian, again=_not_here,
+    )  # fmt: skip
     return inverse, product
 
 

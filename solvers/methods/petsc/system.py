@@ -1,21 +1,231 @@
-"""One matrix of PETSc with its KSP, on a communicator."""
+"""A matrix of PETSc with its KSP on a communicator; the bindings, errors in words, and defaults of KSP and PC."""
 
 from __future__ import annotations
 
+import ctypes
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache
+from glob import glob
+from importlib import import_module
 from itertools import count
 from threading import RLock
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from ....sparse.analysis.symmetry import PRODUCTS
 from ...log import log
-from ..one_by_one import LoopStopped, See
-from .choice import Choice, ask_for_true_norm, facts_of, suited
-from .library import checked_indices, checked_values, is_used, petsc, told
+from ..foreign import LoopStopped, See
 
-_numbers = count()
+_INSTALL = (
+    "Install PETSc with its bindings: 'apt-get install python3-petsc4py python3-mpi4py mpi-default-bin' (Debian and "
+    "Ubuntu, for the system's Python with NumPy 1), 'conda install -c conda-forge petsc4py mpi4py', or "
+    "'pip install krylix[petsc]' where a compiler and MPI are."
+)
+_OUT_OF_MEMORY = 55
 _COARSEST = "pc_hypre_boomeramg_relax_type_coarse"
 _LOCK = RLock()  # PETSc is not made for several threads
+_numbers = count()
+
+
+@cache
+def petsc() -> Any:
+    """The module `petsc4py.PETSc`; PETSc is started by its first import.
+
+    Raises:
+        ImportError: it is not installed, or cannot be loaded; with what to do.
+    """
+    try:
+        return import_module("petsc4py.PETSc")
+    except ImportError as error:
+        places = glob("/usr/lib/petscdir/*/*-real")
+        found = f" Debian's lie in {places[0]}: set the environment variable PETSC_DIR to it." if places else ""
+        raise ImportError(
+            f"method='petsc' needs petsc4py, which cannot be imported: {error}. {_INSTALL}{found}"
+        ) from error
+
+
+def has_complex_numbers() -> bool:
+    """Was this PETSc built for complex numbers?"""
+    return np.dtype(petsc().ScalarType).kind == "c"
+
+
+def checked_values(values: np.ndarray) -> np.ndarray:
+    """Numbers in the type of this build of PETSc.
+
+    Raises:
+        TypeError: they are complex, and it was built for real ones.
+    """
+    if values.dtype.kind == "c" and not has_complex_numbers():
+        if np.any(values.imag != 0):
+            raise TypeError(
+                "The matrix is complex, and this build of PETSc computes with real numbers. Set PETSC_DIR (PETSC_ARCH) "
+                "to a complex build (Debian: python3-petsc4py-complex), or use 'scipy-direct' or GMRES."
+            )
+        values = values.real
+    return np.ascontiguousarray(values, petsc().ScalarType)
+
+
+def checked_indices(indices: np.ndarray, rows: int, most: int) -> np.ndarray:
+    """Indices in the type of this build of PETSc.
+
+    Args:
+        rows: of the whole matrix.
+        most: entries of this process.
+
+    Raises:
+        ValueError: they do not fit.
+    """
+    wanted = np.dtype(petsc().IntType)
+    if max(rows, most) > np.iinfo(wanted).max:
+        raise ValueError(
+            f"The matrix has {rows} rows and {most} entries in one process; this build of PETSc counts with {wanted}. "
+            "Take one with 64-bit indices (--with-64-bit-indices), or cut the rows over more processes."
+        )
+    return np.ascontiguousarray(indices, wanted)
+
+
+def is_used(option: str) -> bool:
+    """Has PETSc read an option of its database? True where this build does not tell.
+
+    Args:
+        option: its name with its prefix.
+    """
+    used = ctypes.c_int(0)
+    try:
+        failed = ctypes.CDLL(petsc().__file__).PetscOptionsUsed(None, option.encode(), ctypes.byref(used))
+    except (OSError, AttributeError):  # the bindings have no function for it, and here no symbol of the library
+        return True
+    return bool(failed or used.value)
+
+
+@contextmanager
+def errors_explained(what: str) -> Iterator[None]:
+    """Replace errors of PETSc by explained ones.
+
+    Args:
+        what: what is done, such as "set up KSP cg with PC hypre".
+
+    Raises:
+        ValueError: PETSc cannot do it.
+        MemoryError: there is no room for it.
+    """
+    try:
+        yield
+    except petsc().Error as error:
+        lines = [line for line in str(error).splitlines() if line.strip()]
+        text = " ".join(line.partition("] ")[2] or line for line in lines[-2:])
+        if error.ierr == _OUT_OF_MEMORY:
+            raise MemoryError(f"PETSc has no memory to {what}: {text}") from error
+        raise ValueError(f"PETSc cannot {what}. Its error {error.ierr}: {text}.") from error
+
+
+class Choice(NamedTuple):
+    """A Krylov method and a preconditioner of PETSc, with options."""
+
+    ksp: str
+    pc: str
+    options: tuple[tuple[str, str], ...] = ()
+
+    def __str__(self) -> str:
+        return f"KSP {self.ksp} with PC {self.pc}"
+
+
+# The side of the preconditioner on which the residual's own norm is tested. Other methods test the norm of the
+# preconditioned residual, and begin another round where that stopped too early.
+_TRUE_NORM = {
+    "cg": "left", "groppcg": "left", "pipecg": "left", "pipecgrr": "left", "fcg": "left", "pipefcg": "left",
+    "cr": "left", "gcr": "right", "fgmres": "right", "pgmres": "right", "gmres": "right", "lgmres": "right",
+    "dgmres": "right", "bcgs": "right", "ibcgs": "right", "fbcgs": "right", "fbcgsr": "right", "cgs": "right",
+    "tfqmr": "right", "bicg": "left", "richardson": "left",
+}  # fmt: skip
+
+
+def suited(given: Choice, hermitian: bool, one_sign: bool, is_complex: bool, ranks: int) -> Choice:
+    """The settings that were given, with what suits the matrix for those that were not ("").
+
+    Args:
+        hermitian: is it Hermitian?
+        one_sign: have all its diagonal entries one sign, as those of a definite matrix?
+        ranks: processes.
+    """
+    multigrid = "hypre" if _has_pc("hypre") and not is_complex else "gamg"
+    if not given.ksp and not given.pc and hermitian and not one_sign:
+        factors = "mumps" if _has_factors("mumps") else "superlu_dist" if _has_factors("superlu_dist") else ""
+        if factors:
+            return Choice("preonly", "lu", (("pc_factor_mat_solver_type", factors), *given.options))
+    pc = given.pc or (multigrid if one_sign else "ilu" if ranks == 1 else "asm")
+    direct = pc in ("lu", "cholesky", "svd")
+    ksp = given.ksp or ("preonly" if direct else "cg" if hermitian and one_sign else "gmres")
+    options = given.options
+    if direct and pc != "svd" and ranks > 1 and "pc_factor_mat_solver_type" not in dict(options):
+        options = (("pc_factor_mat_solver_type", "mumps"), *options)  # PETSc's own factors are of one process
+    return Choice(ksp, pc, options)
+
+
+def facts_of(mat: Any) -> tuple[bool, bool, bool]:
+    """Whether a Mat is Hermitian, its diagonal has one sign, and that sign is negative, as products show.
+
+    Collective; 2 products, 5 messages.
+    """
+    PETSc = petsc()
+    u, Au = mat.createVecs()
+    v, Av = u.duplicate(), Au.duplicate()
+    for k, vector in enumerate((u, v)):
+        rng = np.random.default_rng((7 + k, mat.getComm().getRank()))
+        vector.setArray(rng.standard_normal(vector.getLocalSize()).astype(PETSc.ScalarType))
+    mat.mult(u, Au)
+    mat.mult(v, Av)
+    size = u.norm() * Av.norm() + Au.norm() * v.norm()
+    hermitian = abs(Av.dot(u) - v.dot(Au)) <= PRODUCTS * float(np.finfo(PETSc.RealType).eps) * size
+    if has_complex_numbers():
+        return hermitian, False, False
+    diagonal = mat.getDiagonal()
+    least, most = diagonal.min()[1], diagonal.max()[1]
+    return hermitian, least > 0 or most < 0, most < 0
+
+
+def ask_for_true_norm(ksp: Any, name: str) -> None:
+    """Let a KSP test the norm of the residual, where it can."""
+    side = _TRUE_NORM.get(name)
+    if side is None:
+        return
+    PETSc = petsc()
+    ksp.setNormType(PETSc.KSP.NormType.UNPRECONDITIONED)
+    ksp.setPCSide(PETSc.PC.Side.LEFT if side == "left" else PETSc.PC.Side.RIGHT)
+
+
+def _has_pc(name: str) -> bool:
+    PETSc = petsc()
+    pc = PETSc.PC().create(PETSc.COMM_SELF)
+    try:
+        pc.setType(name)
+    except PETSc.Error:
+        return False
+    finally:
+        pc.destroy()
+    return True
+
+
+def _has_factors(name: str) -> bool:
+    """Can a matrix be factorised by this package, in this build?"""
+    PETSc = petsc()
+    mat = PETSc.Mat().createAIJ((1, 1), nnz=1, comm=PETSc.COMM_SELF)
+    mat.setValue(0, 0, 1.0)
+    mat.assemble()
+    pc = PETSc.PC().create(PETSc.COMM_SELF)
+    try:
+        pc.setOperators(mat)
+        pc.setType("lu")
+        pc.setFactorSolverType(name)
+        pc.setFactorSetUpSolverType()
+    except PETSc.Error:
+        return False
+    finally:
+        pc.destroy()
+        mat.destroy()
+    return True
 
 
 class Found(NamedTuple):
@@ -51,7 +261,7 @@ class PetscSystem:
         self._null: Any = None
         self._owns = rows is not None
         self._prefix = f"krylix_{next(_numbers)}_"
-        with _LOCK, told(f"set up {choice}"):
+        with _LOCK, errors_explained(f"set up {choice}"):
             try:
                 self._set_up()
                 self._check_options()
@@ -62,19 +272,19 @@ class PetscSystem:
     @classmethod
     def of(cls, rows: Any, choice: Choice, sign: int, block_size: int, comm: Any = None) -> PetscSystem:
         """From rows of this process: CSR `(local rows, columns of the whole)`, canonical."""
-        with _LOCK, told("make a matrix"):
+        with _LOCK, errors_explained("make a matrix"):
             return cls(made_mat(rows, sign, block_size, comm), choice, rows, sign)
 
     @classmethod
     def over(cls, mat: Any, given: Choice, rows: Any = None) -> tuple[PetscSystem, bool]:
         """For a Mat of several processes, and whether it is Hermitian. Collective; `rows` as in the constructor."""
-        with _LOCK, told("look at a matrix"):
-            facts = facts_of(mat)
-            choice = suited(given, facts.hermitian, facts.one_sign, facts.is_complex, mat.getComm().getSize())
-            negative = facts.hermitian and facts.negative and rows is not None
-            if negative:
+        with _LOCK, errors_explained("look at a matrix"):
+            hermitian, one_sign, negative = facts_of(mat)
+            choice = suited(given, hermitian, one_sign, has_complex_numbers(), mat.getComm().getSize())
+            sign = -1 if hermitian and negative and rows is not None else 1
+            if sign < 0:
                 mat.scale(-1)
-        return cls(mat, choice, rows, -1 if negative else 1), facts.hermitian
+        return cls(mat, choice, rows, sign), hermitian
 
     def _set_up(self) -> None:
         PETSc = petsc()
@@ -104,7 +314,7 @@ class PetscSystem:
         """This system with the numbers of `rows`, whose pattern it has; what depends on them is set up anew."""
         if rows is self.rows or self.rows is None:
             return self
-        with _LOCK, told("take other numbers"):
+        with _LOCK, errors_explained("take other numbers"):
             values = checked_values(rows.data)
             starts, columns = _indices(rows)
             self.mat.setValuesCSR(starts, columns, values if self.sign > 0 else -values)
@@ -120,7 +330,7 @@ class PetscSystem:
     def transposed(self) -> PetscSystem:
         """The system of the transposed matrix, with a KSP of its own: PCs cannot all be transposed, hypre's is not."""
         if self._twin is None:
-            with _LOCK, told("transpose a matrix"):
+            with _LOCK, errors_explained("transpose a matrix"):
                 mat = petsc().Mat()
                 self.mat.transpose(mat)
                 self._twin = PetscSystem(mat, self.choice, (), self.sign)
@@ -135,7 +345,7 @@ class PetscSystem:
         """
         if key is self._null:
             return
-        with _LOCK, told("take null vectors"):
+        with _LOCK, errors_explained("take null vectors"):
             PETSc, comm, found = petsc(), self.mat.getComm(), vectors()
             if isinstance(found, str):
                 space = PETSc.NullSpace().create(constant=True, comm=comm)
@@ -166,8 +376,8 @@ class PetscSystem:
             b: this process's part.
         """
         PETSc = petsc()
-        with _LOCK, told(f"solve by {self.choice}"):
-            if b.dtype.kind == "c" and np.dtype(PETSc.ScalarType).kind != "c":
+        with _LOCK, errors_explained(f"solve by {self.choice}"):
+            if b.dtype.kind == "c" and not has_complex_numbers():
                 return self._solve_parts(b, goal, limit)
             self._b.setArray(np.ascontiguousarray(self.sign * b, PETSc.ScalarType))
             self._x.set(0)
@@ -189,12 +399,11 @@ class PetscSystem:
 
     def _solve_parts(self, b: np.ndarray, goal: float, limit: int) -> Found:
         """Real and imaginary part one after the other, of a real matrix."""
-        parts = [b.real, b.imag]
-        found = [self.solve(part, goal / 2, limit) if np.any(part) else None for part in parts]
-        x = [np.zeros(len(b)) if one is None else one.x for one in found]
-        made = [one for one in found if one is not None]
-        worst = next((one.reason for one in made if "DIVERGED" in one.reason), made[-1].reason)
-        return Found(x[0] + 1j * x[1], max(one.iterations for one in made), worst)
+        solves = [(unit, self.solve(part, goal / 2, limit)) for unit, part in ((1, b.real), (1j, b.imag)) if part.any()]
+        ends = [end for _, end in solves]
+        worst = next((end.reason for end in ends if "DIVERGED" in end.reason), ends[-1].reason)
+        x = np.zeros(len(b), np.complex64) + sum(unit * end.x for unit, end in solves)
+        return Found(x, max(end.iterations for end in ends), worst)
 
     def _solve_watched(self, rtol: float, limit: int, see: See) -> None:
         """With a test that shows each iterate."""
@@ -229,7 +438,7 @@ class PetscSystem:
 
     def precondition(self, r: np.ndarray) -> np.ndarray:
         """One application of the PC."""
-        with _LOCK, told(f"apply PC {self.choice.pc}"):
+        with _LOCK, errors_explained(f"apply PC {self.choice.pc}"):
             self._b.setArray(np.ascontiguousarray(self.sign * r, petsc().ScalarType))
             self.ksp.getPC().apply(self._b, self._x)
             return self._x.getArray().copy()
@@ -280,13 +489,8 @@ def _indices(rows: Any) -> tuple[np.ndarray, np.ndarray]:
     return checked_indices(rows.indptr, rows.shape[1], most), checked_indices(rows.indices, rows.shape[1], most)
 
 
-_reasons: dict[int, str] = {}
-
-
+@cache
 def reasons() -> dict[int, str]:
     """Names of the reasons for which a KSP stops."""
-    if not _reasons:
-        kinds: Any = petsc().KSP.ConvergedReason
-        found = {getattr(kinds, name): name for name in dir(kinds) if name.startswith(("CONVERGED_", "DIVERGED_"))}
-        _reasons.update(found)
-    return _reasons
+    kinds: Any = petsc().KSP.ConvergedReason
+    return {getattr(kinds, name): name for name in dir(kinds) if name.startswith(("CONVERGED_", "DIVERGED_"))}

@@ -16,7 +16,7 @@ from ....sparse.analysis.symmetry import is_hermitian
 from ....sparse.operators.concrete import in_scipy
 from ..base import Preconditioner
 from ..cycle.checked import hermitian_and_double
-from ..cycle.cost import numbers_stored
+from ..multigrid.cycle import numbers_stored
 from ..pipeline import entries_of, of_operator
 from ..target import Target
 from .as_preconditioner import of_levels, small, sparse_form

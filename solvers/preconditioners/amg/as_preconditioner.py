@@ -8,11 +8,11 @@ import numpy as np
 
 from ....sparse import Matrix, Operator, SparseMatrix
 from ..base import Preconditioner
-from ..cycle.cost import numbers_stored, work_of
 from ..cycle.small import exact_inverse
+from ..multigrid.cycle import numbers_stored, work_of
 from ..operators import note_on_precision, permuted
 from ..target import Target
-from .known import known_cycle
+from .cycle import known_cycle
 from .levels import HostLevel
 from .settings import AmgSettings
 

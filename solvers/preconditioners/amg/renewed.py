@@ -13,10 +13,9 @@ from ....sparse.analysis.spectrum import bounded_eigenvalue
 from ....sparse.formats.compressed import CsrStructure
 from ...diagonal import DiagonalOperator
 from ..cycle.dense import check_dense, traced_inverse
-from ..cycle.level import VISITS
-from ..cycle.smoother import steps_for
+from ..multigrid.cycle import VISITS, Elimination, LevelParts, PolynomialSmoother, Smoother, cycle_over, polynomial
 from ..operators import DiagonallyScaled, inner_dtype, recast
-from .level import AlgebraicLevel, EliminatedLevel, eliminated_by, rule_of
+from .kept import eliminated_by, rule_of
 from .levels import values_without_rounding_residues
 from .pattern import LevelPattern, pattern_of
 from .scaled_values import ScaledValues, scaled_values
@@ -47,24 +46,24 @@ def renewed(A: SparseMatrix, tentative: Sequence[Operator], settings: AmgSetting
     rows = bk.take_in_bounds(phase, structures[0].entries().rows, len(phase.shape) - 1)
     current, outer = current._replace(values=rows * current.values), _as_rows(current.scale)
     terms = bk.abs(_diagonal(bk, structures[0], current.values))
-    made = []
+    dtype = np.dtype(bk.dtype(outer))
+    within = inner_dtype(settings.precision, dtype) if tentative else dtype
+    parts = []
     for k, (level, T) in enumerate(zip(pattern.levels, tentative), 1):
         below = Below(structures[k], by_rows and k < len(tentative))
-        parts, current, terms = _level(bk, level, below, current, terms, T, settings, hermitian, like)
-        made.append((parts, T))
-    found = _coarsest(bk, pattern.coarsest, current, terms, like)
-    dtype = np.dtype(bk.dtype(outer))
-    within = inner_dtype(settings.precision, dtype) if made else dtype
-    for (A_, P, R, steps), T in reversed(made):
-        matrices, steps = (A_.astype(within), P.astype(within), R.astype(within)), bk.astype(steps, within)
-        visits, symmetric = VISITS[settings.cycle], bool(hermitian)
-        lower, fine = recast(found, within), None if hermitian is False else eliminated_by(T)
+        (A_, P, R, rho), current, terms = _level(bk, level, below, current, terms, T, settings, hermitian, like)
+        fine = None if hermitian is False else eliminated_by(T)
         if fine is None:
-            found = AlgebraicLevel(*matrices, lower, steps, visits, symmetric, tentative=T)
+            coefficients = polynomial(bk, settings.smoother_of(hermitian), rho, settings.degree)
+            alphas, weights = (bk.astype(bk.astype(each, bk.dtype(current.values)), within) for each in coefficients)
+            smoother: Smoother = PolynomialSmoother(A_.astype(within), alphas, weights[:, :, None], bool(hermitian))
         else:
             inverse = bk.astype(_inverse_of_some(bk, A_, fine), within)
-            found = EliminatedLevel(*matrices, lower, steps, visits, symmetric, tentative=T, inverse=inverse)
-    return DiagonallyScaled(recast(found, dtype), outer, _as_rows(phase) * outer)
+            smoother = Elimination(A_.astype(within), inverse, bool(hermitian))
+        parts.append(LevelParts(smoother, P.astype(within), R.astype(within), T))
+    coarsest = _coarsest(bk, pattern.coarsest, current, terms, like)
+    cycle = recast(cycle_over(parts, coarsest, VISITS[settings.cycle]), dtype)
+    return DiagonallyScaled(cycle, outer, _as_rows(phase) * outer)
 
 
 def _inverse_of_some(bk: Backend, A: SparseMatrix, fine: np.ndarray) -> Array:
@@ -127,7 +126,7 @@ def _level(
     hermitian: bool | None,
     like: Array | None,
 ) -> tuple[tuple[SparseMatrix, SparseMatrix, SparseMatrix, Array], ScaledValues, Array]:
-    """A, P and R of a level with the coefficients of its smoother, and the next coarser level with its `terms`."""
+    """A, P and R of a level with bounds of its eigenvalues, and the next coarser level with its `terms`."""
     a, last, plan = current.values, len(current.values.shape) - 1, level.plan
     A = level.A.matrix(bk, a, like)
     rho = _bound(bk, A, level.rows, current, settings, hermitian)
@@ -140,8 +139,7 @@ def _level(
     p = p * (bk.take_in_bounds(coarse.scale, plan.prolongation.cols, last) * float(np.sqrt(settings.factor)))
     P = level.P.matrix(bk, p, like)
     R = level.R.matrix(bk, bk.conj(bk.take_in_bounds(p, level.transposed, last)), like)
-    steps = bk.astype(steps_for(bk, settings.smoother_of(hermitian), rho, settings.degree), bk.dtype(a))
-    return (A, P, R, steps), coarse, terms * bk.abs(coarse.scale) ** 2
+    return (A, P, R, rho), coarse, terms * bk.abs(coarse.scale) ** 2
 
 
 def _bound(

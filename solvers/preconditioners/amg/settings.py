@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 
 from ..checks import check_integer, check_number
-from ..cycle.level import VISITS
-from ..cycle.smoother import SMOOTHERS
+from ..multigrid.cycle import SMOOTHERS, VISITS
 from ..operators import check_precision
 
 COARSENINGS = ("classical", "smoothed-aggregation", "aggregation")

@@ -17,7 +17,7 @@ from ..target import Target
 from .as_preconditioner import described, of_levels, small, sparse_form
 from .components import entries_within
 from .hierarchy import coarsened, galerkin_levels
-from .level import components_kept, covers, known_tentative, order_of, placed, tentative_matrices
+from .kept import components_kept, covers, known_tentative, order_of, placed, tentative_matrices
 from .levels import Tentative, reordered_matrix, rows_in
 from .renewed import renewed
 from .settings import AmgSettings

@@ -14,7 +14,7 @@ from ....sparse.operators.concrete import in_scipy
 from ...diagonal import DiagonalOperator
 from ..base import Preconditioner
 from ..checks import check_number
-from ..reordered import Reordered
+from ..operators import reordered
 from ..target import Target
 from .apply import Factored, triangle_solve
 from .pattern import Pattern, UnitDiagonalMatrix, check_finite_rows
@@ -141,15 +141,14 @@ def ilu_with_dropping(
     triangles = [from_csr(target.bk, S.astype(own.dtype), prune=False, like=target.like) for S in unit]
     inverse = DiagonalOperator(target.bk, target.array((1 / pivots)[None]))
     inner = Factored(triangle_solve(triangles[0], sweeps), inverse, triangle_solve(triangles[1], sweeps))
-    order = [index.astype(np.int32) for index in (factors.perm_r, factors.perm_c)]
-    back = [np.argsort(index).astype(np.int32) for index in order]
     v = np.random.default_rng(3).standard_normal(A.shape[0]).astype(upper.dtype)
     forward, backward = factors.solve(v), factors.solve(v, "H")
     seems_hermitian = np.linalg.norm(forward - backward) <= CHOSEN * np.linalg.norm(forward)
     entries = sum(S.nnz for S in triangles)
     settings = {"drop_tolerance": tolerance, "fill_factor": fill_factor, "apply": apply}
     settings |= {} if sweeps is None else {"sweeps": sweeps}
+    M = reordered(inner, np.argsort(factors.perm_r), np.argsort(factors.perm_c))
     return Preconditioner(
-        Reordered(inner, back[0], order[0], order[1], back[1]), "ilu", None if seems_hermitian else False,
+        M, "ilu", None if seems_hermitian else False,
         memory=entries + len(pivots), work=entries * (sweeps or 1) + len(pivots), settings=tuple(settings.items()),
     )  # fmt: skip

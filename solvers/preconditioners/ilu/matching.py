@@ -30,8 +30,7 @@ from ....sparse.formats import from_entries
 from ....sparse.formats.entries.integers import starts_of
 from ....sparse.operators.concrete import nonzero_entries
 from ..base import Preconditioner
-from ..operators import DiagonallyScaled
-from ..reordered import Reordered
+from ..operators import DiagonallyScaled, reordered
 from ..target import Target
 from .apply import factored
 from .host import incomplete_factors
@@ -132,14 +131,10 @@ class Ordered(NamedTuple):
 
     def restored(self, M: Preconditioner, target: Target) -> Preconditioner:
         """The preconditioner of A from that of `matrix`."""
-        back = [np.argsort(index).astype(np.int32) for index in (self.rows, self.cols)]
         scale = np.empty(len(self.scale))
         scale[self.cols] = self.scale
-        inner = DiagonallyScaled(
-            Reordered(M.inner, self.rows, back[0], back[1], self.cols),
-            target.array(scale[None]),
-            target.array(np.ones((1, len(scale)))),
-        )
+        left, right = (target.array(row[None]) for row in (scale, np.ones(len(scale))))
+        inner = DiagonallyScaled(reordered(M.inner, self.rows, self.cols), left, right)
         note, settings = "; ".join(filter(None, (_NOTE, M.note))), (*M.settings, ("matching", True))
         return replace(M, inner=inner, hermitian=False, settings=settings, note=note)
 

@@ -6,11 +6,11 @@ import scipy.sparse as sp
 
 from ....sparse import Matrix, Operator
 from ....sparse.operators.couplings import Couplings
+from ..amg.cycle import known_cycle
 from ..amg.hierarchy import coarsened
-from ..amg.known import known_cycle
 from ..amg.settings import AmgSettings
-from ..cycle.level import VISITS
 from ..target import Target
+from .cycle import VISITS
 from .matrix import couplings_stencil
 from .smoothing import Smoothing
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from ....sparse.formats.entries.some_rows import evenly_spread
 from ....sparse.operators.couplings import Couplings
-from ...block_tridiagonal.planes import numbers_of_blocks
+from ...factors.planes import numbers_of_blocks
 
 WEAK = 0.25  # of the strongest axis: couplings along an axis that need no coarsening yet
 LEAST_RING = 6  # points of a periodic axis that can be halved: there must be three at least

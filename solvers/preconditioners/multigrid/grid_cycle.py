@@ -3,23 +3,22 @@
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from itertools import pairwise
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 
 from ....backends import Array
 from ....sparse import Operator
 from ....sparse.operators.couplings import Couplings
-from ...block_tridiagonal.inverse import BlockTridiagonalInverse, block_tridiagonal_inverse
+from ...factors.planes import BlockTridiagonalInverse, block_tridiagonal_inverse
 from ..base import Preconditioner
-from ..cycle.cost import numbers_stored, work_of
 from ..cycle.dense import rounding_of
-from ..cycle.level import Level
-from ..cycle.smoother import steps_for
 from ..operators import DiagonallyScaled, inner_dtype, note_on_precision, recast
 from ..target import Target
 from .algebraic import algebraic_cycle
 from .coarsening import Coarsest
+from .cycle import LevelParts, cycle_over, numbers_stored, work_of
 from .hierarchy import GridLevel, levels_of
 from .matrix import couplings_matrix
 from .smoothing import Smoothing
@@ -121,24 +120,16 @@ def _assembled(
 
     For `sign` times what they were made of; `inner` is an inverse for the last one.
     """
-    bk, found = inner.bk, inner
-    for k, level in reversed([*enumerate(levels)]):
-        A = level.A
-        if level.P is not None:
-            coarser = levels[k + 1].scale
-            P = (level.P if coarser is None else level.P.scaled(coarser)).astype(within)
-            bound = bk.full_like(bk.real(A.diagonal[:, *(0,) * len(A.grid)]), 1)
-            steps = bk.astype(steps_for(bk, smoothing.smoother, bound, smoothing.degree), within)
-            found = recast(found, within)
-            found = Level(
-                couplings_matrix(A.astype(within), smoothing.as_grids),
-                P,
-                P.T,
-                found,
-                steps,
-                smoothing.visits,
-                hermitian,
-            )
+    bk = inner.bk
+    parts = []
+    for level, below in pairwise(levels):
+        A, P = level.A, cast(Any, level.P)
+        P = P if below.scale is None else P.scaled(below.scale)
+        bound = bk.full_like(bk.real(A.diagonal[:, *(0,) * len(A.grid)]), 1)
+        matrix = couplings_matrix(A.astype(within), smoothing.as_grids)
+        P = P.astype(within)
+        parts.append(LevelParts(smoothing.smoother_of(matrix, bound, hermitian), P, P.T))
+    found = cycle_over(parts, inner, smoothing.visits)
     finest = levels[0]
     if finest.scale is None:
         return found

@@ -10,13 +10,12 @@ from ....sparse import Matrix
 from ....sparse.operators.couplings import Couplings, are_flat
 from ..base import Preconditioner
 from ..checks import MOST_STEPS, check_choice, check_finite, check_in_range, check_integer
-from ..cycle.level import VISITS
 from ..cycle.small import exact_inverse
-from ..cycle.smoother import SMOOTHERS
 from ..operators import check_precision, precision_as_setting
 from ..pipeline import grid_of, of_operator
 from ..target import Target
 from .coarsening import Coarsest, coarsest
+from .cycle import SMOOTHERS, VISITS
 from .from_matrix import couplings_of
 from .grid_cycle import cycle_of, with_cost
 from .set_up_in_runs import cycle_in_runs

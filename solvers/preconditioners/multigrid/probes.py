@@ -18,7 +18,7 @@ from ....backends import Array
 from ....sparse import Operator
 from ....sparse.operators.couplings import Couplings, Stacked, sum_of_terms
 from ....sparse.operators.halo import are_cut, length_and_ring, own_part
-from ...block_tridiagonal.inverse import scanned
+from ...factors.planes import scanned
 from .transfer import Interpolation
 from .weights import without_rounding_residues
 

@@ -14,11 +14,10 @@ from ....backends import Array, Backend, get_backend
 from ....sparse import Composed, Operator
 from ....sparse.fingerprint import fingerprint
 from ....sparse.operators.couplings import Couplings, Shift, Stacked
-from ...block_tridiagonal.inverse import BlockTridiagonalInverse
-from ...block_tridiagonal.planes import block_layout
-from ..cycle.level import Level
+from ...factors.planes import BlockTridiagonalInverse, block_layout
 from ..operators import DiagonallyScaled, inner_dtype, recast
 from .coarsening import Coarsest, check_coarsest, coarsening_factors
+from .cycle import Level, PolynomialSmoother
 from .galerkin import couplings_of_coarse
 from .grid_cycle import GridCycle, cycle_of
 from .on_grid import MatrixOnGrid
@@ -43,6 +42,7 @@ def cycle_in_runs(
         ValueError: the coarsest grid is too large.
     """
     bk = A.bk
+    smoothing = smoothing._replace(as_grids=True)  # the host's arrays are those of the program
     setup = _SetUp(replace(A, values={}), tuple(A.values), dtype, points, smoothing)
     blank = setup.blank()
     returns = [(array.shape, array.dtype) for array in blank.bk.flatten(blank)[0]]
@@ -112,8 +112,8 @@ class _SetUp:
         weights = _zeros(within, len(interpolation_places(factors)), rows, *coarse)
         P = Interpolation(host, weights, grid, factors, A.periodic, batch)
         own = MatrixOnGrid(host, _zeros(within, len(shifts), rows, *grid), A.shifts, grid, A.periodic, batch)
-        steps = _zeros(within, self.smoothing.degree, 2, rows)
-        return Level(own, P, P.T, inner, steps, self.smoothing.visits)
+        alphas, weights = (_zeros(within, self.smoothing.degree, rows, *last) for last in ((), (1,)))
+        return Level(PolynomialSmoother(own, alphas, weights), P, P.T, inner, visits=self.smoothing.visits)
 
 
 def _zeros(dtype: np.dtype, *shape: int) -> np.ndarray:
@@ -129,5 +129,5 @@ def _points_of_coarsest(M: Any) -> int:
 def _filled(M: Any, bk: Backend, arrays: Iterator[Array]) -> Any:
     """M of another library, with other arrays."""
     if not isinstance(M, Composed):
-        return next(arrays)
+        return None if M is None else next(arrays)
     return M._moved({name: _filled(getattr(M, name), bk, arrays) for name in M.parts}, bk)

@@ -93,6 +93,10 @@ def _kind(name: str) -> str:
     return name
 
 
+def _kind_or_file(name: str) -> str:
+    return name if is_file(name) else _kind(name)
+
+
 def _example(name: str) -> str:
     by_lower_case = {known.lower(): known for known in EXAMPLES}
     if name.lower() not in by_lower_case:
@@ -103,15 +107,11 @@ def _example(name: str) -> str:
 # ---- the table of commands
 
 
-class Option(NamedTuple):
-    """An option, or a file, and its settings for argparse."""
-
-    name: str
-    settings: dict[str, Any]
+Option = tuple[str, dict[str, Any]]  # the name of an option or a file, and its settings for argparse
 
 
 def _option(name: str, words: str, **settings: Any) -> Option:
-    return Option(name, {"help": words, **settings})
+    return name, {"help": words, **settings}
 
 
 def _matrix(what: str) -> tuple[Option, Option]:
@@ -185,7 +185,7 @@ COMMANDS = {
                     "--preconditioner",
                     "see `krylix methods`, or a file of `krylix precondition`; default: none, or what --method auto "
                     "chooses",
-                    metavar="NAME",
+                    type=_kind_or_file, metavar="NAME",
                 ),
                 *_TOLERANCES,
                 _option("--nullspace", "constant: A 1 = 0", choices=("auto", "constant"), default="auto"),
@@ -360,12 +360,12 @@ def _add_command(added: Any, name: str, command: Command) -> argparse.ArgumentPa
     parser: argparse.ArgumentParser = added.add_parser(name, formatter_class=_Formatter, allow_abbrev=False, **words)
     for title, options in command.options.items():
         group = parser.add_argument_group(title) if title else parser
-        for option in options:
-            group.add_argument(option.name, **option.settings)
+        for option, settings in options:
+            group.add_argument(option, **settings)
     group = parser.add_argument_group("what it says") if any(command.options) else parser
     one_of = group.add_mutually_exclusive_group()
-    for option in _REPORT:
-        one_of.add_argument(option.name, **option.settings)
+    for option, settings in _REPORT:
+        one_of.add_argument(option, **settings)
     return parser
 
 
@@ -393,8 +393,6 @@ def _check(options: argparse.Namespace) -> None:
         raise UsageError("standard input can be read once: give - for A or for b, and a file for the other.")
     if command != "solve":
         return
-    if options.preconditioner is not None and not is_file(options.preconditioner):
-        _kind(options.preconditioner)
     if options.output == STDIN and options.json:
         raise UsageError("--json and --output - both write to standard output; give --output a file.")
     if options.output is None and options.output_format is not None:

@@ -109,6 +109,7 @@ def measure(
         tolerances: rtol, atol and max_iter.
     """
     name = method if isinstance(method, str) else None
+    wanted = (name or AUTO, kind)
     try:
         with setup_cache(False), warnings.catch_warnings(action="ignore"):
             built = None if kind in (NONE, AUTO) else build(A, kind, {}, part)
@@ -126,7 +127,7 @@ def measure(
                 seconds = time.perf_counter() - started
     except (UsageError, SolveFailed, ValueError, TypeError, ArithmeticError, RuntimeError, MemoryError) as error:
         text = " ".join(str(error or type(error).__name__).split())
-        return ComparisonRow(kind, as_options(text.removeprefix(f"{kind}: ")), name)
+        return ComparisonRow(kind, as_options(text.removeprefix(f"{kind}: ")), name, wanted=wanted)
     size = column_norms(A.conj().T @ b if result.least_squares else b)[0] or 1.0
     history, steps = np.asarray(result.history).reshape(-1), int(result.iterations)
     return ComparisonRow(
@@ -142,7 +143,7 @@ def measure(
         status=status_word(int(result.status)),
         history=history[: steps + 1] / size,
         bytes=None if solver.memory is None else solver.memory * A.dtype.itemsize,
-        wanted=(name, kind),
+        wanted=wanted,
     )
 
 

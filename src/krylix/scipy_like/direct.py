@@ -12,8 +12,8 @@ import scipy.sparse.linalg as spl
 from scipy.linalg import LinAlgError
 
 from ..solvers import Method, linear_solve, solve_triangular
-from ..solvers.at_once import MOST
-from ..solvers.methods.direct.pivot_order import factors_of
+from ..solvers.apply_factors import MOST
+from ..solvers.factors.superlu import factors_of
 from ..solvers.methods.registry import find_method, is_auto
 from .wrap import FLOATING, is_for_krylix, is_of_another_library
 

@@ -15,7 +15,8 @@ import scipy.sparse.linalg as spl
 from cells import METHOD_NAMES, complex_system_of
 from krylix import Diverged, NotConverged, UnsupportedOperation, linear_solve, prepare, setup_cache
 from krylix.solvers import METHODS
-from krylix.solvers.methods.direct import dense, superlu
+from krylix.solvers.factors import sparse
+from krylix.solvers.methods import direct
 from modes import array
 from operands import SCIPY
 from problems import SYSTEMS
@@ -315,7 +316,7 @@ def test_copies_of_a_result() -> None:
 def test_factors(method: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """One factorisation for all derivatives of a result; none for that of a prepared solver."""
     calls = []
-    for module, name in ((dense, "factorise"), (superlu, "_factorise")):
+    for module, name in ((direct, "factorise"), (sparse, "_examined")):
         original = getattr(module, name)
         monkeypatch.setattr(module, name, lambda *a, f=original, n=name: (calls.append(n), f(*a))[1])
     A = REAL if method == "direct" else sp.csc_array(REAL)

@@ -11,6 +11,7 @@ import scipy.sparse as sp
 import krylix
 from gaussian_matrices import MATRICES, cancelling, closed, grid_laplacian, scattered
 from krylix import UnsupportedOperation, prepare
+from krylix.solvers.factors.superlu import factors_of
 from krylix.solvers.gaussian.factorised import FactorisedMatrix
 from krylix.solvers.gaussian.selected_inverse import (
     SelectedInverse,
@@ -20,7 +21,6 @@ from krylix.solvers.gaussian.selected_inverse import (
     sorted_columns,
     supernodes,
 )
-from krylix.solvers.methods.direct.pivot_order import factors_of
 from modes import EAGER, array, compiled, to_numpy
 
 

@@ -14,8 +14,7 @@ import scipy.sparse.linalg as spl
 import krylix
 from krylix import Diverged, NotConverged, SingularMatrixWarning, linear_solve, matrix_from_function, prepare
 from krylix.solvers import Petsc, Status, clear_setup_cache
-from krylix.solvers.methods.petsc.library import checked_indices
-from krylix.solvers.methods.petsc.system import Found, PetscSystem
+from krylix.solvers.methods.petsc.system import Found, PetscSystem, checked_indices
 
 try:
     from petsc4py import PETSc

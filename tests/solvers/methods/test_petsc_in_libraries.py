@@ -13,8 +13,7 @@ import scipy.sparse.linalg as spl
 from gradients import gradient
 from krylix import choose_backend, linear_solve, prepare
 from krylix.solvers.methods.petsc import inverse
-from krylix.solvers.methods.petsc.choice import Choice
-from krylix.solvers.methods.petsc.system import Found
+from krylix.solvers.methods.petsc.system import Choice, Found
 from krylix.sparse import CSR
 from modes import array, compiled, library, to_numpy
 

@@ -9,7 +9,7 @@ import scipy.sparse as sp
 
 from krylix import linear_solve
 from krylix.solvers import METHODS, OPTIONAL_METHODS, Petsc, find_method
-from krylix.solvers.methods.petsc import library
+from krylix.solvers.methods.petsc import system
 
 A = sp.diags_array([-1.0, 2.5, -1.0], offsets=[-1, 0, 1], shape=(9, 9)).tocsr()
 
@@ -44,8 +44,8 @@ def test_what_needs_no_petsc_is_refused_first() -> None:
 
 
 def test_where_it_is_missing_the_error_says_how_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    library.petsc.cache_clear()
+    system.petsc.cache_clear()
     monkeypatch.setitem(sys.modules, "petsc4py.PETSc", None)
     with pytest.raises(ImportError, match=r"apt-get install python3-petsc4py.*conda install.*krylix\[petsc\]"):
         linear_solve(A, np.ones(9), method="petsc")
-    library.petsc.cache_clear()
+    system.petsc.cache_clear()

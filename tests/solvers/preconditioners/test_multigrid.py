@@ -15,12 +15,12 @@ import krylix
 from grid_couplings import GRIDS, couplings, dense, factors_of
 from grid_problems import blocks, diffusion, obstacles
 from krylix.backends import get_backend
-from krylix.solvers.block_tridiagonal.inverse import (
+from krylix.solvers.factors.planes import (
     BlockTridiagonalInverse,
     block_tridiagonal_inverse,
 )
-from krylix.solvers.preconditioners.cycle.level import Level
 from krylix.solvers.preconditioners.multigrid.coarsening import coarsening_factors
+from krylix.solvers.preconditioners.multigrid.cycle import Level
 from krylix.solvers.preconditioners.multigrid.from_matrix import couplings_of
 from krylix.solvers.preconditioners.multigrid.galerkin import coarse_couplings
 from krylix.solvers.preconditioners.multigrid.matrix import couplings_matrix, couplings_stencil

@@ -13,7 +13,7 @@ from frameworks import lazy
 from grid_couplings import GRIDS, HOST, couplings, factors_of
 from grid_problems import diffusion
 from krylix.backends import get_backend
-from krylix.solvers.block_tridiagonal.inverse import (
+from krylix.solvers.factors.planes import (
     BlockTridiagonalInverse,
     block_tridiagonal_inverse,
 )

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 
 import krylix
 from frameworks import lazy
@@ -143,3 +144,19 @@ def test_from_which_size_it_pays(grid: tuple[int, ...], symmetric: bool, expecte
 
     jax.make_jaxpr(look)(np.ones((len(shifts), *grid)))
     assert found == [expected]
+
+
+def test_a_ring() -> None:
+    """Levels of the host have the arrays of the program where an axis is periodic, too."""
+    ring, line = sp.diags_array([-1.0, 2.1, -1.0], offsets=[-1, 0, 1], shape=(16, 16)).tolil(), 4 * sp.eye_array(20)
+    ring[0, -1] = ring[-1, 0] = -1
+    A = sp.csr_array(sp.kron(sp.csr_array(ring), sp.eye_array(20)) + sp.kron(sp.eye_array(16), line))
+    A = sp.csr_array(A - sp.kron(sp.eye_array(16), sp.diags_array([1.0, 1.0], offsets=[-1, 1], shape=(20, 20))))
+    pattern = krylix.as_operator(A)
+    r = rng.standard_normal(320)
+
+    def image(values: Any) -> Any:
+        return krylix.preconditioner(pattern.with_values(values), "multigrid", grid=(16, 20), direct=50) @ r
+
+    known = krylix.preconditioner(A, "multigrid", grid=(16, 20), direct=50, directional=False)
+    np.testing.assert_allclose(jax.jit(image)(pattern.values), known @ r, rtol=1e-10, atol=1e-10)

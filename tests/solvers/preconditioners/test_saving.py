@@ -22,8 +22,8 @@ from scipy.sparse.linalg import LinearOperator, splu
 import krylix
 from krylix.backends import Array
 from krylix.solvers import Preconditioner
+from krylix.solvers.factors.dense import as_interchanges, from_interchanges
 from krylix.solvers.fast import inverse as fast_solver
-from krylix.solvers.methods.direct.factorisation import as_interchanges, from_interchanges
 from krylix.sparse import Composed, Operator, Stencil, UnsupportedOperation, storable
 from krylix.sparse.files.storable import STORABLE
 from krylix.sparse.files.structures import STORED_FORMATS

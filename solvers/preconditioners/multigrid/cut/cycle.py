@@ -12,10 +12,7 @@ from .....backends import Array
 from .....sparse import Composed, Operator, UnsupportedOperation
 from .....sparse.operators.couplings import neighbours, opposite, shifted_array
 from .....sparse.operators.halo import names_of
-from ...cycle.cost import work_of
-from ...cycle.level import Level
-from ...cycle.smoother import steps_for
-from ...operators import recast
+from ..cycle import LevelParts, cycle_over, work_of
 from ..on_grid import MatrixOnGrid
 from ..transfer import Interpolation
 from .gathered import GatheredCycle
@@ -126,17 +123,14 @@ def _applied(x: Any, M: CutMultigrid) -> Any:
 def _cycle(M: CutMultigrid, levels: tuple[Array, ...], coarse: Operator) -> Operator:
     """On a block."""
     this, bk, axes = M.setup, M.bk, M.setup.cut.axes(M.setup.periodic)
-    shapes, within = M.matrices(), this.within
-    found: Operator = GatheredCycle(coarse, shapes[-1][1], axes)
-    for k in reversed(range(len(this.plan.factors))):
+    shapes, parts = M.matrices(), []
+    for k in range(len(this.plan.factors)):
         (shifts, grid), values, weights = shapes[k], levels[2 * k], levels[2 * k + 1]
-        within = np.dtype(bk.dtype(values))
         A = MatrixOnGrid(bk, values, shifts, grid, axes, this.batch)
         P = Interpolation(bk, weights, grid, this.plan.factors[k], axes, this.batch)
         bound = bk.full_like(bk.real(values[0][:, *(0,) * len(grid)]), 1)
-        steps = bk.astype(steps_for(bk, this.smoothing.smoother, bound, this.smoothing.degree), within)
-        found = Level(A, P, P.T, recast(found, within), steps, this.smoothing.visits, this.hermitian)
-    return found
+        parts.append(LevelParts(this.smoothing.smoother_of(A, bound, this.hermitian), P, P.T))
+    return cycle_over(parts, GatheredCycle(coarse, shapes[-1][1], axes), this.smoothing.visits)
 
 
 def _in_range(cycle: Operator, x: Array, this: CutSetup) -> Array:

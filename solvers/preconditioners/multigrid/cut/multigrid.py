@@ -13,12 +13,11 @@ from .....sparse import Matrix, Operator, Stencil, UnsupportedOperation
 from .....sparse.operators.couplings import Couplings
 from ...base import Preconditioner, Spread
 from ...checks import check_integer
-from ...cycle.cost import numbers_stored
-from ...cycle.level import VISITS
 from ...operators import precision_as_setting
 from ...pipeline import built, entries_of, grid_of
 from ...target import Target
 from ..coarsening import strengths_of
+from ..cycle import VISITS, numbers_stored
 from ..from_matrix import couplings_of
 from ..multigrid import checked_couplings, checked_smoothing
 from ..smoothing import Smoothing

@@ -1,0 +1,258 @@
+"""First lines of a solve on NumPy: existing factors are applied once to one right-hand side; the residual decides.
+
+That is what a solve does anyway where its first step ends it, operation by operation, so that every number is the same.
+Small dense matrices are factorised here, by LAPACK and with stricter bounds: whatever may be singular, ill-conditioned
+or nearly symmetric is left to the planned solve. So is all that is unusual: other settings, zero or huge numbers, null
+vectors, a residual above the tolerance, and arrays of other libraries that derivatives or transformations watch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import cached_property
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+from scipy.linalg import lapack
+
+from ..backends import Backend, get_backend, get_precision, precision
+from ..backends.lapack import cholesky_or_none
+from ..backends.numpy.one_system import OneSystemBackend
+from ..backends.registry import backend_name
+from ..backends.settings import POLICIES
+from ..sparse import DenseOperator
+from .choose import why_auto
+from .derivatives.sensitivity import Sensitivity
+from .factors.dense import may_be_definite
+from .factors.sparse import provider_note
+from .judge import judged_in_program
+from .log import DEBUG, log
+from .methods.direct import Direct
+from .plan import AS_GIVEN, Plan, Rung
+from .read.arguments import Request, default_rtol
+from .read.system import KnownNull, read_system
+from .results.result import Gradient, Record, SolveResult, in_library
+from .results.words import Background, MadeBy
+from .run.outcome import Status
+from .singular.from_factors import probe_vector, suspicious
+
+Apply = Callable[[np.ndarray], np.ndarray]
+
+MOST = 64  # unknowns of small dense systems; with more, the planned solve takes at most a few times what LAPACK does
+NUMBERS = OneSystemBackend()  # which give the digits that arrays of them do
+_NEAR, _FAR = 1e-5, 1e5  # sizes of b that need no scaling by powers of two
+_SQUARES = {"f": (1e-20, 1e30), "d": (1e-200, 1e300)}  # as of `Backend.norm`
+_ONE, _CONVERGED = np.int32(1), np.int32(Status.CONVERGED)
+_BY_LAPACK = Background((MadeBy(Direct().name, Direct(), None),))
+_DIRECTLY, _WHY, _HOST = (Rung(Direct()),), why_auto(0), get_backend("numpy")
+_LEAST_PIVOT = {"d": 1e-10, "D": 1e-10, "f": 1e-4, "F": 1e-4}  # of the largest
+_ALLOWED = {code: suspicious(np.dtype(code)) / float(np.finfo(code).eps) for code in "fdFD"}  # see `suspicious`
+_ASYMMETRIC = 0.05  # of the largest entry, between an entry and the one opposite: Cholesky is out of the question
+_GETRF = {"f": lapack.sgetrf, "d": lapack.dgetrf, "F": lapack.cgetrf, "D": lapack.zgetrf}
+_GETRS = {"f": lapack.sgetrs, "d": lapack.dgetrs, "F": lapack.cgetrs, "D": lapack.zgetrs}
+_POTRS = {"f": lapack.spotrs, "d": lapack.dpotrs, "F": lapack.cpotrs, "D": lapack.zpotrs}
+_largest = np.maximum.reduce  # a method of arrays that asks Python first takes twice as long
+
+
+def solve_by_factors(plan: Plan, request: Request, b: Any) -> SolveResult | None:
+    """Solve by the factors of a plan; None where the loop has to.
+
+    Args:
+        request: settings of the solve; its A and b are not looked at.
+    """
+    inverse = plan.inverse
+    if inverse is None or type(b) is not np.ndarray or b.shape != plan.A.shape[:1] or b.dtype != plan.A.dtype:
+        return None
+    if get_precision() is not None or not _is_plain(request):
+        return None
+    with np.errstate(all="ignore"):
+        return _by_one_application(plan, plan.background, inverse, request, b)
+
+
+def solve_small_dense(request: Request) -> SolveResult | None:
+    """Solve a regular system; None where the planned solve has to.
+
+    Of NumPy's arrays it is that of the planned solve to the last digit; other libraries may round otherwise.
+    """
+    bk, A, b = _on_host(request.A, request.b)
+    if A is None or b is None or A.ndim != 2 or b.ndim != 1:
+        return None
+    n, dtype = len(b), A.dtype
+    if not 2 <= n <= MOST or A.shape != (n, n) or dtype.char not in _GETRF or b.dtype != dtype or not dtype.isnative:
+        return None
+    named = type(request.method) is str and request.method in ("auto", "direct")
+    if not named or request.preconditioner is not None or get_precision() is not None or not _is_plain(request):
+        return None
+    matrix = DenseOperator(_HOST, A)
+    with np.errstate(all="ignore"):
+        solve = _regular_factors(matrix)
+        if solve is None:
+            return None
+        reason = AS_GIVEN if request.method == "direct" else _WHY
+        plan = Plan(matrix, None, _DIRECTLY, None, reason)
+        found = _by_one_application(plan, _BY_LAPACK, lambda rows: solve(rows[0])[None], request, b)
+    if bk is None or found is None:
+        return found
+    return in_library(bk, found, bk.from_host(np.asarray(found.x), request.b), request.b)
+
+
+def _is_plain(request: Request) -> bool:
+    """Are the settings valid, for one system and one precision, with nothing to watch?"""
+    rtol, atol, limit = request.rtol, request.atol, request.max_iter
+    return (
+        (rtol is None or (type(rtol) is float and 0 <= rtol < 1))
+        and type(atol) is float
+        and 0 <= atol < np.inf
+        and (limit is None or (type(limit) is int and 0 < limit < 1 << 30))
+        and request.on_failure in POLICIES
+        and type(request.batch_ndim) is int
+        and request.batch_ndim == 0
+        and (request.axis is None or (type(request.axis) is int and request.axis in (0, -1)))
+        and (request.nullspace is None or (type(request.nullspace) is str and request.nullspace == "auto"))
+        and request.matrix_offset is None
+        and not request.args
+        and request.x0 is None
+        and request.history is False
+        and request.monitor is None
+        and request.over is None
+    )
+
+
+def _by_one_application(
+    plan: Plan, background: Background, inverse: Apply, request: Request, b: np.ndarray
+) -> SolveResult | None:  # fmt: skip
+    """x of the factors, where it needs no scaling and is within the tolerance."""
+    begun, rows, A = perf_counter(), b[None], plan.A
+    size = _norm(plan, rows)
+    real = type(size)
+    rtol = default_rtol(b.dtype) if request.rtol is None else request.rtol
+    bound = max(real(rtol) * size, real(request.atol))
+    if not (bound < size and _needs_no_scale(b, size)):  # NaN neither
+        return None
+    x = inverse(rows)
+    residual = rows - A.apply(x)
+    norm = _norm(plan, residual)
+    if not norm <= bound:
+        return None
+    zero, (method, M, *_) = norm.dtype.type(0), plan.rungs[0]
+    arrays = {
+        "residual": residual[0],
+        "residual_norm": norm,
+        "tolerance": bound,
+        "attainable": zero,
+        "null_part": zero,
+        "consistent": np.True_,
+        "iterations": _ONE,
+        "function_evaluations": np.int32(A.products),
+        "converged": np.True_,
+        "diverged": np.False_,
+        "status": _CONVERGED,
+        "singular": np.False_,
+    }
+    why = plan.reason + provider_note(M) if method.names_provider else plan.reason
+    record = Record(arrays, is_one=True, solve_time=perf_counter() - begun)
+    result = SolveResult(x[0], record, background, False, why, _SensitivityOnRequest(plan, request, b, x, residual))
+    if log.isEnabledFor(DEBUG):
+        log.debug("%s", result.message)
+    return result
+
+
+def _norm(plan: Plan, rows: np.ndarray) -> Any:
+    """Norm, NaN where squares may overflow or underflow; 0 for zero."""
+    real = rows.dtype.kind == "f"
+    square = NUMBERS.square_norm(rows) if real else plan.A.bk.square_norm(rows)[0, 0]
+    low, high = _SQUARES[square.dtype.char]
+    return np.sqrt(square) if low < square < high else square if not rows.any() else square.dtype.type(np.nan)
+
+
+def _needs_no_scale(b: np.ndarray, size: np.floating[Any]) -> bool:
+    """Is scaling unnecessary, as the largest entry is far from overflow and underflow? Mostly its norm shows it."""
+    return bool(_NEAR * len(b) ** 0.5 < size < _FAR or _NEAR < abs(b).max() < _FAR)
+
+
+@dataclass(frozen=True, eq=False)
+class _SensitivityOnRequest:
+    """The `Sensitivity` of a solve, made when it is asked."""
+
+    plan: Plan
+    request: Request
+    b: np.ndarray
+    x: np.ndarray
+    residual: np.ndarray
+
+    @cached_property
+    def _made(self) -> Sensitivity:
+        plan, null = self.plan, KnownNull(None, self.request.nullspace is not None)
+        with precision(None):
+            system = read_system(replace(self.request, A=plan.A, b=self.b), plan.method, null)
+        system = replace(system, source=plan.A if plan.source is None else plan.source)
+        none = np.zeros((1, 1))
+        return Sensitivity(plan.from_rung(0), system, self.x, self.residual, none > 0, none, judged_in_program)
+
+    def vjp(self, cotangent: Any) -> Gradient:
+        return self._made.vjp(cotangent)
+
+    def jvp(self, b: Any, A: Any) -> Any:
+        return self._made.jvp(b, A)
+
+
+# --- factors of small dense matrices
+
+
+def _on_host(A: Any, b: Any) -> tuple[Backend | None, np.ndarray | None, np.ndarray | None]:
+    """NumPy's arrays, or its views of small ones of one library, and that; None of what cannot be seen now."""
+    if type(A) is np.ndarray and type(b) is np.ndarray:
+        return None, A, b
+    name = backend_name(b)
+    if name in (None, "numpy") or backend_name(A) != name:
+        return None, None, None
+    bk = get_backend(name)
+    if not (bk.is_array(A) and bk.is_array(b) and bk.is_concrete(b)):
+        return None, None, None
+    small = len(b.shape) == 1 and 2 <= b.shape[0] <= MOST and tuple(A.shape) == (b.shape[0],) * 2
+    return (bk, bk.host_view(A), bk.host_view(b)) if small else (None, None, None)
+
+
+def _regular_factors(matrix: DenseOperator) -> Apply | None:
+    """Solve function by Cholesky or LU factors; None where the matrix may be singular."""
+    A: np.ndarray = matrix.matrix
+    rows = _largest(abs(A), 1)  # zero or not finite: then some pivot, or the image below, is too
+    definite = not _is_asymmetric(A, _ASYMMETRIC * _largest(rows)) and _may_be_definite(matrix)
+    found = _by_cholesky(A) if definite else _by_lu(A)
+    if found is None:
+        return None
+    solve, pivots = found
+    code = A.dtype.char
+    image = solve((rows * probe_vector(len(A), rows.dtype.char)[0]).astype(A.dtype, copy=False))
+    regular = np.minimum.reduce(pivots) > _LEAST_PIVOT[code] * _largest(pivots)
+    return solve if regular and _largest(abs(image)) < _ALLOWED[code] / len(A) ** 0.5 else None
+
+
+def _is_asymmetric(A: np.ndarray, bound: np.floating) -> bool:
+    """Clearly: by the first entries, or by all. Then no closer look is needed."""
+    return bool(abs(A[0, 1] - A[1, 0].conj()) > bound or _largest(abs(A - A.T.conj()), None) > bound)
+
+
+def _may_be_definite(matrix: DenseOperator) -> bool:
+    """As `may_be_definite`; most are symmetric to the last digit, which takes a fraction of its time to see."""
+    A = matrix.matrix
+    if not (A.T.conj() == A).all():
+        return may_be_definite(matrix.bk, matrix)
+    return bool((A.diagonal().real > 0).all())
+
+
+def _by_lu(A: np.ndarray) -> tuple[Apply, np.ndarray]:
+    lu, interchanges, _ = _GETRF[A.dtype.char](A)  # a zero pivot is seen by the caller
+    getrs = _GETRS[A.dtype.char]
+    return lambda v: getrs(lu, interchanges, v)[0], abs(lu.diagonal())
+
+
+def _by_cholesky(A: np.ndarray) -> tuple[Apply, np.ndarray] | None:
+    factor = cholesky_or_none(A)
+    if factor is None:
+        return None
+    upper, potrs = factor.T.conj(), _POTRS[A.dtype.char]
+    diagonal = factor.diagonal().real
+    return lambda v: potrs(upper, v)[0], diagonal * diagonal / A.diagonal().real

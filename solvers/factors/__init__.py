@@ -1,0 +1,1 @@
+"""Factors of matrices, which solve with them and with their transposes."""

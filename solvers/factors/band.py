@@ -1,0 +1,168 @@
+"""Factors of banded matrices: the bandwidth, the partition into a block tridiagonal matrix, and its reduction."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import scipy.sparse as sp
+from scipy.sparse.csgraph import reverse_cuthill_mckee
+
+from ...backends import Array, Backend
+from ...sparse import DIA, Dense, HostOperator, Matrix, Operator, SparseMatrix, UnsupportedOperation
+from ...sparse.formats.dia import DiaStructure
+from ...sparse.formats.entries.regather import take_or_zero
+from ...sparse.operators.concrete import as_matrix, concrete, concrete_entries, from_host
+from ..preconditioners.operators import reordered
+from ..singular.from_factors import examined_blocks
+from ..singular.projections import WithoutVectors
+from .cyclic_reduction import BlockTridiagonal, reduced
+from .protocol import InverseFactors, SingularFactors
+
+WIDEST = 8  # half bandwidth: blocks store 5 times as many numbers per unknown
+
+
+class Band(NamedTuple):
+    """Half bandwidth, and the permutation that gives it, None for the given order."""
+
+    width: int
+    order: np.ndarray | None = None
+
+
+def may_be_narrow(matrix: SparseMatrix) -> bool:
+    """Cheap test: has the matrix few entries, and is its grid (nearly) one-dimensional?"""
+    grid, n = matrix.in_shape, matrix.shape[0]
+    sides = [k for k in grid if isinstance(k, int)]
+    on_line = len(sides) < len(grid) or n <= WIDEST * max(sides, default=0)
+    return on_line and matrix.nnz <= (2 * WIDEST + 1) * n
+
+
+def narrow(matrix: SparseMatrix) -> Band:
+    """The narrowest band found. Cost: a pass over the entries, and a search for an order where it is wide."""
+    structure: Any = matrix.structure
+    if isinstance(matrix, DIA) and max(map(abs, structure.offsets), default=0) <= WIDEST:
+        return Band(max(map(abs, structure.offsets), default=0))
+    rows, cols, _ = structure.entries()
+    width = _width(rows, cols)
+    if width <= WIDEST:
+        return Band(width)
+    n = matrix.shape[0]
+    pattern = sp.csr_array((np.ones(len(rows), np.int8), (rows, cols)), (n, n))
+    order = np.asarray(reverse_cuthill_mckee(pattern + pattern.T, symmetric_mode=True))
+    places = _places(order)
+    found = _width(places[rows], places[cols])
+    return Band(found, order.astype(np.int32)) if found < width else Band(width)
+
+
+def tridiagonal_blocks(matrix: SparseMatrix, width: int, order: np.ndarray | None) -> tuple[Array, Array, Array]:
+    """Sub-diagonal, diagonal and super-diagonal blocks `(systems or 1, width, width, count)`; the last is padded.
+
+    Args:
+        width: of a band that all entries lie in.
+        order: of the unknowns in that band.
+    """
+    n = matrix.shape[0]
+    count = -(-n // width)
+    bk, offsets, diagonals = _diagonals(matrix, order)
+    lines: dict[int, Array] = {o: _line(bk, diagonals[:, k], o, count, width) for k, o in enumerate(offsets)}
+    nothing = bk.zeros((int(diagonals.shape[0]), count), bk.dtype(diagonals), diagonals)
+    ones = np.arange(count * width).reshape(1, count, width) >= n
+    filled = bk.asarray(ones.astype(bk.dtype(diagonals)), like=diagonals)
+    lines[0] = lines[0] + filled if 0 in lines else bk.broadcast_to(filled, (int(diagonals.shape[0]), count, width))
+
+    def block(side: int) -> Array:
+        offsets = [(a, side * width + b - a) for a in range(width) for b in range(width)]
+        rows = [lines[offset][:, :, a] if offset in lines else nothing for a, offset in offsets]
+        return bk.permute_dims(bk.reshape(bk.stack(rows), (width, width, -1, count)), (2, 0, 1, 3))
+
+    return block(-1), block(0), block(1)
+
+
+def _line(bk: Backend, diagonal: Any, offset: int, count: int, width: int) -> Array:
+    """A diagonal `(systems or 1, n)` as `(systems or 1, count, width)`, zero outside the matrix."""
+    n = int(diagonal.shape[1])
+    first, last = max(0, -offset), min(n, n - offset)
+    padded = bk.pad(diagonal[:, first:last], [(0, 0), (first, count * width - last)])
+    return bk.reshape(padded, (-1, count, width))
+
+
+def _diagonals(matrix: SparseMatrix, order: np.ndarray | None) -> tuple[Backend, tuple[int, ...], Array]:
+    """Offsets and diagonals `(systems or 1, k, n)` of the permuted matrix."""
+    if order is None:
+        own: Any = matrix.to("dia")
+        values: Any = own.known_or_arrays()[0]
+        return own.bk, own.structure.offsets, values if matrix.systems is not None else values[None]
+    bk, rows, cols, values = concrete_entries(matrix)
+    places = _places(order)
+    structure, (source,) = DiaStructure.from_entries(places[rows], places[cols], matrix.shape)
+    return bk, structure.offsets, take_or_zero(bk, values, source)
+
+
+def _places(order: np.ndarray) -> np.ndarray:
+    places = np.empty(len(order), np.int32)
+    places[order] = np.arange(len(order), dtype=np.int32)
+    return places
+
+
+def _width(rows: np.ndarray, cols: np.ndarray) -> int:
+    return int(np.max(np.abs(rows - cols), initial=0))
+
+
+def banded_factors(A: Operator) -> InverseFactors | SingularFactors:
+    """Factors of a banded matrix, by NumPy where its values are known.
+
+    Raises:
+        UnsupportedOperation: it has too many, or its entries cannot be found.
+    """
+    if A.offset:
+        raise _refusal("matrix_offset is added to all entries", "'CG' with a preconditioner, or 'scipy-direct'")
+    matrix = _entries(A.without_offset)
+    own: Operator = concrete(matrix)
+    if isinstance(own, Dense) and own.known() is not None:
+        own = own.to("csr")
+    if not isinstance(own, SparseMatrix):
+        raise _refusal(f"which those of {own!r} are is not known while it is compiled", "'direct'")
+    known, (width, order) = own.bk.on_host, narrow(own)
+    if width > WIDEST:
+        raise _refusal(f"there are {width} of them in the narrowest order that was found", "'scipy-direct'")
+    if not own.shape[0]:
+        raise _refusal("there are no unknowns", "any other method")
+    bk = own.bk
+    wide = np.result_type(own.dtype, np.float64) if known else own.dtype
+    blocks = BlockTridiagonal(*tridiagonal_blocks(own, max(width, 1), order), own.shape[0]).astype(bk, wide)
+    inverse = reduced(bk, *blocks.parts, own.shape[0], own.systems is not None, own.dtype)
+    told = examined_blocks(bk, blocks, inverse, own.dtype)
+    narrowed: Operator = inverse.astype(own.dtype)
+    found: Any = InverseFactors(narrowed if order is None else reordered(narrowed, order, order))
+    if told is not None:
+        found = _without_null_vectors(found, told, own.dtype, order)
+    placed: Any = from_host(found, matrix) if known else found
+    return placed
+
+
+def _without_null_vectors(
+    factors: InverseFactors, told: tuple[Array, Array, Array], dtype: np.dtype, order: np.ndarray | None
+) -> SingularFactors:
+    *vectors, singularity = told
+    bk = factors.bk
+    if order is not None:
+        vectors = [bk.take_in_bounds(basis, np.argsort(order), 2) for basis in vectors]
+    right, left = (WithoutVectors(bk, bk.astype(basis, dtype)) for basis in vectors)
+    return SingularFactors(factors, right, left, singularity)
+
+
+def _entries(A: Operator) -> Matrix:
+    """Matrix of A: a function is traced, a LinearOperator probed by about 12 evaluations per entry of a row."""
+    try:
+        return A.matrix() if isinstance(A, HostOperator) else as_matrix(A)
+    except UnsupportedOperation as error:
+        why = str(error).split(". ")[0].rstrip(".")
+        raise UnsupportedOperation(
+            f"banded-direct needs the entries of the matrix, which are not found here ({why}). Use 'GMRES'."
+        ) from error
+
+
+def _refusal(why: str, instead: str) -> UnsupportedOperation:
+    return UnsupportedOperation(
+        f"banded-direct needs a matrix with at most {WIDEST} diagonals beside the main one, but {why}. Use {instead}."
+    )

@@ -1,0 +1,233 @@
+"""Dense factors: LU or Cholesky in arrays of the library.
+
+Row interchanges of LU are stored in the convention of LAPACK (from 0), in files too, and converted for each library.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from ...backends import Array, Backend, get_backend
+from ...backends.registry import register_container
+from ...sparse import DenseOperator, Operator, Turned, UnsupportedOperation, storable
+from ...sparse.analysis.analysis import analysis_of
+from ...sparse.files.storable import Fields, on_host
+from ..singular.from_factors import examined_factors, seems_singular
+from ..singular.projections import WithoutVectors
+from .protocol import DirectInverse, SingularFactors, check_truths
+
+
+class DenseFactors(Turned, DirectInverse):
+    """LU or Cholesky factors in arrays of the library; LU has row scales, and maybe column scales."""
+
+    is_container = True
+
+    def __init__(
+        self,
+        bk: Backend,
+        factors: Sequence[Array],
+        cholesky: bool,
+        shape: tuple[int, int],
+        dtype: np.dtype,
+        systems: int | None,
+        transposed: bool = False,
+        conjugated: bool = False,
+    ) -> None:
+        self.bk, self.factors, self.cholesky = bk, tuple(factors), cholesky
+        self.shape, self.dtype, self.systems = shape, dtype, systems
+        self.transposed, self.conjugated = transposed, conjugated
+        self._register()
+
+    def _register(self) -> None:
+        register_container(self.bk, DenseFactors, lambda f: (f.factors, f._static()), lambda static, arrays: (
+            DenseFactors(static[0], arrays, *static[1:])))  # fmt: skip
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._register()  # in the process that reads it
+
+    def _static(self) -> tuple[Any, ...]:
+        return self.bk, self.cholesky, self.shape, self.dtype, self.systems, self.transposed, self.conjugated
+
+    @property
+    def numbers(self) -> int:  # type: ignore[override]
+        return int(np.prod(self.factors[0].shape))
+
+    def product(self, x: Array) -> Array:
+        wanted = np.result_type(self.dtype, self.bk.dtype(x))
+        if wanted != self.dtype:
+            return self.astype(wanted).product(self.bk.astype(x, wanted))
+        x = self.bk.astype(x, wanted)
+        if not self.cholesky:
+            lu, pivots, *scales = self.factors
+            rows, columns = (*scales, None)[:2]
+            first, last = (columns, rows) if self.transposed else (rows, columns)
+            return self._scaled(self.bk.linalg.lu_solve((lu, pivots), self._scaled(x, first), self.transposed), last)
+        if not self.transposed:
+            return self.bk.linalg.cholesky_solve(self.factors[0], x)
+        return self.bk.conj(self.bk.linalg.cholesky_solve(self.factors[0], self.bk.conj(x)))
+
+    def _scaled(self, x: Array, scales: Array | None) -> Array:
+        """`(batch, n)` times a diagonal, shared or one per system."""
+        return x if scales is None else self.bk.astype(self.bk.reshape(scales, (-1, self.shape[0])), self.dtype) * x
+
+    def turned(self, *, transposed: bool, conjugated: bool) -> DenseFactors:
+        static = (self.cholesky, self.shape, self.dtype, self.systems)
+        return DenseFactors(self.bk, self.factors, *static, transposed, conjugated)
+
+    def for_host(self) -> tuple[Sequence[Array], Callable[[Sequence[np.ndarray]], Operator]]:
+        if not self.bk.on_host:
+            raise UnsupportedOperation("A factorisation by another library stays where it was made.")
+        return (), lambda _: self
+
+    def on_backend(self, bk: Backend, like: Array | None) -> DenseFactors:
+        """Factors of NumPy in another library, whose LU may have another convention of interchanges."""
+        factors = list(self.factors)
+        if not self.cholesky and bk is not self.bk:
+            factors[1] = from_interchanges(factors[1], bk.linalg.first_pivot)
+        moved = [bk.asarray(f, like=like) for f in factors]
+        static = self.cholesky, self.shape, bk.dtype(moved[0]), *self._static()[4:]
+        return DenseFactors(bk, moved, *static)
+
+    def astype(self, dtype: np.dtype) -> DenseFactors:
+        """The factors in another precision; complex ones are refused for real vectors."""
+        dtype = np.dtype(dtype)
+        if self.dtype.kind == "c" and dtype.kind != "c":
+            return self
+        bk, real = self.bk, np.dtype(dtype.char.lower())
+        first, *rest = self.factors
+        rest = [bk.astype(f, real) if bk.dtype(f).kind == "f" else f for f in rest]
+        static = self.cholesky, self.shape, dtype, *self._static()[4:]
+        return DenseFactors(bk, [bk.astype(first, dtype), *rest], *static)
+
+
+_SETTINGS = ("cholesky", "shape", "systems", "transposed", "conjugated")
+
+
+def _flatten(F: DenseFactors) -> Fields:
+    factors = [on_host(F.bk, factor) for factor in F.factors]
+    if not F.cholesky and factors[1].dtype.kind != "i":
+        raise UnsupportedOperation(
+            "The factors of a graph of TensorFlow are of another kind than those of all other libraries. Make them "
+            "outside of the graph, or save the matrix."
+        )
+    if not F.cholesky:
+        factors[1] = as_interchanges(factors[1], F.bk.linalg.first_pivot)
+    return {"factors": tuple(factors), "dtype": F.dtype.name, **{name: getattr(F, name) for name in _SETTINGS}}
+
+
+def _unflatten(given: Fields) -> DenseFactors:
+    factors, (n, m), systems, dtype = given["factors"], given["shape"], given["systems"], np.dtype(given["dtype"])
+    lead = () if systems is None else (systems,)
+    scales = (systems or 1) * n
+    expected = [(*lead, n, n)] if given["cholesky"] else [(*lead, n, n), (*lead, n)]
+    fit = [tuple(f.shape) for f in factors[:2]] == expected and n == m and factors[0].dtype == dtype
+    if not fit or len(factors) != (1 if given["cholesky"] else 4):
+        raise ValueError(f"factors of the shapes {[f.shape for f in factors]} are given for {n} x {m}")
+    if not given["cholesky"]:
+        check_interchanges(factors[1])
+        if any(f.dtype.kind != "f" or f.size not in (1, n, scales) for f in factors[2:]):
+            raise ValueError(f"the scales of rows and columns have the shapes {[f.shape for f in factors[2:]]}")
+    check_truths(given, "transposed", "conjugated", "cholesky")
+    turns = given["transposed"], given["conjugated"]
+    return DenseFactors(get_backend("numpy"), factors, given["cholesky"], (n, m), dtype, systems, *turns)
+
+
+storable("dense factors", _flatten, _unflatten)(DenseFactors)
+
+
+def as_interchanges(pivots: np.ndarray, first: int | None) -> np.ndarray:
+    """Convert pivots to LAPACK's interchanges: row i was swapped with row `interchanges[..., i]`, in order.
+
+    Args:
+        pivots: `(..., n)` of a library.
+        first: the number of the first row in interchanges; None: they are a permutation.
+    """
+    if first is not None:
+        return (pivots - first).astype(np.int32)
+    found = [_interchanges(one) for one in pivots.reshape(-1, pivots.shape[-1])]
+    return np.array(found, np.int32).reshape(pivots.shape)
+
+
+def from_interchanges(interchanges: np.ndarray, first: int | None) -> np.ndarray:
+    """Convert LAPACK's interchanges to the convention of a library."""
+    if first is not None:
+        return (interchanges + first).astype(np.int32)
+    found = [_permutation(one) for one in interchanges.reshape(-1, interchanges.shape[-1])]
+    return np.array(found, np.int32).reshape(interchanges.shape)
+
+
+def check_interchanges(interchanges: np.ndarray) -> None:
+    """Check interchanges, which LAPACK does not.
+
+    Raises:
+        ValueError: a row is swapped with one above, or that is not there.
+    """
+    n = interchanges.shape[-1]
+    if interchanges.dtype.kind != "i" or np.any((interchanges < np.arange(n)) | (interchanges >= n)):
+        raise ValueError("the row interchanges lie outside of the matrix")
+
+
+def _interchanges(permutation: np.ndarray) -> np.ndarray:
+    order, place = np.arange(len(permutation)), np.arange(len(permutation))  # order[place[k]] == k
+    found = np.zeros(len(permutation), np.int32)
+    for i, row in enumerate(permutation):
+        found[i] = j = place[row]
+        other = order[i]
+        order[i], order[j], place[row], place[other] = row, other, i, j
+    return found
+
+
+def _permutation(interchanges: np.ndarray) -> np.ndarray:
+    order = np.arange(len(interchanges), dtype=np.int32)
+    for i, j in enumerate(interchanges):
+        order[[i, j]] = order[[j, i]]
+    return order
+
+
+def factorise(bk: Backend, A: Operator) -> DenseFactors | SingularFactors:
+    """Factors of A; for a numerically singular A an operator like the pseudo-inverse."""
+    matrix = bk.constant(A.dense())
+    systems = int(matrix.shape[0]) if len(matrix.shape) == 3 else None
+    dense = A if isinstance(A, DenseOperator) else DenseOperator(bk, matrix)
+    if may_be_definite(bk, dense):
+        factor = bk.linalg.cholesky(matrix)
+        if factor is not None:
+            diagonal = bk.diagonal(factor)
+            pivots = diagonal * bk.conj(diagonal) / bk.diagonal(matrix)
+            if not bool(bk.any(seems_singular(bk, matrix, lambda b: bk.linalg.cholesky_solve(factor, b), pivots)[0])):
+                return DenseFactors(bk, (factor,), True, A.shape, A.dtype, systems)
+    factors = bk.linalg.lu_factor(matrix)
+    pivots = bk.diagonal(factors[0])
+    suspect, _ = seems_singular(bk, matrix, lambda b: bk.linalg.lu_solve(factors, b), pivots)
+    if not bk.compiled(matrix) and not bool(bk.any(suspect)):
+        one = bk.full((A.shape[0], 1), 1, np.finfo(A.dtype).dtype, matrix)
+        return DenseFactors(bk, (*factors, one, one), False, A.shape, A.dtype, systems)
+    *found, right, left, singularity = examined_factors(bk, matrix, factors, suspect)
+    inner = DenseFactors(bk, found, False, A.shape, A.dtype, systems)
+    return SingularFactors(inner, WithoutVectors(bk, right), WithoutVectors(bk, left), singularity)
+
+
+def factors_to_apply_once(bk: Backend, A: Operator) -> Operator:
+    """LU factors for a program, which are NaN where they look singular, and so is x: only the host examines them."""
+    matrix = bk.constant(A.dense())
+    if not bk.compiled(matrix):
+        return factorise(bk, A)
+    lu, pivots = bk.linalg.lu_factor(matrix)
+    diagonal = bk.reshape(lu, (-1, A.shape[0] ** 2))[:, :: A.shape[0] + 1]  # a slice, cheaper than a gather
+    suspect, _ = seems_singular(bk, matrix, lambda b: bk.linalg.lu_solve((lu, pivots), b), diagonal)
+    systems = int(matrix.shape[0]) if len(matrix.shape) == 3 else None
+    one = bk.full((int(suspect.shape[0]), A.shape[0]), 1, np.finfo(A.dtype).dtype, matrix)
+    rows = bk.reshape(bk.where(suspect, np.nan * one, one), (-1, 1))
+    return DenseFactors(bk, (lu, pivots, rows), False, A.shape, A.dtype, systems)
+
+
+def may_be_definite(bk: Backend, A: DenseOperator) -> bool:
+    """May A be positive definite, so that Cholesky is tried: Hermitian to working precision with positive diagonal?"""
+    if bk.compiled(A.matrix):
+        return False
+    diagonal = bk.real(A.diagonals())
+    return bool(analysis_of(A).has_equal_triangles) and not bool(bk.any(~(diagonal > 0)))

@@ -1,0 +1,126 @@
+"""Pattern of a square matrix, what is found out about it once, and symmetry of the numbers on it up to rounding."""
+
+from __future__ import annotations
+
+import hashlib
+from enum import Enum
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from ...sparse.analysis.canonical import row_maxima
+from ...sparse.analysis.matching import maximum_matching
+
+_ROUNDING = 16  # rounding units of the largest entry of a row by which mirrored entries may differ
+
+
+class Kind(Enum):
+    """What the numbers of a matrix allow a factorisation to use."""
+
+    HERMITIAN = "Hermitian"  # or real and symmetric
+    SYMMETRIC = "complex symmetric"
+    GENERAL = "general"
+
+
+class EntryPattern:
+    """Places of the entries of a square matrix by columns, without duplicates and in order.
+
+    Attributes:
+        n: unknowns.
+        indices, indptr: as of SciPy, in memory of its own.
+    """
+
+    def __init__(self, indices: np.ndarray, indptr: np.ndarray) -> None:
+        self.n = len(indptr) - 1
+        self.indices, self.indptr = indices.copy(), indptr.copy()
+
+    def is_of(self, indices: np.ndarray, indptr: np.ndarray) -> bool:
+        """Does the pattern have exactly these positions?"""
+        if indices is self.indices and indptr is self.indptr:
+            return True
+        same = len(indptr) == len(self.indptr) and len(indices) == len(self.indices)
+        return same and np.array_equal(indptr, self.indptr) and np.array_equal(indices, self.indices)
+
+    def is_transpose_of(self, other: EntryPattern) -> bool:
+        """Is this the pattern of the transpose of the other one?"""
+        if other is self:
+            return self.mirror is not None
+        return self.n == other.n and other.is_of(*self.in_rows[:2])
+
+    @cached_property
+    def in_rows(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Columns, row starts and places in the data of all entries by rows, as the transpose has them by columns."""
+        places = sp.csc_array((np.arange(len(self.indices)), self.indices, self.indptr), (self.n, self.n))
+        found = sp.csr_array(places)
+        return found.indices, found.indptr, found.data
+
+    @cached_property
+    def columns(self) -> np.ndarray:
+        """The column of each entry."""
+        return np.repeat(np.arange(self.n, dtype=self.indices.dtype), np.diff(self.indptr))
+
+    @cached_property
+    def has_full_structural_rank(self) -> bool:
+        """Whether some order of the rows is known to fill the diagonal; False too if the bounded search gave up."""
+        if np.count_nonzero(self.indices == self.columns) == self.n:
+            return True
+        matched = maximum_matching(self.indptr, self.indices, self.n)
+        return matched is not None and bool(np.all(matched >= 0))
+
+    @cached_property
+    def mirror(self) -> np.ndarray | None:
+        """For each entry the place of the mirrored one; None where one is missing."""
+        return self.in_rows[2] if self.is_of(*self.in_rows[:2]) else None
+
+    @cached_property
+    def upper(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """The upper triangle of a symmetric matrix in rows: `indptr`, `indices` and places in the data, -1 for zeros.
+
+        All of its diagonal is stored, as factorisations of symmetric matrices need it.
+        """
+        return self._in_rows(self.columns >= self.indices)
+
+    @cached_property
+    def rows(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """All entries and the whole diagonal in rows, as `upper` has its triangle."""
+        return self._in_rows(np.ones(len(self.indices), bool))
+
+    def _in_rows(self, kept: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        diagonal = np.arange(self.n)
+        places = np.concatenate([np.flatnonzero(kept) + 1, np.zeros(self.n, np.int64)])
+        rows = np.concatenate([self.indices[kept], diagonal])
+        columns = np.concatenate([self.columns[kept], diagonal])
+        found = sp.coo_array((places, (rows, columns)), (self.n, self.n)).tocsr()
+        found.sum_duplicates()  # of which one is zero
+        return found.indptr.astype(np.int64), found.indices.astype(np.int64), found.data - 1
+
+    def kind(self, A: Any) -> Kind:
+        """What the numbers of A allow. Mirrored entries that differ by rounding, as of assembled ones, are equal."""
+        mirror = self.mirror
+        if mirror is None:
+            return Kind.GENERAL
+        data = A.data
+        other = data[mirror]
+        if np.array_equal(data, other.conj()):
+            return Kind.HERMITIAN
+        size = np.abs(data)
+        largest = row_maxima(sp.csr_array((size, self.indices, self.indptr), (self.n, self.n)))  # of columns
+        bound = _ROUNDING * np.finfo(data.dtype).eps * np.minimum(largest[self.indices], largest[self.columns])
+        if np.all(np.abs(data - other.conj()) <= bound):
+            return Kind.HERMITIAN
+        return Kind.SYMMETRIC if data.dtype.kind == "c" and np.all(np.abs(data - other) <= bound) else Kind.GENERAL
+
+
+def digest_of(indices: np.ndarray, indptr: np.ndarray) -> bytes:
+    """Name of a pattern by columns: equal for equal patterns, and with near certainty only for these."""
+    found = hashlib.blake2b(str((len(indptr), indices.dtype, indptr.dtype)).encode(), digest_size=16)
+    found.update(np.ascontiguousarray(indptr).data)
+    found.update(np.ascontiguousarray(indices).data)
+    return found.digest()
+
+
+def numbers_at(places: np.ndarray, data: np.ndarray, dtype: Any) -> np.ndarray:
+    """The numbers at places of the data of a matrix, zero at -1."""
+    return np.append(data, 0).astype(dtype, copy=False)[places]

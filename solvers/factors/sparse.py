@@ -1,0 +1,602 @@
+"""Factors of sparse matrices on the host, by the first library that is installed, suits and passes the check.
+
+SuperLU is behind all others, LAPACK takes bands. What seems singular is examined in double precision. Analyses of
+patterns live as long as their factors, and the last few solvers are kept.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass, field
+from threading import Lock
+from typing import Any, NamedTuple
+from weakref import WeakValueDictionary
+
+import numpy as np
+import scipy.sparse as sp
+from scipy.linalg import lapack
+
+from ...backends import Array, Backend, get_backend
+from ...sparse import Operator, SparseMatrix, storable
+from ...sparse.analysis.equilibrate import equilibrated, scales
+from ...sparse.files.storable import Fields
+from ...sparse.formats.entries.scipy_form import csc_array
+from ...sparse.operators.concrete import kept
+from ...sparse.operators.products import Products
+from ..memory import SETUP_CACHE, Memory
+from ..singular.from_factors import Singularity, growth, null_vectors_of_sparse, shifted_factors, suspicious
+from ..singular.projections import WithoutVectors
+from .cholmod import Cholmod
+from .dense import factorise
+from .pardiso import Pardiso
+from .pattern import EntryPattern, digest_of
+from .protocol import DirectInverse, Factors, FactorsRefused, PatternRefused, Provider, SymbolicAnalysis, check_truths
+from .rslab import Rslab
+from .superlu import LEAST, SuperLU, SuperLUFactors, factors_of, is_stable
+
+SUPERLU = SuperLU()
+PROVIDERS: dict[str, Provider] = {one.name: one for one in (Pardiso(), Cholmod(), Rslab(), SUPERLU)}
+"""Name -> library of sparse factors, in the order in which they are tried."""
+
+log = logging.getLogger("krylix")
+_BLOWN, _SLACK = 0.1, 10  # growth of a random vector under the inverse of a singular matrix, in inverse rounding units
+_WASTE, _SMALL = 4, 8  # storage limit per row of a band: multiple of its entries, plus a constant
+_FIRST = 64  # numbers that mostly tell matrices apart
+
+
+def host_factors(bk: Backend, A: Operator, by: str | None) -> Operator:
+    """Factors of an operator by NumPy: sparse ones by a library, or the best that is installed if it has no name.
+
+    Raises:
+        ValueError: there is no library of this name, or it is not installed.
+    """
+    offset, inner = A.offset, A.without_offset
+    if not isinstance(inner, SparseMatrix):  # a function of NumPy may have a sparse matrix
+        arrays, make = inner.for_host()
+        inner = make([bk.to_numpy(array) for array in arrays])
+    if not isinstance(inner, SparseMatrix):
+        return factorise(bk, A)
+    own: Any = kept(inner)  # which is factorised again where the factors are read from a file
+    return HostFactors(bk, own, offset, A.dtype, by=by)
+
+
+class HostFactors(Products, DirectInverse):
+    """Factors of a matrix of NumPy plus an offset, on the host. Files hold the matrix, which is factorised again.
+
+    That takes no longer than two applications would by triangular solves of SciPy with factors read from a file, which
+    for a grid of 300 x 300 is 20 times as large as the matrix.
+    """
+
+    def __init__(
+        self,
+        bk: Backend,
+        matrix: SparseMatrix,
+        offset: complex,
+        dtype: np.dtype,
+        solver: HostSolver | None = None,
+        transposed: bool = False,
+        conjugated: bool = False,
+        working: np.dtype | None = None,
+        by: str | None = SUPERLU.name,
+    ) -> None:
+        """`solver` solves for NumPy rows in the dtype `working`; None: it is made, in `dtype`, by `by`."""
+        self.bk, self.matrix, self.offset = bk, matrix, offset
+        self.shape, self.dtype, self.systems = matrix.shape, np.dtype(dtype), matrix.systems
+        self.transposed, self.conjugated = transposed, conjugated
+        self.working = self.dtype if working is None else np.dtype(working)
+        self.by = by
+        self.solver = self._made() if solver is None else solver
+
+    def _made(self) -> HostSolver:
+        found = _solver_of(self.matrix, self.offset, self.working, self.by)
+        return found.turned(self.transposed, self.conjugated)
+
+    def apply(self, x: Array) -> Array:
+        bk = self.bk
+        wanted = np.result_type(self.dtype, bk.dtype(x))
+        x = bk.astype(x, wanted)
+        if bk.on_host:
+            return self._solved(x)
+        spec = [(tuple(int(n) for n in x.shape), wanted)]
+        return bk.host_call(lambda rows: (self._solved(np.asarray(rows)),), spec, x)[0]
+
+    def _solved(self, rows: np.ndarray) -> np.ndarray:
+        """Solve for rows in the operator's dtype; factors may have another precision, or be real for complex rows."""
+        if rows.dtype.kind == "c" and self.working.kind == "f":
+            return self._solved(rows.real) + np.asarray(1j, rows.dtype) * self._solved(rows.imag)
+        found = self.solver.solve(rows.astype(self.working, copy=False))
+        return found.astype(rows.dtype, copy=False)
+
+    @property
+    def numbers(self) -> int:  # type: ignore[override]
+        return self.solver.numbers
+
+    @property
+    def nbytes(self) -> int:
+        """Memory of the values of the factors, without indices."""
+        return self.numbers * self.working.itemsize
+
+    @property
+    def made_by(self) -> str:
+        """The libraries that made the factors; for SuperLU in the place of others, why these did not."""
+        return "; ".join(dict.fromkeys(one.by for one in self.solver.matrices))
+
+    @property
+    def singularity(self) -> np.ndarray | None:
+        """`(systems or 1, 1)`, numbers of `Singularity`; None where all are regular."""
+        found = np.array([[one.singularity] for one in self.solver.matrices], np.int32)
+        return found if found.any() else None
+
+    @property
+    def projections(self) -> tuple[Operator, Operator] | None:
+        return self.solver.null
+
+    def transpose(self) -> HostFactors:
+        return self._with(transposed=not self.transposed, solver=self.solver.turned(True, False))
+
+    def conj(self) -> HostFactors:
+        return self._with(conjugated=not self.conjugated, solver=self.solver.turned(False, True))
+
+    def astype(self, dtype: np.dtype) -> HostFactors:
+        """The same factors for vectors of another precision; complex ones are refused for real vectors."""
+        if self.working.kind == "c" and np.dtype(dtype).kind != "c":
+            return self
+        return self._with(dtype=np.dtype(dtype))
+
+    def _with(self, **changed: Any) -> HostFactors:
+        names = ("bk", "matrix", "offset", "dtype", "solver", "transposed", "conjugated", "working", "by")
+        return HostFactors(**{**{name: getattr(self, name) for name in names}, **changed})
+
+    def on_backend(self, bk: Backend, like: Array | None) -> HostFactors:
+        return self._with(bk=bk, dtype=bk.stored_dtype(self.dtype))
+
+    def for_host(self) -> tuple[Sequence[Array], Callable[[Sequence[np.ndarray]], Operator]]:
+        return (), lambda _: self.on_backend(get_backend("numpy"), None)
+
+    def __deepcopy__(self, memo: Any) -> HostFactors:
+        return self
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "solver": None}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self.solver = self._made()
+
+
+def provider_note(factors: Operator | None) -> str:
+    """What made factors of the best library that is installed, as the end of a sentence."""
+    if isinstance(note := getattr(factors, "note", None), str):
+        return f"; {note}"
+    if not isinstance(factors, HostFactors) or factors.by == SUPERLU.name:
+        return ""
+    return f"; factors by {factors.made_by}"
+
+
+def _flatten(F: HostFactors) -> Fields:
+    settings = {"offset": F.offset, "transposed": F.transposed, "conjugated": F.conjugated, "by": F.by}
+    return {"matrix": F.matrix, "dtype": F.working.name, **settings}
+
+
+def _unflatten(given: Fields) -> HostFactors:
+    matrix, offset, dtype = given["matrix"], given["offset"], np.dtype(given["dtype"])
+    if not isinstance(matrix, SparseMatrix) or matrix.shape[0] != matrix.shape[1] or dtype.char not in "fdFD":
+        raise ValueError(f"factors of {matrix!r} in {dtype} are given; expected those of a square sparse matrix")
+    check_truths(given, "transposed", "conjugated")
+    turns = given["transposed"], given["conjugated"]
+    by = given.get("by", SUPERLU.name)  # which older files do not tell
+    return HostFactors(get_backend("numpy"), matrix, offset, dtype, None, *turns, by=by)
+
+
+storable("factorised on the host", _flatten, _unflatten)(HostFactors)
+
+
+# --- one matrix, and several
+
+
+class MatrixFactors(NamedTuple):
+    """Factors of one matrix, or of R A C in double precision, and what they have shown.
+
+    Attributes:
+        factors: None where an entry is not finite.
+        by: the library that made them.
+        scales: the diagonals of R and C.
+        border: is `[[A, 1], [c 1ᵀ, -1]]` factorised in the place of A + c 1 1ᵀ, which has no zeros left?
+        singularity: a number of `Singularity`.
+        null: orthonormal null vectors of A and of its adjoint, `(k, n)` each.
+    """
+
+    factors: Factors | None
+    by: str = SUPERLU.name
+    scales: tuple[np.ndarray, np.ndarray] | None = None
+    border: bool = False
+    singularity: int = Singularity.REGULAR
+    null: tuple[np.ndarray, np.ndarray] | None = None
+
+    def solve(self, b: np.ndarray, transposed: bool) -> np.ndarray:
+        """Solve for rows b; in double precision where A was scaled."""
+        factors, n = self.factors, b.shape[1]
+        if factors is None:
+            return np.full_like(b, np.nan)
+        if self.border:  # for x and y = c 1^T x together; transposed, y is 1^T x
+            b = np.concatenate([b, np.zeros((len(b), 1), b.dtype)], axis=1)
+        solve = factors.solve_transposed if transposed else factors.solve
+        if self.scales is None:
+            x = np.ascontiguousarray(solve(np.ascontiguousarray(b.T)).T, b.dtype)
+        else:
+            first, last = self.scales[::-1] if transposed else self.scales
+            with np.errstate(over="ignore"):  # infinity is seen by the solve
+                wide = np.result_type(b.dtype, np.float64)
+                x = np.ascontiguousarray(solve(np.ascontiguousarray((b * first).T, wide)).T * last)
+        if self.border and self.null is not None:
+            basis = self.null[1].conj() if transposed else self.null[0]
+            x = x - (x @ basis.conj().T) @ basis
+        return x[:, :n]
+
+
+@dataclass(frozen=True, eq=False)
+class HostSolver:
+    """Solves each row with the factors of its own matrix, or all with those of one; in one of four forms.
+
+    Attributes:
+        null: projections that remove the null vectors of the matrices in this form, and of their adjoints.
+        transposed, conjugated: the form.
+    """
+
+    matrices: tuple[MatrixFactors, ...]
+    null: tuple[Operator, Operator] | None
+    transposed: bool = False
+    conjugated: bool = False
+
+    @classmethod
+    def of(cls, matrices: tuple[MatrixFactors, ...], n: int) -> HostSolver:
+        if all(one.null is None or one.border for one in matrices):
+            return cls(matrices, None)
+        bases = [(np.zeros((0, n)),) * 2 if one.null is None else one.null for one in matrices]
+        most = max(len(right) for right, _ in bases)
+        dtype, stacked = np.result_type(*(right for right, _ in bases)), []
+        for side in (0, 1):
+            vectors = np.zeros((len(matrices), most, n), dtype)
+            for i, one in enumerate(bases):
+                vectors[i, : len(one[side])] = one[side]
+            stacked.append(WithoutVectors(get_backend("numpy"), vectors))
+        return cls(matrices, (stacked[0], stacked[1]))
+
+    @property
+    def numbers(self) -> int:
+        return sum(0 if one.factors is None else one.factors.nnz for one in self.matrices)
+
+    def turned(self, transposed: bool, conjugated: bool) -> HostSolver:
+        """The solver of the transposed matrices, of the conjugated ones, or of both."""
+        null = self.null
+        if null is not None:
+            null = null[::-1] if transposed else null
+            null = (null[0].conj(), null[1].conj()) if transposed != conjugated else null
+        return HostSolver(self.matrices, null, self.transposed != transposed, self.conjugated != conjugated)
+
+    def solve(self, b: np.ndarray) -> np.ndarray:
+        """Solve for rows b, without null vectors in x."""
+        b = b.conj() if self.conjugated else b
+        if len(self.matrices) == 1:
+            x = self.matrices[0].solve(b, self.transposed)
+        else:
+            solved = (one.solve(row[None], self.transposed) for one, row in zip(self.matrices, b, strict=True))
+            x = np.concatenate([np.zeros((0, b.shape[1]), b.dtype), *solved])
+        x = x.conj() if self.conjugated else x
+        return x if self.null is None else self.null[0].apply(self.null[0].apply(x))
+
+
+def _solver_of(matrix: SparseMatrix, offset: complex, dtype: np.dtype, by: str | None) -> HostSolver:
+    """The solver of a matrix or a batch; a solve with the same numbers, as a backward solve, has it again."""
+    providers, (data, *places) = providers_of(by), matrix.by_columns(dtype)
+    known, asked = known_pattern(*places), (offset, tuple(one.name for one in providers))
+    if (found := last_solver(known, data, asked)) is not None:
+        return found
+    matrices = (csc_array(row, known.pattern.indices, known.pattern.indptr, matrix.shape) for row in data)
+    found = HostSolver.of(tuple(_factors_of(one, offset, providers) for one in matrices), matrix.shape[0])
+    keep_solver(known, asked, data, found)
+    return found
+
+
+def _factors_of(matrix: Any, offset: complex, providers: tuple[Provider, ...]) -> MatrixFactors:
+    if not np.isfinite(matrix.data).all():
+        return MatrixFactors(None)
+    if not offset:
+        return _examined(matrix, providers)
+    n = matrix.shape[0]
+    row = sp.csc_array(np.full((1, n), offset, matrix.dtype))
+    column = sp.csc_array(np.ones((n, 1), matrix.dtype))
+    bordered = sp.block_array([[matrix, column], [row, sp.csc_array([[-1.0]])]], format="csc", dtype=matrix.dtype)
+    return _examined(bordered, providers)._replace(border=True)
+
+
+def _examined(matrix: Any, providers: tuple[Provider, ...]) -> MatrixFactors:
+    """Factors in the precision of the matrix, or SuperLU's of the equilibrated R A C in double if it seems singular.
+
+    R and C are powers of two, as a solution of very different units looks like that of a singular matrix.
+    """
+    dtype, n = matrix.dtype, matrix.shape[0]
+    # The vector may be nearly orthogonal to what the adjoint maps to zero, so this is far below what pivots of rounding
+    # make of most.
+    limit = suspicious(dtype) / float(np.finfo(dtype).eps) / min(n**0.5, _SLACK)
+    lu, blown, by = _factors(matrix, providers)
+    if blown < limit:
+        return MatrixFactors(lu, by)
+    own, double = scales(matrix), matrix.astype(np.result_type(dtype, np.float64))
+    wide = equilibrated(double, *own)
+    lu, blown, by = _factors(wide, (SUPERLU,))
+    if not blown < limit:
+        shifted = MatrixFactors(shifted_factors(wide, dtype, lu_of), SUPERLU.name, own)
+        right, left, singularity = null_vectors_of_sparse(double, shifted.solve, own, dtype)
+        if len(right):
+            return shifted._replace(singularity=singularity, null=(right, left))
+        if not blown < _BLOWN / np.finfo(wide.dtype).eps:
+            kind = Singularity.SINGULAR if blown == np.inf else Singularity.ILL_CONDITIONED
+            return shifted._replace(singularity=kind)
+    ill = not blown < limit and _condition(wide, lu) * np.finfo(dtype).eps >= 1
+    return MatrixFactors(lu, by, own, singularity=Singularity.ILL_CONDITIONED if ill else Singularity.REGULAR)
+
+
+def _factors(matrix: Any, providers: tuple[Provider, ...]) -> tuple[Any, float, str]:
+    """Factors, the growth of a random vector under the inverse, and what made them."""
+    try:
+        band = band_factors(matrix)
+        lu, by = sparse_factors(matrix, providers) if band is None else (band, "LAPACK")
+    except RuntimeError:  # "Factor is exactly singular"
+        return None, np.inf, SUPERLU.name
+    return lu, growth(matrix, lu.solve), by
+
+
+def _condition(matrix: Any, lu: Factors) -> float:
+    """Estimate of the condition number of an equilibrated matrix, by two solves."""
+    v = np.random.default_rng(2).uniform(-1, 1, matrix.shape[0]).astype(matrix.dtype)
+    image = lu.solve(v)
+    back = lu.solve_transposed((image / np.linalg.norm(image)).conj())
+    return float(np.linalg.norm(back) * abs(matrix).sum(axis=1).max())
+
+
+# --- libraries
+
+
+def providers_of(name: str | None) -> tuple[Provider, ...]:
+    """What is tried, in order: the installed ones, or the one of this name.
+
+    Raises:
+        ValueError: there is none of this name, or its package is not installed.
+    """
+    if name is None:
+        return tuple(one for one in PROVIDERS.values() if one.is_installed())
+    found = {key.lower(): one for key, one in PROVIDERS.items()}.get(name.strip().lower())
+    if found is None:
+        raise ValueError(f"No library of sparse factors is called {name!r}. There are {', '.join(PROVIDERS)}.")
+    if not found.is_installed():
+        raise ValueError(f"{found.name} is not installed. Install {found.package}, or leave the name out.")
+    return (found,)
+
+
+def lu_of(A: Any) -> Factors:
+    """LU factors of a square `csc_array`: banded LU if it is banded, else SuperLU.
+
+    Raises:
+        RuntimeError: a pivot is zero.
+    """
+    return band_factors(A) or SuperLUFactors(factors_of(A))
+
+
+def sparse_factors(A: Any, providers: tuple[Provider, ...] = (SUPERLU,)) -> tuple[Factors, str]:
+    """Factors of a square `csc_array`, and what made them, in words.
+
+    Raises:
+        RuntimeError: a pivot is zero whatever row is taken, as SuperLU says.
+    """
+    alone = len(providers) == 1
+    if A.shape[0] < LEAST and (not alone or providers[0] is SUPERLU):  # analyses take longer than they save
+        return SuperLUFactors(factors_of(A)), SUPERLU.name
+    if not A.has_canonical_format:
+        A = A.copy()
+        A.sum_duplicates()
+    known, refusals = known_pattern(A.indices, A.indptr), []
+    A = csc_array(A.data, known.pattern.indices, known.pattern.indptr, A.shape)
+    for provider in (one for one in providers if one is not SUPERLU):
+        try:
+            return _checked(known, provider, A), provider.name
+        except FactorsRefused as error:
+            refusals.append(f"{provider.name}: {error}")
+            log.info("%s does not factorise %d x %d: %s", provider.name, *A.shape, error)
+    try:
+        found = _made(known, SUPERLU, A)
+    except FactorsRefused as error:
+        raise RuntimeError(str(error)) from error
+    return found, SUPERLU.name if not refusals else f"{SUPERLU.name}, after {'; '.join(refusals)}"
+
+
+def _checked(known: KnownPattern, provider: Provider, A: Any) -> Factors:
+    """Factors whose solve leaves rounding errors only; analysed anew where the numbers have moved too far.
+
+    Raises:
+        FactorsRefused: the library has none.
+    """
+    key = provider.name, A.dtype.kind
+    if key in known.refused:
+        raise PatternRefused(known.refused[key])
+    while True:
+        again = key in known.analyses
+        try:
+            found = _made(known, provider, A)
+            if is_stable(A, found) or (found.refine() and is_stable(A, found)):
+                return found
+            why = "a solve left more than rounding errors"
+        except PatternRefused as error:
+            known.refused[key] = str(error)
+            raise
+        except FactorsRefused as error:
+            why = str(error)
+        known.analyses.pop(key, None)
+        if not again:
+            raise FactorsRefused(why)
+
+
+def _made(known: KnownPattern, provider: Provider, A: Any) -> Factors:
+    key = provider.name, A.dtype.kind
+    analysis = known.analyses.get(key)
+    if analysis is not None:
+        found = analysis.refactor(A)
+    else:
+        analysis = provider.analyse(known.pattern, A)
+        found = analysis.factor(A)
+        known.analyses[key] = analysis
+    found.known = known  # as long as they live, so do the analyses
+    return found
+
+
+# --- LAPACK, for bands
+
+
+class BandFactors(Factors):
+    """LU factors with partial pivoting in band storage `(2 lower + upper + 1, n)`, double precision.
+
+    A line of a thousand points has a condition of a million, which leaves single precision no digits, or two, as the
+    processor rounds. Bands are so small that double precision costs next to nothing.
+    """
+
+    def __init__(self, A: Any, lower: int, upper: int) -> None:
+        """Factorise a SciPy CSC matrix without duplicates.
+
+        Raises:
+            RuntimeError: a pivot is exactly zero, as SuperLU does.
+        """
+        n, _ = A.shape
+        columns = np.repeat(np.arange(n), np.diff(A.indptr))
+        band = np.zeros((2 * lower + upper + 1, n), np.result_type(A.dtype, np.float64), order="F")
+        band[lower + upper + A.indices - columns, columns] = A.data
+        self.lower, self.upper = lower, upper
+        factorise, self._solve = lapack.get_lapack_funcs(("gbtrf", "gbtrs"), (band,))
+        self.factors, self.exchanges, failed = factorise(band, lower, upper, overwrite_ab=True)
+        if failed:
+            raise RuntimeError("Factor is exactly singular")
+        self.nnz = int(self.factors.size)
+
+    def solve(self, b: np.ndarray) -> np.ndarray:
+        return np.asarray(self._solve(self.factors, self.lower, self.upper, b, self.exchanges)[0])
+
+    def solve_transposed(self, b: np.ndarray) -> np.ndarray:
+        return np.asarray(self._solve(self.factors, self.lower, self.upper, b, self.exchanges, trans=1)[0])
+
+
+def band_factors(A: Any) -> BandFactors | None:
+    """Factors of a CSC matrix that is banded in its own order; None for others.
+
+    Raises:
+        RuntimeError: a pivot is exactly zero.
+    """
+    n, nnz = A.shape[0], A.nnz
+    if not nnz:
+        return None
+    distance = A.indices - np.repeat(np.arange(n, dtype=A.indices.dtype), np.diff(A.indptr))
+    lower, upper = max(int(distance.max()), 0), max(-int(distance.min()), 0)
+    if (2 * lower + upper + 1) * n > _WASTE * nnz + _SMALL * n:
+        return None
+    return BandFactors(A, lower, upper)
+
+
+# --- what is kept
+
+
+@dataclass(eq=False)
+class KnownPattern:
+    """A pattern and its analyses, which hold no reference to this: it goes with the last factors that use it.
+
+    Attributes:
+        analyses: by the name of the provider, and the kind of dtype.
+        refused: by the same, why a provider does not suit the pattern.
+    """
+
+    pattern: EntryPattern
+    analyses: dict[tuple[str, str], SymbolicAnalysis] = field(default_factory=dict)
+    refused: dict[tuple[str, str], str] = field(default_factory=dict)
+
+    @property
+    def nbytes(self) -> int:
+        """Memory of the pattern and of its analyses."""
+        pattern, kept = self.pattern, sum(one.nbytes for one in list(self.analyses.values()))
+        return int(pattern.indices.nbytes + pattern.indptr.nbytes) + kept
+
+
+@dataclass(frozen=True, eq=False)
+class LastSolver:
+    """A solver that was made lately.
+
+    Attributes:
+        asked: what else decides how it is made.
+        data: the numbers of its matrices, `(matrices, nnz)`, in memory of its own.
+    """
+
+    known: KnownPattern
+    asked: Hashable
+    data: np.ndarray
+    solver: HostSolver
+
+    @property
+    def nbytes(self) -> int:
+        """Memory, with indices of the factors."""
+        return self.data.nbytes + 2 * self.solver.numbers * self.data.itemsize
+
+
+PATTERNS: Memory[KnownPattern] = Memory(8, 1 << 28)  # that are kept though nothing uses them
+SOLVERS: Memory[LastSolver] = Memory(32, 1 << 27)
+_alive: WeakValueDictionary[bytes, KnownPattern] = WeakValueDictionary()
+_lock = Lock()
+
+
+def known_pattern(indices: np.ndarray, indptr: np.ndarray) -> KnownPattern:
+    """The pattern of a square matrix by columns, without duplicates and in order, with its analyses."""
+    for one in PATTERNS:
+        if one.pattern.is_of(indices, indptr):
+            return one
+    digest = digest_of(indices, indptr)
+    with _lock:
+        found = _alive.get(digest)
+        if found is None:
+            found = _alive[digest] = KnownPattern(EntryPattern(indices, indptr))
+    return found
+
+
+def last_solver(known: KnownPattern, data: np.ndarray, asked: Hashable) -> HostSolver | None:
+    """Solver for the same numbers, or for those of the transposed or conjugated matrix, as derivatives need it."""
+    if not SETUP_CACHE.get():
+        return None
+    mirrored: np.ndarray | None = None  # the numbers of the transpose, in its order
+    for one in SOLVERS:
+        if one.asked != asked or one.data.shape != data.shape or one.data.dtype != data.dtype:
+            continue
+        transposed, conjugated = False, _conjugated(one.data, data) if one.known is known else None
+        if conjugated is None and known.pattern.is_transpose_of(one.known.pattern):
+            mirrored = data[:, known.pattern.in_rows[2]] if mirrored is None else mirrored
+            transposed, conjugated = True, _conjugated(one.data, mirrored)
+        if conjugated is not None:
+            _use(known, one)
+            return one.solver.turned(transposed, conjugated)
+    return None
+
+
+def _conjugated(own: np.ndarray, data: np.ndarray) -> bool | None:
+    """Return False where both matrices have the same values, True where they are conjugates, None otherwise."""
+    for conjugated in (False, True) if data.dtype.kind == "c" else (False,):
+        for some in (slice(_FIRST), slice(None)):
+            if not np.array_equal(own[:, some], data[:, some].conj() if conjugated else data[:, some]):
+                break
+        else:
+            return conjugated
+    return None
+
+
+def keep_solver(known: KnownPattern, asked: Hashable, data: np.ndarray, solver: HostSolver) -> None:
+    """Keep a solver, which must not refer to memory of the caller, and the pattern of its matrices."""
+    if SETUP_CACHE.get():
+        _use(known, LastSolver(known, asked, data, solver))
+
+
+def _use(known: KnownPattern, last: LastSolver) -> None:
+    PATTERNS.keep(known, known, known.nbytes)
+    SOLVERS.keep(last, last, last.nbytes)

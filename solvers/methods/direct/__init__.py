@@ -1,1 +1,0 @@
-"""Direct methods: a factorisation, and refinement until the tolerance is met."""

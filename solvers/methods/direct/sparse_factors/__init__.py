@@ -1,1 +1,0 @@
-"""Sparse factors by several libraries behind one protocol: analyse, factor, refactor, solve, solve transposed."""

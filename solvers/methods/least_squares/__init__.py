@@ -1,1 +1,0 @@
-"""Methods that minimise `|b - A x|`, for matrices of any shape."""

@@ -1,0 +1,147 @@
+"""SciPy's minimisers on the host, one run for each system of a batch, with f called for all systems at once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from queue import SimpleQueue
+from typing import Any
+
+import numpy as np
+import scipy.optimize
+
+from .results import EVALUATIONS, EVALUATIONS_A_STEP
+
+_OPTIONS: dict[str, dict[str, Any]] = {
+    "L-BFGS-B": {"ftol": 0.0, "maxfun": 2**31 - 1, "maxls": 40},
+    "BFGS": {"norm": 2},
+    "CG": {"norm": 2},
+}
+Value = tuple[float, np.ndarray]  # of f, and its gradient
+
+
+class _OutOfEvaluations(Exception):
+    """The run has used its evaluations."""
+
+
+class _Stopped(Exception):
+    """The run is to end, because f has raised an error."""
+
+
+@dataclass
+class ScipyRun:
+    """The run of one system: the points that it asked for, and those that it accepted."""
+
+    x: np.ndarray
+    steps: int = 0
+    evaluations: int = 0
+    path: list[np.ndarray] = field(default_factory=list)
+    values: list[float] = field(default_factory=list)
+    exhausted: bool = False  # did it stop because it had used its evaluations?
+    _last: tuple[np.ndarray, float, np.ndarray] | None = None
+
+    def known(self, x: np.ndarray) -> Value | None:
+        """f and its gradient, if x was the last point."""
+        if self._last is None or not np.array_equal(self._last[0], x):
+            return None
+        return self._last[1], self._last[2].copy()
+
+    def keep(self, x: np.ndarray, value: float, gradient: np.ndarray) -> Value:
+        """Remember the last point."""
+        self._last = x.copy(), value, gradient
+        self.evaluations += 1
+        return value, gradient.copy()
+
+    def minimise(
+        self, evaluate: Callable[[np.ndarray], Value], method: str, goal: float, max_iter: int, box: Any
+    ) -> None:
+        """Run SciPy from x; `goal` is the 2-norm of the gradient that is small enough."""
+        size = np.sqrt(self.x.size) if method == "L-BFGS-B" else 1.0  # whose norm is the largest entry
+
+        def function(x: np.ndarray) -> Value:
+            if self.evaluations > EVALUATIONS + EVALUATIONS_A_STEP * len(self.path):
+                raise _OutOfEvaluations
+            return self.known(x) or self.keep(x, *evaluate(x))
+
+        def accepted(x: np.ndarray) -> None:
+            known = self.known(x)
+            self.path.append(np.array(x))
+            self.values.append(np.nan if known is None else known[0])
+
+        try:
+            with np.errstate(all="ignore"):
+                end = scipy.optimize.minimize(
+                    function, self.x, jac=True, method=method, bounds=box, callback=accepted,
+                    options={"maxiter": max_iter, "gtol": goal / size, **_OPTIONS[method]},
+                )  # fmt: skip
+            self.x, self.steps = np.asarray(end.x), int(end.nit)
+        except _OutOfEvaluations:
+            self.x, self.steps, self.exhausted = self.path[-1], len(self.path) - 1, True
+
+
+def run_all(
+    runs: list[ScipyRun],
+    which: np.ndarray,
+    evaluate: Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]],
+    method: str,
+    goals: np.ndarray,
+    max_iter: int,
+    boxes: list[Any],
+) -> None:
+    """Run those of the runs that `which` names; one alone without a thread.
+
+    Each has a thread, which sends the point whose value it needs, or None at its end, and waits for the answer. When
+    all have sent one, f is evaluated once for the whole batch, by the caller's thread.
+
+    Args:
+        evaluate: rows -> values `(systems,)`, gradients as rows.
+
+    Raises:
+        Exception: what f has raised.
+    """
+    rows, pending = np.array([run.x for run in runs]), set(np.flatnonzero(which).tolist())
+
+    def minimise(i: int, evaluate: Callable[[np.ndarray], Value]) -> None:
+        runs[i].minimise(evaluate, method, float(goals[i]), max_iter, boxes[i])
+
+    def values_of(rows: np.ndarray) -> list[Value]:
+        values, gradients = evaluate(rows)
+        return [(float(value), gradient.copy()) for value, gradient in zip(values, gradients, strict=True)]
+
+    if len(runs) == 1 or not pending:
+        for i in pending:
+            minimise(i, lambda x: values_of(x[None])[0])
+        return
+    points: SimpleQueue[tuple[int, np.ndarray | None]] = SimpleQueue()
+    answers: list[SimpleQueue[Value | None]] = [SimpleQueue() for _ in runs]
+
+    def in_thread(i: int) -> None:
+        def ask(x: np.ndarray) -> Value:
+            points.put((i, x.copy()))
+            if (answer := answers[i].get()) is None:
+                raise _Stopped
+            return answer
+
+        try:
+            minimise(i, ask)
+        finally:
+            points.put((i, None))
+
+    with ThreadPoolExecutor(len(pending)) as pool:
+        searches = [pool.submit(in_thread, i) for i in sorted(pending)]
+        try:
+            while pending:
+                for i, x in [points.get() for _ in pending]:
+                    if x is None:
+                        pending.discard(i)
+                    else:
+                        rows[i] = x
+                values = values_of(rows) if pending else []
+                for i in pending:
+                    answers[i].put(values[i])
+        finally:
+            for i in pending:
+                answers[i].put(None)
+    for search in searches:
+        search.result()  # raises the error of a run

@@ -1,1 +1,0 @@
-"""Null vectors of A: given or found, and projected out of right-hand sides, solutions and preconditioned residuals."""

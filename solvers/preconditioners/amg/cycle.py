@@ -1,0 +1,219 @@
+"""Cycle of a hierarchy with known values: how its levels are scaled, ordered and smoothed."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import numpy as np
+import scipy.sparse as sp
+
+from ....backends import get_backend
+from ....sparse import Operator
+from ...diagonal import DiagonalOperator
+from ..cycle.dense import inverse_of_scaled, rounding_of
+from ..cycle.scales import scales_of, times_diagonals
+from ..multigrid.cycle import (
+    VISITS,
+    CFRelaxation,
+    Elimination,
+    LevelParts,
+    PolynomialSmoother,
+    Smoother,
+    cycle_over,
+    polynomial,
+)
+from ..operators import DiagonallyScaled, inner_dtype, permuted, recast
+from ..target import Target
+from .classical.rows import gathered, on_diagonal, repeated, selected
+from .kept import placed
+from .levels import HostLevel, eigenvalue_bound, is_diagonal, is_solved_by_scaling, places_in
+from .settings import BOUND, AmgSettings
+
+
+class Form(NamedTuple):
+    """The form in which the matrix of a level is used: `diag(left) A diag(right)`, with its unknowns in an order.
+
+    Attributes:
+        left, right: `(n,)`; None: ones. Without a `left` smoothers divide by a diagonal.
+        order: unknown `order[k]` becomes number k; None: as they are.
+    """
+
+    left: np.ndarray | None = None
+    right: np.ndarray | None = None
+    order: np.ndarray | None = None
+
+
+def known_cycle(levels: list[HostLevel], settings: AmgSettings, hermitian: bool, target: Target) -> Operator:
+    """The cycle over all levels, finest first, on the arrays of a library.
+
+    Levels of aggregates, and those of very large or small numbers, are scaled to a unit diagonal on both sides, by sums
+    of rows where they are classical and Hermitian. Other classical levels stay as they are, which saves a tenth of the
+    set-up, and their smoothers divide by these diagonals; where A is not Hermitian, coarse and fine unknowns are
+    smoothed in turns unless settings ask for something else.
+
+    Raises:
+        ValueError: the coarsest level is too large.
+
+    Source: Baker, Falgout, Kolev and Yang, Multigrid smoothers for ultraparallel computing, SIAM J. Sci. Comput. 33
+    (2011), for smoothing with row sums.
+    """
+    several = len(levels) > 1
+    within = replace(target, dtype=inner_dtype(settings.precision, target.dtype)) if several else target
+    in_turns = settings.is_classical and several and not hermitian and settings.uses_cf_relaxation
+    forms = _forms(levels, settings, hermitian, within.dtype, in_turns)
+    coarsest = _coarsest(levels, forms[-1], settings, hermitian, target, within)
+    parts = [
+        _level(level, own, below, settings, hermitian, within, in_turns, finest=k == 0)
+        for k, (level, own, below) in enumerate(zip(levels[:-1], forms[:-1], forms[1:]))
+    ]
+    found = recast(cycle_over(parts, coarsest, VISITS[settings.cycle]), target.stored)
+    left, right, order = forms[0]
+    if left is not None and several:
+        sides = (np.ones(len(left)) if right is None else right, left)
+        found = DiagonallyScaled(found, *(target.array((s if order is None else s[order])[None]) for s in sides))
+    return found if order is None else permuted(found, order, target)
+
+
+def _forms(
+    levels: list[HostLevel], settings: AmgSettings, hermitian: bool, dtype: np.dtype, in_turns: bool
+) -> list[Form]:
+    as_it_is = settings.is_classical and len(levels) > 1 and _is_in_range(levels, dtype)
+    if in_turns:
+        return [Form() if level.exact and as_it_is else _form_in_turns(level) for level in levels]
+    if as_it_is:
+        return [Form()] * len(levels)
+    by_rows = settings.is_classical and hermitian
+    scales = [*(scales_of(level.A, hermitian, by_rows) for level in levels[:-1]), scales_of(levels[-1].A, hermitian)]
+    return [Form(left, right) for left, right in scales]
+
+
+def _form_in_turns(level: HostLevel) -> Form:
+    """Coarse unknowns first, divided by a diagonal D; 1 in rows of zeros.
+
+    That is the diagonal of A, but the sum of the other entries of a row within the coarse or the fine unknowns where
+    that is larger, so that Jacobi steps on either of them do not diverge.
+    """
+    diagonal, splitting = level.A.diagonal(), level.splitting
+    size = np.abs(diagonal)
+    unit = np.where(size == 0, 1, diagonal) / np.where(size == 0, 1, size)
+    order = None
+    if splitting is not None:
+        sizes = abs(level.A)
+        within = np.where(splitting, sizes @ splitting.astype(float), sizes @ (~splitting).astype(float)) - size
+        size = np.where(within > (1 + 1e-12) * size, within, size)
+        if not level.exact:
+            order = np.concatenate([np.flatnonzero(splitting), np.flatnonzero(~splitting)]).astype(np.int32)
+    return Form(1 / np.where(size == 0, 1, size * unit), None, order)
+
+
+def _is_in_range(levels: list[HostLevel], dtype: np.dtype) -> bool:
+    """Are the entries of the diagonals, which smoothers divide by, far from the ends of the range of a dtype?"""
+    sizes = np.abs(levels[0].A.diagonal())
+    largest = float(np.finfo(dtype).max) ** 0.25
+    return bool(np.all((sizes == 0) | ((sizes < largest) & (sizes > 1 / largest))))
+
+
+def _coarsest(
+    levels: list[HostLevel], form: Form, settings: AmgSettings, hermitian: bool, target: Target, within: Target
+) -> Operator:
+    """The (pseudo-)inverse of the coarsest matrix in its form, computed with a unit diagonal."""
+    A, as_it_is = levels[-1].A, form.left is None or len(levels) == 1
+    if form.left is None:
+        left, right = scales_of(A, hermitian)
+    else:
+        left, right = form.left, np.ones(A.shape[0]) if form.right is None else form.right
+    if is_diagonal(A) or (settings.is_classical and is_solved_by_scaling(A, settings.max_coarse)):
+        return DiagonalOperator(within.bk, within.array((left * right if as_it_is else np.ones(len(left)))[None]))
+    rounding = rounding_of(target.dtype, len(levels))
+    inverse = inverse_of_scaled(left, A, right, hermitian, rounding, levels[-1].terms)
+    return target.dense(right[:, None] * inverse * left if as_it_is else inverse)
+
+
+def _level(
+    level: HostLevel,
+    own: Form,
+    below: Form,
+    settings: AmgSettings,
+    hermitian: bool,
+    target: Target,
+    in_turns: bool,
+    finest: bool,
+) -> LevelParts:
+    factor, as_it_is = 1.0 if level.exact else float(np.sqrt(settings.factor)), own.left is None
+    in_turns = in_turns and not level.exact
+    A = level.A if in_turns else _scaled(level.A, own.left, own.right)
+    P = _scaled(level.P, factor if own.right is None else factor / own.right, below.right)
+    if hermitian and not as_it_is:
+        R = sp.csr_array(P.conj().T)
+    else:
+        R = _scaled(level.R, factor * (1.0 if below.left is None else below.left), _inverse(own.left))
+    P, R = _reordered(P, own.order, below.order), _reordered(R, below.order, own.order)
+    rows = "csr" if target.bk.has_compiled_rows and (as_it_is or in_turns) else None  # on few diagonals nowhere
+    smoother: Smoother
+    if level.exact:
+        inverse = target.array(_inverse_of_fine(level, A)[None])
+        smoother = Elimination(target.matrix(A, copy=not as_it_is), inverse, hermitian)
+    elif in_turns:
+        smoother = _relaxation(level, own, target)
+    else:
+        rho = np.array([_eigenvalues(level, settings, hermitian)])
+        alphas, weights = polynomial(get_backend("numpy"), settings.smoother_of(hermitian), rho, settings.degree)
+        weights = weights[:, :, None]
+        if as_it_is:
+            left, right = scales_of(A, hermitian, by_rows=hermitian)
+            weights = weights * (left * right)
+        matrix = target.matrix(A, None if finest else rows, copy=not as_it_is)
+        smoother = PolynomialSmoother(matrix, target.array(alphas), target.array(weights), hermitian)
+    P, R = (target.matrix(M, rows, copy=not as_it_is) for M in (P, R))
+    return LevelParts(smoother, P, R, placed(level.tentative, target.bk, target.dtype, target.like))
+
+
+def _scaled(A: sp.csr_array, left: float | np.ndarray | None, right: np.ndarray | None) -> sp.csr_array:
+    left = 1.0 if left is None else left
+    if isinstance(left, float) and right is None:
+        return A if left == 1 else A * left
+    n, m = A.shape
+    return times_diagonals(np.broadcast_to(left, n), A, np.ones(m) if right is None else right)
+
+
+def _inverse(diagonal: np.ndarray | None) -> np.ndarray | None:
+    return None if diagonal is None else 1 / diagonal
+
+
+def _reordered(A: sp.csr_array, rows: np.ndarray | None, cols: np.ndarray | None) -> sp.csr_array:
+    found = A if rows is None else sp.csr_array(A[rows])
+    if cols is None:
+        return found
+    return sp.csr_array((found.data, gathered(places_in(cols), found.indices), found.indptr), found.shape)
+
+
+def _inverse_of_fine(level: HostLevel, A: sp.csr_array) -> np.ndarray:
+    """`(n,)`: `1 / a_ii` of fine unknowns, 0 of others."""
+    fine, diagonal = ~np.asarray(level.splitting), A.diagonal()
+    return np.where(fine, 1 / np.where(fine, diagonal, 1), 0)
+
+
+def _eigenvalues(level: HostLevel, settings: AmgSettings, hermitian: bool) -> float:
+    """Bound of the eigenvalues of a level as it is smoothed; for sums of rows it is known."""
+    if settings.is_classical and (hermitian or settings.smoother_of(hermitian) == "jacobi"):
+        return BOUND[hermitian]
+    known = None if settings.is_classical else level.rho
+    return known or eigenvalue_bound(level.A)
+
+
+def _relaxation(level: HostLevel, own: Form, target: Target) -> CFRelaxation:
+    """Of `N = I - diag(left) A`, without zeros and with coarse unknowns first."""
+    A, k = level.A, int(np.count_nonzero(np.asarray(level.splitting)))
+    data, diagonal = A.data * repeated(-np.asarray(own.left), A), on_diagonal(A)
+    data[diagonal] += 1
+    data[diagonal & (np.abs(data) <= 4 * np.finfo(data.dtype).eps)] = 0  # 1 / a_ii times a_ii, up to rounding
+    N = _reordered(selected(A, data != 0, data), own.order, own.order)
+    n, fine = A.shape[0], N[k:]
+    to_coarse = fine.indices < k
+    FC, FF = selected(fine, to_coarse), selected(fine, ~to_coarse)
+    FC = sp.csr_array((FC.data, FC.indices, FC.indptr), (n - k, k))
+    FF = sp.csr_array((FF.data, FF.indices - k, FF.indptr), (n - k, n - k))
+    rows = "csr" if target.bk.has_compiled_rows else None  # blocks are on few diagonals nowhere
+    matrices: Any = (target.matrix(M, rows, copy=False) for M in (A, N[:k], FC, FF))
+    return CFRelaxation(*matrices)

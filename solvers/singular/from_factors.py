@@ -1,0 +1,466 @@
+"""Singularity that factors show, for dense, sparse and banded matrices, one or a batch: one look in two steps.
+
+A random vector, scaled as the rows are, is solved for: the inverse of a singular matrix amplifies it. What seems
+singular is then told from what is badly scaled only, in double precision where the library has it: null vectors by
+inverse iteration with factors that are shifted off zero.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from enum import IntEnum
+from functools import lru_cache, partial
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from ...backends import Array, Backend, get_backend
+from ...sparse.analysis.canonical import row_maxima
+from ...sparse.analysis.matching import greedy_matching, maximum_matching
+from ...sparse.fingerprint import fingerprint
+from ..factors.cyclic_reduction import BlockTridiagonal, CyclicReduction, reduced
+from .null_vectors import Equations, both_null_vectors
+
+
+class Singularity(IntEnum):
+    """Levels of what is known about the singularity of a matrix, as stored in results."""
+
+    REGULAR = 0
+    ILL_CONDITIONED = 1
+    SINGULAR = 2  # a pivot was zero, but for rounding
+    KNOWN = 3  # null vectors were given, or found before
+
+
+def suspicious(dtype: np.dtype) -> float:
+    """Growth of a random vector under the inverse, in inverse rounding units, from which a matrix is examined."""
+    return 0.03 if np.dtype(dtype).char in "fF" else 1e-4
+
+
+_SWEEPS = 20  # of the scales
+_MOST_COMPILED = 8  # most null vectors in a compiled program
+_MOST_IN_BANDS = 2  # likewise of bands, where each solve projects out so many
+_MOST, _FEW, _NUMBERS = 64, 256, 2 * 10**7  # otherwise, of matrices of more unknowns than, in so many numbers
+_NOTHING = 1e-10  # entries of unit vectors below are rounding errors
+_BLOWN = 1e4  # over the shift: what the inverse makes of a random vector that the shift does not keep off zero
+_INACCURATE = 1e-4  # relative residual of a random solve with a band above which the matrix is examined
+_PARTS = CyclicReduction.parts
+_REGULAR, _ILL, _SINGULAR = (int(s) for s in (Singularity.REGULAR, Singularity.ILL_CONDITIONED, Singularity.SINGULAR))
+
+
+def seems_singular(bk: Backend, matrix: Array, solve: Callable[[Array], Array], pivots: Array) -> tuple[Array, Array]:
+    """Is a pivot zero to working precision, or does the inverse amplify a random vector as that of a singular one?
+
+    Rows are equilibrated for that, columns are not, so a regular matrix may seem singular.
+
+    Args:
+        matrix: `(n, n)` or `(systems, n, n)`.
+        solve: with its factors, for rows `(systems or 1, n)`.
+        pivots: `(n,)` or `(systems, n)`.
+
+    Returns:
+        `(systems or 1, 1)`, and what the inverse makes of the vector, `(systems or 1, n)`.
+    """
+    n = int(matrix.shape[-1])
+    eps = float(np.finfo(bk.dtype(matrix)).eps)
+    rows = _row_maxima(bk, matrix)
+    vector = bk.asarray(probe_vector(n, np.dtype(bk.dtype(rows)).char), like=rows)
+    image = solve(bk.astype(rows * vector, bk.dtype(matrix)))
+    size = bk.reshape(bk.abs(pivots), (-1, n))
+    with bk.errstate():
+        most, inverse, blown = _largest(bk, size, 1 / size, bk.abs(image))
+        sound = (most * inverse * (n * eps) < 1) & (blown < suspicious(bk.dtype(matrix)) / (eps * n**0.5))
+    return bk.negated(sound), image
+
+
+def _largest(bk: Backend, *rows: Array) -> list[Array]:
+    """`max_abs` of each, in one reduction, for which XLA compiles one program."""
+    found = bk.max_abs(bk.concat(rows, 0))
+    systems = int(rows[0].shape[0])
+    return [found[k * systems : (k + 1) * systems, :] for k in range(len(rows))]
+
+
+@lru_cache(maxsize=64)
+def probe_vector(n: int, dtype: str) -> np.ndarray:
+    """`(1, n)` numbers of either sign, none small; not plain signs, to which a column may be proportional."""
+    rng = np.random.default_rng(2)
+    found: np.ndarray = (rng.choice([-1.0, 1.0], (1, n)) * rng.uniform(0.5, 1.5, (1, n))).astype(dtype)
+    found.flags.writeable = False
+    return found
+
+
+def examined_factors(bk: Backend, matrix: Array, factors: tuple[Array, ...], suspect: Array) -> tuple[Array, ...]:
+    """Factors of R A C, equilibrated by powers of two if A seems singular, shifted if it is; and null vectors.
+
+    Equilibration makes the decision independent of row and column scaling.
+
+    Returns:
+        The factors; the diagonals of R and C as `(n or systems * n, 1)`; orthonormal null vectors of A and of its
+        adjoint, `(systems or 1, most, n)`; numbers of `Singularity`, `(systems or 1, 1)`.
+    """
+    n, systems, dtype = int(matrix.shape[-1]), int(suspect.shape[0]), bk.dtype(matrix)
+    most = min(n, _MOST_COMPILED if bk.compiled(matrix) else n if n <= _FEW else _MOST)
+    one = bk.full_like(bk.max_abs(bk.reshape(matrix, (-1, n))), 1)
+    none = bk.zeros((systems, most, n), dtype, matrix)
+    nothing = none, none, bk.zeros((systems, 1), np.dtype(np.int32), matrix)
+
+    def again(*_: Array) -> tuple[Array, ...]:
+        rows, columns = _scales(bk, matrix, suspect)
+        scaled = bk.matrix_transpose(_scaled(bk, bk.matrix_transpose(_scaled(bk, matrix, rows)), columns))
+        better = bk.linalg.lu_factor(scaled)
+        still, image = seems_singular(bk, scaled, lambda b: bk.linalg.lu_solve(better, b), bk.diagonal(better[0]))
+
+        def shifted(*_: Array) -> tuple[Array, ...]:
+            return _shifted(bk, matrix, scaled, (rows, columns), better, still & suspect, image, most)
+
+        def as_they_are(*_: Array) -> tuple[Array, ...]:
+            return *better, *nothing
+
+        # in a program one branch is enough: what is regular costs no step of a loop in it
+        look = shifted() if bk.compiled(matrix) else bk.cond(bk.any(still & suspect), shifted, as_they_are)
+        *found, right, left, singularity = look
+        return *found, rows, columns, right, left, singularity
+
+    return tuple(bk.cond(bk.any(suspect), again, lambda *_: (*factors, one, one, *nothing)))
+
+
+def _shifted(
+    bk: Backend,
+    matrix: Array,
+    scaled: Array,
+    scales: tuple[Array, Array],
+    factors: tuple[Array, ...],
+    suspect: Array,
+    image: Array,
+    most: int,
+) -> tuple[Array, ...]:
+    """Factors of the scaled matrices, shifted for singular ones, their null vectors and `Singularity`.
+
+    In double precision where the library has it, which tells singular from nearly singular in single precision.
+    """
+    n, dtype = int(matrix.shape[-1]), bk.dtype(matrix)
+    wide = bk.stored_dtype(np.result_type(dtype, np.float64))
+    A, B = bk.astype(matrix, wide), bk.astype(scaled, wide)
+    shifted = B + _shift(bk, B, float(np.finfo(dtype).eps), float(np.finfo(wide).eps))
+    rows, columns = (bk.astype(bk.reshape(s, (-1, n)), np.finfo(wide).dtype) for s in scales)
+    finite = bk.isfinite(bk.max_abs(_row_maxima(bk, matrix)))
+    right, left = _null_vectors(bk, A, shifted, (rows, columns), suspect & finite, most, dtype)
+    blown = ~bk.isfinite(bk.max_abs(image)) & finite
+    singular = suspect & (blown | (bk.max_abs(bk.fold(right)) > 0))
+    ill = suspect & finite & _is_ill_conditioned(bk, scaled, factors, image)
+    regular = bk.linalg.lu_factor(shifted)
+    parts = [
+        bk.where(_like(bk, singular, old), bk.astype(new, bk.dtype(old)), old)
+        for new, old in zip(regular, factors, strict=True)
+    ]
+    none = bk.zeros(tuple(singular.shape), np.dtype(np.int32), matrix)
+    number = bk.where(singular, none + _SINGULAR, bk.where(ill, none + _ILL, none + _REGULAR))
+    return *parts, bk.astype(right, dtype), bk.astype(left, dtype), number
+
+
+def _null_vectors(
+    bk: Backend, A: Array, shifted: Array, scales: tuple[Array, Array], where: Array, most: int, given: np.dtype
+) -> tuple[Array, Array]:
+    """Null vectors of A and its adjoint by inverse iteration with the shifted R A C, both in one loop."""
+    single = len(A.shape) == 2
+    inverse = bk.linalg.inverse(shifted[None, ...] if single else shifted)
+    inverse = inverse[0, ...] if single else inverse
+    rows, columns = scales
+
+    def adjoint(matrix: Array) -> Array:
+        return bk.conj(bk.matrix_transpose(matrix))
+
+    def turned(parts: tuple[Array, ...]) -> tuple[Array, ...]:
+        A, inverse, rows, columns = parts
+        return adjoint(A), adjoint(inverse), columns, rows
+
+    def equations(parts: tuple[Array, ...]) -> Equations:
+        A, inverse, rows, columns = parts
+        sizes, dtype = bk.product(bk.abs(A), columns), bk.dtype(A)
+
+        def solve(b: Array) -> Array:
+            return bk.astype(columns, dtype) * bk.product(inverse, bk.astype(rows, dtype) * b)
+
+        return Equations(lambda x: bk.product(A, x), solve, sizes, columns)
+
+    first = adjoint(A), adjoint(inverse), columns, rows
+    return both_null_vectors(bk, first, equations, turned, where, most, (bk.dtype(A), given))
+
+
+def _like(bk: Backend, mask: Array, array: Array) -> Array:
+    """Reshape `(systems or 1, 1)` to select whole matrices, or rows of pivots."""
+    lead = int(mask.shape[0])
+    return bk.reshape(mask, (lead, *(1,) * (len(array.shape) - 1)))
+
+
+def _is_ill_conditioned(bk: Backend, matrix: Array, factors: tuple[Array, ...], image: Array) -> Array:
+    """Is the reciprocal condition number below the rounding unit?
+
+    Args:
+        image: the inverse times a random vector; its adjoint times that estimates the norm.
+    """
+    n, eps = int(matrix.shape[-1]), float(np.finfo(bk.dtype(matrix)).eps)
+    size = bk.norm(image)
+    back = bk.conj(bk.linalg.lu_solve(factors, bk.conj(bk.times(1 / size, image)), True))
+    rows = bk.sum(bk.abs(matrix), -1)
+    return bk.negated(bk.norm(back) * bk.max_abs(bk.reshape(rows, (-1, n))) * eps < 1)
+
+
+def _shift(bk: Backend, matrix: Array, given: float, own: float) -> Array:
+    """Shift: a small diagonal in proportion to the row sizes, plus a dense part of about the same norm.
+
+    A diagonal suffices where null vectors of A resemble those of its adjoint; but their supports may be disjoint.
+
+    Args:
+        given: rounding unit of the entries, below which singular values may lie that should be zero.
+        own: that of the computation.
+    """
+    n = int(matrix.shape[-1])
+    real = np.finfo(bk.dtype(matrix)).dtype
+    rng = np.random.default_rng(5)
+    form = np.diag(rng.uniform(0.75, 1.25, n)) + rng.uniform(-0.5, 0.5, (n, n)) / np.sqrt(n)
+    amount = _size_of_shift(given, own) * _row_maxima(bk, matrix)
+    by_rows = bk.reshape(amount, (-1, n, 1)) * bk.asarray(form.astype(real), like=matrix)
+    return bk.astype(bk.reshape(by_rows, tuple(matrix.shape)), bk.dtype(matrix))
+
+
+def _size_of_shift(given: float, own: float) -> float:
+    """Relative to the rows, from the rounding units of the entries and of the computation."""
+    return max(own**0.5, 64 * given if own < given else own)
+
+
+def _row_maxima(bk: Backend, matrix: Array) -> Array:
+    """`(systems or 1, n)`; 1 for rows of zeros."""
+    n = int(matrix.shape[-1])
+    rows = bk.reshape(bk.max_abs(bk.reshape(matrix, (-1, n))), (-1, n))
+    return bk.where(rows > 0, rows, bk.full_like(rows, 1))
+
+
+def _scales(bk: Backend, matrix: Array, where: Array) -> tuple[Array, Array]:
+    """Equilibration by powers of two, `(systems * n, 1)` for rows and for columns, of some systems.
+
+    Args:
+        where: `(systems, 1)`; the scales of the others are 1.
+
+    As `sparse.analysis.equilibrate.scales`, which says more.
+    """
+    n = int(matrix.shape[-1])
+    sizes = bk.abs(matrix)
+    largest = bk.binary_scale(bk.reshape(sizes, (-1, n * n)))  # (systems, 1)
+    sizes = bk.reshape(bk.times(1 / largest, bk.reshape(sizes, (-1, n * n))), tuple(matrix.shape))
+    turned = bk.matrix_transpose(sizes)
+    one = bk.full_like(bk.broadcast_to(largest, (int(largest.shape[0]), n)), 1)
+    rows, columns = balanced(bk, lambda x: bk.product(sizes, x), lambda x: bk.product(turned, x), one, matrix)
+    rows = rows / largest
+    rows, columns = bk.where(where, rows, one), bk.where(where, columns, one)
+    return bk.binary_scale(bk.reshape(rows, (-1, 1))), bk.binary_scale(bk.reshape(columns, (-1, 1)))
+
+
+def balanced(
+    bk: Backend, product: Callable[[Array], Array], adjoint: Callable[[Array], Array], one: Array, like: Array
+) -> tuple[Array, Array]:
+    """Equilibrate: positive scales `(systems, n)` of rows and columns that make their sums about equal.
+
+    Args:
+        product, adjoint: products of |A| and its transpose with rows `(systems, n)`.
+        one: `(systems, n)` ones.
+    """
+
+    def sweep(state: tuple[Array, ...]) -> tuple[Array, ...]:
+        rows, columns, count = state
+        by_row, by_column = rows * product(columns), columns * adjoint(rows)
+        return rows / _root(bk, by_row), columns / _root(bk, by_column), count + 1
+
+    state = one, one, bk.asarray(np.int32(0), like=like)
+    rows, columns, _ = bk.while_loop(lambda state: state[2] < _SWEEPS, sweep, state)
+    return rows, columns
+
+
+def _root(bk: Backend, sums: Array) -> Array:
+    return bk.sqrt(bk.where(sums > 0, sums, bk.full_like(sums, 1)))
+
+
+def _scaled(bk: Backend, matrix: Array, scales: Array) -> Array:
+    rows = bk.reshape(matrix, (-1, int(matrix.shape[-1])))
+    return bk.reshape(bk.times(scales, rows), tuple(matrix.shape))
+
+
+# --- sparse matrices, on the host
+
+
+def growth(matrix: Any, solve: Callable[[np.ndarray], np.ndarray]) -> float:
+    """Growth of a random vector under the inverse: largest entry of the image."""
+    rows = row_maxima(matrix)
+    v = probe_vector(matrix.shape[0], "d")[0] * np.where(rows > 0, rows, 1)
+    largest = float(np.max(np.abs(solve(v.astype(matrix.dtype))), initial=0))
+    return np.inf if np.isnan(largest) else largest
+
+
+def shifted_factors(matrix: Any, given: np.dtype, factorise: Callable[[Any], Any]) -> Any:
+    """Factors of the matrix plus a sparse shift, in proportion to the row sizes.
+
+    On the diagonal, which is enough where null vectors look like those of the adjoint; else, where the null vectors
+    have no entry in common with those, at the places of a matching of rows and columns, and of those left over.
+    """
+    n, rows = matrix.shape[0], row_maxima(sp.csr_array(matrix))
+    shift = _size_of_shift(float(np.finfo(given).eps), float(np.finfo(matrix.dtype).eps))
+    rng = np.random.default_rng(6)
+    amount = shift * np.where(rows > 0, rows, 1) * rng.uniform(0.75, 1.25, n)
+    v = rng.choice([-1.0, 1.0], n) * rng.uniform(0.5, 1.5, n) * amount / shift
+    lu = None
+    for places in (np.arange(n), _matched(matrix)):
+        entries = sp.csc_array((amount.astype(matrix.dtype), (np.arange(n), places)), shape=matrix.shape)
+        try:
+            lu = factorise(sp.csc_array(matrix + entries))
+        except RuntimeError:  # "Factor is exactly singular"
+            continue
+        if np.max(np.abs(lu.solve(v.astype(matrix.dtype))), initial=0) < _BLOWN / shift:
+            break
+    return lu
+
+
+def _matched(matrix: Any) -> np.ndarray:
+    """`(n,)`: a matching of rows with columns, completed to a permutation."""
+    entries = sp.csr_array(matrix, copy=True)
+    entries.eliminate_zeros()
+    n = entries.shape[0]
+    columns = maximum_matching(entries.indptr, entries.indices, n)
+    if columns is None:  # The greedy one has nearly as many.
+        row_of = greedy_matching(np.repeat(np.arange(n), np.diff(entries.indptr)), entries.indices, n)
+        columns = np.full(n, -1)
+        columns[row_of[row_of >= 0]] = np.flatnonzero(row_of >= 0)
+    columns[columns < 0] = np.setdiff1d(np.arange(n), columns)
+    return columns
+
+
+def null_vectors_of_sparse(
+    A: Any, solve: Callable[[np.ndarray, bool], np.ndarray], scales: tuple[np.ndarray, np.ndarray], given: np.dtype
+) -> tuple[np.ndarray, np.ndarray, Singularity]:
+    """Null vectors of A and of its adjoint, `(k, n)` each, and what they say.
+
+    Args:
+        A: CSC, in double precision.
+        solve: (rows b, transposed) -> rows x, with factors of A shifted.
+        scales: the diagonals of R and C that equilibrate A.
+        given: the precision in which the entries were given.
+    """
+    bk, n, (rows, columns) = get_backend("numpy"), A.shape[0], scales
+    most = n if n <= _FEW else max(1, min(_MOST, _NUMBERS // n))
+
+    def equations(sides: tuple[Any, ...]) -> Equations:
+        (matrix, solve, units), _ = sides
+        sizes = (abs(matrix) @ units)[None]
+        return Equations(lambda x: (matrix @ x.T).T, solve, sizes, units[None])
+
+    own = A, lambda b: solve(b, False), columns
+    other = sp.csc_array(A.conj().T), lambda b: solve(b.conj(), True).conj(), rows
+    everywhere = np.full((1, 1), True)
+    found = both_null_vectors(
+        bk, (other, own), equations, lambda sides: sides[::-1], everywhere, most, (A.dtype, given)
+    )
+    right, left = (vectors[0][np.any(vectors[0], axis=1)] for vectors in found)
+    size = abs(A)
+    empty = (size.sum(axis=0) == 0) & (size.sum(axis=1) == 0)  # as of obstacles on a grid
+    elsewhere = np.max(np.abs(right[:, ~empty]), initial=0)
+    return right, left, Singularity.KNOWN if elsewhere <= _NOTHING else Singularity.SINGULAR
+
+
+# --- bands
+
+
+def examined_blocks(
+    bk: Backend, matrix: BlockTridiagonal, inverse: CyclicReduction, given: np.dtype
+) -> tuple[Array, Array, Array] | None:
+    """Orthonormal null vectors of A and of its adjoint, `(systems or 1, most, n)`, and numbers of `Singularity`.
+
+    None where all systems are regular.
+
+    Args:
+        given: the precision that the entries were given in.
+
+    Cost: a product and an application of the inverse; of what seems singular about 60 of each, for one null vector.
+    """
+    suspect = _band_seems_singular(bk, matrix, inverse, given)
+    compiled = bk.compiled(matrix.on)
+    if not compiled and not bool(bk.any(suspect)):
+        return None
+    systems, n, dtype = int(matrix.on.shape[0]), matrix.size, bk.dtype(matrix.on)
+    most = min(n, _MOST_IN_BANDS if compiled else _MOST)
+    none = bk.zeros((systems, most, n), dtype, matrix.on)
+    look = partial(_band_null_vectors, size=n, most=most, given=given)
+
+    def found(*_: Array) -> tuple[Array, ...]:
+        """Run by NumPy where a program may call the host, which saves two thirds of the compile time."""
+        arrays = [bk.constant(part) for part in (*matrix.parts, suspect)]
+        returns = [((systems, most, n), dtype)] * 2
+        return tuple(bk.by_host(partial(look, get_backend("numpy")), partial(look, bk), returns, *arrays, name=name))
+
+    def name() -> str | None:
+        return fingerprint("null vectors of banded matrices", n, most, given, dtype)
+
+    right, left = bk.cond(bk.any(suspect), found, lambda *_: (none, none))
+    regular = bk.zeros((systems, 1), np.dtype(np.int32), matrix.on)
+    singular = bk.max_abs(bk.fold(right)) > 0
+    return right, left, bk.where(singular, regular + int(Singularity.SINGULAR), regular)
+
+
+def _band_null_vectors(
+    bk: Backend, before: Array, on: Array, after: Array, suspect: Array, size: int, most: int, given: np.dtype
+) -> list[Array]:
+    """Null vectors of the block matrix and of its adjoint, in its dtype."""
+    if bk.on_host and not suspect.any():  # of a lane of several, of which others are
+        return [np.zeros((len(on), most, size), on.dtype)] * 2
+    matrix = BlockTridiagonal(before, on, after, size)
+    with bk.errstate():
+        return [bk.astype(basis, bk.dtype(on)) for basis in _null_vectors_of_band(bk, matrix, suspect, most, given)]
+
+
+def _band_seems_singular(bk: Backend, matrix: BlockTridiagonal, inverse: CyclicReduction, given: np.dtype) -> Array:
+    """`(systems or 1, 1)`: does the inverse amplify a random vector, or lose part of it, as for a singular matrix?
+
+    Pivots that vanish were replaced, which loses the part of a vector that is out of the range. Regular matrices lose
+    some of it, too, where the elimination is not stable.
+    """
+    one = bk.zeros((int(matrix.on.shape[0]), matrix.size), bk.dtype(bk.abs(matrix.on)), matrix.on) + 1
+    rows = matrix.sizes(bk).product(bk, one)
+    rows = bk.where(rows > 0, rows, one)
+    vector = rows * bk.asarray(probe_vector(matrix.size, np.dtype(bk.dtype(rows)).char), like=rows)
+    image = inverse.apply(bk.astype(vector, bk.dtype(matrix.on)))
+    missed = bk.max_abs((matrix.product(bk, image) - vector) / bk.astype(rows, bk.dtype(matrix.on)))
+    blown = bk.max_abs(image) * (float(np.finfo(given).eps) * matrix.size**0.5)
+    return ~((missed < _INACCURATE) & (blown < suspicious(given)))
+
+
+def _null_vectors_of_band(
+    bk: Backend, matrix: BlockTridiagonal, suspect: Array, most: int, given: np.dtype
+) -> tuple[Array, Array]:
+    """Null vectors in double precision where available, independent of row and column scaling."""
+    n, batch = matrix.size, int(matrix.on.shape[0]) > 1
+    wide = bk.stored_dtype(np.result_type(bk.dtype(matrix.on), np.float64))
+    own = matrix.astype(bk, wide)
+    inverse = reduced(bk, *own.parts, n, batch, wide)
+    sizes = own.sizes(bk)
+    adjoint_sizes = sizes.adjoint(bk)
+    one = bk.zeros((int(own.on.shape[0]), n), bk.dtype(sizes.on), own.on) + 1
+    rows, columns = balanced(
+        bk, lambda x: sizes.product(bk, x), lambda x: adjoint_sizes.product(bk, x), one, own.on
+    )  # fmt: skip
+    finite = bk.isfinite(bk.max_abs(sizes.product(bk, one)))
+
+    def turned(parts: tuple[Array, ...]) -> tuple[Array, ...]:
+        matrix, inverse, rows, columns = _unflatten(parts)
+        back: Any = inverse.transpose().conj()
+        return *matrix.adjoint(bk).parts, *(back.array(name) for name in _PARTS), columns, rows
+
+    def _unflatten(parts: tuple[Array, ...]) -> tuple[BlockTridiagonal, CyclicReduction, Array, Array]:
+        before, on, after, *found, rows, columns = parts
+        inverse = CyclicReduction(bk, **dict(zip(_PARTS, found, strict=True)), size=n, batch=batch)
+        return BlockTridiagonal(before, on, after, n), inverse, rows, columns
+
+    def equations(parts: tuple[Array, ...]) -> Equations:
+        matrix, inverse, _, columns = _unflatten(parts)
+        sizes = matrix.sizes(bk).product(bk, columns)
+        return Equations(lambda x: matrix.product(bk, x), inverse.apply, sizes, columns)
+
+    first = turned((*own.parts, *(inverse.array(name) for name in _PARTS), rows, columns))
+    return both_null_vectors(bk, first, equations, turned, suspect & finite, most, (wide, given))
