@@ -1,31 +1,28 @@
 """First lines of a solve on NumPy: existing factors are applied once to one right-hand side; the residual decides.
 
 That is what a solve does anyway where its first step ends it, operation by operation, so that every number is the same.
-Small dense matrices are factorised here, by LAPACK and with stricter bounds: whatever may be singular, ill-conditioned
-or nearly symmetric is left to the planned solve. So is all that is unusual: other settings, zero or huge numbers, null
+Small dense matrices are factorised by LAPACK and with stricter bounds: whatever may be singular, ill-conditioned or
+nearly symmetric is left to the planned solve. So is all that is unusual: other settings, zero or huge numbers, null
 vectors, a residual above the tolerance, and arrays of other libraries that derivatives or transformations watch.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from time import perf_counter
 from typing import Any
 
 import numpy as np
-from scipy.linalg import lapack
 
 from ..backends import Backend, get_backend, get_precision, precision
-from ..backends.lapack import cholesky_or_none
 from ..backends.numpy.one_system import OneSystemBackend
 from ..backends.registry import backend_name
 from ..backends.settings import POLICIES
 from ..sparse import DenseOperator
 from .choose import why_auto
 from .derivatives.sensitivity import Sensitivity
-from .factors.dense import may_be_definite
+from .factors.dense import Apply, regular_factors_of_small
 from .factors.sparse import provider_note
 from .judge import judged_in_program
 from .log import DEBUG, log
@@ -36,9 +33,6 @@ from .read.system import KnownNull, read_system
 from .results.result import Gradient, Record, SolveResult, in_library
 from .results.words import Background, MadeBy
 from .run.outcome import Status
-from .singular.from_factors import probe_vector, suspicious
-
-Apply = Callable[[np.ndarray], np.ndarray]
 
 MOST = 64  # unknowns of small dense systems; with more, the planned solve takes at most a few times what LAPACK does
 NUMBERS = OneSystemBackend()  # which give the digits that arrays of them do
@@ -47,13 +41,6 @@ _SQUARES = {"f": (1e-20, 1e30), "d": (1e-200, 1e300)}  # as of `Backend.norm`
 _ONE, _CONVERGED = np.int32(1), np.int32(Status.CONVERGED)
 _BY_LAPACK = Background((MadeBy(Direct().name, Direct(), None),))
 _DIRECTLY, _WHY, _HOST = (Rung(Direct()),), why_auto(0), get_backend("numpy")
-_LEAST_PIVOT = {"d": 1e-10, "D": 1e-10, "f": 1e-4, "F": 1e-4}  # of the largest
-_ALLOWED = {code: suspicious(np.dtype(code)) / float(np.finfo(code).eps) for code in "fdFD"}  # see `suspicious`
-_ASYMMETRIC = 0.05  # of the largest entry, between an entry and the one opposite: Cholesky is out of the question
-_GETRF = {"f": lapack.sgetrf, "d": lapack.dgetrf, "F": lapack.cgetrf, "D": lapack.zgetrf}
-_GETRS = {"f": lapack.sgetrs, "d": lapack.dgetrs, "F": lapack.cgetrs, "D": lapack.zgetrs}
-_POTRS = {"f": lapack.spotrs, "d": lapack.dpotrs, "F": lapack.cpotrs, "D": lapack.zpotrs}
-_largest = np.maximum.reduce  # a method of arrays that asks Python first takes twice as long
 
 
 def solve_by_factors(plan: Plan, request: Request, b: Any) -> SolveResult | None:
@@ -80,14 +67,14 @@ def solve_small_dense(request: Request) -> SolveResult | None:
     if A is None or b is None or A.ndim != 2 or b.ndim != 1:
         return None
     n, dtype = len(b), A.dtype
-    if not 2 <= n <= MOST or A.shape != (n, n) or dtype.char not in _GETRF or b.dtype != dtype or not dtype.isnative:
+    if not 2 <= n <= MOST or A.shape != (n, n) or dtype.char not in "fdFD" or b.dtype != dtype or not dtype.isnative:
         return None
     named = type(request.method) is str and request.method in ("auto", "direct")
     if not named or request.preconditioner is not None or get_precision() is not None or not _is_plain(request):
         return None
     matrix = DenseOperator(_HOST, A)
     with np.errstate(all="ignore"):
-        solve = _regular_factors(matrix)
+        solve = regular_factors_of_small(matrix)
         if solve is None:
             return None
         reason = AS_GIVEN if request.method == "direct" else _WHY
@@ -198,9 +185,6 @@ class _SensitivityOnRequest:
         return self._made.jvp(b, A)
 
 
-# --- factors of small dense matrices
-
-
 def _on_host(A: Any, b: Any) -> tuple[Backend | None, np.ndarray | None, np.ndarray | None]:
     """NumPy's arrays, or its views of small ones of one library, and that; None of what cannot be seen now."""
     if type(A) is np.ndarray and type(b) is np.ndarray:
@@ -213,46 +197,3 @@ def _on_host(A: Any, b: Any) -> tuple[Backend | None, np.ndarray | None, np.ndar
         return None, None, None
     small = len(b.shape) == 1 and 2 <= b.shape[0] <= MOST and tuple(A.shape) == (b.shape[0],) * 2
     return (bk, bk.host_view(A), bk.host_view(b)) if small else (None, None, None)
-
-
-def _regular_factors(matrix: DenseOperator) -> Apply | None:
-    """Solve function by Cholesky or LU factors; None where the matrix may be singular."""
-    A: np.ndarray = matrix.matrix
-    rows = _largest(abs(A), 1)  # zero or not finite: then some pivot, or the image below, is too
-    definite = not _is_asymmetric(A, _ASYMMETRIC * _largest(rows)) and _may_be_definite(matrix)
-    found = _by_cholesky(A) if definite else _by_lu(A)
-    if found is None:
-        return None
-    solve, pivots = found
-    code = A.dtype.char
-    image = solve((rows * probe_vector(len(A), rows.dtype.char)[0]).astype(A.dtype, copy=False))
-    regular = np.minimum.reduce(pivots) > _LEAST_PIVOT[code] * _largest(pivots)
-    return solve if regular and _largest(abs(image)) < _ALLOWED[code] / len(A) ** 0.5 else None
-
-
-def _is_asymmetric(A: np.ndarray, bound: np.floating) -> bool:
-    """Clearly: by the first entries, or by all. Then no closer look is needed."""
-    return bool(abs(A[0, 1] - A[1, 0].conj()) > bound or _largest(abs(A - A.T.conj()), None) > bound)
-
-
-def _may_be_definite(matrix: DenseOperator) -> bool:
-    """As `may_be_definite`; most are symmetric to the last digit, which takes a fraction of its time to see."""
-    A = matrix.matrix
-    if not (A.T.conj() == A).all():
-        return may_be_definite(matrix.bk, matrix)
-    return bool((A.diagonal().real > 0).all())
-
-
-def _by_lu(A: np.ndarray) -> tuple[Apply, np.ndarray]:
-    lu, interchanges, _ = _GETRF[A.dtype.char](A)  # a zero pivot is seen by the caller
-    getrs = _GETRS[A.dtype.char]
-    return lambda v: getrs(lu, interchanges, v)[0], abs(lu.diagonal())
-
-
-def _by_cholesky(A: np.ndarray) -> tuple[Apply, np.ndarray] | None:
-    factor = cholesky_or_none(A)
-    if factor is None:
-        return None
-    upper, potrs = factor.T.conj(), _POTRS[A.dtype.char]
-    diagonal = factor.diagonal().real
-    return lambda v: potrs(upper, v)[0], diagonal * diagonal / A.diagonal().real

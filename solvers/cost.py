@@ -15,7 +15,7 @@ from ..sparse.analysis.analysis import on_its_grid
 from ..sparse.analysis.elimination import column_counts
 from ..sparse.analysis.level_widths import level_widths
 from ..sparse.analysis.minimum_degree import minimum_degree
-from .preconditioners.multigrid.from_matrix import couples_neighbours
+from .preconditioners.multigrid.couplings import couples_neighbours
 
 
 class FactorCost(NamedTuple):

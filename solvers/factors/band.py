@@ -131,24 +131,17 @@ def banded_factors(A: Operator) -> InverseFactors | SingularFactors:
     wide = np.result_type(own.dtype, np.float64) if known else own.dtype
     blocks = BlockTridiagonal(*tridiagonal_blocks(own, max(width, 1), order), own.shape[0]).astype(bk, wide)
     inverse = reduced(bk, *blocks.parts, own.shape[0], own.systems is not None, own.dtype)
-    told = examined_blocks(bk, blocks, inverse, own.dtype)
+    seen = examined_blocks(bk, blocks, inverse, own.dtype)
     narrowed: Operator = inverse.astype(own.dtype)
-    found: Any = InverseFactors(narrowed if order is None else reordered(narrowed, order, order))
-    if told is not None:
-        found = _without_null_vectors(found, told, own.dtype, order)
-    placed: Any = from_host(found, matrix) if known else found
+    factors: Any = InverseFactors(narrowed if order is None else reordered(narrowed, order, order))
+    if seen is not None:
+        *bases, singularity = seen
+        if order is not None:
+            bases = [bk.take_in_bounds(basis, np.argsort(order), 2) for basis in bases]
+        right, left = (WithoutVectors(bk, bk.astype(basis, own.dtype)) for basis in bases)
+        factors = SingularFactors(factors, right, left, singularity)
+    placed: Any = from_host(factors, matrix) if known else factors
     return placed
-
-
-def _without_null_vectors(
-    factors: InverseFactors, told: tuple[Array, Array, Array], dtype: np.dtype, order: np.ndarray | None
-) -> SingularFactors:
-    *vectors, singularity = told
-    bk = factors.bk
-    if order is not None:
-        vectors = [bk.take_in_bounds(basis, np.argsort(order), 2) for basis in vectors]
-    right, left = (WithoutVectors(bk, bk.astype(basis, dtype)) for basis in vectors)
-    return SingularFactors(factors, right, left, singularity)
 
 
 def _entries(A: Operator) -> Matrix:

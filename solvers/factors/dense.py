@@ -9,13 +9,15 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
+from scipy.linalg import lapack
 
 from ...backends import Array, Backend, get_backend
+from ...backends.lapack import cholesky_or_none
 from ...backends.registry import register_container
 from ...sparse import DenseOperator, Operator, Turned, UnsupportedOperation, storable
 from ...sparse.analysis.analysis import analysis_of
 from ...sparse.files.storable import Fields, on_host
-from ..singular.from_factors import examined_factors, seems_singular
+from ..singular.from_factors import examined_factors, probe_vector, seems_singular, suspicious
 from ..singular.projections import WithoutVectors
 from .protocol import DirectInverse, SingularFactors, check_truths
 
@@ -139,6 +141,113 @@ def _unflatten(given: Fields) -> DenseFactors:
 storable("dense factors", _flatten, _unflatten)(DenseFactors)
 
 
+# --- factors of a matrix
+
+
+def factorise(bk: Backend, A: Operator) -> DenseFactors | SingularFactors:
+    """Factors of A; for a numerically singular A an operator like the pseudo-inverse."""
+    matrix = bk.constant(A.dense())
+    systems = int(matrix.shape[0]) if len(matrix.shape) == 3 else None
+    dense = A if isinstance(A, DenseOperator) else DenseOperator(bk, matrix)
+    if may_be_definite(bk, dense):
+        factor = bk.linalg.cholesky(matrix)
+        if factor is not None:
+            diagonal = bk.diagonal(factor)
+            pivots = diagonal * bk.conj(diagonal) / bk.diagonal(matrix)
+            if not bool(bk.any(seems_singular(bk, matrix, lambda b: bk.linalg.cholesky_solve(factor, b), pivots)[0])):
+                return DenseFactors(bk, (factor,), True, A.shape, A.dtype, systems)
+    factors = bk.linalg.lu_factor(matrix)
+    pivots = bk.diagonal(factors[0])
+    suspect, _ = seems_singular(bk, matrix, lambda b: bk.linalg.lu_solve(factors, b), pivots)
+    if not bk.compiled(matrix) and not bool(bk.any(suspect)):
+        one = bk.full((A.shape[0], 1), 1, np.finfo(A.dtype).dtype, matrix)
+        return DenseFactors(bk, (*factors, one, one), False, A.shape, A.dtype, systems)
+    *found, right, left, singularity = examined_factors(bk, matrix, factors, suspect)
+    inner = DenseFactors(bk, found, False, A.shape, A.dtype, systems)
+    return SingularFactors(inner, WithoutVectors(bk, right), WithoutVectors(bk, left), singularity)
+
+
+def factors_to_apply_once(bk: Backend, A: Operator) -> Operator:
+    """LU factors for a program, which are NaN where they look singular, and so is x: only the host examines them."""
+    matrix = bk.constant(A.dense())
+    if not bk.compiled(matrix):
+        return factorise(bk, A)
+    lu, pivots = bk.linalg.lu_factor(matrix)
+    diagonal = bk.reshape(lu, (-1, A.shape[0] ** 2))[:, :: A.shape[0] + 1]  # a slice, cheaper than a gather
+    suspect, _ = seems_singular(bk, matrix, lambda b: bk.linalg.lu_solve((lu, pivots), b), diagonal)
+    systems = int(matrix.shape[0]) if len(matrix.shape) == 3 else None
+    one = bk.full((int(suspect.shape[0]), A.shape[0]), 1, np.finfo(A.dtype).dtype, matrix)
+    rows = bk.reshape(bk.where(suspect, np.nan * one, one), (-1, 1))
+    return DenseFactors(bk, (lu, pivots, rows), False, A.shape, A.dtype, systems)
+
+
+def may_be_definite(bk: Backend, A: DenseOperator) -> bool:
+    """May A be positive definite, so that Cholesky is tried: Hermitian to working precision with positive diagonal?"""
+    if bk.compiled(A.matrix):
+        return False
+    diagonal = bk.real(A.diagonals())
+    return bool(analysis_of(A).has_equal_triangles) and not bool(bk.any(~(diagonal > 0)))
+
+
+# --- small matrices of NumPy, by LAPACK
+
+Apply = Callable[[np.ndarray], np.ndarray]
+
+_LEAST_PIVOT = {"d": 1e-10, "D": 1e-10, "f": 1e-4, "F": 1e-4}  # of the largest
+_ALLOWED = {code: suspicious(np.dtype(code)) / float(np.finfo(code).eps) for code in "fdFD"}  # see `suspicious`
+_ASYMMETRIC = 0.05  # of the largest entry, between an entry and the one opposite: Cholesky is out of the question
+_GETRF = {"f": lapack.sgetrf, "d": lapack.dgetrf, "F": lapack.cgetrf, "D": lapack.zgetrf}
+_GETRS = {"f": lapack.sgetrs, "d": lapack.dgetrs, "F": lapack.cgetrs, "D": lapack.zgetrs}
+_POTRS = {"f": lapack.spotrs, "d": lapack.dpotrs, "F": lapack.cpotrs, "D": lapack.zpotrs}
+_largest = np.maximum.reduce  # a method of arrays that asks Python first takes twice as long
+
+
+def regular_factors_of_small(matrix: DenseOperator) -> Apply | None:
+    """Solve function by Cholesky or LU factors; None where the matrix may be singular."""
+    A: np.ndarray = matrix.matrix
+    rows = _largest(abs(A), 1)  # zero or not finite: then some pivot, or the image below, is too
+    definite = not _is_asymmetric(A, _ASYMMETRIC * _largest(rows)) and _may_be_definite(matrix)
+    found = _by_cholesky(A) if definite else _by_lu(A)
+    if found is None:
+        return None
+    solve, pivots = found
+    code = A.dtype.char
+    image = solve((rows * probe_vector(len(A), rows.dtype.char)[0]).astype(A.dtype, copy=False))
+    regular = np.minimum.reduce(pivots) > _LEAST_PIVOT[code] * _largest(pivots)
+    return solve if regular and _largest(abs(image)) < _ALLOWED[code] / len(A) ** 0.5 else None
+
+
+def _is_asymmetric(A: np.ndarray, bound: np.floating) -> bool:
+    """Clearly: by the first entries, or by all. Then no closer look is needed."""
+    return bool(abs(A[0, 1] - A[1, 0].conj()) > bound or _largest(abs(A - A.T.conj()), None) > bound)
+
+
+def _may_be_definite(matrix: DenseOperator) -> bool:
+    """As `may_be_definite`; most are symmetric to the last digit, which takes a fraction of its time to see."""
+    A = matrix.matrix
+    if not (A.T.conj() == A).all():
+        return may_be_definite(matrix.bk, matrix)
+    return bool((A.diagonal().real > 0).all())
+
+
+def _by_lu(A: np.ndarray) -> tuple[Apply, np.ndarray]:
+    lu, interchanges, _ = _GETRF[A.dtype.char](A)  # a zero pivot is seen by the caller
+    getrs = _GETRS[A.dtype.char]
+    return lambda v: getrs(lu, interchanges, v)[0], abs(lu.diagonal())
+
+
+def _by_cholesky(A: np.ndarray) -> tuple[Apply, np.ndarray] | None:
+    factor = cholesky_or_none(A)
+    if factor is None:
+        return None
+    upper, potrs = factor.T.conj(), _POTRS[A.dtype.char]
+    diagonal = factor.diagonal().real
+    return lambda v: potrs(upper, v)[0], diagonal * diagonal / A.diagonal().real
+
+
+# --- interchanges of rows
+
+
 def as_interchanges(pivots: np.ndarray, first: int | None) -> np.ndarray:
     """Convert pivots to LAPACK's interchanges: row i was swapped with row `interchanges[..., i]`, in order.
 
@@ -186,48 +295,3 @@ def _permutation(interchanges: np.ndarray) -> np.ndarray:
     for i, j in enumerate(interchanges):
         order[[i, j]] = order[[j, i]]
     return order
-
-
-def factorise(bk: Backend, A: Operator) -> DenseFactors | SingularFactors:
-    """Factors of A; for a numerically singular A an operator like the pseudo-inverse."""
-    matrix = bk.constant(A.dense())
-    systems = int(matrix.shape[0]) if len(matrix.shape) == 3 else None
-    dense = A if isinstance(A, DenseOperator) else DenseOperator(bk, matrix)
-    if may_be_definite(bk, dense):
-        factor = bk.linalg.cholesky(matrix)
-        if factor is not None:
-            diagonal = bk.diagonal(factor)
-            pivots = diagonal * bk.conj(diagonal) / bk.diagonal(matrix)
-            if not bool(bk.any(seems_singular(bk, matrix, lambda b: bk.linalg.cholesky_solve(factor, b), pivots)[0])):
-                return DenseFactors(bk, (factor,), True, A.shape, A.dtype, systems)
-    factors = bk.linalg.lu_factor(matrix)
-    pivots = bk.diagonal(factors[0])
-    suspect, _ = seems_singular(bk, matrix, lambda b: bk.linalg.lu_solve(factors, b), pivots)
-    if not bk.compiled(matrix) and not bool(bk.any(suspect)):
-        one = bk.full((A.shape[0], 1), 1, np.finfo(A.dtype).dtype, matrix)
-        return DenseFactors(bk, (*factors, one, one), False, A.shape, A.dtype, systems)
-    *found, right, left, singularity = examined_factors(bk, matrix, factors, suspect)
-    inner = DenseFactors(bk, found, False, A.shape, A.dtype, systems)
-    return SingularFactors(inner, WithoutVectors(bk, right), WithoutVectors(bk, left), singularity)
-
-
-def factors_to_apply_once(bk: Backend, A: Operator) -> Operator:
-    """LU factors for a program, which are NaN where they look singular, and so is x: only the host examines them."""
-    matrix = bk.constant(A.dense())
-    if not bk.compiled(matrix):
-        return factorise(bk, A)
-    lu, pivots = bk.linalg.lu_factor(matrix)
-    diagonal = bk.reshape(lu, (-1, A.shape[0] ** 2))[:, :: A.shape[0] + 1]  # a slice, cheaper than a gather
-    suspect, _ = seems_singular(bk, matrix, lambda b: bk.linalg.lu_solve((lu, pivots), b), diagonal)
-    systems = int(matrix.shape[0]) if len(matrix.shape) == 3 else None
-    one = bk.full((int(suspect.shape[0]), A.shape[0]), 1, np.finfo(A.dtype).dtype, matrix)
-    rows = bk.reshape(bk.where(suspect, np.nan * one, one), (-1, 1))
-    return DenseFactors(bk, (lu, pivots, rows), False, A.shape, A.dtype, systems)
-
-
-def may_be_definite(bk: Backend, A: DenseOperator) -> bool:
-    """May A be positive definite, so that Cholesky is tried: Hermitian to working precision with positive diagonal?"""
-    if bk.compiled(A.matrix):
-        return False
-    diagonal = bk.real(A.diagonals())
-    return bool(analysis_of(A).has_equal_triangles) and not bool(bk.any(~(diagonal > 0)))

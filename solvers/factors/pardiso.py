@@ -175,11 +175,6 @@ class PardisoAnalysis(SymbolicAnalysis):
             handle, slot = self.handle, self.handle.free.pop()
         return PardisoFactors(self, handle, slot, self.numbers(A.data))
 
-    def refactor(self, A: Any) -> Factors:
-        if self.pattern.kind(A) is not self.kind:
-            raise FactorsRefused("the numbers are symmetric in another way than those that were analysed")
-        return self.factor(A)
-
     def new_handle(self, data: np.ndarray) -> Handle:
         """Analyse for numbers of A."""
         (indptr, indices, _), mtype, numbers = self.places, self.mtype(data), self.numbers(data)

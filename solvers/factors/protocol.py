@@ -21,7 +21,7 @@ from ...sparse.files import tree
 from ...sparse.files.storable import Fields
 
 if TYPE_CHECKING:
-    from .pattern import EntryPattern
+    from .pattern import EntryPattern, Kind
 
 
 class FactorsRefused(Exception):
@@ -57,7 +57,15 @@ class Factors(ABC):
 
 
 class SymbolicAnalysis(ABC):
-    """What depends on the pattern of a matrix: orderings and the structure of the factors."""
+    """What depends on the pattern of a matrix: orderings and the structure of the factors.
+
+    Attributes:
+        pattern: that was analysed.
+        kind: of the numbers that it suits; None where these may be any.
+    """
+
+    pattern: EntryPattern
+    kind: Kind | None = None
 
     @property
     def nbytes(self) -> int:
@@ -78,6 +86,8 @@ class SymbolicAnalysis(ABC):
         Raises:
             FactorsRefused: there are none that can be used.
         """
+        if self.kind is not None and self.pattern.kind(A) is not self.kind:
+            raise FactorsRefused("the numbers are symmetric in another way than those that were analysed")
         return self.factor(A)
 
 
@@ -238,11 +248,11 @@ class MatrixToFactorise(Composed):
         return transposed
 
 
-def told_by(factors: Operator | None) -> Array | None:
+def singularity_of(factors: Operator | None) -> Array | None:
     """`(systems or 1, 1)`, numbers of `Singularity`; None where nothing is wrong."""
-    return (
-        factors.array("singularity") if isinstance(factors, SingularFactors) else getattr(factors, "singularity", None)
-    )
+    if isinstance(factors, SingularFactors):
+        return factors.array("singularity")
+    return getattr(factors, "singularity", None)
 
 
 def check_truths(given: Fields, *names: str) -> None:

@@ -93,11 +93,6 @@ class RslabAnalysis(SymbolicAnalysis):
             raise FactorsRefused(f"{found.n_perturbed} pivots were too small, and replaced")
         return RslabFactors(found, is_transpose=self.in_rows, dtype=A.dtype)
 
-    def refactor(self, A: Any) -> Factors:
-        if self.pattern.kind(A) is not self.kind:
-            raise FactorsRefused("the numbers are symmetric in another way than those that were analysed")
-        return self.factor(A)
-
 
 class RslabFactors(Factors):
     """Factors of A, or of its transpose if `is_transpose`."""

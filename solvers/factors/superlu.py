@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from enum import Enum
 from typing import Any
 
@@ -37,9 +38,15 @@ def factors_of(A: Any) -> Any:
     Source: Demmel, Gilbert and Li, SIAM J. Matrix Anal. Appl. 20 (1999); Li, ACM TOMS 31 (2005); Liu, ACM TOMS 11
     (1985); without exchanges: Higham, Accuracy and Stability of Numerical Algorithms, 2nd ed., sections 9.5 and 10.4.
     """
-    mode = exchanges_needed(A)
-    lu = superlu_factors(A, mode)
-    return superlu_factors(A, Exchanges.ALL) if mode is Exchanges.SEEMS_NONE and not is_stable(A, lu) else lu
+    return _stable(A, exchanges_needed(A), lambda mode: superlu_factors(A, mode))[0]
+
+
+def _stable(A: Any, mode: Exchanges, factorise: Callable[[Exchanges], Any]) -> tuple[Any, Exchanges]:
+    """Factors, and whether rows were exchanged for them after all, because a solve left more than rounding errors."""
+    lu = factorise(mode)
+    if mode is Exchanges.SEEMS_NONE and not is_stable(A, lu):
+        return factorise(Exchanges.ALL), Exchanges.ALL
+    return lu, mode
 
 
 class Exchanges(Enum):
@@ -203,15 +210,12 @@ class SuperLUAnalysis(SymbolicAnalysis):
         known = self._mode is not Exchanges.ALL
         return self._checked(A, Exchanges.SEEMS_NONE) if known and not is_dominant(A) else self.factor(A)
 
-    def _checked(self, A: Any, mode: Exchanges) -> SuperLUFactors:
+    def _checked(self, A: Any, mode: Exchanges) -> Factors:
         try:
-            found = self._of(A, mode)
-            if mode is Exchanges.SEEMS_NONE and not is_stable(A, found):
-                mode, found = Exchanges.ALL, self._of(A, Exchanges.ALL)
+            factors, self._mode = _stable(A, mode, lambda mode: self._of(A, mode))
         except RuntimeError as error:  # "Factor is exactly singular"
             raise FactorsRefused(str(error)) from error
-        self._mode = mode
-        return found
+        return factors
 
     def _of(self, A: Any, mode: Exchanges) -> SuperLUFactors:
         rows_too = mode is not Exchanges.ALL

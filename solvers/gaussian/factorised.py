@@ -19,7 +19,7 @@ from ...sparse.analysis.symmetry import is_hermitian, nearest_hermitian
 from ...sparse.content import Content
 from ...sparse.operators.linear_function import LinearFunction
 from ..factors.dense import factorise
-from ..factors.protocol import told_by
+from ..factors.protocol import singularity_of
 from ..factors.superlu import Exchanges, factors_of, superlu_factors
 from ..memory import Memory
 from ..singular.from_factors import Singularity
@@ -320,7 +320,7 @@ def dense_singular(bk: Backend, dense: Array) -> Array | None:
     """Which dense matrices are singular, `()` or `(systems,)`, as a direct solve tells; None where none is."""
     if not dense.shape[-1]:
         return None
-    told = told_by(factorise(bk, DenseOperator(bk, bk.constant(dense))))
+    told = singularity_of(factorise(bk, DenseOperator(bk, bk.constant(dense))))
     if told is None:
         return None
     singular = bk.reshape(told, tuple(dense.shape)[:-2]) == int(Singularity.SINGULAR)

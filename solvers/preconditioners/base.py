@@ -35,14 +35,14 @@ class Preconditioner(Composed):
     Attributes:
         inner: M as an operator: a matrix, a function, or a `Composed` of matrices and other constants.
         kind: how it was made.
-        hermitian: is M symmetric (Hermitian)? None: not known. CG and MINRES refuse one that is known not to be.
+        hermitian: is M symmetric (Hermitian)? None: not known. CG and MINRES refuse M if it is known not to be.
         memory: numbers stored.
         work: multiplications of one application.
         entries: those of A that are stored, with which memory and work are compared; None for a function.
-        settings: what it was made with, as pairs of a name and a value.
-        note: what was done to make it at all, such as a shift of the diagonal.
-        reason: why it was made so, where `settings` were chosen by a table.
-        grid: shape of the arrays that A takes and returns, which `M(u)` takes then, too; None: as `inner` has it.
+        settings: pairs of a name and a value.
+        note: changes that were needed to make it at all, such as a shift of the diagonal.
+        reason: why `settings` were chosen, where a table did it.
+        grid: shape of the arrays that A maps, which `M(u)` takes, too; None: that of `inner`.
 
     Examples:
         >>> import numpy as np, scipy.sparse as sp, krylix
@@ -117,9 +117,9 @@ class Preconditioner(Composed):
 
     def known(self) -> Any:
         """SciPy matrix or `LinearOperator` of an M with known values; a tuple for several systems."""
-        found = self.inner.known()
-        if found is not None:
-            return found
+        known = self.inner.known()
+        if known is not None:
+            return known
         arrays, make = self.for_host()
         if arrays and self.bk.compiled(*arrays):
             return None

@@ -30,16 +30,16 @@ from ..diagonal import DOMINANT
 from ..methods.method import Method
 from ..names import NO_PRECONDITIONER, is_method, preconditioner_meant, squeezed
 from .amg.amg import amg
-from .amg.updates import updated
+from .amg.renewal import updated
 from .base import Preconditioner, Spread
 from .chebyshev import chebyshev, chebyshev_by_parts
 from .choose import AUTOMATIC, choose_kind, chosen_for_blocks
-from .composed import foreign_piece, from_foreign
+from .composed import foreign_piece
 from .fast import fast, fast_on_cut_grid
 from .ilu import ic, ilu, ssor
 from .jacobi import block_jacobi, jacobi, jacobi_on_blocks
-from .multigrid.cut.multigrid import multigrid_on_cut_grid
-from .multigrid.multigrid import multigrid
+from .multigrid.cut import multigrid_on_cut_grid
+from .multigrid.grid import multigrid
 from .pipeline import check_square, constant_linear_part
 from .shifted_laplacian import shifted_laplacian
 from .two_level import block_jacobi_by_parts, cluster, schwarz, schwarz_by_parts
@@ -134,7 +134,7 @@ def _of_user(A: Any, kind: str, like: Any, settings: dict[str, Any]) -> Precondi
 
 
 def _of_values_now(A: Operator, kind: str, settings: dict[str, Any], spread: Spread | None) -> Preconditioner:
-    """By no facts that were found before: the caller may have written to A."""
+    """Build it without facts from before: the caller may have written to A."""
     kept, A.analysis = A.analysis, None
     try:
         return _build(A, kind, settings, None, spread)
@@ -190,20 +190,21 @@ def to_preconditioner(
         function = to_operator(bk, M, layout, A.dtype, (), like, "preconditioner")
         function.may_round = True  # type: ignore[attr-defined]
         return Preconditioner(function, "user's function")
-    foreign = from_foreign(M)
-    found = operand_dtype(M if foreign is None else foreign.linear, bk)
-    if found.kind == "c" and A.dtype.kind != "c":
+    foreign = foreign_piece(M)
+    given = M if foreign is None else foreign.inner
+    dtype = operand_dtype(given, bk)
+    if dtype.kind == "c" and A.dtype.kind != "c":
         raise TypeError(
-            f"A preconditioner of {found} was given for a system of {A.dtype}; expected a real one, as x is real. Give "
+            f"A preconditioner of {dtype} was given for a system of {A.dtype}; expected a real one, as x is real. Give "
             "its real part, or a complex A or b."
         )
     if isinstance(M, Matrix):
         analyse_anew(M)
-    operator = to_operator(bk, M if foreign is None else foreign.linear, layout, A.dtype, (), like, "preconditioner")
+    operator = to_operator(bk, given, layout, A.dtype, (), like, "preconditioner")
     if operator.shape != A.shape:
         raise ValueError(f"The preconditioner has the shape {operator.shape}; expected {A.shape}, that of A.")
     if foreign is not None:
-        return Preconditioner(operator, foreign.kind, foreign.hermitian, foreign.memory)
+        return replace(foreign, inner=operator)
     if isinstance(operator, Preconditioner):
         return operator
     return Preconditioner(operator, getattr(operator, "kind", "user's matrix"))
@@ -241,10 +242,8 @@ def _of_kind(
     _check_settings(key, PRECONDITIONERS[key], settings)
     if not A.shape[0] or A.systems == 0:  # as good as any
         return replace(jacobi(A), kind=key)
-    found = None if spread is None or key not in ON_CUT_GRIDS else ON_CUT_GRIDS[key](A, spread=spread, **settings)
-    if found is not None:
-        return found
-    return PRECONDITIONERS[key](A, **settings)
+    M = None if spread is None or key not in ON_CUT_GRIDS else ON_CUT_GRIDS[key](A, spread=spread, **settings)
+    return PRECONDITIONERS[key](A, **settings) if M is None else M
 
 
 def _by_parts(A: CutRows, kind: str, settings: dict[str, Any]) -> Preconditioner:
@@ -272,7 +271,7 @@ def _chosen(A: Operator, precision: str | None) -> Preconditioner:
         try:
             make = AUTOMATIC.get(key, PRECONDITIONERS[key])
             return make(A, **({"precision": precision} if "precision" in signature(make).parameters else {}))
-        except (ValueError, UnsupportedOperation):  # which it finds out when it is made
+        except (ValueError, UnsupportedOperation):  # known only when it is made
             del kinds[key]
     return jacobi(A)
 

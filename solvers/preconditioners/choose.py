@@ -6,7 +6,6 @@ from collections.abc import Callable, Container
 from contextlib import suppress
 
 import numpy as np
-import scipy.sparse as sp
 
 from ...sparse import Dense, FunctionOperator, Matrix, Operator, SparseMatrix, UnsupportedOperation
 from ...sparse.analysis.analysis import analysis_of, on_its_grid
@@ -16,14 +15,13 @@ from ...sparse.operators.concrete import as_matrix, concrete, is_known
 from ..diagonal import DOMINANT
 from .base import Preconditioner, Spread
 from .fast import fast_where_near
-from .ilu import ilu_or_jacobi, serving_ilu
-from .ilu.runtime_choice import ilu_pays_unseen
+from .ilu import serving_ilu
 from .jacobi import jacobi, jacobi_on_blocks
-from .multigrid.cut.multigrid import multigrid_on_cut_grid
-from .multigrid.from_matrix import couples_neighbours
-from .multigrid.multigrid import multigrid
-from .multigrid.runtime_choice import multigrid_or_jacobi, pays_unseen
+from .multigrid.couplings import couples_neighbours
+from .multigrid.cut import multigrid_on_cut_grid
+from .multigrid.grid import multigrid
 from .pipeline import entries_or_products
+from .runtime_choice import ilu_or_jacobi, ilu_pays_unseen, multigrid_or_jacobi, pays_unseen
 from .shifted_laplacian import looks_like_waves
 
 _SMALL = 5000  # unknowns up to which scaling takes less time than setting up a hierarchy
@@ -46,12 +44,12 @@ def choose_kind(A: Operator, kinds: Container[str]) -> str:
     | not known before it runs, symmetric with a diagonal of one sign for random arguments, on a grid | multigrid |
     | the same, no grid, at least 5000 unknowns | amg |
     | not known before it runs, couples neighbours on a large grid | multigrid |
-    | not known before it runs, not seen to be symmetric, sparse, at least 20 000 unknowns | ilu |
+    | not known before it runs, not known to be symmetric, sparse, at least 20 000 unknowns | ilu |
     | anything else: dense, or values that are not known | jacobi |
 
-    "multigrid" then stands for `fast_or_multigrid`, which takes "fast" outside of compiled functions where
-    coefficients are so smooth that it is quicker, and "ilu" for `ilu_where_it_serves`, which finds out about
-    the order of rows. Where values are not known, both become jacobi in runs whose values do not suit them.
+    "multigrid" then stands for `fast_or_multigrid`, which chooses "fast" outside compiled functions where coefficients
+    are so smooth that it is quicker, and "ilu" for `ilu_where_it_serves`, which looks for an order of the rows. Where
+    values are not known, both become jacobi in runs whose values do not suit them.
     """
     function, A = A, entries_or_products(A)
     if isinstance(function, FunctionOperator) and isinstance(A, Matrix):
@@ -70,7 +68,8 @@ def choose_kind(A: Operator, kinds: Container[str]) -> str:
             return "jacobi"
         if grid and couples_neighbours(on_its_grid(A)):
             return "multigrid"
-        return "amg" if large and "amg" in kinds and _has_whole_diagonal(A) else "jacobi"
+        whole = large and "amg" in kinds and bool(np.all(concrete(A).diagonals() != 0))
+        return "amg" if whole else "jacobi"
     if "shifted-laplacian" in kinds and _is_of_waves(A):
         return "shifted-laplacian"
     if "amg" in kinds and _is_elliptic(A):
@@ -93,21 +92,14 @@ def _is_elliptic(A: Matrix) -> bool:
     if A.shape[0] <= _SMALL or A.systems is not None:
         return False
     entries = analysis_of(A).entries
-    return entries is not None and any(_is_elliptic_by_rows(one) for one in (entries, entries.T.tocsr()))
-
-
-def _is_elliptic_by_rows(A: sp.csr_array) -> bool:
-    return is_m_matrix(A) and not is_dominated(A, DOMINANT)
+    by_rows_and_columns = () if entries is None else (entries, entries.T.tocsr())
+    return any(is_m_matrix(B) and not is_dominated(B, DOMINANT) for B in by_rows_and_columns)
 
 
 def _is_of_waves(A: Matrix) -> bool:
     """Complex: is it like Helmholtz's equation with absorption, on a grid, and large enough for a hierarchy?"""
     large = A.dtype.kind == "c" and A.shape[0] > _SMALL and A.systems is None
     return large and looks_like_waves(A) and couples_neighbours(on_its_grid(A))
-
-
-def _has_whole_diagonal(A: Matrix) -> bool:
-    return bool(np.all(concrete(A).diagonals() != 0))
 
 
 def fast_or_multigrid(A: Operator, precision: str | None = None) -> Preconditioner:
@@ -131,7 +123,7 @@ AUTOMATIC: dict[str, Callable[..., Preconditioner]] = {"multigrid": fast_or_mult
 
 
 def chosen_for_blocks(A: Operator, precision: str | None, spread: Spread) -> Preconditioner:
-    """What needs no more of vectors than neighbours have, and a small grid: `multigrid` on blocks, or `jacobi`.
+    """A kind that exchanges no more than ghost values, and a small grid: `multigrid` on blocks, or `jacobi`.
 
     Multigrid where A couples neighbours on a grid whose blocks are boxes, unless its diagonal dominates, or A is known
     to be symmetric with a diagonal of both signs.
@@ -143,12 +135,12 @@ def chosen_for_blocks(A: Operator, precision: str | None, spread: Spread) -> Pre
         and couples_neighbours(on_its_grid(own))
         and _blocks_suit(own)
     ):
-        with suppress(ValueError, UnsupportedOperation):  # which it finds out when it is made
-            found = multigrid_on_cut_grid(A, spread=spread, precision=precision)
-            if found is not None:
-                return found
-    own_form = jacobi_on_blocks(A, spread=spread)
-    return jacobi(A) if own_form is None else own_form
+        with suppress(ValueError, UnsupportedOperation):  # known only when it is made
+            M = multigrid_on_cut_grid(A, spread=spread, precision=precision)
+            if M is not None:
+                return M
+    M = jacobi_on_blocks(A, spread=spread)
+    return jacobi(A) if M is None else M
 
 
 def _blocks_suit(A: SparseMatrix) -> bool:

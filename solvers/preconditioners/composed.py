@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from scipy.sparse.linalg import LinearOperator, SuperLU
@@ -237,41 +237,17 @@ def _as_piece(M: Any) -> Preconditioner:
 
 
 def foreign_piece(M: Any) -> Preconditioner | None:
-    """SciPy's factors or pyamg's hierarchy as a preconditioner on NumPy arrays; None for anything else."""
-    foreign = from_foreign(M)
-    if foreign is None:
-        return None
-    return Preconditioner(as_operator(foreign.linear), foreign.kind, foreign.hermitian, foreign.memory)
-
-
-class Foreign(NamedTuple):
-    """A preconditioner of another library.
-
-    Attributes:
-        linear: the linear function, with its transpose where that is known.
-        kind: the library's name for it.
-        hermitian: is it symmetric (Hermitian)? None: not known.
-        memory: numbers stored.
-    """
-
-    linear: LinearOperator
-    kind: str
-    hermitian: bool | None
-    memory: int
-
-
-def from_foreign(M: Any) -> Foreign | None:
-    """Wrap factors of SuperLU or a hierarchy of pyamg; None for anything else.
+    """Factors of SuperLU or a hierarchy of pyamg as a preconditioner on NumPy arrays; None for anything else.
 
     A hierarchy stands for one V-cycle from zero. Two cycles with random vectors decide whether that is symmetric.
     """
     if isinstance(M, SuperLU):
-        return Foreign(_SuperLUInverse(M), "SuperLU", None, int(M.nnz))
+        return Preconditioner(as_operator(_SuperLUInverse(M)), "SuperLU", memory=int(M.nnz))
     pyamg = sys.modules.get("pyamg.multilevel")  # whoever has a hierarchy has imported it
     if pyamg is None or not isinstance(M, pyamg.MultilevelSolver):
         return None
     cycle = _PyamgCycle(M)
-    return Foreign(cycle, "pyamg", cycle.hermitian, sum(int(level.A.nnz) for level in M.levels))
+    return Preconditioner(as_operator(cycle), "pyamg", cycle.hermitian, sum(int(level.A.nnz) for level in M.levels))
 
 
 class _SuperLUInverse(LinearOperator):

@@ -16,9 +16,9 @@ from ..fast.spectra import Reciprocal, Values, extremes_of
 from ..fast.transforms import AlongTrigonometric, Periodic
 from .base import Preconditioner, Spread
 from .checks import check_finite
-from .cycle.small import exact_inverse
+from .multigrid.coarsest import exact_inverse
+from .multigrid.couplings import couplings_of
 from .multigrid.cycle import numbers_stored
-from .multigrid.from_matrix import couplings_of
 from .operators import (
     DiagonallyScaled,
     Recast,
@@ -101,12 +101,12 @@ def fast_where_near(A: Operator, precision: str | None = None) -> Preconditioner
     couplings = couplings_of(matrix, grid_of(matrix, None, find=True))
     if is_far(_real(couplings), _SPREAD):
         return None
-    found = nearby(_symmetric_part(couplings), _SPREAD)
-    if found.spread > _SPREAD:
+    near = nearby(_symmetric_part(couplings), _SPREAD)
+    if near.spread > _SPREAD:
         return None
-    precision = precision if found.spread > _EXACT else None
-    inner, least = _inverse(found, matrix, precision)
-    return _described(inner, matrix, A, precision) if found.left <= _LEFT * least else None
+    precision = precision if near.spread > _EXACT else None
+    inner, least = _inverse(near, matrix, precision)
+    return _described(inner, matrix, A, precision) if near.left <= _LEFT * least else None
 
 
 def _symmetric_part(couplings: Couplings) -> Couplings:
@@ -119,20 +119,19 @@ def _real(couplings: Couplings) -> Couplings:
     return couplings.map(np.real) if couplings.bk.dtype(couplings.diagonal).kind == "c" else couplings
 
 
-def _inverse(found: Nearby, matrix: Matrix, precision: str | None) -> tuple[Operator, float]:
+def _inverse(near: Nearby, matrix: Matrix, precision: str | None) -> tuple[Operator, float]:
     """Inverse in NumPy, and the smallest eigenvalue of the sum; 0 for an indefinite one."""
     within = inner_dtype(precision, matrix.dtype)
     narrow = within != matrix.dtype
-    size = 1.0 if narrow else found.size  # of which single precision may have no inverse
-    inner, least = inverse_of_sum(found.sum, matrix.dtype, matrix.bk, _regular, size)
-    factor = 1 / found.size if narrow else 1.0
+    size = 1.0 if narrow else near.size  # of which single precision may have no inverse
+    inner, least = inverse_of_sum(near.sum, matrix.dtype, matrix.bk, _regular, size)
+    factor = 1 / near.size if narrow else 1.0
     if narrow:
-        inner = Recast(inner.astype(within), matrix.dtype.name, factor if found.root is None else 1.0)
-    if found.root is not None:
-        scale = (1 / found.root).reshape(1, -1).astype(matrix.dtype)
-        inner = DiagonallyScaled(
-            inner, factor * scale, scale
-        )  # powers of two, so that it stays symmetric to the last digit
+        inner = Recast(inner.astype(within), matrix.dtype.name, factor if near.root is None else 1.0)
+    if near.root is not None:
+        scale = (1 / near.root).reshape(1, -1).astype(matrix.dtype)
+        # The factor is a power of two, so that the inverse stays symmetric to the last digit.
+        inner = DiagonallyScaled(inner, factor * scale, scale)
     return inner, least
 
 

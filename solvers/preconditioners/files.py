@@ -37,21 +37,21 @@ def load_preconditioner(path: Any, like: Array | None = None) -> Preconditioner:
         >>> M @ np.ones(2)
         array([0.5 , 0.25])
     """
-    found: Any = without_compilers(_load)(path, like)
-    return found
+    M: Any = without_compilers(_load)(path, like)
+    return M
 
 
 load_preconditioner._torchdynamo_disable = True  # type: ignore[attr-defined]  # as of linear_solve
 
 
 def _load(path: Any, like: Array | None) -> Operator:
-    bk, found = choose_backend(like), tree.load_operator(path, _check)
-    moved = found if bk is found.bk else found.on_backend(bk, like)
+    bk, M = choose_backend(like), tree.load_operator(path, _check)
+    moved = M if bk is M.bk else M.on_backend(bk, like)
     if not isinstance(moved, Preconditioner | DirectInverse):
-        raise TypeError(f"{path}: {found!r} serves NumPy arrays only; load it without `like`.")
+        raise TypeError(f"{path}: {M!r} serves NumPy arrays only; load it without `like`.")
     return moved
 
 
-def _check(found: Operator) -> None:
-    if not isinstance(found, Preconditioner | DirectInverse) or found.shape[0] != found.shape[1]:
-        raise ValueError(f"it holds {found!r}, no preconditioner; expected a file of Preconditioner.save")
+def _check(M: Operator) -> None:
+    if not isinstance(M, Preconditioner | DirectInverse) or M.shape[0] != M.shape[1]:
+        raise ValueError(f"it holds {M!r}, no preconditioner; expected a file of Preconditioner.save")

@@ -72,7 +72,7 @@ def of_operator(*, needs_entries: bool = True, eagerly_on_host: bool = True) -> 
 
 
 def built(A: Operator, entries: Operator, kind: Kind, eagerly_on_host: bool = True) -> Preconditioner:
-    """What a kind makes of A, known by `entries`, in the library of A and on its device."""
+    """The preconditioner that a kind makes of A, from `entries`, in the library of A and on its device."""
     with analysed(entries):
         own = concrete(entries) if eagerly_on_host or entries.bk.compiled() else entries
         if own is not entries:
@@ -106,7 +106,7 @@ def entries_of(A: Operator) -> Matrix:
     """A as a matrix; a function is traced.
 
     Raises:
-        UnsupportedOperation: its entries, or their places, cannot be found.
+        UnsupportedOperation: its entries, or their positions, cannot be found.
         NonlinearError: the function is not linear.
     """
     A = A.without_offset
@@ -125,7 +125,7 @@ def entries_or_products(A: Operator) -> Operator:
     """A as a matrix where its entries can be found, else A itself."""
     try:
         return entries_of(A)
-    except (UnsupportedOperation, NonlinearError):  # which is evaluated column by column, or known by its products
+    except (UnsupportedOperation, NonlinearError):  # only products are available
         return A.without_offset
 
 
@@ -133,21 +133,21 @@ def grid_of(own: Operator, grid: Any, find: bool = False) -> tuple[int, ...]:
     """The grid of the unknowns: as given, or as the matrix declares it.
 
     Args:
-        find: else as its entries look, see `on_its_grid`.
+        find: else detect it from the entries, see `on_its_grid`.
 
     Raises:
-        ValueError: what was given is none of as many points.
+        ValueError: the given grid has another number of points than A has unknowns.
     """
     if grid is None:
         if find and len(own.in_shape) == 1:
             own = on_its_grid(own)  # type: ignore[arg-type]
         return own.in_shape if all(isinstance(k, int) for k in own.in_shape) else (own.shape[0],)  # no container
-    found = check_grid(grid)
-    if math.prod(found) != own.shape[0]:
+    shape = check_grid(grid)
+    if math.prod(shape) != own.shape[0]:
         raise ValueError(
-            f"grid={found} has {math.prod(found)} points; expected {own.shape[0]}, the number of unknowns."
+            f"grid={shape} has {math.prod(shape)} points; expected {own.shape[0]}, the number of unknowns."
         )
-    return found
+    return shape
 
 
 def stored_entries(A: Operator) -> int | None:

@@ -19,12 +19,11 @@ from ...sparse.operators.couplings import Couplings, are_flat, sum_of_terms
 from .amg.amg import amg
 from .base import Preconditioner
 from .checks import MOST_STEPS, check_finite, check_in_range, check_integer, check_number
-from .cycle.small import exact_inverse
-from .multigrid.coarsening import Coarsest, coarsest
+from .multigrid.coarsest import exact_inverse
+from .multigrid.couplings import couples_neighbours, couplings_of
 from .multigrid.cycle import VISITS
-from .multigrid.from_matrix import couples_neighbours, couplings_of
-from .multigrid.grid_cycle import cycle_of, with_cost
-from .multigrid.smoothing import Smoothing
+from .multigrid.grid import Smoothing, cycle_of, with_cost
+from .multigrid.grid_levels import Coarsest, coarsest
 from .operators import check_precision, precision_as_setting
 from .pipeline import grid_of, of_operator
 from .target import Target
@@ -89,12 +88,11 @@ def shifted_laplacian(
     settings = (("shift", shift), ("cycle", cycle), ("degree", degree), *precision_as_setting(precision))
     placed = own if grid is not None or len(own.in_shape) > 1 else on_its_grid(own)
     if grid is None and not couples_neighbours(placed) and own.shape[0] > _SMALL:
-        found = amg(_shifted_entries(own, shift), cycle=cycle, degree=degree, precision=precision)
-        return _named(found, settings, own.dtype.kind == "c" and not found.hermitian)
+        M = amg(_shifted_entries(own, shift), cycle=cycle, degree=degree, precision=precision)
+        return _named(M, settings, own.dtype.kind == "c" and not M.hermitian)
     shape = grid_of(placed, grid, find=True)
     if own.shape[0] <= _SMALL:
-        found = with_cost(*exact_inverse(_shifted_entries(own, shift), _NAME), ())
-        return _named(found, settings, False)
+        return _named(with_cost(*exact_inverse(_shifted_entries(own, shift), _NAME), ()), settings, False)
     couplings = couplings_of(placed, shape)
     hermitian = couplings.is_hermitian() if own.bk.on_host else None
     absorbs = own.dtype.kind == "c" and not hermitian
@@ -150,18 +148,18 @@ def _shifted(
 
 
 def _missing(A: Couplings) -> tuple[Array, Array]:
-    """What the sums of rows lack, `(systems or 1, *grid)`, and the sign of the Laplacian, `(systems or 1, 1, ...)`."""
+    """k^2, which the sums of rows lack, `(systems or 1, *grid)`; sign of the Laplacian, `(systems or 1, 1, ...)`."""
     bk = A.bk
     sums = bk.real(sum_of_terms([*A.values.values()]))
     sign = _sign(bk, _total(A, bk.real(A.diagonal)))
     own = bk.maximum(-sign * sums, bk.zeros_like(sums))
-    found = own
+    missing = own
     for _ in range(sum(n > 1 for n in A.grid)):  # a corner has it from walls, and these from the inside
-        near = found
+        near = missing
         for s in A.values:
-            near = bk.maximum(near, A.moved(found, s))
-        found = bk.materialize(bk.where(own > 0, own, near))
-    return found, sign
+            near = bk.maximum(near, A.moved(missing, s))
+        missing = bk.materialize(bk.where(own > 0, own, near))
+    return missing, sign
 
 
 def _size(A: Couplings, missing: Array, absorbs: bool) -> Coarsest:

@@ -15,7 +15,7 @@ from ...sparse import Dense, FunctionOperator, Operator, SparseMatrix
 from ..log import log, warn_caller
 from ..methods.method import Method
 from ..preconditioners import Preconditioner
-from ..preconditioners.multigrid.cut.cycle import CutMultigrid
+from ..preconditioners.multigrid.cut import CutMultigrid
 from ..read.system import System
 
 LEAST = 1 << 15  # bytes: a smaller message takes as long as an empty one, and is only logged

@@ -25,7 +25,7 @@ from ...backends.numpy.one_system import OneSystemBackend
 from ...sparse import OnHost, Operator, as_symmetric_dia, on_grid
 from ...sparse.operators.cut_stencil import InSteps
 from ...sparse.operators.cut_values import cut_stencil
-from ..factors.protocol import DirectInverse, told_by
+from ..factors.protocol import DirectInverse, singularity_of
 from ..log import DEBUG, log, timed_set_up
 from ..methods.method import Goal, Method, apply
 from ..singular.from_factors import Singularity
@@ -649,7 +649,7 @@ def _singularity(bk: Backend, b: Array, null: Operator | None, factors: Operator
         null: projects given or found null vectors out.
         factors: of a direct method.
     """
-    told = told_by(factors)
+    told = singularity_of(factors)
     if null is None and told is None:
         return None
     rows = int(b.shape[0])

@@ -44,7 +44,6 @@ _MOST, _FEW, _NUMBERS = 64, 256, 2 * 10**7  # otherwise, of matrices of more unk
 _NOTHING = 1e-10  # entries of unit vectors below are rounding errors
 _BLOWN = 1e4  # over the shift: what the inverse makes of a random vector that the shift does not keep off zero
 _INACCURATE = 1e-4  # relative residual of a random solve with a band above which the matrix is examined
-_PARTS = CyclicReduction.parts
 _REGULAR, _ILL, _SINGULAR = (int(s) for s in (Singularity.REGULAR, Singularity.ILL_CONDITIONED, Singularity.SINGULAR))
 
 
@@ -183,8 +182,7 @@ def _null_vectors(
 
         return Equations(lambda x: bk.product(A, x), solve, sizes, columns)
 
-    first = adjoint(A), adjoint(inverse), columns, rows
-    return both_null_vectors(bk, first, equations, turned, where, most, (bk.dtype(A), given))
+    return both_null_vectors(bk, (A, inverse, rows, columns), equations, turned, where, most, (bk.dtype(A), given))
 
 
 def _like(bk: Backend, mask: Array, array: Array) -> Array:
@@ -356,7 +354,7 @@ def null_vectors_of_sparse(
     other = sp.csc_array(A.conj().T), lambda b: solve(b.conj(), True).conj(), rows
     everywhere = np.full((1, 1), True)
     found = both_null_vectors(
-        bk, (other, own), equations, lambda sides: sides[::-1], everywhere, most, (A.dtype, given)
+        bk, (own, other), equations, lambda sides: sides[::-1], everywhere, most, (A.dtype, given)
     )
     right, left = (vectors[0][np.any(vectors[0], axis=1)] for vectors in found)
     size = abs(A)
@@ -404,17 +402,6 @@ def examined_blocks(
     return right, left, bk.where(singular, regular + int(Singularity.SINGULAR), regular)
 
 
-def _band_null_vectors(
-    bk: Backend, before: Array, on: Array, after: Array, suspect: Array, size: int, most: int, given: np.dtype
-) -> list[Array]:
-    """Null vectors of the block matrix and of its adjoint, in its dtype."""
-    if bk.on_host and not suspect.any():  # of a lane of several, of which others are
-        return [np.zeros((len(on), most, size), on.dtype)] * 2
-    matrix = BlockTridiagonal(before, on, after, size)
-    with bk.errstate():
-        return [bk.astype(basis, bk.dtype(on)) for basis in _null_vectors_of_band(bk, matrix, suspect, most, given)]
-
-
 def _band_seems_singular(bk: Backend, matrix: BlockTridiagonal, inverse: CyclicReduction, given: np.dtype) -> Array:
     """`(systems or 1, 1)`: does the inverse amplify a random vector, or lose part of it, as for a singular matrix?
 
@@ -431,36 +418,42 @@ def _band_seems_singular(bk: Backend, matrix: BlockTridiagonal, inverse: CyclicR
     return ~((missed < _INACCURATE) & (blown < suspicious(given)))
 
 
-def _null_vectors_of_band(
-    bk: Backend, matrix: BlockTridiagonal, suspect: Array, most: int, given: np.dtype
-) -> tuple[Array, Array]:
-    """Null vectors in double precision where available, independent of row and column scaling."""
-    n, batch = matrix.size, int(matrix.on.shape[0]) > 1
-    wide = bk.stored_dtype(np.result_type(bk.dtype(matrix.on), np.float64))
-    own = matrix.astype(bk, wide)
-    inverse = reduced(bk, *own.parts, n, batch, wide)
-    sizes = own.sizes(bk)
-    adjoint_sizes = sizes.adjoint(bk)
-    one = bk.zeros((int(own.on.shape[0]), n), bk.dtype(sizes.on), own.on) + 1
-    rows, columns = balanced(
-        bk, lambda x: sizes.product(bk, x), lambda x: adjoint_sizes.product(bk, x), one, own.on
-    )  # fmt: skip
-    finite = bk.isfinite(bk.max_abs(sizes.product(bk, one)))
+def _band_null_vectors(
+    bk: Backend, before: Array, on: Array, after: Array, suspect: Array, size: int, most: int, given: np.dtype
+) -> list[Array]:
+    """Null vectors of the block matrix and of its adjoint, in its dtype, independent of row and column scaling.
+
+    In double precision where the library has it.
+    """
+    dtype, batch = bk.dtype(on), int(on.shape[0]) > 1
+    if bk.on_host and not suspect.any():  # of a lane of several, of which others are
+        return [np.zeros((len(on), most, size), dtype)] * 2
+    wide = bk.stored_dtype(np.result_type(dtype, np.float64))
+
+    def operands(parts: tuple[Array, ...]) -> tuple[BlockTridiagonal, CyclicReduction, Array, Array]:
+        before, on, after, *reduction, rows, columns = parts
+        inverse = CyclicReduction(
+            bk, **dict(zip(CyclicReduction.parts, reduction, strict=True)), size=size, batch=batch
+        )
+        return BlockTridiagonal(before, on, after, size), inverse, rows, columns
 
     def turned(parts: tuple[Array, ...]) -> tuple[Array, ...]:
-        matrix, inverse, rows, columns = _unflatten(parts)
+        matrix, inverse, rows, columns = operands(parts)
         back: Any = inverse.transpose().conj()
-        return *matrix.adjoint(bk).parts, *(back.array(name) for name in _PARTS), columns, rows
-
-    def _unflatten(parts: tuple[Array, ...]) -> tuple[BlockTridiagonal, CyclicReduction, Array, Array]:
-        before, on, after, *found, rows, columns = parts
-        inverse = CyclicReduction(bk, **dict(zip(_PARTS, found, strict=True)), size=n, batch=batch)
-        return BlockTridiagonal(before, on, after, n), inverse, rows, columns
+        return *matrix.adjoint(bk).parts, *map(back.array, back.parts), columns, rows
 
     def equations(parts: tuple[Array, ...]) -> Equations:
-        matrix, inverse, _, columns = _unflatten(parts)
+        matrix, inverse, _, columns = operands(parts)
         sizes = matrix.sizes(bk).product(bk, columns)
         return Equations(lambda x: matrix.product(bk, x), inverse.apply, sizes, columns)
 
-    first = turned((*own.parts, *(inverse.array(name) for name in _PARTS), rows, columns))
-    return both_null_vectors(bk, first, equations, turned, suspect & finite, most, (wide, given))
+    with bk.errstate():
+        matrix = BlockTridiagonal(before, on, after, size).astype(bk, wide)
+        inverse, sizes = reduced(bk, *matrix.parts, size, batch, wide), matrix.sizes(bk)
+        adjoint = sizes.adjoint(bk)
+        one = bk.zeros((int(on.shape[0]), size), bk.dtype(sizes.on), matrix.on) + 1
+        scales = balanced(bk, lambda x: sizes.product(bk, x), lambda x: adjoint.product(bk, x), one, matrix.on)
+        finite = bk.isfinite(bk.max_abs(sizes.product(bk, one)))
+        own = *matrix.parts, *map(inverse.array, inverse.parts), *scales
+        found = both_null_vectors(bk, own, equations, turned, suspect & finite, most, (wide, given))
+        return [bk.astype(basis, dtype) for basis in found]

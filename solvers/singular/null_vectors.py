@@ -33,7 +33,7 @@ class Equations(NamedTuple):
 
 def both_null_vectors(
     bk: Backend,
-    adjoint: Any,
+    own: Any,
     equations: Callable[[Any], Equations],
     turned: Callable[[Any], Any],
     where: Array,
@@ -46,16 +46,16 @@ def both_null_vectors(
     be nearly orthogonal to them; without them those of A are found to the last digit, and with these those again.
 
     Args:
-        adjoint: the operand of `equations` for the adjoint; in a compiled function a container of arrays.
+        own: the operand of `equations` for A; in a compiled function a container of arrays.
         equations: makes the equations of it.
-        turned: from the adjoint to A, and back.
+        turned: from A to its adjoint, and back.
         where: `(systems, 1)`: for which systems to look.
         most: vectors to look for, at most.
         dtypes: of vectors, and of the entries of the matrix as it was given.
 
     Cost: per vector mostly 9 products and 9 solves, and once more as much to see that there are no more.
     """
-    dtype, given = dtypes
+    (dtype, given), adjoint = dtypes, turned(own)
     real, like = np.finfo(dtype).dtype, equations(adjoint).sizes
     strict = rounding_of_entries(given)
     limit = bk.asarray(np.full((1, 1), max(_MORE * strict, _ABOUT * float(np.finfo(dtype).eps)), real), like=like)

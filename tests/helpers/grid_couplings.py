@@ -9,6 +9,8 @@ import numpy as np
 
 from grid_problems import entries
 from krylix.backends import get_backend
+from krylix.solvers.preconditioners.multigrid.transfer import Interpolation, stacked_weights
+from krylix.solvers.preconditioners.multigrid.weights import Weights, weights_and_weakly_coupled
 from krylix.sparse.operators.couplings import Couplings, neighbours
 
 HOST = get_backend("numpy")
@@ -54,3 +56,12 @@ def factors_of(A: Couplings) -> list[tuple[int, ...]]:
     """All ways to coarsen some of the axes."""
     able = [(1, 2) if n >= 3 and not (ring and (n % 2 or n < 6)) else (1,) for n, ring in zip(A.grid, A.periodic)]
     return [f for f in itertools.product(*able) if max(f) > 1]
+
+
+def weights(A: Couplings, factors: tuple[int, ...]) -> Weights:
+    return weights_and_weakly_coupled(A, factors)[0]
+
+
+def interpolation(A: Couplings, W: Weights, factors: tuple[int, ...]) -> Interpolation:
+    """From weights by p and c."""
+    return Interpolation(HOST, stacked_weights(HOST, W, factors), A.grid, factors, A.periodic, A.systems is not None)

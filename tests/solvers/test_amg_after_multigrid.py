@@ -15,7 +15,8 @@ import krylix
 from cells import in_turn
 from frameworks import jax
 from krylix.solvers.plan import MOST_ITERATIONS, ClassicalAMG, is_on_grids
-from krylix.solvers.preconditioners.multigrid import hierarchy, runtime_choice
+from krylix.solvers.preconditioners import runtime_choice
+from krylix.solvers.preconditioners.multigrid import grid_levels
 from library import ROOT
 from modes import EAGER, array, compiled, to_numpy
 
@@ -32,7 +33,7 @@ RTOL = 1e-10
 @pytest.fixture(autouse=True)
 def unseen(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Nothing is lost, as far as the set-up is told."""
-    monkeypatch.setattr(hierarchy, "_limit", lambda *_: hierarchy._never)
+    monkeypatch.setattr(grid_levels, "_limit", lambda *_: grid_levels._never)
     yield
 
 

@@ -15,18 +15,17 @@ from ....sparse.analysis.facts import is_m_matrix
 from ....sparse.analysis.symmetry import is_hermitian
 from ....sparse.operators.concrete import in_scipy
 from ..base import Preconditioner
-from ..cycle.checked import hermitian_and_double
+from ..multigrid.coarsest import hermitian_and_double
 from ..multigrid.cycle import numbers_stored
 from ..pipeline import entries_of, of_operator
 from ..target import Target
 from .as_preconditioner import of_levels, small, sparse_form
 from .components import components_for, entries_within
-from .frozen import tentative_of
-from .hierarchy import coarsened
+from .hierarchy import coarsened, tentative_of
 from .levels import adjoint, levels_of_pyamg, nearer_order, reordered_matrix, rows_in
 from .on_host import HostCycle
+from .renewal import on_pattern, placed_at, target_within, updated
 from .settings import COARSENINGS, GIVEN, AmgSettings, near_nullspace_columns
-from .updates import on_pattern, placed_at, renewal, target_within
 
 
 class CoarseningFacts(NamedTuple):
@@ -210,7 +209,13 @@ def amg(
                 "amg was asked for the pattern of a preconditioner, and for other settings; expected one of these, as "
                 "the settings are those of that preconditioner."
             )
-        return renewal(pattern, target.A)
+        M = updated(pattern, target.A, checked=False)
+        if M is None:
+            raise ValueError(
+                f"pattern={pattern!r} was given for {target.A!r}, which has entries at other places, or is real where "
+                "that is complex; expected a matrix with the same pattern. Leave pattern out to make a new hierarchy."
+            )
+        return M
     known = in_scipy(own)
     if hierarchy is not None:
         others = {"near_nullspace": near_nullspace, "pattern": pattern, "block_size": block_size, "strength": strength}

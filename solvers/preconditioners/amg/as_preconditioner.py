@@ -8,7 +8,7 @@ import numpy as np
 
 from ....sparse import Matrix, Operator, SparseMatrix
 from ..base import Preconditioner
-from ..cycle.small import exact_inverse
+from ..multigrid.coarsest import exact_inverse
 from ..multigrid.cycle import numbers_stored, work_of
 from ..operators import note_on_precision, permuted
 from ..target import Target

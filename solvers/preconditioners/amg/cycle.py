@@ -11,8 +11,7 @@ import scipy.sparse as sp
 from ....backends import get_backend
 from ....sparse import Operator
 from ...diagonal import DiagonalOperator
-from ..cycle.dense import inverse_of_scaled, rounding_of
-from ..cycle.scales import scales_of, times_diagonals
+from ..multigrid.coarsest import inverse_of_scaled, rounding_of, scales_of, times_diagonals
 from ..multigrid.cycle import (
     VISITS,
     CFRelaxation,
@@ -26,8 +25,7 @@ from ..multigrid.cycle import (
 from ..operators import DiagonallyScaled, inner_dtype, permuted, recast
 from ..target import Target
 from .classical.rows import gathered, on_diagonal, repeated, selected
-from .kept import placed
-from .levels import HostLevel, eigenvalue_bound, is_diagonal, is_solved_by_scaling, places_in
+from .levels import HostLevel, eigenvalue_bound, is_diagonal, is_solved_by_scaling, kept_for_updates, places_in
 from .settings import BOUND, AmgSettings
 
 
@@ -166,7 +164,7 @@ def _level(
         matrix = target.matrix(A, None if finest else rows, copy=not as_it_is)
         smoother = PolynomialSmoother(matrix, target.array(alphas), target.array(weights), hermitian)
     P, R = (target.matrix(M, rows, copy=not as_it_is) for M in (P, R))
-    return LevelParts(smoother, P, R, placed(level.tentative, target.bk, target.dtype, target.like))
+    return LevelParts(smoother, P, R, kept_for_updates(level.tentative, target.bk, target.dtype, target.like))
 
 
 def _scaled(A: sp.csr_array, left: float | np.ndarray | None, right: np.ndarray | None) -> sp.csr_array:

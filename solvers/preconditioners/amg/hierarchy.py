@@ -1,13 +1,15 @@
-"""Levels of a known matrix: coarsened afresh, or of what the levels of another one keep for updates."""
+"""Hierarchies on the host: coarsened afresh, on aggregates and splittings of other values, and for unknown values."""
 
 from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
+from functools import lru_cache
 
 import numpy as np
 import scipy.sparse as sp
 
+from ....sparse.formats import Structure
 from .aggregation import aggregated_levels, with_transfers
 from .classical.levels import classical_levels, eliminated
 from .classical.renewal import CHECKED, ClassicalRule, is_reusable
@@ -76,7 +78,7 @@ def galerkin_levels(
             if checked and interpolated < CHECKED and not is_reusable(kept, A, theta):
                 return None
             coarse = kept.coarse
-            pair = eliminated(level, coarse, hermitian) if kept.keeps_all(A) else None
+            pair = eliminated(level, coarse, hermitian, kept.labels) if kept.keeps_all(A) else None
             if pair is not None:
                 levels[-1:] = pair
                 continue
@@ -87,3 +89,35 @@ def galerkin_levels(
             level = with_transfers(level, kept, None if hermitian else kept, settings)
         levels[-1:] = level, level.below(sorted_rows(product(level.R, product(A, level.P)), hermitian))
     return levels
+
+
+def tentative_of(
+    structure: Structure, settings: AmgSettings, near_nullspace: np.ndarray | None, block_size: int
+) -> tuple[Tentative, ...]:
+    """Tentative prolongations for matrices of unknown values, finest first; the last ones are kept by pattern.
+
+    They are those of unit coefficients, which suit any values; those of one matrix with jumps only similar matrices.
+    """
+    if near_nullspace is None:
+        return _tentative_of(structure, settings, None, "", block_size)
+    return _tentative_of(structure, settings, near_nullspace.tobytes(), near_nullspace.dtype.str, block_size)
+
+
+@lru_cache(maxsize=8)
+def _tentative_of(
+    structure: Structure, settings: AmgSettings, vectors: bytes | None, dtype: str, block_size: int
+) -> tuple[Tentative, ...]:
+    columns = None if vectors is None else np.frombuffer(vectors, dtype).reshape(structure.shape[0], -1)
+    levels = coarsened(_unit_coefficients(structure), settings, True, columns, block_size)
+    return tuple(level.tentative for level in levels if level.tentative is not None)
+
+
+def _unit_coefficients(structure: Structure) -> sp.csr_array:
+    """The Laplacian of the graph of a structure: -1 for each pair that is coupled, and rows whose sum is zero."""
+    rows, cols, _ = structure.entries()
+    apart = rows != cols
+    ones = sp.csr_array((np.ones(int(apart.sum())), (rows[apart], cols[apart])), structure.shape)
+    couplings = sp.csr_array(ones + ones.T)
+    couplings.data[:] = 1
+    degrees = np.asarray(couplings.sum(axis=1)).reshape(-1)
+    return sp.csr_array(sp.diags_array(np.maximum(degrees, 1.0)) - couplings)

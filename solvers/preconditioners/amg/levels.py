@@ -2,27 +2,25 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, Union
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import scipy.sparse as sp
 from scipy.sparse.csgraph import reverse_cuthill_mckee
 
 from ....backends import Array, Backend, get_backend
-from ....sparse import Matrix, SparseMatrix
+from ....sparse import Matrix, Operator, SparseMatrix
 from ....sparse.analysis.spectrum import bounded_eigenvalue
 from ....sparse.formats.compressed import CsrStructure
 from ....sparse.formats.entries.integers import starts_of
 from ....sparse.formats.entries.scipy_form import csr_array
 from ....sparse.formats.entries.some_rows import evenly_spread
 from ....sparse.formats.making.build import from_csr, from_entries
-from ..cycle.scales import scales_of, times_diagonals
+from ..multigrid.coarsest import scales_of, times_diagonals
+from .classical.renewal import ClassicalRule, Injection
 from .classical.rows import on_diagonal, repeated, row_sums
 
-if TYPE_CHECKING:
-    from .classical.renewal import ClassicalRule
-
-Tentative: TypeAlias = Union[sp.csr_array, "ClassicalRule"]
+Tentative: TypeAlias = sp.csr_array | ClassicalRule
 """What an update makes a prolongation of: that of aggregates before smoothing, or a rule of interpolation."""
 
 _DOMINANT = 1.5  # times the diagonal entry: rows of a smaller sum of absolute values
@@ -59,6 +57,13 @@ class HostLevel(NamedTuple):
         """The next coarser level, with the matrix R A P without rows of rounding only; may write to `coarse`."""
         terms = np.asarray(_squared(self.P).T @ self.terms)
         return HostLevel(_without_rounding_residues(coarse, self.P, self.A, terms), terms)
+
+
+def kept_for_updates(tentative: Tentative, bk: Backend, dtype: np.dtype, like: Array | None) -> Operator:
+    """What a level of a cycle keeps for updates, beside an array of a library."""
+    if isinstance(tentative, ClassicalRule):
+        return Injection.of(tentative, bk, dtype, like)
+    return from_csr(bk, tentative.astype(dtype), prune=False, format="csr", like=like)
 
 
 def levels_of_pyamg(solver: Any) -> list[HostLevel]:

@@ -65,6 +65,7 @@ class AmgSettings:
         """Factor of coarse-grid corrections."""
         if self.over_correction is not None:
             return self.over_correction
+        # 1.8, as of Braess, takes 1 or 2 iterations fewer of 13 to 32 for smooth coefficients, and 7 % more for jumps
         return 1.6 if self.coarsening == "aggregation" else 1.0
 
     @property

@@ -62,12 +62,6 @@ class Interpolation(Composed):
     batch: bool = False
     transposed: bool = False
 
-    @classmethod
-    def of(cls, bk: Backend, W: Weights, grid: tuple[int, ...], factors: tuple[int, ...],
-           periodic: Axes, systems: int | None) -> Interpolation:  # fmt: skip
-        """From weights by p and c."""
-        return cls(bk, stacked_weights(bk, W, factors), grid, factors, periodic, systems is not None)
-
     def __post_init__(self) -> None:
         shape, _ = self._form("weights")
         axes = {len(self.grid), len(self.factors), len(self.periodic), len(shape) - 2}

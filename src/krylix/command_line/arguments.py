@@ -21,15 +21,9 @@ from .preconditioning import ENDING, is_file
 from .terminal import UsageError, as_options
 
 EXAMPLES = (
-    "airfoil",
-    "bar",
-    "helmholtz_2D",
-    "knot",
-    "local_disc_galerkin_diffusion",
-    "recirc_flow",
-    "unit_cube",
+    "airfoil", "bar", "helmholtz_2D", "knot", "local_disc_galerkin_diffusion", "recirc_flow", "unit_cube",
     "unit_square",
-)
+)  # fmt: skip
 """Matrices of real problems that pyamg brings along."""
 BACKENDS = ("numpy", "jax", "torch", "tensorflow")
 FORMATS = ("csr", "csc", "coo", "dia", "ell", "hyb", "dense")

@@ -7,7 +7,6 @@ import time
 from collections.abc import Sequence
 from contextlib import nullcontext
 from pathlib import Path
-from typing import Any
 
 from ..backends import profile
 from ..solvers import METHODS, OPTIONAL_METHODS, PRECONDITIONERS, find_method
@@ -152,11 +151,11 @@ def _inspect(options: argparse.Namespace, report: Report) -> bool:
 
 
 def _methods(options: argparse.Namespace, report: Report) -> bool:
-    rows, kinds = method_rows(), ["auto", *PRECONDITIONERS]
+    names = ("name", "matrix", "numbers", "preconditioner", "transpose", "summary")
+    rows, kinds = _rows_of_methods(), ["auto", *PRECONDITIONERS]
     line = "{:<18} {:<10} {:<8} {:<15} {:<4} {}".format
     report.lines([line("method", "matrix", "numbers", "preconditioner", "A^T", "what it is")])
-    for row in rows:
-        report.lines([line(*{**row, "transpose": "yes" if row["transpose"] else "no"}.values())])
+    report.lines(line(*row[:4], "yes" if row[4] else "no", row[5]) for row in rows)
     report.lines(
         [
             f"{_FAMILIES}.",
@@ -165,39 +164,24 @@ def _methods(options: argparse.Namespace, report: Report) -> bool:
             f"preconditioners: {', '.join(kinds)}",
         ]
     )
-    report.add([Fact("", None, {"methods": rows, "preconditioners": kinds})])
+    methods = [dict(zip(names, row, strict=True)) for row in rows]
+    report.add([Fact("", None, {"methods": methods, "preconditioners": kinds})])
     return True
 
 
-def method_rows() -> list[dict[str, Any]]:
-    """Every method with its default settings, auto first, by its name for --method, and what it needs.
+def _rows_of_methods() -> list[tuple[str, str, str, str, bool, str]]:
+    """Every method with its default settings, auto first: its name for --method, what it needs, and what it is.
 
-    - matrix: "symmetric" (Hermitian where complex), "grid" (a sum of matrices along its axes), "band" (few diagonals),
-      "square" or "any", which is also rectangular;
-    - numbers: "real" or "any";
-    - preconditioner: "none", "any" or "symmetric";
-    - transpose: does it multiply with the transpose of A?
+    It needs a matrix ("symmetric", "grid", "band", "square" or "any"), real numbers or any, no preconditioner, a
+    symmetric one or any, and perhaps products with the transpose of A.
     """
 
-    def needs(method: Method) -> dict[str, Any]:
+    def row(method: Method) -> tuple[str, str, str, str, bool, str]:
         special = "grid" if method.needs_grid else "band" if method.needs_band else None
-        matrix = "symmetric" if method.needs_symmetry else "any" if method.least_squares else "square"
+        matrix = special or ("symmetric" if method.needs_symmetry else "any" if method.least_squares else "square")
         kind = "none" if not method.takes_preconditioner else "symmetric" if method.needs_symmetry else "any"
-        return {
-            "name": method.name,
-            "matrix": special or matrix,
-            "numbers": "any" if method.takes_complex else "real",
-            "preconditioner": kind,
-            "transpose": method.needs_transpose,
-            "summary": method.summary,
-        }
+        numbers = "any" if method.takes_complex else "real"
+        return method.name, matrix, numbers, kind, method.needs_transpose, method.summary
 
-    auto = {
-        "name": "auto",
-        "matrix": "square",
-        "numbers": "any",
-        "preconditioner": "any",
-        "transpose": False,
-        "summary": "Looks at the matrix and chooses one of these",
-    }
-    return [auto, *map(needs, (*METHODS.values(), *OPTIONAL_METHODS.values()))]
+    auto = ("auto", "square", "any", "any", False, "Looks at the matrix and chooses one of these")
+    return [auto, *map(row, (*METHODS.values(), *OPTIONAL_METHODS.values()))]

@@ -14,6 +14,7 @@ import scipy.sparse as sp
 
 from ..backends import get_backend
 from ..solvers import Status
+from ..solvers.methods.registry import is_auto
 from ..sparse.analysis.facts import (
     component_labels,
     dominance,
@@ -293,10 +294,11 @@ def of_solve(options: argparse.Namespace, system: SystemRead, outcome: SolveOutc
         up_to = ", up to a constant" if maps_constants_to_zero(system.A) else ""
         error_text = f"|x - known x| / |known x| = {error:.1e}{up_to}"
     method, M, backend, dtype = result.method, result.preconditioner, options.backend, outcome.x.dtype.name
-    method_text = f"{method}, chosen by auto" if outcome.automatic else method
+    automatic = is_auto(options.method)
+    method_text = f"{method}, chosen by auto" if automatic else method
     success = {"converged": converged, "confirmed": converged and outcome.confirmed, "message": result.message}
     return [
-        Fact("method", method_text, {"method": method, "automatic": outcome.automatic}),
+        Fact("method", method_text, {"method": method, "automatic": automatic}),
         Fact("preconditioner", _preconditioner(M, options.preconditioner), {"preconditioner": M}),
         Fact("backend", f"{backend}, {dtype}", {"backend": backend, "dtype": dtype}),
         Fact("status", _status(outcome), success),

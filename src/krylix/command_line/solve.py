@@ -47,7 +47,6 @@ class SolveOutcome:
     Attributes:
         x: laid out as b, `(n,)` or `(n, k)`.
         result: of `linear_solve`.
-        automatic: was the method chosen by auto?
         status, singular, iterations, residual_norm, tolerance, null_part: of the result, as NumPy arrays.
         check: the norms of the residual that counts, computed here in double precision: of b - A x, or in least squares
             of A^H (b - A x).
@@ -59,7 +58,6 @@ class SolveOutcome:
 
     x: np.ndarray
     result: SolveResult
-    automatic: bool
     status: np.ndarray
     singular: np.ndarray
     iterations: np.ndarray
@@ -139,7 +137,6 @@ def solve(options: argparse.Namespace, system: SystemRead, ready: Ready) -> Solv
     return SolveOutcome(
         x=x,
         result=result,
-        automatic=is_auto(options.method),
         **{name: on_host(getattr(result, name)).reshape(-1) for name in per_system},
         check=check,
         fit=fit,

@@ -11,6 +11,7 @@ import scipy.sparse as sp
 from krylix import as_operator, linear_solve
 from krylix.solvers import cost as fill
 from krylix.solvers.cost import FactorCost, fits, matrix_cost
+from krylix.solvers.factors import sparse as sparse_factors
 
 N = 40
 MATRIX = sp.csr_array(np.eye(N) + np.eye(N, k=1) + 0.01 * np.eye(N, k=-9))
@@ -56,7 +57,7 @@ def test_the_first_failure_stands(why: str, monkeypatch: pytest.MonkeyPatch) -> 
         raise MemoryError
 
     if why == "MemoryError":
-        monkeypatch.setattr(sparse, "_solver_of", fail)
+        monkeypatch.setattr(sparse_factors, "_solver_of", fail)
     else:
         seen: list[Any] = []
         monkeypatch.setattr(fill, "_memory", lambda: 1e-3 if seen else seen.append(1) or 1e12)

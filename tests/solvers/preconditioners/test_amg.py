@@ -16,7 +16,7 @@ from grid_problems import diffusion
 from krylix.backends import get_backend
 from krylix.solvers import Preconditioner
 from krylix.solvers.preconditioners.amg.settings import COARSENINGS
-from krylix.solvers.preconditioners.cycle.dense import traced_inverse
+from krylix.solvers.preconditioners.multigrid.coarsest import traced_inverse
 from krylix.solvers.preconditioners.multigrid.cycle import Level
 from matrices import in_random_order
 from modes import array, compiled, library, to_numpy

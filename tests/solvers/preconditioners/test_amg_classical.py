@@ -13,7 +13,7 @@ from scipy.spatial import Delaunay
 
 import krylix
 from krylix.solvers.preconditioners.amg.amg import ROWS
-from krylix.solvers.preconditioners.amg.classical.interpolation import Rows, prolongation, without_explosion
+from krylix.solvers.preconditioners.amg.classical.interpolation import prolongation, without_explosion
 from krylix.solvers.preconditioners.amg.classical.rows import largest_in_rows, product, reduced, selected
 from krylix.solvers.preconditioners.amg.classical.splitting import (
     couplings,
@@ -105,13 +105,14 @@ SMALL: dict[str, sp.csr_array] = {
 """Matrices small enough for loops, without ties of weights."""
 
 
-def made(name: str) -> tuple[sp.csr_array, Rows, np.ndarray]:
+def made(name: str) -> tuple[tuple[sp.csr_array, np.ndarray, np.ndarray, np.ndarray], np.ndarray]:
+    """A with its entries as couplings, their sums in rows and the mask of the strong ones; the coarse unknowns."""
     A = SMALL[name].copy()
     A.sum_duplicates()
     coupled = couplings(with_positive_diagonal(A, A.diagonal()))
     sums = reduced(np.add, coupled, A.indptr, 0.0)
     strong = strong_entries(A, coupled, sums, A.diagonal(), THETA)
-    return A, Rows(A, coupled, sums, strong), pmis(selected(A, strong))
+    return (A, coupled, sums, strong), pmis(selected(A, strong))
 
 
 def places(A: sp.csr_array, mask: np.ndarray) -> np.ndarray:
@@ -168,8 +169,8 @@ def truncated_by_loops(P: np.ndarray, coarse: np.ndarray, most: int) -> np.ndarr
 
 @pytest.mark.parametrize("name", SMALL)
 def test_strong_couplings_as_by_loops(name: str) -> None:
-    A, rows, _ = made(name)
-    found = places(A, rows.strong)
+    (A, _, _, strong), _ = made(name)
+    found = places(A, strong)
     np.testing.assert_array_equal(found, strong_by_loops(A.toarray()))
 
 
@@ -188,8 +189,8 @@ def test_no_unknown_is_left_between_fine_ones(split: Any) -> None:
 
 @pytest.mark.parametrize("name", SMALL)
 def test_the_splitting_is_a_maximal_independent_set(name: str) -> None:
-    A, rows, coarse = made(name)
-    strong = places(A, rows.strong)
+    (A, _, _, strong_entry), coarse = made(name)
+    strong = places(A, strong_entry)
     assert not (strong & strong.T)[np.ix_(coarse, coarse)].any()  # no two that depend on each other
     needed = strong.any(axis=0)  # others depend on them
     near = (strong | strong.T)[:, coarse].any(axis=1)
@@ -199,12 +200,12 @@ def test_the_splitting_is_a_maximal_independent_set(name: str) -> None:
 
 @pytest.mark.parametrize("name", SMALL)
 def test_interpolation_is_that_of_the_textbook(name: str) -> None:
-    A, rows, coarse = made(name)
-    a = A.toarray()
+    rows, coarse = made(name)
+    a = rows[0].toarray()
     expected = by_loops(a, strong_by_loops(a), coarse)
     symmetric = bool(np.abs(a - a.T).max() == 0)
     for most in (100, 4, 2):
-        found = prolongation(rows, coarse, symmetric, most)
+        found = prolongation(*rows, coarse, symmetric, most)
         np.testing.assert_allclose(found.toarray(), truncated_by_loops(expected, coarse, most), atol=1e-11)
         assert np.diff(found.indptr).max() <= most
 

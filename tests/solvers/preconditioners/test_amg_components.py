@@ -156,6 +156,19 @@ def test_components_get_new_numbers() -> None:
     np.testing.assert_allclose(again @ r, (M @ r) / 2, rtol=1e-9, atol=1e-9 * np.abs(M @ r).max())
 
 
+def test_components_of_two_colours_get_new_numbers_again_and_again() -> None:
+    """Whose hierarchy is of the entries within components, in each update."""
+    pairs = sp.kron(sp.eye_array(900), [[0.1, -0.1], [-0.1, 0.1]])
+    A = sp.csr_array(sp.kron(grid(30, 30), np.eye(2)) + pairs)
+    M = krylix.preconditioner(A, "amg", block_size=2, max_coarse=30)
+    r = np.random.default_rng(0).standard_normal(1800)
+    for factor in (2.0, 3.0):
+        renewed = UPDATES["amg"](M, krylix.as_operator(factor * A))
+        assert renewed is not None
+        np.testing.assert_allclose(renewed @ r, (M @ r) * (factor - 1) / factor, rtol=1e-9)
+        M = renewed
+
+
 # --- two colours ---
 
 TWO = {

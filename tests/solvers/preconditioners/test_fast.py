@@ -15,7 +15,7 @@ from grid_problems import diffusion
 from krylix import linear_solve, preconditioner
 from krylix.solvers.fast import detect
 from krylix.solvers.fast.detect import around, couplings_by_axis, is_far, means, nearby
-from krylix.solvers.preconditioners.multigrid.from_matrix import couplings_of
+from krylix.solvers.preconditioners.multigrid.couplings import couplings_of
 from krylix.sparse import UnsupportedOperation
 from modes import EAGER, MODES, array, compiled, library, to_numpy
 

@@ -12,22 +12,26 @@ import pytest
 import scipy.sparse as sp
 
 import krylix
-from grid_couplings import GRIDS, couplings, dense, factors_of
+from grid_couplings import GRIDS, couplings, dense, factors_of, interpolation, weights
 from grid_problems import blocks, diffusion, obstacles
 from krylix.backends import get_backend
 from krylix.solvers.factors.planes import (
     BlockTridiagonalInverse,
     block_tridiagonal_inverse,
 )
-from krylix.solvers.preconditioners.multigrid.coarsening import coarsening_factors
+from krylix.solvers.preconditioners.multigrid.couplings import (
+    MatrixOnGrid,
+    couplings_matrix,
+    couplings_of,
+    couplings_stencil,
+)
 from krylix.solvers.preconditioners.multigrid.cycle import Level
-from krylix.solvers.preconditioners.multigrid.from_matrix import couplings_of
-from krylix.solvers.preconditioners.multigrid.galerkin import coarse_couplings
-from krylix.solvers.preconditioners.multigrid.matrix import couplings_matrix, couplings_stencil
-from krylix.solvers.preconditioners.multigrid.on_grid import MatrixOnGrid
-from krylix.solvers.preconditioners.multigrid.probes import colours_of, probed_couplings
-from krylix.solvers.preconditioners.multigrid.transfer import Interpolation
-from krylix.solvers.preconditioners.multigrid.weights import weights
+from krylix.solvers.preconditioners.multigrid.grid_levels import (
+    coarse_couplings,
+    coarsening_factors,
+    colours_of,
+    probed_couplings,
+)
 from krylix.sparse import CSR, DIA, Stencil, UnsupportedOperation
 from krylix.sparse.operators.couplings import Couplings
 from matrices import in_krylix, in_random_order
@@ -69,7 +73,7 @@ def test_coarse_matrix(name: str) -> None:
     A = couplings(name)
     for factors in factors_of(A):
         W = weights(A, factors)
-        P = Interpolation.of(HOST, W, A.grid, factors, A.periodic, None)
+        P = interpolation(A, W, factors)
         up = P.dense()
         np.testing.assert_allclose(P.T.dense(), up.T, rtol=0, atol=0)
         coarse = coarse_couplings(A, W, factors, hermitian=False)
@@ -86,7 +90,7 @@ def test_coarse_matrix_by_coloured_products(name: str, systems: int | None, dtyp
     real = couplings(name, systems)
     for factors in factors_of(A):
         W = {p: {c: w.astype(dtype) for c, w in own.items()} for p, own in weights(real, factors).items()}
-        P = Interpolation.of(HOST, W, A.grid, factors, A.periodic, systems)
+        P = interpolation(A, W, factors)
         coarse = probed_couplings(MatrixOnGrid.of(A), P)
         for i in range(systems or 1):
             up = P.dense()[i] if systems else P.dense()
@@ -96,7 +100,7 @@ def test_coarse_matrix_by_coloured_products(name: str, systems: int | None, dtyp
 def test_dead_points_by_coloured_products() -> None:
     """A row of zeros becomes one with a one on the diagonal, and no other entry."""
     A = couplings_of(krylix.as_operator(diffusion(obstacles(20)[:, :14], "N")), (20, 14))  # type: ignore[arg-type]
-    P = Interpolation.of(HOST, weights(A, (2, 2)), A.grid, (2, 2), A.periodic, None)
+    P = interpolation(A, weights(A, (2, 2)), (2, 2))
     up, found = P.dense(), dense(probed_couplings(MatrixOnGrid.of(A), P))
     dead = up.sum(0) == 0
     assert dead.any()
@@ -179,7 +183,7 @@ def test_constants_are_interpolated_exactly(sides: str) -> None:
     k = np.exp(rng.standard_normal((8, 10)))
     A = couplings_of(krylix.as_operator(diffusion(k, sides)), k.shape)  # type: ignore[arg-type]
     for factors in factors_of(A):
-        P = Interpolation.of(HOST, weights(A, factors), A.grid, factors, A.periodic, None)
+        P = interpolation(A, weights(A, factors), factors)
         np.testing.assert_allclose(P.dense().sum(1), 1, atol=1e-10)
 
 

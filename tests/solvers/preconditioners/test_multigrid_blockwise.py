@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from krylix.backends import get_backend
-from krylix.solvers.preconditioners.multigrid import blockwise, transfer
-from krylix.solvers.preconditioners.multigrid.hierarchy import made
-from krylix.solvers.preconditioners.multigrid.weakly_coupled import WeaklyCoupled
+from krylix.solvers.preconditioners.multigrid import grid_levels, transfer
+from krylix.solvers.preconditioners.multigrid.grid_levels import made
+from krylix.solvers.preconditioners.multigrid.weights import WeaklyCoupled
 from krylix.sparse.operators.couplings import Couplings, neighbours
 
 HOST = get_backend("numpy")
@@ -67,9 +67,9 @@ def test_same_as_at_once(
     for factors in {(2,) * len(grid), (1, *(2,) * (len(grid) - 1)), (2, *(1,) * (len(grid) - 1))} - {(1,)}:
         make = partial(made, factors=factors, hermitian=hermitian, rounding=1e-12)
         whole = make(A)
-        monkeypatch.setattr(blockwise, "_LEAST", 0)
-        monkeypatch.setattr(blockwise, "_ROWS", 5)
-        found, weak_points = blockwise.blockwise_setup(make, A, factors, within, lambda weak_points: False)
+        monkeypatch.setattr(grid_levels, "_LEAST_IN_BLOCKS", 0)
+        monkeypatch.setattr(grid_levels, "_ROWS_OF_A_BLOCK", 5)
+        found, weak_points = grid_levels.blockwise_setup(make, A, factors, within, lambda weak_points: False)
         assert found is not None and weak_points == WeaklyCoupled.of(whole.weak_points, slice(None))
         assert type(found.own.values) is not type(whole.own.values)  # it was made in parts indeed
         np.testing.assert_array_equal(found.scale, whole.scale)
@@ -85,16 +85,16 @@ def test_same_as_at_once(
 
 def test_gives_up_early(monkeypatch: pytest.MonkeyPatch) -> None:
     """After the first part that loses too many points; the others are not made."""
-    monkeypatch.setattr(blockwise, "_LEAST", 0)
-    monkeypatch.setattr(blockwise, "_ROWS", 5)
+    monkeypatch.setattr(grid_levels, "_LEAST_IN_BLOCKS", 0)
+    monkeypatch.setattr(grid_levels, "_ROWS_OF_A_BLOCK", 5)
     A, count = random_couplings((40, 6), (False, False), "float64", None, True), 0
 
-    def make(part: Couplings) -> blockwise.LevelArrays:
+    def make(part: Couplings) -> grid_levels.LevelArrays:
         nonlocal count
         count += 1
         return made(part, (2, 2), True, 1e-12)
 
-    found, weak_points = blockwise.blockwise_setup(
+    found, weak_points = grid_levels.blockwise_setup(
         make, A, (2, 2), np.dtype(float), lambda weak_points: weak_points.points > 0
     )
     assert found is None and count == 1 and weak_points.points == 2 * 5 * 3

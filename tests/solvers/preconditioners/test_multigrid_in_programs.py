@@ -10,16 +10,14 @@ import pytest
 
 import krylix
 from frameworks import lazy
-from grid_couplings import GRIDS, HOST, couplings, factors_of
+from grid_couplings import GRIDS, HOST, couplings, factors_of, interpolation, weights
 from grid_problems import diffusion
 from krylix.backends import get_backend
 from krylix.solvers.factors.planes import (
     BlockTridiagonalInverse,
     block_tridiagonal_inverse,
 )
-from krylix.solvers.preconditioners.multigrid.on_grid import MatrixOnGrid
-from krylix.solvers.preconditioners.multigrid.transfer import Interpolation
-from krylix.solvers.preconditioners.multigrid.weights import weights
+from krylix.solvers.preconditioners.multigrid.couplings import MatrixOnGrid
 from krylix.sparse import DIA
 from krylix.sparse.operators.couplings import are_flat, neighbours, shifted_array, shifted_arrays
 
@@ -33,7 +31,7 @@ def parts(name: str, systems: int | None) -> dict[str, Any]:
     A = couplings(name, systems)
     found: dict[str, Any] = {"matrix": MatrixOnGrid.of(A)}
     factors = factors_of(A)[-1]
-    found["up"] = Interpolation.of(HOST, weights(A, factors), A.grid, factors, A.periodic, systems)
+    found["up"] = interpolation(A, weights(A, factors), factors)
     found["down"] = found["up"].T
     scale = 1 + np.arange(np.prod(found["up"].coarse), dtype=float).reshape(1, *found["up"].coarse)
     found["scaled"] = found["up"].scaled(scale)

@@ -15,8 +15,7 @@ import scipy.sparse.linalg as sla
 
 import krylix
 from cells import in_turn
-from krylix.solvers.preconditioners.multigrid.weakly_coupled import WeaklyCoupled, weakly_coupled
-from krylix.solvers.preconditioners.multigrid.weights import weights_and_weakly_coupled
+from krylix.solvers.preconditioners.multigrid.weights import WeaklyCoupled, weakly_coupled, weights_and_weakly_coupled
 from krylix.sparse.operators.couplings import Couplings
 from library import ROOT
 from modes import array, compiled, library, to_numpy
@@ -101,7 +100,7 @@ def test_lost_points_by_hand() -> None:
 
 
 def couplings(k: np.ndarray) -> Couplings:
-    from krylix.solvers.preconditioners.multigrid.from_matrix import couplings_of
+    from krylix.solvers.preconditioners.multigrid.couplings import couplings_of
 
     return couplings_of(krylix.as_operator(flow(k)), k.shape)  # type: ignore[arg-type]
 

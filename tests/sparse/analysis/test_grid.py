@@ -16,7 +16,7 @@ from cells import in_turn
 from grid_problems import diffusion, entries
 from krylix import as_operator, linear_solve, preconditioner, prepare
 from krylix.solvers import choose as table
-from krylix.solvers.preconditioners.multigrid import diagonals
+from krylix.solvers.preconditioners.multigrid import couplings
 from krylix.sparse import UnsupportedOperation
 from krylix.sparse.analysis.analysis import on_its_grid
 from krylix.sparse.operators.concrete import with_numbers
@@ -126,10 +126,10 @@ def test_what_the_sample_did_not_see_is_refused() -> None:
 @pytest.mark.parametrize(("name", "shape"), [("9 points", (12, 30)), ("7 points in space", (8, 7, 6))])
 def test_diagonals(name: str, shape: tuple[int, ...], dtype: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Against SciPy's, over several blocks of rows, with stored zeros."""
-    monkeypatch.setattr(diagonals, "_ROWS", 100)
+    monkeypatch.setattr(couplings, "_ROWS", 100)
     A = stencil(name, shape).astype(dtype)
     A.data[::7] = 0
-    result = diagonals.neighbours_diagonals(A, shape)
+    result = couplings.neighbours_diagonals(A, shape)
     assert result is not None
     offsets, values = result
     assert values.dtype == A.dtype and list(offsets) == sorted(offsets)
@@ -145,7 +145,7 @@ def test_diagonals_of_others(place: tuple[int, int]) -> None:
     """One entry that is no neighbour, wherever it is; in the sample or not."""
     A = sp.lil_array(stencil("5 points", (30, 30)))
     A[place] = 1
-    assert diagonals.neighbours_diagonals(sp.csr_array(A), (30, 30)) is None
+    assert couplings.neighbours_diagonals(sp.csr_array(A), (30, 30)) is None
 
 
 # --- what it is for ---

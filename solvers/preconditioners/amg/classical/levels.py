@@ -21,7 +21,7 @@ from scipy.sparse.csgraph import connected_components
 from .....sparse.formats.entries.some_rows import evenly_spread
 from ..levels import HostLevel, adjoint
 from ..settings import AmgSettings
-from .interpolation import Rows, prolongation, with_coarse, without_explosion
+from .interpolation import prolongation, with_coarse, without_explosion
 from .renewal import ClassicalRule
 from .rows import gathered, numbered, on_diagonal, product, repeated, row_sums, selected, sorted_rows, submatrix
 from .splitting import couplings, first_pass, pmis, strong_entries, threshold_of, with_positive_diagonal
@@ -102,7 +102,7 @@ def _coarsened(
     S = selected(B, strong, np.ones(len(strong), np.float32))
     coarse = first_pass(S) if S.nnz <= np.iinfo(np.int32).max else pmis(S, level)
     strong = without_explosion(B, strong, coarse, coupled)
-    P = prolongation(Rows(B, coupled, sums, strong), coarse, hermitian)
+    P = prolongation(B, coupled, sums, strong, coarse, hermitian)
     if own is not None:
         own[own] = strong
     return strong if own is None else own, coarse, P

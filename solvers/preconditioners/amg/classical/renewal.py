@@ -23,7 +23,6 @@ from .....sparse.formats.entries.integers import check_size, places_in_rows, rep
 from .....sparse.formats.entries.order import rows_first
 from .....sparse.formats.entries.regather import take_or_zero
 from .....sparse.formats.making.build import from_csr
-from ..scaled_values import ScaledValues
 from .interpolation import LARGEST_SUM, STRONGEST
 from .rows import find_keys, keys_of, reduced, repeated, row_counts, transposed_entries
 from .splitting import DOMINATED, couplings, strong_entries, with_positive_diagonal
@@ -112,6 +111,20 @@ class ClassicalRule:
         """P of a known matrix with sorted rows."""
         plan = self.interpolation(CsrStructure.of(A))
         return plan.prolongation.to_scipy((plan.weights(get_backend("numpy"), A.data),))
+
+
+class ScaledValues(NamedTuple):
+    """Matrix of a level in CSR order, scaled from both sides, while its numbers are made in a library.
+
+    Attributes:
+        values: `(nnz,)` or `(systems, nnz)`.
+        scale: `(n,)` or `(systems, n)`: the matrix is what it was before, times this from both sides.
+        before: the values before scaling.
+    """
+
+    values: Array
+    scale: Array
+    before: Array
 
 
 class EliminationPlan(NamedTuple):

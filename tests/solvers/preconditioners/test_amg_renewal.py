@@ -18,9 +18,8 @@ from krylix.solvers.preconditioners.amg.as_preconditioner import sparse_form
 from krylix.solvers.preconditioners.amg.classical.levels import classical_levels
 from krylix.solvers.preconditioners.amg.classical.renewal import ClassicalRule
 from krylix.solvers.preconditioners.amg.hierarchy import galerkin_levels
-from krylix.solvers.preconditioners.amg.kept import order_of, tentative_matrices
 from krylix.solvers.preconditioners.amg.levels import reordered_matrix
-from krylix.solvers.preconditioners.amg.renewed import renewed
+from krylix.solvers.preconditioners.amg.renewal import order_of, renewed, tentative_matrices
 from krylix.solvers.preconditioners.amg.settings import AmgSettings
 from krylix.sparse.formats.compressed import CsrStructure
 from modes import array, compiled, to_numpy

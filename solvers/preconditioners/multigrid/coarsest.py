@@ -1,17 +1,78 @@
-"""(Pseudo-)inverses of small dense matrices: the coarsest solve."""
+"""Matrices of known values before they are smoothed, and on the coarsest level: checks, scalings, dense inverses."""
 
 from __future__ import annotations
+
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
 
 from ....backends import Array, Backend, get_backend
-from .scales import times_diagonals
+from ....sparse import Dense, Matrix
+from ....sparse.analysis.symmetry import nearest_hermitian
+from ....sparse.operators.concrete import in_scipy
+from ..checks import check_finite, check_in_range
+from ..target import Target
 
 _CUT = 10  # times n eps: singular values below, relative to the largest one, count as zero
 _GIVEN = 4  # times the rounding of the entries that A was given with, likewise: what that makes of a null vector
 _OF_TERMS = 64  # times eps and the terms that a matrix was summed from, likewise
 _LARGEST = 3000  # unknowns
+
+
+def hermitian_and_double(A: sp.csr_array, kind: str) -> tuple[bool, sp.csr_array]:
+    """Whether A is Hermitian, and A in double precision, made exactly Hermitian if it is nearly so.
+
+    Raises:
+        ValueError: an entry is not finite, the inverse of the diagonal overflows, or a row with entries has a zero on
+            the diagonal.
+    """
+    check_finite(kind, bool(np.isfinite(A.data).all()))
+    check_in_range(kind, A.diagonal())
+    rows = np.flatnonzero((A.diagonal() == 0) & (np.diff(A.indptr) > 0))
+    if len(rows) and A.shape[0] > 1:
+        raise ValueError(
+            f"{kind} was asked for a matrix with zeros on its diagonal, in {len(rows)} rows that have other entries "
+            f"(the first is row {rows[0]}); its smoothers divide by the diagonal. Use another kind, or a part of A."
+        )
+    wide = A.astype(np.result_type(A.dtype, np.float64))
+    nearest = nearest_hermitian(wide)
+    return nearest is not None, wide if nearest is None else nearest
+
+
+class Scales(NamedTuple):
+    """Diagonals such that `left A right` has ones on its diagonal; 1 where that of A is zero."""
+
+    left: np.ndarray
+    right: np.ndarray
+
+
+def times_diagonals(left: np.ndarray, A: Any, right: np.ndarray) -> sp.csr_array:
+    """`diag(left) A diag(right)`, of CSR."""
+    data = A.data * np.repeat(left, np.diff(A.indptr)) * right[A.indices]
+    return sp.csr_array((data, A.indices, A.indptr), A.shape)
+
+
+def scales_of(A: sp.csr_array, hermitian: bool, by_rows: bool = False) -> Scales:
+    """Scales to a unit diagonal; for a Hermitian matrix equal up to sign, so that the product is Hermitian.
+
+    Args:
+        by_rows: scale by the sums of the absolute values in rows instead of the diagonal, so that no eigenvalue of a
+            Hermitian matrix is above 1.
+    """
+    diagonal = A.diagonal()
+    size = _sums_of_sizes(A) if by_rows else np.abs(diagonal)
+    positive = size > 0
+    right = 1 / np.sqrt(np.where(positive, size, 1))
+    if hermitian:
+        return Scales(right * (-1 if positive.any() and (diagonal.real <= 0).all() else 1), right)
+    return Scales(right * np.where(positive, np.conj(diagonal) / np.where(positive, size, 1), 1), right)
+
+
+def _sums_of_sizes(A: sp.csr_array) -> np.ndarray:
+    """`(n,)`: of the absolute values in each row."""
+    sizes = sp.csr_array((np.abs(A.data), A.indices, A.indptr), A.shape)
+    return np.asarray(sizes @ np.ones(A.shape[1], sizes.dtype))
 
 
 def check_dense(n: int) -> None:
@@ -124,3 +185,38 @@ def _by_lu(bk: Backend, A: Array) -> Array:
     shift = _CUT * n * float(np.finfo(dtype).eps)
     factors = bk.linalg.lu_factor(A + shift * size * identity)
     return bk.matrix_transpose(bk.linalg.lu_solve(factors, identity))
+
+
+def exact_inverse(matrix: Matrix, kind: str) -> tuple[Dense, bool | None]:
+    """(Pseudo-)inverse, computed with a unit diagonal, and whether it is Hermitian (None: unknown).
+
+    Raises:
+        ValueError: an entry is not finite, or a row with entries has a zero on the diagonal.
+    """
+    known, target = in_scipy(matrix), Target(matrix, matrix.dtype)
+    if known is None:
+        return _traced(matrix), None
+    if isinstance(known, sp.csr_array):
+        hermitian, wide = hermitian_and_double(known, kind)
+        return target.dense(_inverse(wide, hermitian, matrix.dtype)), hermitian
+    each = [hermitian_and_double(A, kind) for A in known]
+    hermitian = all(one for one, _ in each)
+    found = [_inverse(A, hermitian, matrix.dtype) for _, A in each]
+    dtype = found[0].dtype if found else matrix.dtype
+    return target.dense(np.array(found, dtype).reshape(len(found), *matrix.shape)), hermitian
+
+
+def _inverse(A: sp.csr_array, hermitian: bool, given: np.dtype) -> np.ndarray:
+    left, right = scales_of(A, hermitian)
+    inverse = known_inverse(times_diagonals(left, A, right).toarray(), hermitian, rounding_of(given, 1))
+    found: np.ndarray = right[:, None] * inverse * left
+    return found
+
+
+def _traced(matrix: Matrix) -> Dense:
+    bk = matrix.bk
+    entries = bk.constant(matrix.dense())
+    diagonal = bk.abs(bk.diagonal(entries))
+    scale = bk.astype(bk.where(diagonal > 0, 1 / bk.sqrt(bk.where(diagonal > 0, diagonal, 1)), 1), matrix.dtype)
+    both = scale[..., :, None] * scale[..., None, :]
+    return Dense(bk, both * traced_inverse(bk, both * entries))

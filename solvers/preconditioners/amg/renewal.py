@@ -1,0 +1,391 @@
+"""New numbers of a hierarchy: an update keeps aggregates or splittings, and computes all matrices anew.
+
+Known values are set up by SciPy. For others the index pairs of the sparse products are found once per pattern (symbolic
+set-up); with them new numbers of A give a new hierarchy by gathers, products and sums of segments (numeric set-up), in
+compiled programs, too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+import scipy.sparse as sp
+
+from ....backends import Array, Backend
+from ....sparse import Dense, Operator, SparseMatrix
+from ....sparse.analysis.spectrum import bounded_eigenvalue
+from ....sparse.formats import FORMATS, Structure
+from ....sparse.formats.compressed import CsrStructure
+from ....sparse.formats.entries.integers import starts_of
+from ....sparse.formats.entries.order import sorted_entries
+from ....sparse.formats.entries.regather import Regather
+from ....sparse.formats.operations.arithmetic import Meeting, products_of_entries
+from ....sparse.operators.concrete import in_scipy
+from ...diagonal import DiagonalOperator
+from ..base import Preconditioner
+from ..multigrid.coarsest import check_dense, hermitian_and_double, traced_inverse
+from ..multigrid.cycle import (
+    VISITS,
+    CFRelaxation,
+    Elimination,
+    Level,
+    LevelParts,
+    PolynomialSmoother,
+    Smoother,
+    cycle_over,
+    levels_of_cycle,
+    polynomial,
+)
+from ..operators import DiagonallyScaled, Permuted, Recast, inner_dtype, recast
+from ..pipeline import built, entries_of
+from ..target import Target, suitable_format
+from .aggregation import Smoothed, SmoothingPlan
+from .as_preconditioner import described, of_levels, small, sparse_form
+from .classical.renewal import ClassicalRule, EliminationPlan, Injection, InterpolationPlan, ScaledValues
+from .components import entries_within
+from .hierarchy import coarsened, galerkin_levels
+from .levels import Tentative, kept_for_updates, reordered_matrix, rows_in, values_without_rounding_residues
+from .settings import BOUND, AmgSettings
+
+Rule: TypeAlias = ClassicalRule | Smoothed
+"""How the prolongation of a level is made of its matrix; compared by content."""
+
+
+def updated(M: Preconditioner, A: Operator, checked: bool = True) -> Preconditioner | None:
+    """M for the values of another matrix, with the same aggregates or the same splittings.
+
+    None if the pattern has new entries, or the matrix is real and the first one was complex.
+
+    Args:
+        checked: do known values for which the splittings no longer serve get new ones?
+
+    Raises:
+        ValueError: M is of another kind or size.
+    """
+    if M.kind != "amg" or M.shape != A.shape:
+        raise ValueError(f"New numbers of {A!r} were given for {M!r}; expected an amg preconditioner of that size.")
+    if M.dtype.kind == "c" and A.dtype.kind != "c":
+        return None
+    settings, entries = AmgSettings(**dict(M.settings)), entries_of(A)
+    cycle, order = M.inner, order_of(M.inner)
+    tentative = tentative_matrices(cycle)
+    components = _components_kept(tentative, order)
+    if components is not None:
+        entries = entries_within(sparse_form(entries), components)
+    if not tentative and A.shape[0] <= settings.max_coarse:
+        return built(A, entries, lambda own, target: small(own, target, settings))
+    if not _covers(cycle, reordered_matrix(sparse_form(entries), order)):
+        return None
+    return built(
+        A, entries, lambda own, target: on_pattern(sparse_form(own), target, tentative, settings, order, checked)
+    )
+
+
+def on_pattern(
+    own: SparseMatrix,
+    target: Target,
+    tentative: Sequence[Operator],
+    settings: AmgSettings,
+    order: np.ndarray | None = None,
+    checked: bool = False,
+) -> Preconditioner:
+    """Set up on a pattern: by SciPy for known values, else in the library.
+
+    Args:
+        checked: are splittings made anew where they do not serve known values?
+    """
+    known, prolongations = in_scipy(own), [kept for T in tentative if (kept := _known_tentative(T)) is not None]
+    if known is None or len(prolongations) < len(tentative):
+        given: Any = target.A
+        cycle = renewed(reordered_matrix(sparse_form(given), order), tentative, settings, None)
+        return described(cycle, own, target, settings, None, order)
+    if isinstance(known, sp.csr_array):
+        hermitian, wide = hermitian_and_double(known, "amg")
+        wide = rows_in(wide, order)
+        levels = galerkin_levels(wide, prolongations, settings, hermitian, checked) or coarsened(
+            wide, settings, hermitian, None, settings.block_size or 1
+        )
+        return of_levels(own, target, levels, settings, hermitian, order)
+    hermitian = all(hermitian_and_double(one, "amg")[0] for one in known)
+    cycle = renewed(reordered_matrix(own, order), placed_at(prolongations, own), settings, hermitian)
+    return described(target.moved(cycle), own, target, settings, hermitian, order)
+
+
+def placed_at(tentative: Sequence[Tentative], A: SparseMatrix) -> list[Operator]:
+    """Convert to the library and device of A."""
+    like = A.anchor()
+    return [kept_for_updates(T, A.bk, A.dtype, like) for T in tentative]
+
+
+def target_within(target: Target, components: np.ndarray) -> Target:
+    """The target without entries between different components."""
+    return Target(entries_within(sparse_form(entries_of(target.A)), components), target.dtype)
+
+
+# --- what a cycle keeps for updates ---
+
+
+def _known_tentative(kept: Operator) -> Tentative | None:
+    """What `kept_for_updates` was given; None where numbers of it are traced."""
+    if isinstance(kept, Injection):
+        return kept.rule
+    tentative: Any = kept.known()
+    return tentative
+
+
+def tentative_matrices(cycle: Operator) -> list[Operator]:
+    """What all levels keep for updates, finest first; none for a single level."""
+    return [level.kept for level in levels_of_cycle(cycle) if level.kept is not None]
+
+
+def _components_kept(tentative: Sequence[Operator], order: np.ndarray | None) -> np.ndarray | None:
+    """Labels of the unknowns of A within whose components a hierarchy was made; None: of one component."""
+    first = tentative[0] if tentative else None
+    labels = first.rule.labels if isinstance(first, Injection) else None
+    if labels is None or order is None:
+        return labels
+    in_order_of_A = np.empty_like(labels)
+    in_order_of_A[order] = labels
+    return in_order_of_A
+
+
+def order_of(M: Operator) -> np.ndarray | None:
+    """Order of the unknowns in which a hierarchy was made; None: as they are.
+
+    Levels of coarse and fine unknowns in turns have an order, too, in which what they keep is not.
+    """
+    if not isinstance(M, Permuted):
+        return None
+    within: Operator = M.inner
+    while isinstance(within, DiagonallyScaled | Recast):
+        within = within.inner
+    return None if isinstance(within, Level) and isinstance(within.smoother, CFRelaxation) else M.order
+
+
+def _covers(cycle: Operator, A: SparseMatrix) -> bool:
+    """Has the matrix of the finest level an entry wherever A has one?"""
+    first: Any = next((level.A for level in levels_of_cycle(cycle)), None)
+    rows, cols, _ = A.structure.entries()
+    if first is None:  # one level only, as of a diagonal matrix
+        return bool(np.array_equal(rows, cols))
+    old = first.structure.entries()
+    if np.array_equal(old.rows, rows) and np.array_equal(old.cols, cols):
+        return True
+    n = A.shape[1]
+    return bool(np.isin(rows.astype(np.int64) * n + cols, old.rows.astype(np.int64) * n + old.cols).all())
+
+
+# --- symbolic set-up ---
+
+
+class ValueLayout(NamedTuple):
+    """How values in row order lie in the format that suits a matrix."""
+
+    structure: Structure
+    regather: Regather
+
+    @classmethod
+    def of(cls, bk: Backend, rows: CsrStructure) -> ValueLayout:
+        format = suitable_format(bk, rows)
+        if format == "csr":
+            return cls(rows, Regather.unchanged())
+        return cls(*rows.convert(FORMATS[format].structure_class))  # type: ignore[attr-defined]
+
+    def matrix(self, bk: Backend, values: Array, like: Array | None) -> SparseMatrix:
+        """Of values `(nnz,)` or `(systems, nnz)` in row order."""
+        systems = None if len(values.shape) == 1 else int(values.shape[0])
+        return SparseMatrix.build(bk, self.structure, self.regather(bk, (values,), systems), like=like)
+
+
+class LevelPattern(NamedTuple):
+    """Of one level: the prolongation, the products A P and Pᴴ (A P), and where their entries go."""
+
+    A: ValueLayout
+    P: ValueLayout
+    R: ValueLayout
+    plan: InterpolationPlan | EliminationPlan | SmoothingPlan
+    transposed: np.ndarray  # of each entry of Pᴴ: the number of P's
+    image: Meeting  # of A P
+    coarse: Meeting  # of Pᴴ (A P)
+
+
+class HierarchyPattern(NamedTuple):
+    """Structures of the matrices of all levels, in rows, and what is between one and the next."""
+
+    structures: tuple[CsrStructure, ...]
+    levels: tuple[LevelPattern, ...]
+
+
+@lru_cache(maxsize=8)
+def pattern_of(bk: Backend, A: Structure, rules: tuple[Rule, ...]) -> HierarchyPattern:
+    """The pattern of the hierarchy of all matrices with the structure of A. Cost: sorts of all single products."""
+    structures, levels = [_in_rows(A.entries().rows, A.entries().cols, A.shape)], list[LevelPattern]()
+    for rule in rules:
+        rows, (n, m), plan = structures[-1], rule.shape, rule.plan(structures[-1])
+        P = plan.prolongation
+        entries = sorted_entries(P.cols, P.rows, (m, n), sum_duplicates=False)
+        R = _in_rows(entries.rows, entries.cols, (m, n))
+        image = products_of_entries(rows, P)
+        coarse = products_of_entries(R, _in_rows(image.rows, image.cols, (n, m)))
+        order = np.arange(P.nnz, dtype=np.int32) if entries.order is None else entries.order
+        layouts = ValueLayout.of(bk, rows), ValueLayout.of(bk, P), ValueLayout.of(bk, R)
+        levels.append(LevelPattern(*layouts, plan, order, image, coarse))
+        structures.append(_in_rows(coarse.rows, coarse.cols, (m, m)))
+    return HierarchyPattern(tuple(structures), tuple(levels))
+
+
+def _in_rows(rows: np.ndarray, cols: np.ndarray, shape: tuple[int, int]) -> CsrStructure:
+    return CsrStructure(starts_of(rows, shape[0]), cols, shape)
+
+
+# --- numeric set-up ---
+
+
+def _scaled_values(bk: Backend, A: CsrStructure, values: Array, by_rows: bool = False) -> ScaledValues:
+    """Values scaled to a unit diagonal (zero where A has none).
+
+    Args:
+        by_rows: to unit sums of the absolute values in rows instead, see `scales_of`.
+    """
+    last = len(values.shape) - 1
+    if by_rows:
+        size = bk.sum_entries(bk.abs(values), A.rows, A.shape[0], sorted=True)
+    else:
+        size = bk.abs(_diagonal(bk, A, values))
+    scale = bk.where(size > 0, 1 / bk.sqrt(bk.where(size > 0, size, 1)), 1)
+    scale = bk.astype(scale, bk.dtype(values))
+    left, right = bk.take_in_bounds(scale, A.rows, last), bk.take_in_bounds(scale, A.cols, last)
+    return ScaledValues(values * left * right, scale, values)
+
+
+def renewed(A: SparseMatrix, tentative: Sequence[Operator], settings: AmgSettings, hermitian: bool | None) -> Operator:
+    """Cycle for A from what levels keep for updates, finest first.
+
+    Cost: two products of sparse matrices and 15 with vectors on each level, and an eigenvalue decomposition on the
+    coarsest. What depends on patterns only is found once for each.
+
+    Source: Vanek, Mandel and Brezina, Algebraic multigrid by smoothed aggregation, Computing 56 (1996).
+    """
+    bk, like = A.bk, A.anchor()
+    structures, levels = pattern_of(bk, A.structure, tuple(_rule_of(T, settings.smooths) for T in tentative))
+    by_rows = settings.is_classical and hermitian is not False
+    current = _scaled_values(bk, structures[0], bk.constant(A.entry_arrays()), by_rows and bool(tentative))
+    phase = _phase(bk, structures[0], current.values, each=hermitian is False)
+    last = len(phase.shape) - 1
+    turned = bk.take_in_bounds(phase, structures[0].rows, last) * current.values
+    current, outer = current._replace(values=turned), _as_rows(current.scale)
+    terms = bk.abs(_diagonal(bk, structures[0], current.values))
+    dtype = np.dtype(bk.dtype(outer))
+    within = inner_dtype(settings.precision, dtype) if tentative else dtype
+    parts = []
+    for k, (level, T) in enumerate(zip(levels, tentative), 1):
+        a, plan, rows, rows_below = current.values, level.plan, structures[k - 1], structures[k]
+        matrix = level.A.matrix(bk, a, like)
+        rho = _bound(bk, matrix, rows, current, settings, hermitian)
+        kept: Any = T
+        p = plan.values(bk, current, kept, rho)
+        r = bk.conj(bk.take_in_bounds(p, level.transposed, last))
+        values = level.coarse.values(bk, r, level.image.values(bk, a, p))
+        diagonal = _diagonal(bk, rows, a)
+        values, terms = values_without_rounding_residues(bk, rows_below, values, plan.prolongation, p, diagonal, terms)
+        current = _scaled_values(bk, rows_below, values, by_rows and k < len(tentative))
+        terms = terms * bk.abs(current.scale) ** 2
+        p = p * (bk.take_in_bounds(current.scale, plan.prolongation.cols, last) * float(np.sqrt(settings.factor)))
+        P = level.P.matrix(bk, p, like)
+        R = level.R.matrix(bk, bk.conj(bk.take_in_bounds(p, level.transposed, last)), like)
+        smoother = _smoother(matrix, T, rho, settings, hermitian, within)
+        parts.append(LevelParts(smoother, P.astype(within), R.astype(within), T))
+    coarsest = _coarsest(bk, structures[-1], current, terms, like)
+    cycle = recast(cycle_over(parts, coarsest, VISITS[settings.cycle]), dtype)
+    return DiagonallyScaled(cycle, outer, _as_rows(phase) * outer)
+
+
+def _rule_of(kept: Operator, smooths: bool) -> Rule:
+    """How the prolongation of a level is made; `smooths`: are tentative prolongations of aggregates smoothed?"""
+    if isinstance(kept, Injection):
+        return kept.rule
+    tentative: Any = kept
+    return Smoothed(tentative.structure, smooths)
+
+
+def _smoother(
+    A: SparseMatrix, T: Operator, rho: Array, settings: AmgSettings, hermitian: bool | None, dtype: np.dtype
+) -> Smoother:
+    bk, inside = A.bk, A.astype(dtype)
+    if hermitian is False or not isinstance(T, Injection) or not T.rule.eliminates:
+        coefficients = polynomial(bk, settings.smoother_of(hermitian), rho, settings.degree)
+        alphas, weights = (bk.astype(bk.astype(each, A.dtype), dtype) for each in coefficients)
+        return PolynomialSmoother(inside, alphas, weights[:, :, None], bool(hermitian))
+    diagonal = A.diagonals()  # (systems or 1, n): 1 / a_ii of fine unknowns, 0 of others
+    some = bk.constant(~T.rule.coarse) & (diagonal != 0)
+    inverse = bk.where(some, 1 / bk.where(some, diagonal, 1), 0 * diagonal)
+    return Elimination(inside, bk.astype(inverse, dtype), bool(hermitian))
+
+
+def _diagonal(bk: Backend, A: CsrStructure, values: Array) -> Array:
+    return A.diagonal(bk, (values,), int(values.shape[0]) if len(values.shape) == 2 else None)
+
+
+def _coarsest(bk: Backend, A: CsrStructure, current: ScaledValues, terms: Array, like: Array | None) -> Operator:
+    """Coarsest solve: a dense (pseudo-)inverse, or the identity for a (scaled) diagonal matrix.
+
+    Raises:
+        ValueError: it is too large.
+    """
+    if np.array_equal(A.entries().rows, A.cols):
+        return DiagonalOperator(bk, bk.full_like(_as_rows(current.scale), 1))
+    check_dense(A.shape[0])
+    return Dense(bk, traced_inverse(bk, SparseMatrix.build(bk, A, (current.values,), like=like).dense(), terms))
+
+
+def _phase(bk: Backend, A: CsrStructure, values: Array, each: bool) -> Array:
+    """Unit factors `(n,)` or `(systems, n)` of the rows, with which the smoother converges.
+
+    One phase for all rows of a system, which a Hermitian matrix stays one with; or with `each`, one for each row. Of a
+    real diagonal -1 where no entry is positive; of a complex one against the phase of its sum.
+    """
+    systems = None if len(values.shape) == 1 else int(values.shape[0])
+    diagonal = _as_rows(A.diagonal(bk, (values,), systems))
+    one = bk.full_like(diagonal, 1)
+    if each:
+        size = bk.abs(diagonal)
+        found = bk.where(size > 0, bk.conj(diagonal) / bk.astype(bk.where(size > 0, size, 1), bk.dtype(values)), one)
+        return found if systems is not None else found[0]
+    real = bk.real(diagonal)
+    highest, lowest = (bk.max_abs(bk.where(part, real, 0 * real)) for part in (real > 0, real < 0))
+    found = bk.astype(bk.where((highest == 0) & (lowest > 0), -1 + 0 * highest, 1 + 0 * highest), bk.dtype(values))
+    if bk.dtype(values).kind == "c":
+        total, sizes = bk.sum(diagonal, 1, keepdims=True), bk.sum(bk.abs(diagonal), 1, keepdims=True)
+        size, imaginary = bk.abs(total), bk.sum(bk.abs(bk.real(-1j * diagonal)), 1, keepdims=True)
+        turned = bk.conj(total) / bk.astype(bk.where(size > 0, size, 1 + 0 * size), bk.dtype(values))
+        eps = float(np.finfo(bk.dtype(values)).eps)
+        found = bk.where((2 * size > sizes) & (imaginary > 100 * eps * sizes), turned, found)
+    found = found * one
+    return found if systems is not None else found[0]
+
+
+def _bound(
+    bk: Backend,
+    A: SparseMatrix,
+    rows: CsrStructure,
+    current: ScaledValues,
+    settings: AmgSettings,
+    hermitian: bool | None,
+) -> Array:
+    """`(systems or 1,)`: bounds of the eigenvalues of a level."""
+    scale, last = bk.real(current.scale), len(current.values.shape) - 1
+    left, right = bk.take_in_bounds(scale, rows.rows, last), bk.take_in_bounds(scale, rows.cols, last)
+    relative = bk.abs(current.values) * left / right  # entries of the matrix divided by its diagonal
+    sums = bk.max_abs(_as_rows(bk.sum_entries(relative, rows.rows, rows.shape[0], sorted=True)))[:, 0]
+    if settings.is_classical:
+        return bk.full_like(sums, BOUND[hermitian is not False])
+    rho = bounded_eigenvalue(bk, A, sums)
+    return bk.where(rho > 0, rho, 1)
+
+
+def _as_rows(x: Array) -> Array:
+    """Reshape to `(systems, n)`; `(1, n)` for a single matrix."""
+    return x if len(x.shape) == 2 else x[None]

@@ -1,1 +1,0 @@
-"""Multigrid cycles: levels, smoothers and the coarsest solve."""

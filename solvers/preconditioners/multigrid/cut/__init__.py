@@ -1,1 +1,0 @@
-"""Structured multigrid on grids that are cut over a device mesh."""
