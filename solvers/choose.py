@@ -46,7 +46,7 @@ from .methods.direct import FastDirect
 from .methods.method import Method
 from .methods.registry import METHODS, find_method
 from .preconditioners.multigrid.couplings import couples_neighbours
-from .preconditioners.multigrid.runtime_choice import pays_unseen
+from .preconditioners.runtime_choice import pays_unseen
 from .read.system import System
 
 FAST = FastDirect()

@@ -15,14 +15,13 @@ from ...sparse.operators.concrete import as_matrix, concrete, is_known
 from ..diagonal import DOMINANT
 from .base import Preconditioner, Spread
 from .fast import fast_where_near
-from .ilu import ilu_or_jacobi, serving_ilu
-from .ilu.runtime_choice import ilu_pays_unseen
+from .ilu import serving_ilu
 from .jacobi import jacobi, jacobi_on_blocks
 from .multigrid.couplings import couples_neighbours
 from .multigrid.cut import multigrid_on_cut_grid
 from .multigrid.grid import multigrid
-from .multigrid.runtime_choice import multigrid_or_jacobi, pays_unseen
 from .pipeline import entries_or_products
+from .runtime_choice import ilu_or_jacobi, ilu_pays_unseen, multigrid_or_jacobi, pays_unseen
 from .shifted_laplacian import looks_like_waves
 
 _SMALL = 5000  # unknowns up to which scaling takes less time than setting up a hierarchy

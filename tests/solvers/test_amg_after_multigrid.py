@@ -15,7 +15,8 @@ import krylix
 from cells import in_turn
 from frameworks import jax
 from krylix.solvers.plan import MOST_ITERATIONS, ClassicalAMG, is_on_grids
-from krylix.solvers.preconditioners.multigrid import grid_levels, runtime_choice
+from krylix.solvers.preconditioners import runtime_choice
+from krylix.solvers.preconditioners.multigrid import grid_levels
 from library import ROOT
 from modes import EAGER, array, compiled, to_numpy
 

@@ -19,8 +19,8 @@ from ..multigrid.coarsest import hermitian_and_double
 from ..multigrid.cycle import numbers_stored
 from ..pipeline import entries_of, of_operator
 from ..target import Target
-from .as_preconditioner import of_levels, small, sparse_form
 from .components import components_for, entries_within
+from .cycle import of_levels, small, sparse_form
 from .hierarchy import coarsened, tentative_of
 from .levels import adjoint, levels_of_pyamg, nearer_order, reordered_matrix, rows_in
 from .on_host import HostCycle

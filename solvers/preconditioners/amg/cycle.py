@@ -1,4 +1,4 @@
-"""Cycle of a hierarchy with known values: how its levels are scaled, ordered and smoothed."""
+"""Cycle of a hierarchy with known values: how its levels are scaled, ordered and smoothed; its preconditioner."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ import numpy as np
 import scipy.sparse as sp
 
 from ....backends import get_backend
-from ....sparse import Operator
+from ....sparse import Matrix, Operator, SparseMatrix
 from ...diagonal import DiagonalOperator
-from ..multigrid.coarsest import inverse_of_scaled, rounding_of, scales_of, times_diagonals
+from ..base import Preconditioner
+from ..multigrid.coarsest import exact_inverse, inverse_of_scaled, rounding_of, scales_of, times_diagonals
 from ..multigrid.cycle import (
     VISITS,
     CFRelaxation,
@@ -20,9 +21,11 @@ from ..multigrid.cycle import (
     PolynomialSmoother,
     Smoother,
     cycle_over,
+    numbers_stored,
     polynomial,
+    work_of,
 )
-from ..operators import DiagonallyScaled, inner_dtype, permuted, recast
+from ..operators import DiagonallyScaled, inner_dtype, note_on_precision, permuted, recast
 from ..target import Target
 from .classical.rows import gathered, on_diagonal, repeated, selected
 from .levels import HostLevel, eigenvalue_bound, is_diagonal, is_solved_by_scaling, kept_for_updates, places_in
@@ -215,3 +218,44 @@ def _relaxation(level: HostLevel, own: Form, target: Target) -> CFRelaxation:
     rows = "csr" if target.bk.has_compiled_rows else None  # blocks are on few diagonals nowhere
     matrices: Any = (target.matrix(M, rows, copy=False) for M in (A, N[:k], FC, FF))
     return CFRelaxation(*matrices)
+
+
+# --- what all ways to a hierarchy end with: a preconditioner that says what it costs ---
+
+
+def small(own: Matrix, target: Target, settings: AmgSettings) -> Preconditioner:
+    """The exact inverse of a small matrix."""
+    cycle, hermitian = exact_inverse(own, "amg")
+    return described(cycle, own, target, settings, hermitian)
+
+
+def of_levels(
+    own: Matrix,
+    target: Target,
+    levels: list[HostLevel],
+    settings: AmgSettings,
+    hermitian: bool,
+    order: np.ndarray | None = None,
+) -> Preconditioner:
+    """The cycle of levels of a known matrix, in an order of its unknowns."""
+    return described(known_cycle(levels, settings, hermitian, target), own, target, settings, hermitian, order)
+
+
+def described(
+    cycle: Operator,
+    own: Matrix,
+    target: Target,
+    settings: AmgSettings,
+    hermitian: bool | None,
+    order: np.ndarray | None = None,
+) -> Preconditioner:
+    """A cycle as a preconditioner: in the order of A, with its costs and settings."""
+    cycle = cycle if order is None else permuted(cycle, order, target)
+    costs = numbers_stored(cycle), work_of(cycle), own.nnz
+    return Preconditioner(cycle, "amg", hermitian, *costs, settings.pairs(), note_on_precision(cycle))
+
+
+def sparse_form(matrix: Matrix) -> SparseMatrix:
+    """The matrix in a sparse format."""
+    sparse: Any = matrix if isinstance(matrix, SparseMatrix) else matrix.to("csr")
+    return sparse

@@ -43,9 +43,9 @@ from ..operators import DiagonallyScaled, Permuted, Recast, inner_dtype, recast
 from ..pipeline import built, entries_of
 from ..target import Target, suitable_format
 from .aggregation import Smoothed, SmoothingPlan
-from .as_preconditioner import described, of_levels, small, sparse_form
 from .classical.renewal import ClassicalRule, EliminationPlan, Injection, InterpolationPlan, ScaledValues
 from .components import entries_within
+from .cycle import described, of_levels, small, sparse_form
 from .hierarchy import coarsened, galerkin_levels
 from .levels import Tentative, kept_for_updates, reordered_matrix, rows_in, values_without_rounding_residues
 from .settings import BOUND, AmgSettings

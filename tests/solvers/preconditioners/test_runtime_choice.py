@@ -15,8 +15,8 @@ import krylix
 from cells import in_turn
 from frameworks import lazy
 from krylix.backends.interface.control import Control
-from krylix.solvers.preconditioners.multigrid import runtime_choice
-from krylix.solvers.preconditioners.multigrid.runtime_choice import multigrid_or_jacobi
+from krylix.solvers.preconditioners import runtime_choice
+from krylix.solvers.preconditioners.runtime_choice import multigrid_or_jacobi
 from krylix.sparse import Stencil
 from modes import array, compiled, library, to_numpy
 
