@@ -16,6 +16,7 @@ import numpy as np
 from ...backends import Array, Backend, choose_backend
 from ...backends.settings import QUIET
 from ..judge import raise_or_warn
+from ..results.words import failed_in_words, furthest
 from ..run.outcome import Status, iterations_in_words
 
 SCIPY_METHODS = ("L-BFGS-B", "BFGS", "CG")
@@ -254,20 +255,14 @@ def _message(
     if not failed.any():
         taken = iterations_in_words(int(steps.min()), int(steps.max()))
         systems = "" if steps.size == 1 else f" for all {steps.size} systems"
-        worst = norm.argmax()
+        worst = int(norm.argmax())
         return (
             f"{method} converged in {taken}{systems}: {measure} {norm.flat[worst]:.3e}, tolerance "
             f"{bound.flat[worst]:.3e}."
         )
-    with np.errstate(all="ignore"):
-        excess = np.where(failed, np.where(np.isfinite(norm), norm / bound, np.inf), -1)
-    place = np.unravel_index(np.argmax(np.nan_to_num(excess, nan=np.inf)), status.shape)
-    where = ""
-    if status.size > 1:
-        index = int(place[0]) if len(place) == 1 else tuple(int(i) for i in place)
-        where = f" in {int(failed.sum())} of {status.size} systems; the worst, system {index},"
-    reason, to_do = reasons[Status(int(status[place]))]
+    worst = furthest(failed, norm, bound)
+    reason, to_do = reasons[Status(int(status.flat[worst]))]
     return (
-        f"{method}{where} {reason} after {iterations_in_words(int(steps[place]))}: {measure} {norm[place]:.3e}, "
-        f"tolerance {bound[place]:.3e}. To do: {to_do}."
+        f"{method}{failed_in_words(failed, worst)} {reason} after {iterations_in_words(int(steps.flat[worst]))}: "
+        f"{measure} {norm.flat[worst]:.3e}, tolerance {bound.flat[worst]:.3e}. To do: {to_do}."
     )

@@ -29,10 +29,7 @@ SINGULAR = "check the entries of A", "name its null vectors (nullspace=...)", LE
 FACTORISE = "factorise (method='scipy-direct')"
 _PRECONDITION = "give a preconditioner (preconditioner='auto' or your own)"
 _PRECONDITION_PARTS = "give a preconditioner ('chebyshev', a function, or a matrix of each part)"
-_WITHOUT_SOLUTION = [
-    "ask for the least-squares solution with method='LSMR' (in scipy: scipy-lsmr)",
-    "check A and b: a pure Neumann problem needs a b whose sum is zero",
-]
+_WITHOUT_SOLUTION = [LEAST_SQUARES, "check A and b: a pure Neumann problem needs a b whose sum is zero"]
 
 
 class EndState(NamedTuple):
@@ -58,9 +55,27 @@ class EndState(NamedTuple):
 
     def worst(self, which: np.ndarray) -> int:
         """Flat index of the one among these systems that is furthest from its tolerance."""
-        with np.errstate(all="ignore"):
-            excess = np.where(np.isfinite(self.residual_norm), self.residual_norm / self.tolerance, np.inf)
-        return int(np.argmax(np.where(which, np.nan_to_num(excess, nan=np.inf), -1)))
+        return furthest(which, self.residual_norm, self.tolerance)
+
+
+def furthest(which: np.ndarray, norm: np.ndarray, tolerance: np.ndarray) -> int:
+    """Flat index of the one among these systems whose norm is furthest from its tolerance."""
+    with np.errstate(all="ignore"):
+        excess = np.where(np.isfinite(norm), norm / tolerance, np.inf)
+    return int(np.argmax(np.where(which, np.nan_to_num(excess, nan=np.inf), -1)))
+
+
+def failed_in_words(failed: np.ndarray, worst: int) -> str:
+    """Which systems of a batch failed, after the name of the method; nothing for one system.
+
+    Args:
+        worst: flat index.
+    """
+    if failed.size == 1:
+        return ""
+    place = tuple(map(int, np.unravel_index(worst, failed.shape)))
+    index = place[0] if len(place) == 1 else place
+    return f" failed in {int(failed.sum())} of {failed.size} systems; the worst, system {index},"
 
 
 class MadeBy(NamedTuple):
@@ -165,17 +180,13 @@ def describe(end: EndState, background: Background) -> str:
     if causes:
         why += f" Cause: {'; '.join(cause.seen for cause in causes)}."
 
-    where = ""
-    if count > 1:
-        place = tuple(map(int, np.unravel_index(worst, end.status.shape)))
-        index = place[0] if len(place) == 1 else place
-        where = f" failed in {int(failed.sum())} of {count} systems; the worst, system {index},"
     general = failure.larger_rtol() if out_of_reach else failure.advice()
     if background.parts:  # no factors, and preconditioners of parts
         general = [_PRECONDITION_PARTS if a == _PRECONDITION else a for a in general if "direct" not in a]
     *most, last = failure.untried(_to_do(causes, no_solution, general)) or ["check A and b"]
+    which, taken = failed_in_words(failed, worst), iterations_in_words(int(steps))
     return (
-        f"{failure.name}{where} {what} after {iterations_in_words(int(steps))}: {_norms(norm, bound, background)}"
+        f"{failure.name}{which} {what} after {taken}: {_norms(norm, bound, background)}"
         f"{why}{_singular(end)} To do: {', '.join(most)}{', or ' if most else ''}{last}."
     )
 

@@ -428,12 +428,12 @@ class Loop:
 
         aim, goal, rule = goal_and_rule(s)
         state = method.init(bk, A, M, r, goal)
-        told: Any = None
+        reporter: Any = None
         if report is not None:
-            told = Round(bk, report, s.x, s.norm, aim, unit.power, running, self.without_null)
+            reporter = Round(bk, report, s.x, s.norm, aim, unit.power, running, self.without_null)
             if method.on_host and report.monitor.may_stop:
-                told = InnerSteps(told, s.steps)
-                method = method.monitored(told)
+                reporter = InnerSteps(reporter, s.steps)
+                method = method.monitored(reporter)
         made = method.products_made(state)
         t = _Steps(
             state, s.steps, running & rule.goes_on(state, s.steps) if watched else (),
@@ -471,8 +471,8 @@ class Loop:
             everyone = not self.several or (bk.updates_in_place and not bk.any(~t.going))
             left = limit - t.steps
             left = left if everyone else bk.where(t.going, left, 0 * left)
-            if isinstance(told, InnerSteps):
-                told.steps = t.steps
+            if isinstance(reporter, InnerSteps):
+                reporter.steps = t.steps
             state = self._stepped(method, method.limited(bk, t.state, left), None if everyone else t.going)
 
             def counted(number: Any) -> Any:
@@ -485,8 +485,8 @@ class Loop:
             if not isinstance(t.history, tuple):
                 new = new._replace(history=bk.put(t.history, new.steps, unit.back(bk.sqrt(state.rr)), active))
             going = rule.goes_on(state, new.steps) if watched else ()
-            if told is not None:
-                reason = told.tell(new.steps, state.rr, active, lambda: method.solution(bk, M, state))
+            if reporter is not None:
+                reason = reporter.after_step(new.steps, state.rr, active, lambda: method.solution(bk, M, state))
                 if reason is not None:
                     new, going = new._replace(reason=reason), going & (reason == 0)
             new = new._replace(going=active & going if watched else ())

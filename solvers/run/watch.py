@@ -61,7 +61,7 @@ Callback = Callable[[IterationState], bool | None]
 
 @dataclass(frozen=True, eq=False)
 class Monitor:
-    """What a caller wants to be told of one solve, and what stops it.
+    """What a caller wants to see of one solve, and what stops it.
 
     Attributes:
         progress: True for a line on stderr, a function of (iteration, residual norm, goal), or False.
@@ -260,7 +260,7 @@ class Round(NamedTuple):
     running: Array
     without_null: Callable[[Array], Array]
 
-    def tell(self, steps: Array, rr: Array, active: Array, d: Callable[[], Array]) -> Array | None:
+    def after_step(self, steps: Array, rr: Array, active: Array, d: Callable[[], Array]) -> Array | None:
         """Report a step: `(systems, 1)`, the status that ends each system or 0; None if nothing can.
 
         Args:
@@ -280,13 +280,13 @@ class InnerSteps:
 
     Attributes:
         steps: iterations before this step, `(systems, 1)`.
-        told: iterations that were reported last, likewise; None if none were.
+        reported: iterations that were reported last, likewise; None if none were.
         reason: the status that ends the solve, or 0.
     """
 
     round: Round
     steps: np.ndarray
-    told: np.ndarray | None = None
+    reported: np.ndarray | None = None
     reason: int = 0
 
     @property
@@ -304,15 +304,16 @@ class InnerSteps:
         if not self.takes_x:
             self.reason = self.round.report.late_reason(self.round.bk)
             return self.reason > 0
-        self.told = self.steps + taken
-        reason = self.round.tell(self.told, rr, active, lambda: x)
+        self.reported = self.steps + taken
+        reason = self.round.after_step(self.reported, rr, active, lambda: x)
         self.reason = 0 if reason is None else int(np.max(reason, initial=0))
         return self.reason > 0
 
-    def tell(self, steps: np.ndarray, rr: Array, active: Array, d: Callable[[], Array]) -> Array | None:
-        """As `Round.tell`, unless the last of these iterations has been reported."""
-        known = self.told is not None and np.array_equal(self.told, steps)
-        return 0 * steps + self.reason if self.reason or known else self.round.tell(steps, rr, active, d)
+    def after_step(self, steps: np.ndarray, rr: Array, active: Array, d: Callable[[], Array]) -> Array | None:
+        """As `Round.after_step`, unless the last of these iterations has been reported."""
+        if self.reason or (self.reported is not None and np.array_equal(self.reported, steps)):
+            return 0 * steps + self.reason
+        return self.round.after_step(steps, rr, active, d)
 
 
 def ended(bk: Backend, status: Array, reason: Array) -> Array:

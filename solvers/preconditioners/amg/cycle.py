@@ -1,4 +1,4 @@
-"""Cycle of a hierarchy with known values: how its levels are scaled, ordered and smoothed."""
+"""Cycle of a hierarchy with known values: how its levels are scaled, ordered and smoothed; its preconditioner."""
 
 from __future__ import annotations
 
@@ -221,6 +221,9 @@ def _relaxation(level: HostLevel, own: Form, target: Target) -> CFRelaxation:
     return CFRelaxation(*matrices)
 
 
+# --- what all ways to a hierarchy end with: a preconditioner that says what it costs ---
+
+
 def small(own: Matrix, target: Target, settings: AmgSettings) -> Preconditioner:
     """The exact inverse of a small matrix."""
     cycle, hermitian = exact_inverse(own, "amg")
@@ -255,5 +258,5 @@ def described(
 
 def sparse_form(matrix: Matrix) -> SparseMatrix:
     """The matrix in a sparse format."""
-    found: Any = matrix if isinstance(matrix, SparseMatrix) else matrix.to("csr")
-    return found
+    sparse: Any = matrix if isinstance(matrix, SparseMatrix) else matrix.to("csr")
+    return sparse
