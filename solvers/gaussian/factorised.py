@@ -130,7 +130,10 @@ class FactorisedMatrix:
 
     @cached_property
     def is_singular(self) -> bool:
-        """Is the condition number of the scaled matrix that of a singular one, as one solve shows it?"""
+        """Is the condition number of the scaled matrix that of a singular one, as one solve shows it?
+
+        The vector is not orthogonal to constants, the null vectors of closed domains, as random signs nearly are.
+        """
         if self.lu is None:
             return True
         B, n = self.scaled, self.A.shape[0]
