@@ -17,10 +17,9 @@ from ..sparse.analysis.analysis import analysed, release
 from ..sparse.operators.concrete import as_matrix
 from .choose import Explanation, MethodChoice, choose
 from .cost import ANALYSIS, FactorCost, expected_cost, matrix_cost
-from .factors.dense import DenseFactors
 from .factors.early import entries_for, factors_now, factors_of_known
-from .factors.protocol import InverseFactors
-from .factors.sparse import HostFactors, provider_note
+from .factors.protocol import DirectInverse, singularity_of
+from .factors.sparse import provider_note
 from .log import log_choice, timed_set_up
 from .methods.bicgstab import BiCGStab
 from .methods.cg import CG
@@ -128,8 +127,9 @@ class Plan:
     def inverse(self) -> Callable[[Any], Any] | None:
         """Applies regular factors that exist to rows `(1, n)` of NumPy; None where solves do more."""
         A, (method, M, *_) = self.A, self.rungs[0]
-        regular = isinstance(M, DenseFactors | InverseFactors) or (isinstance(M, HostFactors) and M.singularity is None)
-        if M is None or not (regular and A.bk.on_host and method.__class__ in _FACTORISE and isinstance(A, Matrix)):
+        if not isinstance(M, DirectInverse) or singularity_of(M) is not None:
+            return None
+        if not (A.bk.on_host and method.__class__ in _FACTORISE and isinstance(A, Matrix)):
             return None
         if A.shape[0] != A.shape[1] or A.shape[0] < 2 or (self.null is not None and self.null.projection is not None):
             return None

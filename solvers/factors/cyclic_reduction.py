@@ -148,7 +148,7 @@ def reduced(
         sizes = _row_sizes(bk, kept)
         fill = block_product(left, own_before), block_product(right, own_after)
         blocks = bk.materialize(kept - _next_to(bk, *fill, level.kept))
-        before = shifted(bk, -block_product(right, own_before), level.kept)
+        before = _shifted(bk, -block_product(right, own_before), level.kept)
         after = bk.pad(-block_product(left, own_after), [(0, 0)] * 3 + [(0, level.kept - level.gone)])
     last = _last_inverse(bk, _dense(bk, before, blocks, after), as_rows(bk, sizes), eps)
     a, b, c, d, e = (bk.concat(parts, 3) for parts in zip(*found))
@@ -192,10 +192,10 @@ def as_rows(bk: Backend, blocks: Array) -> Array:
 def _next_to(bk: Backend, before: Array, after: Array, kept: int) -> Array:
     """Contributions of eliminated blocks to the kept ones before and after them."""
     gone, lead = int(before.shape[-1]), [(0, 0)] * (len(before.shape) - 1)
-    return bk.pad(before, [*lead, (0, kept - gone)]) + shifted(bk, after, kept)
+    return bk.pad(before, [*lead, (0, kept - gone)]) + _shifted(bk, after, kept)
 
 
-def shifted(bk: Backend, x: Array, kept: int) -> Array:
+def _shifted(bk: Backend, x: Array, kept: int) -> Array:
     """Shift blocks by one place, to `count` of them."""
     return bk.pad(x[..., : kept - 1], [(0, 0)] * (len(x.shape) - 1) + [(1, 0)])
 
@@ -291,8 +291,7 @@ class BlockTridiagonal(NamedTuple):
 
 
 def _later(bk: Backend, blocks: Array) -> Array:
-    """Shift blocks by one place."""
-    return shifted(bk, blocks, int(blocks.shape[-1]))
+    return _shifted(bk, blocks, int(blocks.shape[-1]))
 
 
 def _sooner(bk: Backend, blocks: Array) -> Array:

@@ -11,7 +11,7 @@ from ..factors.band import banded_factors
 from ..factors.dense import factorise, factors_to_apply_once
 from ..factors.protocol import DirectInverse, InverseFactors, MatrixToFactorise
 from ..factors.sparse import SUPERLU, host_factors
-from ..fast_diagonalisation.inverse import fast_inverse
+from ..fast.inverse import fast_inverse
 from .method import Goal, Method, apply
 
 _SMALL_CORRECTION = 0.25  # of x
@@ -187,7 +187,7 @@ class FastDirect(Direct):
     without its null space.
 
     Along an axis with constant coefficients the eigenvectors are sines, cosines or both, see
-    `fast_diagonalisation/trigonometric.py`. They are applied by fast transforms, where these are quicker than products
+    `solvers/fast/transforms.py`. They are applied by fast transforms, where these are quicker than products
     with matrices: from 60 to 1000 points on, which depends on the boundary, the library and the prime factors of the
     number of points. Lines along the first axis of a definite A without periodic axes are eliminated instead, where
     that is quicker: it takes a few operations.

@@ -10,13 +10,10 @@ import numpy as np
 from ...sparse import Composed, Dense, Matrix, Operator, UnsupportedOperation
 from ...sparse.operators.concrete import from_host, is_known
 from ...sparse.operators.couplings import Couplings
-from ..fast_diagonalisation.elimination import Eliminated
-from ..fast_diagonalisation.inverse import inverse_of_sum
-from ..fast_diagonalisation.nearby import Nearby, is_far, nearby
-from ..fast_diagonalisation.reciprocals import Reciprocal, Values, extremes_of
-from ..fast_diagonalisation.separable import Separable
-from ..fast_diagonalisation.spectral_inverse import SpectralInverse
-from ..fast_diagonalisation.transforms import AlongTrigonometric, Periodic
+from ..fast.detect import Nearby, Separable, is_far, nearby
+from ..fast.inverse import Eliminated, SpectralInverse, inverse_of_sum
+from ..fast.spectra import Reciprocal, Values, extremes_of
+from ..fast.transforms import AlongTrigonometric, Periodic
 from .base import Preconditioner, Spread
 from .checks import check_finite
 from .multigrid.coarsest import exact_inverse

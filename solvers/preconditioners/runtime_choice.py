@@ -110,19 +110,17 @@ def ilu_or_jacobi(own: Matrix, target: Target) -> Preconditioner:
     bk, other = target.bk, jacobi(own)
     scaled = UnitDiagonalMatrix.of(own, target)
     chosen = _suits_ilu(scaled)
-    made: list[Preconditioner] = []
-    rebuild: list[Callable[[Sequence[Array]], Operator]] = []
+    made: list[tuple[Preconditioner, Callable[[Sequence[Array]], Operator]]] = []
 
     def arrays_of_factors() -> list[Array]:
-        found = incomplete("ilu", scaled, "sweeps", sweeps=_SWEEPS, levels=None, build=None, shift="auto")
-        arrays, make = bk.flatten(found.inner.as_container())
-        made.append(found)
-        rebuild.append(make)
+        M = incomplete("ilu", scaled, "sweeps", sweeps=_SWEEPS)
+        arrays, rebuild = bk.flatten(M.inner.as_container())
+        made.append((M, rebuild))
         return arrays
 
     arrays = bk.where_needed(chosen[0] > 0, arrays_of_factors)
-    inner = Either(rebuild[-1](arrays), other.inner, chosen)
-    return replace(made[-1], inner=inner, hermitian=None, note=_NOTE)
+    M, rebuild = made[-1]
+    return replace(M, inner=Either(rebuild(arrays), other.inner, chosen), hermitian=None, note=_NOTE)
 
 
 def _suits_ilu(A: UnitDiagonalMatrix) -> Array:
@@ -130,13 +128,13 @@ def _suits_ilu(A: UnitDiagonalMatrix) -> Array:
     bk, pattern = A.host, A.pattern
     off = np.flatnonzero(pattern.rows != pattern.cols)
     root = bk.sqrt(bk.abs(A.units))
-    ratio = bk.take_in_bounds(root, pattern.rows, 0) / bk.take_in_bounds(root, pattern.cols, 0)
+    ratio = A.take(root, pattern.rows) / A.take(root, pattern.cols)
     scaled = A.values * bk.astype(ratio, bk.dtype(A.values))  # Hermitian where A is, up to signs
-    lopsided = _sum(bk, [bk.abs(scaled - bk.conj(bk.take_in_bounds(scaled, pattern.mirror, 0)))]) / 2
-    couplings = bk.take_in_bounds(scaled, off, 0)
+    lopsided = _sum(bk, [bk.abs(scaled - bk.conj(A.take(scaled, pattern.mirror)))]) / 2
+    couplings = A.take(scaled, off)
     everything, along = _sum(bk, [bk.abs(couplings)]), bk.real(couplings)
     positive = _sum(bk, [bk.maximum(along, bk.zeros_like(along))])
-    rest = bk.sum_entries(bk.abs(bk.take_in_bounds(A.values, off, 0)), pattern.rows[off], pattern.n, sorted=True)
+    rest = bk.sum_entries(bk.abs(A.take(A.values, off)), pattern.rows[off], pattern.n, sorted=True)
     suits = (lopsided >= _LOPSIDED_ILU * everything) & (positive <= _POSITIVE * everything)  # and no NaN
     whole = ~bk.any(A.diagonal() == 0)
     hard = bk.any(rest * DOMINANT > 1)

@@ -10,7 +10,7 @@ import pytest
 
 from frameworks import torch
 from krylix.backends import get_backend
-from krylix.solvers.fast_diagonalisation.trigonometric import transform_matrix, trigonometric_transform
+from krylix.solvers.fast.transforms import transform_matrix, trigonometric_transform
 from modes import COMPILED, EAGER, array, compiled, library, to_numpy
 
 rng = np.random.default_rng(0)

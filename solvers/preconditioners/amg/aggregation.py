@@ -72,12 +72,12 @@ def _relaxed(A: sp.csr_array, columns: np.ndarray) -> np.ndarray:
     """Candidates relaxed on A x = 0; unchanged where that gives zero or non-finite ones."""
     from pyamg.relaxation.relaxation import gauss_seidel
 
-    found = []
+    relaxed = []
     for column in columns.T:
         x = np.ascontiguousarray(column)
         gauss_seidel(A, x, np.zeros_like(x), iterations=_SWEEPS, sweep="symmetric")
-        found.append(x if np.isfinite(x).all() and x.any() else column)
-    return np.stack(found, 1)
+        relaxed.append(x if np.isfinite(x).all() and x.any() else column)
+    return np.stack(relaxed, 1)
 
 
 def _tentative(
@@ -155,11 +155,11 @@ def _sources(both: Order, count: int) -> tuple[np.ndarray, np.ndarray]:
     total = len(both.order) if both.order is not None else len(both.rows)
     order = both.order if both.order is not None else np.arange(total, dtype=np.int32)
     ids = both.ids if both.ids is not None else np.arange(total, dtype=np.int32)
-    found = np.full((2, len(both.rows)), -1, np.int32)
+    sources = np.full((2, len(both.rows)), -1, np.int32)
     second = order >= count
-    found[0, ids[~second]] = order[~second]
-    found[1, ids[second]] = order[second] - np.int32(count)
-    return found[0], found[1]
+    sources[0, ids[~second]] = order[~second]
+    sources[1, ids[second]] = order[second] - np.int32(count)
+    return sources[0], sources[1]
 
 
 def _or_zero(bk: Backend, values: Array, places: np.ndarray) -> Array:

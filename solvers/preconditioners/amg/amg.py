@@ -23,7 +23,7 @@ from .components import components_for, entries_within
 from .cycle import of_levels, small, sparse_form
 from .hierarchy import coarsened, tentative_of
 from .levels import adjoint, levels_of_pyamg, nearer_order, reordered_matrix, rows_in
-from .on_host import HostCycle
+from .on_host import AppliedByHost
 from .renewal import on_pattern, placed_at, target_within, updated
 from .settings import COARSENINGS, GIVEN, AmgSettings, near_nullspace_columns
 
@@ -242,7 +242,7 @@ def amg(
             components = components if order is None else components[order]
         levels = coarsened(rows_in(fixed, order), settings, hermitian, columns, block_size, components)
         tentative = [level.tentative for level in levels if level.tentative is not None]
-    elif settings.is_classical and HostCycle.serves(sparse):
+    elif settings.is_classical and AppliedByHost.serves(sparse):
         return _by_host(sparse, settings)
     else:
         tentative = list(tentative_of(reordered_matrix(sparse, order).structure, settings, columns, block_size))
@@ -251,7 +251,7 @@ def amg(
 
 def _by_host(own: SparseMatrix, settings: AmgSettings) -> Preconditioner:
     """Set up by the host in each run of a program, when the values are known."""
-    cycle = HostCycle.of(own, settings, _cycle_now)
+    cycle = AppliedByHost.of(own, settings, _cycle_now)
     costs = numbers_stored(cycle), 10 * own.nnz, own.nnz
     return Preconditioner(cycle, "amg", None, *costs, settings.pairs(), "set up by the host in each run")
 

@@ -135,16 +135,16 @@ def rigid_motions(points: Any) -> np.ndarray:
         >>> motions.shape
         (3, 3, 2)
     """
-    found = np.asarray(points)
-    if found.ndim != 2 or not found.size or found.dtype.kind not in "fiu" or not np.isfinite(found).all():
+    given = np.asarray(points)
+    if given.ndim != 2 or not given.size or given.dtype.kind not in "fiu" or not np.isfinite(given).all():
         raise ValueError(
-            f"points of the shape {found.shape} and the dtype {found.dtype} were given; expected finite real "
+            f"points of the shape {given.shape} and the dtype {given.dtype} were given; expected finite real "
             "coordinates (n, dim)."
         )
-    n, dim = found.shape
+    n, dim = given.shape
     if dim > 3:
         raise ValueError(f"points of {dim} coordinates each were given, as (n, dim); expected 1, 2 or 3.")
-    centred = found.astype(np.result_type(found.dtype, np.float32))
+    centred = given.astype(np.result_type(given.dtype, np.float32))
     centred = centred - centred.mean(axis=0)
     centred = centred / (np.abs(centred).max() or 1)
     motions = [np.broadcast_to(axis, (n, dim)) for axis in np.eye(dim, dtype=centred.dtype)]

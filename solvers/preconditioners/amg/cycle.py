@@ -172,10 +172,11 @@ def _level(
 
 def _scaled(A: sp.csr_array, left: float | np.ndarray | None, right: np.ndarray | None) -> sp.csr_array:
     left = 1.0 if left is None else left
-    if isinstance(left, float) and right is None:
+    if right is not None:
+        return times_diagonals(np.broadcast_to(left, A.shape[0]), A, right)
+    if isinstance(left, float):
         return A if left == 1 else A * left
-    n, m = A.shape
-    return times_diagonals(np.broadcast_to(left, n), A, np.ones(m) if right is None else right)
+    return sp.csr_array((A.data * repeated(left, A), A.indices, A.indptr), A.shape)
 
 
 def _inverse(diagonal: np.ndarray | None) -> np.ndarray | None:

@@ -116,9 +116,9 @@ def is_solved_by_scaling(A: sp.csr_array, most: int) -> bool:
 
 def without_duplicates(A: Any) -> sp.csr_array:
     """A in rows, with no place twice."""
-    found = sp.csr_array(A)
-    found.sum_duplicates()
-    return found
+    rows = sp.csr_array(A)
+    rows.sum_duplicates()
+    return rows
 
 
 # --- rounding on the diagonal of coarse matrices: what is left of regions where A maps constants to zero ---
@@ -217,9 +217,9 @@ def rows_in(matrix: sp.csr_array, order: np.ndarray | None) -> sp.csr_array:
     """Symmetrically permuted matrix; None: unchanged."""
     if order is None:
         return matrix
-    found = sp.csr_array(matrix[order][:, order])
-    found.sort_indices()
-    return found
+    permuted = sp.csr_array(matrix[order][:, order])
+    permuted.sort_indices()
+    return permuted
 
 
 def reordered_matrix(matrix: SparseMatrix, order: np.ndarray | None) -> SparseMatrix:

@@ -352,19 +352,19 @@ def _phase(bk: Backend, A: CsrStructure, values: Array, each: bool) -> Array:
     one = bk.full_like(diagonal, 1)
     if each:
         size = bk.abs(diagonal)
-        found = bk.where(size > 0, bk.conj(diagonal) / bk.astype(bk.where(size > 0, size, 1), bk.dtype(values)), one)
-        return found if systems is not None else found[0]
+        units = bk.where(size > 0, bk.conj(diagonal) / bk.astype(bk.where(size > 0, size, 1), bk.dtype(values)), one)
+        return units if systems is not None else units[0]
     real = bk.real(diagonal)
     highest, lowest = (bk.max_abs(bk.where(part, real, 0 * real)) for part in (real > 0, real < 0))
-    found = bk.astype(bk.where((highest == 0) & (lowest > 0), -1 + 0 * highest, 1 + 0 * highest), bk.dtype(values))
+    units = bk.astype(bk.where((highest == 0) & (lowest > 0), -1 + 0 * highest, 1 + 0 * highest), bk.dtype(values))
     if bk.dtype(values).kind == "c":
         total, sizes = bk.sum(diagonal, 1, keepdims=True), bk.sum(bk.abs(diagonal), 1, keepdims=True)
         size, imaginary = bk.abs(total), bk.sum(bk.abs(bk.real(-1j * diagonal)), 1, keepdims=True)
         turned = bk.conj(total) / bk.astype(bk.where(size > 0, size, 1 + 0 * size), bk.dtype(values))
         eps = float(np.finfo(bk.dtype(values)).eps)
-        found = bk.where((2 * size > sizes) & (imaginary > 100 * eps * sizes), turned, found)
-    found = found * one
-    return found if systems is not None else found[0]
+        units = bk.where((2 * size > sizes) & (imaginary > 100 * eps * sizes), turned, units)
+    units = units * one
+    return units if systems is not None else units[0]
 
 
 def _bound(

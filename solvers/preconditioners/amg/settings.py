@@ -91,8 +91,8 @@ class AmgSettings:
     def pairs(self) -> tuple[tuple[str, Any], ...]:
         """Pairs of name and value that differ from the defaults."""
         default = AmgSettings()
-        found = {f.name: getattr(self, f.name) for f in fields(self)}
-        return tuple((k, v) for k, v in found.items() if k == "coarsening" or v != getattr(default, k))
+        settings = {f.name: getattr(self, f.name) for f in fields(self)}
+        return tuple((k, v) for k, v in settings.items() if k == "coarsening" or v != getattr(default, k))
 
 
 def near_nullspace_columns(

@@ -9,7 +9,7 @@ import numpy as np
 from ....backends import Array
 from ....sparse import Composed, Operator, SparseMatrix, storable
 from ...diagonal import DiagonalOperator
-from ...triangular.by_superlu import inverse_of_unit
+from ...triangular.host import inverse_of_unit
 from ..checks import MOST_STEPS, check_integer
 from .pattern import UnitDiagonalMatrix
 

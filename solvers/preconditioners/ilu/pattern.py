@@ -20,7 +20,7 @@ from ....sparse.formats.entries.integers import starts_of
 from ....sparse.formats.entries.order import rows_first
 from ....sparse.formats.entries.regather import take_or_zero
 from ....sparse.operators.concrete import nonzero_entries
-from ...triangular.schedule import find_levels
+from ...triangular.levels import find_levels
 from ..target import Target
 
 _MOST_PAIRS = 30_000_000  # full rows, where all of them are kept, then take up to half a minute and 3 GB

@@ -300,7 +300,7 @@ class Elimination(Smoother):
         return super(Elimination, replace(self, A=suited(self.A, bk, like))).on_backend(bk, like)
 
 
-@storable("level of a cycle")
+@storable("level with a smoother")
 @dataclass(eq=False, repr=False)
 class Level(Composed):
     """Smooth, correct by the coarser levels, smooth: an approximation of the inverse of A from here on down.

@@ -15,7 +15,7 @@ import scipy.sparse.linalg
 
 from krylix import as_operator, linear_solve, preconditioner
 from krylix.backends import get_backend
-from krylix.solvers.fast_diagonalisation.inverse import fast_inverse
+from krylix.solvers.fast.inverse import fast_inverse
 from krylix.sparse import Stencil
 
 from .cases import Array, Case, Later, exact, shifted

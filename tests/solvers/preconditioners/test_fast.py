@@ -13,9 +13,8 @@ import scipy.sparse as sp
 import krylix
 from grid_problems import diffusion
 from krylix import linear_solve, preconditioner
-from krylix.solvers.fast_diagonalisation import axis_couplings
-from krylix.solvers.fast_diagonalisation.axis_couplings import around, couplings_by_axis, means
-from krylix.solvers.fast_diagonalisation.nearby import is_far, nearby
+from krylix.solvers.fast import detect
+from krylix.solvers.fast.detect import around, couplings_by_axis, is_far, means, nearby
 from krylix.solvers.preconditioners.multigrid.couplings import couplings_of
 from krylix.sparse import UnsupportedOperation
 from modes import EAGER, MODES, array, compiled, library, to_numpy
@@ -247,7 +246,7 @@ def test_a_few_planes_never_reject_what_is_near(corners: bool, boundary: str) ->
 @pytest.mark.parametrize("part", [1, 2**17])
 def test_taken_apart(part: int, shape: tuple[int, ...], boundary: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """As by SciPy, for few and for many planes at a time; means along lines, and the scaling."""
-    monkeypatch.setattr(axis_couplings, "PART", part)
+    monkeypatch.setattr(detect, "PART", part)
     k = np.exp(np.random.default_rng(1).standard_normal(shape))
     A = sp.csr_array(diffusion(k, boundary) + sp.diags_array(k.reshape(-1)))
     couplings = couplings_of(krylix.as_operator(A), shape)

@@ -23,7 +23,7 @@ import krylix
 from krylix.backends import Array
 from krylix.solvers import Preconditioner
 from krylix.solvers.factors.dense import as_interchanges, from_interchanges
-from krylix.solvers.fast_diagonalisation import inverse as fast_diagonalisation
+from krylix.solvers.fast import inverse as fast_solver
 from krylix.sparse import Composed, Operator, Stencil, UnsupportedOperation, storable
 from krylix.sparse.files.storable import STORABLE
 from krylix.sparse.files.structures import STORED_FORMATS
@@ -150,7 +150,7 @@ def test_factorisations(method: str, mode: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("mode", EAGER)
 def test_factors_on_grids(mode: str, transforms: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Those of `fast-direct`, of a matrix that is not symmetric, along axes with all kinds of transforms."""
-    monkeypatch.setattr(fast_diagonalisation, "is_fast", lambda *_: transforms == "fast")
+    monkeypatch.setattr(fast_solver, "is_fast", lambda *_: transforms == "fast")
     line = np.diag(np.full(5, 2.5)) - np.eye(5, k=1) - np.eye(5, k=-1)
     ring, uneven = line.copy(), np.diag([1.0, 2.0, 3.0]) @ (3 * np.eye(3) - np.eye(3, k=1) - np.eye(3, k=-1))
     ring[0, -1] = ring[-1, 0] = -1

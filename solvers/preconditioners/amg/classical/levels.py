@@ -79,14 +79,14 @@ def _galerkin(A: sp.csr_array, P: sp.csr_array, R: sp.csr_array, most: int) -> s
         ValueError: it has more entries than `most`.
     """
     image = product(A, P)
-    found = product(R, image) if image.nnz <= 2 * most else image
-    if found.nnz > most:
+    coarse = product(R, image) if image.nnz <= 2 * most else image
+    if coarse.nnz > most:
         raise ValueError(
             f"coarsening='classical' has made a level of {A.shape[0]} unknowns with {A.nnz} entries, and the next one "
-            f"would have {found.nnz}, as of graphs whose unknowns are all near each other. Use a higher strength, such "
-            "as 0.9, or 'jacobi' or 'chebyshev', which suit such matrices."
+            f"would have {coarse.nnz}, as of graphs whose unknowns are all near each other. Use a higher strength, "
+            "such as 0.9, or 'jacobi' or 'chebyshev', which suit such matrices."
         )
-    return found
+    return coarse
 
 
 def _coarsened(

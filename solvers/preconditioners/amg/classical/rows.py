@@ -19,10 +19,10 @@ def reduced(ufunc: np.ufunc, x: np.ndarray, starts: np.ndarray, empty: float) ->
     first, some = starts[:-1], starts[1:] > starts[:-1]
     if some.all():
         return ufunc.reduceat(x, first) if len(first) else np.zeros(0, x.dtype)
-    found = np.full(len(first), empty, x.dtype)
+    reductions = np.full(len(first), empty, x.dtype)
     if some.any():  # reduceat gives the first entry of a later row for an empty one
-        found[some] = ufunc.reduceat(x, first[some])
-    return found
+        reductions[some] = ufunc.reduceat(x, first[some])
+    return reductions
 
 
 def row_sums(x: np.ndarray, A: sp.csr_array) -> np.ndarray:
@@ -126,8 +126,8 @@ def _smallest(sizes: np.ndarray, starts: np.ndarray, lengths: np.ndarray, rows: 
     table = sizes.take(places, mode="clip")
     table[beyond] = -1  # less than any, so that what is cut away includes it
     cut = np.argpartition(table, width - most - 1, axis=1)[:, : width - most]
-    found = np.take_along_axis(places, cut, 1)
-    return np.asarray(found[~np.take_along_axis(beyond, cut, 1)])
+    smallest = np.take_along_axis(places, cut, 1)
+    return np.asarray(smallest[~np.take_along_axis(beyond, cut, 1)])
 
 
 def product(A: sp.csr_array, B: sp.csr_array) -> sp.csr_array:

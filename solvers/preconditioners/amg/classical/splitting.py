@@ -109,6 +109,6 @@ def first_pass(S: sp.csr_array) -> np.ndarray:
 
     transposed = sp.csr_array(S.T)
     parts = [part.astype(np.int32, copy=False) for M in (S, transposed) for part in (M.indptr, M.indices)]
-    influence, found = np.zeros(S.shape[0], np.int32), np.empty(S.shape[0], np.int32)
-    rs_cf_splitting(S.shape[0], *parts, influence, found)
-    return found == 1
+    influence, splitting = np.zeros(S.shape[0], np.int32), np.empty(S.shape[0], np.int32)
+    rs_cf_splitting(S.shape[0], *parts, influence, splitting)
+    return splitting == 1

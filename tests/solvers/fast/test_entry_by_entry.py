@@ -11,9 +11,8 @@ import scipy.sparse as sp
 
 from cells import in_turn
 from krylix import matrix_from_function
-from krylix.solvers.fast_diagonalisation import reciprocals
-from krylix.solvers.fast_diagonalisation.entry_by_entry import equals_sum
-from krylix.solvers.fast_diagonalisation.separable import Separable, separable
+from krylix.solvers.fast import spectra as eigenvalues
+from krylix.solvers.fast.detect import Separable, equals_sum, separable
 from krylix.sparse import DIA, SparseMatrix, Stencil
 
 GRIDS = [(6, 5), (5, 4, 3), (2, 6)]
@@ -152,11 +151,11 @@ def test_stencils_of_numbers_need_no_product(function: Any, monkeypatch: pytest.
 
 @pytest.mark.parametrize("planes", [1, 2, 5])
 def test_eigenvalues_in_parts(planes: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reciprocals, "_PART", planes * 12)
+    monkeypatch.setattr(eigenvalues, "_PART", planes * 12)
     spectra = [rng.normal(size=n) for n in (5, 4, 3)]
     full = spectra[0][:, None, None] + spectra[1][:, None] + spectra[2] + 0.3
-    np.testing.assert_allclose(np.concatenate(list(reciprocals.sums_in_parts(spectra, 0.3))), full)
-    least, at = reciprocals.nearest_to_zero(spectra, 0.3)
+    np.testing.assert_allclose(np.concatenate(list(eigenvalues.sums_in_parts(spectra, 0.3))), full)
+    least, at = eigenvalues.nearest_to_zero(spectra, 0.3)
     assert abs(full[at]) == np.min(np.abs(full)) and abs(least - full[at]) < 1e-15
-    ends = reciprocals.extremes_of(lambda: reciprocals.sums_in_parts(spectra, 0.3))
+    ends = eigenvalues.extremes_of(lambda: eigenvalues.sums_in_parts(spectra, 0.3))
     np.testing.assert_allclose(ends, (full.min(), full.max()))

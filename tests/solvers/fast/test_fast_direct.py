@@ -18,7 +18,7 @@ from krylix import (
     preconditioner,
     prepare,
 )
-from krylix.solvers.fast_diagonalisation import inverse as fast_diagonalisation
+from krylix.solvers.fast import inverse as fast_solver
 from krylix.sparse import Stencil
 from modes import EAGER, array, compiled, to_numpy
 
@@ -103,8 +103,8 @@ def chosen(*modes: str) -> list[tuple[str, str]]:
 def transforms(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """One of the two along all axes, or elimination along the first: which is quicker depends on their lengths."""
     choice: str = request.param
-    monkeypatch.setattr(fast_diagonalisation, "is_fast", lambda *_: choice != "dense")
-    monkeypatch.setattr(fast_diagonalisation, "pays", lambda *_: choice == "eliminated")
+    monkeypatch.setattr(fast_solver, "is_fast", lambda *_: choice != "dense")
+    monkeypatch.setattr(fast_solver, "pays", lambda *_: choice == "eliminated")
     return choice
 
 
@@ -139,12 +139,12 @@ NOT = {
 @pytest.mark.parametrize("name", [*LINES, *NOT])
 def test_which_lines_are_eliminated(name: str, dtype: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The same inverse, whatever the units of the matrix are."""
-    monkeypatch.setattr(fast_diagonalisation, "pays", lambda *_: True)
-    monkeypatch.setattr(fast_diagonalisation, "is_fast", lambda *_: True)
+    monkeypatch.setattr(fast_solver, "pays", lambda *_: True)
+    monkeypatch.setattr(fast_solver, "is_fast", lambda *_: True)
     parts = (LINES | NOT)[name]
     for unit in (1.0, 1e-30, 1e30) if dtype == "float64" else (1.0,):
         A = kronecker(parts) * unit
-        inverse = fast_diagonalisation.fast_inverse(matrix("numpy", tuple(unit * part for part in parts), dtype))
+        inverse = fast_solver.fast_inverse(matrix("numpy", tuple(unit * part for part in parts), dtype))
         assert ("Eliminated" in kinds_of(inverse)) == (name in LINES)
         if name in LINES:
             expected, limit = np.linalg.inv(A), 1e-5 if dtype == "float32" else 1e-13
@@ -162,7 +162,7 @@ def kinds_of(M: Any) -> set[str]:
 def test_long_lines_are_eliminated_by_themselves() -> None:
     """Where transforms of their length are slow; accelerators and TensorFlow have no quick steps."""
     laplacian = Stencil([4.0, -1.0, -1.0, -1.0, -1.0], [(0, 0), (1, 0), (-1, 0), (0, 1), (0, -1)], (256, 300))
-    assert "Eliminated" in kinds_of(fast_diagonalisation.fast_inverse(laplacian))
+    assert "Eliminated" in kinds_of(fast_solver.fast_inverse(laplacian))
     b = rng.standard_normal(laplacian.shape[0])
     for mode in ("numpy", "jax-jit", "torch", "tf"):
         x = compiled(mode, lambda b, A=laplacian: linear_solve(A, b, method="fast-direct", rtol=1e-12).x)(
@@ -322,7 +322,7 @@ def test_one_of_two_systems_without_a_solution(mode: str) -> None:
 @pytest.mark.parametrize("kind", ["both ends", "periodic", "Neumann"])
 def test_factors_are_mapped_and_differentiated(mode: str, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """By the library itself, without the rule of `linear_solve`."""
-    monkeypatch.setattr(fast_diagonalisation, "is_fast", lambda *_: True)
+    monkeypatch.setattr(fast_solver, "is_fast", lambda *_: True)
     A = kronecker(KINDS[kind])
     rows, g = rng.standard_normal((3, len(A))), rng.standard_normal(len(A))
     factors: Any = prepare(matrix(mode, KINDS[kind]), array(mode, rows[0]), method="fast-direct").preconditioner
@@ -416,7 +416,7 @@ def test_entries_that_are_no_numbers_are_refused_as_such(value: float) -> None:
 def test_products_that_show_no_entries_are_refused_without_naming_another_library() -> None:
     products = preconditioner(Stencil([2.0], [(0, 0)], (6, 5)), "chebyshev")
     with pytest.raises(UnsupportedOperation, match=r"is, but .*products only") as refusal:
-        fast_diagonalisation.fast_inverse(products)
+        fast_solver.fast_inverse(products)
     assert "PyTorch" not in str(refusal.value)
 
 

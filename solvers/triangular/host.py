@@ -11,7 +11,7 @@ from scipy.sparse.linalg import splu
 
 from ...backends import Array, Backend
 from ...sparse import Composed, Operator, SparseMatrix, storable
-from .by_levels import LevelSolve
+from .levels import LevelSolve
 
 _AS_IT_IS: dict[str, Any] = {
     "permc_spec": "NATURAL", "diag_pivot_thresh": 0.0, "relax": 1, "panel_size": 1, "options": {"Equil": False},

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from krylix.solvers.fast_diagonalisation.exchanges import AxisCut, exchanges, piece
+from krylix.solvers.fast.exchanges import AxisCut, exchanges, piece
 from sharded_runs import Found, run_cases, selected_names
 
 # All-to-all exchanges of an application of the inverse by itself.

@@ -11,8 +11,8 @@ import scipy.fft
 import scipy.sparse as sp
 
 from krylix.backends import get_backend
-from krylix.solvers.fast_diagonalisation.eigenvectors import trigonometric_eigenvectors
-from krylix.solvers.fast_diagonalisation.trigonometric import KINDS, is_fast, transform_matrix, trigonometric_transform
+from krylix.solvers.fast.spectra import trigonometric_eigenvectors
+from krylix.solvers.fast.transforms import KINDS, is_fast, transform_matrix, trigonometric_transform
 from modes import EAGER, array, compiled, library, to_numpy
 
 ENDS = {"point": 0.0, "derivative": 1.0, "value": -1.0}
