@@ -47,7 +47,7 @@ _SET_UP = 2e7  # likewise of factors
 _EXCHANGES = 2  # times the work, where rows may have to be exchanged
 _SINGULAR = 20  # likewise, where null vectors are known, which factors have to leave out
 _WORTH = 1.25  # times the iterations there were, from which on it is worth going on
-_LARGEST = 1 << 30
+_LARGEST = 1 << 30  # iterations: budgets are 32-bit integers in compiled programs
 _FACTORISE = (Direct, FastDirect, ScipyDirect, SparseDirect)  # whose factors are all that a solve applies
 _MOST_ON_HOST = 200  # iterations with classical AMG, in a compiled function
 

@@ -17,6 +17,7 @@ import numpy as np
 from .pattern import EntryPattern, Kind, numbers_at
 from .protocol import Factors, FactorsRefused, PatternRefused, Provider, SymbolicAnalysis, library
 
+# Types of matrices (mtype) in the manual of oneMKL.
 _DEFINITE = {"f": 2, "c": 4}
 _HERMITIAN = {"f": -2, "c": -4}
 _COMPLEX_SYMMETRIC = 6

@@ -13,7 +13,7 @@ from .pattern import EntryPattern, Kind, numbers_at
 from .protocol import Factors, FactorsRefused, PatternRefused, Provider, SymbolicAnalysis, library
 
 _SPARSE, _FILL = 4, 25  # numbers per unknown that a matrix for KLU, which has no dense blocks, and its factors may have
-_MOST_THREADS = 4
+_MOST_THREADS = 4  # of one factorisation, so that it leaves cores to others
 _REFINED = 1  # times: its pivots are chosen within supernodes
 
 

@@ -23,9 +23,9 @@ from .implicit import CUTS, LinearSolver, implicit_root, magnitude, perturbation
 from .results import SCIPY_METHODS, MinimizeResult, register_result
 from .scipy_search import ScipyRun, run_all
 
-_MOST_STEPS = 1000
+_MOST_STEPS = 1000  # by default: searches without second derivatives need hundreds
 _WITH_BOUNDS = ("L-BFGS-B", "GD")
-_ENOUGH = 1e-4
+_ENOUGH = 1e-4  # decrease relative to the linear model (Armijo; Nocedal and Wright, section 3.1)
 _MOST_CUTS = 40  # of a step of steepest descent, one after the other
 _HOST = np.dtype(np.float64)  # in which SciPy computes
 _RUNNING, _CONVERGED, _MAX_ITER, _STAGNATED, _DIVERGED = map(

@@ -26,8 +26,8 @@ from .equations import NonlinearEquations, UserFunction, residual_of
 from .implicit import LinearSolver, implicit_root
 from .results import NonlinearResult, register_result
 
-_MOST_STEPS = 50
-_DECREASE = 1e-4
+_MOST_STEPS = 50  # by default: near a root Newton needs 3 to 8, with shortened steps before some tens
+_DECREASE = 1e-4  # of the residual norm, relative to the linear model (Eisenstat and Walker 1994)
 _MOST_HALVINGS = 30  # a step of 1e-9 of Newton's
 _RUNNING, _CONVERGED, _MAX_ITER, _STAGNATED, _BREAKDOWN, _DIVERGED = map(
     int, (Status.RUNNING, Status.CONVERGED, Status.MAX_ITER, Status.STAGNATED, Status.BREAKDOWN, Status.DIVERGED)

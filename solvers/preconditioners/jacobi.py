@@ -24,7 +24,7 @@ from .checks import check_integer
 from .pipeline import of_operator
 from .target import Target
 
-_MOST = 2**31
+_MOST = 2**31  # entries of all blocks: their positions are 32-bit integers
 _LONGEST = 128  # largest block of rows with one pattern
 _COMPONENTS = 6  # most unknowns at a node
 _FILLED = 0.65  # required fill of node blocks; elasticity on a regular grid has 0.7

@@ -277,8 +277,8 @@ _EXPECTED = {
     "rtol": (">= 0 and below 1", "with 1 or more x = 0 would be a solution"),
     "atol": (">= 0 and finite", "0 leaves it to rtol"),
 }
-_MOST_BY_DEFAULT = 10_000
-_LARGEST = 2**31 - 1
+_MOST_BY_DEFAULT = 10_000  # iterations, else 10 n as in SciPy: a solve that fails shall end within minutes
+_LARGEST = 2**31 - 1  # iterations are 32-bit integers in compiled programs
 _EXPECTED_LIMITS = (
     "expected an integer, an increasing sequence of integers (checkpoints), or an array of them with one column per "
     "system of the batch {batch}"

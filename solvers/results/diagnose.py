@@ -245,7 +245,7 @@ def affine_preconditioner(case: Case) -> list[Cause]:
 
 # --- symmetry and definiteness
 
-_LANCZOS_STEPS = 40
+_LANCZOS_STEPS = 40  # at most, to find a negative eigenvalue of A or M
 _HARMLESS = 1e-6  # asymmetry of M, as of one that computes in single precision
 _CLEARLY = 1e-10  # of the largest curvature, or some rounding units: the sign of smaller ones is not clear
 

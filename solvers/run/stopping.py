@@ -34,7 +34,7 @@ _ROUNDINGS = 2  # of each entry of x: the best residuals that methods reach are 
 _LARGEST = 0.05  # of |b|: a b that is further than this from the range of A is never taken for solved
 _ROUNDED = 4e9  # rounding units of it, likewise: in double precision singular A make x so large that D is 0.02 |b|
 _HOPELESS = 0.1  # of D: no method has been seen to reach a tolerance below
-_FACTOR = 0.7
+_FACTOR = 0.7  # no power of two: A (0.7 x) / 0.7 then differs from A x by rounding alone
 # Plain integers, because arrays of some libraries do not mix with enums.
 RUNNING, CONVERGED, MAX_ITER, STAGNATED, BREAKDOWN, DIVERGED, CANDIDATE, *_ = (int(s) for s in Status)
 

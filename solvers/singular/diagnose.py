@@ -192,8 +192,8 @@ _ROUNDING = 100  # rounding units of a product with random numbers, for one that
 _MEAN = 0.5  # ... and of its mean: a shift by a long time step is no rounding, see `sparse.analysis.rounding`
 _DENSE = 1500  # unknowns up to which a dense matrix is factorised
 _OPERATIONS = 2e8  # of factors of a sparse matrix, some tenths of a second
-_SINGLE = float(np.finfo(np.float32).eps)
-_INVERSE_ITERATIONS = 3
+_SINGLE = float(np.finfo(np.float32).eps)  # rounding unit of single precision
+_INVERSE_ITERATIONS = 3  # enough for the magnitude of the least singular value, which is all that is said
 _INFINITE = 1e30  # condition numbers beyond come from pivots that are zero
 _NEAR = 0.1  # of 1 / eps: condition numbers beyond are those of singular matrices
 

@@ -23,7 +23,7 @@ _INSTALL = (
     "Ubuntu, for the system's Python with NumPy 1), 'conda install -c conda-forge petsc4py mpi4py', or "
     "'pip install krylix[petsc]' where a compiler and MPI are."
 )
-_OUT_OF_MEMORY = 55
+_OUT_OF_MEMORY = 55  # PETSC_ERR_MEM
 _COARSEST = "pc_hypre_boomeramg_relax_type_coarse"
 _LOCK = RLock()  # PETSc is not made for several threads
 _numbers = count()

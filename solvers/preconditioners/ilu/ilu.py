@@ -22,9 +22,9 @@ from .sweeps import factors_by_sweeps
 
 _FILL = 10.0  # numbers of the factors per entry of A, at most
 
-_SWEEPS = 2
-_BUILD_SWEEPS = 3
-_BUILD_SWEEPS_CAPPED = 5
+_SWEEPS = 2  # Jacobi sweeps for each triangular solve
+_BUILD_SWEEPS = 3  # fixed-point sweeps that make factors of traced values; Chow and Patel (2015) need 3 to 5
+_BUILD_SWEEPS_CAPPED = 5  # likewise, where the levels, after which the sweeps are exact, are known
 
 
 @of_operator()

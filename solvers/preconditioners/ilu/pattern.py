@@ -24,7 +24,7 @@ from ...triangular.levels import find_levels
 from ..target import Target
 
 _MOST_PAIRS = 30_000_000  # full rows, where all of them are kept, then take up to half a minute and 3 GB
-_MOST_OFFSETS = 64
+_MOST_OFFSETS = 64  # diagonals of a stencil whose sums are compared in pairs
 _SHIFT = 1 << 40  # larger than any number of entries
 _ROUNDING = 100  # rounding units by which a Hermitian matrix may differ from its adjoint, as in `analysis.symmetry`
 

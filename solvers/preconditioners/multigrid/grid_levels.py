@@ -50,13 +50,11 @@ from .weights import (
 
 WEAK = 0.25  # of the strongest axis: couplings along an axis that need no coarsening yet
 LEAST_RING = 6  # points of a periodic axis that can be halved: there must be three at least
-LEAST = 3
+LEAST = 3  # points of an axis that can be halved: one coarse point between two fine ones
 _SAMPLE = 50_000  # points that tell how strong couplings are
 _MOST_NUMBERS = 4 * 10**7  # of the inverse on the coarsest grid
 _AROUND = 2  # rows of the coarser grid that a number of a level may come from, to either side
-_ROWS_OF_A_BLOCK = (
-    32  # of the coarser grid that are kept of a part: with more it leaves the cache, with less much is done twice
-)
+_ROWS_OF_A_BLOCK = 32  # of the coarser grid: a larger part leaves the cache, of a smaller one more is computed twice
 _LEAST_IN_BLOCKS = 2**15  # points of a grid that is worth more than one part
 
 
