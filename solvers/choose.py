@@ -271,7 +271,7 @@ class Facts:
         return cost(sp.csr_array(one)).times(self.matrix.systems or 1)
 
     def factors_take_at_most(self, work: float) -> bool:
-        """Do factors of the known matrix take no more work than that? They are counted only where no estimate decides."""
+        """Do factors of the known matrix take at most this work? Counted only where no estimate decides."""
         about, entries = self.estimated_cost, self.entries
         if about is None:
             return False

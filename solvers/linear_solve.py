@@ -127,8 +127,8 @@ def linear_solve(
         SolveResult: `x` has the type, shape, dtype and device of `b` (complex if A is, or one array of a container).
 
     Raises:
-        NotConverged: the tolerance was not reached (`.result` has the last x); a compiled function raises its library's error
-            with the same text when it runs.
+        NotConverged: the tolerance was not reached (`.result` has the last x); a compiled function raises its library's
+            error with the same text when it runs.
         Diverged: likewise, because numbers were not finite.
         ValueError: an input that cannot be used: a shape, a setting, a name. This and the next are raised before any
             iteration.

@@ -101,8 +101,8 @@ def prepare(
         NonlinearError: as `linear_solve`.
         UnsupportedOperation: as `linear_solve`.
 
-    Cost: see the method and the preconditioner, and a copy of the entries. Data of a function (arrays that it closes over,
-    a LinearOperator's own) are not copied, and must not be changed between the solves. Factors made where values
+    Cost: see the method and the preconditioner, and a copy of the entries. Data of a function (arrays that it closes
+    over, a LinearOperator's own) are not copied, and must not be changed between the solves. Factors made where values
     are known serve compiled functions too; a host factorisation (scipy-direct) of a matrix that is computed inside a
     compiled function is made in each solve.
 
