@@ -155,7 +155,7 @@ def judged_in_program(plan: Plan, system: System, outcome: Outcome, purpose: str
     """Outcome of a solve in a compiled function or for a derivative, whose failure is handled at run time.
 
     Args:
-        purpose: words that go before the method's name: what the solve is for.
+        purpose: of the solve, in words before the method's name.
     """
     bk, status = system.bk, outcome.status
     known = not (system.compiled or bk.compiled(status)) and bk.is_concrete(status)
@@ -314,7 +314,7 @@ def _warn_of_singular(plan: Plan, system: System, outcome: Outcome, name: str) -
             warn_caller(singular_in_words(name, which, kind), SingularMatrixWarning)
 
 
-# --- what a failure does
+# --- effects of a failure
 
 
 def _apply_policy(
@@ -379,7 +379,7 @@ def raise_or_warn(
         numbers: its end state, the status in front.
         on_failure: "raise" or "warn".
         say: the message for the end state, in NumPy arrays.
-        name: lasting name of what `say` says, for stored programs; None if there is none.
+        name: lasting name of the message, for stored programs; None if there is none.
         stops: may a callback have stopped it?
         aside: a bool, and a function of the end state that warns where no system has failed.
 

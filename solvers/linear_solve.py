@@ -82,7 +82,7 @@ def linear_solve(
             function `r -> M r` on arrays shaped as `b`, a matrix or operator as for A, factors of SciPy's `splu` or
             `spilu`, a hierarchy of pyamg, or None.
         rtol: relative tolerance below 1, one number or one per system, which is kept; if None 1e-5 in single and 1e-10
-            in double precision, or what the precision can reach.
+            in double precision, or the attainable accuracy.
         atol: absolute tolerance, one number or one per system.
         max_iter: limit of iterations, 10 n but at most 10 000 if None. An increasing sequence (a list, tuple or range)
             returns the state at each of these counts on a new first axis of every array; only the last one may be

@@ -130,7 +130,7 @@ METHOD_HINTS = _table(
     ("fft dct dst poisson fast-poisson fishpack", "'fast-direct'"),
     ("inv inverse", "'direct'"),
 )
-"""Words, squeezed, for methods that are not here -> what serves instead."""
+"""Words, squeezed, for methods that are not here -> replacements."""
 
 PRECONDITIONER_HINTS = _table(
     ("diagonal diag diagonal-scaling scaling point-jacobi pointwise-jacobi", "jacobi"),

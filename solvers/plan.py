@@ -395,14 +395,14 @@ def lasting(A: Operator) -> Operator:
     return A.as_container() if A.bk.compiles_solves else A.lasting()
 
 
-def explained(plan: Plan, told: tuple[str, ...]) -> str:
-    """Explain the choice of the method, its preconditioner, and what follows."""
+def explained(plan: Plan, notes: tuple[str, ...]) -> str:
+    """Explain the choice of the method, its preconditioner and its fallback."""
     method, M = plan.method, plan.M
     if plan.why is None:
         given = f"{plan.A!r}\n-> {method.name}: the method was given{provider_note(M)}"
-        return "\n   ".join((given, *told))
+        return "\n   ".join((given, *notes))
     factors = next((i for i, rung in enumerate(plan.rungs) if i and not rung.goes_on), 0)
     after = plan.steps_of(factors - 1) if factors else None
     bound = "" if after is None else f"\n   after {after} iterations, which take as long: {plan.why.fallback}"
     with_what = f"\n   with {M!r}" if isinstance(M, Preconditioner) else ""
-    return "\n   ".join((f"{plan.why}{bound}{with_what}{provider_note(M)}", *told))
+    return "\n   ".join((f"{plan.why}{bound}{with_what}{provider_note(M)}", *notes))

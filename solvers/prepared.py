@@ -40,7 +40,7 @@ from .preconditioners import Preconditioner
 from .read.arguments import Request, refused_args, takes_vectors, vector_for
 from .read.requirements import check_requirements
 from .read.system import KnownNull, System, read_system
-from .results.devices import told_of_devices
+from .results.devices import device_notes
 from .results.result import ArrayT, SolveResult, finish
 from .run.watch import Callback, Progress, monitor_of
 
@@ -273,8 +273,8 @@ class PreparedSolver(OfMatrix, PublicNames):
         """Why this method.
 
         Returns:
-            str: what is known about A, the lines of the table of docs/choosing.md up to the one that holds, the
-            preconditioner, and what is tried if it fails.
+            str: known facts of A, the lines of the table of docs/choosing.md up to the one that holds, the
+            preconditioner and the fallback.
 
         Examples:
             >>> import numpy as np, krylix
@@ -282,13 +282,13 @@ class PreparedSolver(OfMatrix, PublicNames):
             <2x2 dense operator, float64, numpy>
             -> CG: the method was given
         """
-        return explained(self._plan, self._request.told)
+        return explained(self._plan, self._request.notes)
 
     def update(self, A: Any, *, args: Sequence[Any] = ()) -> PreparedSolver:
         """A solver for another matrix of the same kind: the method stays, preconditioner and factors are made anew.
 
-        Kinds that can (`amg`) keep what depends on the pattern of A only. A preconditioner that was handed to `prepare`
-        as an operator or a function stays as it is, which its `note` tells.
+        Some kinds (`amg`) keep data that depend on the pattern of A only. A preconditioner that was given to `prepare`
+        as an operator or a function stays as it is; its `note` says so.
 
         Args:
             A: as `prepare` takes it.
@@ -439,7 +439,8 @@ def _set_up(request: Request, previous: Operator | None, many: bool) -> Prepared
         return _set_up_empty(request, system, method, many)
     plan = next(plans(request, system, method, previous, many, ready=True))
     kind = request.preconditioner
-    if kind is None or (isinstance(kind, str) and kind.strip().lower() == "auto"):  # for `update`: what suited A
+    # `update` gets the kind that suited A.
+    if kind is None or (isinstance(kind, str) and kind.strip().lower() == "auto"):
         kind = plan.M.kind if isinstance(plan.M, Preconditioner) else None if method is None else kind
     plan = replace(plan, A=lasting(plan.A), source=None)
     fixed = (
@@ -447,9 +448,9 @@ def _set_up(request: Request, previous: Operator | None, many: bool) -> Prepared
         if plan.method.needs_grid and method is None
         else replace(request, method=plan.method, preconditioner=kind)
     )
-    told = told_of_devices(system, plan.method, plan.M)
+    notes = device_notes(system, plan.method, plan.M)
     # `update` examines the values of the new A.
-    return _registered(PreparedSolver(plan, replace(fixed, told=told, A=None, args=())))
+    return _registered(PreparedSolver(plan, replace(fixed, notes=notes, A=None, args=())))
 
 
 def _set_up_empty(request: Request, system: System, method: Method | None, many: bool) -> PreparedSolver:

@@ -34,7 +34,7 @@ MOST_FACTORS = 1 << 27  # bytes of the factors of a plan: those of a grid of thr
 MOST_OF_PATTERN = 1 << 28  # bytes of a preconditioner that is kept for its pattern
 LEAST = 5000  # unknowns: smaller matrices get no hierarchy where one is chosen, and cost little anyway
 _SLACK = 10  # iterations that a renewed preconditioner may take more than twice those of a fresh one
-_OF_EACH_SOLVE = ("A", "b", "x0", "args", "history", "monitor", "told")  # arguments on which no plan depends
+_OF_EACH_SOLVE = ("A", "b", "x0", "args", "history", "monitor", "notes")  # arguments on which no plan depends
 _PLAIN = frozenset((type(None), str, int, float, complex, bool))  # in one test; `_is_plain_setting` has the others
 _COMPARED = tuple(f.name for f in fields(Request) if f.name not in (*_OF_EACH_SOLVE, "method"))
 

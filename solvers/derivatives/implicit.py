@@ -31,7 +31,7 @@ def with_proven_transpose(bk: Backend, A: Operator, y: Array, image: Array, on_f
     Args:
         A: the function.
         y: rows `(batch, n)`.
-        image: the transpose times y, as it was used.
+        image: the transpose times y that the solve used.
         on_failure: with "nan" a compiled function calls nobody, and the result is NaN.
 
     Raises:
@@ -58,7 +58,7 @@ def _differ(bk: Backend, u: Array, forward: Array, y: Array, image: Array) -> Ar
 
 
 def numbers_of(bk: Backend, *rows: Array) -> tuple[Backend, Sequence[Array]]:
-    """NumPy and the rows in its arrays where it sees them, as its small operations take less time; else as they are."""
+    """NumPy and views of the rows where possible, because its small operations take less time; else bk and the rows."""
     seen = [bk.rows_on_host(v) for v in rows]
     return (get_backend("numpy"), seen) if all(v is not None for v in seen) else (bk, rows)
 
@@ -207,7 +207,7 @@ class ImplicitSolve(LinearSystem):
         if outcome is None:
             outcome = self._run(plan, system if start is None else replace(system, x0=bk.flat(start.x)))
             outcome = outcome._replace(x=bk.flat(outcome.x), residual=bk.flat(outcome.residual))
-        if derived_transpose:  # JAX knows no transpose of what is cut
+        if derived_transpose:  # JAX knows no transpose of operators that are cut
             # Factors may have projected b, so b minus the residual need not be the image of x.
             image = A.apply(outcome.x) if self.plan.method.factorises else system.b - outcome.residual
             x = with_proven_transpose(bk, parts.A, outcome.x, image, self.system.on_failure)
@@ -296,7 +296,7 @@ def without_derivatives(bk: Backend, outcome: Outcome, on_failure: str, stops: b
     """The outcome, whose x has the derivative NaN in the systems that have failed, where that does not raise.
 
     Args:
-        stops: may a callback have stopped it? Its x has derivatives, as one of a loose tolerance.
+        stops: may a callback have stopped it? Its x has derivatives, like that of a loose tolerance.
     """
     if on_failure == "raise":
         return outcome

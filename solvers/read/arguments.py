@@ -51,7 +51,7 @@ class Request:
     declared: tuple[tuple[str, Any], ...] | None = None
     derived: bool = False
     sharding: Any = None  # how b is spread over devices, as given by the caller ...
-    told: tuple[str, ...] = ()  # lines of `explain` about several devices
+    notes: tuple[str, ...] = ()  # lines of `explain` about several devices
     seen_sharding: Any = None  # ... and as found before the solve, inside of which it may be unknown
     over: Any = None
 

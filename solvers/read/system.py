@@ -226,7 +226,7 @@ def _unknown(bk: Backend, A: Any, x0: Any, layout: Layout, method: Method | None
 def _start(bk: Backend, x0: Any, unknown: Layout, layout: Layout, dtype: np.dtype, cut: Cut | None) -> Array:
     shape, expected = tuple(getattr(x0, "shape", ())), unknown.whole((unknown.size,))
     if unknown is not layout and len(unknown.shapes[0]) == 1 and unknown.structure is None and shape != expected:
-        raise ValueError(f"x0 has the shape {shape}; expected {expected}, as A has {unknown.size} columns.")
+        raise ValueError(f"x0 has the shape {shape}; expected {expected}, because A has {unknown.size} columns.")
     return unknown.flatten(bk, x0, dtype, "x0", cut=cut if unknown is layout else None)
 
 
@@ -277,8 +277,8 @@ def _operator(
 
 
 _ABOUT_SHAPES = re.compile(r"shape|dimension|size|broadcast|mismatch|align|length", re.IGNORECASE)
-_OTHER_CAUSES = ("A(x) returned", "A(x) is complex", "The function writes")  # which our own errors name
-_OF_SHAPES = (ValueError, TypeError, RuntimeError, IndexError)  # what libraries raise where shapes do not fit
+_OTHER_CAUSES = ("A(x) returned", "A(x) is complex", "The function writes")  # in our own errors
+_OF_SHAPES = (ValueError, TypeError, RuntimeError, IndexError)  # errors of libraries where shapes do not fit
 
 
 def _linear_part(operator: FunctionOperator, layout: Layout, unknown: Layout, least_squares: bool) -> FunctionOperator:

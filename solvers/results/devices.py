@@ -1,4 +1,4 @@
-"""Transfers of whole vectors between devices that a method or a preconditioner makes, and what to do instead.
+"""Transfers of whole vectors between devices that a method or a preconditioner makes, and alternatives.
 
 In a solve vectors stay spread over the mesh, and neighbours exchange halos, unless an operator needs a flat order of
 the unknowns or the memory of one device. Then there is a warning.
@@ -29,7 +29,7 @@ _NO_SHARDING = (
 class GatherWarning(UserWarning):
     """A method or a preconditioner sends whole vectors that are spread over several devices to each of them.
 
-    The message gives the number of bytes and what to do instead. Python shows it once per line of code; a filter of
+    The message gives the number of bytes and an alternative. Python shows it once per line of code; a filter of
     warnings silences it. For vectors of less than 32 KiB only `prepare(...).explain()` reports it.
 
     Examples:
@@ -39,7 +39,7 @@ class GatherWarning(UserWarning):
 
 
 class Transfer(NamedTuple):
-    """A transfer of more than planes of vectors: its sender in words, bytes to each device, and what to do instead."""
+    """A transfer of more than planes of vectors: its sender in words, bytes to each device, and an alternative."""
 
     what: str
     size: int
@@ -88,7 +88,7 @@ def _gathers_of_multigrid(M: CutMultigrid, size: int) -> list[Transfer]:
     return [Transfer(what, coefficients, instead)] if coefficients >= size else []
 
 
-def told_of_devices(system: System, method: Method, M: Operator | None) -> tuple[str, ...]:
+def device_notes(system: System, method: Method, M: Operator | None) -> tuple[str, ...]:
     """Lines of `explain()` about several devices."""
     cut, bk = system.cut, system.bk
     if cut is None:

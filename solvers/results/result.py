@@ -22,7 +22,7 @@ from ..run.outcome import Status, has_failed
 from .show import in_lines, plot_convergence, to_dict
 from .words import Background, Cause, EndState, LookForCauses, describe, methods_in_words
 
-ArrayT = TypeVar("ArrayT")  # what `b` is
+ArrayT = TypeVar("ArrayT")  # type of `b`
 T = TypeVar("T")
 _OF_NUMPY = (np.ndarray, np.generic)
 

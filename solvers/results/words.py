@@ -226,7 +226,7 @@ def _norms(norm: float, bound: float, background: Background) -> str:
 
 
 def _singular(end: EndState) -> str:
-    """Sentences about matrices that are known to be singular, and what was subtracted from right-hand sides."""
+    """Sentences about matrices known to be singular, and components subtracted from right-hand sides."""
     count, total = int(np.sum(end.singular)), end.singular.size
     if not count:
         return ""
@@ -238,10 +238,10 @@ def _singular(end: EndState) -> str:
 
 
 class Failure(NamedTuple):
-    """How a system failed, and by what method: the worst of a batch.
+    """Failure of one system, the worst of a batch, and its method.
 
     Attributes:
-        name: what the result calls the last method, which names those tried before.
+        name: of the last method in the result, which names those tried before.
         method: the last one that was tried; None in a result that was read from a file of another version.
         preconditioner: the kind that was given, or None.
         precision: "float32" or "float64".

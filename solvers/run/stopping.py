@@ -6,7 +6,7 @@ one rounding of x and the rounding of the product do. It needs no norm and no en
 `eps |A| |x|` would be the wrong quantity: where the columns of A differ in size it accepts wrong answers.
 
 Where the precision decides, x must be plausible too: of a singular A with a b outside of its range, an iteration makes
-x larger and larger along a null vector, until D is as large as what is left of b. Then `x^H A x / |x|` is no more than
+x larger and larger along a null vector, until D is as large as the residual. Then `x^H A x / |x|` is no more than
 D, because A x is nothing but noise. Regular systems that the precision limits have 15 D and more where A is Hermitian.
 
 Source: the normwise backward error, Rigal and Gaches 1967; Higham, Accuracy and Stability of Numerical Algorithms,
@@ -113,8 +113,8 @@ def goal_of_round(bk: Backend, norm: Array, bound: Array, size: Array, first: Ar
     """Residual norm at which the steps of a round stop.
 
     From an x0 far larger than the solution, a round below rounding of its first residual would iterate on noise: on the
-    part in null vectors of A, say, which it cannot reduce. The goal is then no less than what its recurrence can reach,
-    and the next round starts from a true residual.
+    part in null vectors of A, say, which it cannot reduce. The goal is then no less than the norm that its recurrence
+    can reach, and the next round starts from a true residual.
 
     Args:
         norm: of the residual at the start of the round.

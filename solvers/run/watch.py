@@ -1,4 +1,4 @@
-"""Watched solves: progress, a callback and a time limit after each iteration, and what they do to the loop.
+"""Monitored solves: progress, a callback and a time limit after each iteration, and their effect on the loop.
 
 All three are one call of the host after each step of the loop. What only shows progress returns nothing; where the
 loop may be stopped, the call returns the reason for each system, which the loop takes for its status.

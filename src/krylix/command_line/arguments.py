@@ -154,7 +154,7 @@ class Command(NamedTuple):
         summary: in the list of commands.
         description: above its options.
         options: by the title of their group, "" for none.
-        examples: lines that can be run, each with what it shows.
+        examples: command lines, each with a description.
     """
 
     summary: str

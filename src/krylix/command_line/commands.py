@@ -27,7 +27,7 @@ def run(argv: Sequence[str], streams: Streams) -> int:
     """Run one command line, whose report goes to `streams`. Returns the exit code, 0 or 1.
 
     Raises:
-        UsageError, SolveFailed: with what to say; exit codes 2 and 1.
+        UsageError, SolveFailed: with a message; exit codes 2 and 1.
         SystemExit: after --help and --version.
     """
     options = parse(argv)

@@ -172,7 +172,7 @@ def compare(options: argparse.Namespace, system: SystemRead) -> list[ComparisonR
     """All rows: converged ones first, sorted by time."""
     import pyamg  # noqa: F401  # takes a second, which is not that of a set-up
 
-    for method in ("CG", "scipy-direct"):  # imports what these need
+    for method in ("CG", "scipy-direct"):  # imports their packages
         measure(sp.csr_array(np.eye(3)), np.ones(3), method, NONE)
     pairs = combinations(system.A, options.methods, options.preconditioners)
     rows = [

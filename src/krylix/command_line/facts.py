@@ -386,7 +386,7 @@ def _of_systems(outcome: SolveOutcome, norms_of_b: np.ndarray) -> list[Fact]:
 
 
 def status_word(status: int) -> str:
-    """The name of a `Status`, as it is read."""
+    """The name of a `Status`, in words."""
     return Status(int(status)).name.lower().replace("_", " ")
 
 

@@ -71,7 +71,7 @@ class Report:
                 self.lines([f"{label:<16} {text}"])
 
     def lines(self, lines: Iterable[str]) -> None:
-        """Lines for people only, as those of a table."""
+        """Lines for people only, such as those of a table."""
         if not self._silent:
             for line in lines:
                 self.streams.say(line)
@@ -105,7 +105,7 @@ class Streams:
         self._aside = False
 
     def step_aside(self) -> None:
-        """Say what follows on stderr."""
+        """Write the following lines on stderr."""
         self._aside = True
 
     def say(self, line: str) -> None:

@@ -245,7 +245,7 @@ def minres(
     if shift:
         A = np.asarray(A) if isinstance(A, list | tuple) else A
         if np.iscomplexobj(shift):
-            raise TypeError(f"minres got shift={shift!r}; expected a real number, as A - shift I has to be Hermitian.")
+            raise TypeError(f"minres got shift={shift!r}; expected a real number: A - shift I has to be Hermitian.")
         if not hasattr(A, "shape"):
             raise TypeError(
                 f"minres with a shift got A of type {type(A).__name__}; expected a matrix or LinearOperator. Of a "
@@ -463,7 +463,7 @@ def _positive(maxiter: int) -> int:
 
 _LIMIT = 7  # istop where the limit of iterations came first
 _SOLVED, _LEAST_SQUARES = (1, 4), (2, 5)  # istop; 4 and 5 are as 1 and 2, to working precision
-_SLACK = 10  # times the tolerance: what the estimate of |A| and rounding may change
+_SLACK = 10  # times the tolerance, for the estimate of |A| and rounding
 
 
 def lsqr(
