@@ -15,7 +15,7 @@ from functools import cached_property
 from typing import Any, ClassVar, NamedTuple
 
 from ....backends import Array, Backend
-from ....sparse import Composed, Matrix, Operator, as_symmetric_dia, storable
+from ....sparse import Composed, Matrix, Operator, UnsupportedOperation, as_symmetric_dia, storable
 from ..operators import DiagonallyScaled, Permuted, Recast, recast
 from ..target import suited
 
@@ -85,7 +85,7 @@ class Smoother(Composed):
 
     def between(self, x: Array, r: Array, P: Operator, v: Array) -> tuple[Array, Array]:
         """x + P v and its residual, before another visit to the coarser levels; may overwrite x and r."""
-        raise NotImplementedError(f"{type(self).__name__} serves V-cycles only.")
+        raise UnsupportedOperation(f"{type(self).__name__} serves V-cycles only: visits=1.")
 
     @abstractmethod
     def finish(self, b: Array, x: Array, r: Array, P: Operator, v: Array) -> Array:
