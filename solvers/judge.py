@@ -6,7 +6,6 @@ values are known it is done here; in a compiled program by a call of the host, w
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from time import perf_counter
@@ -116,7 +115,7 @@ def _judged(plan: Plan, system: System, outcome: Outcome) -> SolveResult:
     asks = policy not in QUIET or (policy == "nan" and bk.is_concrete(system.b))
     waits = known and (asks or climbs or system.is_implicit)
     has_converged = waits and _has_converged(bk, outcome)
-    if not has_converged and system.is_implicit and not system.compiled:  # handled inside the compiled solve
+    if not has_converged and system.is_implicit and not system.compiled:  # compiled, `judged_in_program` does it
         outcome = without_derivatives(bk, outcome, policy, system.may_be_stopped)
     number = int(bk.to_numpy(outcome.rung).max(initial=0)) // 2 if known and climbs else 0
     last = plan.from_rung(number) if number else plan
@@ -141,12 +140,12 @@ def _has_converged(bk: Backend, outcome: Outcome) -> bool:
 
 
 def _after_failure(last: Plan, system: System, outcome: Outcome, result: SolveResult) -> SolveResult:
-    """Apply `on_failure` unless all systems are known to have converged."""
+    """The result after `on_failure`, where systems have failed or may have."""
     if system.on_failure not in QUIET:
         reason = why_no_solution(system, solved_b(system, last.method), result)
         if reason is not None:
             result = replace(result, _background=result._background._replace(no_solution=reason))
-    if system.compiled and system.is_implicit:  # handled inside the compiled solve
+    if system.compiled and system.is_implicit:  # `judged_in_program` has applied the policy
         return result
     vectors = None if system.derived else _null_vectors(last, system)
     return _apply_policy(system, result, _diagnosis(last, system, outcome), vectors)
@@ -340,20 +339,21 @@ def _apply_policy(
     record, background = result._record, result._background
     known, end = not bk.compiled(record.arrays["status"]), record.end_state(result.checkpoints)
 
-    def say(*numbers: np.ndarray) -> str:
-        end = EndState.in_numpy(numbers)
-        return describe(end, background if look is None else background._replace(causes=look(end)))
-
     if on_failure in QUIET:
         if known and log.isEnabledFor(INFO) and bk.any(has_failed(end.status)):
             log_failure(describe(EndState.in_numpy([*map(bk.to_numpy, end.arrays())]), background))
         record.look = look if known else None
         return result
+    if known and look is not None and bk.any(has_failed(end.status)):
+        causes, look = look(EndState.in_numpy([*map(bk.to_numpy, end.arrays())])), None
+        background = background._replace(causes=causes)
+        result = replace(result, _background=background)
+
+    def say(*numbers: np.ndarray) -> str:
+        end = EndState.in_numpy(numbers)
+        return describe(end, background if look is None else background._replace(causes=look(end)))
+
     if known:
-        if look is not None and bk.any(has_failed(end.status)):
-            causes, look = look(EndState.in_numpy([*map(bk.to_numpy, end.arrays())])), None
-            background = background._replace(causes=causes)
-            result = replace(result, _background=background)
         return raise_or_warn(bk, result, end.arrays(), on_failure, say, None, stops)
     causes_name, aside, named = "" if look is None else look.name, None, () if vectors is None else (vectors,)
     name = None if causes_name is None else fingerprint(on_failure, background, causes_name, *named)
@@ -394,7 +394,7 @@ def raise_or_warn(
         aside: a bool, and a function of the end state that warns where no system has failed.
 
     Raises:
-        NotConverged, Diverged: see `apply_policy`.
+        NotConverged, Diverged: with the result attached, where it is known.
     """
     known = not bk.compiled(numbers[0])
     failed = bk.any(has_failed(numbers[0], stops))
@@ -414,7 +414,7 @@ def raise_or_warn(
         message = say(status, *others)
         log_failure(message)
         if on_failure == "warn":
-            return warnings.warn(message, RuntimeWarning, stacklevel=2)
+            return warn_caller(message, RuntimeWarning)
         raise (Diverged if np.any(status == Status.DIVERGED) else NotConverged)(message, attached)
 
     otherwise = f"{result.method} did not reach its tolerance. With on_failure='status' result.message says more."

@@ -583,7 +583,7 @@ def finish(title: str, function: Callable[..., SolveResult], *args: Any) -> Solv
         raise
     record = result._record
     if record.is_one and record.solve_time is not None:  # as the first lines of a solve on NumPy make it
-        record.setup_time = max(perf_counter() - begun - record.solve_time, 0.0)
+        record.setup_time, record.is_complete = max(perf_counter() - begun - record.solve_time, 0.0), True
     else:
         record.complete(begun, result.checkpoints)
     return result
