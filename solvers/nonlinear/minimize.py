@@ -51,8 +51,8 @@ def minimize(
 ) -> MinimizeResult:
     """Find a local minimum of `f(x)`, from its values and its gradient.
 
-    Converged means `|gradient| <= max(rtol |gradient at x0|, atol)` in the 2-norm for any method, without
-    components that bounds block. If rtol is not given, x also counts as converged if rounding of f hides any further decrease
+    Converged means `|gradient| <= max(rtol |gradient at x0|, atol)` in the 2-norm for any method, without components
+    that bounds block. If rtol is not given, x also counts as converged if rounding of f hides any further decrease
     (`MinimizeResult.attainable`). Each system of a batch has its own search, status and history.
 
     Args:
