@@ -70,7 +70,7 @@ def shifted_laplacian(
         ValueError: a setting is invalid, an entry is infinite or NaN, or "multigrid" or "amg" refuse the matrix.
         UnsupportedOperation: the entries of A are not available.
 
-    Memory and cost are those of "multigrid" or "amg", in complex numbers for a complex A.
+    Stores and costs what "multigrid" or "amg" do, in complex numbers for a complex A.
 
     Source: Erlangga, Oosterlee and Vuik, A novel multigrid based preconditioner for heterogeneous Helmholtz problems,
     SIAM J. Sci. Comput. 27 (2006); Cocquet and Gander, SIAM J. Sci. Comput. 39 (2017), on the size of the shift;
