@@ -5,7 +5,6 @@ A library analyses a pattern, an analysis makes factors of numbers, factors solv
 
 from __future__ import annotations
 
-import logging
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
 from functools import cache
@@ -19,6 +18,7 @@ from ...backends import Array
 from ...sparse import Composed, Operator, storable
 from ...sparse.files import tree
 from ...sparse.files.storable import Fields
+from ..log import log
 
 if TYPE_CHECKING:
     from .pattern import EntryPattern, Kind
@@ -32,15 +32,23 @@ class PatternRefused(FactorsRefused):
     """A library does not suit the pattern of a matrix, whatever its numbers."""
 
 
+class ExactlySingular(FactorsRefused, RuntimeError):
+    """A pivot is zero whatever row is taken; a RuntimeError, as SuperLU raises it in SciPy."""
+
+
 class Factors(ABC):
     """Factors of one matrix of NumPy. Right-hand sides are `(n,)` or columns `(n, count)`; any thread may solve.
 
     Attributes:
-        nnz: the numbers that they store, zero where that is not known.
+        library: that made them; for SuperLU in the place of others, why these did not, too.
+        nnz: the numbers that they store; None where that is not known.
+        dtype: of these numbers.
         known: what keeps their analysis for other numbers.
     """
 
-    nnz: int
+    library: str
+    nnz: int | None
+    dtype: np.dtype
     known: Any = None
 
     @abstractmethod
@@ -137,7 +145,6 @@ def library(package: str) -> Any:
             return import_module(package)
         except (ImportError, OSError, RuntimeError) as error:
             _unusable[package] = f"{type(error).__name__}: {error}"
-            log = logging.getLogger("krylix")
             log.warning("%s is installed, but cannot be imported, and is left out: %s", package, _unusable[package])
     raise FactorsRefused(f"{package} cannot be imported: {_unusable[package]}")
 

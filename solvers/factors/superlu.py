@@ -14,7 +14,7 @@ from ...sparse.analysis.definite import is_seen_indefinite
 from ...sparse.analysis.facts import is_diagonally_dominant
 from ...sparse.analysis.matching import maximum_matching
 from .pattern import EntryPattern
-from .protocol import Factors, FactorsRefused, Provider, SymbolicAnalysis
+from .protocol import ExactlySingular, Factors, Provider, SymbolicAnalysis
 
 LEAST = 500  # unknowns; for fewer the look takes as long as the factors
 _DENSE = 10  # times sqrt(n) entries make a column for which this order takes long to find
@@ -33,7 +33,7 @@ def factors_of(A: Any) -> Any:
     Cost: a few passes over the entries, and where the diagonal is not dominant at most 40 products and one solve.
 
     Raises:
-        RuntimeError: a pivot is zero whatever row is taken.
+        ExactlySingular: a pivot is zero whatever row is taken.
 
     Source: Demmel, Gilbert and Li, SIAM J. Matrix Anal. Appl. 20 (1999); Li, ACM TOMS 31 (2005); Liu, ACM TOMS 11
     (1985); without exchanges: Higham, Accuracy and Stability of Numerical Algorithms, 2nd ed., sections 9.5 and 10.4.
@@ -75,7 +75,7 @@ def superlu_factors(A: Any, mode: Exchanges, panel: int | None = None) -> Any:
     """SuperLU's factors of a `csc_array`; of one that is ordered already, with panels of so many columns.
 
     Raises:
-        RuntimeError: a pivot is zero whatever row is taken.
+        ExactlySingular: a pivot is zero whatever row is taken.
         MemoryError: there is no room for the factors.
     """
     refuse_structurally_singular(A)
@@ -85,11 +85,20 @@ def superlu_factors(A: Any, mode: Exchanges, panel: int | None = None) -> Any:
 
 
 def splu_in_memory(A: Any, **settings: Any) -> Any:
-    """SciPy's `splu`, whose MemoryError says what did not fit."""
+    """SciPy's `splu`, whose MemoryError says what did not fit.
+
+    Raises:
+        ExactlySingular: a pivot is zero whatever row is taken.
+        MemoryError: there is no room for the factors.
+    """
     from scipy.sparse.linalg import splu
 
     try:
         return splu(A, **settings)
+    except RuntimeError as error:
+        if "exactly singular" not in str(error):
+            raise
+        raise ExactlySingular(str(error)) from error
     except MemoryError as error:
         raise MemoryError(
             f"There is no memory for the LU factors of a matrix of {A.shape[0]} unknowns and {A.nnz} entries. Use an "
@@ -101,7 +110,7 @@ def refuse_structurally_singular(A: Any) -> None:
     """Raise where no order of rows fills the diagonal of a `csc_array`: SuperLU then writes beyond its arrays.
 
     Raises:
-        RuntimeError: the matrix is singular whatever its numbers.
+        ExactlySingular: the matrix is singular whatever its numbers.
     """
     n = A.shape[0]
     if np.count_nonzero(A.diagonal()) == n:
@@ -112,7 +121,7 @@ def refuse_structurally_singular(A: Any) -> None:
     matched = maximum_matching(A.indptr, A.indices, n)
     if matched is not None and np.any(matched < 0):
         missing = np.count_nonzero(matched < 0)
-        raise RuntimeError(
+        raise ExactlySingular(
             f"Factor is exactly singular: no order of the rows fills the diagonal, {missing} of {n} entries stay zero."
         )
 
@@ -165,8 +174,10 @@ class SuperLU(Provider):
 class SuperLUFactors(Factors):
     """Factors by SuperLU of a matrix whose columns, or rows and columns, were permuted beforehand."""
 
-    def __init__(self, lu: Any, order: np.ndarray | None = None, rows_too: bool = False) -> None:
-        self.lu, self.order, self.rows_too = lu, order, rows_too
+    library = "SuperLU"
+
+    def __init__(self, lu: Any, dtype: np.dtype, order: np.ndarray | None = None, rows_too: bool = False) -> None:
+        self.lu, self.dtype, self.order, self.rows_too = lu, dtype, order, rows_too
         self.nnz = int(lu.nnz)
 
     def solve(self, b: np.ndarray) -> np.ndarray:
@@ -211,10 +222,7 @@ class SuperLUAnalysis(SymbolicAnalysis):
         return self._checked(A, Exchanges.SEEMS_NONE) if known and not is_dominant(A) else self.factor(A)
 
     def _checked(self, A: Any, mode: Exchanges) -> Factors:
-        try:
-            factors, self._mode = _stable(A, mode, lambda mode: self._of(A, mode))
-        except RuntimeError as error:  # "Factor is exactly singular"
-            raise FactorsRefused(str(error)) from error
+        factors, self._mode = _stable(A, mode, lambda mode: self._of(A, mode))
         return factors
 
     def _of(self, A: Any, mode: Exchanges) -> SuperLUFactors:
@@ -224,11 +232,11 @@ class SuperLUAnalysis(SymbolicAnalysis):
             lu = superlu_factors(A, mode)
             self.numbers = int(lu.nnz)
             self._orders[rows_too] = np.argsort(lu.perm_c).astype(np.int32)
-            return SuperLUFactors(lu)
+            return SuperLUFactors(lu, A.dtype)
         permuted = sp.csc_array(A[:, order][order] if rows_too else A[:, order])
         permuted.sort_indices()
         self.numbers = int((found := superlu_factors(permuted, mode, self._panel)).nnz)
-        return SuperLUFactors(found, order, rows_too)
+        return SuperLUFactors(found, A.dtype, order, rows_too)
 
     @property
     def _panel(self) -> int:
