@@ -65,9 +65,9 @@ class Facts:
     """Facts for the table of the automatic choice.
 
     Attributes:
-        system: the system.
+        system: for which a method is chosen.
         preconditioned: did the user give a preconditioner?
-        many: are many solves with A to come?
+        many: will many solves with A follow?
         calls_host: may a compiled function call the host in each run, as it does to raise?
     """
 
@@ -84,7 +84,6 @@ class Facts:
 
     @property
     def unknowns(self) -> int:
-        """Unknowns of one system."""
         return self.system.layout.size
 
     @property
@@ -95,7 +94,6 @@ class Facts:
 
     @property
     def is_dense(self) -> bool:
-        """Is the matrix dense?"""
         return isinstance(self.A, DenseOperator)
 
     @cached_property
@@ -124,7 +122,6 @@ class Facts:
 
     @cached_property
     def analysis(self) -> Analysis | None:
-        """The analysis of the entries."""
         matrix = self.matrix
         if isinstance(self.A, CutRows | RowCutMatrix):
             return analysis_of(self.A)
@@ -217,7 +214,7 @@ class Facts:
 
     @cached_property
     def symmetric(self) -> bool:
-        """Is it as good as Hermitian for an iteration, as far as is known now?"""
+        """Is it Hermitian enough for an iteration, as far as is known now?"""
         if self.analysis is not None:
             return self.analysis.seems_hermitian
         system = self.system
@@ -225,7 +222,7 @@ class Facts:
 
     @property
     def complex_symmetric(self) -> bool:
-        """Is it complex, and as good as its transpose for an iteration, as far as is known now?"""
+        """Is it complex, and close enough to its transpose for an iteration, as far as is known now?"""
         if self.analysis is None or self.system.A.dtype.kind != "c":
             return False
         relative = self.analysis.asymmetry_without_conjugation
@@ -262,7 +259,7 @@ class Facts:
 
     @cached_property
     def cost(self) -> FactorCost | None:
-        """Cost of the same factors, counted, which takes longer: ask where the answer depends on it."""
+        """Cost of the same factors, counted, which takes longer: for cases where the estimate does not decide."""
         is_sparse = isinstance(self.matrix, SparseMatrix) and self.unknowns > 0
         return self._cost_by(factor_cost) if is_sparse else self.estimated_cost
 
@@ -274,7 +271,7 @@ class Facts:
         return cost(sp.csr_array(one)).times(self.matrix.systems or 1)
 
     def factors_take_at_most(self, work: float) -> bool:
-        """Do factors of the known matrix take no more work than that? Where an estimate tells, they are not counted."""
+        """Do factors of the known matrix take at most this work? Counted only where no estimate decides."""
         about, entries = self.estimated_cost, self.entries
         if about is None:
             return False
@@ -285,9 +282,9 @@ class Facts:
 
     @cached_property
     def may_fall_back(self) -> bool:
-        """May the host factorise it where an iteration fails, as there is room in memory, by its pattern?
+        """May the host factorise it where an iteration fails, because its factors fit into memory?
 
-        Eagerly that is asked when one has failed. What is spread over devices is not gathered there.
+        Eagerly this is decided when one has failed. Matrices that are spread over devices are not gathered there.
         """
         if self.is_cut:
             return False
@@ -298,11 +295,11 @@ class Facts:
         return asked_later or not self.unknowns or have_room(self.matrix)
 
 
-SMALL = 1000  # unknowns up to which a dense factorisation is the quickest and safest way
-FEW = 300  # unknowns of a sparse matrix whose factors take less time than to look at it
+SMALL = 1000  # unknowns up to which a dense factorisation is the fastest and safest method
+FEW = 300  # unknowns of a sparse matrix whose factors take less time than its analysis
 MANY_SOLVES = 2e9  # work of factors that are worth it for many solves, a quarter of a second
 ONE_SOLVE = 3000  # work per stored entry of factors that take no longer than a good iteration
-IN_EACH_RUN = 1e10  # likewise of factors in each run of a program, beside a hierarchy that takes ten seconds to compile
+IN_EACH_RUN = 1e10  # likewise of factors in each run of a program, where a hierarchy takes ten seconds to compile
 AFFORDED = 3e10  # work of factors that are worth it where no iteration is known to be safe, some seconds
 
 
@@ -313,8 +310,8 @@ class Row(NamedTuple):
         known: the condition, in words.
         holds: the condition as a function.
         method: its name.
-        preconditioner: the kind to take where the user gives none; "auto" has a table of its own.
-        why: in words.
+        preconditioner: the kind to use where the user gives none; "auto" has a table of its own.
+        why: the reason, in words.
     """
 
     known: str
@@ -415,13 +412,13 @@ class MethodChoice(NamedTuple):
     """Chosen method, default preconditioner, and fallback.
 
     Attributes:
-        method: what solves the system.
+        method: for the system.
         preconditioner: its kind, to be made of `matrix`.
-        fallback: what to try where that fails.
+        fallback: the method to try where that fails.
         factors: the factorisation, if it was made in order to choose the method.
         matrix: the entries of A, where they are known or were traced; else A.
         row: index of the table row that decided.
-        facts: what was found out.
+        facts: on which the choice depends.
     """
 
     method: Method
@@ -433,12 +430,11 @@ class MethodChoice(NamedTuple):
     facts: Facts
 
     def explain(self) -> Explanation:
-        """Explain the choice."""
         return explain(self.facts, self.row, self.fallback)
 
     @property
     def source(self) -> Operator:
-        """What a preconditioner is made of: A itself where traced entries would lie on each of several devices."""
+        """The operator for preconditioners: A itself where traced entries would lie on each of several devices."""
         facts = self.facts
         return facts.A if facts.is_cut and facts.matrix is not None and not facts.is_known else self.matrix
 
@@ -461,10 +457,7 @@ def choose(system: System, preconditioned: bool = False, many: bool = False, cal
     """Choose a method; one that takes a preconditioner if the user gives one.
 
     Args:
-        system: the system.
-        preconditioned: did the user give a preconditioner?
-        many: are many solves with A to come?
-        calls_host: may a compiled function call the host in each run?
+        preconditioned, many, calls_host: see `Facts`.
     """
     return _from_row(Facts(system, preconditioned, many, calls_host), 0)
 
@@ -485,7 +478,7 @@ def _from_row(facts: Facts, first: int) -> MethodChoice:
 
 
 def _best_of(method: Method, facts: Facts) -> Method:
-    """The faster libraries of sparse factors in the place of SuperLU, where they are installed and A is not small."""
+    """A faster library of sparse factors in place of SuperLU, where one is installed and A is not small."""
     better = method.name == "scipy-direct" and facts.unknowns >= LEAST and len(providers_of(None)) > 1
     return METHODS["sparse-direct"] if better and isinstance(facts.matrix, SparseMatrix) else method
 

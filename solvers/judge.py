@@ -1,12 +1,11 @@
-"""The end of a solve: run the plan, judge its outcome, and tell it as the user's result.
+"""The end of a solve: run the plan, judge its outcome, and return it as the user's result.
 
-What a failure does is the caller's choice, `on_failure`: an error, a warning, NaN in x, or nothing but a status. Where
+The caller chooses the effect of a failure, `on_failure`: an error, a warning, NaN in x, or nothing but a status. Where
 values are known it is done here; in a compiled program by a call of the host, when the program runs.
 """
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from time import perf_counter
@@ -51,8 +50,8 @@ R = TypeVar("R", bound=Any)
 _QUESTIONS = (not_finite, affine_preconditioner, wrong_symmetry, singular, too_few_iterations)
 """Causes of a failure, looked for in this order, up to the first that explains it by itself."""
 _SEVERAL_LIMITS = (
-    "A solve with several limits (max_iter as a sequence) has no derivatives, as its x are not solutions. Give one "
-    "limit for the solve that is to be differentiated."
+    "A solve with several limits (max_iter as a sequence) has no derivatives, because its x are not solutions. Give "
+    "one limit for the solve that is to be differentiated."
 )
 
 
@@ -88,13 +87,13 @@ def solve(plan: Plan, system: System, b: Any) -> SolveResult:
     within: list[float] = []
     token = set_ups.set(within)
 
-    def told(result: SolveResult) -> SolveResult:
+    def timed(result: SolveResult) -> SolveResult:
         result = in_numpy(bk, result) if elsewhere else result
         result._record.solve_time = perf_counter() - begun - sum(within)
         return result
 
     try:
-        return converted(lambda: _solve(plan if system.compiled else plan.learned(), system), told)
+        return converted(lambda: _solve(plan if system.compiled else plan.learned(), system), timed)
     finally:
         set_ups.reset(token)
 
@@ -109,14 +108,13 @@ def _solve(plan: Plan, system: System) -> SolveResult:
 
 
 def _judged(plan: Plan, system: System, outcome: Outcome) -> SolveResult:
-    """The result, after what its failure does."""
     bk, policy = system.bk, system.on_failure
     # With "status" or "nan", one rung and no derivatives nobody has to wait for the outcome here.
     known, climbs = not (system.compiled or bk.compiled(outcome.status)), len(plan.rungs) > 1
     asks = policy not in QUIET or (policy == "nan" and bk.is_concrete(system.b))
     waits = known and (asks or climbs or system.is_implicit)
     has_converged = waits and _has_converged(bk, outcome)
-    if not has_converged and system.is_implicit and not system.compiled:  # handled inside the compiled solve
+    if not has_converged and system.is_implicit and not system.compiled:  # compiled, `judged_in_program` does it
         outcome = without_derivatives(bk, outcome, policy, system.may_be_stopped)
     number = int(bk.to_numpy(outcome.rung).max(initial=0)) // 2 if known and climbs else 0
     last = plan.from_rung(number) if number else plan
@@ -141,12 +139,12 @@ def _has_converged(bk: Backend, outcome: Outcome) -> bool:
 
 
 def _after_failure(last: Plan, system: System, outcome: Outcome, result: SolveResult) -> SolveResult:
-    """Apply `on_failure` unless all systems are known to have converged."""
+    """The result after `on_failure`, where systems have failed or may have."""
     if system.on_failure not in QUIET:
         reason = why_no_solution(system, solved_b(system, last.method), result)
         if reason is not None:
             result = replace(result, _background=result._background._replace(no_solution=reason))
-    if system.compiled and system.is_implicit:  # handled inside the compiled solve
+    if system.compiled and system.is_implicit:  # `judged_in_program` has applied the policy
         return result
     vectors = None if system.derived else _null_vectors(last, system)
     return _apply_policy(system, result, _diagnosis(last, system, outcome), vectors)
@@ -156,7 +154,7 @@ def judged_in_program(plan: Plan, system: System, outcome: Outcome, purpose: str
     """Outcome of a solve in a compiled function or for a derivative, whose failure is handled at run time.
 
     Args:
-        purpose: words that go before the method's name: what the solve is for.
+        purpose: of the solve, in words before the method's name.
     """
     bk, status = system.bk, outcome.status
     known = not (system.compiled or bk.compiled(status)) and bk.is_concrete(status)
@@ -166,7 +164,7 @@ def judged_in_program(plan: Plan, system: System, outcome: Outcome, purpose: str
     last = plan.from_rung(factors[-1]) if factors and has_more(plan, system) else plan
     made_by = tuple(one._replace(name=purpose + one.name) for one in _made_by(plan, system))
     diagnosis, vectors = _diagnosis(last, system, outcome), None if purpose else _null_vectors(last, system)
-    result = replace(_told(plan, system, outcome, None, made_by), x=outcome.x)
+    result = replace(_in_user_shapes(plan, system, outcome, None, made_by), x=outcome.x)
     return outcome._replace(x=_apply_policy(system, result, diagnosis, vectors).x)
 
 
@@ -174,29 +172,24 @@ def judged_in_program(plan: Plan, system: System, outcome: Outcome, purpose: str
 
 
 def _result(plan: Plan, last: Plan, system: System, outcome: Outcome, has_converged: bool) -> SolveResult:
-    """Result in the user's terms, of the given outcome and x.
-
-    Args:
-        last: the plan of the rung that was reached.
-    """
+    """The user's result; `last` is the plan of the rung that was reached."""
     bk = system.bk
     # A part of the vectors does not show whether the adjoint can be trusted.
     whole = bk.communicator is None or last.method.takes_rows
     sensitivity = Sensitivity.of(last, system, outcome, judged_in_program) if bk.on_host and whole else None
-    told = outcome
+    shown = outcome
     if system.on_failure == "nan" and not has_converged:
-        told = outcome._replace(x=with_nan(bk, outcome.x, outcome.status, system.may_be_stopped))
-    result = _told(last, system, told, sensitivity, _made_by(plan, system))
+        shown = outcome._replace(x=with_nan(bk, outcome.x, outcome.status, system.may_be_stopped))
+    result = _in_user_shapes(last, system, shown, sensitivity, _made_by(plan, system))
     if system.given is None:
         return result
     rows = outcome.x[None] if system.several and len(system.limits) == 1 else outcome.x
     return system.given.restore(bk, result, rows, system.null is not None and not system.both)
 
 
-def _told(
+def _in_user_shapes(
     plan: Plan, system: System, outcome: Outcome, sensitivity: Sensitivity | None, made_by: tuple[MadeBy, ...]
 ) -> SolveResult:
-    """The outcome in the shapes of the user's arrays."""
     (method, M, *_), bk, layout = plan.rungs[0], system.bk, system.layout
     lead = (len(system.limits),) if len(system.limits) > 1 else ()
     if bk.communicator is not None:  # numbers are equal in all members
@@ -262,7 +255,7 @@ def _history(system: System, lines: Array, steps: Array, lead: tuple[int, ...]) 
 
 
 def _made_by(plan: Plan, system: System) -> tuple[MadeBy, ...]:
-    """What may make x, by the numbers of `Outcome.rung`; only the first method where no other can follow."""
+    """Methods that may make x, by the numbers of `Outcome.rung`; only the first one where no other can follow."""
     method, M, *_ = plan.rungs[0]
     name, once = method.name, method.applies_once
     first = MadeBy(name, METHODS[name] if once else method, M.kind if isinstance(M, Preconditioner) else None)
@@ -285,7 +278,7 @@ def _made_by(plan: Plan, system: System) -> tuple[MadeBy, ...]:
 
 
 def _diagnosis(plan: Plan, system: System, outcome: Outcome) -> Diagnosis | None:
-    """What finds the cause of a failure of what was tried last, the first rung of the plan."""
+    """Search for the cause of a failure of the plan's first rung, the last one that was tried."""
     return Diagnosis.of(_QUESTIONS, system, plan.method, plan.M, outcome, both_of(system, plan.method))
 
 
@@ -320,7 +313,7 @@ def _warn_of_singular(plan: Plan, system: System, outcome: Outcome, name: str) -
             warn_caller(singular_in_words(name, which, kind), SingularMatrixWarning)
 
 
-# --- what a failure does
+# --- effects of a failure
 
 
 def _apply_policy(
@@ -331,29 +324,26 @@ def _apply_policy(
     Args:
         look: looks for the causes, once it is known that there is a failure.
         vectors: names the null vectors to warn of, in which a b of a compiled function may have a component.
-
-    Raises:
-        NotConverged, Diverged: with the result attached (eagerly). A compiled function raises the error type of its
-            library, whose text contains this message.
     """
     bk, on_failure, stops = system.bk, system.on_failure, system.may_be_stopped
     record, background = result._record, result._background
     known, end = not bk.compiled(record.arrays["status"]), record.end_state(result.checkpoints)
-
-    def say(*numbers: np.ndarray) -> str:
-        end = EndState.in_numpy(numbers)
-        return describe(end, background if look is None else background._replace(causes=look(end)))
 
     if on_failure in QUIET:
         if known and log.isEnabledFor(INFO) and bk.any(has_failed(end.status)):
             log_failure(describe(EndState.in_numpy([*map(bk.to_numpy, end.arrays())]), background))
         record.look = look if known else None
         return result
+    if known and look is not None and bk.any(has_failed(end.status)):
+        causes, look = look(EndState.in_numpy([*map(bk.to_numpy, end.arrays())])), None
+        background = background._replace(causes=causes)
+        result = replace(result, _background=background)
+
+    def say(*numbers: np.ndarray) -> str:
+        end = EndState.in_numpy(numbers)
+        return describe(end, background if look is None else background._replace(causes=look(end)))
+
     if known:
-        if look is not None and bk.any(has_failed(end.status)):
-            causes, look = look(EndState.in_numpy([*map(bk.to_numpy, end.arrays())])), None
-            background = background._replace(causes=causes)
-            result = replace(result, _background=background)
         return raise_or_warn(bk, result, end.arrays(), on_failure, say, None, stops)
     causes_name, aside, named = "" if look is None else look.name, None, () if vectors is None else (vectors,)
     name = None if causes_name is None else fingerprint(on_failure, background, causes_name, *named)
@@ -389,12 +379,13 @@ def raise_or_warn(
         numbers: its end state, the status in front.
         on_failure: "raise" or "warn".
         say: the message for the end state, in NumPy arrays.
-        name: lasting name of what `say` says, for stored programs; None if there is none.
+        name: lasting name of the message, for stored programs; None if there is none.
         stops: may a callback have stopped it?
         aside: a bool, and a function of the end state that warns where no system has failed.
 
     Raises:
-        NotConverged, Diverged: see `apply_policy`.
+        NotConverged, Diverged: with the result attached (eagerly). A compiled function raises the error type of its
+            library, whose text contains this message.
     """
     known = not bk.compiled(numbers[0])
     failed = bk.any(has_failed(numbers[0], stops))
@@ -414,7 +405,7 @@ def raise_or_warn(
         message = say(status, *others)
         log_failure(message)
         if on_failure == "warn":
-            return warnings.warn(message, RuntimeWarning, stacklevel=2)
+            return warn_caller(message, RuntimeWarning)
         raise (Diverged if np.any(status == Status.DIVERGED) else NotConverged)(message, attached)
 
     otherwise = f"{result.method} did not reach its tolerance. With on_failure='status' result.message says more."

@@ -1,7 +1,7 @@
-"""Names of methods, preconditioners and arguments: as types that editors complete, and as other libraries call them.
+"""Names of methods, preconditioners and arguments: as types that editors complete, and in other libraries.
 
 Both kinds have more names than can be listed: "GMRES(50)", "mixed-GMRES", those of other libraries. So arguments take
-any string beside the types; the registries are the measure. Names are compared `squeezed`: without upper case, hyphens,
+any string besides the types; the registries decide. Names are compared `squeezed`: without upper case, hyphens,
 underscores, spaces and dots.
 """
 
@@ -130,7 +130,7 @@ METHOD_HINTS = _table(
     ("fft dct dst poisson fast-poisson fishpack", "'fast-direct'"),
     ("inv inverse", "'direct'"),
 )
-"""Words, squeezed, for methods that are not here -> what serves instead."""
+"""Words, squeezed, for methods that are not here -> replacements."""
 
 PRECONDITIONER_HINTS = _table(
     ("diagonal diag diagonal-scaling scaling point-jacobi pointwise-jacobi", "jacobi"),

@@ -1,4 +1,4 @@
-"""What plain solves keep for later ones: the plan of a matrix that comes again, the hierarchy of a pattern.
+"""Cache of plain solves: the plan of a matrix that comes again, the hierarchy of a pattern.
 
 A matrix is the same if all its bits are: a copy is compared, so a matrix that was written to is another one, and one
 that was made anew with the same numbers is not. A matrix with entries at the same positions as an earlier one gets the
@@ -34,7 +34,7 @@ MOST_FACTORS = 1 << 27  # bytes of the factors of a plan: those of a grid of thr
 MOST_OF_PATTERN = 1 << 28  # bytes of a preconditioner that is kept for its pattern
 LEAST = 5000  # unknowns: smaller matrices get no hierarchy where one is chosen, and cost little anyway
 _SLACK = 10  # iterations that a renewed preconditioner may take more than twice those of a fresh one
-_OF_EACH_SOLVE = ("A", "b", "x0", "args", "history", "monitor", "told")  # arguments on which no plan depends
+_OF_EACH_SOLVE = ("A", "b", "x0", "args", "history", "monitor", "notes")  # arguments on which no plan depends
 _PLAIN = frozenset((type(None), str, int, float, complex, bool))  # in one test; `_is_plain_setting` has the others
 _COMPARED = tuple(f.name for f in fields(Request) if f.name not in (*_OF_EACH_SOLVE, "method"))
 
@@ -43,7 +43,7 @@ PlanAndSolve = Callable[[Request, bool, Preconditioner | None], PlannedResult]
 
 
 class _Renewable(NamedTuple):
-    """A preconditioner that can get other numbers, and the iterations of the solve for which it was made anew."""
+    """A preconditioner whose numbers can be renewed, and the iterations of the solve for which it was made."""
 
     M: Preconditioner
     iterations: int
@@ -60,10 +60,10 @@ class Call:
     """A solve whose plan may be kept.
 
     Attributes:
-        settings: all that its plan depends on but the matrix.
-        content: the matrix.
+        settings: everything on which its plan depends, except the matrix.
+        content: of the matrix.
         is_kept: is the matrix small enough for its plan to be kept?
-        has_pattern: is it sparse, and large enough for what its pattern tells to be kept?
+        has_pattern: is it sparse, and large enough for its hierarchy to be kept?
     """
 
     A: Any
@@ -108,7 +108,7 @@ def solve_or_recall(request: Request, plan_and_solve: PlanAndSolve) -> SolveResu
 
 
 def _solve_with_plan(plan: Plan, request: Request) -> SolveResult | None:
-    """None where the right-hand side needs another plan."""
+    """The result; None where the right-hand side needs another plan."""
     if (result := solve_by_factors(plan, request, request.b)) is not None:
         return result
     with span("set-up", "read"):
@@ -134,14 +134,14 @@ def _is_done_by(plan: Plan, system: System, result: SolveResult) -> bool:
 
 def _solve_on_pattern(call: Call, request: Request, many: bool, plan_and_solve: PlanAndSolve) -> PlannedResult:
     """Plan and solve, with the renewed preconditioner of an earlier matrix of this pattern as long as it serves."""
-    if request.monitor is not None or request.on_failure == "warn":  # which would hear of a first try that fails
+    if request.monitor is not None or request.on_failure == "warn":  # these would report a failure of the first try
         return plan_and_solve(request, many, None)
     key = call.settings, call.positions
     seen = call.settings, call.positions.checksum()
     kept = HIERARCHIES.get(key)
     if kept is None and not was_seen(_PATTERNS, seen):
         return plan_and_solve(request, many, None)
-    request = request if many else call.with_own_matrix(request)  # as M shares its positions
+    request = request if many else call.with_own_matrix(request)  # because M shares its positions
     if kept is not None:
         solved = _by_renewed(request, many, plan_and_solve, key, kept)
         if solved is not None:
@@ -160,7 +160,7 @@ def _solve_on_pattern(call: Call, request: Request, many: bool, plan_and_solve: 
 def _by_renewed(
     request: Request, many: bool, plan_and_solve: PlanAndSolve, key: tuple[Hashable, Content], kept: _Renewable
 ) -> PlannedResult | None:
-    """None where the solve fails; what takes too many iterations is not kept."""
+    """The result with the renewed preconditioner, which is dropped if it fails (None) or takes too many iterations."""
     try:
         result, plan, system = plan_and_solve(request, many, kept.M)
     except ConvergenceError:
@@ -182,12 +182,12 @@ def _most_iterations(system: System, result: SolveResult) -> int:
 
 
 def _bytes_of(M: Preconditioner) -> int:
-    """Memory of its numbers, and of an index of 32 bits for each."""
+    """Memory of its numbers with 32-bit indices."""
     return (M.memory or 0) * (M.dtype.itemsize + 4)
 
 
 def _call_of(request: Request) -> Call | None:
-    """Return None where nothing is kept: a matrix too large or not in memory, or a setting that is an object."""
+    """The call; None where nothing is kept: a matrix too large or not in memory, or a setting that is an object."""
     if not SETUP_CACHE.get() or request.args:
         return None
     A, b = request.A, request.b
@@ -210,17 +210,13 @@ def _call_of(request: Request) -> Call | None:
 
 
 def _is_plain(bk: Backend, b: Any) -> bool:
-    """Is it one array in memory of the host, and does no transformation run? Derivatives by it may be recorded."""
+    """Is it one array in memory of the host, outside transformations? Derivatives may be recorded."""
     if type(b) is np.ndarray:
         return not bk.compiled() and not bk.in_program()
     return bk.is_array(b) and not bk.compiled(b) and bk.host_view(bk.constant(b)) is not None
 
 
 def _settings(request: Request, bk: Backend) -> tuple[Hashable, ...]:
-    """
-    Raises:
-        TypeError, ValueError: they cannot be compared, or are refused.
-    """
     method, kind = request.method, request.preconditioner
     found = "auto" if is_auto(method) else find_method(method, request.A)
     if not isinstance(found, str) and (found.holds_external or not is_ours(type(found))):
@@ -276,7 +272,7 @@ def set_global_setup_cache(enabled: bool) -> None:
 def clear_setup_cache() -> None:
     """Free everything that was kept for later solves: plans, analyses of patterns, factors and hierarchies.
 
-    Which functions were solved with is forgotten, too: the next solve with each is a first one.
+    Functions are forgotten too: the next solve with each counts as its first.
 
     Examples:
         >>> import krylix

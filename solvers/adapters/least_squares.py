@@ -1,4 +1,4 @@
-"""Normal equations of least-squares problems, and the user's view of their results."""
+"""Normal equations of least-squares problems, and their results in terms of the given problem."""
 
 from __future__ import annotations
 
@@ -45,13 +45,13 @@ class Given:
 
         Args:
             rows: x, `(systems, n)`, with a first axis for checkpoints or without.
-            known_null_space: was x given a part in the null space of A that does not change with A?
+            known_null_space: is the part of x in the null space of A fixed, independent of A?
         """
         m, n = self.A.shape
         lead = tuple(rows.shape)[:-2]
         with bk.errstate():
-            found = [self.b - self.A.apply(rows[i]) for i in range(lead[0])] if lead else [self.b - self.A.apply(rows)]
-        residual = self.layout.unflatten(bk, bk.stack(found) if lead else found[0], lead)
+            parts = [self.b - self.A.apply(rows[i]) for i in range(lead[0])] if lead else [self.b - self.A.apply(rows)]
+        residual = self.layout.unflatten(bk, bk.stack(parts) if lead else parts[0], lead)
         x: Any = result.x
         if m < n and not self.damp and not known_null_space:
             leaves, structure = bk.leaves(x)

@@ -1,4 +1,4 @@
-"""Factors of banded matrices: the bandwidth, the partition into a block tridiagonal matrix, and its reduction."""
+"""Factors of banded matrices: bandwidth, partition into a block tridiagonal matrix, and cyclic reduction."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ from ..singular.projections import WithoutVectors
 from .cyclic_reduction import BlockTridiagonal, reduced
 from .protocol import InverseFactors, SingularFactors
 
-WIDEST = 8  # half bandwidth: blocks store 5 times as many numbers per unknown
+WIDEST = 8  # half bandwidth; the reduction stores 5 times as many values per unknown
 
 
 class Band(NamedTuple):
-    """Half bandwidth, and the permutation that gives it, None for the given order."""
+    """Half bandwidth, and the order that has it; None for the given order."""
 
     width: int
     order: np.ndarray | None = None
 
 
 def may_be_narrow(matrix: SparseMatrix) -> bool:
-    """Cheap test: has the matrix few entries, and is its grid (nearly) one-dimensional?"""
+    """Whether the matrix has few entries, and its grid is (nearly) one-dimensional."""
     grid, n = matrix.in_shape, matrix.shape[0]
     sides = [k for k in grid if isinstance(k, int)]
     on_line = len(sides) < len(grid) or n <= WIDEST * max(sides, default=0)
@@ -38,7 +38,7 @@ def may_be_narrow(matrix: SparseMatrix) -> bool:
 
 
 def narrow(matrix: SparseMatrix) -> Band:
-    """The narrowest band found. Cost: a pass over the entries, and a search for an order where it is wide."""
+    """Return the narrowest band found. Cost: a pass over the entries, and reordering where the band is wide."""
     structure: Any = matrix.structure
     if isinstance(matrix, DIA) and max(map(abs, structure.offsets), default=0) <= WIDEST:
         return Band(max(map(abs, structure.offsets), default=0))
@@ -58,8 +58,8 @@ def tridiagonal_blocks(matrix: SparseMatrix, width: int, order: np.ndarray | Non
     """Sub-diagonal, diagonal and super-diagonal blocks `(systems or 1, width, width, count)`; the last is padded.
 
     Args:
-        width: of a band that all entries lie in.
-        order: of the unknowns in that band.
+        width: half bandwidth.
+        order: of the unknowns; None for the given order.
     """
     n = matrix.shape[0]
     count = -(-n // width)
@@ -109,10 +109,10 @@ def _width(rows: np.ndarray, cols: np.ndarray) -> int:
 
 
 def banded_factors(A: Operator) -> InverseFactors | SingularFactors:
-    """Factors of a banded matrix, by NumPy where its values are known.
+    """Factorise a banded matrix, by NumPy where its values are known.
 
     Raises:
-        UnsupportedOperation: it has too many, or its entries cannot be found.
+        UnsupportedOperation: the matrix has too many diagonals, or its entries cannot be found.
     """
     if A.offset:
         raise _refusal("matrix_offset is added to all entries", "'CG' with a preconditioner, or 'scipy-direct'")
@@ -121,7 +121,7 @@ def banded_factors(A: Operator) -> InverseFactors | SingularFactors:
     if isinstance(own, Dense) and own.known() is not None:
         own = own.to("csr")
     if not isinstance(own, SparseMatrix):
-        raise _refusal(f"which those of {own!r} are is not known while it is compiled", "'direct'")
+        raise _refusal(f"those of {own!r} are not known while it is compiled", "'direct'")
     known, (width, order) = own.bk.on_host, narrow(own)
     if width > WIDEST:
         raise _refusal(f"there are {width} of them in the narrowest order that was found", "'scipy-direct'")
@@ -145,7 +145,7 @@ def banded_factors(A: Operator) -> InverseFactors | SingularFactors:
 
 
 def _entries(A: Operator) -> Matrix:
-    """Matrix of A: a function is traced, a LinearOperator probed by about 12 evaluations per entry of a row."""
+    """Matrix of A. Functions are traced, and LinearOperators probed by about 12 evaluations per entry of a row."""
     try:
         return A.matrix() if isinstance(A, HostOperator) else as_matrix(A)
     except UnsupportedOperation as error:

@@ -1,4 +1,4 @@
-"""CHOLMOD as a provider, through the package scikit-sparse, where a user has installed that."""
+"""CHOLMOD as a provider, through the package scikit-sparse."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Cholmod(Provider):
 
 
 class CholmodAnalysis(SymbolicAnalysis):
-    """A symbolic factor, of which factors of any numbers are made."""
+    """Symbolic factorisation by CHOLMOD."""
 
     def __init__(self, pattern: EntryPattern, symbolic: Any) -> None:
         self.pattern, self.symbolic = pattern, symbolic
@@ -64,5 +64,5 @@ def _check(pattern: EntryPattern, A: Any) -> None:
 
 
 def _given(A: Any) -> Any:
-    """In the form and precision that CHOLMOD takes; it reads one triangle."""
+    """Convert to the format and precision of CHOLMOD, which reads one triangle."""
     return sp.csc_matrix(A.astype(np.result_type(A.dtype, np.float64), copy=False))

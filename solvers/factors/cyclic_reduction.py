@@ -1,4 +1,4 @@
-"""Block cyclic reduction of block tridiagonal systems: every second block is eliminated, until one is left."""
+"""Block cyclic reduction of block tridiagonal systems, which eliminates every second block until few are left."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ import numpy as np
 from ...backends import Array, Backend
 from ...sparse import Composed, storable
 
-_NONE = 16  # rounding units per term of the difference that makes a pivot: a smaller one may be zero
+_NONE = 16  # rounding units per term of a pivot, below which it may be zero
 _SHIFT = 100  # shift of a (nearly) singular last matrix, in rounding units of its rows
 _LAST = 128  # unknowns of the last matrix, at most
 
 
 class _Level(NamedTuple):
-    """Numbers of kept and eliminated blocks of a level, and the range of the latter in the stored arrays."""
+    """Numbers of kept and eliminated blocks of a level, and the position of the latter in the stored arrays."""
 
     kept: int
     gone: int
@@ -31,7 +31,7 @@ class _Level(NamedTuple):
 
 
 def _levels(size: int, width: int) -> Iterator[_Level]:
-    """Levels, until the remaining dense matrix takes no more storage than they do."""
+    """Levels down to a dense matrix that needs no more storage than they do."""
     first, count = 0, -(-size // width)
     while count > 1 and count * width > min(_LAST, 2 * math.isqrt(size * width)):
         gone = count // 2
@@ -49,11 +49,11 @@ class CyclicReduction(Composed):
         down_before, down_after: couplings of the previous and next block to an eliminated one, in the reduction.
         up_before, up_after: couplings of an eliminated block to them, in back substitution.
         last: inverse of the last matrix, `(systems or 1, m, m)`.
-        size: unknowns.
-        batch: is there one matrix for each system?
+        size: number of unknowns.
+        batch: whether each system has its own matrix.
 
-    Stores 5 width numbers for each unknown, and m^2 with `m = min(128, 2 sqrt(size width))`; applied with twice as many
-    operations, in 2 log2(count / m) passes.
+    Stores 5 width values for each unknown, and m^2 with `m = min(128, 2 sqrt(size width))`. Applying it takes twice as
+    many operations, in 2 log2(count / m) passes.
 
     Source: Buzbee, Golub, Nielson, SIAM J. Numer. Anal. 7 (1970), section 2; Heller, SIAM J. Numer. Anal. 13 (1976).
     """
@@ -111,9 +111,9 @@ class CyclicReduction(Composed):
         y = as_blocks(bk, bk.product(last if self.batch else last[0, ...], as_rows(bk, b)), w)
         for level, odd in zip(reversed(levels), reversed(gone)):
             at = level.slots
-            taken = block_product(up_before[..., at], y[..., : level.gone])
-            taken = taken + block_product(up_after[..., at], _after(bk, y, level))
-            y = bk.materialize(_woven(bk, y, block_product(pivots[..., at], odd) - taken))
+            coupled = block_product(up_before[..., at], y[..., : level.gone])
+            coupled = coupled + block_product(up_after[..., at], _after(bk, y, level))
+            y = bk.materialize(_interleaved(bk, y, block_product(pivots[..., at], odd) - coupled))
         return as_rows(bk, y)[:, : self.size]
 
 
@@ -123,10 +123,10 @@ def reduced(
     """Reduce diagonal blocks `(systems or 1, width, width, count)` and the off-diagonal ones.
 
     Args:
-        given: the precision that the matrix was given in.
+        given: precision of the given matrix.
 
-    A pivot that may be zero but for rounding is replaced by the square root of the rounding unit, in parts of the size
-    of its row: refinement then solves consistent systems, as it does where the elimination lost digits.
+    A pivot of the size of rounding errors is replaced by the square root of the rounding unit, relative to its row.
+    Refinement then solves consistent systems, and recovers digits that the elimination lost.
 
     Cost: `8 width^2` operations for each entry, in log2(count) passes.
 
@@ -138,9 +138,7 @@ def reduced(
         inverse = _inverse(bk, blocks[..., 1::2], sizes[..., 1::2], eps)
         own_before, own_after = before[..., 1::2], after[..., 1::2]
         up_before, up_after = block_product(inverse, own_before), block_product(inverse, own_after)
-        left = block_product(
-            after[..., ::2][..., : level.gone], inverse
-        )  # of the block before: its coupling to this one
+        left = block_product(after[..., ::2][..., : level.gone], inverse)  # coupling of the previous block to this one
         right = block_product(before[..., 2::2], inverse[..., : level.kept - 1])
         right = bk.pad(right, [(0, 0)] * 3 + [(0, level.gone - level.kept + 1)])
         found.append((inverse, left, right, up_before, up_after))
@@ -156,7 +154,7 @@ def reduced(
 
 
 def _dense(bk: Backend, before: Array, blocks: Array, after: Array) -> Array:
-    """`(systems or 1, m, m)`: the block tridiagonal matrix as a dense one."""
+    """`(systems or 1, m, m)`"""
     systems, w, _, count = map(int, blocks.shape)
     total = None
     for side, part in ((-1, before), (0, blocks), (1, after)):
@@ -177,7 +175,7 @@ def _last_inverse(bk: Backend, matrix: Array, sizes: Array, eps: float) -> Array
 
 
 def as_blocks(bk: Backend, x: Array, w: int) -> Array:
-    """`(batch, n)` -> `(batch, w, 1, count)`, with zeros at its end."""
+    """`(batch, n)` -> `(batch, w, 1, count)`, padded with zeros."""
     rows, n = map(int, x.shape)
     count = -(-n // w)
     return bk.permute_dims(bk.reshape(bk.pad(x, [(0, 0), (0, count * w - n)]), (rows, count, w, 1)), (0, 2, 3, 1))
@@ -196,7 +194,7 @@ def _next_to(bk: Backend, before: Array, after: Array, kept: int) -> Array:
 
 
 def _shifted(bk: Backend, x: Array, kept: int) -> Array:
-    """Shift blocks by one place, to `count` of them."""
+    """Shift blocks by one position, keeping `kept` of them."""
     return bk.pad(x[..., : kept - 1], [(0, 0)] * (len(x.shape) - 1) + [(1, 0)])
 
 
@@ -205,7 +203,7 @@ def _after(bk: Backend, y: Array, level: _Level) -> Array:
     return bk.pad(y[..., 1:], [(0, 0)] * 3 + [(0, level.gone - level.kept + 1)])
 
 
-def _woven(bk: Backend, even: Array, odd: Array) -> Array:
+def _interleaved(bk: Backend, even: Array, odd: Array) -> Array:
     *lead, kept = map(int, even.shape)
     count = kept + int(odd.shape[-1])
     odd = bk.pad(odd, [*[(0, 0)] * len(lead), (0, 2 * kept - count)])
@@ -267,7 +265,7 @@ class BlockTridiagonal(NamedTuple):
         return self.before, self.on, self.after
 
     def product(self, bk: Backend, x: Array) -> Array:
-        """Matrix-vector product on `(batch, size)`."""
+        """`(batch, size)` -> `(batch, size)`"""
         blocks = as_blocks(bk, x, int(self.on.shape[1]))
         found = (
             block_product(self.on, blocks)

@@ -1,6 +1,6 @@
-"""Dense factors: LU or Cholesky in arrays of the library.
+"""Dense LU and Cholesky factors in arrays of the library.
 
-Row interchanges of LU are stored in the convention of LAPACK (from 0), in files too, and converted for each library.
+NumPy and files store row interchanges of LU in the convention of LAPACK (from 0). They are converted for each library.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from ...sparse.analysis.analysis import analysis_of
 from ...sparse.files.storable import Fields, on_host
 from ..singular.from_factors import examined_factors, probe_vector, seems_singular, suspicious
 from ..singular.projections import WithoutVectors
-from .protocol import DirectInverse, SingularFactors, check_truths
+from .protocol import DirectInverse, SingularFactors, check_bools
 
 
 class DenseFactors(Turned, DirectInverse):
-    """LU or Cholesky factors in arrays of the library; LU has row scales, and maybe column scales."""
+    """LU or Cholesky factors in arrays of the library. LU has row scales, and optional column scales."""
 
     is_container = True
 
@@ -86,7 +86,7 @@ class DenseFactors(Turned, DirectInverse):
         return (), lambda _: self
 
     def on_backend(self, bk: Backend, like: Array | None) -> DenseFactors:
-        """Factors of NumPy in another library, whose LU may have another convention of interchanges."""
+        """Convert NumPy's factors to another library, which may have another convention of interchanges."""
         factors = list(self.factors)
         if not self.cholesky and bk is not self.bk:
             factors[1] = from_interchanges(factors[1], bk.linalg.first_pivot)
@@ -95,7 +95,7 @@ class DenseFactors(Turned, DirectInverse):
         return DenseFactors(bk, moved, *static)
 
     def astype(self, dtype: np.dtype) -> DenseFactors:
-        """The factors in another precision; complex ones are refused for real vectors."""
+        """Factors in another precision. Complex factors stay complex."""
         dtype = np.dtype(dtype)
         if self.dtype.kind == "c" and dtype.kind != "c":
             return self
@@ -133,7 +133,7 @@ def _unflatten(given: Fields) -> DenseFactors:
         check_interchanges(factors[1])
         if any(f.dtype.kind != "f" or f.size not in (1, n, scales) for f in factors[2:]):
             raise ValueError(f"the scales of rows and columns have the shapes {[f.shape for f in factors[2:]]}")
-    check_truths(given, "transposed", "conjugated", "cholesky")
+    check_bools(given, "transposed", "conjugated", "cholesky")
     turns = given["transposed"], given["conjugated"]
     return DenseFactors(get_backend("numpy"), factors, given["cholesky"], (n, m), dtype, systems, *turns)
 
@@ -145,7 +145,7 @@ storable("dense factors", _flatten, _unflatten)(DenseFactors)
 
 
 def factorise(bk: Backend, A: Operator) -> DenseFactors | SingularFactors:
-    """Factors of A; for a numerically singular A an operator like the pseudo-inverse."""
+    """Factorise A; for a numerically singular A return a pseudo-inverse on its range."""
     matrix = bk.constant(A.dense())
     systems = int(matrix.shape[0]) if len(matrix.shape) == 3 else None
     dense = A if isinstance(A, DenseOperator) else DenseOperator(bk, matrix)
@@ -168,7 +168,7 @@ def factorise(bk: Backend, A: Operator) -> DenseFactors | SingularFactors:
 
 
 def factors_to_apply_once(bk: Backend, A: Operator) -> Operator:
-    """LU factors for a program, which are NaN where they look singular, and so is x: only the host examines them."""
+    """LU factors for a compiled program, NaN where A looks singular, because only the host examines that."""
     matrix = bk.constant(A.dense())
     if not bk.compiled(matrix):
         return factorise(bk, A)
@@ -182,7 +182,7 @@ def factors_to_apply_once(bk: Backend, A: Operator) -> Operator:
 
 
 def may_be_definite(bk: Backend, A: DenseOperator) -> bool:
-    """May A be positive definite, so that Cholesky is tried: Hermitian to working precision with positive diagonal?"""
+    """Whether A is Hermitian to working precision with a positive diagonal, so that Cholesky is worth trying."""
     if bk.compiled(A.matrix):
         return False
     diagonal = bk.real(A.diagonals())
@@ -193,19 +193,19 @@ def may_be_definite(bk: Backend, A: DenseOperator) -> bool:
 
 Apply = Callable[[np.ndarray], np.ndarray]
 
-_LEAST_PIVOT = {"d": 1e-10, "D": 1e-10, "f": 1e-4, "F": 1e-4}  # of the largest
+_LEAST_PIVOT = {"d": 1e-10, "D": 1e-10, "f": 1e-4, "F": 1e-4}  # smallest pivot relative to the largest
 _ALLOWED = {code: suspicious(np.dtype(code)) / float(np.finfo(code).eps) for code in "fdFD"}  # see `suspicious`
-_ASYMMETRIC = 0.05  # of the largest entry, between an entry and the one opposite: Cholesky is out of the question
+_ASYMMETRIC = 0.05  # of the largest entry: the difference of transposed entries above which Cholesky is not tried
 _GETRF = {"f": lapack.sgetrf, "d": lapack.dgetrf, "F": lapack.cgetrf, "D": lapack.zgetrf}
 _GETRS = {"f": lapack.sgetrs, "d": lapack.dgetrs, "F": lapack.cgetrs, "D": lapack.zgetrs}
 _POTRS = {"f": lapack.spotrs, "d": lapack.dpotrs, "F": lapack.cpotrs, "D": lapack.zpotrs}
-_largest = np.maximum.reduce  # a method of arrays that asks Python first takes twice as long
+_largest = np.maximum.reduce  # the method of arrays goes through Python and takes twice as long
 
 
 def regular_factors_of_small(matrix: DenseOperator) -> Apply | None:
     """Solve function by Cholesky or LU factors; None where the matrix may be singular."""
     A: np.ndarray = matrix.matrix
-    rows = _largest(abs(A), 1)  # zero or not finite: then some pivot, or the image below, is too
+    rows = _largest(abs(A), 1)  # If one is zero or not finite, so is a pivot or the image below.
     definite = not _is_asymmetric(A, _ASYMMETRIC * _largest(rows)) and _may_be_definite(matrix)
     found = _by_cholesky(A) if definite else _by_lu(A)
     if found is None:
@@ -218,12 +218,12 @@ def regular_factors_of_small(matrix: DenseOperator) -> Apply | None:
 
 
 def _is_asymmetric(A: np.ndarray, bound: np.floating) -> bool:
-    """Clearly: by the first entries, or by all. Then no closer look is needed."""
+    """Test the first off-diagonal pair, then all entries."""
     return bool(abs(A[0, 1] - A[1, 0].conj()) > bound or _largest(abs(A - A.T.conj()), None) > bound)
 
 
 def _may_be_definite(matrix: DenseOperator) -> bool:
-    """As `may_be_definite`; most are symmetric to the last digit, which takes a fraction of its time to see."""
+    """Like `may_be_definite`, with a faster test for matrices that are symmetric to the last digit."""
     A = matrix.matrix
     if not (A.T.conj() == A).all():
         return may_be_definite(matrix.bk, matrix)
@@ -231,7 +231,7 @@ def _may_be_definite(matrix: DenseOperator) -> bool:
 
 
 def _by_lu(A: np.ndarray) -> tuple[Apply, np.ndarray]:
-    lu, interchanges, _ = _GETRF[A.dtype.char](A)  # a zero pivot is seen by the caller
+    lu, interchanges, _ = _GETRF[A.dtype.char](A)  # the caller detects a zero pivot
     getrs = _GETRS[A.dtype.char]
     return lambda v: getrs(lu, interchanges, v)[0], abs(lu.diagonal())
 
@@ -253,7 +253,7 @@ def as_interchanges(pivots: np.ndarray, first: int | None) -> np.ndarray:
 
     Args:
         pivots: `(..., n)` of a library.
-        first: the number of the first row in interchanges; None: they are a permutation.
+        first: number of the first row in interchanges; None if pivots are a permutation.
     """
     if first is not None:
         return (pivots - first).astype(np.int32)
@@ -270,14 +270,10 @@ def from_interchanges(interchanges: np.ndarray, first: int | None) -> np.ndarray
 
 
 def check_interchanges(interchanges: np.ndarray) -> None:
-    """Check interchanges, which LAPACK does not.
-
-    Raises:
-        ValueError: a row is swapped with one above, or that is not there.
-    """
+    """Raise ValueError if a row is swapped with one above or outside the matrix, which LAPACK does not check."""
     n = interchanges.shape[-1]
     if interchanges.dtype.kind != "i" or np.any((interchanges < np.arange(n)) | (interchanges >= n)):
-        raise ValueError("the row interchanges lie outside of the matrix")
+        raise ValueError("the row interchanges lie outside the matrix")
 
 
 def _interchanges(permutation: np.ndarray) -> np.ndarray:

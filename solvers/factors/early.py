@@ -1,4 +1,4 @@
-"""Early set-up of methods that keep it, mostly factors, as soon as the matrix is known."""
+"""Early set-up of direct methods: factors are computed as soon as the matrix is known."""
 
 from __future__ import annotations
 
@@ -11,24 +11,24 @@ from .protocol import MatrixToFactorise
 
 
 def factors_of_known(system: System, method: Method) -> Operator | None:
-    """While tracing: factors of a matrix that does not depend on the function's arguments, else None.
+    """Factors of a matrix that does not depend on the arguments of the traced function, else None.
 
-    They are computed once, at trace time, by NumPy: the library would compile a program for each operation.
+    NumPy computes them once at trace time, because the library would compile a program for each operation.
     """
     bk, A = system.bk, system.A
     try:
         matrix = as_matrix(A)
-    except (UnsupportedOperation, NonlinearError):  # found column by column, when it runs
+    except (UnsupportedOperation, NonlinearError):  # Its entries are found column by column at run time.
         return None
     if not is_known(matrix):
         return None
     arrays, make = (A if A.offset else matrix).for_host()
-    if arrays:  # of what is added to it
+    if arrays:  # a traced offset
         return None
-    if bk.is_eager and not method.on_host:  # a transformation, in which these factors would be those of one lane
+    if bk.is_eager and not method.on_host:  # under vmap these factors would belong to one element of the batch
         return None
     host, known = get_backend("numpy"), make(())
-    if method.needs_grid:  # the form of these depends on the library's transforms, and on how its devices cut a grid
+    if method.needs_grid:  # These factors depend on the library's transforms and on how its devices partition a grid.
         with bk.errstate(), bk.at_once():
             moved = known.on_backend(bk, None)
             return None if moved is None else method.setup(bk, moved, None)
@@ -41,10 +41,10 @@ def factors_of_known(system: System, method: Method) -> Operator | None:
 
 
 def factors_now(system: System, method: Method, previous: Operator | None = None) -> Operator | None:
-    """Factors, if they can be computed before b is known; None if each solve has to compute them.
+    """Factors if they can be computed before b is known; None if each solve has to compute them.
 
     Args:
-        previous: those of another matrix, maybe of the same pattern.
+        previous: factors of another matrix, possibly of the same pattern.
     """
     bk, A = system.bk, system.A
     if system.compiled:
@@ -61,8 +61,9 @@ def factors_now(system: System, method: Method, previous: Operator | None = None
 
 
 def entries_for(system: System, method: Method, matrix: Operator) -> MatrixToFactorise | None:
-    """The entries of a function, to be factorised by an eager program that gets what the function closes over as
-    arguments, and could find no pattern in these; None where it needs none.
+    """The matrix of a function if an eagerly compiled program needs it to factorise, else None.
+
+    The program gets the arrays that the function closes over as arguments, in which it could find no pattern.
     """
     bk = system.bk
     eagerly = bk.compiles_solves and not bk.in_program() and not method.on_host

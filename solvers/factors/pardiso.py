@@ -1,7 +1,7 @@
-"""Pardiso of Intel's MKL as a provider: its C function, out of the package py-mkl-pardiso.
+"""Pardiso of Intel's MKL as a provider, through the C function in the package py-mkl-pardiso.
 
-The class of that package drops its factors where the parameter for transposed solves is set, and holds one set of
-factors for each analysis. The function does neither.
+The Python class of that package discards its factors when the parameter for transposed solves is set, and stores only
+one factorisation for each analysis. The C function has neither limit.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from weakref import finalize
 
 import numpy as np
 
-from .pattern import EntryPattern, Kind, numbers_at
+from .pattern import EntryPattern, Kind, values_at
 from .protocol import Factors, FactorsRefused, PatternRefused, Provider, SymbolicAnalysis, library
 
 # Types of matrices (mtype) in the manual of oneMKL.
@@ -23,16 +23,16 @@ _HERMITIAN = {"f": -2, "c": -4}
 _COMPLEX_SYMMETRIC = 6
 _GENERAL = {"f": 11, "c": 13}
 
-# Parameters by their number from zero. If all others were zero, pivots smaller than the matrix would be replaced, and
-# nothing scaled or matched: wrong for most matrices without a word.
+# Indices of parameters, from zero. With zeros for all others, Pardiso would replace pivots that are smaller than the
+# matrix, and neither scale nor match: results would be silently wrong for most matrices.
 _ORDERING, _REFINED, _TRANSPOSED, _REPLACED, _NUMBERS = 1, 7, 11, 13, 17
-_ALWAYS = {0: 1, 34: 1, _NUMBERS: -1}  # these settings, indices from zero, count the numbers of the factors
-# Replace only tiny pivots, scale, and match rows and columns. Pivots of 2 x 2 with a matching can end the process.
+_ALWAYS = {0: 1, 34: 1, _NUMBERS: -1}  # own settings, indices from zero, count the entries of factors
+# Replace only tiny pivots, scale, and match rows and columns. 2 x 2 pivots with a matching can crash the process.
 _SAFE = {9: 13, 10: 1, 12: 1, 20: 0}
 _MINIMUM_DEGREE, _NESTED_DISSECTION = 0, 2
-_FULL = 100  # numbers per unknown, in each triangle, from which nested dissection is worth its time
+_FULL = 100  # entries per unknown, in each triangle, from which nested dissection is worth its time
 _ANALYSE, _FACTORISE, _SOLVE, _RELEASE = 11, 22, 33, -1
-_STEPS = 2  # of refinement, which take twice as long as the solve
+_STEPS = 2  # of refinement, which take twice as long as the solve itself
 _SLOTS = 32  # factors of one analysis at a time
 
 
@@ -58,11 +58,6 @@ class Pardiso(Provider):
 
 
 def _pardiso() -> Any:
-    """MKL's function.
-
-    Raises:
-        FactorsRefused: the package cannot be imported, or does not export it.
-    """
     library("pymklpardiso")
     found = getattr(ctypes.CDLL(library("pymklpardiso._mkl_pardiso").__file__), "pardiso_64", None)
     if found is None:
@@ -73,15 +68,7 @@ def _pardiso() -> Any:
 def _call(
     function: Any, mtype: int, arrays: tuple[np.ndarray, ...], phase: int, slot: int, numbers: Any, b: Any, x: Any
 ) -> None:
-    """One phase of Pardiso.
-
-    Args:
-        function: of MKL.
-        arrays: the state, the parameters, row starts, columns and a permutation, int64.
-
-    Raises:
-        FactorsRefused: Pardiso reports an error.
-    """
+    """Run one phase of Pardiso; `arrays` are its state, parameters, row starts, columns and a permutation, int64."""
     state, parameters, indptr, indices, permutation = (array.ctypes.data_as(ctypes.c_void_p) for array in arrays)
     numbers, rhs, found = (None if a is None else a.ctypes.data_as(ctypes.c_void_p) for a in (numbers, b, x))
     count = 1 if b is None or b.ndim == 1 else b.shape[1]
@@ -98,22 +85,17 @@ def _call(
 
 
 class Handle:
-    """One analysis of Pardiso, and in numbered slots the factors that were made with it.
+    """One analysis of Pardiso, and the factors that were made with it, in numbered slots.
 
     Attributes:
-        numbers: of each of the factors, as the analysis counts them.
-        free: slots whose factors nobody uses any more; their memory serves the next ones.
-        used: slots that have memory.
+        numbers: entries of each factorisation, as the analysis counts them.
+        free: slots whose factors are no longer used; the next factors reuse their memory.
+        used: number of slots that have memory.
     """
 
     def __init__(
         self, mtype: int, places: tuple[np.ndarray, np.ndarray], numbers: np.ndarray, ordering: int
     ) -> None:  # fmt: skip
-        """Analyse.
-
-        Raises:
-            FactorsRefused: Pardiso reports an error.
-        """
         n = len(places[0]) - 1
         self.parameters = np.zeros(64, np.int64)
         arrays = np.zeros(64, np.int64), self.parameters, *places, np.zeros(n, np.int64)
@@ -127,11 +109,6 @@ class Handle:
         self.numbers = max(int(self.parameters[_NUMBERS]), 0)
 
     def factor(self, slot: int, numbers: np.ndarray) -> None:
-        """Make factors in a slot.
-
-        Raises:
-            FactorsRefused: a pivot is too small, or not positive where it has to be.
-        """
         with self._lock:
             self.used = max(self.used, slot)
             self._call(_FACTORISE, slot, numbers, None, None)
@@ -140,7 +117,7 @@ class Handle:
             raise FactorsRefused(f"{replaced} pivots were too small, and replaced")
 
     def solve(self, slot: int, numbers: np.ndarray, b: np.ndarray, transposed: bool, steps: int) -> np.ndarray:
-        """Solve for b `(n,)` or `(n, count)` in columns, with steps of refinement."""
+        """Solve for b `(n,)` or `(n, count)` in column order, with `steps` of refinement."""
         x = np.empty_like(b)
         with self._lock:
             self.parameters[_TRANSPOSED], self.parameters[_REFINED] = 2 * transposed, steps
@@ -149,7 +126,7 @@ class Handle:
 
 
 class PardisoAnalysis(SymbolicAnalysis):
-    """An analysis for matrices of one kind; there is another one where its slots are all in use."""
+    """Analysis for matrices of one kind, with a new handle when all slots of the last one are in use."""
 
     def __init__(self, pattern: EntryPattern, kind: Kind, definite: bool) -> None:
         self.pattern, self.kind, self.definite = pattern, kind, definite
@@ -166,7 +143,7 @@ class PardisoAnalysis(SymbolicAnalysis):
         except FactorsRefused:
             if not self.definite:
                 raise
-        self.definite, self.handle = False, None  # its diagonal is positive, and it is not definite
+        self.definite, self.handle = False, None  # indefinite in spite of its positive diagonal
         return self._factors(A)
 
     def _factors(self, A: Any) -> PardisoFactors:
@@ -177,7 +154,6 @@ class PardisoAnalysis(SymbolicAnalysis):
         return PardisoFactors(self, handle, slot, self.numbers(A.data))
 
     def new_handle(self, data: np.ndarray) -> Handle:
-        """Analyse for numbers of A."""
         (indptr, indices, _), mtype, numbers = self.places, self.mtype(data), self.numbers(data)
         found = Handle(mtype, (indptr, indices), numbers, _MINIMUM_DEGREE)
         if found.numbers <= (2 if self.kind is Kind.GENERAL else 1) * _FULL * self.pattern.n:
@@ -187,15 +163,13 @@ class PardisoAnalysis(SymbolicAnalysis):
 
     @property
     def places(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """The pattern in rows, of what Pardiso takes of the matrix."""
+        """CSR pattern of the part of the matrix that Pardiso reads."""
         return self.pattern.rows if self.kind is Kind.GENERAL else self.pattern.upper
 
     def numbers(self, data: np.ndarray) -> np.ndarray:
-        """The numbers at these places, in double precision."""
-        return numbers_at(self.places[2], data, np.result_type(data.dtype, np.float64))
+        return values_at(self.places[2], data, np.result_type(data.dtype, np.float64))
 
     def mtype(self, data: np.ndarray) -> int:
-        """Pardiso's number for the kind of matrix."""
         if self.kind is Kind.SYMMETRIC:
             return _COMPLEX_SYMMETRIC
         types = _GENERAL if self.kind is Kind.GENERAL else _DEFINITE if self.definite else _HERMITIAN
@@ -203,13 +177,9 @@ class PardisoAnalysis(SymbolicAnalysis):
 
 
 class PardisoFactors(Factors):
-    """Factors in a slot of a handle, which solve with the transposed matrix too."""
+    """Factors in a slot of a handle."""
 
     def __init__(self, analysis: PardisoAnalysis, handle: Handle, slot: int, numbers: np.ndarray) -> None:
-        """
-        Raises:
-            FactorsRefused: there are none.
-        """
         self.kind, self.handle, self.slot, self.numbers = analysis.kind, handle, slot, numbers
         self.steps, self.nnz, self.dtype = 0, handle.numbers or None, numbers.dtype
         finalize(self, handle.free.append, slot).atexit = False

@@ -1,4 +1,4 @@
-"""Pattern of a square matrix, what is found out about it once, and symmetry of the numbers on it up to rounding."""
+"""Pattern of a square matrix with its cached properties, and symmetry of values up to rounding."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _ROUNDING = 16  # rounding units of the largest entry of a row by which mirrored
 
 
 class Kind(Enum):
-    """What the numbers of a matrix allow a factorisation to use."""
+    """Symmetry of a matrix that a factorisation can use."""
 
     HERMITIAN = "Hermitian"  # or real and symmetric
     SYMMETRIC = "complex symmetric"
@@ -25,33 +25,26 @@ class Kind(Enum):
 
 
 class EntryPattern:
-    """Places of the entries of a square matrix by columns, without duplicates and in order.
-
-    Attributes:
-        n: unknowns.
-        indices, indptr: as of SciPy, in memory of its own.
-    """
+    """Pattern of a square matrix in canonical CSC format, as copies of `indices` and `indptr`."""
 
     def __init__(self, indices: np.ndarray, indptr: np.ndarray) -> None:
         self.n = len(indptr) - 1
         self.indices, self.indptr = indices.copy(), indptr.copy()
 
     def is_of(self, indices: np.ndarray, indptr: np.ndarray) -> bool:
-        """Does the pattern have exactly these positions?"""
         if indices is self.indices and indptr is self.indptr:
             return True
         same = len(indptr) == len(self.indptr) and len(indices) == len(self.indices)
         return same and np.array_equal(indptr, self.indptr) and np.array_equal(indices, self.indices)
 
     def is_transpose_of(self, other: EntryPattern) -> bool:
-        """Is this the pattern of the transpose of the other one?"""
         if other is self:
             return self.mirror is not None
         return self.n == other.n and other.is_of(*self.in_rows[:2])
 
     @cached_property
     def in_rows(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Columns, row starts and places in the data of all entries by rows, as the transpose has them by columns."""
+        """The pattern in CSR format, as columns, row starts and positions in the data."""
         places = sp.csc_array((np.arange(len(self.indices)), self.indices, self.indptr), (self.n, self.n))
         found = sp.csr_array(places)
         return found.indices, found.indptr, found.data
@@ -63,7 +56,7 @@ class EntryPattern:
 
     @cached_property
     def has_full_structural_rank(self) -> bool:
-        """Whether some order of the rows is known to fill the diagonal; False too if the bounded search gave up."""
+        """Whether some order of the rows is known to fill the diagonal; False if the bounded search gave up."""
         if np.count_nonzero(self.indices == self.columns) == self.n:
             return True
         matched = maximum_matching(self.indptr, self.indices, self.n)
@@ -71,20 +64,20 @@ class EntryPattern:
 
     @cached_property
     def mirror(self) -> np.ndarray | None:
-        """For each entry the place of the mirrored one; None where one is missing."""
+        """Position of the transposed entry of each one; None where the pattern is not symmetric."""
         return self.in_rows[2] if self.is_of(*self.in_rows[:2]) else None
 
     @cached_property
     def upper(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """The upper triangle of a symmetric matrix in rows: `indptr`, `indices` and places in the data, -1 for zeros.
+        """The upper triangle in CSR format: `indptr`, `indices` and positions in the data, -1 for zeros.
 
-        All of its diagonal is stored, as factorisations of symmetric matrices need it.
+        The whole diagonal is stored, because factorisations of symmetric matrices need it.
         """
         return self._in_rows(self.columns >= self.indices)
 
     @cached_property
     def rows(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """All entries and the whole diagonal in rows, as `upper` has its triangle."""
+        """All entries and the whole diagonal, in the format of `upper`."""
         return self._in_rows(np.ones(len(self.indices), bool))
 
     def _in_rows(self, kept: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -93,11 +86,11 @@ class EntryPattern:
         rows = np.concatenate([self.indices[kept], diagonal])
         columns = np.concatenate([self.columns[kept], diagonal])
         found = sp.coo_array((places, (rows, columns)), (self.n, self.n)).tocsr()
-        found.sum_duplicates()  # of which one is zero
+        found.sum_duplicates()  # one of two duplicates is zero
         return found.indptr.astype(np.int64), found.indices.astype(np.int64), found.data - 1
 
     def kind(self, A: Any) -> Kind:
-        """What the numbers of A allow. Mirrored entries that differ by rounding, as of assembled ones, are equal."""
+        """Symmetry of A, up to the rounding errors of an assembly."""
         mirror = self.mirror
         if mirror is None:
             return Kind.GENERAL
@@ -114,13 +107,13 @@ class EntryPattern:
 
 
 def digest_of(indices: np.ndarray, indptr: np.ndarray) -> bytes:
-    """Name of a pattern by columns: equal for equal patterns, and with near certainty only for these."""
+    """Hash of a CSC pattern."""
     found = hashlib.blake2b(str((len(indptr), indices.dtype, indptr.dtype)).encode(), digest_size=16)
     found.update(np.ascontiguousarray(indptr).data)
     found.update(np.ascontiguousarray(indices).data)
     return found.digest()
 
 
-def numbers_at(places: np.ndarray, data: np.ndarray, dtype: Any) -> np.ndarray:
-    """The numbers at places of the data of a matrix, zero at -1."""
-    return np.append(data, 0).astype(dtype, copy=False)[places]
+def values_at(positions: np.ndarray, data: np.ndarray, dtype: Any) -> np.ndarray:
+    """Gather from data, with zero at -1."""
+    return np.append(data, 0).astype(dtype, copy=False)[positions]

@@ -19,7 +19,7 @@ from ...sparse.formats.entries.regather import take_or_zero
 from ...sparse.formats.entries.scipy_form import csr_array
 from ...sparse.operators.couplings import Couplings, Shift
 
-_SHIFT = 100  # times the rounding unit, of the diagonal: for singular matrices
+_SHIFT = 100  # relative shift of the diagonal in rounding units, for singular matrices
 
 
 @storable("block tridiagonal inverse")
@@ -30,10 +30,10 @@ class BlockTridiagonalInverse(Composed):
     Attributes:
         pivots: the inverses of D, `(systems or 1, blocks, m, m)`.
         lower, upper: the couplings to the block before, and after, `(systems or 1, blocks, width, m)`.
-        grid, periodic, shifts: of the couplings, from which all positions follow.
-        batch: is there one matrix for each system?
+        grid, periodic, shifts: of the couplings; they determine all positions.
+        batch: whether each system has its own matrix.
 
-    Stores m numbers and a few more for each unknown, and multiplies twice with each; one block after the other.
+    Stores little more than m values for each unknown, and multiplies twice with each, one block after the other.
 
     Source: Golub and Van Loan, Matrix Computations, 4th ed., section 4.5.1.
     """
@@ -94,11 +94,11 @@ class BlockTridiagonalInverse(Composed):
         kept, last = [left[:, i] for i in range(blocks.count)], 0 * left[:, 0]
         lower, upper, pivots = (self.array(name) for name in ("lower", "upper", "pivots"))
         for i in range(blocks.count):
-            kept[i] = kept[i] - _taken(bk, lower[:, i], blocks.lower[i], last)
+            kept[i] = kept[i] - _coupled(bk, lower[:, i], blocks.lower[i], last)
             last = _product(bk, pivots[:, i], kept[i])
         last = 0 * last
         for i in reversed(range(blocks.count)):
-            last = _product(bk, pivots[:, i], kept[i] - _taken(bk, upper[:, i], blocks.upper[i], last))
+            last = _product(bk, pivots[:, i], kept[i] - _coupled(bk, upper[:, i], blocks.upper[i], last))
             kept[i] = last
         return bk.permute_dims(bk.stack(kept), (1, 0, 2))
 
@@ -107,8 +107,8 @@ class BlockTridiagonalInverse(Composed):
         bk, blocks, pivots = self.bk, self._blocks, self.array("pivots")
         count, size = blocks.count, blocks.size
         width = max(blocks.lower.shape[1], blocks.upper.shape[1])
-        columns = np.concatenate([_as_wide(columns, width) for columns in (blocks.lower, blocks.upper)])
-        sides = bk.concat([_widened(bk, self.array(name), width) for name in ("lower", "upper")], 1)
+        columns = np.concatenate([_padded_positions(side, width) for side in (blocks.lower, blocks.upper)])
+        sides = bk.concat([_padded_couplings(bk, self.array(name), width) for name in ("lower", "upper")], 1)
 
         def body(state: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
             k, last, kept = state
@@ -116,7 +116,7 @@ class BlockTridiagonalInverse(Composed):
             i = bk.where(forward, k, 2 * count - 1 - k)
             side = bk.where(forward, k, 3 * count - 1 - k)
             own = _at(bk, bk.reshape(kept, (int(kept.shape[0]), count, size)), i, 1)
-            left = own - _taken(bk, _at(bk, sides, side, 1), _at(bk, columns, side, 0), last)
+            left = own - _coupled(bk, _at(bk, sides, side, 1), _at(bk, columns, side, 0), last)
             last = _product(bk, _at(bk, pivots, i, 1), left)
             return k + 1, last, bk.put_block(kept, i * size, bk.where(forward, left, last))
 
@@ -124,18 +124,17 @@ class BlockTridiagonalInverse(Composed):
         return bk.for_loop(2 * count, body, start)[2]
 
 
-def _as_wide(columns: np.ndarray, width: int) -> np.ndarray:
-    """Positions `(count, width, m)`, padded for couplings of zero."""
+def _padded_positions(columns: np.ndarray, width: int) -> np.ndarray:
     return np.pad(columns, [(0, 0), (0, width - columns.shape[1]), (0, 0)])
 
 
-def _widened(bk: Backend, sides: Array, width: int) -> Array:
-    """Couplings `(systems or 1, count, width, m)`, padded with zeros."""
+def _padded_couplings(bk: Backend, sides: Array, width: int) -> Array:
+    """`(systems or 1, count, width, m)`"""
     missing = width - int(sides.shape[2])
     return bk.pad(sides, [(0, 0), (0, 0), (0, missing), (0, 0)]) if missing else sides
 
 
-def _taken(bk: Backend, side: Array, columns: Array, last: Array) -> Array:
+def _coupled(bk: Backend, side: Array, columns: Array, last: Array) -> Array:
     """Product `S y` of couplings `(systems or 1, width, m)` with columns `(width, m)` of the previous block."""
     width, size = map(int, columns.shape)
     near = bk.take_in_bounds(last, bk.reshape(columns, (width * size,)), 1)
@@ -155,7 +154,7 @@ def _at(bk: Backend, x: Any, i: Any, axis: int) -> Array:
 
 
 def scanned(bk: Backend, step: Callable[[Any, Array], Array], first: Array, count: int) -> Array:
-    """Scan: all results `(rows, count, m)` of `step(i, previous result)`."""
+    """Return all results `(rows, count, m)` of the recurrence `step(i, previous result)`."""
     if bk.is_eager:
         found, last = [], first
         for i in range(count):
@@ -180,18 +179,18 @@ def mirrored(bk: Backend, sides: Array, positions: np.ndarray) -> Array:
 
 
 def block_tridiagonal_inverse(A: Couplings, shift: float = 0.0, hermitian: bool = False) -> tuple[Array, Array, Array]:
-    """Factorise a matrix of stencil coefficients; zero rows (obstacles) count as rows of the identity.
+    """Factorise a matrix of stencil coefficients. Zero rows (obstacles) count as rows of the identity.
 
     Args:
-        shift: of the diagonal, in parts of it, where A may be singular up to more than rounding.
-        hermitian: is it known to be?
+        shift: relative shift of the diagonal, for A that are singular to less than working precision.
+        hermitian: whether A is known to be Hermitian.
 
     Cost: the inverse of each block, and a few products of arrays of its size.
     """
     bk, shifts = A.bk, A.shifts
     blocks = block_layout(A.grid, A.periodic, shifts)
     systems = A.systems or 1
-    empty = A.diagonal == 0  # and all else in such a row
+    empty = A.diagonal == 0  # the whole row is zero
     values = {**A.values, A.here: bk.where(empty, bk.full_like(A.diagonal, 1), A.diagonal)}
     parts = [bk.reshape(values[s], (int(values[s].shape[0]), -1)) for s in shifts]
     flat = bk.concat([bk.broadcast_to(p, (systems, int(p.shape[1]))) for p in parts], 1)
@@ -199,7 +198,8 @@ def block_tridiagonal_inverse(A: Couplings, shift: float = 0.0, hermitian: bool 
     back = mirrored(bk, upper, blocks.lower_mirror)
     m = blocks.size
     if bk.on_host:
-        return inverse_pivots(blocks, flat, _regular(bk.dtype(flat), shift), lower, back, hermitian), lower, upper
+        factor = _diagonal_factor(bk.dtype(flat), shift)
+        return inverse_pivots(blocks, flat, factor, lower, back, hermitian), lower, upper
     within = _within(bk, blocks, flat, shift)
 
     def step(i: Any, last: Array) -> Array:
@@ -221,8 +221,7 @@ def block_tridiagonal_inverse(A: Couplings, shift: float = 0.0, hermitian: bool 
     return pivots, lower, upper
 
 
-def _regular(dtype: np.dtype, shift: float) -> float:
-    """Factor of the diagonals: 1 + shift."""
+def _diagonal_factor(dtype: np.dtype, shift: float) -> float:
     return 1 + max(_SHIFT * float(np.finfo(dtype).eps), shift)
 
 
@@ -230,7 +229,7 @@ def _within(bk: Backend, blocks: Blocks, flat: Array, shift: float) -> Array:
     """Diagonal blocks `(systems, count, m * m)`, with ones for padding, so that they are regular."""
     m, dtype = blocks.size, bk.dtype(flat)
     regular = np.ones(m * m, dtype)
-    regular[:: m + 1] = _regular(dtype, shift)
+    regular[:: m + 1] = _diagonal_factor(dtype, shift)
     dense = take_or_zero(bk, flat, blocks.within) * bk.asarray(regular, like=flat)
     empty = np.flatnonzero(blocks.order < 0)
     if not len(empty):
@@ -241,16 +240,16 @@ def _within(bk: Backend, blocks: Blocks, flat: Array, shift: float) -> Array:
 
 
 def inverse_pivots(
-    blocks: Blocks, flat: np.ndarray, regular: float, lower: np.ndarray, back: np.ndarray, hermitian: bool
+    blocks: Blocks, flat: np.ndarray, factor: float, lower: np.ndarray, back: np.ndarray, hermitian: bool
 ) -> np.ndarray:
     """`(systems, count, m, m)`: inverses of `D_i - L_i (D_(i-1) - ...)^-1 U_(i-1)`; not finite where one is singular.
 
     Args:
         flat: the coefficients of all points `(systems, n)`, which `blocks.within` indexes.
-        regular: factor of the diagonals of all D.
+        factor: of the diagonals of all D.
         lower: L, `(systems, count, width, m)` in the columns `blocks.lower`.
-        back: the transpose of U, likewise.
-        hermitian: is the matrix, so that the pivots of a definite one are inverted by Cholesky's factors?
+        back: the transpose of U, in the same form.
+        hermitian: whether the matrix is, so that Cholesky factorisation of the pivots is tried.
 
     Cost: per block the inverse, and 2 width m^2 operations.
     """
@@ -261,7 +260,7 @@ def inverse_pivots(
         for i, (places, sources) in enumerate(blocks.entries_within):
             D = np.zeros(m * m, flat.dtype)
             D[places] = flat[s, sources]
-            D[diagonal] *= regular
+            D[diagonal] *= factor
             D[diagonal][spare[i]] = 1
             pivot = D.reshape(m, m)
             if i:
@@ -273,7 +272,7 @@ def inverse_pivots(
 
 
 def _rows(values: np.ndarray, columns: np.ndarray) -> sp.csr_array:
-    """Split `(width, m)` into its rows."""
+    """Couplings `(width, m)` as a sparse matrix."""
     width, m = columns.shape
     starts = np.arange(0, width * m + 1, width, dtype=np.int32)
     entries, cols = (np.ascontiguousarray(part.T).reshape(-1) for part in (values, columns))
@@ -287,16 +286,16 @@ Grid = tuple[int, ...]
 
 @dataclass(frozen=True, eq=False)
 class Blocks:
-    """Index arrays of a partition into `count` blocks of `size` places; -1 is padding.
+    """Index arrays of a partition into `count` blocks of `size` positions; -1 is padding.
 
     Attributes:
-        order: the unknown at each place, `(count * size,)`.
-        position: the place of each unknown, `(n,)`.
-        within: where the couplings within blocks are, `(count, size * size)`; sources count through the couplings of
-            all points, shift after shift, and -1 stands for zero.
-        lower, upper: for each row of a block the columns in the one before, and after, `(count, width, size)`.
-        lower_source, upper_source: where these couplings are; -1 where there is none.
-        lower_mirror, upper_mirror: for each of them the place, in the arrays of the other side, of the coupling back.
+        order: the unknown at each position, `(count * size,)`.
+        position: the position of each unknown, `(n,)`.
+        within: sources of the couplings within blocks, `(count, size * size)`. Sources are indices into the couplings
+            of all points, shift after shift; -1 stands for zero.
+        lower, upper: columns of each row in the previous and in the next block, `(count, width, size)`.
+        lower_source, upper_source: sources of these couplings; -1 where there is none.
+        lower_mirror, upper_mirror: position of the transposed coupling in the arrays of the other side.
     """
 
     count: int
@@ -313,7 +312,7 @@ class Blocks:
 
     @cached_property
     def entries_within(self) -> list[tuple[np.ndarray, np.ndarray]]:
-        """For each block the positions of its entries in the m x m matrix, and their sources."""
+        """Positions of the entries of each block in the m x m matrix, and their sources."""
         found = [np.flatnonzero(one >= 0) for one in self.within]
         return [(places, one[places]) for places, one in zip(found, self.within)]
 
@@ -324,7 +323,7 @@ def numbers_of_blocks(grid: Grid, periodic: tuple[bool, ...]) -> int:
 
 
 def _layout(grid: Grid, periodic: tuple[bool, ...], axis: int) -> tuple[int, int, int]:
-    """Blocks of planes across an axis: their number, size, and numbers. A ring is folded: two planes in each."""
+    """Number, size and entries of blocks of planes across an axis; two planes each if it is periodic."""
     n, rest = grid[axis], math.prod(grid) // max(grid[axis], 1)
     count, size = ((n + 1) // 2, 2 * rest) if periodic[axis] and n > 2 else (n, rest)
     return count, size, count * size**2
@@ -332,7 +331,7 @@ def _layout(grid: Grid, periodic: tuple[bool, ...], axis: int) -> tuple[int, int
 
 @lru_cache(maxsize=16)
 def block_layout(grid: Grid, periodic: tuple[bool, ...], shifts: tuple[Shift, ...]) -> Blocks:
-    """Partition across the axis that takes the least memory."""
+    """Partition across the axis that needs the least memory."""
     axis = min(range(len(grid)), key=lambda k: _layout(grid, periodic, k)[2])
     count, size, _ = _layout(grid, periodic, axis)
     n, strides = math.prod(grid), row_strides(grid)
@@ -386,13 +385,13 @@ def _packed(found: list[tuple[np.ndarray, ...]], count: int, size: int) -> tuple
 def _mirrors(
     lower: np.ndarray, in_lower: np.ndarray, upper: np.ndarray, in_upper: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Where the coupling from j to i is among the upper ones, for each lower one from i to j; and the other way."""
+    """Positions of the transposes of lower couplings among the upper ones, and the reverse."""
     size = lower.shape[2]
 
     def keys(columns: np.ndarray, present: np.ndarray, from_later: bool) -> tuple[np.ndarray, np.ndarray]:
         block, layer, row = np.nonzero(present)
         column = columns[block, layer, row].astype(np.int64)
-        first, second = (column, row) if from_later else (row, column)  # in the earlier block, and in the later one
+        first, second = (column, row) if from_later else (row, column)  # in the earlier and in the later block
         earlier = block - 1 if from_later else block
         return (earlier * size + first) * size + second, np.flatnonzero(present)
 

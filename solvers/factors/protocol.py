@@ -1,6 +1,6 @@
 """Factors: the protocol of sparse libraries, and operators that apply the inverse of A.
 
-A library analyses a pattern, an analysis makes factors of numbers, factors solve with the matrix and its transpose.
+A library analyses a pattern, the analysis factorises values, and the factors solve with the matrix and its transpose.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ if TYPE_CHECKING:
 
 
 class FactorsRefused(Exception):
-    """A library does not factorise a matrix, or its factors cannot be believed; the text says why."""
+    """A library cannot factorise a matrix, or its factors are inaccurate. The message says why."""
 
 
 class PatternRefused(FactorsRefused):
-    """A library does not suit the pattern of a matrix, whatever its numbers."""
+    """A library cannot factorise matrices of this pattern, whatever their values."""
 
 
 class ExactlySingular(FactorsRefused, RuntimeError):
@@ -37,13 +37,13 @@ class ExactlySingular(FactorsRefused, RuntimeError):
 
 
 class Factors(ABC):
-    """Factors of one matrix of NumPy. Right-hand sides are `(n,)` or columns `(n, count)`; any thread may solve.
+    """Factors of one NumPy matrix. Right-hand sides are `(n,)` or columns `(n, count)`. Any thread may solve.
 
     Attributes:
-        library: that made them; for SuperLU in the place of others, why these did not, too.
-        nnz: the numbers that they store; None where that is not known.
-        dtype: of these numbers.
-        known: what keeps their analysis for other numbers.
+        library: name of the library. Where SuperLU was the fallback, also why the others did not factorise.
+        nnz: number of stored values; None where it is not known.
+        dtype: of the stored values.
+        known: keeps the symbolic analysis alive for a refactorisation.
     """
 
     library: str
@@ -60,16 +60,16 @@ class Factors(ABC):
         """Solve with the transposed, not conjugated matrix."""
 
     def refine(self) -> bool:
-        """Refine each solve from now on; False where they are refined already, or cannot be."""
+        """Refine each solve from now on. Return False where solves are refined already, or cannot be."""
         return False
 
 
 class SymbolicAnalysis(ABC):
-    """What depends on the pattern of a matrix: orderings and the structure of the factors.
+    """Ordering and structure of the factors, which depend only on the pattern of a matrix.
 
     Attributes:
-        pattern: that was analysed.
-        kind: of the numbers that it suits; None where these may be any.
+        pattern: the analysed pattern.
+        kind: symmetry of the values that it suits; None if it suits all.
     """
 
     pattern: EntryPattern
@@ -77,22 +77,22 @@ class SymbolicAnalysis(ABC):
 
     @property
     def nbytes(self) -> int:
-        """Memory that it holds, factors kept in it included."""
+        """Memory in bytes, including factors that it stores."""
         return 0
 
     @abstractmethod
     def factor(self, A: Any) -> Factors:
-        """Factors of the `csc_array` that was analysed.
+        """Factorise the analysed `csc_array`.
 
         Raises:
-            FactorsRefused: there are none that can be used.
+            FactorsRefused: no usable factors were found.
         """
 
     def refactor(self, A: Any) -> Factors:
-        """Factors of other numbers at the same places; the orderings stay.
+        """Factorise other values on the same pattern, with the same ordering.
 
         Raises:
-            FactorsRefused: there are none that can be used.
+            FactorsRefused: no usable factors were found.
         """
         if self.kind is not None and self.pattern.kind(A) is not self.kind:
             raise FactorsRefused("the numbers are symmetric in another way than those that were analysed")
@@ -103,9 +103,9 @@ class Provider(ABC):
     """A library of sparse factors.
 
     Attributes:
-        name: as the user gives it, and as results tell it.
-        package: what installs it, for messages.
-        module: what is imported.
+        name: as users give it and results report it.
+        package: the package to install, for messages.
+        module: the module to import.
     """
 
     name: str
@@ -113,39 +113,37 @@ class Provider(ABC):
     module: str
 
     def is_installed(self) -> bool:
-        """Can it be used here? The library is looked for, not imported."""
-        return is_there(self.module)
+        return _has_module(self.module)
 
     @abstractmethod
     def analyse(self, pattern: EntryPattern, A: Any) -> SymbolicAnalysis:
-        """Analysis of the canonical `csc_array` A, of this pattern.
+        """Analyse the canonical `csc_array` A, which has this pattern.
 
         Raises:
-            FactorsRefused: the library does not suit such matrices.
+            FactorsRefused: the library cannot factorise such matrices.
         """
 
 
 @cache
-def is_there(package: str) -> bool:
-    """Is a package installed? It is looked for once, and not imported."""
-    return find_spec(package) is not None
+def _has_module(name: str) -> bool:
+    return find_spec(name) is not None
 
 
 _unusable: dict[str, str] = {}  # package -> why it cannot be imported
 
 
 def library(package: str) -> Any:
-    """The module of a package that is there. A package that cannot be imported is tried once, and told of once.
+    """Import an installed package. A failing import is tried and logged once.
 
     Raises:
-        FactorsRefused: it cannot be imported, as a library that it needs is not there or does not suit.
+        FactorsRefused: it cannot be imported, because a library that it needs is missing or incompatible.
     """
     if package not in _unusable:
         try:
             return import_module(package)
         except (ImportError, OSError, RuntimeError) as error:
             _unusable[package] = f"{type(error).__name__}: {error}"
-            log.warning("%s is installed, but cannot be imported, and is left out: %s", package, _unusable[package])
+            log.warning("%s is installed, but cannot be imported, and is not used: %s", package, _unusable[package])
     raise FactorsRefused(f"{package} cannot be imported: {_unusable[package]}")
 
 
@@ -153,10 +151,10 @@ def library(package: str) -> Any:
 
 
 class DirectInverse(Operator):
-    """The inverse of A as a direct method makes it; for a singular A a pseudo-inverse on its range.
+    """Inverse of A by a direct method; for a singular A a pseudo-inverse on its range.
 
     Attributes:
-        numbers: stored in the factors, without indices; None where that is not known.
+        numbers: number of values stored in the factors; None where it is not known.
     """
 
     kind = "factors"  # as a preconditioner
@@ -164,27 +162,28 @@ class DirectInverse(Operator):
 
     @property
     def projections(self) -> tuple[Operator, Operator] | None:
-        """Remove the null vectors of A and of its adjoint; None where A is regular."""
+        """Projections that remove the null vectors of A and of its adjoint; None where A is regular."""
         return None
 
     def in_range(self, b: Array) -> Array:
-        """b less its part in the null vectors of the adjoint."""
+        """Project null vectors of the adjoint out of b."""
         if self.projections is None:
             return b
         bk, (_, left) = self.bk, self.projections
-        return bk.astype(left.apply(left.apply(b)), bk.dtype(b))  # once leaves rounding, which may be all that there is
+        # Projecting once leaves rounding errors, which may be all of b.
+        return bk.astype(left.apply(left.apply(b)), bk.dtype(b))
 
     def without_null(self, x: Array) -> Array:
         """Project null vectors out of x."""
         return x if self.projections is None else self.bk.astype(self.projections[0].apply(x), self.bk.dtype(x))
 
     def save(self, path: Any) -> None:
-        """Write it to a `.npz` file, which `krylix.load_preconditioner` reads.
+        """Write the factors to a `.npz` file, which `krylix.load_preconditioner` reads.
 
         Raises:
-            ValueError: the path has another ending; a number in it is not finite.
-            UnsupportedOperation: its values are not known yet (inside a compiled function).
-            OSError: it cannot be written.
+            ValueError: the path has another ending, or a value is not finite.
+            UnsupportedOperation: the values are not known yet (inside a compiled function).
+            OSError: the file cannot be written.
         """
         tree.save_operator(path, self)
 
@@ -211,13 +210,13 @@ class InverseFactors(Composed, DirectInverse):
 class SingularFactors(Composed, DirectInverse):
     """`R F`, a pseudo-inverse of a singular A on its range: R projects out the null space.
 
-    F is any inverse of A on its range, as factors are that are shifted off zero. What is out of the range of A is left
-    in b: a solve has to see that it has no solution. What is regular passes unchanged.
+    F is any inverse of A on its range, such as shifted factors. The component of b outside the range of A stays in b,
+    because the solve has to detect that there is no solution. Regular systems pass unchanged.
 
     Attributes:
         inner: F.
         right, left: projections that remove the null spaces of A and of its adjoint.
-        singularity: `(systems or 1, 1)`, numbers of `Singularity`.
+        singularity: values of `Singularity`, `(systems or 1, 1)`.
     """
 
     parts = ("inner", "right", "left", "singularity")
@@ -232,7 +231,8 @@ class SingularFactors(Composed, DirectInverse):
         return self.right, self.left
 
     def apply(self, x: Array) -> Array:
-        return self.right.apply(self.right.apply(self.inner.apply(x)))  # of a large part once leaves its rounding
+        # Projecting a large component out once leaves rounding errors.
+        return self.right.apply(self.right.apply(self.inner.apply(x)))
 
     def transpose(self) -> SingularFactors:
         return replace(self, inner=self.inner.transpose(), right=self.left.transpose(), left=self.right.transpose())
@@ -256,14 +256,14 @@ class MatrixToFactorise(Composed):
 
 
 def singularity_of(factors: Operator | None) -> Array | None:
-    """`(systems or 1, 1)`, numbers of `Singularity`; None where nothing is wrong."""
+    """Values of `Singularity`, `(systems or 1, 1)`; None where A is regular."""
     if isinstance(factors, SingularFactors):
         return factors.array("singularity")
     return getattr(factors, "singularity", None)
 
 
-def check_truths(given: Fields, *names: str) -> None:
-    """Raise ValueError where a field of a file is no bool."""
+def check_bools(given: Fields, *names: str) -> None:
+    """Raise ValueError if a field of a file is not a bool."""
     for name in names:
         if not isinstance(given[name], bool):
             raise ValueError(f"{name} is {given[name]!r}; expected true or false")

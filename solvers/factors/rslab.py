@@ -1,4 +1,4 @@
-"""rslab as a provider: its factors L D Lᵀ of symmetric matrices, and its KLU of those that look like circuits."""
+"""rslab as a provider: L D Lᵀ factors of symmetric matrices, and KLU factors of circuit-like ones."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from .pattern import EntryPattern, Kind, numbers_at
+from .pattern import EntryPattern, Kind, values_at
 from .protocol import Factors, FactorsRefused, PatternRefused, Provider, SymbolicAnalysis, library
 
-_SPARSE, _FILL = 4, 25  # numbers per unknown that a matrix for KLU, which has no dense blocks, and its factors may have
-_MOST_THREADS = 4  # of one factorisation, so that it leaves cores to others
-_REFINED = 1  # times: its pivots are chosen within supernodes
+_SPARSE, _FILL = 4, 25  # most entries per unknown of a matrix for KLU, which has no dense blocks, and of its factors
+_MOST_THREADS = 4  # of one factorisation, to leave cores to others
+_REFINED = 1  # refinement steps, because pivots are chosen only within supernodes
 
 
 class Rslab(Provider):
     """Supernodal L D Lᵀ with pivots of Bunch and Kaufman, real or complex symmetric; and LU of diagonal blocks.
 
-    Its LU of other matrices is left out: it is wrong for most matrices that are not diagonally dominant. So are complex
-    Hermitian ones, which it has no factors for.
+    Its LU of other matrices is not used, because it is wrong for most that are not diagonally dominant. It cannot
+    factorise complex Hermitian matrices.
 
     Source: Bunch, Kaufman, Math. Comp. 31 (1977); Davis, Palamadai Natarajan, ACM TOMS 37 (2010) for KLU.
     """
@@ -32,17 +32,16 @@ class Rslab(Provider):
         rslab = _in_this_process()
         kind, complex_ = pattern.kind(A), A.dtype.kind == "c"
         symmetric = kind is Kind.SYMMETRIC or (kind is Kind.HERMITIAN and not complex_)
-        if not symmetric and len(pattern.indices) > _SPARSE * pattern.n:  # whose analysis alone may take long
+        if not symmetric and len(pattern.indices) > _SPARSE * pattern.n:  # the analysis alone may take long
             raise FactorsRefused("its LU of matrices that are not symmetric is not to be trusted")
         indptr, indices, places = pattern.upper if symmetric else pattern.rows
-        numbers = numbers_at(places, A.data, A.dtype)
+        numbers = values_at(places, A.data, A.dtype)
         matrix = sp.csc_array((numbers, indices, indptr), A.shape)
         matrix.has_canonical_format = True
         try:
             if symmetric:
-                return RslabAnalysis(
-                    rslab.analyze(matrix, path="ldlt", threads=thread_limit()), pattern, kind, symmetric
-                )
+                symbolic = rslab.analyze(matrix, path="ldlt", threads=thread_limit())
+                return RslabAnalysis(symbolic, pattern, kind, symmetric)
             symbolic = rslab.analyze(matrix, path="klu")
         except (RuntimeError, ValueError) as error:
             raise FactorsRefused(str(error)) from error
@@ -55,10 +54,9 @@ _users: list[int] = []  # the process that called rslab first
 
 
 def _in_this_process() -> Any:
-    """The library, whose pool of threads does not outlive a fork: a factorisation in the child would wait for ever.
+    """Return the library, unless this process was forked after its parent had used it.
 
-    Raises:
-        FactorsRefused: this process was forked after its parent had used the library; it cannot be imported.
+    The thread pool does not survive a fork, so a factorisation in the child would wait for ever.
     """
     found = library("rslab")
     _users[:] = _users or [os.getpid()]
@@ -68,15 +66,15 @@ def _in_this_process() -> Any:
 
 
 class RslabAnalysis(SymbolicAnalysis):
-    """A symbolic factorisation, of which factors of any numbers are made."""
+    """Symbolic factorisation by rslab."""
 
     def __init__(self, symbolic: Any, pattern: EntryPattern, kind: Kind, symmetric: bool) -> None:
-        """`symbolic` is of the lower triangle of a symmetric matrix, or of the transpose of another."""
+        """`symbolic` is that of the lower triangle of a symmetric matrix, or of the transpose of another."""
         self.symbolic, self.pattern, self.kind, self.in_rows = symbolic, pattern, kind, not symmetric
 
     @property
     def places(self) -> np.ndarray:
-        """In the data of A, of what rslab takes of it."""
+        """Positions in the data of A that rslab reads."""
         return (self.pattern.rows if self.in_rows else self.pattern.upper)[2]
 
     @property
@@ -86,7 +84,7 @@ class RslabAnalysis(SymbolicAnalysis):
     def factor(self, A: Any) -> Factors:
         _in_this_process()
         try:
-            found = self.symbolic.factor(numbers_at(self.places, A.data, A.dtype))
+            found = self.symbolic.factor(values_at(self.places, A.data, A.dtype))
         except (RuntimeError, ValueError) as error:
             raise FactorsRefused(str(error)) from error
         if found.n_perturbed > 0:
@@ -122,7 +120,7 @@ class RslabFactors(Factors):
 
 
 def thread_limit() -> int:
-    """What the environment allows, else the cores that this process may use, four at most."""
+    """Number of threads from the environment, else the available cores, at most four."""
     for name in ("OMP_NUM_THREADS", "RAYON_NUM_THREADS"):
         given = os.environ.get(name, "").split(",")[0].strip()
         if given.isdigit() and int(given) > 0:

@@ -1,7 +1,7 @@
-"""Factors of sparse matrices on the host, by the first library that is installed, suits and passes the check.
+"""Factors of sparse matrices on the host, by the first library that is installed and passes the accuracy check.
 
-SuperLU is behind all others, LAPACK takes bands. What seems singular is examined in double precision. Analyses of
-patterns live as long as their factors, and the last few solvers are kept.
+SuperLU is the fallback, and LAPACK factorises bands. Matrices that seem singular are examined in double precision.
+Symbolic analyses live as long as their factors, and the last few solvers are cached.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from .protocol import (
     PatternRefused,
     Provider,
     SymbolicAnalysis,
-    check_truths,
+    check_bools,
 )
 from .rslab import Rslab
 from .superlu import LEAST, SuperLU, SuperLUFactors, factors_of, is_stable
@@ -48,32 +48,32 @@ SUPERLU = SuperLU()
 PROVIDERS: dict[str, Provider] = {one.name: one for one in (Pardiso(), Cholmod(), Rslab(), SUPERLU)}
 """Name -> library of sparse factors, in the order in which they are tried."""
 
-_BLOWN, _SLACK = 0.1, 10  # growth of a random vector under the inverse of a singular matrix, in inverse rounding units
+_BLOWN, _SLACK = 0.1, 10  # growth of a random vector under the inverse of a singular matrix, in units of 1 / eps
 _WASTE, _SMALL = 4, 8  # storage limit per row of a band: multiple of its entries, plus a constant
-_FIRST = 64  # numbers that mostly tell matrices apart
+_FIRST = 64  # leading values that are compared first, because different matrices mostly differ in them
 
 
 def host_factors(bk: Backend, A: Operator, by: str | None) -> Operator:
-    """Factors of an operator by NumPy: sparse ones by a library, or the best that is installed if it has no name.
+    """Factorise an operator on the host: dense by LAPACK, sparse by the library `by` or the best that is installed.
 
     Raises:
         ValueError: there is no library of this name, or it is not installed.
     """
     offset, inner = A.offset, A.without_offset
-    if not isinstance(inner, SparseMatrix):  # a function of NumPy may have a sparse matrix
+    if not isinstance(inner, SparseMatrix):  # A NumPy function may have a sparse matrix.
         arrays, make = inner.for_host()
         inner = make([bk.to_numpy(array) for array in arrays])
     if not isinstance(inner, SparseMatrix):
         return factorise(bk, A)
-    own: Any = kept(inner)  # which is factorised again where the factors are read from a file
+    own: Any = kept(inner)  # factorised again where the factors are read from a file
     return HostFactors(bk, own, offset, A.dtype, by=by)
 
 
 class HostFactors(Products, DirectInverse):
-    """Factors of a matrix of NumPy plus an offset, on the host. Files hold the matrix, which is factorised again.
+    """Factors of a NumPy matrix plus an offset, on the host. Files store the matrix, which is factorised again.
 
-    That takes no longer than two applications would by triangular solves of SciPy with factors read from a file, which
-    for a grid of 300 x 300 is 20 times as large as the matrix.
+    That takes no longer than two triangular solves by SciPy with factors read from a file, which for a grid of
+    300 x 300 would be 20 times as large as the matrix.
     """
 
     def __init__(
@@ -88,17 +88,17 @@ class HostFactors(Products, DirectInverse):
         working: np.dtype | None = None,
         by: str | None = SUPERLU.name,
     ) -> None:
-        """`solver` solves for NumPy rows in the dtype `working`; None: it is made, in `dtype`, by `by`."""
+        """`solver` solves for NumPy rows in the dtype `working`; by default it is made by the library `by`."""
         self.bk, self.matrix, self.offset = bk, matrix, offset
         self.shape, self.dtype, self.systems = matrix.shape, np.dtype(dtype), matrix.systems
         self.transposed, self.conjugated = transposed, conjugated
         self.working = self.dtype if working is None else np.dtype(working)
         self.by = by
-        self.solver = self._made() if solver is None else solver
+        self.solver = self._new_solver() if solver is None else solver
 
-    def _made(self) -> HostSolver:
-        found = _solver_of(self.matrix, self.offset, self.working, self.by)
-        return found.turned(self.transposed, self.conjugated)
+    def _new_solver(self) -> HostSolver:
+        solver = _solver_of(self.matrix, self.offset, self.working, self.by)
+        return solver.turned(self.transposed, self.conjugated)
 
     def apply(self, x: Array) -> Array:
         bk = self.bk
@@ -110,7 +110,7 @@ class HostFactors(Products, DirectInverse):
         return bk.host_call(lambda rows: (self._solved(np.asarray(rows)),), spec, x)[0]
 
     def _solved(self, rows: np.ndarray) -> np.ndarray:
-        """Solve for rows in the operator's dtype; factors may have another precision, or be real for complex rows."""
+        """Solve for rows in the operator's dtype. Factors may have another precision, or be real for complex rows."""
         if rows.dtype.kind == "c" and self.working.kind == "f":
             return self._solved(rows.real) + np.asarray(1j, rows.dtype) * self._solved(rows.imag)
         found = self.solver.solve(rows.astype(self.working, copy=False))
@@ -122,18 +122,18 @@ class HostFactors(Products, DirectInverse):
 
     @property
     def nbytes(self) -> int:
-        """Memory of the values of the factors, as far as it is known, without indices."""
+        """Memory of the stored values in bytes, without indices, as far as it is known."""
         return self.solver.nbytes
 
     @property
     def made_by(self) -> str:
-        """The libraries that made the factors; for SuperLU in the place of others, why these did not."""
+        """Name the libraries that made the factors and, where SuperLU was the fallback, why the others did not."""
         made = (SUPERLU.name if one.factors is None else one.factors.library for one in self.solver.matrices)
         return "; ".join(dict.fromkeys(made))
 
     @property
     def singularity(self) -> np.ndarray | None:
-        """`(systems or 1, 1)`, numbers of `Singularity`; None where all are regular."""
+        """Values of `Singularity`, `(systems or 1, 1)`; None where all systems are regular."""
         found = np.array([[one.singularity] for one in self.solver.matrices], np.int32)
         return found if found.any() else None
 
@@ -148,7 +148,7 @@ class HostFactors(Products, DirectInverse):
         return self._with(conjugated=not self.conjugated, solver=self.solver.turned(False, True))
 
     def astype(self, dtype: np.dtype) -> HostFactors:
-        """The same factors for vectors of another precision; complex ones are refused for real vectors."""
+        """Factors for vectors of another precision. Complex factors stay complex."""
         if self.working.kind == "c" and np.dtype(dtype).kind != "c":
             return self
         return self._with(dtype=np.dtype(dtype))
@@ -171,11 +171,11 @@ class HostFactors(Products, DirectInverse):
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
-        self.solver = self._made()
+        self.solver = self._new_solver()
 
 
 def provider_note(factors: Operator | None) -> str:
-    """What made factors of the best library that is installed, as the end of a sentence."""
+    """Name the library that was chosen for the factors, as the end of a sentence."""
     if isinstance(note := getattr(factors, "note", None), str):
         return f"; {note}"
     if not isinstance(factors, HostFactors) or factors.by == SUPERLU.name:
@@ -192,9 +192,9 @@ def _unflatten(given: Fields) -> HostFactors:
     matrix, offset, dtype = given["matrix"], given["offset"], np.dtype(given["dtype"])
     if not isinstance(matrix, SparseMatrix) or matrix.shape[0] != matrix.shape[1] or dtype.char not in "fdFD":
         raise ValueError(f"factors of {matrix!r} in {dtype} are given; expected those of a square sparse matrix")
-    check_truths(given, "transposed", "conjugated")
+    check_bools(given, "transposed", "conjugated")
     turns = given["transposed"], given["conjugated"]
-    by = given.get("by", SUPERLU.name)  # which older files do not tell
+    by = given.get("by", SUPERLU.name)  # not stored in older files
     return HostFactors(get_backend("numpy"), matrix, offset, dtype, None, *turns, by=by)
 
 
@@ -205,13 +205,13 @@ storable("factorised on the host", _flatten, _unflatten)(HostFactors)
 
 
 class MatrixFactors(NamedTuple):
-    """Factors of one matrix, or of R A C in double precision, and what they have shown.
+    """Factors of one matrix, or of R A C in double precision, and its singularity.
 
     Attributes:
-        factors: None where an entry is not finite, or no shift makes the matrix regular: x is NaN then.
+        factors: None where an entry is not finite, or no shift makes the matrix regular. Then x is NaN.
         scales: the diagonals of R and C.
-        border: is `[[A, 1], [c 1ᵀ, -1]]` factorised in the place of A + c 1 1ᵀ, which has no zeros left?
-        singularity: a number of `Singularity`.
+        border: whether `[[A, 1], [c 1ᵀ, -1]]` is factorised instead of A + c 1 1ᵀ, which is dense.
+        singularity: a value of `Singularity`.
         null: orthonormal null vectors of A and of its adjoint, `(k, n)` each.
     """
 
@@ -222,18 +222,18 @@ class MatrixFactors(NamedTuple):
     null: tuple[np.ndarray, np.ndarray] | None = None
 
     def solve(self, b: np.ndarray, transposed: bool) -> np.ndarray:
-        """Solve for rows b; in double precision where A was scaled."""
+        """Solve for rows b, in double precision where A was scaled."""
         factors, n = self.factors, b.shape[1]
         if factors is None:
             return np.full_like(b, np.nan)
-        if self.border:  # for x and y = c 1^T x together; transposed, y is 1^T x
+        if self.border:  # The last unknown is y = c 1^T x; transposed, y = 1^T x.
             b = np.concatenate([b, np.zeros((len(b), 1), b.dtype)], axis=1)
         solve = factors.solve_transposed if transposed else factors.solve
         if self.scales is None:
             x = np.ascontiguousarray(solve(np.ascontiguousarray(b.T)).T, b.dtype)
         else:
             first, last = self.scales[::-1] if transposed else self.scales
-            with np.errstate(over="ignore"):  # infinity is seen by the solve
+            with np.errstate(over="ignore"):  # the solve detects infinities
                 wide = np.result_type(b.dtype, np.float64)
                 x = np.ascontiguousarray(solve(np.ascontiguousarray((b * first).T, wide)).T * last)
         if self.border and self.null is not None:
@@ -244,11 +244,11 @@ class MatrixFactors(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class HostSolver:
-    """Solves each row with the factors of its own matrix, or all with those of one; in one of four forms.
+    """Solver for rows, each with the factors of its own matrix or all with those of one.
 
     Attributes:
-        null: projections that remove the null vectors of the matrices in this form, and of their adjoints.
-        transposed, conjugated: the form.
+        null: projections that remove the null vectors of the transposed or conjugated matrices, and of their adjoints.
+        transposed, conjugated: whether to solve with the transposed or conjugated matrices.
     """
 
     matrices: tuple[MatrixFactors, ...]
@@ -283,7 +283,6 @@ class HostSolver:
         return sum(factors.dtype.itemsize * (factors.nnz or 0) for factors in made)
 
     def turned(self, transposed: bool, conjugated: bool) -> HostSolver:
-        """The solver of the transposed matrices, of the conjugated ones, or of both."""
         null = self.null
         if null is not None:
             null = null[::-1] if transposed else null
@@ -303,14 +302,15 @@ class HostSolver:
 
 
 def _solver_of(matrix: SparseMatrix, offset: complex, dtype: np.dtype, by: str | None) -> HostSolver:
-    """The solver of a matrix or a batch; a solve with the same numbers, as a backward solve, has it again."""
+    """Return the solver of a matrix or a batch, from the cache if the same values were factorised lately."""
     providers, (data, *places) = providers_of(by), matrix.by_columns(dtype)
-    known, asked = known_pattern(*places), (offset, tuple(one.name for one in providers))
-    if (found := last_solver(known, data, asked)) is not None:
+    known, settings = known_pattern(*places), (offset, tuple(one.name for one in providers))
+    if (found := last_solver(known, data, settings)) is not None:
         return found
     matrices = (csc_array(row, known.pattern.indices, known.pattern.indptr, matrix.shape) for row in data)
     found = HostSolver.of(tuple(_factors_of(one, offset, providers) for one in matrices), matrix.shape[0])
-    keep_solver(known, asked, data, found)
+    if SETUP_CACHE.get():
+        _use(known, LastSolver(known, settings, data, found))
     return found
 
 
@@ -327,13 +327,13 @@ def _factors_of(matrix: Any, offset: complex, providers: tuple[Provider, ...]) -
 
 
 def _examined(matrix: Any, providers: tuple[Provider, ...]) -> MatrixFactors:
-    """Factors in the precision of the matrix, or SuperLU's of the equilibrated R A C in double if it seems singular.
+    """Factorise in the precision of the matrix, or R A C by SuperLU in double precision if it seems singular.
 
-    R and C are powers of two, as a solution of very different units looks like that of a singular matrix.
+    R and C are powers of two that equilibrate A, because a badly scaled matrix also looks singular.
     """
     dtype, n = matrix.dtype, matrix.shape[0]
-    # The vector may be nearly orthogonal to what the adjoint maps to zero, so this is far below what pivots of rounding
-    # make of most.
+    # The random vector may be nearly orthogonal to the left null vectors. The limit is therefore far below the growth
+    # that pivots of rounding size usually cause.
     limit = suspicious(dtype) / float(np.finfo(dtype).eps) / min(n**0.5, _SLACK)
     lu, blown = _factors(matrix, providers)
     if blown < limit:
@@ -357,7 +357,7 @@ def _examined(matrix: Any, providers: tuple[Provider, ...]) -> MatrixFactors:
 
 
 def _factors(matrix: Any, providers: tuple[Provider, ...]) -> tuple[Any, float]:
-    """Factors, and the growth of a random vector under the inverse."""
+    """Factors, and the growth of a random vector under the inverse; None and infinity if a pivot is zero."""
     try:
         lu = band_factors(matrix) or sparse_factors(matrix, providers)
     except ExactlySingular:
@@ -366,7 +366,7 @@ def _factors(matrix: Any, providers: tuple[Provider, ...]) -> tuple[Any, float]:
 
 
 def _condition(matrix: Any, lu: Factors) -> float:
-    """Estimate of the condition number of an equilibrated matrix, by two solves."""
+    """Estimate the condition number of an equilibrated matrix by two solves."""
     v = np.random.default_rng(2).uniform(-1, 1, matrix.shape[0]).astype(matrix.dtype)
     image = lu.solve(v)
     back = lu.solve_transposed((image / np.linalg.norm(image)).conj())
@@ -377,7 +377,7 @@ def _condition(matrix: Any, lu: Factors) -> float:
 
 
 def providers_of(name: str | None) -> tuple[Provider, ...]:
-    """What is tried, in order: the installed ones, or the one of this name.
+    """Return the libraries to try, in order: the installed ones, or the one of this name.
 
     Raises:
         ValueError: there is none of this name, or its package is not installed.
@@ -402,13 +402,13 @@ def lu_of(A: Any) -> Factors:
 
 
 def sparse_factors(A: Any, providers: tuple[Provider, ...]) -> Factors:
-    """Factors of a square `csc_array` without duplicates by the first library that suits.
+    """Factors of a square `csc_array` without duplicates, by the first library that factorises it.
 
     Raises:
-        ExactlySingular: a pivot is zero whatever row is taken.
+        ExactlySingular: SuperLU reports that the matrix is singular.
     """
     alone = len(providers) == 1
-    if A.shape[0] < LEAST and (not alone or providers[0] is SUPERLU):  # analyses take longer than they save
+    if A.shape[0] < LEAST and (not alone or providers[0] is SUPERLU):  # an analysis would take longer than it saves
         return SuperLUFactors(factors_of(A), A.dtype)
     known, refusals = known_pattern(A.indices, A.indptr), []
     A = csc_array(A.data, known.pattern.indices, known.pattern.indptr, A.shape)
@@ -425,10 +425,10 @@ def sparse_factors(A: Any, providers: tuple[Provider, ...]) -> Factors:
 
 
 def _checked(known: KnownPattern, provider: Provider, A: Any) -> Factors:
-    """Factors whose solve leaves rounding errors only; analysed anew where the numbers have moved too far.
+    """Return stable factors, with a new analysis where the values have changed too much for the old one.
 
     Raises:
-        FactorsRefused: the library has none.
+        FactorsRefused: the library finds none.
     """
     key = provider.name, A.dtype.kind
     if key in known.refused:
@@ -460,7 +460,7 @@ def _made(known: KnownPattern, provider: Provider, A: Any) -> Factors:
         found = analysis.factor(A)
         known.analyses[key] = analysis
     found.library = provider.name
-    found.known = known  # as long as they live, so do the analyses
+    found.known = known  # The analyses live as long as the factors.
     return found
 
 
@@ -470,8 +470,8 @@ def _made(known: KnownPattern, provider: Provider, A: Any) -> Factors:
 class BandFactors(Factors):
     """LU factors with partial pivoting in band storage `(2 lower + upper + 1, n)`, double precision.
 
-    A line of a thousand points has a condition of a million, which leaves single precision no digits, or two, as the
-    processor rounds. Bands are so small that double precision costs next to nothing.
+    A one-dimensional grid of a thousand points has a condition number of a million, which leaves single precision at
+    most two digits. Bands are so small that double precision costs next to nothing.
     """
 
     library = "LAPACK"
@@ -501,7 +501,7 @@ class BandFactors(Factors):
 
 
 def band_factors(A: Any) -> BandFactors | None:
-    """Factors of a CSC matrix that is banded in its own order; None for others.
+    """Factorise a CSC matrix that is banded in the given order; None for others.
 
     Raises:
         ExactlySingular: a pivot is zero.
@@ -516,16 +516,16 @@ def band_factors(A: Any) -> BandFactors | None:
     return BandFactors(A, lower, upper)
 
 
-# --- what is kept
+# --- caches
 
 
 @dataclass(eq=False)
 class KnownPattern:
-    """A pattern and its analyses, which hold no reference to this: it goes with the last factors that use it.
+    """A pattern and its symbolic analyses, which live as long as the last factors that use them.
 
     Attributes:
-        analyses: by the name of the provider, and the kind of dtype.
-        refused: by the same, why a provider does not suit the pattern.
+        analyses: (name of the provider, kind of dtype) -> analysis.
+        refused: the same key -> why the provider cannot factorise the pattern.
     """
 
     pattern: EntryPattern
@@ -534,39 +534,37 @@ class KnownPattern:
 
     @property
     def nbytes(self) -> int:
-        """Memory of the pattern and of its analyses."""
         pattern, kept = self.pattern, sum(one.nbytes for one in list(self.analyses.values()))
         return int(pattern.indices.nbytes + pattern.indptr.nbytes) + kept
 
 
 @dataclass(frozen=True, eq=False)
 class LastSolver:
-    """A solver that was made lately.
+    """Cached solver, which must not refer to memory of the caller.
 
     Attributes:
-        asked: what else decides how it is made.
-        data: the numbers of its matrices, `(matrices, nnz)`, in memory of its own.
+        settings: the offset and the names of the libraries.
+        data: values of its matrices, `(matrices, nnz)`.
     """
 
     known: KnownPattern
-    asked: Hashable
+    settings: Hashable
     data: np.ndarray
     solver: HostSolver
 
     @property
     def nbytes(self) -> int:
-        """Memory, with indices of the factors, which take about as much as their numbers."""
-        return self.data.nbytes + 2 * self.solver.nbytes
+        return self.data.nbytes + 2 * self.solver.nbytes  # values and indices
 
 
-PATTERNS: Memory[KnownPattern] = Memory(8, 1 << 28)  # that are kept though nothing uses them
+PATTERNS: Memory[KnownPattern] = Memory(8, 1 << 28)  # also those that no factors use
 SOLVERS: Memory[LastSolver] = Memory(32, 1 << 27)
 _alive: WeakValueDictionary[bytes, KnownPattern] = WeakValueDictionary()
 _lock = Lock()
 
 
 def known_pattern(indices: np.ndarray, indptr: np.ndarray) -> KnownPattern:
-    """The pattern of a square matrix by columns, without duplicates and in order, with its analyses."""
+    """Return the cached pattern of a square canonical CSC matrix, with its analyses."""
     for one in PATTERNS:
         if one.pattern.is_of(indices, indptr):
             return one
@@ -578,13 +576,13 @@ def known_pattern(indices: np.ndarray, indptr: np.ndarray) -> KnownPattern:
     return found
 
 
-def last_solver(known: KnownPattern, data: np.ndarray, asked: Hashable) -> HostSolver | None:
-    """Solver for the same numbers, or for those of the transposed or conjugated matrix, as derivatives need it."""
+def last_solver(known: KnownPattern, data: np.ndarray, settings: Hashable) -> HostSolver | None:
+    """Return the cached solver for the same matrix, or for its transpose or conjugate, as derivatives need it."""
     if not SETUP_CACHE.get():
         return None
-    mirrored: np.ndarray | None = None  # the numbers of the transpose, in its order
+    mirrored: np.ndarray | None = None  # values of the transpose
     for one in SOLVERS:
-        if one.asked != asked or one.data.shape != data.shape or one.data.dtype != data.dtype:
+        if one.settings != settings or one.data.shape != data.shape or one.data.dtype != data.dtype:
             continue
         transposed, conjugated = False, _conjugated(one.data, data) if one.known is known else None
         if conjugated is None and known.pattern.is_transpose_of(one.known.pattern):
@@ -605,12 +603,6 @@ def _conjugated(own: np.ndarray, data: np.ndarray) -> bool | None:
         else:
             return conjugated
     return None
-
-
-def keep_solver(known: KnownPattern, asked: Hashable, data: np.ndarray, solver: HostSolver) -> None:
-    """Keep a solver, which must not refer to memory of the caller, and the pattern of its matrices."""
-    if SETUP_CACHE.get():
-        _use(known, LastSolver(known, asked, data, solver))
 
 
 def _use(known: KnownPattern, last: LastSolver) -> None:

@@ -1,4 +1,4 @@
-"""SuperLU, which is always there: its column ordering, whether it may interchange rows, and its ordering kept."""
+"""SuperLU, which is always installed: choice of column ordering and row exchanges, and reuse of the ordering."""
 
 from __future__ import annotations
 
@@ -16,24 +16,24 @@ from ...sparse.analysis.matching import maximum_matching
 from .pattern import EntryPattern
 from .protocol import ExactlySingular, Factors, Provider, SymbolicAnalysis
 
-LEAST = 500  # unknowns; for fewer the look takes as long as the factors
-_DENSE = 10  # times sqrt(n) entries make a column for which this order takes long to find
-_MORE = 1.1  # of the entries may be in the union with the transposed pattern
-_STABLE = 100  # times the rounding unit of what is added up: what a solve may leave without exchanges
+LEAST = 500  # unknowns; for fewer the test takes as long as the factorisation
+_DENSE = 10  # times sqrt(n): columns of more entries make minimum degree slow
+_MORE = 1.1  # most entries of the pattern of A + Aᵀ, relative to those of A
+_STABLE = 100  # largest componentwise backward error of a solve without exchanges, in rounding units
 
 
 def factors_of(A: Any) -> Any:
     """SuperLU's factors of a square `csc_array`.
 
-    Columns are ordered such that the factors stay sparse whatever rows are exchanged, which all matrices can need.
-    Where none are needed, the minimum degree of A + Aᵀ leaves half as many numbers on a grid of two axes, takes a third
-    of the time on one of three, and a fifth on a random graph: where the diagonal is dominant, or the Hermitian part
-    seen to be definite and a solve then finds no large rounding errors.
+    In general, columns are ordered such that the factors stay sparse for any row exchanges. If no exchanges are needed,
+    minimum degree on A + Aᵀ is used instead: its factors have half as many entries on a two-dimensional grid, and it
+    takes a third of the time on a three-dimensional one and a fifth on a random graph. No exchanges are needed if the
+    diagonal is dominant, or if the Hermitian part seems definite and a solve shows no large rounding errors.
 
     Cost: a few passes over the entries, and where the diagonal is not dominant at most 40 products and one solve.
 
     Raises:
-        ExactlySingular: a pivot is zero whatever row is taken.
+        ExactlySingular: A is singular.
 
     Source: Demmel, Gilbert and Li, SIAM J. Matrix Anal. Appl. 20 (1999); Li, ACM TOMS 31 (2005); Liu, ACM TOMS 11
     (1985); without exchanges: Higham, Accuracy and Stability of Numerical Algorithms, 2nd ed., sections 9.5 and 10.4.
@@ -42,7 +42,7 @@ def factors_of(A: Any) -> Any:
 
 
 def _stable(A: Any, mode: Exchanges, factorise: Callable[[Exchanges], Any]) -> tuple[Any, Exchanges]:
-    """Factors, and whether rows were exchanged for them after all, because a solve left more than rounding errors."""
+    """Factorise, with row exchanges after all if a solve has more than rounding errors."""
     lu = factorise(mode)
     if mode is Exchanges.SEEMS_NONE and not is_stable(A, lu):
         return factorise(Exchanges.ALL), Exchanges.ALL
@@ -58,25 +58,28 @@ class Exchanges(Enum):
 
 
 def exchanges_needed(A: Any) -> Exchanges:
-    """Which row exchanges the factors of a `csc_array` need; where they seem to need none, a solve has to show it."""
-    if not _is_alike(A):
+    """Return the row exchanges that the factors of a `csc_array` need. SEEMS_NONE has to be verified by a solve."""
+    if not _suits_minimum_degree(A):
         return Exchanges.ALL
     if is_dominant(A):
         return Exchanges.NONE
-    return Exchanges.SEEMS_NONE if _has_definite_part(A) else Exchanges.ALL
+    return Exchanges.SEEMS_NONE if _seems_definite(A) else Exchanges.ALL
 
 
 def is_dominant(A: Any) -> bool:
-    """Is the diagonal dominant in all rows, or in all columns?"""
+    """Whether the diagonal is dominant in all rows or in all columns."""
     return is_diagonally_dominant(A.T) or is_diagonally_dominant(A)
 
 
 def superlu_factors(A: Any, mode: Exchanges, panel: int | None = None) -> Any:
-    """SuperLU's factors of a `csc_array`; of one that is ordered already, with panels of so many columns.
+    """SuperLU's factors of a `csc_array`.
+
+    Args:
+        panel: panel size for a matrix that is ordered already.
 
     Raises:
-        ExactlySingular: a pivot is zero whatever row is taken.
-        MemoryError: there is no room for the factors.
+        ExactlySingular: A is singular.
+        MemoryError: the factors do not fit into memory.
     """
     refuse_structurally_singular(A)
     order = ("MMD_AT_PLUS_A", "COLAMD")[mode is Exchanges.ALL] if panel is None else "NATURAL"
@@ -85,11 +88,11 @@ def superlu_factors(A: Any, mode: Exchanges, panel: int | None = None) -> Any:
 
 
 def splu_in_memory(A: Any, **settings: Any) -> Any:
-    """SciPy's `splu`, whose MemoryError says what did not fit.
+    """SciPy's `splu` with a MemoryError that says what to do.
 
     Raises:
-        ExactlySingular: a pivot is zero whatever row is taken.
-        MemoryError: there is no room for the factors.
+        ExactlySingular: A is singular.
+        MemoryError: the factors do not fit into memory.
     """
     from scipy.sparse.linalg import splu
 
@@ -107,10 +110,12 @@ def splu_in_memory(A: Any, **settings: Any) -> Any:
 
 
 def refuse_structurally_singular(A: Any) -> None:
-    """Raise where no order of rows fills the diagonal of a `csc_array`: SuperLU then writes beyond its arrays.
+    """Raise an error if no order of the rows of a `csc_array` fills its diagonal.
+
+    SuperLU would write beyond its arrays.
 
     Raises:
-        ExactlySingular: the matrix is singular whatever its numbers.
+        ExactlySingular: the matrix is singular whatever its values.
     """
     n = A.shape[0]
     if np.count_nonzero(A.diagonal()) == n:
@@ -126,8 +131,8 @@ def refuse_structurally_singular(A: Any) -> None:
         )
 
 
-def _is_alike(A: Any) -> bool:
-    """Is the pattern nearly symmetric, without a column that takes long to order?"""
+def _suits_minimum_degree(A: Any) -> bool:
+    """Is the pattern of A + Aᵀ nearly that of A, without columns that take long to order?"""
     n = A.shape[0]
     if n < LEAST or np.diff(A.indptr).max() > _DENSE * np.sqrt(n):
         return False
@@ -135,8 +140,8 @@ def _is_alike(A: Any) -> bool:
     return (pattern + pattern.T).nnz <= _MORE * A.nnz
 
 
-def _has_definite_part(A: Any) -> bool:
-    """Does (A + Aᴴ) / 2 seem definite? Then no pivot is zero, in any order."""
+def _seems_definite(A: Any) -> bool:
+    """Does (A + Aᴴ) / 2 seem definite? Then no pivot is zero in any order."""
     diagonal = A.diagonal().real
     sign = 1 if diagonal[0] > 0 else -1
     return bool(np.all(sign * diagonal > 0)) and not is_seen_indefinite(sp.csr_array(sign * (A + A.conj().T)))
@@ -157,12 +162,12 @@ def is_stable(A: Any, lu: Any) -> bool:
 
 # --- the library
 
-_PANEL, _PANEL_OF_SHORT = 20, 4  # the first is SuperLU's own; more than that write beyond its arrays
-_SHORT = 100  # numbers in each column of the factors
+_PANEL, _PANEL_OF_SHORT = 20, 4  # the first is SuperLU's default; with more it writes beyond its arrays
+_SHORT = 100  # entries in each column of the factors, for which small panels take a fifth less time
 
 
 class SuperLU(Provider):
-    """LU with partial pivoting of any square matrix; always there."""
+    """LU with partial pivoting of any square matrix."""
 
     name = "SuperLU"
     package = module = "scipy"
@@ -172,7 +177,7 @@ class SuperLU(Provider):
 
 
 class SuperLUFactors(Factors):
-    """Factors by SuperLU of a matrix whose columns, or rows and columns, were permuted beforehand."""
+    """SuperLU's factors of a matrix whose columns, or rows and columns, were permuted beforehand."""
 
     library = "SuperLU"
 
@@ -187,7 +192,7 @@ class SuperLUFactors(Factors):
         return self._solved(b, "T", True, self.rows_too)
 
     def _solved(self, b: np.ndarray, trans: str, into: bool, out_of: bool) -> np.ndarray:
-        """Solve in the order of the factors; do b and x have the other one?"""
+        """Solve; `into` and `out_of` say whether b and x are in the order of the matrix."""
         if self.order is None:
             return np.asarray(self.lu.solve(b, trans))
         found = np.asarray(self.lu.solve(np.ascontiguousarray(b[self.order]) if into else b, trans))
@@ -199,9 +204,9 @@ class SuperLUFactors(Factors):
 
 
 class SuperLUAnalysis(SymbolicAnalysis):
-    """Column orderings, with and without row exchanges, of the first factors that needed them.
+    """Column orderings of the first factors with and without row exchanges.
 
-    SuperLU orders within its factorisation; `splu` hands the ordering out, and takes a matrix that has it already.
+    SuperLU orders within its factorisation. `splu` returns the ordering, and accepts a matrix that is ordered already.
     """
 
     def __init__(self, n: int) -> None:
@@ -217,7 +222,7 @@ class SuperLUAnalysis(SymbolicAnalysis):
         return self._checked(A, exchanges_needed(A))
 
     def refactor(self, A: Any) -> Factors:
-        """As `factor`; whether no exchanges are needed is not looked for again, but seen in a solve."""
+        """Like `factor`, but a solve alone verifies that no exchanges are needed."""
         known = self._mode is not Exchanges.ALL
         return self._checked(A, Exchanges.SEEMS_NONE) if known and not is_dominant(A) else self.factor(A)
 
@@ -235,10 +240,6 @@ class SuperLUAnalysis(SymbolicAnalysis):
             return SuperLUFactors(lu, A.dtype)
         permuted = sp.csc_array(A[:, order][order] if rows_too else A[:, order])
         permuted.sort_indices()
-        self.numbers = int((found := superlu_factors(permuted, mode, self._panel)).nnz)
-        return SuperLUFactors(found, A.dtype, order, rows_too)
-
-    @property
-    def _panel(self) -> int:
-        """Columns that are eliminated together: few where they are short, which takes a fifth less time."""
-        return _PANEL if self.numbers > _SHORT * self.n else _PANEL_OF_SHORT
+        lu = superlu_factors(permuted, mode, _PANEL if self.numbers > _SHORT * self.n else _PANEL_OF_SHORT)
+        self.numbers = int(lu.nnz)
+        return SuperLUFactors(lu, A.dtype, order, rows_too)

@@ -1,4 +1,4 @@
-"""Factors of sparse matrices on the host: determinants, entries of the inverse, square roots; also in programs."""
+"""Determinants, entries of the inverse and square roots from factors on the host, also in compiled programs."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ from .selected_inverse import SelectedInverse, sorted_columns
 
 SMALL = 257  # unknowns below which traced entries are factorised as a dense matrix of the library
 PIVOT = 100  # rounding units of the diagonal below which a pivot of a definite matrix may be zero
-_BLOWN = 0.1  # growth of a random vector under the inverse of a singular matrix, in inverse rounding units
+_BLOWN = 0.1  # growth of a random vector under the inverse of a singular matrix, in units of 1 / eps
 _FEW = 32  # columns up to which solves take less time than the recursion
-_NUMBERS = 2**22  # of the right-hand sides of one solve
-_UNITS = 1e4  # ratio of the largest entries of rows and columns from which these are scaled
-_MORE = 6  # times the entries of L and U make a pattern that is too large for the recursion
+_NUMBERS = 2**22  # entries of the right-hand sides of one solve
+_UNITS = 1e4  # ratio of the largest entries of rows and columns, above which these are scaled
+_MORE = 6  # largest size of the pattern for the recursion, relative to the entries of L and U
 
 SINGULAR = (
     "The matrix is singular, so it has no inverse. Add a multiple of the identity, or fix the unknowns of its null "
@@ -43,17 +43,17 @@ NOT_DEFINITE = (
 )
 _NO_SECOND = (
     "Entries of the inverse of a sparse matrix of {n} unknowns come from its factors on the host, and have no "
-    "derivative: so a log determinant has a first one only. For second ones give a dense matrix, or use less than "
+    "derivative, so a log determinant has only a first one. For second ones give a dense matrix, or use fewer than "
     "{most} unknowns."
 )
 
 
 class FactorisedMatrix:
-    """One matrix and its factors, each made once, in double precision.
+    """One matrix and its cached factors, in double precision.
 
     Attributes:
         A: square `csc_array`.
-        given: the precision in which it was given, which says what of it is rounding.
+        given: precision of the given entries, which determines their rounding errors.
     """
 
     def __init__(self, A: Any) -> None:
@@ -67,9 +67,9 @@ class FactorisedMatrix:
 
     @cached_property
     def definite(self) -> Any:
-        """SuperLU's `P A Pᵀ = L D Lᴴ`, in the order of minimum degree, if A is Hermitian and positive definite.
+        """SuperLU's `P A Pᵀ = L D Lᴴ`, in minimum degree order, if A is Hermitian and positive definite, else None.
 
-        Then no exchanges are needed, as with Cholesky's factors, which these are but for the scale.
+        No exchanges are needed, because these are Cholesky factors up to scaling.
 
         Source: Higham, Accuracy and Stability of Numerical Algorithms, 2nd ed., section 10.1.
         """
@@ -90,7 +90,7 @@ class FactorisedMatrix:
 
     @cached_property
     def scales(self) -> tuple[np.ndarray, np.ndarray] | None:
-        """Of rows and columns, where their units differ so much that pivots would be chosen by these."""
+        """Scales of rows and columns; None unless their units differ so much that they would determine the pivots."""
         if self.definite is not None:
             return None
         sizes = abs(self.A)
@@ -114,7 +114,7 @@ class FactorisedMatrix:
             return None
 
     def slogdet(self) -> tuple[Any, float]:
-        """Sign and log of the modulus of the determinant: 0 and -inf of a singular matrix."""
+        """Sign and logarithm of the modulus of the determinant; 0 and -inf for a singular matrix."""
         if not self.A.shape[0]:
             return 1.0, 0.0
         if not self.is_finite:
@@ -130,9 +130,9 @@ class FactorisedMatrix:
 
     @cached_property
     def is_singular(self) -> bool:
-        """Is the condition number of the scaled matrix that of a singular one, as one solve shows it?
+        """Is the scaled matrix singular to working precision, estimated by one solve?
 
-        The vector is not orthogonal to constants, the null vectors of closed domains, as random signs nearly are.
+        The right-hand side has a mean, unlike random signs, because null vectors of closed domains are constants.
         """
         if self.lu is None:
             return True
@@ -146,7 +146,7 @@ class FactorisedMatrix:
 
     @cached_property
     def _selected(self) -> SelectedInverse | None:
-        """None where the pattern that the recursion needs is much larger than that of the factors."""
+        """Selected inversion; None where its pattern is much larger than that of the factors."""
         selected = SelectedInverse(self.lu, self.definite is not None)
         return selected if selected.size <= _MORE * (self.lu.L.nnz + self.lu.U.nnz) else None
 
@@ -189,7 +189,7 @@ class FactorisedMatrix:
 
     @cached_property
     def root(self) -> Any:
-        """`definite`, also where more than rounding of its entries, but little, keeps A from being Hermitian."""
+        """Like `definite`, but also for A that are Hermitian up to slightly more than rounding."""
         if self.definite is not None or not self.is_finite:
             return self.definite
         near = nearest_hermitian(sp.csr_array(self.A))
@@ -197,14 +197,14 @@ class FactorisedMatrix:
 
     @cached_property
     def _triangle(self) -> Any:
-        """SuperLU of L, whose factors are itself and I."""
+        """SuperLU of L, for triangular solves."""
         L = sorted_columns(self.root.L)
         return splu(L, permc_spec="NATURAL", diag_pivot_thresh=0.0, relax=1, panel_size=1, options={"Equil": False})
 
     def square_root(self, z: np.ndarray, inverse: bool) -> np.ndarray:
-        """Rows z `(k, n)` times R with `R Rᴴ = A`, or, `inverse`, with `R Rᴴ = A^-1`.
+        """R times rows z `(k, n)`, with `R Rᴴ = A`, or `R Rᴴ = A^-1` if `inverse`.
 
-        With `P A Pᵀ = L D Lᴴ` that is `Pᵀ L D^(1/2)`, or `Pᵀ L^-H D^(-1/2)`.
+        With `P A Pᵀ = L D Lᴴ`, R is `Pᵀ L D^(1/2)`, or `Pᵀ L^-H D^(-1/2)`.
 
         Raises:
             ValueError: the matrix is not positive definite.
@@ -220,7 +220,7 @@ class FactorisedMatrix:
 
 
 def _parity(order: np.ndarray) -> int:
-    """The sign of a permutation: each cycle of even length is odd."""
+    """Sign of a permutation, whose cycles of even length are odd."""
     n = len(order)
     graph = sp.csr_array((np.ones(n, np.int8), order.astype(np.int32), np.arange(n + 1, dtype=np.int32)), (n, n))
     cycles, _ = connected_components(graph)
@@ -229,13 +229,13 @@ def _parity(order: np.ndarray) -> int:
 
 @dataclass(frozen=True, eq=False)
 class HostMatrices:
-    """One sparse matrix, or a batch of them, factorised on the host, also where a program computes the entries.
+    """One sparse matrix, or a batch of them, factorised on the host, also if a program computes the entries.
 
     Attributes:
-        matrix: as it was given.
+        matrix: the given matrix.
         rows, columns: of the stored entries, `(nnz,)`.
-        values: `(nnz,)` or `(systems, nnz)`: NumPy's where they are known, else of the library.
-        memory: factors for the last values, which a log determinant and its derivative share.
+        values: `(nnz,)` or `(systems, nnz)`, in NumPy if known, else in the library.
+        memory: cached factors of the last values, which a log determinant and its derivative share.
     """
 
     matrix: SparseMatrix
@@ -246,9 +246,9 @@ class HostMatrices:
 
     @classmethod
     def of(cls, A: Matrix) -> HostMatrices | None:
-        """None where the library makes the factors of a dense matrix.
+        """The matrix for factors on the host; None where the library factorises a dense matrix.
 
-        These have derivatives to every order, and are made in compiled functions without a call of the host.
+        Dense factors have derivatives of any order, and compiled functions compute them without calling the host.
         """
         if not isinstance(A, SparseMatrix):
             return None
@@ -258,25 +258,23 @@ class HostMatrices:
         return None if dense else cls(A, rows, columns, values)
 
     def factorised(self, values: np.ndarray) -> list[FactorisedMatrix]:
-        """The matrices of NumPy values, one for each system."""
+        """One matrix for each system, for values in NumPy."""
         key = Content((values.dtype.str, values.shape), (values.ravel(),))
         if (matrices := self.memory.get(key)) is None:
             positions, shape = (self.rows, self.columns), self.matrix.shape
             each = values if values.ndim == 2 else values[None]
             matrices = [FactorisedMatrix(sp.csc_array((v, positions), shape=shape)) for v in each]
-            self.memory.keep(Content(key.form, (values.flatten(),)), matrices)  # of a copy, which nobody writes to
+            self.memory.keep(Content(key.form, (values.flatten(),)), matrices)  # values may change
         return matrices
 
     def call(
         self, function: Callable[..., Any], shape: tuple[int, ...], dtypes: list[np.dtype], *arrays: Array
     ) -> tuple[Array, ...]:
-        """`function(matrix, *arrays)` of each system, which returns arrays `shape`, stacked for a batch.
-
-        Without derivatives.
+        """Call `function(matrix, *arrays)` for each system and stack the results, without derivatives.
 
         Args:
-            arrays: of the library; each system has its own, on the first axis, where there are several.
-            dtypes: of the results.
+            shape, dtypes: of the results for one system.
+            arrays: of the library, with systems on the first axis if there are several.
         """
         bk, systems, known = self.matrix.bk, self.matrix.systems, isinstance(self.values, np.ndarray)
         lead = () if systems is None else (systems,)
@@ -297,7 +295,7 @@ class HostMatrices:
         return bk.host_call(on_host, specs, *map(bk.constant, (self.values, *arrays)))
 
     def with_no_derivative(self, x: Array) -> Array:
-        """An array that depends on the values, whose derivatives raise."""
+        """Make derivatives of x with respect to the values raise an error."""
         bk = self.matrix.bk
         if isinstance(self.values, np.ndarray) or not bk.has_derivatives:
             return x
@@ -305,7 +303,7 @@ class HostMatrices:
         return bk._with_no_derivative([self.values], [x], why)[0]
 
     def inverse_entries(self, rows: np.ndarray, columns: np.ndarray) -> Array:
-        """`(A^-1)[rows, columns]`, `(k,)` or `(systems, k)`; NaN of a singular matrix whose values are traced."""
+        """`(A^-1)[rows, columns]`, `(k,)` or `(systems, k)`; NaN for a singular matrix with traced values."""
         dtype, traced = self.matrix.dtype, self.matrix.bk.compiled(self.values)
 
         def entries(one: FactorisedMatrix) -> tuple[np.ndarray]:
@@ -320,13 +318,13 @@ class HostMatrices:
 
 
 def dense_singular(bk: Backend, dense: Array) -> Array | None:
-    """Which dense matrices are singular, `()` or `(systems,)`, as a direct solve tells; None where none is."""
+    """Whether dense matrices are singular according to a direct solve, `()` or `(systems,)`; None if none is."""
     if not dense.shape[-1]:
         return None
-    told = singularity_of(factorise(bk, DenseOperator(bk, bk.constant(dense))))
-    if told is None:
+    singularity = singularity_of(factorise(bk, DenseOperator(bk, bk.constant(dense))))
+    if singularity is None:
         return None
-    singular = bk.reshape(told, tuple(dense.shape)[:-2]) == int(Singularity.SINGULAR)
+    singular = bk.reshape(singularity, tuple(dense.shape)[:-2]) == int(Singularity.SINGULAR)
     return singular if bk.compiled(singular) or bool(bk.any(singular)) else None
 
 
@@ -334,19 +332,19 @@ Entries = tuple[Matrix, HostMatrices | None]
 
 
 def entries_of(A: Operator) -> Entries:
-    """The entries of A with their derivatives, and the same on the host where they are factorised there.
+    """The entries of A with their derivatives, and on the host if they are factorised there.
 
     Raises:
-        UnsupportedOperation: they cannot be found.
+        UnsupportedOperation: the entries cannot be found.
     """
     if isinstance(A, Matrix):
         return A, HostMatrices.of(A)
     if not isinstance(A, LinearFunction):
-        raise UnsupportedOperation(f"{A!r} shows its products only, and its entries are needed.")
+        raise UnsupportedOperation(f"{A!r} only provides products, but its entries are needed.")
     try:
         matrix = A.matrix()
     except NonlinearError:
         raise
     except UnsupportedOperation as error:
-        raise UnsupportedOperation(f"The entries of {A!r} are needed, and are not found: {error}") from error
+        raise UnsupportedOperation(f"The entries of {A!r} are needed but cannot be found: {error}") from error
     return matrix, HostMatrices.of(matrix)

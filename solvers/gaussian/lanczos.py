@@ -1,4 +1,4 @@
-"""Functions of a Hermitian positive definite operator by Lanczos' method: quadrature, and images of vectors."""
+"""Functions of a Hermitian positive definite operator by Lanczos' method: quadrature and matrix-vector products."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from ...sparse.analysis.lanczos import LanczosState, lanczos
 from ...sparse.analysis.symmetry import REFUSED
 
 Function = Callable[[Array], Array]  # of eigenvalues
-_FLOOR = 4  # rounding units of the largest eigenvalue up to which another one may be zero
-_NULL = 8  # rounding units that the sums of the rows of a singular matrix may be
-SETTLED = 1e-3  # by how much, relative to it, an image may differ from that of three quarters of the steps
+_FLOOR = 4  # rounding units of the largest eigenvalue, up to which others may be zero
+_NULL = 8  # rounding units, up to which row sums may be zero
+SETTLED = 1e-3  # relative change of an image in the last quarter of the steps
 
 NOT_SETTLED = (
     "Lanczos' method has not settled after {steps} steps: the sample still changes by more than {settled:g} of its "
@@ -24,18 +24,18 @@ NOT_SETTLED = (
 )
 NOT_POSITIVE = (
     "Lanczos' method needs a Hermitian positive definite operator, and found that A is not: its products are not "
-    "symmetric, or it has an eigenvalue that is not above zero, but for rounding of the largest. Take method='exact' "
+    "symmetric, or it has an eigenvalue that is not positive, up to rounding of the largest. Use method='exact' "
     "for other matrices; add a multiple of the identity to one that is only semi-definite."
 )
 
 
 class Tridiagonal(NamedTuple):
-    """T of each row.
+    """Tridiagonal matrix T of each row.
 
     Attributes:
-        lanczos: the last state, with T, its basis and the entry beside the next one.
-        norm: `(batch, 1)`, of the rows at the start.
-        refused: are products known not to be symmetric, or to be zero of a constant vector?
+        lanczos: last state, with T, its basis and the next off-diagonal entry.
+        norm: `(batch, 1)`, norms of the start vectors.
+        refused: whether A is known not to be symmetric, or to map constants to zero.
     """
 
     lanczos: LanczosState
@@ -44,18 +44,17 @@ class Tridiagonal(NamedTuple):
 
 
 def product(A: Operator, rows: Array) -> Array:
-    """A times each row."""
+    """Product of A with each row."""
     return A.bk.matrix_transpose(A @ A.bk.matrix_transpose(rows))
 
 
 def tridiagonal(A: Operator, start: Array, steps: int, keep: bool) -> Tridiagonal:
-    """Lanczos' method from each row `(batch, n)`, at least two, without orthogonalising anew.
+    """Run Lanczos' method from each of at least two rows `(batch, n)`, without reorthogonalisation.
 
-    What is lost of orthogonality repeats eigenvalues in T that have converged, which changes neither a quadrature
-    nor an image.
+    Loss of orthogonality repeats converged eigenvalues in T, which changes neither a quadrature nor an image.
 
     Args:
-        keep: the basis, too.
+        keep: whether to store the basis.
 
     Source: Golub and Meurant, Matrices, Moments and Quadrature with Applications (2010), chapter 4.
     """
@@ -69,10 +68,10 @@ def tridiagonal(A: Operator, start: Array, steps: int, keep: bool) -> Tridiagona
 
 
 def _is_refused(A: Operator, v: Array) -> Array:
-    """Is `<v_i, A v_j>` for rows of unit norm another one than the conjugate of `<v_j, A v_i>`, or A 1 zero?
+    """Is `<v_i, A v_j>` for unit vectors not the conjugate of `<v_j, A v_i>`, or is A 1 zero?
 
-    Constants are the null vectors that matrices come with: those of closed domains and of graphs. A start vector has
-    so small a part of them that Lanczos' method does not see them.
+    Constants are the usual null vectors, of closed domains and of graphs. Their component in a start vector is too
+    small for Lanczos' method to detect.
     """
     bk = A.bk
     constant = bk.full_like(v[:1, ...], int(v.shape[1]) ** -0.5)
@@ -86,7 +85,7 @@ def _is_refused(A: Operator, v: Array) -> Array:
 
 
 def _eigenpairs(bk: Backend, alphas: Array, betas: Array) -> tuple[Array, Array]:
-    """Eigenvalues `(batch, steps)`, rising, and eigenvectors `(batch, steps, steps)` of T."""
+    """Eigenvalues `(batch, steps)` in ascending order, and eigenvectors `(batch, steps, steps)` of T."""
     size = int(alphas.shape[1])
     dtype = bk.dtype(alphas)
     unit = bk.asarray(np.eye(size), dtype, like=alphas)
@@ -98,16 +97,16 @@ def _eigenpairs(bk: Backend, alphas: Array, betas: Array) -> tuple[Array, Array]
 
 
 def quadrature(bk: Backend, T: Tridiagonal, function: Function) -> tuple[Array, Array, Array]:
-    """`z^H f(A) z` for each start z, `(batch,)`: by Gauss's rule, and by that of Gauss and Radau with a node at the
-    smallest eigenvalue that is not zero to rounding; and whether T is positive definite.
+    """`z^H f(A) z` for each start vector z, `(batch,)`, by the Gauss and the Gauss-Radau rule; and if T is definite.
 
-    For a logarithm the first is an upper and the second a lower bound, whatever the number of steps.
+    The fixed node of the second rule is the smallest eigenvalue that is not zero up to rounding. For a logarithm the
+    first value is an upper and the second a lower bound, for any number of steps.
 
     Source: Golub and Meurant, Matrices, Moments and Quadrature with Applications (2010), sections 6.1 to 6.2.
     """
     alphas, betas, last = T.lanczos.alphas, T.lanczos.betas, T.lanczos.beta
     values, vectors = _eigenpairs(bk, alphas, betas)
-    node = _smallest(bk, values)
+    node = _rounding_of_largest(bk, values)
     with bk.errstate():
         moved = last**2 * bk.sum(vectors[:, -1, :] ** 2 / (values - node), -1, keepdims=True)
     with_node = _eigenpairs(bk, bk.concat([alphas, node + moved], 1), bk.concat([betas, last], 1))
@@ -119,7 +118,7 @@ def quadrature(bk: Backend, T: Tridiagonal, function: Function) -> tuple[Array, 
 
 
 def images(bk: Backend, T: Tridiagonal, function: Function) -> tuple[Array, Array, Array]:
-    """`f(A) z` for each start z, `(batch, n)`; whether these have settled; and whether T is positive definite.
+    """`f(A) z` for each start vector z, `(batch, n)`; whether all have settled; and whether T is positive definite.
 
     Source: Chow and Saad, SIAM J. Sci. Comput. 36 (2014), algorithm 2.1.
     """
@@ -134,26 +133,25 @@ def images(bk: Backend, T: Tridiagonal, function: Function) -> tuple[Array, Arra
 
 
 def _coefficients(bk: Backend, T: Tridiagonal, function: Function, steps: int) -> tuple[Array, Array]:
-    """`f(T) e_1`, `(batch, steps)`."""
+    """`f(T) e_1`, `(batch, steps)`, and whether T is positive definite."""
     values, vectors = _eigenpairs(bk, T.lanczos.alphas[:, :steps], T.lanczos.betas[:, :steps])
     weighted = function(bk.where(values > 0, values, 1)) * vectors[:, 0, :]
     return bk.sum(vectors * weighted[:, None, :], -1), _are_positive(bk, values)
 
 
 def _are_positive(bk: Backend, values: Array) -> Array:
-    """Are all eigenvalues `(batch, steps)`, which rise, more than rounding of the last one?"""
-    return ~bk.any(bk.negated(values > _smallest(bk, values)))
+    return ~bk.any(bk.negated(values > _rounding_of_largest(bk, values)))
 
 
-def _smallest(bk: Backend, values: Array) -> Array:
-    """`(batch, 1)`, what is zero to rounding beside the last of eigenvalues `(batch, steps)`."""
+def _rounding_of_largest(bk: Backend, values: Array) -> Array:
+    """`(batch, 1)`, for ascending eigenvalues `(batch, steps)`."""
     return _FLOOR * float(np.finfo(bk.dtype(values)).eps) * bk.abs(values[:, -1:])
 
 
 def checked(A: Operator, x: Array, failed: Array, message: str) -> Array:
-    """x, after `ValueError(message)` where something has failed, at run time in compiled functions.
+    """Return x, or raise ValueError(message) if something failed, in compiled functions at run time.
 
-    NaN without an error where `krylix.on_failure` says so, as the host may not be called then.
+    With `krylix.on_failure("nan")` x is NaN instead, because the host may not be called.
     """
     if get_on_failure() == "nan":
         return A.bk.where(failed, A.bk.full_like(x, nan_of(A.bk.dtype(x))), x)
@@ -166,16 +164,16 @@ def checked(A: Operator, x: Array, failed: Array, message: str) -> Array:
 
 
 def signs(bk: Backend, count: int, n: int, dtype: np.dtype, key: Any, like: Array) -> Array:
-    """`(count, n)` random numbers 1 and -1: Hutchinson's probes, of the least variance."""
+    """`(count, n)` random signs: Hutchinson's probes, which have the least variance."""
     positive = normal(bk, (count, n), real_dtype(dtype), key, like) > 0
     return 2 * bk.astype(positive, dtype) - 1
 
 
 def normal(bk: Backend, shape: tuple[int, ...], dtype: np.dtype, key: Any, like: Array) -> Array:
-    """Numbers of the standard normal distribution; complex ones of variance 1, half in each part.
+    """Standard normal numbers; complex ones have variance 1, half of it in each part.
 
     Args:
-        key: what `random_normal` takes, or a generator of NumPy.
+        key: a key for `random_normal`, or a NumPy generator.
     """
     dtype = np.dtype(dtype)
     if dtype.kind == "c":

@@ -19,7 +19,7 @@ from .lanczos import NOT_POSITIVE, checked, product, quadrature, signs, tridiago
 
 LogdetMethod = Literal["auto", "exact", "lanczos"]
 _NO_SECOND = (
-    "The estimate of a log determinant by Lanczos' method has a first derivative only. For second ones take "
+    "The estimate of a log determinant by Lanczos' method has only a first derivative. For second ones use "
     "method='exact' with a dense matrix."
 )
 
@@ -55,43 +55,42 @@ def logdet(
     steps: int = 100,
     key: Any = 0,
 ) -> LogDeterminant:
-    """The log determinant of A, in the library of A, with the derivative by all that A depends on.
+    """Log determinant of A, in the library of A, with derivatives with respect to everything that A depends on.
 
-    The derivative is `tr(A^-1 dA)`: exact from entries of the inverse, which are found where A has entries; or, of an
-    estimate, unbiased, by one solve for each probe. It is one for `jax.grad`, autograd and `tf.GradientTape`, the exact
-    one for `jax.jvp` and `jax.jacfwd`, too; NumPy has `PreparedSolver.logdet_gradient`.
+    The derivative is `tr(A^-1 dA)`. It is exact from entries of the inverse if A has entries; that of an estimate is
+    unbiased and takes one solve for each probe. `jax.grad`, autograd and `tf.GradientTape` support both, `jax.jvp` and
+    `jax.jacfwd` only the exact one. For NumPy there is `PreparedSolver.logdet_gradient`.
 
     Args:
-        A: as for `linear_solve`: dense or sparse, one matrix or a batch, or a function, traced where it can be.
-        like: for a function an array of the shape that it takes.
+        A: as for `linear_solve`: dense or sparse, one matrix or a batch, or a function, which is traced if possible.
+        like: for a function, an array of the shape that it accepts.
         args: further arguments of a function, `A(x, *args)`.
-        method: "exact" from LU factors: for a sparse matrix SuperLU's, on the host, in compiled functions by a
-            callback; for a dense one (and a small sparse one whose values are traced) the library's. "lanczos" is
-            stochastic Lanczos quadrature, for a Hermitian positive definite A whose products are all that
-            is known, or that is too large to be factorised. "auto" is "exact" where the entries can be found, else
-            "lanczos".
-        probes: random vectors of an estimate, two at least; its standard error falls with their square root.
-        steps: products with A for each of them. As many as the square root of A's condition number are needed; what
-            fewer leave out is bounded, and the bound is part of the standard error.
-        key: of the random vectors: an integer, a key of the library or a generator of NumPy. The same one gives the
-            same vectors, as differences of log determinants want it.
+        method: "exact" uses LU factors: for a sparse matrix SuperLU's on the host, in compiled functions by a
+            callback; for a dense one (and a small sparse one with traced values) the library's. "lanczos" is
+            stochastic Lanczos quadrature, for a Hermitian positive definite A of which only products are available, or
+            which is too large to factorise. "auto" is "exact" if the entries can be found, else "lanczos".
+        probes: number of random vectors of an estimate, at least two. The standard error falls with the square root.
+        steps: products with A for each probe. About the square root of the condition number of A is needed. The error
+            of fewer steps is bounded, and the bound is part of the standard error.
+        key: of the random vectors: an integer, a key of the library or a NumPy generator. The same integer or key
+            gives the same vectors, which makes differences of log determinants more accurate.
 
     Returns:
         LogDeterminant: `(sign, logabsdet, standard_error)`, arrays without axes, or `(systems,)` for a batch.
 
     Raises:
-        ValueError: an estimate of a matrix that is seen not to be Hermitian positive definite, in compiled functions
-            when they run (NaN instead with `krylix.on_failure("nan")`); an argument that does not fit. Zero
-            eigenvalues of a semi-definite one are seen where its rows add up to zero, or a Ritz value is one.
-        UnsupportedOperation: method="exact" of an A whose entries cannot be found.
-        TypeError: a function without `like`; a second derivative where there is none: of a sparse matrix of 257
-            unknowns or more, and of an estimate.
+        ValueError: an estimate finds that A is not Hermitian positive definite, in compiled functions at run time (NaN
+            instead with `krylix.on_failure("nan")`), or an argument does not fit. Zero eigenvalues of a semi-definite A
+            are found if its rows add up to zero, or a Ritz value is zero.
+        UnsupportedOperation: method="exact" for an A whose entries cannot be found.
+        TypeError: a function without `like`, or a second derivative that does not exist: for a sparse matrix of 257
+            unknowns or more, and for an estimate.
 
-    Cost: exact, one factorisation, and for the derivative as much again; estimated, `probes * steps` products with A,
+    Cost: exact, one factorisation, and as much again for the derivative; estimated, `probes * steps` products with A,
     and for the derivative a solve for each probe.
 
-    Source: Ubaru, Chen and Saad, SIAM J. Matrix Anal. Appl. 38 (2017); derivatives of the exact one: Erisman and
-    Tinney, Comm. ACM 18 (1975).
+    Source: Ubaru, Chen and Saad, SIAM J. Matrix Anal. Appl. 38 (2017); Erisman and Tinney, Comm. ACM 18 (1975), for
+    the exact derivatives.
 
     Examples:
         >>> import numpy as np, scipy.sparse as sp, krylix
@@ -110,7 +109,7 @@ def logdet(
     return result
 
 
-logdet._torchdynamo_disable = True  # type: ignore[attr-defined]  # as of linear_solve
+logdet._torchdynamo_disable = True  # type: ignore[attr-defined]  # see linear_solve
 
 
 def _logdet(request: Request, *settings: Any) -> LogDeterminant:
@@ -130,12 +129,7 @@ def log_determinant(
     key: Any,
     entries: Callable[[Operator], Entries] = entries_of,
 ) -> LogDeterminant:
-    """See `logdet`.
-
-    Args:
-        like: an array on the device of random vectors.
-        entries: finds the entries of A.
-    """
+    """See `logdet`; `like` is an array on the device of the random vectors, and `entries` returns those of A."""
     if method not in ("auto", "exact", "lanczos"):
         raise ValueError(f"method got {method!r}; expected 'auto', 'exact' or 'lanczos'.")
     for name, value, least in (("probes", probes, 2), ("steps", steps, 1)):
@@ -154,12 +148,12 @@ def log_determinant(
 
 
 def _dense_slogdet(A: Matrix) -> tuple[Array, Array]:
-    """By the library, with derivatives to every order."""
+    """Sign and log by the library, with derivatives of any order."""
     bk, dense = A.bk, A.dense()
     with np.errstate(all="ignore"):  # zeros and NaN are results
         sign, log = bk.xp.linalg.slogdet(dense)
         value = bk.concrete_value(lambda: bk.constant(dense)) if bk.compiled(dense) else dense
-        # Where a compiled function computes A, the examination would be a program of thousands of lines.
+        # Where a compiled function computes A, this test would be a program of thousands of lines.
         singular = None if value is None else dense_singular(choose_backend(value), value)
         if singular is None:
             return sign, log
@@ -169,7 +163,7 @@ def _dense_slogdet(A: Matrix) -> tuple[Array, Array]:
 
 
 def _sparse_slogdet(A: Matrix, host: HostMatrices) -> tuple[Array, Array]:
-    """From factors on the host.
+    """Sign and log from factors on the host.
 
     With t = tr(A^-1 dA), log |det A| changes by Re t, and the sign by i Im t times itself.
     """
@@ -193,11 +187,9 @@ def _sparse_slogdet(A: Matrix, host: HostMatrices) -> tuple[Array, Array]:
 
 
 def _estimate(A: Operator, like: Array, probes: int, steps: int, key: Any) -> LogDeterminant:
-    """By stochastic Lanczos quadrature."""
+    """Estimate by stochastic Lanczos quadrature."""
     if A.systems is not None:
-        raise UnsupportedOperation(
-            f"logdet by Lanczos' method takes one matrix; got {A.systems}. Take one after the other."
-        )
+        raise UnsupportedOperation(f"logdet by Lanczos' method takes one matrix; got {A.systems}. Pass one at a time.")
     bk, n = A.bk, A.shape[0]
     A = A.as_container()
     arrays, make = bk.flatten(A)
@@ -215,7 +207,7 @@ def _estimate(A: Operator, like: Array, probes: int, steps: int, key: Any) -> Lo
 
 
 def _with_derivative(A: Operator, log: Array, z: Array) -> Array:
-    """`log`, whose derivative is the mean of `Re <A^-1 z, dA z>`."""
+    """Give `log` the derivative `Re <A^-1 z, dA z>`, averaged over the rows z."""
     bk = A.bk
     arrays, make = bk.flatten(A)
     floating = [i for i, a in enumerate(arrays) if bk.dtype(a).kind in "fc"]
@@ -225,7 +217,7 @@ def _with_derivative(A: Operator, log: Array, z: Array) -> Array:
     def rule(inputs: Sequence[Array], _: Sequence[Array], cotangents: Sequence[Array | None]) -> list[Array | None]:
         # All traced arrays are arguments, because a rule of JAX may not close over those of its program.
         *given, z = map(bk.constant, inputs)
-        w = _solved(make(given), z)
+        w = _inverse_product(make(given), z)
 
         def loss(*entries: Array) -> tuple[Array, list[Array]]:
             every = list(given)
@@ -246,8 +238,7 @@ def _with_derivative(A: Operator, log: Array, z: Array) -> Array:
     return log
 
 
-def _solved(A: Operator, z: Array) -> Array:
-    """`A^-1 z` for rows z."""
+def _inverse_product(A: Operator, z: Array) -> Array:
     bk = A.bk
     if isinstance(A, Matrix):
         return bk.constant(linear_solve(A, z, axis=-1).x)

@@ -20,7 +20,7 @@ from .sample import Of, sample
 
 
 class OfMatrix:
-    """Methods of a solver with a matrix `A`."""
+    """Methods of a prepared solver that need the matrix `A` itself."""
 
     A: Operator
     _request: Request
@@ -30,11 +30,7 @@ class OfMatrix:
         return Memory(1)
 
     def _entries(self) -> Entries:
-        """The entries of A and their factors, kept where they belong to no program or record of derivatives.
-
-        Raises:
-            UnsupportedOperation: they cannot be found.
-        """
+        """The entries of A and their factors, cached unless they are traced or recorded."""
         if (entries := self._memory.get("entries")) is None:
             entries = entries_of(self._square())
             if entries[1] is not None and isinstance(entries[1].values, np.ndarray):
@@ -42,18 +38,13 @@ class OfMatrix:
         return entries
 
     def _square(self) -> Operator:
-        """A, whose determinant and inverse are asked for.
-
-        Raises:
-            ValueError: it has none, or it is another matrix that is solved with.
-            UnsupportedOperation: it is a part of one.
-        """
+        """A, after a check that it is the whole square matrix of the solver."""
         if self.A.shape[0] != self.A.shape[1]:
-            raise ValueError(f"A has the shape {self.A.shape}; expected a square matrix, of which there is an inverse.")
+            raise ValueError(f"A has the shape {self.A.shape}; expected a square matrix, which has an inverse.")
         if self._request.over is not None:
             raise UnsupportedOperation(
-                "This solver has a part of A, over a communicator, which does not tell the determinant and the inverse "
-                "of the whole. Prepare with the whole matrix, without over=."
+                "This solver has only a part of A, over a communicator, but the determinant and the inverse need all "
+                "of it. Prepare with the whole matrix, without over=."
             )
         if self._request.matrix_offset:
             raise ValueError(
@@ -65,23 +56,23 @@ class OfMatrix:
     def logdet(
         self, *, method: LogdetMethod = "auto", probes: int = 32, steps: int = 100, key: Any = 0
     ) -> LogDeterminant:
-        """The log determinant of A, with its derivative by all that A depends on; see `krylix.logdet`.
+        """Log determinant of A, with derivatives with respect to everything that A depends on; see `krylix.logdet`.
 
         Args:
             method: "exact" from factors, "lanczos" for an estimate of a positive definite A, or "auto".
-            probes: random vectors of an estimate.
+            probes: number of random vectors of an estimate.
             steps: products with A for each of them.
             key: of the random vectors.
 
         Returns:
-            LogDeterminant: `(sign, logabsdet, standard_error)`, as of `krylix.logdet`.
+            LogDeterminant: `(sign, logabsdet, standard_error)`, see `krylix.logdet`.
 
         Raises:
-            ValueError: as `krylix.logdet`.
-            UnsupportedOperation: as `krylix.logdet`.
-            TypeError: as `krylix.logdet`.
+            ValueError: see `krylix.logdet`.
+            UnsupportedOperation: see `krylix.logdet`.
+            TypeError: see `krylix.logdet`.
 
-        Cost: as of `krylix.logdet`; factors of known values are kept.
+        Cost: that of `krylix.logdet`; factors of known values are cached.
 
         Examples:
             >>> import numpy as np, krylix
@@ -92,19 +83,18 @@ class OfMatrix:
         return result
 
     def logdet_gradient(self) -> Any:
-        """The derivative of `log |det A|` by the entries of A, for libraries without derivatives.
+        """Derivative of `log |det A|` with respect to the entries of A, for libraries without derivatives.
 
         Returns:
-            `A^-H` at the places that A stores, as a dense array for a dense A, else as a CSR matrix (whose
-            `to_scipy()` is SciPy's): `sum(conj(G) * dA)` is the change for a change dA of entries, its real part if
-            they are complex.
+            The entries of `A^-H` that A stores, as a dense array G for a dense A, else as a CSR matrix G (`to_scipy()`
+            converts it). A change dA of the entries changes `log |det A|` by the real part of `sum(conj(G) * dA)`.
 
         Raises:
             ZeroDivisionError: A is singular.
             UnsupportedOperation: the entries of A cannot be found.
             ValueError: A is not square.
 
-        Cost: of a sparse A, factors and about twice as many operations as these took.
+        Cost: for a sparse A a factorisation, and about twice as many operations for the entries of the inverse.
 
         Examples:
             >>> import numpy as np, krylix
@@ -115,17 +105,17 @@ class OfMatrix:
         return without_compilers(_logdet_gradient)(self)
 
     def inverse_diagonal(self) -> Any:
-        """The diagonal of the inverse, such as the variances of a Gaussian field whose precision A is.
+        """Diagonal of the inverse, for example the variances of a Gaussian field with the precision A.
 
         Returns:
-            An array, or a container of them, shaped as the unknowns, with the axis of a batch of matrices in front.
+            An array, or a container of arrays, in the shape of the unknowns, with the batch axis of A in front.
 
         Raises:
-            ZeroDivisionError: A is singular; in compiled functions it is NaN.
+            ZeroDivisionError: A is singular; in compiled functions the result is NaN.
             UnsupportedOperation: the entries of A cannot be found.
             ValueError: A is not square.
 
-        Cost: as of `inverse_entries`.
+        Cost: that of `inverse_entries`.
 
         Examples:
             >>> import numpy as np, krylix
@@ -135,25 +125,25 @@ class OfMatrix:
         return without_compilers(_inverse_diagonal)(self)
 
     def inverse_entries(self, rows: Any, columns: Any) -> Array:
-        """Chosen entries of the inverse of A, without the others.
+        """Compute selected entries of the inverse of A.
 
         Args:
-            rows: integers, of the unknowns as one vector; negative ones count from the end.
-            columns: likewise; both are broadcast to one shape.
+            rows: integer indices into the unknowns as one vector; negative ones count from the end.
+            columns: the same for columns; both are broadcast to one shape.
 
         Returns:
-            `A^-1[rows, columns]` in that shape, with the axis of a batch of matrices in front.
+            `A^-1[rows, columns]` in that shape, with the batch axis of A in front.
 
         Raises:
-            ZeroDivisionError: A is singular; in compiled functions it is NaN.
+            ZeroDivisionError: A is singular; in compiled functions the result is NaN.
             UnsupportedOperation: the entries of A cannot be found.
-            IndexError: an index lies outside.
+            IndexError: an index is out of range.
             ValueError: A is not square, or the shapes do not fit.
             TypeError: an index is no integer.
 
-        Cost: of a sparse A factors, on the host; then for entries in at most 32 columns a solve for each of these, else
-        about twice the operations of the factors for all entries within the pattern of these, which includes those
-        that A has, and a solve for each column that has others. Derivatives there are of a dense A only.
+        Cost: for a sparse A a factorisation on the host. Entries in at most 32 columns then take a solve for each
+        column. More take about twice the operations of the factorisation for all entries in the pattern of the factors,
+        which includes that of A, and a solve for each column that has others. Only a dense A has derivatives.
 
         Source: Takahashi, Fagan and Chen, PICA Proc. 8 (1973); Erisman and Tinney, Comm. ACM 18 (1975).
 
@@ -165,27 +155,27 @@ class OfMatrix:
         return without_compilers(_inverse_entries)(self, rows, columns)
 
     def sample(self, key: Any, shape: int | Sequence[int] = (), *, of: Of = "precision", steps: int = 200) -> Any:
-        """Samples of a Gaussian field with mean 0: of N(0, A^-1), or, `of="covariance"`, of N(0, A).
+        """Draw samples of a Gaussian field with mean 0, from N(0, A^-1), or with `of="covariance"` from N(0, A).
 
         Args:
-            key: an integer as a seed, a key of the library (`jax.random.key(0)`), or a generator of NumPy.
-            shape: how many samples: one, or an array of them.
-            of: what A is.
-            steps: products with a function whose entries cannot be found, for each sample.
+            key: an integer seed, a key of the library (`jax.random.key(0)`), or a NumPy generator.
+            shape: shape of the array of samples; `()` for one sample.
+            of: whether A is the "precision" or the "covariance".
+            steps: products for each sample with a function whose entries cannot be found.
 
         Returns:
-            `(*shape, *unknowns)`, in the library, with the axis of a batch of matrices before the unknowns. Complex
-            ones have `E[x x^H] = A^-1`, and `E[x x^T] = 0`.
+            `(*shape, *unknowns)`, in the library, with the batch axis of A before the unknowns. Complex samples have
+            `E[x x^H] = A^-1` and `E[x x^T] = 0`.
 
         Raises:
-            ValueError: A is not Hermitian positive definite, or the steps were too few for an accuracy of 1e-3, in
-                compiled functions when they run; an argument that does not fit.
-            TypeError: the derivative of a sample is asked for, which those of a dense matrix only have.
+            ValueError: A is not Hermitian positive definite, or the steps were too few for an accuracy of 1e-3 (in
+                compiled functions at run time), or an argument does not fit.
+            TypeError: the derivative of a sample is requested, which only those of a dense matrix have.
 
-        Cost: of a sparse A factors `L D L^H` without exchanges, on the host, and one triangular solve for each sample;
-        of a function `steps` products and vectors.
+        Cost: for a sparse A a factorisation `L D L^H` without exchanges on the host, and one triangular solve for each
+        sample; for a function `steps` products and vectors.
 
-        Source: Rue, J. R. Stat. Soc. B 63 (2001); of a function Chow and Saad, SIAM J. Sci. Comput. 36 (2014).
+        Source: Rue, J. R. Stat. Soc. B 63 (2001); Chow and Saad, SIAM J. Sci. Comput. 36 (2014), for functions.
 
         Examples:
             >>> import numpy as np, krylix
@@ -227,12 +217,7 @@ def _sample(solver: OfMatrix, key: Any, shape: int | Sequence[int], of: Of, step
 
 
 def _indices(given: Any, n: int) -> np.ndarray:
-    """Indices below n, as integers that are not negative.
-
-    Raises:
-        TypeError: they are no integers.
-        IndexError: one lies outside.
-    """
+    """Indices as non-negative integers below n."""
     indices = np.asarray(given)
     if indices.dtype.kind not in "iu" and indices.size:
         raise TypeError(f"Indices of entries got an array of {indices.dtype}; expected integers.")
@@ -253,11 +238,7 @@ def _entries_of_inverse(A: Matrix, host: HostMatrices | None, rows: np.ndarray, 
 
 
 def _inverse(A: Matrix) -> Array:
-    """The dense inverse, NaN of a singular matrix in a compiled function.
-
-    Raises:
-        ZeroDivisionError: a matrix is singular.
-    """
+    """Dense inverse; for a singular matrix NaN in compiled functions, else ZeroDivisionError."""
     bk, dense = A.bk, A.dense()
     singular = dense_singular(bk, dense)
     if singular is not None and not bk.compiled(singular):
@@ -267,7 +248,7 @@ def _inverse(A: Matrix) -> Array:
 
 
 def _as_unknowns(A: Operator, x: Array) -> Any:
-    """Vectors `(..., n)` as what A takes, with these axes in front: arrays, or containers of them."""
+    """Convert vectors `(..., n)` to arrays, or containers of them, in the shape of the unknowns."""
     bk, lead = A.bk, tuple(x.shape)[:-1]
     if not isinstance(A, FunctionOperator) or A.layout.structure is None:
         return bk.reshape(x, (*lead, *A.in_shape))

@@ -1,4 +1,4 @@
-"""Samples of a Gaussian field whose precision or covariance a matrix is."""
+"""Samples of a Gaussian field whose precision or covariance is a given matrix."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def sample(
 
     Args:
         like: an array on the device of the samples.
-        entries: finds the entries of A.
+        entries: returns the entries of A.
     """
     if of not in ("precision", "covariance"):
         raise ValueError(f"of got {of!r}; expected 'precision' or 'covariance'.")
@@ -47,7 +47,7 @@ def sample(
 
 
 def times_root(A: Operator, z: Array, inverse: bool, steps: int, entries: Callable[[Operator], Entries]) -> Array:
-    """z `(k, n)`, or `(k, systems, n)`, times R with `R R^H = A`, or `A^-1` if `inverse`."""
+    """R times z `(k, n)` or `(k, systems, n)`, with `R R^H = A`, or `A^-1` if `inverse`."""
     try:
         matrix, host = entries(A)
     except UnsupportedOperation:
@@ -95,7 +95,7 @@ def _by_cholesky(A: Matrix, z: Array, inverse: bool) -> Array:
 
 
 def by_lanczos(A: Operator, z: Array, inverse: bool, steps: int) -> Array:
-    """`A^(1/2) z` or `A^(-1/2) z`, by products only."""
+    """`A^(1/2) z` or `A^(-1/2) z`, from products alone."""
     if A.systems is not None:
         raise UnsupportedOperation(f"sample of a function takes one system; got {A.systems}. Prepare one at a time.")
     bk, count = A.bk, int(z.shape[0])
@@ -114,5 +114,6 @@ def by_lanczos(A: Operator, z: Array, inverse: bool, steps: int) -> Array:
 
 
 _NO_DERIVATIVE = (
-    "A sample by Lanczos' method has no derivative by the function. Give a dense matrix, whose samples have one."
+    "A sample by Lanczos' method has no derivative with respect to the function. Give a dense matrix, whose samples "
+    "have one."
 )

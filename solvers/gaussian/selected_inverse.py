@@ -1,6 +1,6 @@
-"""Selected inversion: entries of the inverse of a sparse matrix at the positions of its factors, without the others.
+"""Selected inversion: only those entries of the inverse of a sparse matrix that lie in the pattern of its factors.
 
-A supernode is a set of neighbouring columns whose entries in the symmetrised pattern of L + U lie in one dense block.
+A supernode is a set of neighbouring columns whose entries in the symmetrised pattern of L + U form one dense block.
 """
 
 from __future__ import annotations
@@ -12,31 +12,31 @@ import numpy as np
 import scipy.sparse as sp
 from scipy.linalg import get_blas_funcs
 
-_LEAF = 24  # columns of a subtree that becomes one supernode, whatever zeros that stores
-_WASTE = 0.25  # of a supernode's block may be zeros that a merge of columns adds
+_LEAF = 24  # columns of a subtree that always becomes one supernode
+_WASTE = 0.25  # largest fraction of zeros that merging columns adds to the block of a supernode
 
 
 class SelectedInverse:
     """Entries of `(L U)^-1`, block by block from the last supernode to the first.
 
-    With J the columns of a supernode and R the rows below them, `Z = B^-1` fulfils
+    With J the columns of a supernode and R the rows below them, `Z = (L U)^-1` fulfils
 
         Z_RJ = - Z_RR L_RJ L_JJ^-1,   Z_JR = - U_JJ^-1 U_JR Z_RR,   Z_JJ = U_JJ^-1 L_JJ^-1 - U_JJ^-1 U_JR Z_RJ,
 
-    where Z_RR is part of the block of the next supernode up the elimination tree.
+    where Z_RR is part of the block of the parent in the elimination tree.
 
-    Cost: about twice the operations of the factorisation; the blocks that wait for others need up to as many numbers as
-    the factors.
+    Cost: about twice the operations of the factorisation; blocks that are still needed take up to as much memory as the
+    factors.
 
     Attributes:
-        size: entries of the pattern of L + U, in which entries of the inverse are found.
+        size: number of entries in the pattern of L + U.
 
     Source: Takahashi, Fagan, Chen, PICA Proc. 8 (1973); Erisman and Tinney, Comm. ACM 18 (1975); Lin et al., SelInv,
     ACM TOMS 37 (2011).
     """
 
     def __init__(self, lu: Any, hermitian: bool) -> None:
-        """`lu`: SciPy's `SuperLU`. `hermitian`: is `U = D Lᴴ`? Then L is enough."""
+        """`lu` is SciPy's `SuperLU`. If `hermitian`, `U = D Lᴴ` and L is enough."""
         L, U, self.rows, self.columns = sorted_columns(lu.L), sorted_columns(lu.U), lu.perm_r, lu.perm_c
         pattern = filled_pattern(L, U)
         order = postorder(pattern)
@@ -51,7 +51,7 @@ class SelectedInverse:
         self.triangular = get_blas_funcs("trsm", dtype=L.dtype)
 
     def entries(self, rows: np.ndarray, columns: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """`(A^-1)[rows, columns]`, and which are missing because they lie outside the pattern of the factors."""
+        """`(A^-1)[rows, columns]`, and whether each one is missing, being outside the pattern of the factors."""
         i, j = self.columns[rows], self.rows[columns]
         owner = self.nodes.owner[np.minimum(i, j)]
         by_owner = np.argsort(owner, kind="stable")
@@ -67,7 +67,7 @@ class SelectedInverse:
         return found, missing
 
     def _blocks(self) -> Iterator[tuple[int, np.ndarray, np.ndarray]]:
-        """Yield each supernode, its indices and the inverse there, from the last one."""
+        """Yield each supernode from the last one, with its indices and its block of the inverse."""
         nodes = self.nodes
         waiting = np.bincount(nodes.parents[nodes.parents >= 0], minlength=len(nodes.rows))
         kept: dict[int, tuple[np.ndarray, np.ndarray]] = {}
@@ -109,7 +109,7 @@ class SelectedInverse:
 
 
 def _dense_columns(A: Any, start: int, end: int, places: np.ndarray) -> np.ndarray:
-    """Columns of a CSC matrix in Fortran order, with the rows `places`, which hold all of their entries."""
+    """Columns of a CSC matrix as a dense block in Fortran order; `places` are all rows with entries."""
     first, last = A.indptr[start], A.indptr[end]
     block = np.zeros((len(places), end - start), A.dtype, order="F")
     columns = np.repeat(np.arange(end - start), np.diff(A.indptr[start : end + 1]))
@@ -125,13 +125,13 @@ def sorted_columns(A: Any) -> Any:
 
 
 class Supernodes(NamedTuple):
-    """Supernode s has the columns `first[s] : first[s + 1]`, and the rows below them that `rows` lists.
+    """Supernodes: s has the columns `first[s] : first[s + 1]` and below them the rows `rows[s]`.
 
     Attributes:
         first: `(count + 1,)`.
-        rows: for each supernode the rows below its columns in its block, sorted.
+        rows: for each supernode the sorted rows below its columns.
         owner: `(n,)`, the supernode of each column.
-        parents: `(count,)`, the supernode of the first of `rows`, -1 without any. It comes later.
+        parents: `(count,)`, the supernode of the first of `rows`, -1 if there are none.
     """
 
     first: np.ndarray
@@ -140,15 +140,15 @@ class Supernodes(NamedTuple):
     parents: np.ndarray
 
     def places(self, s: int) -> np.ndarray:
-        """The indices of rows and columns of the block of supernode s, sorted."""
+        """Sorted indices of the rows and columns of the block of supernode s."""
         return np.concatenate([np.arange(self.first[s], self.first[s + 1]), self.rows[s]])
 
 
 def filled_pattern(L: Any, U: Any) -> Any:
-    """The pattern of the strict lower triangle of L + Uᵀ, closed under elimination.
+    """Pattern of the strict lower triangle of L + Uᵀ, closed under elimination.
 
-    In a closed pattern the rows of a column but the first are rows of the column of that first one, its parent. SuperLU
-    drops entries that are exactly zero, and stores no union of both triangles.
+    In a closed pattern all rows of a column except the first, its parent, are also rows of the parent's column. SuperLU
+    drops entries that are exactly zero, and does not store the union of both triangles.
     """
     lower, upper = (
         sp.csc_array((np.ones(A.nnz, np.int8), A.indices, A.indptr), A.shape) for A in (L, sp.csc_array(U.T))
@@ -159,7 +159,7 @@ def filled_pattern(L: Any, U: Any) -> Any:
 
 
 def parents_of(pattern: Any) -> np.ndarray:
-    """`(n,)`: the first row below the diagonal in each column, the parent in the elimination tree; -1 without any."""
+    """`(n,)`: parent of each column in the elimination tree, its first row below the diagonal; -1 for roots."""
     counts = np.diff(pattern.indptr)
     if not pattern.nnz:
         return np.full(len(counts), -1)
@@ -175,7 +175,7 @@ def _is_closed(pattern: Any) -> bool:
 
 
 def _closed(pattern: Any) -> Any:
-    """Column by column: the rows of a column go on to its parent."""
+    """Close a pattern: each column adds its rows to that of its parent."""
     n, starts, indices = pattern.shape[0], pattern.indptr, pattern.indices
     extra: list[list[np.ndarray]] = [[] for _ in range(n)]
     found = []
@@ -193,7 +193,7 @@ def _closed(pattern: Any) -> Any:
 
 
 def postorder(pattern: Any) -> np.ndarray | None:
-    """An order of the columns in which those of each subtree are neighbours, the root last; None: they are already."""
+    """Order of the columns in which each subtree is contiguous and its root last; None if they already are."""
     parents = parents_of(pattern).tolist()
     first = list(range(len(parents)))
     size = [1] * len(parents)
@@ -208,7 +208,7 @@ def postorder(pattern: Any) -> np.ndarray | None:
     for j, parent in enumerate(parents):
         (stack if parent < 0 else children[parent]).append(j)
     order = []
-    while stack:  # roots first, then turned around
+    while stack:  # roots first, then reversed
         j = stack.pop()
         order.append(j)
         stack += children[j]
@@ -218,8 +218,8 @@ def postorder(pattern: Any) -> np.ndarray | None:
 def supernodes(pattern: Any) -> Supernodes:
     """Supernodes of a closed pattern in postorder.
 
-    Small subtrees are one each, and a column joins those before it, of which it is the parent, where that adds few
-    zeros: blocks are multiplied faster than their loop goes round.
+    Each small subtree is one supernode. A column joins the previous ones, whose parent it is, if that adds few zeros,
+    because products of blocks are faster than more iterations of the loop.
 
     Source: Ashcraft and Grimes, ACM TOMS 15 (1989), relaxed supernodes.
     """
@@ -234,7 +234,6 @@ def supernodes(pattern: Any) -> Supernodes:
 
 
 def _first_columns(parents: list[int], counts: list[int]) -> np.ndarray:
-    """The first column of each supernode."""
     n = len(parents)
     size = [1] * n
     for j, parent in enumerate(parents):

@@ -15,14 +15,7 @@ from ..read.arguments import refuse_unusable, refused_args
 def unknowns(
     name: str, f: Callable[..., Any], x0: Any, args: Sequence[Any], batch_ndim: int
 ) -> tuple[Backend, Array, Layout, np.dtype]:
-    """The library, x0 as rows `(systems, n)` that nobody else writes to, its layout and the dtype of the solve.
-
-    Args:
-        name: of the function f, in messages.
-
-    Raises:
-        ValueError, TypeError, NoBackendFound: got / expected.
-    """
+    """The library, a copy of x0 as rows `(systems, n)`, its layout, and the dtype of the solve; `name` is that of f."""
     if not callable(f):
         raise TypeError(f"{name} must be a function {name}(x, *args); got a {type(f).__name__}.")
     if not isinstance(args, list | tuple):
@@ -56,10 +49,7 @@ def unknowns(
 
 
 def checked_limit(max_iter: Any, default: int) -> int:
-    """
-    Raises:
-        ValueError, TypeError: no integer >= 0.
-    """
+    """Return max_iter, or the default for None, after a check."""
     if max_iter is None:
         return default
     if isinstance(max_iter, bool) or not isinstance(max_iter, int | np.integer):
@@ -70,11 +60,7 @@ def checked_limit(max_iter: Any, default: int) -> int:
 
 
 def checked_method(function: str, method: Any, methods: Sequence[str]) -> str:
-    """The method by its name here, upper and lower case alike.
-
-    Raises:
-        ValueError, TypeError: there is no such method.
-    """
+    """Return the canonical name of a method that is given in any case."""
     names = {name.lower(): name for name in methods}
     if not isinstance(method, str):
         raise TypeError(f"method must be a name, one of {', '.join(methods)}; got {method!r}.")
@@ -84,28 +70,18 @@ def checked_method(function: str, method: Any, methods: Sequence[str]) -> str:
 
 
 def box_of(bk: Backend, bounds: Any, layout: Layout, rows: Array) -> tuple[Array, Array]:
-    """Lower and upper bounds as rows; infinite where there are none.
-
-    Raises:
-        TypeError, ValueError: got / expected.
-    """
-    low, high = (
-        _numbers(bk, value, name, layout) for name, value in zip(("lower", "upper"), _pair(bounds), strict=True)
-    )
-    if np.any((-np.inf if low is None else low) > (np.inf if high is None else high)):
-        raise ValueError("A lower bound is above the upper one; expected bounds=(lower, upper).")
-    return _placed(bk, low, -np.inf, layout, rows), _placed(bk, high, np.inf, layout, rows)
-
-
-def _pair(bounds: Any) -> tuple[Any, Any]:
+    """Lower and upper bounds as rows, infinite where there are none."""
     if bounds is None:
-        return None, None
+        bounds = None, None
     if not isinstance(bounds, tuple) or len(bounds) != 2 or any(isinstance(b, list | tuple) for b in bounds):
         raise TypeError(
             "bounds must be a tuple (lower, upper) of numbers, arrays that broadcast to x0, or None; got "
             f"{bounds!r}. For SciPy's pairs, give (np.array([low for low, _ in pairs]), np.array([...]))."
         )
-    return bounds
+    low, high = (_numbers(bk, value, name, layout) for name, value in zip(("lower", "upper"), bounds, strict=True))
+    if np.any((-np.inf if low is None else low) > (np.inf if high is None else high)):
+        raise ValueError("A lower bound is above the upper one; expected bounds=(lower, upper).")
+    return _placed(bk, low, -np.inf, layout, rows), _placed(bk, high, np.inf, layout, rows)
 
 
 def _numbers(bk: Backend, value: Any, name: str, layout: Layout) -> np.ndarray | None:
@@ -123,14 +99,15 @@ def _numbers(bk: Backend, value: Any, name: str, layout: Layout) -> np.ndarray |
         return numbers
     if layout.structure is not None:
         raise TypeError(
-            f"The {name} bound is an array of shape {numbers.shape}; expected a number, as x0 is a container."
+            f"The {name} bound is an array of shape {numbers.shape}; expected a number, because x0 is a container."
         )
     whole = (*layout.batch, *layout.shapes[0])
     try:
         return np.broadcast_to(numbers, whole)
     except ValueError as error:
         raise ValueError(
-            f"The {name} bound has the shape {numbers.shape}; expected a number, or what broadcasts to {whole}."
+            f"The {name} bound has the shape {numbers.shape}; expected a number, or an array that broadcasts "
+            f"to {whole}."
         ) from error
 
 

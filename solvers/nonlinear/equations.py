@@ -1,4 +1,4 @@
-"""A user's function on rows `(systems, n)`, the equations F(x) = 0 that it makes, and their linearisation."""
+"""A user's function on rows `(systems, n)`, the equations F(x) = 0, and their linearisation."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ...sparse import Layout, UnsupportedOperation
 from ...sparse.tracing.front_end import front_end_for
 
 Linear = Callable[[Array], Array]  # of rows
-DENSE = 200  # unknowns of one system up to which its Jacobian is made column by column and factorised
+DENSE = 200  # unknowns of one system, up to which the Jacobian is computed column by column and factorised
 _NUMBERS = (int, float, complex, np.ndarray, np.generic)
 T = TypeVar("T")
 
@@ -24,10 +24,10 @@ class UserFunction:
     """A user's `f(x, *args)`, and compiled programs of it where the library compiles.
 
     Attributes:
-        function: f, of arrays as x0.
+        function: f, for arrays in the form of x0.
         layout: of x.
-        dtype: in which all is computed.
-        is_traced: is f a traced program, so that `args` are all arrays on which it depends?
+        dtype: of all computations.
+        is_traced: whether f is a traced program, whose `args` are all arrays on which it depends.
     """
 
     bk: Backend
@@ -38,16 +38,15 @@ class UserFunction:
     is_traced: bool = False
 
     def __call__(self, rows: Array) -> Any:
-        """f for x as rows `(systems, n)`."""
         return self.bk.call_user(self.function, self.layout.unflatten(self.bk, rows), self.args)
 
     def with_constants(self) -> UserFunction:
-        """The same, without derivatives by `args`."""
+        """Copy without derivatives with respect to `args`."""
         arrays, rebuild = self.bk.flatten(self.args)
         return replace(self, args=rebuild([self.bk.constant(a) for a in arrays]))
 
     def traced(self, rows: Array) -> UserFunction:
-        """The same with all arrays on which f depends as `args`, where the library can find them; x is like rows."""
+        """Copy with all arrays on which f depends as `args`, if the library can find them; x is like rows."""
         bk = self.bk
         if self.is_traced or not bk.compiles_solves:
             return self
@@ -55,12 +54,7 @@ class UserFunction:
         return self if found is None else replace(self, function=found[0], args=tuple(found[1]), is_traced=True)
 
     def program(self, run: Callable[..., T], known: Hashable, rows: Array) -> Callable[..., T]:
-        """`(*arrays) -> run(self, known, *arrays)`, compiled once for all functions with the same program.
-
-        Args:
-            known: what else the program depends on.
-            rows: an array like x.
-        """
+        """`(*arrays) -> run(self, known, *arrays)`, compiled once for all functions with the same program."""
         user = self.traced(rows)
         key = _Program(run, known, self.bk, user.function, self.layout, self.dtype)
         if not user.is_traced or self.bk.in_program() or not key.is_hashable:
@@ -70,7 +64,7 @@ class UserFunction:
 
 @dataclass(frozen=True)
 class _Program:
-    """Everything but arrays on which a compiled program depends."""
+    """Cache key of a compiled program: everything on which it depends, except arrays."""
 
     run: Callable[..., Any]
     known: Any
@@ -95,12 +89,12 @@ def _run(args: Sequence[Array], *arrays: Array, key: _Program) -> Any:
 
 @dataclass(frozen=True, eq=False)
 class NonlinearEquations:
-    """F(x) = 0 on rows `(systems, n)`, the systems independent of each other.
+    """F(x) = 0 on rows `(systems, n)` of independent systems.
 
     Attributes:
         residual: F, differentiable, rows to rows.
         layout: of x and F(x).
-        reverse: must products with the Jacobian be made of a reverse derivative?
+        reverse: whether products with the Jacobian need a reverse derivative.
     """
 
     bk: Backend
@@ -110,11 +104,10 @@ class NonlinearEquations:
 
     @property
     def is_dense(self) -> bool:
-        """Is the Jacobian made column by column?"""
         return self.layout.size <= DENSE
 
     def linearised(self, rows: Array) -> Linear:
-        """The product with the Jacobian at x, on rows."""
+        """Product with the Jacobian at x, for rows."""
         if not self.reverse:
             return front_end_for(rows).forward_derivative(self.residual, rows, (), {})[0]
         bk = self.bk
@@ -126,20 +119,16 @@ class NonlinearEquations:
         return bk.transpose_function(backward, rows)
 
     def jacobian(self, rows: Array, residual: Array) -> Array:
-        """The Jacobian of each system, `(systems, n, n)`; of rows and their residual."""
+        """Jacobian of each system, `(systems, n, n)`, at rows with this residual."""
         bk = self.bk
         if not bk.has_derivatives:
             return by_differences(self.residual, rows, residual)
-        # The derivative of a sum over systems is that of each system by its own unknowns.
+        # The derivative of a sum over systems is that of each system with respect to its own unknowns.
         by_rows = bk.jacobian(lambda x: bk.sum(self.residual(x), 0), get_output=False)(rows)
         return bk.permute_dims(by_rows, (1, 0, 2))
 
     def with_rule(self, rows: Array) -> NonlinearEquations:
-        """The same, with products as the library can make them: forward, or of the reverse derivative if need be.
-
-        Raises:
-            UnsupportedOperation: a library without derivatives, and many unknowns.
-        """
+        """Copy with forward products, or with those of the reverse derivative if f has no forward one."""
         if self.is_dense:
             return self
         if not self.bk.has_derivatives:
@@ -158,7 +147,7 @@ class NonlinearEquations:
 
 
 def by_differences(function: Callable[[Array], Array], rows: Array, image: Array) -> Array:
-    """The Jacobian of each system by forward differences, of NumPy arrays; `image` is that of rows."""
+    """Jacobian of each system by forward differences of NumPy arrays; `image` is `function(rows)`."""
     systems, n = rows.shape
     matrix = np.empty((systems, image.shape[1], n), rows.dtype)
     step = np.sqrt(np.finfo(rows.dtype).eps) * np.maximum(np.abs(rows), 1)
@@ -170,16 +159,13 @@ def by_differences(function: Callable[[Array], Array], rows: Array, image: Array
 
 
 def residual_of(user: UserFunction) -> Callable[[Array], Array]:
-    """F on rows, of a user's `f(x, *args)`.
-
-    It raises ValueError and TypeError where f returns something else than real arrays shaped as x0.
-    """
+    """F on rows for a user's `f(x, *args)`, which raises an error unless f returns real arrays in the shape of x0."""
     bk, layout = user.bk, user.layout
 
     def residual(rows: Array) -> Array:
         image = user(rows)
         _check(bk, layout, image)
-        # A copy, as f may return the same array in each call.
+        # f may return the same array in each call.
         return bk.copy(layout.flatten(bk, image, user.dtype, "f(x)"))
 
     return residual
@@ -193,18 +179,18 @@ def _check(bk: Backend, layout: Layout, image: Any) -> None:
     expected = [(*layout.batch, *shape) for shape in layout.shapes]
     if shapes != expected or structure != layout.structure:
         raise ValueError(
-            f"f returned {_described(shapes)}; expected {_described(expected)}, as x0 is: one equation for each "
+            f"f returned {_described(shapes)}; expected {_described(expected)}, like x0: one equation for each "
             "unknown. For more equations than unknowns, minimise the sum of squares with krylix.minimize."
         )
 
 
 def check_real_array(bk: Backend, x: Any) -> None:
-    """Raises TypeError where what f returned is no array of real numbers of the library."""
+    """Raise TypeError unless f returned an array of real numbers of the library."""
     if not bk.is_array(x) and not (bk.on_host and isinstance(x, _NUMBERS)):
         raise TypeError(
             f"f returned a {type(x).__module__}.{type(x).__qualname__} for an x of {bk.name}; expected an array of "
-            f"{bk.name}. Give x0 as an array of the library that f computes with; a number that was taken out of it, "
-            "as by float(x), has no derivatives."
+            f"{bk.name}. Give x0 as an array of the library that f computes with. A number that was extracted, "
+            "for example by float(x), has no derivatives."
         )
     dtype = np.dtype(bk.dtype(x)) if bk.is_array(x) else np.asarray(x).dtype
     if dtype.kind == "c":
@@ -215,7 +201,7 @@ def check_real_array(bk: Backend, x: Any) -> None:
 
 
 def dense_of(bk: Backend, product: Linear, rows: Array) -> Array:
-    """The matrices `(systems, n, n)` of a linear function of rows, whose systems are independent."""
+    """Matrices `(systems, n, n)` of a linear function of rows of independent systems."""
     systems, n = int(rows.shape[0]), int(rows.shape[1])
     units = bk.reshape(bk.asarray(np.eye(n, dtype=bk.dtype(rows)), like=rows), (n, 1, n))
     return bk.permute_dims(bk.map_columns(product, bk.broadcast_to(units, (n, systems, n))), (1, 2, 0))

@@ -1,12 +1,12 @@
 """Derivatives of a root of F(x, w) = 0 with respect to w, by the implicit function theorem, and their linear solves.
 
-`dx = -J^-1 (dF/dw) dw`. Libraries with a rule for roots, which holds to every order, use that. In others two steps of
-Newton's method, differentiated, follow the constant root: the error of a step, as a function of w, is squared by the
-next one, so that one gives first derivatives, and two give those up to the third order. Both steps solve for zero,
-which takes no iterations, and leave the root as it is, to the last digit.
+`dx = -J^-1 (dF/dw) dw`. Libraries with a rule for roots use it, for derivatives of any order. In others, two steps of
+Newton's method from the constant root are differentiated. Each step squares the error as a function of w, so that one
+gives first derivatives, and two give those up to the third order. Both steps have a zero right-hand side, which takes
+no iterations, and leave the root unchanged to the last digit.
 
-Functions that cut the derivative with respect to x are refused: Newton's method may find the root, but its derivatives
-would be wrong without a word. A few values are compared with differences.
+Functions that cut the derivative with respect to x are refused. Newton's method may find the root, but its derivatives
+would be silently wrong. For the check, the derivative is compared with a few finite differences.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from .equations import DENSE, Linear, NonlinearEquations, dense_of
 
 _SETTINGS = ("method", "preconditioner", "rtol", "atol", "max_iter", "nullspace", "matrix_offset")
 CUTS = (
-    "Something in f cuts or replaces the derivative by x: detach(), no_grad(), stop_gradient, float(x), or a custom "
-    "gradient. Take it out."
+    "Something in f cuts or replaces the derivative with respect to x: detach(), no_grad(), stop_gradient, float(x), "
+    "or a custom gradient. Take it out."
 )
 
 
@@ -39,11 +39,7 @@ class LinearSolver:
 
     @classmethod
     def of(cls, given: Any) -> LinearSolver:
-        """From what a user gives: a method, or a dictionary of settings.
-
-        Raises:
-            TypeError, ValueError: got / expected.
-        """
+        """Check the user's `linear_solver`: None, a method, or a dictionary of settings."""
         if given is None:
             return cls()
         if isinstance(given, str | Method):
@@ -62,15 +58,11 @@ class LinearSolver:
         return cls(tuple(sorted(given.items())))
 
     def solve_dense(self, bk: Backend, matrix: Array, rhs: Array, policy: str) -> tuple[Array, Array]:
-        """x with J x = rhs as rows, and which systems were solved, `(systems, 1)`; J is `(systems, n, n)`."""
+        """Solve J x = rhs for rows, with J `(systems, n, n)`; also which systems were solved, `(systems, 1)`."""
         return self._linear_solve(bk, matrix, rhs, policy)
 
     def solve(self, bk: Backend, layout: Layout, product: Linear, rhs: Array, policy: str) -> tuple[Array, Array]:
-        """As `solve_dense`, of the product of J with rows.
-
-        Args:
-            policy: `on_failure` of the solve.
-        """
+        """Like `solve_dense`, with products of J and rows; `policy` is the `on_failure` of the solve."""
         if layout.size <= DENSE:
             return self.solve_dense(bk, dense_of(bk, product, rhs), rhs, policy)
 
@@ -81,7 +73,7 @@ class LinearSolver:
             try:
                 traced = matrix_from_function(on_arrays, layout.unflatten(bk, rhs))[0]
             except (NonlinearError, UnsupportedOperation, TypeError, NotImplementedError):
-                pass  # the last is PyTorch's, for products made of a reverse derivative
+                pass  # PyTorch raises the last one for products that are made of a reverse derivative.
             else:
                 x, solved = self._linear_solve(bk, traced, bk.reshape(rhs, (layout.size,)), policy)
                 return bk.reshape(x, (1, layout.size)), solved
@@ -95,10 +87,10 @@ class LinearSolver:
 
 
 def implicit_root(equations: NonlinearEquations, solver: LinearSolver, x: Array, failed: Array, policy: str) -> Array:
-    """Rows x, a root that was found, with derivatives with respect to everything on which the equations depend.
+    """Give a root x, in rows, derivatives with respect to everything on which the equations depend.
 
     Args:
-        failed: systems `(systems, 1)` that have no root; their derivatives are NaN.
+        failed: systems `(systems, 1)` without a root, whose derivatives are NaN.
         policy: `on_failure` of the linear solves.
     """
     bk = equations.bk
@@ -107,7 +99,7 @@ def implicit_root(equations: NonlinearEquations, solver: LinearSolver, x: Array,
     x, F = bk.constant(x), equations.residual
 
     def residual(rows: Array) -> Array:
-        # Failed systems keep the derivatives by w, which become NaN, but have the Jacobian of the identity.
+        # Failed systems keep the derivatives with respect to w, which become NaN, but have an identity Jacobian.
         return F(bk.where(failed, x, rows)) + bk.where(failed, rows - x, bk.zeros_like(x))
 
     equations = replace(equations, residual=residual)
@@ -134,7 +126,7 @@ def implicit_root(equations: NonlinearEquations, solver: LinearSolver, x: Array,
 
 
 def _refuse_cut_jacobian(equations: NonlinearEquations, x: Array, failed: Array) -> None:
-    """Raises ValueError where the Jacobian at x is not that of differences, of eager calls. Costs a Jacobian."""
+    """Raise ValueError if the Jacobian at x differs from finite differences, in eager calls. Costs a Jacobian."""
     bk = equations.bk
     if bk.compiled(x):
         return
@@ -154,10 +146,12 @@ def _refuse_cut_jacobian(equations: NonlinearEquations, x: Array, failed: Array)
             rounding = bk.norm(bound(bk.abs(x))) + bk.norm(change) / float(np.sqrt(eps))
             return wrong > 0.05 * bk.norm(change) + 100 * eps * rounding
 
-        # A small x may be one that is about zero, or one of a problem whose unknowns are small: a cut shows in both.
+        # A small x may be zero up to rounding, or all unknowns may be small. A cut shows at both scales.
         wrong = ~failed & differs(magnitude(bk, x))
         if bk.any(wrong) and bk.any(wrong & differs(bk.where(x == 0, bk.where(largest > 0, largest, 1), bk.abs(x)))):
-            raise ValueError(f"The derivative of f by x is not that of its values at the solution. {CUTS}")
+            raise ValueError(
+                f"The derivative of f with respect to x does not match finite differences at the solution. {CUTS}"
+            )
 
 
 def magnitude(bk: Backend, x: Array) -> Array:
@@ -166,7 +160,7 @@ def magnitude(bk: Backend, x: Array) -> Array:
 
 
 def perturbation(bk: Backend, x: Array) -> Array:
-    """Rows of numbers of size one that are no pattern of a grid."""
+    """Rows of numbers of about unit size, irregular enough for any grid."""
     n = int(x.shape[1])
     signs = np.where(np.arange(n) % 3 == 1, -1.0, 1.0) * np.linspace(0.7, 1.3, n)
     return bk.broadcast_to(bk.asarray(np.asarray(signs[None], bk.dtype(x)), like=x), x.shape)

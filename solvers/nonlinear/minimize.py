@@ -23,11 +23,11 @@ from .implicit import CUTS, LinearSolver, implicit_root, magnitude, perturbation
 from .results import SCIPY_METHODS, MinimizeResult, register_result
 from .scipy_search import ScipyRun, run_all
 
-_MOST_STEPS = 1000  # by default: searches without second derivatives need hundreds
+_MOST_STEPS = 1000  # default limit, because searches without second derivatives need hundreds
 _WITH_BOUNDS = ("L-BFGS-B", "GD")
 _ENOUGH = 1e-4  # decrease relative to the linear model (Armijo; Nocedal and Wright, section 3.1)
-_MOST_CUTS = 40  # of a step of steepest descent, one after the other
-_HOST = np.dtype(np.float64)  # in which SciPy computes
+_MOST_CUTS = 40  # successive reductions of a step of steepest descent
+_HOST = np.dtype(np.float64)  # dtype of SciPy's searches
 _RUNNING, _CONVERGED, _MAX_ITER, _STAGNATED, _DIVERGED = map(
     int, (Status.RUNNING, Status.CONVERGED, Status.MAX_ITER, Status.STAGNATED, Status.DIVERGED)
 )
@@ -51,43 +51,44 @@ def minimize(
 ) -> MinimizeResult:
     """Find a local minimum of `f(x)`, from its values and its gradient.
 
-    Converged means `|gradient| <= max(rtol |gradient at x0|, atol)` in the 2-norm, whatever the method says; of what
-    bounds hold back nothing is counted. Where rtol is not given, an x counts too where rounding of f hides what is left
-    to gain (`MinimizeResult.attainable`). Every system of a batch has its own search, status and history.
+    Converged means `|gradient| <= max(rtol |gradient at x0|, atol)` in the 2-norm for any method, without components
+    that bounds block. If rtol is not given, x also counts as converged if rounding of f hides any further decrease
+    (`MinimizeResult.attainable`). Each system of a batch has its own search, status and history.
 
     Args:
-        f: a differentiable function of real numbers, called as `f(x, *args)` with all systems at once, batch axes in
-            front; returns one number for each system, shaped as the batch axes.
-        x0: where to begin: an array of floats of any shape, or a container of arrays.
+        f: a differentiable function of real numbers, called as `f(x, *args)` with all systems at once and batch axes in
+            front. It returns one number for each system, in the shape of the batch axes.
+        x0: start of the search: an array of floats of any shape, or a container of arrays.
         args: further arguments of f.
-        method: "L-BFGS-B", "BFGS" or "CG", which are SciPy's and run on the host, or "GD", steepest descent with steps
-            that adapt, which can be compiled. Each system has its own run of SciPy (in a thread), and f is called once
-            for the whole batch.
-        bounds: `(lower, upper)`, each a number, an array that broadcasts to x0, or None; of "L-BFGS-B" and "GD".
-        rtol: relative tolerance below 1, one number or one per system; if None 1e-3 in single and 1e-6 in double
-            precision, or what the precision can reach.
+        method: "L-BFGS-B", "BFGS" or "CG" from SciPy, on the host, or "GD", steepest descent with adaptive steps, which
+            can be compiled. With SciPy each system has its own search in a thread, and f is called once for the whole
+            batch.
+        bounds: `(lower, upper)` for "L-BFGS-B" and "GD", each a number, an array that broadcasts to x0, or None.
+        rtol: relative tolerance below 1, one number or one per system. If None, 1e-3 in single and 1e-6 in double
+            precision, or the attainable accuracy.
         atol: absolute tolerance, one number or one per system.
         max_iter: limit of steps, 1000 if None.
         linear_solver: how `linear_solve` solves with the Hessian, for derivatives of x; see `solve_nonlinear`.
-        batch_ndim: how many leading axes of x0 are independent systems.
+        batch_ndim: number of leading axes of x0 that count independent systems.
         on_failure: "raise", "warn", "status" or "nan", as in `linear_solve`.
-        history: record values of f, and x, of each step.
+        history: record f and x of each step.
 
-    x has exact derivatives with respect to args and what f closes over, by the implicit function theorem: JAX to every
-    order, PyTorch and TensorFlow to the third. `value` and `gradient` follow x; the other numbers of the result have
-    none, nor are there any by x0, the bounds and the tolerances. Derivatives of systems that failed are NaN.
+    x has exact derivatives with respect to args and the arrays that f closes over, by the implicit function theorem, in
+    JAX of any order, in PyTorch and TensorFlow up to the third. `value` and `gradient` have those that follow from x,
+    other parts of the result none. There are none with respect to x0, the bounds and the tolerances. Derivatives of
+    failed systems are NaN.
 
     Returns:
         MinimizeResult; `x` has the type, shape, dtype and device of x0.
 
     Raises:
-        NotConverged, Diverged: the tolerance was not reached (`.result` has what was); a compiled function raises its
-            library's error with the same text when it runs.
-        TypeError: also for a method of SciPy in a compiled function.
-        ValueError, NoBackendFound, UnsupportedOperation: an input that cannot be used, before any step.
+        NotConverged, Diverged: the tolerance was not reached (the result is in `.result`). Compiled functions raise an
+            error of their library with the same text at run time.
+        TypeError: an input has the wrong type, or a method of SciPy is used in a compiled function.
+        ValueError, NoBackendFound, UnsupportedOperation: an input is invalid; raised before any step.
 
-    Cost: an evaluation of f and its gradient for each trial step. NumPy has no derivatives: central differences take
-    two calls of f for each unknown of one system, of which there may be 200.
+    Cost: an evaluation of f and its gradient for each trial step. NumPy has no derivatives, and central differences
+    take two calls of f for each unknown of one system, of which 200 are allowed.
 
     Examples:
         >>> import numpy as np, krylix
@@ -111,18 +112,18 @@ def minimize(
         return done(without_compilers(run_for)(policy, search.result, user, x0, *map(bk.constant, tolerances), *box))
 
 
-minimize._torchdynamo_disable = True  # type: ignore[attr-defined]  # torch.compile: make a graph break of the call
+minimize._torchdynamo_disable = True  # type: ignore[attr-defined]  # a graph break in torch.compile
 
 
 @dataclass(frozen=True)
 class Search:
-    """A search: everything but the function and arrays; hashable where the settings of the linear solver are.
+    """Settings of a search; hashable if those of the linear solver are.
 
     Attributes:
         max_iter: limit of steps.
-        bounded: are there bounds?
-        by_default: was no rtol given, so that the limit of precision counts as converged?
-        history: are values and x of each step recorded?
+        bounded: whether there are bounds.
+        by_default: whether rtol was not given, so that attainable accuracy counts as converged.
+        history: whether f and x of each step are recorded.
         linear_solver: solves with the Hessian, for derivatives.
         policy: the user's `on_failure`.
     """
@@ -174,7 +175,7 @@ class Search:
 
 
 class Minimum(NamedTuple):
-    """What a search ended with: rows `(systems, n)` and numbers `(systems, 1)`."""
+    """End of a search: rows `(systems, n)` and numbers `(systems, 1)`."""
 
     x: Array
     value: Array
@@ -191,18 +192,14 @@ class Minimum(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Objective:
-    """`f(x, *args)`, one number for each system, in the box `lower <= x <= upper` (rows, infinite without bounds)."""
+    """`f(x, *args)` for `lower <= x <= upper` (rows, infinite without bounds)."""
 
     user: UserFunction
     lower: Array
     upper: Array
 
     def values(self, rows: Array) -> Array:
-        """f, `(systems,)`.
-
-        Raises:
-            ValueError, TypeError: f returns something else than one real number for each system.
-        """
+        """`(systems,)`, after a check that f returned one real number for each system."""
         bk, batch = self.user.bk, self.user.layout.batch
         image = self.user(rows)
         check_real_array(bk, image)
@@ -213,7 +210,7 @@ class Objective:
                 f"{' (batch_ndim axes of x0)' if batch else ''}. Sum over the other axes."
             )
         image = image if bk.is_array(image) else bk.asarray(image)
-        # A copy, as f may return the same array in each call.
+        # f may return the same array in each call.
         return bk.copy(bk.reshape(bk.astype(image, self.user.dtype), (self.user.layout.systems,)))
 
     def value_and_gradient(self, rows: Array) -> tuple[Array, Array]:
@@ -230,28 +227,27 @@ class Objective:
         return bk.reshape(values, (-1, 1)), gradient
 
     def gradient(self, rows: Array) -> Array:
-        """The gradient, to be differentiated again."""
+        """The gradient in a form that can be differentiated again."""
         bk = self.user.bk
         gradient: Array = bk.jacobian(lambda rows: bk.sum(self.values(rows), 0), get_output=False)(rows)
         return gradient
 
     def projected(self, rows: Array, gradient: Array) -> Array:
-        """The gradient, cut to what the bounds leave of a step against it."""
+        """Projected gradient: the step along the negative gradient, cut at the bounds, with opposite sign."""
         bk, goal = self.user.bk, rows - gradient
         cut = bk.where(goal < self.lower, rows - self.lower, gradient)
         return bk.where(goal > self.upper, rows - self.upper, cut)
 
     def is_free(self, rows: Array, gradient: Array) -> Array:
-        """Which unknowns are not held by a bound?"""
+        """Which unknowns have no active bound?"""
         return ~(((rows <= self.lower) & (gradient > 0)) | ((rows >= self.upper) & (gradient < 0)))
 
     def inside(self, rows: Array) -> Array:
-        """x, moved into the box."""
         rows = self.user.bk.where(rows < self.lower, self.lower, rows)
         return self.user.bk.where(rows > self.upper, self.upper, rows)
 
     def _by_differences(self, rows: Array) -> Array:
-        """Central differences inside of the bounds, for a library without derivatives."""
+        """Central differences within the bounds, for libraries without derivatives."""
         bk, n = self.user.bk, rows.shape[1]
         if n > DENSE:
             raise UnsupportedOperation(
@@ -270,10 +266,10 @@ class Objective:
         return gradient
 
     def to_precision(self, end: Minimum) -> Minimum:
-        """Count searches as converged that stopped where rounding hides the rest.
+        """Count searches as converged that stopped at the attainable accuracy.
 
-        What is left to gain is `|g|^2 / (2 k)`, for the curvature k along the gradient g, which takes one evaluation.
-        Either that is below the rounding of f, or g is below what rounding of x makes of it.
+        The possible decrease is `|g|^2 / (2 k)`, with the curvature k along the gradient g from one evaluation. Either
+        it is below the rounding of f, or g is below its change by rounding x.
         """
         bk = self.user.bk
         stopped = (end.status == _STAGNATED) | (end.status == _MAX_ITER)
@@ -298,11 +294,7 @@ class Objective:
 
 
 def search_by_scipy(objective: Objective, search: Search, x: Array, rtol: Array, atol: Array) -> Minimum:
-    """Search by SciPy, from and to arrays of the library.
-
-    Raises:
-        TypeError: this is part of a compiled function.
-    """
+    """Search by SciPy, with x in arrays of the library."""
     user, like = objective.user, x
     bk = user.bk
     _refuse_programs(bk, search.method, x, user.args)
@@ -368,7 +360,7 @@ def _refuse_programs(bk: Backend, method: str, x: Array, args: Any) -> None:
     if bk.in_program() or not all(_has_value(bk, array) for array in (x, *arrays)):
         raise TypeError(
             f"minimize with method={method!r} runs SciPy on the host, which needs values; this call is part of a "
-            "compiled, transformed or vectorised function. Use method='GD', or call minimize outside of it."
+            "compiled, transformed or vectorised function. Use method='GD', or call minimize outside it."
         )
 
 
@@ -377,12 +369,12 @@ def _has_value(bk: Backend, x: Array) -> bool:
         return True
     try:
         return isinstance(bk.to_numpy(x), np.ndarray)
-    except Exception:  # each library has its own
+    except Exception:  # each library raises its own error
         return False
 
 
 def _records(bk: Backend, runs: list[ScipyRun], dtype: np.dtype, like: Array) -> tuple[Array, Array]:
-    """Values `(most, systems)` and points `(systems, most, n)`, NaN after a system's last ones."""
+    """Values `(most, systems)` and points `(systems, most, n)`, NaN after the last ones of a system."""
     most = max((len(run.path) for run in runs), default=1)
     values = np.full((most, len(runs)), np.nan, dtype)
     path = np.full((len(runs), most, int(like.shape[1])), np.nan, dtype)
@@ -393,7 +385,7 @@ def _records(bk: Backend, runs: list[ScipyRun], dtype: np.dtype, like: Array) ->
 
 
 class _Descent(NamedTuple):
-    """State of steepest descent: where it is, the length t of the next step, and cuts of it without a step."""
+    """State of steepest descent: the present point, the length t of the next step, and how often it was cut."""
 
     at: Minimum
     t: Array
@@ -401,11 +393,11 @@ class _Descent(NamedTuple):
 
 
 def _descend(user: UserFunction, search: Search, x: Array, rtol: Array, atol: Array, *box: Array) -> Minimum:
-    """Steepest descent with steps that adapt to the function, in one loop that compiles.
+    """Steepest descent with adaptive steps, in one loop that compiles.
 
-    The step is that of J. Barzilai and J. M. Borwein (IMA J. Numer. Anal. 8, 1988), `s.s / s.y` for the last move s and
-    the change y of the gradient, or twice the last one where f was not convex along s; it is divided by 4 until f
-    decreases enough (Armijo). With bounds each move is projected.
+    The step length of Barzilai and Borwein (IMA J. Numer. Anal. 8, 1988) is `s.s / s.y` for the last move s and the
+    change y of the gradient, or twice the last one if f was not convex along s. It is divided by 4 until f decreases
+    enough (Armijo). With bounds each move is projected.
     """
     bk, objective = user.bk, Objective(user, *box)
     state = _start(objective, search, objective.inside(x), rtol, atol)
@@ -464,7 +456,7 @@ def _step(objective: Objective, search: Search, s: _Descent) -> _Descent:
 
 
 def _status(objective: Objective, search: Search, at: Minimum, cuts: Array) -> Array:
-    """RUNNING, or why a search ends."""
+    """RUNNING, or the reason why a search ends."""
     bk = objective.user.bk
     status = bk.where(at.steps < search.max_iter, _RUNNING + 0 * at.status, _MAX_ITER)
     status = bk.where(cuts > _MOST_CUTS, _STAGNATED, status)
@@ -475,7 +467,7 @@ def _status(objective: Objective, search: Search, at: Minimum, cuts: Array) -> A
 def _with_derivatives(
     user: UserFunction, search: Search, x: Array, value: Array, gradient: Array, status: Array, *box: Array
 ) -> tuple[Array, Array, Array]:
-    """x, with derivatives as the root of the gradient in the unknowns that no bound holds; f and its gradient there."""
+    """x with derivatives as a root of the gradient in unknowns without an active bound; f and its gradient there."""
     bk, objective = user.bk, Objective(user, *box)
     free, failed = objective.is_free(x, gradient), status != _CONVERGED
 
@@ -485,21 +477,21 @@ def _with_derivatives(
     equations = NonlinearEquations(bk, residual, user.layout).with_rule(x)
     x = implicit_root(equations, search.linear_solver, x, failed, search.policy)
     value = _following(bk, value, bk.reshape(objective.values(x), (-1, 1)), failed)
-    if search.bounded:  # of free unknowns it stays zero
+    if search.bounded:  # in free unknowns it stays zero
         gradient = _following(bk, gradient, bk.where(free, gradient, objective.gradient(x)), failed)
     return x, value, gradient
 
 
 def _following(bk: Backend, found: Array, again: Array, failed: Array) -> Array:
-    """`found` to the last digit, with the derivatives of `again`."""
+    """The values of `found` with the derivatives of `again`."""
     change = again - bk.constant(again)
     return bk.without_derivatives(found + bk.where(bk.isfinite(change), change, bk.zeros_like(change)), failed)
 
 
 def _refuse_cut_gradient(objective: Objective, x: Array, gradient: Array) -> None:
-    """Raises ValueError where the gradient at x is zero and f changes with x to first order. Costs 5 calls of f then.
+    """Raise ValueError if the gradient at x is zero but f changes with x to first order. Costs 5 calls of f then.
 
-    An odd change of f that doubles with the step is of first order; at an inflection it grows eightfold.
+    A first-order change is odd and doubles with the step; at an inflection point it grows eightfold.
     """
     bk = objective.user.bk
     zero = bk.max_abs(gradient) == 0

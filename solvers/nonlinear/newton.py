@@ -2,7 +2,7 @@
 
 Each step solves `J(x) p = -F(x)` and goes to `x + t p` with the largest t of 1, 1/2, 1/4, ... for which
 `|F(x + t p)| <= (1 - t / 10000) |F(x)|` (C. T. Kelley, Iterative Methods for Linear and Nonlinear Equations, 1995,
-section 8.1). Finished systems stay as they are.
+section 8.1). Systems that have finished are unchanged.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from .equations import NonlinearEquations, UserFunction, residual_of
 from .implicit import LinearSolver, implicit_root
 from .results import NonlinearResult, register_result
 
-_MOST_STEPS = 50  # by default: near a root Newton needs 3 to 8, with shortened steps before some tens
+_MOST_STEPS = 50  # default limit; near a root 3 to 8 steps are needed, with damped steps before it some tens
 _DECREASE = 1e-4  # of the residual norm, relative to the linear model (Eisenstat and Walker 1994)
-_MOST_HALVINGS = 30  # a step of 1e-9 of Newton's
+_MOST_HALVINGS = 30  # down to 1e-9 of Newton's step
 _RUNNING, _CONVERGED, _MAX_ITER, _STAGNATED, _BREAKDOWN, _DIVERGED = map(
     int, (Status.RUNNING, Status.CONVERGED, Status.MAX_ITER, Status.STAGNATED, Status.BREAKDOWN, Status.DIVERGED)
 )
@@ -51,42 +51,42 @@ def solve_nonlinear(
 ) -> NonlinearResult:
     """Solve `f(x) = 0` by Newton's method with a line search.
 
-    Converged means `|f(x)| <= max(rtol |f(x0)|, atol)` in the 2-norm, for the returned x. Where rtol is not given, an x
-    counts too whose `|f(x)|` is no more than what rounding x changes it by, as a start that is a solution already
-    (`NonlinearResult.attainable`). Every system of a batch has its own steps, status and history.
+    Converged means `|f(x)| <= max(rtol |f(x0)|, atol)` in the 2-norm, for the returned x. If rtol is not given, x also
+    counts as converged if `|f(x)|` is at most its change by rounding x (`NonlinearResult.attainable`), for example if
+    x0 is a solution already. Each system of a batch has its own steps, status and history.
 
     Args:
-        f: a differentiable function, as many real equations as unknowns: called as `f(x, *args)` with all systems at
-            once, batch axes in front; returns arrays shaped as x0.
+        f: a differentiable function with as many real equations as unknowns, called as `f(x, *args)` with all systems
+            at once and batch axes in front. It returns arrays in the shape of x0.
         x0: initial guess: an array of floats of any shape, or a container of arrays.
         args: further arguments of f.
         method: "Newton".
-        rtol: relative tolerance below 1, one number or one per system; if None 1e-5 in single and 1e-10 in double
-            precision, or what the precision can reach.
+        rtol: relative tolerance below 1, one number or one per system. If None, 1e-5 in single and 1e-10 in double
+            precision, or the attainable accuracy.
         atol: absolute tolerance, one number or one per system.
         max_iter: limit of steps, 50 if None.
         linear_solver: how `linear_solve` solves for a step: a method, or a dictionary of its arguments `method`,
-            `preconditioner`, `rtol`, `atol`, `max_iter`, `nullspace` and `matrix_offset`. If None its own choice, with
-            a dense Jacobian for up to 200 unknowns; for more a sparse matrix that is traced from f, or for a batch, or
-            what cannot be traced, products with the Jacobian.
-        batch_ndim: how many leading axes of x0 are independent systems.
+            `preconditioner`, `rtol`, `atol`, `max_iter`, `nullspace` and `matrix_offset`. If None, `linear_solve`
+            chooses. The Jacobian is dense for up to 200 unknowns, and for more a sparse matrix traced from f. For a
+            batch, or if f cannot be traced, only products with it are used.
+        batch_ndim: number of leading axes of x0 that count independent systems.
         on_failure: "raise", "warn", "status" or "nan", as in `linear_solve`.
         history: record residual norms.
 
-    x has exact derivatives with respect to args and what f closes over, by the implicit function theorem: JAX to every
-    order, PyTorch and TensorFlow to the third; x0 and the tolerances have none. Derivatives of systems that failed are
-    NaN.
+    x has exact derivatives with respect to args and the arrays that f closes over, by the implicit function theorem, in
+    JAX of any order, in PyTorch and TensorFlow up to the third. There are none with respect to x0 and the tolerances.
+    Derivatives of failed systems are NaN.
 
     Returns:
         NonlinearResult; `x` has the type, shape, dtype and device of x0.
 
     Raises:
-        NotConverged, Diverged: the tolerance was not reached (`.result` has what was); a compiled function raises its
-            library's error with the same text when it runs.
-        ValueError, TypeError, NoBackendFound, UnsupportedOperation: an input that cannot be used, before any step.
+        NotConverged, Diverged: the tolerance was not reached (the result is in `.result`). Compiled functions raise an
+            error of their library with the same text at run time.
+        ValueError, TypeError, NoBackendFound, UnsupportedOperation: an input is invalid; raised before any step.
 
-    Cost: for each step a Jacobian, a linear solve and 1 call of f, and 1 for each halving of the step. NumPy has no
-    derivatives: forward differences take a call of f for each unknown of one system, of which there may be 200.
+    Cost: for each step a Jacobian, a linear solve and 1 call of f, and 1 more for each halving of the step. NumPy has
+    no derivatives, and forward differences take a call of f for each unknown of one system, of which 200 are allowed.
 
     Examples:
         >>> import numpy as np, krylix
@@ -108,7 +108,7 @@ def solve_nonlinear(
         return done(without_compilers(run_for)(policy, newton.result, user, x0, *map(bk.constant, tolerances)))
 
 
-solve_nonlinear._torchdynamo_disable = True  # type: ignore[attr-defined]  # torch.compile: make a graph break of the call
+solve_nonlinear._torchdynamo_disable = True  # type: ignore[attr-defined]  # a graph break in torch.compile
 
 
 class NewtonState(NamedTuple):
@@ -120,7 +120,7 @@ class NewtonState(NamedTuple):
     status: Array
     steps: Array
     evaluations: Array
-    small: Array  # was the last correction below sqrt(eps) |x|?
+    small: Array  # whether the last correction was below sqrt(eps) |x|
     history: Any  # norms `(max_iter + 1, systems)`, or ()
 
 
@@ -136,12 +136,12 @@ class _LineSearchState(NamedTuple):
 
 @dataclass(frozen=True)
 class Newton:
-    """Newton's method: everything but the function and arrays; hashable where the settings of the linear solver are.
+    """Settings of Newton's method; hashable if those of the linear solver are.
 
     Attributes:
         max_iter: limit of steps.
-        by_default: was no rtol given, so that the limit of precision counts as converged?
-        history: are norms recorded?
+        by_default: whether rtol was not given, so that attainable accuracy counts as converged.
+        history: whether norms are recorded.
         linear_solver: solves for the steps.
         policy: the user's `on_failure`.
     """
@@ -171,7 +171,7 @@ class Newton:
     def run(
         self, equations: NonlinearEquations, x: Array, rtol: Array, atol: Array
     ) -> tuple[NewtonState, Array, Array]:
-        """The last state, the norms that count as converged, and the norms that precision allows, or 0."""
+        """Return the last state, the tolerance on the norm, and the attainable norm or 0."""
         bk = equations.bk
         first = self._start(equations, x)
         tolerance = bk.maximum(rtol * first.norm, atol + 0 * first.norm)
@@ -199,7 +199,7 @@ class Newton:
         return NewtonState(x, f, norm, zero + _RUNNING, zero, zero + 1, zero != 0, lines)
 
     def step(self, equations: NonlinearEquations, state: NewtonState, tolerance: Array) -> NewtonState:
-        """One step of the systems that are running."""
+        """One step of the running systems."""
         bk = equations.bk
         active = state.status == _RUNNING
         p, solved = self._correction(equations, state, active)
@@ -221,7 +221,7 @@ class Newton:
         )  # fmt: skip
 
     def _correction(self, equations: NonlinearEquations, state: NewtonState, active: Array) -> tuple[Array, Array]:
-        """Newton's step p, and where it was search."""
+        """Newton's step p, and the systems for which it was found."""
         bk, x, systems = equations.bk, state.x, int(state.x.shape[0])
         rhs = bk.where(active, -state.f, bk.zeros_like(state.f))
         policy = "nan" if self.policy == "nan" else "status"
@@ -263,16 +263,16 @@ class Newton:
     def _to_precision(
         self, equations: NonlinearEquations, state: NewtonState, first: Array, tolerance: Array
     ) -> tuple[NewtonState, Array, Array]:
-        """Without a given rtol, count systems as converged that stopped where rounding of x changes F by as much as F.
+        """Unless rtol is given, count systems as converged if rounding x changes F by as much as the remaining F.
 
-        Such changes must also be small relative to the first residual, or the last correction small relative to x.
+        This change must also be small relative to the first residual, or the last correction small relative to x.
         """
         bk = equations.bk
         attainable = 0 * tolerance
         stopped = (state.status == _STAGNATED) | (state.status == _MAX_ITER)
         if not self.by_default or (not bk.compiled(state.x) and not bk.any(stopped)):
             return state, tolerance, attainable
-        signs = np.where(np.arange(int(state.x.shape[1])) % 3 == 1, -1.0, 1.0)  # fixed, and no pattern of a grid
+        signs = np.where(np.arange(int(state.x.shape[1])) % 3 == 1, -1.0, 1.0)  # irregular on any grid
         eps = float(np.finfo(bk.dtype(state.x)).eps)
         factor = bk.asarray(np.asarray(1 + eps * signs, bk.dtype(state.x)), like=state.x)
         change = 2 * bk.norm(bk.constant(equations.residual(state.x * factor)) - state.f)
@@ -286,7 +286,7 @@ class Newton:
 
 
 def _run(user: UserFunction, newton: Newton, x: Array, rtol: Array, atol: Array) -> tuple[NewtonState, Array, Array]:
-    """Newton's method as a program; x with derivatives."""
+    """Newton's method as a program, with derivatives of x."""
     bk = user.bk
     with bk.errstate():
         constants = NonlinearEquations(bk, residual_of(user.with_constants()), user.layout).with_rule(x)

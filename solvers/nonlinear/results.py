@@ -1,6 +1,6 @@
-"""Results of non-linear solves and of searches for minima: containers of arrays, and their messages.
+"""Results of non-linear solves and of minimisation, with their messages.
 
-A message is one sentence for success; for a failure it also says what to try.
+A message is one sentence; after a failure it also says what to try.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from ..results.words import failed_in_words, furthest
 from ..run.outcome import Status, iterations_in_words
 
 SCIPY_METHODS = ("L-BFGS-B", "BFGS", "CG")
-# A search by SciPy may evaluate f so often, and so often for each step: the line searches of a function without a lower
-# bound would go on for ever.
+# Limit of evaluations of f by SciPy, plus a number for each step, because line searches would not end for a function
+# without a lower bound.
 EVALUATIONS, EVALUATIONS_A_STEP = 100, 10
 _OF_EQUATIONS = {
     Status.MAX_ITER: (
@@ -30,7 +30,7 @@ _OF_EQUATIONS = {
     ),
     Status.STAGNATED: (
         "stopped: no step along its direction makes |f(x)| smaller",
-        "start elsewhere, as |f(x)| may have a minimum here that is no solution; or loosen rtol, check that f is "
+        "start elsewhere, because |f(x)| may have a minimum here that is no solution; or loosen rtol, check that f is "
         "differentiable, or use double precision",
     ),
     Status.BREAKDOWN: (
@@ -39,8 +39,8 @@ _OF_EQUATIONS = {
         "'preconditioner': ...}",
     ),
     Status.DIVERGED: (
-        "was not begun: f(x0) is not finite",
-        "look in x0 and f for NaN and infinity",
+        "did not start: f(x0) is not finite",
+        "check x0 and f for NaN and infinity",
     ),
 }
 _OF_SEARCHES = {
@@ -53,26 +53,26 @@ _OF_SEARCHES = {
         "loosen rtol, use double precision, or check that f is differentiable and that its gradient is right",
     ),
     Status.DIVERGED: (
-        "left the finite numbers, or was not begun as f(x0) or its gradient is none",
-        "look in x0 and f for NaN and infinity, give bounds, or check that f has a lower bound",
+        "overflowed, or did not start because f(x0) or its gradient is not finite",
+        "check x0 and f for NaN and infinity, give bounds, or check that f has a lower bound",
     ),
 }
 
 
 class ArrayResult(ABC):
-    """A frozen dataclass of arrays, or None for those that were not asked for, and the name of its `method`."""
+    """Frozen dataclass of arrays, None for those that were not requested, and the name of the `method`."""
 
     status: Array
     method: str
 
     @abstractmethod
     def end_state(self) -> tuple[Array, ...]:
-        """Numbers for the message, the status in front."""
+        """Arrays for the message, beginning with the status."""
 
     @staticmethod
     @abstractmethod
     def _described(method: str, *numbers: np.ndarray) -> str:
-        """The message, of `end_state` on the host."""
+        """Message for the arrays of `end_state` on the host."""
 
     @property
     def message(self) -> str:
@@ -83,11 +83,7 @@ class ArrayResult(ABC):
         return self._described(self.method, *[np.asarray(bk.to_numpy(a)) for a in self.end_state()])
 
     def judged(self, bk: Backend, policy: str, title: str) -> Self:
-        """Apply the policy `on_failure`; `title` names the message in stored programs.
-
-        Raises:
-            NotConverged, Diverged: a system failed.
-        """
+        """Apply the policy `on_failure`; `title` names the message in stored programs."""
         if policy in QUIET:
             return self
         return raise_or_warn(bk, self, self.end_state(), policy, partial(self._described, self.method), title)
@@ -95,7 +91,7 @@ class ArrayResult(ABC):
     def __repr__(self) -> str:
         return f"<{type(self).__name__}: {self.message}>"
 
-    # TensorFlow asks the class itself how to flatten it.
+    # TensorFlow's protocol for containers.
 
     def __tf_flatten__(self) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
         arrays, static = _flatten(self)
@@ -119,31 +115,31 @@ def _unflatten(cls: Any, static: tuple[Any, ...], arrays: Sequence[Any]) -> Any:
 
 
 def register_result(bk: Backend, cls: type[ArrayResult]) -> None:
-    """Make a class of results a container of arrays for this backend's transformations."""
+    """Register a class of results as a container of arrays for transformations of the library."""
     bk.register(cls, _flatten, partial(_unflatten, cls))
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class NonlinearResult(ArrayResult):
-    """The outcome of `solve_nonlinear`, one entry per system of the batch (a scalar without batch axes).
+    """Result of `solve_nonlinear`, with one entry per system of the batch (a scalar without batch axes).
 
     Usable as the return value of compiled functions and as a container of arrays.
 
     Attributes:
         x: the solution, in the type, shape, dtype and device of `x0`; NaN where a system failed, with
             `on_failure="nan"`.
-        residual: `f(x)` of the x that was found.
-        residual_norm: its 2-norm.
-        tolerance: the residual norm that counts as converged: `max(rtol |f(x0)|, atol)`, or `attainable` where that
+        residual: `f(x)` of the returned x.
+        residual_norm: 2-norm of the residual.
+        tolerance: largest residual norm that counts as converged: `max(rtol |f(x0)|, atol)`, or `attainable` if that
             decided.
-        attainable: where rtol was not given and the steps came to an end before the tolerance: twice what rounding x
-            changes `f(x)` by; else 0.
+        attainable: if rtol was not given and the steps ended above the tolerance, twice the change of `f(x)` by
+            rounding x; else 0.
         iterations: steps of Newton's method.
-        function_evaluations: calls of f for a value, those of the line search included; without those for Jacobians.
-        converged: is `residual_norm <= tolerance`?
-        diverged: was `f(x0)` not finite?
-        status: numbers of `Status`.
-        history: residual norms, `(max_iter + 1, *batch)`, NaN after a system's last one; None unless asked for.
+        function_evaluations: calls of f for values, including the line search but not Jacobians.
+        converged: whether `residual_norm <= tolerance`.
+        diverged: whether `f(x0)` is not finite.
+        status: values of `Status`.
+        history: residual norms, `(max_iter + 1, *batch)`, NaN after the last one of a system; None unless requested.
         method: name of the method.
 
     Examples:
@@ -178,27 +174,28 @@ class NonlinearResult(ArrayResult):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class MinimizeResult(ArrayResult):
-    """The outcome of `minimize`, one entry per system of the batch (a scalar without batch axes).
+    """Result of `minimize`, with one entry per system of the batch (a scalar without batch axes).
 
     Usable as the return value of compiled functions and as a container of arrays.
 
     Attributes:
         x: the minimiser, in the type, shape, dtype and device of `x0`; NaN where a search failed, with
             `on_failure="nan"`.
-        value: `f(x)` of the x that was found, with derivatives as x.
-        gradient: its gradient there, in the shape of x; derivatives where a bound holds x, else zero as it is.
-        gradient_norm: 2-norm of the gradient, without the part that bounds hold back.
-        tolerance: the norm that counts as converged: `max(rtol |gradient at x0|, atol)`, or `attainable` where that
+        value: `f(x)` of the returned x, with derivatives like x.
+        gradient: gradient of f at x, in the shape of x, with derivatives in unknowns at an active bound. In free
+            unknowns it is zero, and so are its derivatives.
+        gradient_norm: 2-norm of the projected gradient, without components that are blocked by bounds.
+        tolerance: largest norm that counts as converged: `max(rtol |gradient at x0|, atol)`, or `attainable` if that
             decided.
-        attainable: where rtol was not given and the search came to an end before the tolerance: the norm below which
-            rounding of f hides what is left to gain; else 0.
-        iterations: steps that were accepted.
+        attainable: if rtol was not given and the search ended above the tolerance, the norm below which rounding of f
+            hides the possible decrease; else 0.
+        iterations: accepted steps.
         function_evaluations: evaluations of f with its gradient.
-        converged: is `gradient_norm <= tolerance`?
-        diverged: did f or its gradient leave the finite numbers?
-        status: numbers of `Status`.
-        history: values of f, `(iterations + 1, *batch)`, NaN after a system's last one; None unless asked for.
-        trajectory: x likewise, `(iterations + 1, *shape of x)`.
+        converged: whether `gradient_norm <= tolerance`.
+        diverged: whether f or its gradient overflowed.
+        status: values of `Status`.
+        history: values of f, `(iterations + 1, *batch)`, NaN after the last one of a system; None unless requested.
+        trajectory: x of each step in the same form, `(iterations + 1, *shape of x)`.
         method: name of the method.
 
     Examples:

@@ -1,4 +1,4 @@
-"""SciPy's minimisers on the host, one run for each system of a batch, with f called for all systems at once."""
+"""SciPy's minimisers on the host, one run for each system of a batch, with f evaluated for all systems at once."""
 
 from __future__ import annotations
 
@@ -26,29 +26,28 @@ class _OutOfEvaluations(Exception):
 
 
 class _Stopped(Exception):
-    """The run is to end, because f has raised an error."""
+    """The run has to end, because f raised an error."""
 
 
 @dataclass
 class ScipyRun:
-    """The run of one system: the points that it asked for, and those that it accepted."""
+    """Search of one system, with its accepted points."""
 
     x: np.ndarray
     steps: int = 0
     evaluations: int = 0
     path: list[np.ndarray] = field(default_factory=list)
     values: list[float] = field(default_factory=list)
-    exhausted: bool = False  # did it stop because it had used its evaluations?
+    exhausted: bool = False  # whether it ran out of evaluations
     _last: tuple[np.ndarray, float, np.ndarray] | None = None
 
     def known(self, x: np.ndarray) -> Value | None:
-        """f and its gradient, if x was the last point."""
+        """Return f and its gradient if x is the last evaluated point."""
         if self._last is None or not np.array_equal(self._last[0], x):
             return None
         return self._last[1], self._last[2].copy()
 
     def keep(self, x: np.ndarray, value: float, gradient: np.ndarray) -> Value:
-        """Remember the last point."""
         self._last = x.copy(), value, gradient
         self.evaluations += 1
         return value, gradient.copy()
@@ -56,8 +55,8 @@ class ScipyRun:
     def minimise(
         self, evaluate: Callable[[np.ndarray], Value], method: str, goal: float, max_iter: int, box: Any
     ) -> None:
-        """Run SciPy from x; `goal` is the 2-norm of the gradient that is small enough."""
-        size = np.sqrt(self.x.size) if method == "L-BFGS-B" else 1.0  # whose norm is the largest entry
+        """Run SciPy from x until the 2-norm of the gradient is at most `goal`."""
+        size = np.sqrt(self.x.size) if method == "L-BFGS-B" else 1.0  # which uses the maximum norm
 
         def function(x: np.ndarray) -> Value:
             if self.evaluations > EVALUATIONS + EVALUATIONS_A_STEP * len(self.path):
@@ -89,16 +88,13 @@ def run_all(
     max_iter: int,
     boxes: list[Any],
 ) -> None:
-    """Run those of the runs that `which` names; one alone without a thread.
+    """Run the searches selected by `which`.
 
-    Each has a thread, which sends the point whose value it needs, or None at its end, and waits for the answer. When
-    all have sent one, f is evaluated once for the whole batch, by the caller's thread.
+    Each has a thread, which sends the point that it wants to evaluate, or None at its end, and waits for the answer.
+    When all have sent one, the caller's thread evaluates f once for the whole batch. A single search needs no thread.
 
     Args:
         evaluate: rows -> values `(systems,)`, gradients as rows.
-
-    Raises:
-        Exception: what f has raised.
     """
     rows, pending = np.array([run.x for run in runs]), set(np.flatnonzero(which).tolist())
 

@@ -1,7 +1,7 @@
 """`SolveResult`, the outcome of a solve, and the errors that hold one.
 
-A result is x, a `Record` of all other arrays by name, and the `Background` that its message tells. Libraries take it
-apart as a container of arrays. It never changes, but for its record: where the user's call ends, `Record.complete`
+A result is x, a `Record` of all other arrays by name, and the `Background` of its message. Libraries treat it as a
+container of arrays. Only its record changes: where the user's call ends, `Record.complete`
 notes the times, and from then on the numbers of one system that was solved eagerly are Python's.
 """
 
@@ -22,7 +22,7 @@ from ..run.outcome import Status, has_failed
 from .show import in_lines, plot_convergence, to_dict
 from .words import Background, Cause, EndState, LookForCauses, describe, methods_in_words
 
-ArrayT = TypeVar("ArrayT")  # what `b` is
+ArrayT = TypeVar("ArrayT")  # type of `b`
 T = TypeVar("T")
 _OF_NUMPY = (np.ndarray, np.generic)
 
@@ -50,7 +50,7 @@ class Record:
         is_one: was one system solved eagerly? Then its numbers are Python's.
         is_complete: has the user's call ended?
         look: finds the causes of a failure when the message is first read.
-        causes: that it has found.
+        causes: that `look` has found.
     """
 
     arrays: dict[str, Any]
@@ -281,7 +281,6 @@ class SolveResult(PublicNames, Generic[ArrayT]):
         return EndState.in_numpy(self._record.end_state(self.checkpoints, self._record.on_host).arrays())
 
     def _known_background(self, end: EndState) -> Background:
-        """With the causes of a failure, which are looked for when they are first asked for."""
         record = self._record
         if record.look is not None and np.any(has_failed(end.status)):
             record.causes, record.look = record.look(end), None
@@ -429,7 +428,7 @@ class SolveResult(PublicNames, Generic[ArrayT]):
             self._known_background(self._known_end_state())
         return {**self.__dict__, "_sensitivity": None}
 
-    # TensorFlow asks the class itself for its arrays.
+    # TensorFlow calls these methods of the class.
 
     def __tf_flatten__(self) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
         return _static(self), arrays_of(self)
@@ -509,7 +508,7 @@ class ConvergenceError(RuntimeError):
     """A solve did not reach its tolerance: the base class of `NotConverged` and `Diverged`.
 
     Attributes:
-        result: all that the solve found, as without the error; None where it is not known.
+        result: the `SolveResult`, as without the error; None where it is not known.
 
     Examples:
         >>> import numpy as np, krylix
@@ -583,7 +582,7 @@ def finish(title: str, function: Callable[..., SolveResult], *args: Any) -> Solv
         raise
     record = result._record
     if record.is_one and record.solve_time is not None:  # as the first lines of a solve on NumPy make it
-        record.setup_time = max(perf_counter() - begun - record.solve_time, 0.0)
+        record.setup_time, record.is_complete = max(perf_counter() - begun - record.solve_time, 0.0), True
     else:
         record.complete(begun, result.checkpoints)
     return result
@@ -611,7 +610,7 @@ def result_of_this_solve(error: ConvergenceError) -> SolveResult | None:
 
 
 def outcome_facts(result: Any) -> dict[str, Any]:
-    """What profiles show of a solve, given its result or error: of several systems the largest numbers.
+    """Facts of a solve in profiles, given its result or error: of several systems the largest numbers.
 
     Args:
         result: of `linear_solve`, `solve_nonlinear` or `minimize`.

@@ -38,7 +38,7 @@ class Local(NamedTuple):
 
 
 def solved_by_systems(system: System, M: Operator | None, settings: LoopSettings) -> Outcome | None:
-    """Outcome of a loop on each device; None where the systems are not to be, or cannot be, solved apart."""
+    """Outcome of a loop on each device; None where the systems need not or cannot be solved apart."""
     A, method, cut, rows = system.A, settings.method, system.cut, settings.limits.rows
     if cut is None or not cut.batch or cut.all_names or len(rows) != 1 or len(rows[0]) != 1:
         return None
@@ -68,10 +68,10 @@ def _local_operators(
     """The operators for the systems of one device.
 
     Args:
-        apart: do they get the part of the arguments of A that is of these systems? Then those of the first device.
+        apart: are the arguments of A split by systems? Then the operators get those of the first device.
     """
     bk, count = A.bk, systems // cut.size_of(cut.batch)
-    found = [None if one is None else for_some_systems(one, count) for one in (A, M, null)]
+    found = [None if operator is None else for_some_systems(operator, count) for operator in (A, M, null)]
     if apart:
         parts, make = bk.flatten(arguments_of(A))
         leads = _leads(bk, arguments_of(A), systems)

@@ -1,1 +1,1 @@
-"""Singular matrices: seen in factors or by constants, their null vectors, and what a solution leaves out."""
+"""Singular matrices: detection from factors or constants, null vectors, and inconsistent systems."""

@@ -1,6 +1,6 @@
 """Detection of null vectors: the constants on each connected component of A that A and its transpose map to zero.
 
-Such closed regions, where no boundary fixes a value, occur for pressures, potentials and densities. A row of zeros is a
+Such closed regions, where no boundary fixes a value, occur for pressures, potentials and densities. A zero row is a
 region of one unknown.
 """
 
@@ -34,12 +34,13 @@ from ...sparse.operators.concrete import as_matrix, constant_folded
 from ...sparse.operators.cut_stencil import CutStencil
 from .projections import WithoutConstants, WithoutConstantsInside
 
-_UNTRACED = 64  # units of rounding: constant images above are not traced, relative to that of random signs
-_GUESSED = 8  # the same for a function that cannot be traced ...
-_GUESSED_MEAN = 0.5  # ... and for the mean of the image: a shift by a long time step is no rounding
-_FAR = 1e-3  # of the image of random signs: a function that maps constants to more is regular
+# Bounds of the image of constants in rounding units, relative to the image of random signs
+_UNTRACED = 64  # a function with a larger image is not traced
+_GUESSED = 8  # largest image for a function that cannot be traced
+_GUESSED_MEAN = 0.5  # largest mean of that image, below which lies no shift by a long time step
+_FAR = 1e-3  # relative image of constants above which a function is regular for all arguments
 
-_usual: weakref.WeakKeyDictionary[Any, float] = weakref.WeakKeyDictionary()  # size of that image, of functions
+_usual: weakref.WeakKeyDictionary[Any, float] = weakref.WeakKeyDictionary()  # function -> image of random signs
 
 
 def find_constants(A: Operator, layout: Layout, like: Any) -> WithoutConstants | None:
@@ -47,8 +48,8 @@ def find_constants(A: Operator, layout: Layout, like: Any) -> WithoutConstants |
 
     Each matrix of a batch is treated as a single one.
 
-    Cost: of a matrix a product, and where it has rows whose sum is zero a pass over the entries for its connected
-    components; of a function 2 products, 1 where it was asked before; where it is traced in a compiled function, that.
+    Cost: for a matrix a product, and if it has rows whose sum is zero a pass over the entries for its connected
+    components; for a function 2 products, or 1 in later calls, and tracing.
     """
     if A.offset or not layout.size or layout.structure is not None:
         return None
@@ -73,8 +74,8 @@ def find_constants(A: Operator, layout: Layout, like: Any) -> WithoutConstants |
 def _regions_of_function(A: Operator, layout: Layout, like: Any) -> np.ndarray | None:
     """Labels of the closed regions of a function that maps constants to zero, which is traced for them.
 
-    One that cannot be traced is assumed to have one region if it is symmetric: otherwise null vectors of its transpose
-    would have to be known. Rows of zeros are regions of their own.
+    A symmetric function that cannot be traced is assumed to have one region; for others, null vectors of the transpose
+    would have to be known. Zero rows are regions of their own.
     """
     if not isinstance(A, FunctionOperator) or A.shape[0] != A.shape[1]:
         return None
@@ -102,9 +103,9 @@ def _constant_image(A: FunctionOperator, layout: Layout, like: Any) -> tuple[flo
     largest, mean = _largest(image), float(np.max(np.abs(np.mean(image, 1, np.result_type(image, float)))))
     try:
         usual = _usual.get(A.function, 0.0)
-    except TypeError:  # functions that cannot be hashed are asked every time
+    except TypeError:  # functions that cannot be hashed are evaluated every time
         usual = 0.0
-    if not (usual > 0 and largest > _FAR * usual):  # then it is regular whatever its arguments: this is no rounding
+    if not (usual > 0 and largest > _FAR * usual):  # otherwise it is regular for any arguments
         usual = _largest(known_product(A, np.random.default_rng(8).choice([-1.0, 1.0], shape), like))
     if not 0 < usual < np.inf:
         return np.inf, np.inf
@@ -127,12 +128,12 @@ def constants_at_run_time(A: SparseMatrix | Dense | CutStencil, ones: Array | No
     """Projection that removes constants if A and its transpose turn out to map them to zero.
 
     Args:
-        ones: a row of them for each system, in the form of vectors of a grid that is spread over devices.
+        ones: a row of ones for each system, distributed like vectors of a grid that is spread over devices.
 
-    For one region: the whole matrix without zero rows and columns, which are regions of their own. For known values
+    Detects one region: the whole matrix without zero rows and columns, which are regions of their own. For known values
     `find_constants` detects more.
 
-    Cost: the sums of the rows; where they are small, also of the columns, and of the rounding of the entries.
+    Cost: the row sums; where they are small, also the column sums and the sums of the rounding errors of the entries.
     """
     bk = A.bk
     if isinstance(A, CutStencil):
@@ -153,7 +154,7 @@ def constants_at_run_time(A: SparseMatrix | Dense | CutStencil, ones: Array | No
 
 
 def _examined(A: _Known, ones: Array) -> tuple[Array, Array, Array]:
-    """Arrays `inside`, `weights` and `active` of the projection."""
+    """`inside`, `weights` and `active` of the projection."""
     bk = A.bk
     units, transpose = _each(A, lambda host, v: host.astype(half_units(host, v), A.dtype)), cast(_Known, A.T)
     sums, allowed = _sums(A, ones), bk.abs(units.apply(ones))
@@ -170,13 +171,12 @@ def _examined(A: _Known, ones: Array) -> tuple[Array, Array, Array]:
 
 
 def _is_null(bk: Backend, sums: Array, allowed: Array, inside: Array) -> Array:
-    """`(systems, 1)`: are all sums inside zero, as far as single rows tell?"""
+    """`(systems, 1)`: are all sums inside zero up to the rounding of single rows?"""
     nonzero = ~((bk.abs(sums) <= ROWS * allowed) & bk.isfinite(allowed))  # NaN is not zero
     return bk.max_abs(bk.where(nonzero, inside, bk.zeros_like(inside))) == 0
 
 
 def _each(A: _Known, function: Callable[[Backend, Array], Array]) -> _Known:
-    """The same structure with a function of the values."""
     if isinstance(A, Dense):
         return Dense(A.bk, function(A.bk, A.matrix))
     if isinstance(A, CutStencil):
@@ -185,9 +185,9 @@ def _each(A: _Known, function: Callable[[Backend, Array], Array]) -> _Known:
 
 
 def _sums(A: _Known, ones: Array) -> Array:
-    """Row sums; in single precision of the upper and the lower half of the digits separately.
+    """Row sums; in single precision the upper and the lower half of the digits are summed separately.
 
-    Entries of similar size then cancel without rounding, as in double precision, which compiled programs may lack.
+    Entries of similar size then cancel without rounding errors, as in double precision, which programs may lack.
     """
     if A.dtype.char in "dD":
         return A.apply(ones)
@@ -197,9 +197,9 @@ def _sums(A: _Known, ones: Array) -> Array:
 
 
 def _upper_digits(host: Backend, v: Array) -> Array:
-    """Round to half of the digits, by adding and subtracting a large number.
+    """Round to half of the digits by adding and subtracting a large number.
 
-    Source: Dekker, Numer. Math. 18 (1971), 224-242; with a power of two for each number.
+    Source: Dekker, Numer. Math. 18 (1971), 224-242; here with a power of two for each entry.
     """
     dtype = host.dtype(v)
     large = 1.5 * 2.0**_HALF_OF_THE_DIGITS * host.unit_in_first_place(host.abs(v))

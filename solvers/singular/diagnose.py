@@ -1,7 +1,7 @@
-"""A that is singular, and systems without a solution: b has a component outside the range of A.
+"""Diagnosis of singular A and of inconsistent systems, in which b has a component outside the range of A.
 
-Why a failed solve has no solution, where A is known to be singular; which solves that converged to the attainable
-accuracy only are refuted by A; and singularity as a cause of a failure.
+Explains why a failed solve has no solution, withdraws convergence by attainable accuracy alone where A refutes it, and
+reports singularity as a cause of a failure.
 """
 
 from __future__ import annotations
@@ -29,28 +29,25 @@ from ..run.outcome import Outcome, Status, has_failed
 from ..singular.from_factors import Singularity
 
 _SMALL = 300  # unknowns up to which all left null vectors are found, by a singular value decomposition
-_FAR = 10  # times n eps: a matrix whose reciprocal condition number is larger is certainly regular
-_SAME = 1e-3  # relative: what rounding of norms may be
+_FAR = 10  # reciprocal condition number relative to n eps, above which a matrix is certainly regular
+_SAME = 1e-3  # relative rounding error of norms
 
 
 def why_no_solution(system: System, b: Array, result: SolveResult) -> str | None:
     """Explain that no x meets the tolerance, if a known matrix shows it; else None.
 
-    Costs what `unreachable` costs, after a failure only.
-
-    Args:
-        b: the right-hand side that was solved for.
+    Cost: that of `unreachable`, after a failure only.
     """
     bk = system.bk
     if system.compiled or system.several or system.given is not None or system.cut is not None:
-        return None  # no process has all of a b that is cut
+        return None  # no process has the whole of a distributed b
     failed = has_failed(bk.to_numpy(result.status).reshape(-1))
     part = unreachable(system.A, bk.to_numpy(b), failed)
     if part is None:
         return None
     reached, bound = (bk.to_numpy(a).reshape(-1) for a in (result.residual_norm, result.tolerance))
     with np.errstate(all="ignore"):
-        hopeless = failed & (part > bound) & (part <= (1 + _SAME) * reached)  # no bound exceeds what was reached
+        hopeless = failed & (part > bound) & (part <= (1 + _SAME) * reached)  # part is a lower bound of it
     if not hopeless.any():
         return None
     least = np.minimum(part, reached)[hopeless].max()
@@ -62,13 +59,10 @@ def without_refuted(
 ) -> Outcome:
     """Withdraw convergence by attainable accuracy alone, if the matrix shows that the system is inconsistent.
 
-    Such x have large null-space components, which make the attainable residual large. Where factors have shown null
-    vectors, these have judged b.
+    Such x have large null-space components, which make the attainable residual large. Where the factors revealed null
+    vectors, b was already compared with these.
 
-    Args:
-        right_hand_side: makes the one that was solved for.
-
-    Cost: where the precision has decided, of matrices of at most 300 unknowns an LU factorisation, see `unreachable`.
+    Cost: for such solves with at most 300 unknowns an LU factorisation, see `unreachable`.
     """
     if A.shape[0] > _SMALL or len(outcome.status.shape) > 2:
         return outcome
@@ -92,13 +86,13 @@ def without_refuted(
 def unreachable(A: Operator, b: np.ndarray, asked: np.ndarray) -> np.ndarray | None:
     """`(batch,)`: norm of the component of b in left null vectors w of A, `A^H w = 0`; None for unknown A.
 
-    Every residual has that component. The vectors are the constants on each connected component of the matrix, a row of
-    zeros being one of them; for small matrices all.
+    Every residual has that component. The vectors are the constants on each connected component of the matrix, of which
+    a zero row is one; for small matrices they are all left null vectors.
 
     Args:
-        asked: bool `(batch,)`; the result is 0 for the other systems.
+        asked: bool `(batch,)`, the systems to examine; the result is 0 for the others.
 
-    Cost: one pass over the entries, and of matrices of at most 300 unknowns a singular value decomposition, per matrix.
+    Cost: one pass over the entries, and for matrices of at most 300 unknowns a singular value decomposition each.
     """
     known = _entries(A) if asked.any() and not A.offset else None
     if known is None:
@@ -122,7 +116,7 @@ def _entries(A: Operator) -> Any:
     if isinstance(A, FunctionOperator) and A.shape[0] <= _SMALL:
         try:
             A = as_matrix(A)
-        except Exception:  # of a user's function: the outcome of the solve stands without a diagnosis
+        except Exception:  # An error of the user's function leaves the solve without a diagnosis.
             return None
     return A.known() if isinstance(A, Matrix) else None
 
@@ -135,7 +129,7 @@ def _part_outside(matrix: Any, b: np.ndarray) -> np.ndarray:
     if n <= _SMALL and _is_regular(matrix):
         return np.zeros(len(b))
     if n <= _SMALL:
-        rows = _zeros(matrix, 1)  # examined apart: rounding would mix them with other null vectors
+        rows = _zeros(matrix, 1)  # Rounding would mix these with other null vectors.
         others = np.setdiff1d(np.arange(n), rows)
         parts = b[:, rows], b[:, others] @ _left_null_vectors(matrix[others]).conj()
         return np.linalg.norm(np.concatenate(parts, axis=1), axis=1)
@@ -146,7 +140,7 @@ def _part_outside(matrix: Any, b: np.ndarray) -> np.ndarray:
 
 
 def _is_regular(matrix: Any) -> bool:
-    """Is it certainly regular? By LAPACK's estimate of the condition number, which is cheaper than singular values."""
+    """Is A certainly regular, by LAPACK's estimate of the condition number? It is cheaper than singular values."""
     n, kind = matrix.shape[0], np.result_type(matrix.dtype, np.float64)
     dense = matrix.toarray().astype(kind)
     factor, estimate = lapack.get_lapack_funcs(("getrf", "gecon"), (dense,))
@@ -156,14 +150,14 @@ def _is_regular(matrix: Any) -> bool:
 
 
 def _left_null_vectors(matrix: Any) -> np.ndarray:
-    """`(m, count)`: orthonormal w with `A^H w = 0`, up to what the rounding of the entries allows.
+    """`(m, count)`: orthonormal w with `A^H w = 0` up to rounding of the entries.
 
-    Small singular values of A may come from its units. Those of the equilibrated `R A C` do not, and its left null
+    Small singular values of A may be due to its units, but those of the equilibrated `R A C` are not. Its left null
     vectors u give `w = R u`.
     """
     n = matrix.shape[1]
     wide = matrix.astype(np.result_type(matrix.dtype, np.float64))
-    own = n * np.finfo(wide.dtype).eps  # rounding of what is computed here
+    own = n * np.finfo(wide.dtype).eps  # rounding of this computation
     rows, columns = scales(wide)
     scaled = equilibrated(wide, rows, columns)
     data = half_units(get_backend("numpy"), matrix.data).astype(np.float64)
@@ -173,7 +167,7 @@ def _left_null_vectors(matrix: Any) -> np.ndarray:
     small = sizes <= of_region(matrix.dtype) * rounding + own * sizes.max(initial=0)
     q, _ = np.linalg.qr(rows[:, None] * left[:, small])
     v = q / rows[:, None]
-    v[np.abs(v) <= own * np.abs(v).max(axis=0, initial=0)] = 0  # or R would enlarge rounding
+    v[np.abs(v) <= own * np.abs(v).max(axis=0, initial=0)] = 0  # R would amplify rounding errors
     limit = ROWS * (allowed.T @ np.abs(v)) + 4 * own * (abs(scaled).T @ np.abs(v))
     null = (np.abs(scaled.conj().T @ v) <= limit).all(axis=0)
     w = rows[:, None] * v[:, null]
@@ -188,14 +182,14 @@ def _zeros(matrix: Any, axis: int) -> np.ndarray:
 
 # --- singularity as a cause of a failure
 
-_ROUNDING = 100  # rounding units of a product with random numbers, for one that should be zero ...
-_MEAN = 0.5  # ... and of its mean: a shift by a long time step is no rounding, see `sparse.analysis.rounding`
+_ROUNDING = 100  # norm of a product that counts as zero, in rounding units of a product with random numbers
+_MEAN = 0.5  # the same for its mean, below the shift by a long time step, see `sparse.analysis.rounding`
 _DENSE = 1500  # unknowns up to which a dense matrix is factorised
-_OPERATIONS = 2e8  # of factors of a sparse matrix, some tenths of a second
+_OPERATIONS = 2e8  # most operations for factors of a sparse matrix, some tenths of a second
 _SINGLE = float(np.finfo(np.float32).eps)  # rounding unit of single precision
-_INVERSE_ITERATIONS = 3  # enough for the magnitude of the least singular value, which is all that is said
-_INFINITE = 1e30  # condition numbers beyond come from pivots that are zero
-_NEAR = 0.1  # of 1 / eps: condition numbers beyond are those of singular matrices
+_INVERSE_ITERATIONS = 3  # enough for the order of magnitude of the smallest singular value
+_INFINITE = 1e30  # larger condition numbers come from zero pivots
+_NEAR = 0.1  # condition number relative to 1 / eps, above which a matrix is singular to working precision
 
 _REMOVE = "remove the empty rows and columns", "put 1 on their diagonal"
 
@@ -206,15 +200,15 @@ def singular(case: Case) -> list[Cause]:
 
 
 def _empty(case: Case) -> list[Cause]:
-    """Zero rows and columns, of a known matrix or from two products with random vectors."""
+    """Cause: zero rows and columns, of a known matrix or from two products with random vectors."""
     if case.least_squares:
-        return []  # least squares have a solution nevertheless
-    rows, columns = _empty_places(case)
+        return []  # least squares problems always have a solution
+    rows, columns = _zero_rows_and_columns(case)
     if not len(rows) and not len(columns):
         return []
     same, shape = np.array_equal(rows, columns), case.A.in_shape
 
-    def place(index: int) -> str:  # on a grid by its indices along the axes
+    def place(index: int) -> str:
         return str(index) if len(shape) < 2 else str(tuple(map(int, np.unravel_index(index, shape))))
 
     def zero(what: str, indices: np.ndarray) -> str:
@@ -234,12 +228,11 @@ def _empty(case: Case) -> list[Cause]:
             return [Cause(f"{seen}, so b must be zero there", equation, settles=not same)]
         return [Cause(f"{seen}, while b is {case.b[case.worst, row]:.3g} in row {place(row)}", equation)]
     if same and case.b is not None and not case.method.factorises:
-        return []  # as of obstacles on a grid: nothing depends on these unknowns
+        return []  # Nothing depends on these unknowns, for example in obstacles on a grid.
     return [Cause(seen, _REMOVE, settles=not same)]
 
 
-def _empty_places(case: Case) -> tuple[np.ndarray, np.ndarray]:
-    """Indices of zero rows and columns; of a function rows only."""
+def _zero_rows_and_columns(case: Case) -> tuple[np.ndarray, np.ndarray]:
     if case.matrix is not None:
         return _zeros(case.matrix, 1), _zeros(case.matrix, 0)
     images = [case.A_image(case.random(seed))[case.worst] for seed in (4, 5)]
@@ -249,7 +242,7 @@ def _empty_places(case: Case) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _ill_conditioned(case: Case) -> list[Cause]:
-    """Cause: the condition number of the known equilibrated matrix, if it explains the failure."""
+    """Cause: the condition number of the equilibrated matrix, if that is known and explains the failure."""
     matrix, method = case.matrix, case.method
     if matrix is None or case.least_squares or not 0 < matrix.shape[0] == matrix.shape[1]:
         return []
@@ -265,7 +258,7 @@ def _ill_conditioned(case: Case) -> list[Cause]:
         return [Cause(seen, (f"use {method.name.removeprefix('mixed-')}", FACTORISE))]
     beyond = np.isfinite(left) and left > case.bound
     if not (beyond or method.factorises or case.status is not Status.MAX_ITER):
-        return []  # such a system may have a solution, which takes more iterations
+        return []  # The system may have a solution that takes more iterations.
     seen = f"A{case.of_which} is {'nearly ' * (condition < 1 / case.eps)}singular"
     if condition < _INFINITE:
         seen += f" to working precision: its condition number is about {condition:.1e}, and "
@@ -279,9 +272,9 @@ def _ill_conditioned(case: Case) -> list[Cause]:
 
 
 def _estimates(matrix: Any, b: np.ndarray | None, eps: float) -> tuple[float, float, float]:
-    """Condition number, largest entry of x, and the residual that rounding x leaves; NaN where unknown.
+    """Condition number of the equilibrated matrix, largest entry of x, and the residual due to rounding x.
 
-    Of the equilibrated matrix, by singular values or factors, where these do not cost too much.
+    They are NaN where singular values or factors would be too expensive.
     """
     n, sparse = matrix.shape[0], sp.issparse(matrix)
     csr = sp.csr_array(matrix, dtype=np.result_type(matrix.dtype, np.float64))
@@ -297,7 +290,7 @@ def _estimates(matrix: Any, b: np.ndarray | None, eps: float) -> tuple[float, fl
 
 
 def _inverse(scaled: Any, sparse: bool) -> tuple[Any, float]:
-    """A solve function, and (a lower bound of) the condition number."""
+    """A solve function, and the condition number or a lower bound of it."""
     if scaled.shape[0] <= _SMALL or not sparse:
         full = scaled.toarray()
         return lambda v: np.linalg.solve(full, v), float(np.linalg.cond(full, 2 if len(full) <= _SMALL else 1))
@@ -335,7 +328,7 @@ def _by_products(case: Case) -> list[Cause]:
 
 
 def _constants(case: Case, b: np.ndarray, usual: float) -> list[Cause]:
-    """Does A map the constant vector to zero, and has b a mean, which no x reaches if A is symmetric?"""
+    """Cause: A maps constants to zero, and b has a mean, which no x reaches if A is symmetric."""
     n, dtype = case.A.shape[1], case.A.dtype
     image = case.A_image(np.ones_like(case.random(0)))[case.worst]
     mean = abs(complex(np.mean(image, dtype=np.result_type(dtype, np.complex128))))

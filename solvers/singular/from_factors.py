@@ -1,8 +1,8 @@
-"""Singularity that factors show, for dense, sparse and banded matrices, one or a batch: one look in two steps.
+"""Detection of singularity from factors, for dense, sparse and banded matrices, one or a batch, in two steps.
 
-A random vector, scaled as the rows are, is solved for: the inverse of a singular matrix amplifies it. What seems
-singular is then told from what is badly scaled only, in double precision where the library has it: null vectors by
-inverse iteration with factors that are shifted off zero.
+First a system with a random right-hand side, scaled like the rows, is solved, because the inverse of a singular matrix
+amplifies it. Matrices that seem singular may only be badly scaled. Inverse iteration with shifted factors then looks
+for null vectors, in double precision where the library has it.
 """
 
 from __future__ import annotations
@@ -25,44 +25,46 @@ from .null_vectors import Equations, both_null_vectors
 
 
 class Singularity(IntEnum):
-    """Levels of what is known about the singularity of a matrix, as stored in results."""
+    """Singularity of a matrix as far as it is known, as stored in results."""
 
     REGULAR = 0
     ILL_CONDITIONED = 1
-    SINGULAR = 2  # a pivot was zero, but for rounding
+    SINGULAR = 2  # a pivot is zero up to rounding
     # Null vectors were given, or found before. Rows and columns of a sparse matrix that are both empty count as known
-    # where its factors show them: they are left empty on purpose, as obstacles on a grid are, and nobody is warned.
-    # Factors of dense matrices and bands do not look for them, which would cost each solve of a program a pass.
+    # if its factors show them: they are left empty on purpose, as for obstacles on a grid, so there is no warning.
+    # Factors of dense matrices and bands do not look for them, because that would cost every compiled solve a pass.
     KNOWN = 3
 
 
 def suspicious(dtype: np.dtype) -> float:
-    """Growth of a random vector under the inverse, in inverse rounding units, from which a matrix is examined."""
+    """Growth of a random vector under the inverse, in units of 1 / eps, above which a matrix is examined."""
     return 0.03 if np.dtype(dtype).char in "fF" else 1e-4
 
 
-_SWEEPS = 20  # of the scales
+_SWEEPS = 20  # of equilibration
 _MOST_COMPILED = 8  # most null vectors in a compiled program
-_MOST_IN_BANDS = 2  # likewise of bands, where each solve projects out so many
-_MOST, _FEW, _NUMBERS = 64, 256, 2 * 10**7  # otherwise, of matrices of more unknowns than, in so many numbers
+_MOST_IN_BANDS = 2  # the same for bands, where each solve projects all of them out
+_MOST = 64  # most null vectors otherwise, for matrices of more than _FEW unknowns
+_FEW = 256
+_NUMBERS = 2 * 10**7  # most entries of all null vectors of a sparse matrix
 _NOTHING = 1e-10  # entries of unit vectors below are rounding errors
-_BLOWN = 1e4  # over the shift: what the inverse makes of a random vector that the shift does not keep off zero
+_BLOWN = 1e4  # growth of a random vector, times the shift, above which the shifted matrix is still singular
 _INACCURATE = 1e-4  # relative residual of a random solve with a band above which the matrix is examined
 _REGULAR, _ILL, _SINGULAR = (int(s) for s in (Singularity.REGULAR, Singularity.ILL_CONDITIONED, Singularity.SINGULAR))
 
 
 def seems_singular(bk: Backend, matrix: Array, solve: Callable[[Array], Array], pivots: Array) -> tuple[Array, Array]:
-    """Is a pivot zero to working precision, or does the inverse amplify a random vector as that of a singular one?
+    """Is a pivot zero to working precision, or does the inverse amplify a random vector as for a singular matrix?
 
-    Rows are equilibrated for that, columns are not, so a regular matrix may seem singular.
+    Rows are equilibrated for this test but columns are not, so a regular matrix may seem singular.
 
     Args:
         matrix: `(n, n)` or `(systems, n, n)`.
-        solve: with its factors, for rows `(systems or 1, n)`.
+        solve: solves with its factors for rows `(systems or 1, n)`.
         pivots: `(n,)` or `(systems, n)`.
 
     Returns:
-        `(systems or 1, 1)`, and what the inverse makes of the vector, `(systems or 1, n)`.
+        `(systems or 1, 1)`, and the inverse times the vector, `(systems or 1, n)`.
     """
     n = int(matrix.shape[-1])
     eps = float(np.finfo(bk.dtype(matrix)).eps)
@@ -77,7 +79,7 @@ def seems_singular(bk: Backend, matrix: Array, solve: Callable[[Array], Array], 
 
 
 def _largest(bk: Backend, *rows: Array) -> list[Array]:
-    """`max_abs` of each, in one reduction, for which XLA compiles one program."""
+    """`max_abs` of each array by one reduction, for which XLA compiles one program."""
     found = bk.max_abs(bk.concat(rows, 0))
     systems = int(rows[0].shape[0])
     return [found[k * systems : (k + 1) * systems, :] for k in range(len(rows))]
@@ -85,7 +87,7 @@ def _largest(bk: Backend, *rows: Array) -> list[Array]:
 
 @lru_cache(maxsize=64)
 def probe_vector(n: int, dtype: str) -> np.ndarray:
-    """`(1, n)` numbers of either sign, none small; not plain signs, to which a column may be proportional."""
+    """`(1, n)` random entries of either sign and about unit size. A column may be proportional to signs alone."""
     rng = np.random.default_rng(2)
     found: np.ndarray = (rng.choice([-1.0, 1.0], (1, n)) * rng.uniform(0.5, 1.5, (1, n))).astype(dtype)
     found.flags.writeable = False
@@ -93,13 +95,13 @@ def probe_vector(n: int, dtype: str) -> np.ndarray:
 
 
 def examined_factors(bk: Backend, matrix: Array, factors: tuple[Array, ...], suspect: Array) -> tuple[Array, ...]:
-    """Factors of R A C, equilibrated by powers of two if A seems singular, shifted if it is; and null vectors.
+    """Return factors of the equilibrated R A C if A seems singular, shifted if it is, and null vectors.
 
-    Equilibration makes the decision independent of row and column scaling.
+    Equilibration by powers of two makes the decision independent of row and column scaling.
 
     Returns:
         The factors; the diagonals of R and C as `(n or systems * n, 1)`; orthonormal null vectors of A and of its
-        adjoint, `(systems or 1, most, n)`; numbers of `Singularity`, `(systems or 1, 1)`.
+        adjoint, `(systems or 1, most, n)`; values of `Singularity`, `(systems or 1, 1)`.
     """
     n, systems, dtype = int(matrix.shape[-1]), int(suspect.shape[0]), bk.dtype(matrix)
     most = min(n, _MOST_COMPILED if bk.compiled(matrix) else n if n <= _FEW else _MOST)
@@ -116,11 +118,11 @@ def examined_factors(bk: Backend, matrix: Array, factors: tuple[Array, ...], sus
         def shifted(*_: Array) -> tuple[Array, ...]:
             return _shifted(bk, matrix, scaled, (rows, columns), better, still & suspect, image, most)
 
-        def as_they_are(*_: Array) -> tuple[Array, ...]:
-            return *better, *nothing
-
-        # in a program one branch is enough: what is regular costs no step of a loop in it
-        look = shifted() if bk.compiled(matrix) else bk.cond(bk.any(still & suspect), shifted, as_they_are)
+        # In a program one branch is enough, because regular systems cost no step of its loop.
+        if bk.compiled(matrix):
+            look = shifted()
+        else:
+            look = bk.cond(bk.any(still & suspect), shifted, lambda *_: (*better, *nothing))
         *found, right, left, singularity = look
         return *found, rows, columns, right, left, singularity
 
@@ -139,7 +141,7 @@ def _shifted(
 ) -> tuple[Array, ...]:
     """Factors of the scaled matrices, shifted for singular ones, their null vectors and `Singularity`.
 
-    In double precision where the library has it, which tells singular from nearly singular in single precision.
+    Double precision, where the library has it, tells singular from nearly singular matrices in single precision.
     """
     n, dtype = int(matrix.shape[-1]), bk.dtype(matrix)
     wide = bk.stored_dtype(np.result_type(dtype, np.float64))
@@ -164,7 +166,7 @@ def _shifted(
 def _null_vectors(
     bk: Backend, A: Array, shifted: Array, scales: tuple[Array, Array], where: Array, most: int, given: np.dtype
 ) -> tuple[Array, Array]:
-    """Null vectors of A and its adjoint by inverse iteration with the shifted R A C, both in one loop."""
+    """Null vectors of A and its adjoint by inverse iteration with the shifted R A C in one loop."""
     single = len(A.shape) == 2
     inverse = bk.linalg.inverse(shifted[None, ...] if single else shifted)
     inverse = inverse[0, ...] if single else inverse
@@ -199,7 +201,7 @@ def _is_ill_conditioned(bk: Backend, matrix: Array, factors: tuple[Array, ...], 
     """Is the reciprocal condition number below the rounding unit?
 
     Args:
-        image: the inverse times a random vector; its adjoint times that estimates the norm.
+        image: the inverse times a random vector, from which a solve with the adjoint estimates the norm of the inverse.
     """
     n, eps = int(matrix.shape[-1]), float(np.finfo(bk.dtype(matrix)).eps)
     size = bk.norm(image)
@@ -209,13 +211,13 @@ def _is_ill_conditioned(bk: Backend, matrix: Array, factors: tuple[Array, ...], 
 
 
 def _shift(bk: Backend, matrix: Array, given: float, own: float) -> Array:
-    """Shift: a small diagonal in proportion to the row sizes, plus a dense part of about the same norm.
+    """Shift: a small diagonal proportional to the row sizes, plus a dense part of about the same norm.
 
-    A diagonal suffices where null vectors of A resemble those of its adjoint; but their supports may be disjoint.
+    A diagonal alone suffices where null vectors of A resemble those of its adjoint, but their supports may be disjoint.
 
     Args:
-        given: rounding unit of the entries, below which singular values may lie that should be zero.
-        own: that of the computation.
+        given: rounding unit of the entries, which bounds the singular values that should be zero.
+        own: rounding unit of the computation.
     """
     n = int(matrix.shape[-1])
     real = np.finfo(bk.dtype(matrix)).dtype
@@ -227,7 +229,7 @@ def _shift(bk: Backend, matrix: Array, given: float, own: float) -> Array:
 
 
 def _size_of_shift(given: float, own: float) -> float:
-    """Relative to the rows, from the rounding units of the entries and of the computation."""
+    """Relative to the row sizes, for the rounding units `given` of the entries and `own` of the computation."""
     return max(own**0.5, 64 * given)
 
 
@@ -239,12 +241,10 @@ def _row_maxima(bk: Backend, matrix: Array) -> Array:
 
 
 def _scales(bk: Backend, matrix: Array, where: Array) -> tuple[Array, Array]:
-    """Equilibration by powers of two, `(systems * n, 1)` for rows and for columns, of some systems.
+    """Scales of rows and columns by powers of two, `(systems * n, 1)`; see `sparse.analysis.equilibrate.scales`.
 
     Args:
-        where: `(systems, 1)`; the scales of the others are 1.
-
-    As `sparse.analysis.equilibrate.scales`, which says more.
+        where: `(systems, 1)`, the systems to equilibrate. The scales of the others are 1.
     """
     n = int(matrix.shape[-1])
     sizes = bk.abs(matrix)
@@ -291,7 +291,7 @@ def _scaled(bk: Backend, matrix: Array, scales: Array) -> Array:
 
 
 def growth(matrix: Any, solve: Callable[[np.ndarray], np.ndarray]) -> float:
-    """Growth of a random vector under the inverse: largest entry of the image."""
+    """Largest entry of the inverse times a random vector of about unit size."""
     rows = row_maxima(matrix)
     v = probe_vector(matrix.shape[0], "d")[0] * np.where(rows > 0, rows, 1)
     return _largest_entry(solve(v.astype(matrix.dtype)))
@@ -304,14 +304,16 @@ def _largest_entry(x: np.ndarray) -> float:
 
 
 def shifted_factors(matrix: Any, given: np.dtype, factorise: Callable[[Any], Factors]) -> Factors:
-    """Factors of the matrix plus a sparse shift, in proportion to the row sizes.
+    """Factors of the matrix plus a sparse shift proportional to the row sizes.
 
-    On the diagonal, which is enough where null vectors look like those of the adjoint; else, where the null vectors
-    have no entry in common with those, at the places of a matching of rows and columns, and of those left over. Where
-    neither keeps A off zero, the one that comes nearer: null vectors are checked by products with A in any case.
+    The shift is diagonal, which is enough where null vectors resemble those of the adjoint. If their supports are
+    disjoint, it lies at the positions of a matching of rows and columns, completed to a permutation.
+
+    If neither keeps A off zero, the factors are those whose inverse is smaller. Some null vectors may then be missed,
+    but none is wrong, because each is checked by a product with A.
 
     Raises:
-        ExactlySingular: a pivot is zero with either of them.
+        ExactlySingular: a pivot is zero with either shift.
     """
     n, rows = matrix.shape[0], row_maxima(sp.csr_array(matrix))
     shift = _size_of_shift(float(np.finfo(given).eps), float(np.finfo(matrix.dtype).eps))
@@ -342,7 +344,7 @@ def _matched(matrix: Any) -> np.ndarray:
     entries.eliminate_zeros()
     n = entries.shape[0]
     columns = maximum_matching(entries.indptr, entries.indices, n)
-    if columns is None:  # The greedy one has nearly as many.
+    if columns is None:  # A greedy matching has nearly as many entries.
         row_of = greedy_matching(np.repeat(np.arange(n), np.diff(entries.indptr)), entries.indices, n)
         columns = np.full(n, -1)
         columns[row_of[row_of >= 0]] = np.flatnonzero(row_of >= 0)
@@ -353,13 +355,13 @@ def _matched(matrix: Any) -> np.ndarray:
 def null_vectors_of_sparse(
     A: Any, solve: Callable[[np.ndarray, bool], np.ndarray], scales: tuple[np.ndarray, np.ndarray], given: np.dtype
 ) -> tuple[np.ndarray, np.ndarray, Singularity]:
-    """Null vectors of A and of its adjoint, `(k, n)` each, and what they say.
+    """Null vectors of A and of its adjoint, `(k, n)` each, and the singularity that they show.
 
     Args:
         A: CSC, in double precision.
         solve: (rows b, transposed) -> rows x, with factors of A shifted.
         scales: the diagonals of R and C that equilibrate A.
-        given: the precision in which the entries were given.
+        given: precision of the given entries.
     """
     bk, n, (rows, columns) = get_backend("numpy"), A.shape[0], scales
     most = n if n <= _FEW else max(1, min(_MOST, _NUMBERS // n))
@@ -377,7 +379,7 @@ def null_vectors_of_sparse(
     )
     right, left = (vectors[0][np.any(vectors[0], axis=1)] for vectors in found)
     size = abs(A)
-    empty = (size.sum(axis=0) == 0) & (size.sum(axis=1) == 0)  # as of obstacles on a grid
+    empty = (size.sum(axis=0) == 0) & (size.sum(axis=1) == 0)  # for example obstacles on a grid
     elsewhere = np.max(np.abs(right[:, ~empty]), initial=0)
     return right, left, Singularity.KNOWN if elsewhere <= _NOTHING else Singularity.SINGULAR
 
@@ -393,9 +395,9 @@ def examined_blocks(
     None where all systems are regular.
 
     Args:
-        given: the precision that the entries were given in.
+        given: precision of the given entries.
 
-    Cost: a product and an application of the inverse; of what seems singular about 60 of each, for one null vector.
+    Cost: a product and an application of the inverse; about 60 of each for one null vector of a singular matrix.
     """
     suspect = _band_seems_singular(bk, matrix, inverse, given)
     compiled = bk.compiled(matrix.on)
@@ -424,8 +426,8 @@ def examined_blocks(
 def _band_seems_singular(bk: Backend, matrix: BlockTridiagonal, inverse: CyclicReduction, given: np.dtype) -> Array:
     """`(systems or 1, 1)`: does the inverse amplify a random vector, or lose part of it, as for a singular matrix?
 
-    Pivots that vanish were replaced, which loses the part of a vector that is out of the range. Regular matrices lose
-    some of it, too, where the elimination is not stable.
+    Zero pivots were replaced, which loses the component of a vector outside the range. For regular matrices with an
+    unstable elimination some of it is lost, too.
     """
     one = bk.zeros((int(matrix.on.shape[0]), matrix.size), bk.dtype(bk.abs(matrix.on)), matrix.on) + 1
     rows = matrix.sizes(bk).product(bk, one)
@@ -440,12 +442,9 @@ def _band_seems_singular(bk: Backend, matrix: BlockTridiagonal, inverse: CyclicR
 def _band_null_vectors(
     bk: Backend, before: Array, on: Array, after: Array, suspect: Array, size: int, most: int, given: np.dtype
 ) -> list[Array]:
-    """Null vectors of the block matrix and of its adjoint, in its dtype, independent of row and column scaling.
-
-    In double precision where the library has it.
-    """
+    """Null vectors of the block matrix and of its adjoint, computed in double precision where the library has it."""
     dtype, batch = bk.dtype(on), int(on.shape[0]) > 1
-    if bk.on_host and not suspect.any():  # of a lane of several, of which others are
+    if bk.on_host and not suspect.any():  # under vmap, where only other elements of the batch are suspect
         return [np.zeros((len(on), most, size), dtype)] * 2
     wide = bk.stored_dtype(np.result_type(dtype, np.float64))
 

@@ -1,4 +1,4 @@
-"""Null vectors: those that users give, and those of a projection as a basis and in words."""
+"""Null vectors: conversion and checks of given ones, and those of a projection as a basis and in words."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .projections import WithoutConstants, WithoutConstantsInside, WithoutVector
 
 
 def basis_of(null: Operator, system: int) -> np.ndarray | None:
-    """Orthonormal rows `(k, n)` of NumPy, of one system; None for another kind of projection."""
+    """Orthonormal null vectors `(k, n)` of one system, in NumPy; None for another kind of projection."""
     if isinstance(null, WithoutVectors):
         rows = np.asarray(null.basis)
         rows = rows if rows.ndim == 2 else rows[system if null.systems is not None else 0]
@@ -32,14 +32,14 @@ def basis_of(null: Operator, system: int) -> np.ndarray | None:
     return None
 
 
-_CLEARLY = 1e-2  # of the largest entry of the component: regions with less are not named
+_CLEARLY = 1e-2  # relative to the largest entry of the component; regions with less are not named
 
 
 def null_vectors_in_words(null: Operator, part: np.ndarray | None = None) -> str:
     """Name the null vectors that a projection removes.
 
     Args:
-        part: what was subtracted from right-hand sides `(systems, n)`, where that is known: only regions in which it
+        part: component that was subtracted from right-hand sides, `(systems, n)`, if known. Only regions in which it
             is not zero are named.
     """
     if isinstance(null, WithoutVectors):
@@ -66,9 +66,9 @@ def given_vectors(nullspace: Any, bk: Backend, A: Operator, layout: Layout, like
         nullspace: "constant", or basis vectors `(k, *shape of one right-hand side)`, independent.
 
     Raises:
-        ValueError: another string, a wrong shape, no vectors, vectors that are not finite, dependent, or that A does
-            not map to zero.
-        TypeError: it is no array, or complex for a real system.
+        ValueError: nullspace is another string, has a wrong shape or no vectors, or its vectors are not finite,
+            linearly dependent, or not null vectors of A.
+        TypeError: nullspace is no array, or complex for a real system.
     """
     constant = isinstance(nullspace, str) and nullspace == "constant"
     vectors = np.ones((1, layout.size), A.dtype) if constant else _vectors(nullspace, bk, layout, A.dtype)
@@ -88,7 +88,7 @@ def given_vectors(nullspace: Any, bk: Backend, A: Operator, layout: Layout, like
 
 
 def _vectors(nullspace: Any, bk: Backend, layout: Layout, dtype: np.dtype) -> np.ndarray:
-    """Check and convert to `(k, n)`: finite and non-zero."""
+    """Convert to `(k, n)`, and check that vectors are finite and non-zero."""
     allowed = "nullspace must be 'auto', None, 'constant' or an array of vectors; got"
     if isinstance(nullspace, str):
         raise ValueError(f"{allowed} {nullspace!r}.")
@@ -119,9 +119,9 @@ def _vectors(nullspace: Any, bk: Backend, layout: Layout, dtype: np.dtype) -> np
 
 
 def are_of_adjoint(vectors: WithoutVectors, bk: Backend, A: Operator, layout: Layout, like: Array) -> bool:
-    """Does the adjoint of A also map the vectors to zero? False where their images are traced.
+    """Whether the adjoint of A also maps the vectors to zero. False where their images are traced.
 
-    Cost: of a matrix a product with its transpose for each vector, and 1; of a function 2 products.
+    Cost: for a matrix a product with its transpose for each vector, and one more; for a function 2 products.
     """
     if isinstance(A, FunctionOperator):
         return products_agree(A, layout.systems, like)
@@ -136,9 +136,9 @@ def are_of_adjoint(vectors: WithoutVectors, bk: Backend, A: Operator, layout: La
 def _images(
     bk: Backend, A: Operator, basis: np.ndarray, layout: Layout, like: Array
 ) -> Iterator[tuple[float, float, float]]:
-    """Norms in the system in which a vector is furthest from being a null vector; nothing where they are traced.
+    """Yield for each vector the norm of its image, its bound, and the norm of the image of a random vector.
 
-    Yields, for each vector: the norm of its image, its bound by rounding, and the norm of the image of a random vector.
+    Norms are those of the system with the largest error. Nothing is yielded where they are traced.
     """
     n = layout.size
     probe = np.random.default_rng(3).standard_normal(n).astype(A.dtype)

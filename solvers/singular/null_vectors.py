@@ -10,9 +10,9 @@ import numpy as np
 from ...backends import Array, Backend
 
 _MOST_STEPS = 12  # of the iteration; mostly 3, more where other singular values lie near the shift
-_ABOUT, _MORE = 1e4, 32  # tolerance of the first guess: rounding units, and multiple of the final one
-_BY_DOUBLE, _BY_SINGLE = 4, 0.5  # rounding units of the entries that may make the sum over a row what it is
-_SEED = 7  # of the first vectors, so that solves can be repeated
+_ABOUT, _MORE = 1e4, 32  # tolerance of the first vectors: rounding units, and multiple of the final tolerance
+_BY_DOUBLE, _BY_SINGLE = 4, 0.5  # relative error of a row sum by rounding of the entries, in rounding units
+_SEED = 7  # of the start vectors, so that solves can be repeated
 
 
 class Equations(NamedTuple):
@@ -20,7 +20,7 @@ class Equations(NamedTuple):
 
     Attributes:
         image: x -> A x.
-        solve: r -> F r, with factors of A + S; the smaller S, the faster the iteration.
+        solve: r -> F r, with factors of A + S. A smaller shift S makes the iteration faster.
         sizes: `(systems, n)`, the sum of `|a_ij| scales_j` over each row.
         scales: `(systems, n)`, column scaling.
     """
@@ -42,18 +42,19 @@ def both_null_vectors(
 ) -> tuple[Array, Array]:
     """Orthonormal null vectors of A and of its adjoint, each `(systems, most, n)`, padded with zeros.
 
-    First about those of the adjoint. Rounding errors of a solve in these are all that S then stands against, and it may
-    be nearly orthogonal to them; without them those of A are found to the last digit, and with these those again.
+    Left null vectors are first computed roughly. Only S keeps the rounding errors of a solve in their direction from
+    growing, and it may be nearly orthogonal to them. After projecting them out, those of A are accurate to the last
+    digit, and with these the left ones are computed again.
 
     Args:
-        own: the operand of `equations` for A; in a compiled function a container of arrays.
-        equations: makes the equations of it.
-        turned: from A to its adjoint, and back.
-        where: `(systems, 1)`: for which systems to look.
-        most: vectors to look for, at most.
-        dtypes: of vectors, and of the entries of the matrix as it was given.
+        own: operand of `equations` for A; in a compiled function a container of arrays.
+        equations: makes the equations of an operand.
+        turned: maps the operand of A to that of its adjoint, and back.
+        where: `(systems, 1)`, the systems to examine.
+        most: largest number of vectors.
+        dtypes: of the vectors, and of the given entries.
 
-    Cost: per vector mostly 9 products and 9 solves, and once more as much to see that there are no more.
+    Cost: mostly 9 products and 9 solves for each vector, and as many to find that there are no more.
     """
     (dtype, given), adjoint = dtypes, turned(own)
     real, like = np.finfo(dtype).dtype, equations(adjoint).sizes
@@ -75,8 +76,8 @@ def both_null_vectors(
 def rounding_of_entries(dtype: np.dtype) -> float:
     """Bound of the product with a null vector, relative to the sum of the absolute values of its terms.
 
-    Rounding the entries of a singular matrix to single precision makes half a unit of each. More would take matrices
-    for singular that are not, as of long time steps.
+    Rounding the entries of a singular matrix to single precision changes each by half a rounding unit. With a larger
+    bound regular matrices of long time steps would count as singular.
     """
     single = np.dtype(dtype).char in "fF"
     return (_BY_SINGLE if single else _BY_DOUBLE) * float(np.finfo(dtype).eps)
@@ -87,9 +88,9 @@ def _null_vectors(
 ) -> tuple[Array, Array]:
     """Orthonormal null vectors `(systems, most, n)`, padded with zeros, and the systems that have any.
 
-    `z - F A z` takes off a random z what A does not map to zero, but for the part `S / (A + S)` of it. A vector counts
-    if what A makes of it is no more than `limit` times the sum of the absolute values of the terms; `goal` ends the
-    iteration.
+    `z - F A z` removes from a random z what A does not map to zero, up to the fraction `S / (A + S)` of it. A vector
+    counts as a null vector if its image is at most `limit` times the sum of the absolute values of the terms. `goal`
+    ends the iteration.
 
     Source: Golub and Van Loan, Matrix Computations, 4th ed., section 7.6.1; Peters and Wilkinson, SIAM Rev. 21 (1979).
     """
@@ -118,12 +119,12 @@ def _null_vectors(
 def _converged(
     bk: Backend, equations: Equations, basis: Array, z: Array, going: Array, goal: float, limit: Array
 ) -> tuple[Array, Array]:
-    """A unit vector orthogonal to those of the basis, and whether A maps it to zero; zeros if it does not."""
+    """A unit null vector orthogonal to the basis, zeros if none was found, and whether one was found."""
 
     def step(state: tuple[Array, ...]) -> tuple[Array, ...]:
         z, image, _, steps = state
         z = z - equations.solve(image)
-        for _ in range(2):  # once is not enough for what nearly lies in the basis
+        for _ in range(2):  # once is not enough if z nearly lies in the span of the basis
             z = _off(bk, basis, z)
         norm = bk.norm(z)
         z = bk.times(bk.safe_divide(bk.full_like(norm, 1), norm), z)

@@ -43,8 +43,8 @@ class WithoutVectors(Composed):
 class WithoutConstants(Composed):
     """v minus its mean on each region, a set of unknowns.
 
-    `labels` `(n,)` are the regions of the unknowns, or `(systems, n)` where systems differ; `weights` `(regions,)` are
-    one over their sizes, 0 for a region whose mean stays. Cost: a sum and a difference of vectors.
+    `labels` `(n,)` are the regions of the unknowns, or `(systems, n)` where systems differ. `weights` `(regions,)` are
+    one over their sizes, 0 for a region whose mean is kept. Cost: a sum and a difference of vectors.
     """
 
     parts = ("labels", "weights")
@@ -84,8 +84,9 @@ class WithoutConstants(Composed):
 class WithoutConstantsInside(Composed):
     """v minus its mean over the unknowns `inside`, on these, and zero on the others.
 
-    `inside` `(systems or 1, n)` has ones and zeros; `weights` `(systems or 1, 1)` is one over their number, or 0 where
-    the mean stays; `active` `(systems or 1, 1)` is 0 where v stays as it is. Cost: a sum and a difference of vectors.
+    `inside` `(systems or 1, n)` has ones and zeros. `weights` `(systems or 1, 1)` is one over the number of ones, or 0
+    where the mean is kept. `active` `(systems or 1, 1)` is 0 where v is unchanged. Cost: a sum and a difference of
+    vectors.
     """
 
     parts = ("inside", "weights", "active")
@@ -115,7 +116,7 @@ class WithoutConstantsInside(Composed):
 
     def as_container(self) -> Operator:
         known = any(isinstance(self.__dict__[name], np.ndarray) for name in self.parts)
-        return super().as_container() if known else self  # rows may be kept as grids
+        return super().as_container() if known else self  # rows may be stored as grids
 
     def transpose(self) -> WithoutConstantsInside:
         return self
@@ -123,7 +124,7 @@ class WithoutConstantsInside(Composed):
 
 @dataclass(eq=False, repr=False)
 class Projected(Composed):
-    """`P M P`: a preconditioner that neither sees null vectors nor returns them."""
+    """`P M P`, a preconditioner restricted to the complement of the null space."""
 
     parts = ("projection", "inner")
     passes_grids = True

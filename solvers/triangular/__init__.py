@@ -1,1 +1,1 @@
-"""Triangular solves: by level scheduling, or on the host by SuperLU."""
+"""Triangular solves by level scheduling, or on the host by SuperLU."""

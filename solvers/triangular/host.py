@@ -13,7 +13,7 @@ from ...backends import Array, Backend
 from ...sparse import Composed, Operator, SparseMatrix, storable
 from .levels import LevelSolve
 
-_AS_IT_IS: dict[str, Any] = {
+_UNCHANGED: dict[str, Any] = {
     "permc_spec": "NATURAL", "diag_pivot_thresh": 0.0, "relax": 1, "panel_size": 1, "options": {"Equil": False},
 }  # fmt: skip
 
@@ -23,7 +23,7 @@ _AS_IT_IS: dict[str, Any] = {
 class HostSolve(Composed):
     """Inverse of I + S, S strictly triangular, in NumPy; a `LevelSolve` in other libraries.
 
-    Stores S, and SuperLU's copy of it, made when it is first applied. Costs about what two to four products with S do.
+    Stores S, and SuperLU's copy of it from the first application on. Costs as much as two to four products with S.
     """
 
     parts = ("strict",)
@@ -40,7 +40,7 @@ class HostSolve(Composed):
 
     def transpose(self) -> HostSolve:
         other = replace(self, transposed=not self.transposed)
-        other._factors = self._factors  # filled by whoever needs them first
+        other._factors = self._factors  # shared; filled by the first application of either
         return other
 
     def on_backend(self, bk: Backend, like: Array | None) -> Operator | None:
@@ -55,7 +55,10 @@ class HostSolve(Composed):
             return x
         if not self._factors:
             found = self.strict.known()
-            self._factors.extend(_factorised(S) for S in (found if isinstance(found, tuple) else (found,)))
+            for S in found if isinstance(found, tuple) else (found,):
+                # The factors are I + S itself and I, because there is no pivoting or reordering.
+                triangle = sp.csc_array(S + sp.eye_array(S.shape[0], dtype=S.dtype))
+                self._factors.append(splu(triangle, **_UNCHANGED))
         if self.systems is None:
             return self._solved(self._factors[0], x)
         return np.concatenate([self._solved(one, row[None]) for one, row in zip(self._factors, x, strict=True)])
@@ -67,11 +70,6 @@ class HostSolve(Composed):
         return np.ascontiguousarray(factors.solve(columns, "T" if self.transposed else "N").T)
 
 
-def _factorised(S: sp.csr_array) -> Any:
-    """SuperLU of I + S, whose factors are itself and I: without pivoting, in its own order."""
-    return splu(sp.csc_array(S + sp.eye_array(S.shape[0], dtype=S.dtype)), **_AS_IT_IS)
-
-
 def inverse_of_unit(S: SparseMatrix) -> Operator:
-    """The inverse of I + S as an operator, S strictly triangular; its values may be traced."""
+    """Inverse of I + S as an operator, S strictly triangular. Its values may be traced."""
     return HostSolve(S) if S.bk.on_host else LevelSolve.of(S)

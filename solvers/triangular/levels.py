@@ -1,7 +1,7 @@
-"""Triangular solves by level scheduling, in the library's own operations: `LevelSolve`, and the schedule of its steps.
+"""Triangular solves by level scheduling in the library's own operations.
 
-Rows of one level depend on those of earlier levels only and are solved at the same time. Long rows and columns are
-split before, so that padding takes about as much memory as entries.
+Rows of one level depend only on earlier levels and are solved at the same time. Long rows and columns are split first,
+so that padding takes about as much memory as the entries.
 
 Source: Anderson and Saad, Solving sparse triangular linear systems on parallel computers (1989), level scheduling.
 """
@@ -24,10 +24,10 @@ from ...sparse.formats.entries.order import sorted_entries
 from ...sparse.formats.entries.regather import Regather, concatenated_values
 from ...sparse.formats.structure import Layout, Structure
 
-_STEP = 4096  # rows that a step of a loop could solve in the time that it takes by itself (JAX on a CPU: 5-17 us)
-_MOST_PLACES = 4  # for each row
-_SHORT = 8  # entries of a row that is never cut
-_TIMES_MEAN = 4  # longer than the mean row, with its diagonal: is cut
+_STEP = 4096  # overhead of a step of a loop, in rows that could be solved meanwhile (JAX on a CPU: 5-17 us)
+_MOST_PLACES = 4  # positions for each row, padding included
+_SHORT = 8  # rows of at most so many entries are never cut
+_TIMES_MEAN = 4  # rows that are so many times longer than the mean row, with its diagonal, are cut
 
 
 @storable("triangle by levels")
@@ -35,21 +35,21 @@ _TIMES_MEAN = 4  # longer than the mean row, with its diagonal: is cut
 class LevelSolve(Composed):
     """Inverse of D + S, S strictly triangular, by level scheduling: each step solves independent rows.
 
-    Rows are divided by the diagonal D after their products, so that nothing leaves the range of numbers that b and x
-    do not leave, however rows and columns are scaled.
+    Rows are divided by the diagonal D after their products. No intermediate value then overflows unless b or x does,
+    for any scaling of rows and columns.
 
-    Stores S as rows of equal length in the order of the steps, and two permutations; long rows and columns are cut
+    Stores S as rows of equal length in the order of the steps, and two permutations. Long rows and columns are cut
     (`in_pieces`). Costs one product with S, in as many parts as there are steps.
 
     Attributes:
-        rows: S in the order of the steps, with empty rows where a step has places to spare.
-        order: int32 `(steps * width,)`: the row in each place, their number where there is none, or a partial sum.
-        places: int32 `(n,)`: the place of each row.
-        pivots: D in schedule order, `(1 or systems, steps * width)`; empty if `is_unit`.
-        width: places of a step.
-        levels: how many levels there are.
-        is_unit: is D = I?
-        backward: does the last step come first? So it does for the transpose.
+        rows: S in the order of the steps, padded with empty rows.
+        order: int32 `(steps * width,)`, the row at each position; n for padding and partial sums.
+        places: int32 `(n,)`, the position of each row.
+        pivots: D in the order of the steps, `(1 or systems, steps * width)`; empty if `is_unit`.
+        width: rows of a step, with padding.
+        levels: number of levels.
+        is_unit: whether D = I.
+        backward: whether the last step comes first, as for the transpose.
     """
 
     parts = ("rows", "order", "places", "pivots")
@@ -65,9 +65,9 @@ class LevelSolve(Composed):
 
     @classmethod
     def of(cls, S: SparseMatrix, diagonal: Array | None = None) -> LevelSolve:
-        """Inverse of D + S for a diagonal `(n,)` or `(systems, n)`, in NumPy if known; None: ones.
+        """Inverse of D + S for a diagonal `(n,)` or `(systems, n)`, in NumPy if known; by default D = I.
 
-        Cost: a gather of the values; once per structure a few calls of NumPy per level.
+        Cost: a gather of the values, and once per structure a few calls of NumPy for each level.
         """
         plan = _plan(S.structure)
         rows = S.regathered(plan.structure, plan.layout)
@@ -109,7 +109,7 @@ class LevelSolve(Composed):
         return bk.take_in_bounds(solved, self.places, 1)
 
     def _by_sweeps(self, r: Array) -> Array:
-        """Level l is right after l sweeps: for one level, and transformations without loops that write to arrays."""
+        """Make one more level final in each sweep, for transformations without loops that write to arrays."""
         pivots = 1 if self.is_unit else self._pivots(r)
         y = r / pivots
         for _ in range(self.levels - 1):
@@ -143,7 +143,7 @@ class LevelSolve(Composed):
 
 
 class _Plan(NamedTuple):
-    """Symbolic data of the inverse of I + S: depends on the structure of S only."""
+    """Data of the inverse of I + S that depend only on the structure of S."""
 
     schedule: Schedule
     order: np.ndarray
@@ -175,10 +175,10 @@ class Schedule(NamedTuple):
     """Rows grouped by level, in steps of equal width, so that a loop reads and writes whole blocks.
 
     Attributes:
-        levels: how many levels there are.
-        width: places of a step.
-        order: int32 `(steps * width,)`: the row in each place, -1 where there is none.
-        places: int32 `(n,)`: the place of each row.
+        levels: number of levels.
+        width: rows of a step, with padding.
+        order: int32 `(steps * width,)`, the row at each position, -1 for padding.
+        places: int32 `(n,)`, the position of each row.
     """
 
     levels: int
@@ -188,7 +188,6 @@ class Schedule(NamedTuple):
 
     @property
     def steps(self) -> int:
-        """Number of steps."""
         return len(self.order) // self.width
 
 
@@ -196,15 +195,15 @@ def find_levels(starts: np.ndarray, cols: np.ndarray, n: int) -> np.ndarray:
     """int32 `(n,)`: level of each row, one above the highest level of the rows that it depends on, else 0.
 
     Args:
-        starts, cols: rows and columns of the entries beside the diagonal of a triangular matrix, as in CSR.
+        starts, cols: off-diagonal entries of a triangular matrix in CSR format.
 
-    Cost: a few calls of NumPy per level, one pass over the entries.
+    Cost: a few calls of NumPy for each level, and one pass over the entries.
     """
     levels = np.zeros(n, np.int32)
     missing = np.diff(starts).astype(np.int32)  # rows that each row still waits for
     ready = np.flatnonzero(missing == 0)
     first, dependents = _dependents(starts, cols, n)
-    mark, level, one = np.empty(n, np.int32), 0, np.int32(1)  # of one dtype: else `at` is ten times slower
+    mark, level, one = np.empty(n, np.int32), 0, np.int32(1)  # one dtype, because `at` is ten times slower with two
     while len(ready):
         levels[ready] = level
         level += 1
@@ -215,25 +214,24 @@ def find_levels(starts: np.ndarray, cols: np.ndarray, n: int) -> np.ndarray:
         np.subtract.at(missing, found, one)
         found = found[missing[found] == 0]
         number = np.arange(len(found), dtype=np.int32)
-        mark[found] = number  # a row that occurs several times keeps the last
+        mark[found] = number  # a row that occurs several times is kept once
         ready = found[mark[found] == number]
     return levels
 
 
 def _dependents(starts: np.ndarray, cols: np.ndarray, n: int) -> tuple[np.ndarray, np.ndarray]:
-    """Dependents of each row, as pointers and row indices."""
     by_row = sp.csr_array((np.ones(len(cols), np.int8), cols, starts), (n, n))
     by_column = by_row.tocsc()
-    return by_column.indptr.astype(np.intp), by_column.indices.astype(np.intp)  # as NumPy indexes with
+    return by_column.indptr.astype(np.intp), by_column.indices.astype(np.intp)  # the index type of NumPy
 
 
 def make_schedule(levels: np.ndarray) -> Schedule:
-    """Make a schedule for rows with these levels."""
+    """Schedule for rows with these levels."""
     n = len(levels)
     sizes = np.bincount(levels, minlength=1)
     width = _best_width(sizes)
     steps = -(-sizes // width)  # of each level
-    first = (np.cumsum(steps) - steps) * width  # place
+    first = (np.cumsum(steps) - steps) * width
     by_level = np.argsort(levels, kind="stable")
     within = np.arange(n) - np.repeat(np.cumsum(sizes) - sizes, sizes)
     places = np.empty(n, np.int32)
@@ -244,9 +242,9 @@ def make_schedule(levels: np.ndarray) -> Schedule:
 
 
 def _best_width(sizes: np.ndarray) -> int:
-    """Width of the steps: wide ones are few, narrow ones have little padding, at most 3 places per row.
+    """Width of the steps. Wide steps are few, narrow ones have little padding, at most 3 positions per row.
 
-    That takes at most half as many steps more than there are levels.
+    There are then at most half as many steps more than levels.
     """
     widest, most = int(sizes.max(initial=1)), _MOST_PLACES * max(int(sizes.sum()), 1)
     widths = {max(widest >> k, 1) for k in range(widest.bit_length() + 1)}
@@ -263,8 +261,8 @@ class Pieces(NamedTuple):
 
     Attributes:
         rows, cols: int32, below `size`; those below n are rows and columns of S.
-        slots: of the values of S; -1 where the entry is -1.
-        size: how many unknowns there are.
+        slots: index of each value in S; -1 for an entry of -1.
+        size: number of unknowns.
     """
 
     rows: np.ndarray
@@ -274,10 +272,10 @@ class Pieces(NamedTuple):
 
 
 def in_pieces(rows: np.ndarray, cols: np.ndarray, slots: np.ndarray, n: int) -> Pieces:
-    """I + S, S strictly triangular, with partial sums of long rows and copies of unknowns with long columns.
+    """Extend I + S, S strictly triangular, by partial sums of long rows and copies of unknowns with long columns.
 
-    With right-hand sides of zero for the new unknowns, the old ones are as before, and those of the transpose, too.
-    No row and no column has more than 8 entries, or 4 times the mean of I + S.
+    With zero right-hand sides for the new unknowns, the old ones are unchanged, also for the transpose. No row and no
+    column has more than 8 entries, or 4 times the mean of I + S.
     """
     limit = max(_SHORT, _TIMES_MEAN * (len(rows) + n) // max(n, 1))
     found = _cut_rows(Pieces(rows, cols, slots, n), limit)

@@ -36,29 +36,29 @@ def solve_triangular(
     """Solve `T x = b`, where T is one triangle of a matrix, its transpose, its conjugate, or both.
 
     Args:
-        matrix: dense or sparse, one or a batch, of any kind that `linear_solve` takes; also a linear function that can
-            be traced. Only the named triangle is read.
-        b: `(..., n)`, the vector on the last axis, or on `axis`; all others are batch axes, as for `linear_solve`.
-        lower: is it the lower triangle of `matrix` (as it is given, before it is transposed), or the upper one?
-        unit_diagonal: take ones for the diagonal, which is not read.
+        matrix: dense or sparse, one or a batch, in any format that `linear_solve` accepts; also a linear function that
+            can be traced. Only the named triangle is read.
+        b: `(..., n)`, with the vector on the last axis, or on `axis`. All others are batch axes, as for `linear_solve`.
+        lower: True for the lower triangle of `matrix`, before it is transposed, False for the upper one.
+        unit_diagonal: use ones for the diagonal, which is not read.
         transpose: solve with the transpose of that triangle.
         conjugate: solve with its conjugate; with `transpose` that is the conjugate transpose.
-        axis: the axis of b, and of x, that the vector lies on, as for `linear_solve`: 0 for vectors in columns; a
-            square b for one matrix has to say it.
+        axis: the axis of b and x that holds the vector, as for `linear_solve`: 0 for vectors in columns. It is
+            required for a square b and one matrix.
 
     Returns:
-        x, of the shape and library of b, with exact derivatives to every order, where the library has any, with respect
-        to b and the entries of the triangle.
+        x, in the shape and library of b. If the library has derivatives, those of x with respect to b and the entries
+        of the triangle are exact to any order.
 
     Raises:
-        ValueError: the diagonal has a zero where that is known (for a sparse matrix also where nothing is stored
-            there), or an input does not fit. Where it is not known before a compiled function runs, x is not finite
-            in the rows that a zero concerns; TensorFlow itself raises an error for dense matrices.
+        ValueError: the diagonal is known to have a zero (in a sparse matrix also where no entry is stored), or an input
+            does not fit. If it is not known before a compiled function runs, x is not finite in the rows that depend on
+            a zero; TensorFlow itself raises an error for dense matrices.
         UnsupportedOperation: the entries of the matrix cannot be found.
 
-    Cost: dense, one call of the library's LAPACK. Sparse: on NumPy, SciPy's compiled solve; elsewhere one product with
-    the entries, in as many steps as there are levels of rows that wait for others (599 for a grid of 300 x 300 in its
-    natural order), and the analysis of the structure, which is kept for the last few structures.
+    Cost: dense, one call of the library's LAPACK. Sparse: in NumPy, SciPy's compiled solve; elsewhere one product with
+    the entries, in as many steps as there are levels of dependent rows (599 for a grid of 300 x 300 in its natural
+    order), and the analysis of the structure, which is cached for the last few structures.
 
     Examples:
         >>> import numpy as np, krylix
@@ -72,7 +72,7 @@ def solve_triangular(
     return x
 
 
-solve_triangular._torchdynamo_disable = True  # type: ignore[attr-defined]  # as of linear_solve
+solve_triangular._torchdynamo_disable = True  # type: ignore[attr-defined]  # see linear_solve
 
 
 def _solve_triangular(
@@ -125,7 +125,7 @@ def _sparse(A: SparseMatrix, b: Array, lower: bool, unit: bool, transpose: bool,
 
 
 def _triangle(A: SparseMatrix, lower: bool, unit: bool) -> SparseMatrix:
-    """The triangle with its stored, or unit, diagonal."""
+    """The triangle with its stored or unit diagonal."""
     rows, cols, _ = A.structure.entries()
     n, host = A.shape[0], A.host
     inside = (rows > cols if lower else rows < cols) | (False if unit else rows == cols)
@@ -137,21 +137,18 @@ def _triangle(A: SparseMatrix, lower: bool, unit: bool) -> SparseMatrix:
         each = np.arange(n, dtype=np.int32)
         values, rows, cols = host.concat([values, ones], last), np.append(rows, each), np.append(cols, each)
     else:
-        _refuse_missing(rows[rows == cols], n)
+        stored = rows[rows == cols]
+        if len(stored) < n:
+            first = int(np.setdiff1d(np.arange(n), stored)[0])
+            raise ValueError(
+                f"The triangle is singular: row {first} of the matrix stores nothing on the diagonal. Give a diagonal "
+                "without zeros, or unit_diagonal=True."
+            )
     return from_entries(A.bk, rows, cols, values, A.shape, format="csr", prune=False, like=A.anchor())
 
 
-def _refuse_missing(stored: np.ndarray, n: int) -> None:
-    if len(stored) < n:
-        first = int(np.setdiff1d(np.arange(n), stored)[0])
-        raise ValueError(
-            f"The triangle is singular: row {first} of the matrix stores nothing on the diagonal. Give a diagonal "
-            "without zeros, or unit_diagonal=True."
-        )
-
-
 def _refuse_zeros(A: Matrix, diagonal: Array) -> None:
-    """Refuse zeros in a known diagonal, `(n,)` or `(systems, n)`."""
+    """Raise ValueError if a known diagonal, `(n,)` or `(systems, n)`, has a zero."""
     if A.bk.compiled(diagonal):
         return
     zeros = np.argwhere(A.bk.to_numpy(diagonal) == 0)
@@ -164,9 +161,9 @@ def _refuse_zeros(A: Matrix, diagonal: Array) -> None:
 
 
 def _on_host(T: SparseMatrix, b: np.ndarray, lower: bool) -> np.ndarray:
-    """Solve by SciPy, two to three times as fast as a factorisation by SuperLU for a single solve.
+    """Solve by SciPy, which is two to three times as fast as a factorisation by SuperLU for a single solve.
 
-    SciPy divides the columns by the diagonal first, which leaves the range of numbers where rows differ much in size.
+    SciPy divides the columns by the diagonal first, which overflows where rows differ much in size.
     """
     known = T.known()
     if not all(map(_is_in_range, known if isinstance(known, tuple) else (known,))):
@@ -177,7 +174,7 @@ def _on_host(T: SparseMatrix, b: np.ndarray, lower: bool) -> np.ndarray:
 
 
 def _is_in_range(T: sp.csr_array) -> bool:
-    """Are quotients of all entries in range?"""
+    """Are the quotients of all entries in the range of the dtype?"""
     sizes = np.abs(T.data[T.data != 0])
     with np.errstate(over="ignore"):
         return not sizes.size or bool(sizes.max() / sizes.min() < np.sqrt(np.finfo(T.dtype).max))
@@ -188,7 +185,7 @@ def _by_scipy(T: sp.csr_array, columns: np.ndarray, lower: bool) -> np.ndarray:
 
 
 def inverse_of_triangular(T: SparseMatrix) -> LevelSolve:
-    """The inverse of a triangular matrix, whose diagonal is stored. Not finite where that is zero."""
+    """Inverse of a triangular matrix with a stored diagonal. It is not finite where that is zero."""
     rows, cols, _ = T.structure.entries()
     on, host, values = rows == cols, T.host, T.entry_values()
     diagonal, strict = (
@@ -206,8 +203,8 @@ class TriangularSystem(LinearSystem):
     """`T x = b` for rows b.
 
     Attributes:
-        make, inverse: of arrays T, and its inverse.
-        rows: how many rows b has.
+        make, inverse: make T and its inverse from arrays.
+        rows: number of rows of b.
     """
 
     bk: Backend
@@ -219,7 +216,6 @@ class TriangularSystem(LinearSystem):
 
     @classmethod
     def of(cls, T: SparseMatrix, rows: int) -> TriangularSystem:
-        """The system of a triangular matrix."""
         bk = T.bk
         arrays, make = bk.flatten(T)
         return cls(

@@ -1,4 +1,4 @@
-"""A known square matrix as what the layers of PyTorch and Keras store of it."""
+"""Values and pattern of a square matrix, as layers of PyTorch and Keras store them."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ class MatrixEntries(NamedTuple):
 
 
 def is_function(A: Any) -> bool:
-    """Is A called, not multiplied with?"""
+    """Is A called rather than multiplied with?"""
     return callable(A) and not hasattr(A, "shape")
 
 
 def entries_of(A: Any) -> MatrixEntries:
-    """Of a matrix of NumPy, SciPy or krylix.
+    """Entries of a matrix of NumPy, SciPy or krylix.
 
     Raises:
-        TypeError: A is no matrix whose entries are known.
+        TypeError: A is not a matrix whose entries are known.
         ValueError: it is not one square matrix.
     """
     found: Any = as_operator(A)

@@ -268,3 +268,14 @@ def test_what_a_compiled_function_keeps(mode: str) -> None:
     else:
         with pytest.raises(RuntimeError, match=r"converged|diverged|NaN"):
             to_numpy(function(array(mode, B)))
+
+
+# --- warnings -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("mode", EAGER)
+def test_warnings_name_the_line_of_the_caller(mode: str) -> None:
+    A, b = make_operator(mode, "dense", MATRIX), array(mode, B[0])
+    with pytest.warns(RuntimeWarning, match="CG reached the limit") as caught:
+        linear_solve(A, b, method="CG", max_iter=1, on_failure="warn")
+    assert [warning.filename for warning in caught] == [__file__]

@@ -15,7 +15,7 @@ from functools import cached_property
 from typing import Any, ClassVar, NamedTuple
 
 from ....backends import Array, Backend
-from ....sparse import Composed, Matrix, Operator, as_symmetric_dia, storable
+from ....sparse import Composed, Matrix, Operator, UnsupportedOperation, as_symmetric_dia, storable
 from ..operators import DiagonallyScaled, Permuted, Recast, recast
 from ..target import suited
 
@@ -41,7 +41,7 @@ def chebyshev_coefficients(rho: Array, degree: int) -> list[tuple[Array, Array]]
 
 
 def jacobi_coefficients(rho: Array, degree: int) -> list[tuple[Array, Array]]:
-    """Coefficients of damped Jacobi: the largest eigenvalue, `rho`, is reduced as much as a quarter of it.
+    """Coefficients of Jacobi damped by 4 / (3 rho), which reduces eigenvalues from rho / 2 to rho to a third.
 
     Source: Saad, section 13.2.2, for the damping.
     """
@@ -66,21 +66,33 @@ class Smoother(Composed):
 
     Attributes:
         sign: of the vectors b and r that it takes and returns: -1 for -b and -r, to which products with A are added.
+        revisits: may the coarser levels be visited again, after `between`?
         A: the matrix.
         hermitian: is it known to be?
     """
 
     sign: ClassVar[int] = 1
+    revisits: ClassVar[bool] = False
     A: Operator
     hermitian: bool = False
 
     @abstractmethod
     def start(self, b: Array) -> tuple[Array, Array]:
-        """Smooth from x = 0; returns new arrays x and r = b - A x. May overwrite b where `sign` is -1."""
+        """x after smoothing from x = 0, and r for the restriction: b - A x, or b where R has the smoothing in it.
+
+        May overwrite b where `sign` is -1.
+        """
+
+    def between(self, x: Array, r: Array, P: Operator, v: Array) -> tuple[Array, Array]:
+        """x + P v and its residual, before another visit to the coarser levels; may overwrite x and r."""
+        raise UnsupportedOperation(f"{type(self).__name__} serves V-cycles only: visits=1.")
 
     @abstractmethod
     def finish(self, b: Array, x: Array, r: Array, P: Operator, v: Array) -> Array:
-        """Smooth from x + P v by the adjoint of `start`, where r = b - A x; may overwrite x and r."""
+        """x after smoothing from x + P v, with r of `start`; may overwrite x and r.
+
+        The adjoint of `start`, but for `CFRelaxation`, which is not symmetric.
+        """
 
     @property
     @abstractmethod
@@ -110,6 +122,7 @@ class PolynomialSmoother(Smoother):
 
     parts = ("A", "alphas", "weights")
     sign = -1
+    revisits = True
 
     A: Operator
     alphas: Array
@@ -133,7 +146,6 @@ class PolynomialSmoother(Smoother):
         return x, e
 
     def between(self, x: Array, r: Array, P: Operator, v: Array) -> tuple[Array, Array]:
-        """x + P v and its residual, before another visit to the coarser levels; may overwrite x and r."""
         change = self.bk.materialize(P.apply(v))
         return add_in_place(self.bk, x, change), self.bk.materialize(self._products.add_to(r, change))
 
@@ -305,8 +317,8 @@ class Elimination(Smoother):
 class Level(Composed):
     """Smooth, correct by the coarser levels, smooth: an approximation of the inverse of A from here on down.
 
-    The second smoothing is the adjoint of the first one, so that with R = Pᴴ the cycle is Hermitian where A is, and
-    positive definite with it. The transpose is the same cycle with transposed parts.
+    With R = Pᴴ and a second smoothing that is the adjoint of the first one (all but `CFRelaxation`), the cycle is
+    Hermitian where A is, and positive definite with it. The transpose is the same cycle with transposed parts.
 
     Attributes:
         smoother: with the matrix of this level.
@@ -336,7 +348,7 @@ class Level(Composed):
             raise ValueError(f"The parts of a level of multigrid do not fit each other: {found}, {(n, m)}.")
         if self.kept is not None and self.kept.shape != (n, m):
             raise ValueError(f"The prolongation {self.P!r} of a level was not made of {self.kept!r}.")
-        if self.visits not in (VISITS.values() if isinstance(self.smoother, PolynomialSmoother) else (1,)):
+        if self.visits not in (VISITS.values() if self.smoother.revisits else (1,)):
             raise ValueError(
                 f"A level of multigrid has visits={self.visits}; expected one of {tuple(VISITS.values())}, and 1 where "
                 "smoothing is no polynomial."
@@ -360,8 +372,7 @@ class Level(Composed):
 
     def _cycle(self, b: Array) -> Array:
         """The cycle for b, or where the smoother has this sign for -b, which may be overwritten."""
-        S: Any = self.smoother
-        P = self.P
+        S, P = self.smoother, self.P
         x, r = S.start(b)
         for _ in range(1, self.visits):
             x, r = S.between(x, r, P, self._coarse_correction(r))
@@ -409,9 +420,7 @@ def cycle_over(levels: Sequence[LevelParts], coarsest: Operator, visits: int = 1
     found = coarsest
     for parts in reversed(levels):
         S = parts.smoother
-        found = Level(
-            S, parts.P, parts.R, recast(found, S.dtype), parts.kept, visits if isinstance(S, PolynomialSmoother) else 1
-        )
+        found = Level(S, parts.P, parts.R, recast(found, S.dtype), parts.kept, visits if S.revisits else 1)
     return found
 
 

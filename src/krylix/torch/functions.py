@@ -18,15 +18,15 @@ def solve(
     """Solve `A x = b` for x, also inside `torch.compile(fullgraph=True)` and `torch.export`.
 
     Called eagerly it is `krylix.linear_solve(A, b, ...).x`. In a graph, a dense A becomes one node, `krylix::solve`.
-    PyTorch's compiler takes no sparse tensors: `solve_sparse` takes their parts, and `krylix.torch.Solve` does so by
-    itself. A function A is solved with between two graphs, which `fullgraph=True` refuses.
+    PyTorch's compiler has no sparse tensors: `solve_sparse` takes their parts, as `krylix.torch.Solve` does by itself.
+    For a function A the graph is split, which `fullgraph=True` refuses.
 
     Args:
-        A: matrix `(*batch, n, n)`, repeated along batch axes of b that it lacks; eagerly whatever `linear_solve` takes.
+        A: matrix `(*batch, n, n)`, repeated along batch axes of b that it lacks; eagerly any A of `linear_solve`.
         b: right-hand sides `(..., n)`.
         x0: initial guess, shaped as x; zero if None. It has no derivative.
-        axis: the axis of b that the vector lies on, as for `linear_solve`; say it where the number of systems is
-            dynamic, as it might be n.
+        axis: the axis of b that the vector lies on, as for `linear_solve`; give it where the number of systems is
+            dynamic, because it might be n.
         **settings: as for `linear_solve`. In a graph: method, preconditioner (names), rtol, atol, max_iter (numbers),
             nullspace ("auto" or None) and on_failure, "status" excepted.
 
@@ -38,9 +38,9 @@ def solve(
             pass. With `on_failure="nan"`, or where `krylix.on_failure("status")` holds, x is NaN there.
         ValueError, TypeError: shapes that do not fit; a setting that a graph cannot hold.
 
-    Derivatives are by b and A. Of a graph: reverse ones by autograd, to every order that PyTorch's compiler has; inside
-    of it `torch.func.vmap` works, `torch.func.grad` does not, as PyTorch has none of custom operators. Eagerly: as of
-    `linear_solve`.
+    Derivatives are with respect to b and A. In a graph: reverse mode by autograd, of any order that PyTorch's compiler
+    has; `torch.func.vmap` works inside, `torch.func.grad` does not, because PyTorch has none for custom operators.
+    Eagerly: as for `linear_solve`.
 
     Cost: that of `linear_solve`; in a graph each solve sets the matrix up, and the backward pass its transpose.
 
@@ -76,12 +76,12 @@ def solve_sparse(
         **settings: as for `solve`.
 
     Returns:
-        x, in the shape of b, with derivatives by b and values, as `solve` has them.
+        x, in the shape of b, with derivatives with respect to b and values, as for `solve`.
 
     Raises:
         NotConverged, Diverged, ValueError, TypeError: as `solve`.
 
-    Cost: as `solve`; the entries are put in order in each call.
+    Cost: as `solve`; each call sorts the entries.
 
     Examples:
         >>> import torch, krylix.torch
@@ -162,4 +162,4 @@ def _with_one_batch(values: torch.Tensor, b: torch.Tensor, own: int) -> tuple[to
     values, there = values.reshape(*axes, *shape), lead[len(lead) - len(axes) :]
     if axes != there and all(a in (1, c) for a, c in zip(axes, there, strict=True)):
         values = values.expand(*there, *shape)
-    return values, b  # of other axes the operator says what does not fit
+    return values, b  # the operator refuses other axes
