@@ -5,7 +5,6 @@ A library analyses a pattern, the analysis factorises values, and the factors so
 
 from __future__ import annotations
 
-import logging
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
 from functools import cache
@@ -19,6 +18,7 @@ from ...backends import Array
 from ...sparse import Composed, Operator, storable
 from ...sparse.files import tree
 from ...sparse.files.storable import Fields
+from ..log import log
 
 if TYPE_CHECKING:
     from .pattern import EntryPattern, Kind
@@ -32,15 +32,23 @@ class PatternRefused(FactorsRefused):
     """A library cannot factorise matrices of this pattern, whatever their values."""
 
 
+class ExactlySingular(FactorsRefused, RuntimeError):
+    """A pivot is zero whatever row is taken; a RuntimeError, as SuperLU raises it in SciPy."""
+
+
 class Factors(ABC):
     """Factors of one NumPy matrix. Right-hand sides are `(n,)` or columns `(n, count)`. Any thread may solve.
 
     Attributes:
-        nnz: number of stored values, 0 where it is not known.
+        library: name of the library. Where SuperLU was the fallback, also why the others did not factorise.
+        nnz: number of stored values; None where it is not known.
+        dtype: of the stored values.
         known: keeps the symbolic analysis alive for a refactorisation.
     """
 
-    nnz: int
+    library: str
+    nnz: int | None
+    dtype: np.dtype
     known: Any = None
 
     @abstractmethod
@@ -135,7 +143,6 @@ def library(package: str) -> Any:
             return import_module(package)
         except (ImportError, OSError, RuntimeError) as error:
             _unusable[package] = f"{type(error).__name__}: {error}"
-            log = logging.getLogger("krylix")
             log.warning("%s is installed, but cannot be imported, and is not used: %s", package, _unusable[package])
     raise FactorsRefused(f"{package} cannot be imported: {_unusable[package]}")
 
