@@ -120,7 +120,7 @@ def ilu_with_dropping(
         got = "of a matrix whose values are not known yet" if A is None else f"of {len(A)} systems"
         raise UnsupportedOperation(
             f"A drop tolerance was given for a factorisation {got}; expected one matrix whose values are known, "
-            "because the pattern of the factors depends on them. Leave drop_tolerance out for factors in the pattern of A."
+            "because the pattern of the factors depends on them. Leave drop_tolerance out for the pattern of A."
         )
     check_finite_rows(A.data, np.repeat(np.arange(A.shape[0]), np.diff(A.indptr)))  # SuperLU would not terminate.
     try:

@@ -100,7 +100,7 @@ class Ordered(NamedTuple):
         bk, rows, cols, values = nonzero_entries(own)
         if not bk.on_host:
             raise UnsupportedOperation(
-                "A matching was requested for a matrix whose values are not known before the compiled function "
+                "A matching of rows was asked for, of a matrix whose values are not known before the compiled function "
                 "runs; expected values that are known. Leave matching out."
             )
         n, sizes = own.shape[0], np.abs(values)
