@@ -19,6 +19,7 @@ from ...sparse import Composed, Operator, storable
 from ...sparse.files import tree
 from ...sparse.files.storable import Fields
 from ..log import log
+from ..singular.projections import projected_twice
 
 if TYPE_CHECKING:
     from .pattern import EntryPattern, Kind
@@ -162,7 +163,10 @@ class DirectInverse(Operator):
 
     @property
     def projections(self) -> tuple[Operator, Operator] | None:
-        """Projections that remove the null vectors of A and of its adjoint; None where A is regular."""
+        """Projections that remove the null vectors of A and of its adjoint.
+
+        None where A is regular, or was bordered for its offset: null vectors are then those of the bordered matrix.
+        """
         return None
 
     def in_range(self, b: Array) -> Array:
@@ -170,11 +174,10 @@ class DirectInverse(Operator):
         if self.projections is None:
             return b
         bk, (_, left) = self.bk, self.projections
-        # Projecting once leaves rounding errors, which may be all of b.
-        return bk.astype(left.apply(left.apply(b)), bk.dtype(b))
+        return bk.astype(projected_twice(left, b), bk.dtype(b))
 
     def without_null(self, x: Array) -> Array:
-        """Project null vectors out of x."""
+        """Project null vectors out of x, once only, because each refinement does it again."""
         return x if self.projections is None else self.bk.astype(self.projections[0].apply(x), self.bk.dtype(x))
 
     def save(self, path: Any) -> None:
@@ -213,6 +216,9 @@ class SingularFactors(Composed, DirectInverse):
     F is any inverse of A on its range, such as shifted factors. The component of b outside the range of A stays in b,
     because the solve has to detect that there is no solution. Regular systems pass unchanged.
 
+    The transpose is a pseudo-inverse of Aᵀ of the same form, `Lᵀ Fᵀ`. It agrees with `(R F)ᵀ = Fᵀ Rᵀ` on the range of
+    Aᵀ only, up to null vectors.
+
     Attributes:
         inner: F.
         right, left: projections that remove the null spaces of A and of its adjoint.
@@ -231,8 +237,7 @@ class SingularFactors(Composed, DirectInverse):
         return self.right, self.left
 
     def apply(self, x: Array) -> Array:
-        # Projecting a large component out once leaves rounding errors.
-        return self.right.apply(self.right.apply(self.inner.apply(x)))
+        return projected_twice(self.right, self.inner.apply(x))
 
     def transpose(self) -> SingularFactors:
         return replace(self, inner=self.inner.transpose(), right=self.left.transpose(), left=self.right.transpose())
@@ -256,7 +261,10 @@ class MatrixToFactorise(Composed):
 
 
 def singularity_of(factors: Operator | None) -> Array | None:
-    """Values of `Singularity`, `(systems or 1, 1)`; None where A is regular."""
+    """Values of `Singularity`, `(systems or 1, 1)`; None where the factors tell none.
+
+    Regular systems have 0 there; all may, because compiled programs cannot choose another operator for regular ones.
+    """
     if isinstance(factors, SingularFactors):
         return factors.array("singularity")
     return getattr(factors, "singularity", None)

@@ -25,8 +25,8 @@ from ...sparse.operators.concrete import kept
 from ...sparse.operators.products import Products
 from ..log import log
 from ..memory import SETUP_CACHE, Memory
-from ..singular.from_factors import Singularity, growth, null_vectors_of_sparse, shifted_factors, suspicious
-from ..singular.projections import WithoutVectors
+from ..singular.from_factors import Singularity, growth, growth_limit, null_vectors_of_sparse, shifted_factors
+from ..singular.projections import WithoutVectors, projected_twice
 from .cholmod import Cholmod
 from .dense import factorise
 from .pardiso import Pardiso
@@ -48,7 +48,8 @@ SUPERLU = SuperLU()
 PROVIDERS: dict[str, Provider] = {one.name: one for one in (Pardiso(), Cholmod(), Rslab(), SUPERLU)}
 """Name -> library of sparse factors, in the order in which they are tried."""
 
-_BLOWN, _SLACK = 0.1, 10  # growth of a random vector under the inverse of a singular matrix, in units of 1 / eps
+_BLOWN = 0.1  # growth of a random vector under the inverse of a singular matrix, in units of 1 / eps
+_SLACK = 10  # see `growth_limit`
 _WASTE, _SMALL = 4, 8  # storage limit per row of a band: multiple of its entries, plus a constant
 _FIRST = 64  # leading values that are compared first, because different matrices mostly differ in them
 
@@ -212,7 +213,8 @@ class MatrixFactors(NamedTuple):
         scales: the diagonals of R and C.
         border: whether `[[A, 1], [c 1ᵀ, -1]]` is factorised instead of A + c 1 1ᵀ, which is dense.
         singularity: a value of `Singularity`.
-        null: orthonormal null vectors of A and of its adjoint, `(k, n)` each.
+        null: orthonormal null vectors of A and of its adjoint, `(k, n)` each; with `border` those of the bordered
+            matrix, `(k, n + 1)`, which no projection of A is made of.
     """
 
     factors: Factors | None
@@ -298,7 +300,7 @@ class HostSolver:
             solved = (one.solve(row[None], self.transposed) for one, row in zip(self.matrices, b, strict=True))
             x = np.concatenate([np.zeros((0, b.shape[1]), b.dtype), *solved])
         x = x.conj() if self.conjugated else x
-        return x if self.null is None else self.null[0].apply(self.null[0].apply(x))
+        return x if self.null is None else projected_twice(self.null[0], x)
 
 
 def _solver_of(matrix: SparseMatrix, offset: complex, dtype: np.dtype, by: str | None) -> HostSolver:
@@ -332,9 +334,7 @@ def _examined(matrix: Any, providers: tuple[Provider, ...]) -> MatrixFactors:
     R and C are powers of two that equilibrate A, because a badly scaled matrix also looks singular.
     """
     dtype, n = matrix.dtype, matrix.shape[0]
-    # The random vector may be nearly orthogonal to the left null vectors. The limit is therefore far below the growth
-    # that pivots of rounding size usually cause.
-    limit = suspicious(dtype) / float(np.finfo(dtype).eps) / min(n**0.5, _SLACK)
+    limit = growth_limit(n, dtype, _SLACK)
     lu, blown = _factors(matrix, providers)
     if blown < limit:
         return MatrixFactors(lu)
