@@ -28,7 +28,7 @@ from .adapters.peers import communicator_of_mat, with_peers_read
 from .adapters.table import run_where_spread
 from .apply_factors import solve_by_factors
 from .factors.protocol import DirectInverse
-from .factors.sparse import HostFactors
+from .factors.sparse import HostInverse
 from .gaussian.of_matrix import OfMatrix
 from .judge import solve
 from .methods.method import Method
@@ -328,7 +328,7 @@ class PreparedSolver(OfMatrix, PublicNames):
             raise pickle.PicklingError(
                 "This solver holds a communicator, which no other process knows; prepare in each of its members."
             )
-        again = isinstance(self.preconditioner, HostFactors)
+        again = isinstance(self.preconditioner, HostInverse)
         found = {field.name: getattr(self, field.name) for field in fields(self)}
         found["_request"] = replace(self._request, sharding=None, seen_sharding=None)  # of devices of this process
         found["_plan"] = replace(self._plan.with_M(None) if again else self._plan, found={})
@@ -520,7 +520,7 @@ def _flatten(solver: PreparedSolver) -> tuple[tuple[Any, ...], Any]:
     plan, request, M = solver._plan, solver._request, solver.preconditioner
     null, both = plan.null or (None, False)
     # Factors of the host have no arrays of a library: another solver is another program.
-    factors = M if isinstance(M, HostFactors | PetscInverse) else None
+    factors = M if isinstance(M, HostInverse | PetscInverse) else None
     arrays = [plan.A, None if factors is not None else M, request.b, request.rtol, request.atol, null]
     again, side, other = replace(request, b=None, rtol=None, atol=None), None, solver._other
     if other is not None:
