@@ -133,5 +133,5 @@ class _MonitoredPetsc(Petsc):
 
     inner: InnerSteps | None = None
 
-    def told(self) -> InnerSteps | None:
+    def inner_steps(self) -> InnerSteps | None:
         return self.inner
