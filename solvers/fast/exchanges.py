@@ -2,8 +2,8 @@
 
 Transforms need whole lines. An exchange over some mesh axes makes the grid axes whole that are cut by these, and cuts
 another one instead (the transpose of distributed Fourier transforms). For a slab that is the whole axis, for a pencil
-one that was already transformed, or one that waits for its turn with shorter pieces. Each exchange sends a device's part
-of a vector once for any number of axes, so a plan has few exchanges rather than small groups:
+one that was already transformed, or one that waits for its turn with shorter pieces. Each exchange sends a device's
+part of a vector once for any number of axes, so a plan has few exchanges rather than small groups:
 
 | axes that are cut | exchanges before the eigenvalues, and as many after |
 |---|---|

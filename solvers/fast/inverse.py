@@ -127,8 +127,8 @@ def inverse_of_sum(
 ) -> Inverse:
     """Return the inverse of `size` times the sum.
 
-    If the library may distribute arrays over devices, that is a `SpectralInverse`, which stores no arrays of the size of
-    a vector.
+    If the library may distribute arrays over devices, that is a `SpectralInverse`, which stores no arrays of the
+    size of a vector.
 
     Args:
         rule: reciprocals for eigenvalues; not called if lines are eliminated along the first axis.
@@ -165,7 +165,7 @@ def inverse_of_sum(
 
 
 def _eliminated(A: Any, others: np.ndarray, dtype: np.dtype, bk: Backend) -> tuple[Eliminated, float] | None:
-    """Elimination along the first axis and the smallest eigenvalue; None if A is not definite or transforms are faster."""
+    """Elimination along the first axis and the least eigenvalue; None if A is indefinite or transforms are faster."""
     n, eps = A.shape[0], float(np.finfo(dtype).eps)
     if not others.size or others.dtype.kind != "f":
         return None
@@ -274,16 +274,14 @@ def _dense(matrix: np.ndarray) -> Dense:
 
 
 def _zeros(values: Values, parts: Separable, eps: float) -> tuple[float, float]:
-    """Largest magnitude of eigenvalues that are zero up to rounding, -1 if there are none, and the smallest of the others.
+    """Largest magnitude of eigenvalues that are zero up to rounding, or -1, and the smallest of the others.
 
     One eigenvalue at the level of rounding of the entries counts as zero if A maps constants to zero.
 
     Raises:
         UnsupportedOperation: there are more of these, for example for very different axes in single precision.
     """
-    if all(
-        part.dtype.kind == "f" for part in values()
-    ):  # usually definite, and then no array of absolute values is needed
+    if all(part.dtype.kind == "f" for part in values()):  # usually definite, without absolute values
         low, high = extremes_of(values)
         if min(abs(low), abs(high)) > max(_LAPACK, eps) * max(abs(low), abs(high)) and (low > 0) == (high > 0):
             return -1.0, 0.0
@@ -594,8 +592,8 @@ def spectral_inverse(
 ) -> SpectralInverse:
     """Return the inverse for vectors of `dtype`, in NumPy arrays.
 
-    Each spectrum is stored as differences from its term in the smallest sum, which is added to the first spectrum. Small
-    eigenvalues then keep their digits in any precision.
+    Each spectrum is stored as differences from its term in the smallest sum, which is added to the first spectrum.
+    Small eigenvalues then keep their digits in any precision.
 
     Args:
         spectra: eigenvalues of each axis, `(n_k,)`.

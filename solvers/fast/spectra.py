@@ -164,7 +164,7 @@ def _of_tridiagonal(d: np.ndarray, up: np.ndarray, low: np.ndarray, eps: float) 
 
 
 class Reciprocal(NamedTuple):
-    """`1 / v`, but `instead` where `sign v <= limit`, or `|v| <= limit` if `sign` is 0. A negative limit has no effect."""
+    """`1 / v`, but `instead` where `sign v <= limit`, or `|v| <= limit` if `sign` is 0; with `limit >= 0`."""
 
     limit: float = -1.0
     instead: float = 0.0
