@@ -164,8 +164,8 @@ def _differs(host: Operator, parts: Separable) -> str | None:
         if not np.isfinite(np.sum(image)) and not np.isfinite(image).all():  # the sum is faster, but may overflow
             return "it has entries that are NaN or infinite, or products that overflow"
         for axis, A in rest:
-            lines = np.moveaxis(v.reshape(parts.grid), axis, 0)
-            image -= np.moveaxis((A @ lines.reshape(len(lines), -1)).reshape(lines.shape), 0, axis)
+            first = np.moveaxis(v.reshape(parts.grid), axis, 0)  # with this axis in front
+            image -= np.moveaxis((A @ first.reshape(len(first), -1)).reshape(first.shape), 0, axis)
         least = bound * (abs(parts.shift) + sum(np.min(s) for s in sizes))
         for rows, part in _differences(image, v.reshape(parts.grid), parts.shift, lines):
             if part.dtype.kind == "f" and max(part.max(), -part.min()) <= least:  # in one pass
@@ -493,22 +493,14 @@ class AxisCouplings(NamedTuple):
     ring: bool
 
 
-class CouplingsByAxis(NamedTuple):
-    """Couplings of a matrix, split by axis.
+def couplings_by_axis(
+    A: Couplings, root: np.ndarray | None
+) -> tuple[list[np.ndarray], np.ndarray, list[AxisCouplings]]:
+    """Split D^-1/2 A D^-1/2 by axis, a few planes at a time to stay in the cache.
 
-    Attributes:
-        up: for each axis the couplings to the next points, `(*grid)`.
-        rows: row sums, `(*grid)`.
-        lines: means of both over the other axes.
+    Returns:
+        For each axis the couplings to the next points, `(*grid)`; row sums, `(*grid)`; means over the other axes.
     """
-
-    up: list[np.ndarray]
-    rows: np.ndarray
-    lines: list[AxisCouplings]
-
-
-def couplings_by_axis(A: Couplings, root: np.ndarray | None) -> CouplingsByAxis:
-    """Split D^-1/2 A D^-1/2 by axis, a few planes at a time to stay in the cache."""
     grid, rank = A.grid, len(A.grid)
     up, rows = [np.empty(grid, A.diagonal.dtype) for _ in grid], np.empty(grid, A.diagonal.dtype)
     inverse = None if root is None else inverse_with_rim(root, A.periodic)
@@ -527,7 +519,7 @@ def couplings_by_axis(A: Couplings, root: np.ndarray | None) -> CouplingsByAxis:
     for axis, n in enumerate(grid):
         steps, own = (_joined([one[axis][k] for one in found], axis) / (rows.size / n) for k in range(2))
         lines.append(AxisCouplings(steps, own - own.mean() * (rank - 1) / rank, A.periodic[axis]))
-    return CouplingsByAxis(up, rows, lines)
+    return up, rows, lines
 
 
 def _joined(parts: list[np.ndarray], axis: int) -> np.ndarray:

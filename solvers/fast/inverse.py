@@ -514,7 +514,8 @@ class SpectralInverse(Composed):
         """The product with `(parts, batch, *grid)`."""
         if cut is None:
             return self._on_block(((),) * len(self.grid), u, *parts)
-        function = partial(self._on_block, layout_of(cut))
+        layout = tuple((AxisCut(names, parts),) if parts > 1 else () for names, parts in zip(cut.names, cut.parts))
+        function = partial(self._on_block, layout)
         return self.bk.map_parts(function, cut, [u, *parts], [2, None, None], 2)
 
     def _on_block(self, layout: Layout, u: Array, spectra: Array, matrices: Array) -> Array:
@@ -575,11 +576,6 @@ class SpectralInverse(Composed):
             return bk.astype(array, real if bk.dtype(array).kind == "f" else dtype)
 
         return replace(self._map(lambda A: A, cast), complex_vectors=is_complex)
-
-
-def layout_of(cut: Cut) -> Layout:
-    """Layout of a distributed grid."""
-    return tuple((AxisCut(names, parts),) if parts > 1 else () for names, parts in zip(cut.names, cut.parts))
 
 
 def spectral_inverse(

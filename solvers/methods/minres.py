@@ -113,42 +113,24 @@ class MINRES(Method):
         ww = 1 + d * d * s.ww + e * e * s.ww_old + 2 * d * e * s.cross
         dead = (square < 0) | (gamma * size <= noise * largest * bk.sqrt(bk.maximum(ww, 0 * ww)))
         c, sine = bk.where(dead, 0 * low, bk.safe_divide(low, gamma)), bk.safe_divide(beta, gamma)
-        return _moved(bk, M, s, _RotatedColumn(size, u, z, beta, d, e, ww, gamma, c, sine, largest, dead))
-
-
-class _RotatedColumn(NamedTuple):
-    """New column of the tridiagonal matrix, divided by `size`, after the rotations."""
-
-    size: Array
-    u: Array
-    z: Array  # M u
-    beta: Array
-    d: Array  # its part above the diagonal, in terms of the last directions
-    e: Array
-    ww: Array
-    gamma: Array
-    c: Array
-    s: Array
-    largest: Array
-    dead: Array  # no step, because M is not definite, or A is singular and the residual minimal
-
-
-def _moved(bk: Backend, M: Operator | None, s: MINRESState, t: _RotatedColumn) -> MINRESState:
-    kind = bk.dtype(s.r)
-    gamma = t.gamma * t.size
-    w = bk.axpy(bk.astype(-t.d, kind), s.w, bk.xpay(s.v, bk.astype(-t.e, kind), s.w_old))
-    x = bk.axpy(bk.astype(bk.safe_divide(t.c * s.phi, gamma), kind), w, s.x)
-    shrink = bk.where(t.dead, bk.full_like(t.s, 1), t.s * t.s)
-    r = bk.times(shrink, s.r)
-    r, rr = bk.axpy_norm(bk.astype(-bk.safe_divide(t.c * s.phi, t.gamma), kind), t.u, r)
-    inverse = bk.safe_divide(bk.full_like(t.beta, 1), t.beta)
-    p = bk.times(inverse, t.u)
-    v = p if M is None else bk.times(inverse, t.z)
-    beta, phi = t.beta * t.size, -t.s * s.phi
-    return MINRESState(
-        x, r, p, s.p, v, w, s.w,
-        beta=beta, epsilon=s.s * beta, delta=s.c * beta, c=t.c, s=t.s,
-        gamma=bk.where(gamma > 0, gamma, bk.full_like(gamma, 1)), gamma_old=s.gamma,
-        ww=t.ww, ww_old=s.ww, cross=-t.d * s.ww - t.e * s.cross, phi=phi, least=s.least, largest=t.largest, rr=rr,
-        broken=s.broken | t.dead | (bk.abs(phi) <= s.least),
-    )  # fmt: skip
+        # the step along w
+        kind = bk.dtype(s.r)
+        diagonal = gamma * size
+        w = bk.axpy(bk.astype(-d, kind), s.w, bk.xpay(s.v, bk.astype(-e, kind), s.w_old))
+        x = bk.axpy(bk.astype(bk.safe_divide(c * s.phi, diagonal), kind), w, s.x)
+        # There is no step if M is not definite, or A is singular and the residual minimal.
+        shrink = bk.where(dead, bk.full_like(sine, 1), sine * sine)
+        r = bk.times(shrink, s.r)
+        r, rr = bk.axpy_norm(bk.astype(-bk.safe_divide(c * s.phi, gamma), kind), u, r)
+        # the next Lanczos vector
+        inverse = bk.safe_divide(bk.full_like(beta, 1), beta)
+        p = bk.times(inverse, u)
+        v = p if M is None else bk.times(inverse, z)
+        beta, phi = beta * size, -sine * s.phi
+        return MINRESState(
+            x, r, p, s.p, v, w, s.w,
+            beta=beta, epsilon=s.s * beta, delta=s.c * beta, c=c, s=sine,
+            gamma=bk.where(diagonal > 0, diagonal, bk.full_like(diagonal, 1)), gamma_old=s.gamma,
+            ww=ww, ww_old=s.ww, cross=-d * s.ww - e * s.cross, phi=phi, least=s.least, largest=largest, rr=rr,
+            broken=s.broken | dead | (bk.abs(phi) <= s.least),
+        )  # fmt: skip
