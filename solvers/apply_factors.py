@@ -37,7 +37,7 @@ from .run.outcome import Status
 MOST = 64  # unknowns of small dense systems; with more, the planned solve takes at most a few times as long as LAPACK
 NUMBERS = OneSystemBackend()  # which give the digits that arrays of them do
 _NEAR, _FAR = 1e-5, 1e5  # sizes of b that need no scaling by powers of two
-_SQUARES = {"f": (1e-20, 1e30), "d": (1e-200, 1e300)}  # as of `Backend.norm`
+_SQUARES = {"f": (1e-20, 1e30), "d": (1e-200, 1e300)}  # as in `Backend.norm`
 _ONE, _CONVERGED = np.int32(1), np.int32(Status.CONVERGED)
 _BY_LAPACK = Background((MadeBy(Direct().name, Direct(), None),))
 _DIRECTLY, _WHY, _HOST = (Rung(Direct()),), why_auto(0), get_backend("numpy")
@@ -79,10 +79,10 @@ def solve_small_dense(request: Request) -> SolveResult | None:
             return None
         reason = AS_GIVEN if request.method == "direct" else _WHY
         plan = Plan(matrix, None, _DIRECTLY, None, reason)
-        found = _by_one_application(plan, _BY_LAPACK, lambda rows: solve(rows[0])[None], request, b)
-    if bk is None or found is None:
-        return found
-    return in_library(bk, found, bk.from_host(np.asarray(found.x), request.b), request.b)
+        result = _by_one_application(plan, _BY_LAPACK, lambda rows: solve(rows[0])[None], request, b)
+    if bk is None or result is None:
+        return result
+    return in_library(bk, result, bk.from_host(np.asarray(result.x), request.b), request.b)
 
 
 def _is_plain(request: Request) -> bool:

@@ -53,7 +53,7 @@ FAST = FastDirect()
 SMALL_FUNCTION = 5000  # unknowns up to which an eager solve with a function takes less time than tracing it saves
 MOST_ENTRIES = 64  # per unknown, of a function that is traced in order to choose
 _LEAST_GRID = 256  # grid unknowns from which a fast solver is considered
-_LEAST_FOUND = 1000  # likewise where the host could factorise it, of a matrix that does not know its grid
+_LEAST_FOUND = 1000  # likewise where the host could factorise it, for a matrix whose grid is unknown
 BAND = 4  # off-diagonals up to which cyclic reduction costs no more than a few iterations
 BAND_TO_COMPILE = 2  # likewise where the reduction is a part of the program: for 4 it compiles in ten seconds
 _LITTLE = 0.25  # fraction of a work bound that counting the work of factors may cost
@@ -369,12 +369,12 @@ ROWS = (
     ),
     Row(
         f"on the host: factors take at most {ONE_SOLVE} units of work per stored entry, in each run of a program "
-        f"{IN_EACH_RUN:.0e}, or {FEW} unknowns, and A is not seen to be singular and symmetric",
+        f"{IN_EACH_RUN:.0e}, or {FEW} unknowns, and A is not known to be both singular and symmetric",
         _cheap,
         "scipy-direct", None, "sparse factors cost no more than an iteration, and always work",
     ),
     Row(
-        "a matrix, symmetric, its diagonal of one sign, and not seen to be indefinite",
+        "a matrix, symmetric, its diagonal of one sign, and not known to be indefinite",
         lambda f: f.shows_entries and f.symmetric and f.maybe_definite,
         "CG", "auto", "conjugate gradients suit definite matrices",
     ),
@@ -524,8 +524,8 @@ def why_auto(row: int) -> str:
 def explain(facts: Facts, number: int, fallback: Method | None) -> Explanation:
     """Explain why row `number` of the table decides."""
     row = ROWS[number]
-    taken = _best_of(find_method(row.method), facts).name
-    method = taken if row.preconditioner is None or facts.preconditioned else f"{taken}, preconditioned"
+    chosen = _best_of(find_method(row.method), facts).name
+    method = chosen if row.preconditioner is None or facts.preconditioned else f"{chosen}, preconditioned"
     name = None if fallback is None else fallback.name
     return Explanation(_system(facts), tuple(r.known for r in ROWS[:number]), row.known, method, row.why, name)
 
@@ -547,7 +547,7 @@ def _for_random_values(facts: Facts) -> str:
         return ""
     symmetric = "Hermitian" if facts.A.dtype.kind == "c" else "symmetric"
     if facts.symmetric:
-        found = symmetric + (", diagonal of one sign" if facts.maybe_definite else ", no sign of being definite")
+        properties = symmetric + (", diagonal of one sign" if facts.maybe_definite else ", no sign of being definite")
     else:
-        found = "complex symmetric" if facts.complex_symmetric else f"not seen to be {symmetric}"
-    return f"; for random values of the arguments: {found}"
+        properties = "complex symmetric" if facts.complex_symmetric else f"not known to be {symmetric}"
+    return f"; for random values of the arguments: {properties}"

@@ -141,8 +141,8 @@ def matrix_cost(matrix: Matrix, cost: Callable[[sp.csr_array], FactorCost] = fac
 def diagonals_of(matrix: Matrix) -> Sequence[int] | None:
     """The offsets of all diagonals with entries, of a format that knows them."""
     structure: Any = matrix.structure if isinstance(matrix, DIA | Stencil) else None
-    found = structure.diagonals if isinstance(matrix, Stencil) else structure
-    return None if found is None else tuple(found.offsets)
+    diagonals = structure.diagonals if isinstance(matrix, Stencil) else structure
+    return None if diagonals is None else tuple(diagonals.offsets)
 
 
 def fits(cost: FactorCost, dtype: np.dtype) -> bool:
@@ -184,7 +184,7 @@ def cost_on_grid(matrix: SparseMatrix) -> FactorCost | None:
 
 def expected_cost(matrix: SparseMatrix) -> FactorCost:
     """Cost of a matrix or a batch, whose values need not be known; counted where that is cheap."""
-    found = cost_on_grid(matrix)
-    if found is not None:
-        return found
+    cost = cost_on_grid(matrix)
+    if cost is not None:
+        return cost
     return matrix_cost(matrix) if matrix.nnz <= _COUNTED else matrix_cost(matrix, estimated_cost)

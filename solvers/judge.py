@@ -109,7 +109,7 @@ def _solve(plan: Plan, system: System) -> SolveResult:
 
 def _judged(plan: Plan, system: System, outcome: Outcome) -> SolveResult:
     bk, policy = system.bk, system.on_failure
-    # With "status" or "nan", one rung and no derivatives nobody has to wait for the outcome here.
+    # With "status" or "nan", one rung and no derivatives there is no need to wait for the outcome here.
     known, climbs = not (system.compiled or bk.compiled(outcome.status)), len(plan.rungs) > 1
     asks = policy not in QUIET or (policy == "nan" and bk.is_concrete(system.b))
     waits = known and (asks or climbs or system.is_implicit)
@@ -409,8 +409,8 @@ def raise_or_warn(
         raise (Diverged if np.any(status == Status.DIVERGED) else NotConverged)(message, attached)
 
     otherwise = f"{result.method} did not reach its tolerance. With on_failure='status' result.message says more."
-    kept = None if name is None else Kept(name, on_failure, otherwise)
-    return replace(result, x=bk.guard(failed, handle, result.x, *numbers, kept=kept, noted=noted))
+    stored = None if name is None else Kept(name, on_failure, otherwise)
+    return replace(result, x=bk.guard(failed, handle, result.x, *numbers, kept=stored, noted=noted))
 
 
 def with_nan(bk: Backend, x: Array, status: Array, stops: bool = False) -> Array:

@@ -45,7 +45,7 @@ _VECTORS = 4  # numbers per unknown that the other operations of an iteration ta
 _CALLS = 1e5  # work that the calls of an iteration take, however small the system
 _SET_UP = 2e7  # likewise of factors
 _EXCHANGES = 2  # times the work, where rows may have to be exchanged
-_SINGULAR = 20  # likewise, where null vectors are known, which factors have to leave out
+_SINGULAR = 20  # likewise, where null vectors are known, which factors have to exclude
 _WORTH = 1.25  # times the iterations so far: with fewer to come it is not worth going on
 _LARGEST = 1 << 30  # iterations: budgets are 32-bit integers in compiled programs
 _FACTORISE = (Direct, FastDirect, ScipyDirect, SparseDirect)  # whose factors are all that a solve applies
@@ -166,7 +166,7 @@ class Plan:
         return replace(self, rungs=(Rung(rung.method, M),))
 
     def learned(self) -> Plan:
-        """With classical AMG from the start, where an earlier solve had to go on with it."""
+        """With classical AMG from the start, where an earlier solve had to switch to it."""
         M = self.found.get(1) if len(self.rungs) > 1 and self.rungs[1].make is not None else None
         if M is None:
             return self
@@ -324,10 +324,10 @@ def is_on_grids(M: Operator | None) -> bool:
     """Is M multigrid for a single matrix, with a grid as its finest level and coarser ones below it?"""
     if not isinstance(M, Preconditioner) or M.kind != "multigrid" or M.systems is not None:
         return False
-    found: Any = M.inner
-    while isinstance(found, DiagonallyScaled | Recast | Either):
-        found = found.first if isinstance(found, Either) else found.inner
-    return isinstance(found, Level) and found.kept is None
+    inner: Any = M.inner
+    while isinstance(inner, DiagonallyScaled | Recast | Either):
+        inner = inner.first if isinstance(inner, Either) else inner.inner
+    return isinstance(inner, Level) and inner.kept is None
 
 
 def _budget(

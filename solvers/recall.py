@@ -91,8 +91,8 @@ def solve_or_recall(request: Request, plan_and_solve: PlanAndSolve) -> SolveResu
     call = _call_of(request)
     if call is None:
         return plan_and_solve(request, False, None)[0]
-    kept = PLANS.get((call.settings, call.content)) if call.is_kept else None
-    if kept is not None and (result := _solve_with_plan(kept, request)) is not None:
+    known_plan = PLANS.get((call.settings, call.content)) if call.is_kept else None
+    if known_plan is not None and (result := _solve_with_plan(known_plan, request)) is not None:
         if log.isEnabledFor(DEBUG):
             log.debug("with the plan of an earlier solve: %s", result.message)
         return result
@@ -128,7 +128,7 @@ def _keep(call: Call, plan: Plan, request: Request) -> None:
 
 
 def _is_done_by(plan: Plan, system: System, result: SolveResult) -> bool:
-    """Have all systems converged by the first rung?"""
+    """Have all systems converged in the first rung?"""
     return result.method == plan.method.name and bool(result._record.on_host("converged").all())
 
 
@@ -138,12 +138,12 @@ def _solve_on_pattern(call: Call, request: Request, many: bool, plan_and_solve: 
         return plan_and_solve(request, many, None)
     key = call.settings, call.positions
     seen = call.settings, call.positions.checksum()
-    kept = HIERARCHIES.get(key)
-    if kept is None and not was_seen(_PATTERNS, seen):
+    renewable = HIERARCHIES.get(key)
+    if renewable is None and not was_seen(_PATTERNS, seen):
         return plan_and_solve(request, many, None)
     request = request if many else call.with_own_matrix(request)  # because M shares its positions
-    if kept is not None:
-        solved = _by_renewed(request, many, plan_and_solve, key, kept)
+    if renewable is not None:
+        solved = _by_renewed(request, many, plan_and_solve, key, renewable)
         if solved is not None:
             return solved
     result, plan, system = plan_and_solve(request, many, None)
@@ -218,15 +218,15 @@ def _is_plain(bk: Backend, b: Any) -> bool:
 
 def _settings(request: Request, bk: Backend) -> tuple[Hashable, ...]:
     method, kind = request.method, request.preconditioner
-    found = "auto" if is_auto(method) else find_method(method, request.A)
-    if not isinstance(found, str) and (found.holds_external or not is_ours(type(found))):
-        raise TypeError(f"{found!r} may do something else each time.")
+    resolved = "auto" if is_auto(method) else find_method(method, request.A)
+    if not isinstance(resolved, str) and (resolved.holds_external or not is_ours(type(resolved))):
+        raise TypeError(f"{resolved!r} may do something else each time.")
     if not (kind is None or kind == "auto" or (isinstance(kind, str) and is_ours(PRECONDITIONERS.get(kind)))):
         raise TypeError(f"{kind!r} may be something else each time.")
     others = [getattr(request, name) for name in _COMPARED]
     if not (_PLAIN.issuperset(map(type, others)) or all(map(_is_plain_setting, others))):
         raise TypeError("An array, or something else, cannot be compared by `==`.")
-    return found, get_precision(), bk.stored_dtype(np.dtype(np.float64)), *zip(map(type, others), others)
+    return resolved, get_precision(), bk.stored_dtype(np.dtype(np.float64)), *zip(map(type, others), others)
 
 
 def _is_plain_setting(value: Any) -> bool:

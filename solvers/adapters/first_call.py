@@ -82,8 +82,8 @@ def solve_on_numpy(request: Request, solve: Callable[[Request], SolveResult]) ->
             A = _recorded(bk, request, lambda x: program[0](x, *program[1]))
         if A is None:
             return None
-        there = {name: _on_host(bk, getattr(request, name)) for name in _WITH_ARRAYS}
-        on_host = replace(request, A=A, args=(), program=None, **there)
+        arrays = {name: _on_host(bk, getattr(request, name)) for name in _WITH_ARRAYS}
+        on_host = replace(request, A=A, args=(), program=None, **arrays)
 
         def back(result: SolveResult) -> SolveResult:
             (x,) = bk.results_from_host([np.asarray(result.x)], request.b)

@@ -57,5 +57,5 @@ class Given:
             leaves, structure = bk.leaves(x)
             why = _UNDERDETERMINED.format(m=m, n=n, method=result.method)
             x = bk.unleaves(structure, [bk.refuse_derivatives(leaf, why) for leaf in leaves])
-        made = result._record.array("function_evaluations") + 2  # A^H b, and A x
-        return changed(result, x, residual=residual, function_evaluations=made)
+        products = result._record.array("function_evaluations") + 2  # A^H b, and A x
+        return changed(result, x, residual=residual, function_evaluations=products)

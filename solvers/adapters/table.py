@@ -258,5 +258,5 @@ def run_where_spread(function: Callable[[Request], T], request: Request, spread:
         return function(replace(request, **arrays))
 
     arrays = {name: getattr(request, name) for name in _FIELDS}
-    found: T = bk.with_auto_axes(inside, arrays, like if spread else None)
-    return found
+    result: T = bk.with_auto_axes(inside, arrays, like if spread else None)
+    return result

@@ -127,7 +127,9 @@ class ImplicitSolve(LinearSystem):
             if not apart:
                 M = None if M is None else M.as_container()
             null = None if system.null is None else system.null.as_container()
-            M = M if M is None or (apart and _is_function(M)) else _constant(bk, M)
+            if M is not None and not (apart and _is_function(M)):  # it has no derivatives
+                arrays, make_M = bk.flatten(M)
+                M = make_M([bk.constant(a) for a in arrays])
             as_found = Parts(system.A, M, x0, rtol, atol, relative, system.null)
         elif M is not None and system.compiled:
             M = M.as_container()
@@ -321,11 +323,6 @@ def _verified_outcome(system: System, found: Outcome) -> Outcome | None:
         x=x, residual=residual, norm=norm, bound=bound, attainable=0 * norm, status=none + int(Status.CONVERGED),
         steps=none, products=none + system.A.products,
     )  # fmt: skip
-
-
-def _constant(bk: Backend, M: Operator) -> Operator:
-    arrays, make = bk.flatten(M)
-    return make([bk.constant(a) for a in arrays])
 
 
 def _relative(system: System) -> Array:

@@ -190,11 +190,11 @@ def _run_loop(
         return None if a is None else bk.to_numpy(a)
 
     M, null = (None if one is None else OnHost(one) for one in (loop.M, loop.null))
-    there = replace(loop, bk=host, A=OnHost(loop.A), M=M, null=null, b=b, x0=numbers(loop.x0))
+    on_host = replace(loop, bk=host, A=OnHost(loop.A), M=M, null=null, b=b, x0=numbers(loop.x0))
     with host.errstate():
-        there = there.bounded(numbers(rtol), numbers(atol), limits.last)
-        found = there.outcome(numbers(singular), limits, history)
-    return Outcome(*(() if isinstance(a, tuple) else bk.from_host(np.ascontiguousarray(a)) for a in found))
+        on_host = on_host.bounded(numbers(rtol), numbers(atol), limits.last)
+        outcome = on_host.outcome(numbers(singular), limits, history)
+    return Outcome(*(() if isinstance(a, tuple) else bk.from_host(np.ascontiguousarray(a)) for a in outcome))
 
 
 @dataclass(frozen=True)
@@ -254,8 +254,8 @@ class Loop:
             return [*end[:-2], bk.matrix_transpose(end.history)] if history else list(end[:-2])
 
         like = [*first[:-2], bk.matrix_transpose(first.history)] if history else first[:-2]
-        found: list[Any] = points.each(solved, like, first.steps)
-        *ends, lines = found if history else [*found, ()]
+        results: list[Any] = points.each(solved, like, first.steps)
+        *ends, lines = results if history else [*results, ()]
         end = first._replace(**dict(zip(State._fields[:-2], ends, strict=True)))
         return _outcome(bk, end._replace(history=bk.permute_dims(lines, (0, 2, 1)) if history else ()), singular)
 
@@ -613,7 +613,7 @@ def _steps_of_one(
 def _steps_of_several(
     bk: Backend, method: Method, A: Operator, M: Operator | None, state: Any, rule: StoppingRule, left: int
 ) -> tuple[Any, int]:
-    """Steps while all systems go on: a fifth less time than with masks and counts."""
+    """Steps while all systems continue: a fifth less time than with masks and counts."""
     step, taken = method.step, 0
     while taken < left and ((state.rr > rule.enough) & (state.rr <= rule.largest) & ~state.broken).all():
         state = step(bk, A, M, state)
@@ -641,13 +641,13 @@ def _singularity(bk: Backend, b: Array, null: Operator | None, factors: Operator
         null: projects given or found null vectors out.
         factors: of a direct method.
     """
-    told = singularity_of(factors)
-    if null is None and told is None:
+    by_factors = singularity_of(factors)
+    if null is None and by_factors is None:
         return None
     rows = int(b.shape[0])
     none = bk.zeros((rows, 1), np.dtype(np.int32), b)
-    found = none if told is None else bk.broadcast_to(told, (rows, 1)) + none
-    return found if null is None else bk.where(_has_null_vectors(bk, null, b), none + _KNOWN, found)
+    singular = none if by_factors is None else bk.broadcast_to(by_factors, (rows, 1)) + none
+    return singular if null is None else bk.where(_has_null_vectors(bk, null, b), none + _KNOWN, singular)
 
 
 def _has_null_vectors(bk: Backend, null: Operator, b: Array) -> Array:
@@ -685,8 +685,8 @@ def _with_cut_product(A: Operator, own: Operator, cut: Cut, b: Array) -> Operato
     """`own`, with products by blocks where A is a stencil."""
     if not cut.all_names or not A.bk.compiled(b):
         return own
-    found = cut_stencil(A, cut, b)
-    if isinstance(found, str):
-        log.debug("iterations multiply by the function as it is: it %s", found)
+    stencil = cut_stencil(A, cut, b)
+    if isinstance(stencil, str):
+        log.debug("iterations multiply by the function as it is: it %s", stencil)
         return own
-    return InSteps(own, found)
+    return InSteps(own, stencil)

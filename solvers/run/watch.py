@@ -312,7 +312,7 @@ class InnerSteps:
 
 
 def ended(bk: Backend, status: Array, reason: Array) -> Array:
-    """The status, with the reason for systems that would go on otherwise; a true residual may still be small enough."""
+    """The status, or the reason for systems that would continue; a true residual may still be small enough."""
     return bk.where((reason > 0) & (status != _MAX_ITER) & (status != _DIVERGED), reason, status)
 
 
