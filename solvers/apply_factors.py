@@ -1,8 +1,8 @@
 """First lines of a solve on NumPy: existing factors are applied once to one right-hand side; the residual decides.
 
 A solve that its first step ends does the same, operation by operation, so every number is the same.
-Small dense matrices are factorised by LAPACK and with stricter bounds: whatever may be singular, ill-conditioned or
-nearly symmetric is left to the planned solve. So is all that is unusual: other settings, zero or huge numbers, null
+Small dense matrices are factorised by LAPACK and with stricter bounds: systems that may be singular, ill-conditioned or
+nearly symmetric are left to the planned solve. So is everything unusual: other settings, zero or huge numbers, null
 vectors, a residual above the tolerance, and arrays of other libraries that derivatives or transformations watch.
 """
 

@@ -151,7 +151,7 @@ def fits(cost: FactorCost, dtype: np.dtype) -> bool:
 
 
 def have_room(matrix: Matrix) -> bool:
-    """Do the factors fit? Counted only where neither a bound nor an estimate can tell."""
+    """Do the factors fit? Counted only where neither a bound nor an estimate decides."""
     n, count, offsets = matrix.shape[0], matrix.systems or 1, diagonals_of(matrix)
     most = dense_cost((count, n, n)) if offsets is None else band_cost(n, offsets).times(count)
     if fits(most, matrix.dtype):

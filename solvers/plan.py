@@ -1,7 +1,7 @@
 """`Plan`: how to solve with one matrix, made once: its rungs, the methods that are tried in turn, and why.
 
 A rung solves the systems that earlier rungs have not. Chosen iterations get as many steps as factors would cost; the
-next rung then goes on from their x, or makes the factors.
+next rung then continues from their x, or makes the factors.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ class Rung(NamedTuple):
 
     Attributes:
         method: of this rung.
-        M: its preconditioner or factors, if made before the solve; a rung that goes on has those of the rung before.
+        M: its preconditioner or factors, if made before the solve; a rung that goes on has those of the previous one.
         steps: iterations of the whole solve after which the next rung takes over; None: the limit of the system.
         goes_on: does it continue from x, for systems whose steps are used up? Else it solves unconverged
             systems from the start.

@@ -1,9 +1,8 @@
 """Solves whose vectors are divided over the members of a communicator (`linear_solve(over=...)`).
 
-Whatever one member can find wrong by itself is checked first, without a message. Then the members exchange whether any
-has failed, and their settings: a member that took another path would leave the others waiting for ever. No decision is
-made by one member's part alone: no entries are traced, no set-up is kept, no fallback is tried, and the cause of a
-failure is not looked for.
+Each member first checks its own arguments, without a message. Then the members exchange whether any has failed, and
+their settings: a member on another path would leave the others waiting for ever. No decision is made by one member's
+part alone: no entries are traced, no set-up is kept, no fallback is tried, and no cause of a failure is looked for.
 """
 
 from __future__ import annotations

@@ -93,7 +93,7 @@ class ImplicitSolve(LinearSystem):
         plan, system: of the solve; `make` gives the parts that depend on arrays.
         judge: handles a failure at run time: (plan, system, outcome, purpose) -> the outcome.
         make: arrays -> Parts.
-        as_found: the parts as they are, of which JAX solves first: more may be known of them than of parts made again.
+        as_found: the original parts, with which JAX solves first: more may be known of them than of parts made again.
         is_explicit: see `LinearSystem`.
         transposed: is it the transposed matrix that this solves with?
         purpose: of a solve for a derivative, in words; none for the solve itself.
@@ -246,7 +246,7 @@ class ImplicitSolve(LinearSystem):
         """The outcome with the conjugate of A in place of its transpose.
 
         A product with a function costs half as much as one with the transpose that the library derives. One of these
-        then checks the outcome, or a solve goes on from there.
+        then checks the outcome, or a solve continues from it.
         """
         A, M, *_ = self.parts()
         if A.dtype.kind == "c":
@@ -379,7 +379,7 @@ def differentiated(plan: Plan, system: System, judge: Judge) -> Outcome:
     """The outcome of a plan, with derivatives of x.
 
     Where a transformation runs eagerly in a library that compiles, a solve and its derivatives are one program:
-    `jax.grad` outside of `jit` runs each operation by itself, and would compile the loops again in every call. A
+    `jax.grad` outside `jit` runs each operation separately, and would compile the loops again in every call. A
     compiled function is differentiated once, and its derivative is compiled once, however often it is called.
     """
     A, M, bk = system.A, plan.M, system.bk

@@ -376,7 +376,7 @@ class SolveResult(PublicNames, Generic[ArrayT]):
                 that is not symmetric, solved by a method for symmetric ones.
 
         Cost: a solve, and 1 product to check that nothing was changed (1 more to check the symmetry of a function that
-        was solved by a method for symmetric ones). Without a transpose of its own (rmatvec), a function is evaluated
+        was solved by a method for symmetric ones). Without its own transpose (rmatvec), a function is evaluated
         once per unknown. The result keeps A and b alive, after the first call also the factors of a direct method.
 
         Examples:

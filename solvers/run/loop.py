@@ -1,10 +1,10 @@
-"""The loop that all methods share: rounds of steps, for one system or several, run as it is or compiled.
+"""The loop that all methods share: rounds of steps, for one system or several, run eagerly or compiled.
 
 A round solves `A d = r` from `d = 0`, where r is the true residual at its start, scaled by a power of two so that units
-play no role. The method steps until its recurrence says that the goal is reached, that it cannot go on, or that the
+play no role. The method steps until its recurrence says that the goal is reached, that it cannot continue, or that the
 limit is. Then x + d and its true residual are computed: a system whose true residual is within the tolerance has
 converged, whatever the recurrence said; one whose recurrence had drifted, or broken down, starts another round as long
-as rounds make progress. Systems that have ended are frozen. Of one system, the one is running, so nothing is masked.
+as rounds make progress. Systems that have ended are frozen. A single system is always running, so nothing is masked.
 
 Where the small operations of a library take longer than NumPy's, NumPy iterates on the memory of the library. A step of
 CG is about 35 operations on one number for each system: 1 to 9 us each in PyTorch, 10 to 35 in TensorFlow, 0.3 in

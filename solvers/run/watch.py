@@ -36,8 +36,8 @@ class IterationState(NamedTuple):
         iterations: iterations of the method so far, an int.
         residual_norm: the residual norm by the method's recurrence, a float; the true one decides at the end.
         goal: the residual norm at which this round ends, a float: the tolerance, and half of it after a restart.
-        x: the current approximation, in the library, shape, axis and dtype of the x that the solve returns, in memory
-            of its own. JAX calls from inside of its program: a callback may read this x (`np.asarray(x)`), but
+        x: the current approximation, in the library, shape, axis and dtype of the x that the solve returns, in its own
+            memory. JAX calls from inside its program: a callback may read this x (`np.asarray(x)`), but
             operations of JAX in it may wait for the program for ever; there x lies on the CPU.
 
     Examples:

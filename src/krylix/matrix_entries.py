@@ -18,11 +18,6 @@ class MatrixEntries(NamedTuple):
     n: int
 
 
-def is_function(A: Any) -> bool:
-    """Is A called rather than multiplied with?"""
-    return callable(A) and not hasattr(A, "shape")
-
-
 def entries_of(A: Any) -> MatrixEntries:
     """Entries of a matrix of NumPy, SciPy or krylix.
 

@@ -52,7 +52,7 @@ class ComparisonRow:
         status: how it ended, in words.
         history: relative residual norms, from before the first iteration on.
         bytes: memory of the values of the preconditioner or the factors; None where that is not known.
-        wanted: the method and the preconditioner that were asked for, which may be "auto".
+        wanted: the method and the preconditioner that were given, which may be "auto".
     """
 
     kind: str

@@ -72,7 +72,7 @@ class SystemRead:
 
     @property
     def rows(self) -> np.ndarray:
-        """b as `linear_solve` takes it: `(m,)`, or `(k, m)` with one right-hand side per row."""
+        """b for `linear_solve`: `(m,)`, or `(k, m)` with one right-hand side per row."""
         return self.b if self.b.ndim == 1 else np.ascontiguousarray(self.b.T)
 
 

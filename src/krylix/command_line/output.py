@@ -22,7 +22,7 @@ def check_output(path: Path, endings: Sequence[str], inputs: Sequence[Path | Non
 
     Raises:
         UsageError: another ending than those that can be written, no such folder, no permission, or it is one of the
-            `inputs`, by whatever name or link.
+            `inputs`, under any name or link.
     """
     if not path.name.lower().endswith(tuple(endings)):
         expected = f"expected a name that ends in {', '.join(endings)}"
