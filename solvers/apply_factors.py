@@ -20,7 +20,7 @@ from ..backends.numpy.one_system import OneSystemBackend
 from ..backends.registry import backend_name
 from ..backends.settings import POLICIES
 from ..sparse import DenseOperator
-from .choose import why_auto
+from .choose import ROWS, auto_reason
 from .derivatives.sensitivity import Sensitivity
 from .factors.dense import Apply, regular_factors_of_small
 from .factors.sparse import provider_note
@@ -40,7 +40,7 @@ _NEAR, _FAR = 1e-5, 1e5  # sizes of b that need no scaling by powers of two
 _SQUARES = {"f": (1e-20, 1e30), "d": (1e-200, 1e300)}  # as in `Backend.norm`
 _ONE, _CONVERGED = np.int32(1), np.int32(Status.CONVERGED)
 _BY_LAPACK = Background((MadeBy(Direct().name, Direct(), None),))
-_DIRECTLY, _WHY, _HOST = (Rung(Direct()),), why_auto(0), get_backend("numpy")
+_DIRECTLY, _WHY, _HOST = (Rung(Direct()),), auto_reason(ROWS[0].why), get_backend("numpy")
 
 
 def solve_by_factors(plan: Plan, request: Request, b: Any) -> SolveResult | None:

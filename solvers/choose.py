@@ -430,7 +430,12 @@ class MethodChoice(NamedTuple):
     facts: Facts
 
     def explain(self) -> Explanation:
-        return explain(self.facts, self.row, self.fallback)
+        row, facts = ROWS[self.row], self.facts
+        chosen = _best_of(find_method(row.method), facts).name
+        method = chosen if row.preconditioner is None or facts.preconditioned else f"{chosen}, preconditioned"
+        passed = tuple(row.known for row in ROWS[: self.row])
+        fallback = None if self.fallback is None else self.fallback.name
+        return Explanation(_system(facts), passed, row.known, method, row.why, fallback)
 
     @property
     def source(self) -> Operator:
@@ -441,7 +446,7 @@ class MethodChoice(NamedTuple):
     @property
     def why(self) -> str:
         """The reason, in words."""
-        return why_auto(self.row)
+        return auto_reason(ROWS[self.row].why)
 
     @property
     def is_last(self) -> bool:
@@ -503,11 +508,6 @@ class Explanation:
     why: str
     fallback: str | None
 
-    @property
-    def reason(self) -> str:
-        """As `MethodChoice.why`."""
-        return f'"auto" chose it: {self.why}'
-
     def __str__(self) -> str:
         lines = [self.system, *(f"  no   {known}" for known in self.passed), f"  yes  {self.row}"]
         lines.append(f"-> {self.method}: {self.why}")
@@ -516,18 +516,9 @@ class Explanation:
         return "\n".join(lines)
 
 
-def why_auto(row: int) -> str:
-    """The reason of a row of the table, in words."""
-    return f'"auto" chose it: {ROWS[row].why}'
-
-
-def explain(facts: Facts, number: int, fallback: Method | None) -> Explanation:
-    """Explain why row `number` of the table decides."""
-    row = ROWS[number]
-    chosen = _best_of(find_method(row.method), facts).name
-    method = chosen if row.preconditioner is None or facts.preconditioned else f"{chosen}, preconditioned"
-    name = None if fallback is None else fallback.name
-    return Explanation(_system(facts), tuple(r.known for r in ROWS[:number]), row.known, method, row.why, name)
+def auto_reason(why: str) -> str:
+    """The reason for a method in words, with `why` of a row of the table."""
+    return f'"auto" chose it: {why}'
 
 
 def _system(facts: Facts) -> str:

@@ -270,7 +270,7 @@ class PreparedSolver(OfMatrix, PublicNames):
         return without_compilers(_transposed)(self)
 
     def explain(self) -> str:
-        """Why this method.
+        """Explain the choice of the method.
 
         Returns:
             str: known facts of A, the lines of the table of docs/choosing.md up to the one that holds, the

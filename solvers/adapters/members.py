@@ -21,7 +21,7 @@ from ...sparse.analysis.canonical import canonical
 from ...sparse.analysis.spectrum import largest_eigenvalue
 from ...sparse.analysis.symmetry import PRODUCTS
 from ...sparse.formats.row_block import row_block
-from ..choose import Explanation
+from ..choose import Explanation, auto_reason
 from ..judge import solve
 from ..methods.method import Method
 from ..methods.petsc.inverse import PetscInverse, with_diagonal
@@ -63,7 +63,7 @@ def plan_over(request: Request, made: Operator | None = None, previous: Operator
     if method is None:
         method, reason = _chosen(system)
         why = Explanation("a function of parts of vectors", (), reason, method.name, reason, None)
-        plan = replace(plan, why=why, reason=why.reason)
+        plan = replace(plan, why=why, reason=auto_reason(reason))
     M = _made_of_products(given, system) if made is None else made
     agreed(system.bk.communicator, "the requirements of the method", lambda: _check_requirements(system, method, M))
     return replace(plan, rungs=(Rung(method, M),)), system
