@@ -291,11 +291,7 @@ def _null_vectors(plan: Plan, system: System, part: np.ndarray | None = None) ->
 def _warn_of_singular(plan: Plan, system: System, outcome: Outcome, name: str) -> None:
     """Warn where factors have a zero pivot, x may be rounding only, or b has a component that no x reaches.
 
-    Failures are reported elsewhere.
-
-    Args:
-        outcome: of all systems, known now.
-        name: of the method that made x.
+    Failures are reported elsewhere. The outcome of all systems is known now, and `name` is the method that made x.
     """
     bk = system.bk
     status, consistent, singularity = (
@@ -322,7 +318,7 @@ def _apply_policy(
     """`result`, after raising or warning if some system failed; in compiled functions at run time, by a callback.
 
     Args:
-        look: looks for the causes, once it is known that there is a failure.
+        look: searches for the causes, once a failure is known.
         vectors: names the null vectors to warn of, in which a b of a compiled function may have a component.
     """
     bk, on_failure, stops = system.bk, system.on_failure, system.may_be_stopped

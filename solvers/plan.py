@@ -335,8 +335,8 @@ def _budget(
 ) -> tuple[int | None, bool]:
     """Iterations that the chosen method gets before factors, and whether these cost as much.
 
-    Eagerly they first cost as much as counting the cost of factors, which is then mostly not needed. In a compiled
-    function, and for `many` solves, that cost is estimated at once.
+    Eagerly the first budget costs as much as counting the work of factors, which is mostly not needed then. In a
+    compiled function, and for `many` solves, that work is estimated at once.
     """
     one = work_of_iteration(system, method, M, matrix)
     if one is None or method.factorises or not isinstance(matrix, SparseMatrix) or system.several:

@@ -308,11 +308,7 @@ def _signs(case: Case, probes: Pairs) -> set[int]:
 
 
 def _curvatures(case: Case, pairs: Pairs) -> np.ndarray:
-    """The signs of <v, A v> `(pairs, systems)`, 0 where it may be rounding, as for v that are nearly null vectors of A.
-
-    Args:
-        pairs: v and A v, of which some v are random.
-    """
+    """The signs of <v, A v> `(pairs, systems)`, 0 where it may be rounding, as for near-null vectors v of A."""
     least = max(_CLEARLY, PRODUCTS * case.eps)
     values = np.array([dots(v, Av).real for v, Av in pairs])
     lengths, images = (np.array([norms(pair[k]) for pair in pairs]) for k in (0, 1))

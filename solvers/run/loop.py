@@ -295,7 +295,7 @@ class Loop:
         return self._while(self._round, s)
 
     def _refined_once(self, s: State) -> State:
-        """x + M r, bitwise equal to a round of iterative refinement; meaningless for systems that it does not converge.
+        """x + M r, bitwise equal to a round of iterative refinement; meaningless for systems that it does not solve.
 
         Cost: one application of M and one product, wasted if the residual norm is too large.
         """
@@ -634,13 +634,7 @@ def _outcome(bk: Backend, s: State, singular: Array | None) -> Outcome:
 
 
 def _singularity(bk: Backend, b: Array, null: Operator | None, factors: Operator | None) -> Array | None:
-    """`(batch, 1)`, numbers of `Singularity`; None where nothing is known.
-
-    Args:
-        b: the right-hand sides, in rows.
-        null: projects given or found null vectors out.
-        factors: of a direct method.
-    """
+    """`(batch, 1)`, numbers of `Singularity`; None where nothing is known."""
     by_factors = singularity_of(factors)
     if null is None and by_factors is None:
         return None

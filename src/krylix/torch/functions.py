@@ -143,13 +143,7 @@ def _in_graph(
 
 
 def _with_one_batch(values: torch.Tensor, b: torch.Tensor, own: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """Matrices and vectors with the batch axes that `linear_solve` finds for them: those of b, repeated for matrices.
-
-    Args:
-        values: of matrices, with axes in front of their own.
-        b: right-hand sides.
-        own: the axes of one matrix.
-    """
+    """Matrices, whose last `own` axes are those of one, and vectors, with the batch axes of `linear_solve`."""
     axes, shape = values.shape[:-own], values.shape[-own:]
     if not axes or not b.ndim:
         return values, b
