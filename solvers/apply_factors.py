@@ -35,7 +35,7 @@ from .results.words import Background, MadeBy
 from .run.outcome import Status
 
 MOST = 64  # unknowns of small dense systems; with more, the planned solve takes at most a few times as long as LAPACK
-NUMBERS = OneSystemBackend()  # which give the digits that arrays of them do
+NUMBERS = OneSystemBackend()  # same digits as with arrays
 _NEAR, _FAR = 1e-5, 1e5  # sizes of b that need no scaling by powers of two
 _SQUARES = {"f": (1e-20, 1e30), "d": (1e-200, 1e300)}  # as in `Backend.norm`
 _ONE, _CONVERGED = np.int32(1), np.int32(Status.CONVERGED)
@@ -116,7 +116,7 @@ def _by_one_application(
     real = type(size)
     rtol = default_rtol(b.dtype) if request.rtol is None else request.rtol
     bound = max(real(rtol) * size, real(request.atol))
-    if not (bound < size and _needs_no_scale(b, size)):  # NaN neither
+    if not (bound < size and _needs_no_scale(b, size)):  # False for NaN
         return None
     x = inverse(rows)
     residual = rows - A.apply(x)

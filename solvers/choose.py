@@ -125,9 +125,9 @@ class Facts:
         matrix = self.matrix
         if isinstance(self.A, CutRows | RowCutMatrix):
             return analysis_of(self.A)
-        if matrix is not None and matrix.analysis is None:  # one that was made in order to choose
+        if matrix is not None and matrix.analysis is None:  # it was made for the choice
             matrix = matrix if not self.A.declared else with_declared(matrix, self.A.declared)
-            self.__dict__["matrix"] = matrix  # which the analysis refers to weakly
+            self.__dict__["matrix"] = matrix  # the analysis has a weak reference to it
             analyse_anew(matrix)
         return None if matrix is None else analysis_of(matrix)
 
@@ -207,7 +207,7 @@ class Facts:
         found, system = self.matrix, self.system
         if self.preconditioned or system.A.offset or not isinstance(found, SparseMatrix) or not self.unknowns:
             return False
-        transforming = system.bk.is_eager and system.bk.compiled()  # where the matrices of all lanes are not at hand
+        transforming = system.bk.is_eager and system.bk.compiled()  # the matrices of all lanes are then unknown
         if self.on_host or self.is_cut or transforming or not may_be_narrow(found):
             return False
         return narrow(found).width <= (BAND if self.is_known else BAND_TO_COMPILE)

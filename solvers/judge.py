@@ -114,7 +114,7 @@ def _judged(plan: Plan, system: System, outcome: Outcome) -> SolveResult:
     asks = policy not in QUIET or (policy == "nan" and bk.is_concrete(system.b))
     waits = known and (asks or climbs or system.is_implicit)
     has_converged = waits and _has_converged(bk, outcome)
-    if not has_converged and system.is_implicit and not system.compiled:  # compiled, `judged_in_program` does it
+    if not has_converged and system.is_implicit and not system.compiled:  # in a program `judged_in_program` does it
         outcome = without_derivatives(bk, outcome, policy, system.may_be_stopped)
     number = int(bk.to_numpy(outcome.rung).max(initial=0)) // 2 if known and climbs else 0
     last = plan.from_rung(number) if number else plan
@@ -259,7 +259,7 @@ def _made_by(plan: Plan, system: System) -> tuple[MadeBy, ...]:
     method, M, *_ = plan.rungs[0]
     name, once = method.name, method.applies_once
     first = MadeBy(name, METHODS[name] if once else method, M.kind if isinstance(M, Preconditioner) else None)
-    if once or not has_more(plan, system):  # where NumPy repeats it, it is the same method
+    if once or not has_more(plan, system):  # NumPy repeats the same method
         return (first,)
     made_by = [first, first]
     for number, rung in enumerate(plan.rungs[1:], 1):

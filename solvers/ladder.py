@@ -213,7 +213,7 @@ def _can_be_helped(system: System, outcome: Outcome) -> Array:
     """bool `(systems, 1)`: which have not converged, for a finite b, and were not ended by a callback or time limit?"""
     bk, status = system.bk, outcome.status
     with bk.errstate():
-        failed = (status != _CONVERGED) & bk.isfinite(outcome.bound)  # as is the norm of b
+        failed = (status != _CONVERGED) & bk.isfinite(outcome.bound)  # and so is the norm of b
     if bk.compiled(status) and (system.monitor is None or not system.monitor.may_stop):
         return failed
     return failed & (status != int(Status.STOPPED)) & (status != int(Status.TIME_LIMIT))
@@ -359,7 +359,7 @@ def _on_host(
             return kept[0]
         matrix, inverse, basis = (values[a:b] for a, b in pairwise(cut - cut[0]))
         null = make_null(basis)
-        if isinstance(null, WithoutConstantsInside) and not np.any(null.array("active")):  # as in most calls
+        if isinstance(null, WithoutConstantsInside) and not np.any(null.array("active")):  # the usual case
             null = None
         made = make_matrix(matrix), make_inverse(inverse), null
         if not values:  # they are the same in every call

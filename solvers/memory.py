@@ -10,7 +10,7 @@ from weakref import WeakSet
 
 from ..backends.settings import Setting
 
-SETUP_CACHE = Setting("setup_cache", True, compiled=False)  # whether anything is kept of matrices for later solves
+SETUP_CACHE = Setting("setup_cache", True, compiled=False)  # are set-ups kept for later solves?
 T = TypeVar("T")
 _ALL: WeakSet[Memory[Any]] = WeakSet()
 

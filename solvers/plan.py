@@ -41,14 +41,14 @@ AS_GIVEN = "it was asked for"
 MOST_ITERATIONS = 40  # iterations with multigrid on grids, which takes 6 to 15 where it suits the matrix
 LEAST = 50  # iterations that any preconditioner may take
 _ENTRY = 8  # operations on dense blocks in the time of one entry in a product, which memory decides
-_VECTORS = 4  # numbers per unknown that the other operations of an iteration take like entries
-_CALLS = 1e5  # work that the calls of an iteration take, however small the system
+_VECTORS = 4  # entries per unknown that the other operations of an iteration correspond to
+_CALLS = 1e5  # work of the calls of an iteration, for systems of any size
 _SET_UP = 2e7  # likewise of factors
 _EXCHANGES = 2  # times the work, where rows may have to be exchanged
 _SINGULAR = 20  # likewise, where null vectors are known, which factors have to exclude
 _WORTH = 1.25  # times the iterations so far: with fewer to come it is not worth going on
 _LARGEST = 1 << 30  # iterations: budgets are 32-bit integers in compiled programs
-_FACTORISE = (Direct, FastDirect, ScipyDirect, SparseDirect)  # whose factors are all that a solve applies
+_FACTORISE = (Direct, FastDirect, ScipyDirect, SparseDirect)  # a solve applies nothing but their factors
 _MOST_ON_HOST = 200  # iterations with classical AMG, in a compiled function
 
 

@@ -309,7 +309,7 @@ class PreparedSolver(OfMatrix, PublicNames):
         """
         request = replace(self._request, A=A, args=args)
         solver = without_compilers(prepared)(request, self.preconditioner)
-        if self._other is not None:  # null vectors that were named belong to that side of every matrix
+        if self._other is not None:  # given null vectors belong to that side of every matrix
             solver = replace(solver, _other=self._other._replace(null=None))
         if is_auto(request.method):
             return solver
@@ -330,11 +330,11 @@ class PreparedSolver(OfMatrix, PublicNames):
             )
         again = isinstance(self.preconditioner, HostFactors)
         state = {field.name: getattr(self, field.name) for field in fields(self)}
-        state["_request"] = replace(self._request, sharding=None, seen_sharding=None)  # of devices of this process
+        state["_request"] = replace(self._request, sharding=None, seen_sharding=None)  # devices belong to this process
         state["_plan"] = replace(self._plan.with_M(None) if again else self._plan, found={})
         try:
             content = pickle.dumps(state, pickle.HIGHEST_PROTOCOL)
-        except (pickle.PicklingError, AttributeError, TypeError) as error:  # of functions, each of the three
+        except (pickle.PicklingError, AttributeError, TypeError) as error:  # functions raise any of the three
             raise pickle.PicklingError(
                 f"This solver cannot be pickled: {error}. A function must be one that pickle finds by its name, at the "
                 "top of a module, and JAX's and TensorFlow's cannot be stored at all: prepare with the matrix of the "
@@ -483,7 +483,7 @@ def _other_side(request: Request, plan: Plan, before: KnownNull | None) -> Other
     A, nullspace = plan.A, request.nullspace
     if A.shape[0] != A.shape[1]:
         return OtherSide(_like_for_rows(A, request), None, nullspace, request.axis)
-    if nullspace is not None and plan.null is None and before is not None:  # it has others
+    if nullspace is not None and plan.null is None and before is not None:  # the transpose has others
         nullspace = "auto"
     elif nullspace is not None and not isinstance(nullspace, str) and A.dtype.kind == "c":
         vectors, structure = A.bk.leaves(nullspace)

@@ -30,12 +30,12 @@ from .results.result import ConvergenceError, SolveResult
 
 MOST_BYTES = 1 << 25  # of the numbers of a matrix whose plan is kept
 MOST_COMPARED = 1 << 28  # bytes of a matrix whose pattern may be known
-MOST_FACTORS = 1 << 27  # bytes of the factors of a plan: those of a grid of three axes are hundreds of times the matrix
+MOST_FACTORS = 1 << 27  # bytes of the factors of a plan; on 3D grids they are hundreds of times larger than the matrix
 MOST_OF_PATTERN = 1 << 28  # bytes of a preconditioner that is kept for its pattern
 LEAST = 5000  # unknowns: smaller matrices get no hierarchy where one is chosen, and cost little anyway
-_SLACK = 10  # iterations that a renewed preconditioner may take more than twice those of a fresh one
+_SLACK = 10  # iterations that a renewed preconditioner may take beyond twice those of a fresh one
 _OF_EACH_SOLVE = ("A", "b", "x0", "args", "history", "monitor", "notes")  # arguments on which no plan depends
-_PLAIN = frozenset((type(None), str, int, float, complex, bool))  # in one test; `_is_plain_setting` has the others
+_PLAIN = frozenset((type(None), str, int, float, complex, bool))  # tested at once; `_is_plain_setting` tests others
 _COMPARED = tuple(f.name for f in fields(Request) if f.name not in (*_OF_EACH_SOLVE, "method"))
 
 PlannedResult = tuple[SolveResult, Plan, System]
@@ -51,7 +51,7 @@ class _Renewable(NamedTuple):
 
 PLANS: Memory[Plan] = Memory(4)
 HIERARCHIES: Memory[_Renewable] = Memory(2)
-_SEEN: Memory[bool] = Memory(4)  # matrices of the last calls: of more in turn, each would push out the next
+_SEEN: Memory[bool] = Memory(4)  # matrices of the last calls
 _PATTERNS: Memory[bool] = Memory(8)  # patterns of the last calls, and whether their preconditioners are worth keeping
 
 
@@ -122,7 +122,7 @@ def _keep(call: Call, plan: Plan, request: Request) -> None:
     if getattr(plan.M, "nbytes", 0) > MOST_FACTORS:
         return
     content = content_of(request.A, call.bk)
-    if content is None or content != call.content:  # written to while it was solved
+    if content is None or content != call.content:  # it was written to during the solve
         return
     PLANS.keep((call.settings, content), plan)
 
@@ -204,7 +204,7 @@ def _call_of(request: Request) -> Call | None:
             return None
         settings: Hashable = (bk.name, tuple(b.shape), str(b.dtype), repr(type(b)), *_settings(request, bk))
         hash(settings)
-    except (NoBackendFound, TypeError, ValueError):  # refused by the solve itself, in its words
+    except (NoBackendFound, TypeError, ValueError):  # the solve itself raises the error
         return None
     return Call(A, bk, settings, content, size <= MOST_BYTES, shape[0] >= LEAST and len(content.arrays) > 1)
 

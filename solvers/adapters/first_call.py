@@ -26,7 +26,7 @@ from ..results.result import SolveResult, converted, in_library
 
 MOST_NUMBERS = 1 << 18  # of b; for more, compiling takes less time than the program saves in one solve
 MOST_STEPPED = 1 << 16  # the same for a method that may take thousands of steps
-# Of the matrix, and of loops that are unrolled for it: recording more takes nearly as long as compiling.
+# Limits of the matrix and of unrolled loops: recording more takes nearly as long as compiling.
 LEAST_ENTRIES, MAX_ENTRIES, MAX_OPERATIONS = 1 << 18, 1 << 22, 1000
 _WITH_ARRAYS = ("b", "x0", "rtol", "atol", "max_iter", "nullspace")
 _SETTINGS = (*_WITH_ARRAYS, "batch_ndim", "on_failure", "history", "preconditioner")

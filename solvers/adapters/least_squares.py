@@ -37,7 +37,7 @@ class Given:
             operator = NormalOperator(self.A, self.damp)
         except TypeError as error:
             raise UnsupportedOperation(f"Least squares need products with the transpose. {error}") from error
-        with np.errstate(all="ignore"):  # not `bk.errstate`, under which no derivatives are recorded
+        with np.errstate(all="ignore"):  # `bk.errstate` would record no derivatives
             return operator, operator.adjoint_inner.apply(self.b)
 
     def restore(self, bk: Backend, result: SolveResult, rows: Array, known_null_space: bool) -> SolveResult:

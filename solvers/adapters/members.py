@@ -121,7 +121,7 @@ def _system_over(request: Request, method: Method | None) -> tuple[System, Opera
     if system.is_empty:
         return replace(system, A=A), None
     A, rows = _linear(bk, A, local)
-    if isinstance(M, Preconditioner) and isinstance(M.inner, FunctionOperator):  # others are of this part alone
+    if isinstance(M, Preconditioner) and isinstance(M.inner, FunctionOperator):  # others act on this part alone
         inner = _on_members(M.inner, bk)
         inner.may_round = True  # type: ignore[attr-defined]
         M = replace(M, inner=inner)

@@ -239,8 +239,8 @@ class ImplicitSolve(LinearSystem):
         system = replace(system, history=recorded, monitor=None if derived else system.monitor)
         outcome = climb(plan, system)
         if not derived and not self.system.compiled:
-            return outcome  # whose failure is judged eagerly
-        return self.judge(self.plan, system, outcome, self.purpose)  # M as it was may be known to the host
+            return outcome  # its failure is judged eagerly
+        return self.judge(self.plan, system, outcome, self.purpose)  # the host may know the original M
 
     def _by_symmetry(self, system: System) -> Outcome:
         """The outcome with the conjugate of A in place of its transpose.
@@ -385,7 +385,7 @@ def differentiated(plan: Plan, system: System, judge: Judge) -> Outcome:
     A, M, bk = system.A, plan.M, system.bk
     if bk.compiles_solves and not bk.in_program() and system.monitor is None:
         A, M = A.as_container(), None if M is None else M.as_container()
-        if A.is_container and (M is None or (M.is_container and M.bk is bk)):  # factors of the host are none to JAX
+        if A.is_container and (M is None or (M.is_container and M.bk is bk)):  # JAX cannot hold factors of the host
             arrays = (system.b, system.x0, system.rtol, system.atol)
             null = None if system.null is None else system.null.as_container()
             known = replace(system, **_NO_ARRAYS, compiled=True), plan.with_M(None).rungs, judge

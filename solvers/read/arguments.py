@@ -313,7 +313,7 @@ def tolerance(
     value = default if value is None else value
     if bk.on_host and isinstance(value, int | float):
         return _tolerance_number(name, value, dtype)
-    if type(value) is not float or not 0 <= value < 1:  # most are
+    if type(value) is not float or not 0 <= value < 1:  # the usual case
         check_tolerance_number(name, value)
     if isinstance(value, int | float):
         return bk.asarray(np.full((1, 1), value, dtype), like=rows)
@@ -330,7 +330,7 @@ def tolerance(
     return bk.reshape(bk.astype(array, dtype), (-1, 1) if len(array.shape) else (1, 1))
 
 
-@lru_cache(maxsize=256, typed=True)  # True is no 1
+@lru_cache(maxsize=256, typed=True)  # True differs from 1
 def _tolerance_number(name: str, value: float, dtype: np.dtype) -> np.ndarray:
     check_tolerance_number(name, value)
     number = np.full((1, 1), value, dtype)

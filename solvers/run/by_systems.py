@@ -26,7 +26,7 @@ from .outcome import Outcome, Status
 
 _SAME = 1e-5  # relative difference of images that count as the same
 _MOST = 1 << 24  # numbers of all systems up to which images are compared
-_ROUNDING = 1.5  # by how much a residual norm may exceed the bound where it is computed once more
+_ROUNDING = 1.5  # factor by which a recomputed residual norm may exceed the bound
 
 
 class Local(NamedTuple):
@@ -80,7 +80,7 @@ def _local_operators(
     if any(one is None for one in local[1 : 1 + (M is not None)]) or local[0] is None:
         return None
     if null is not None and not _is_split(null, systems) and any(_leads(bk, null, systems)):
-        return None  # of all systems or of each: its arrays do not tell
+        return None  # its arrays may be of all systems or of each
     try:
         if apart and local[0] is not None:  # its first product may refuse fewer systems
             local[0].apply(bk.zeros((count, A.shape[1]), A.dtype))

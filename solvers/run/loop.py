@@ -164,7 +164,7 @@ def run(
         singular = _singularity(bk, b, null, inverse) if method.factorises or null is not None else None
         if report is not None:
             report = report.begun(bk, bk.norm(b))
-        # Corrections by factors have no part in null vectors of their own; an x0 may.
+        # Corrections by factors are orthogonal to the null vectors that factors know; an x0 may not be.
         take_off = None
         if x0 is not None and method.factorises and isinstance(inverse, DirectInverse):
             take_off = inverse.without_null

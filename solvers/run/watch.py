@@ -117,7 +117,7 @@ def monitor_of(progress: Progress | None, callback: Any, time_limit: Any) -> Mon
             seconds = float(time_limit)
         except OverflowError:
             seconds = math.inf
-        time_limit = seconds if math.isfinite(seconds) else None  # which no solve reaches
+        time_limit = seconds if math.isfinite(seconds) else None  # no solve reaches it
     if progress in (False, None) and callback is None and time_limit is None:
         return None
     return Monitor(progress or False, callback, time_limit, time.monotonic())
@@ -191,7 +191,7 @@ class StepReport:
             return None
         more = [array for array in (x, self.begin) if array is not None]
         (reason,) = bk.host_call(self._reason, [(tuple(int(k) for k in steps.shape), _INT32)], *numbers, *more)
-        return reason if bk.communicator is None else bk.communicator.max(reason)  # all stop, or none does
+        return reason if bk.communicator is None else bk.communicator.max(reason)  # all members stop, or none does
 
     def _show(self, steps: np.ndarray, norm: np.ndarray, goal: np.ndarray, active: np.ndarray) -> None:
         if self.show is None:

@@ -177,5 +177,5 @@ class Activity:
         try:
             self.stream.write(text)
             self.stream.flush()
-        except (OSError, ValueError):  # a terminal that went away
+        except (OSError, ValueError):  # the terminal was closed
             self._done.set()

@@ -254,4 +254,4 @@ def spsolve_triangular(
     dtype = np.promote_types(np.promote_types(matrix_dtype, np.float32), b.dtype)
     rows = np.ascontiguousarray(b.T, dtype)[None]  # a batch axis, because a square b would be ambiguous
     x = solve_triangular(A.astype(dtype, copy=False), rows, lower=lower, unit_diagonal=unit_diagonal)
-    return np.asfortranarray(x[0].T)  # the order of SciPy's, and no copy
+    return np.asfortranarray(x[0].T)  # SciPy's memory order, without a copy

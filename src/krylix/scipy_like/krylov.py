@@ -462,7 +462,7 @@ def _positive(maxiter: int) -> int:
 # --- least squares: SciPy's functions, with the norms of the true residual in place of their recurrences
 
 _LIMIT = 7  # istop where the limit of iterations came first
-_SOLVED, _LEAST_SQUARES = (1, 4), (2, 5)  # istop; 4 and 5 are as 1 and 2, to working precision
+_SOLVED, _LEAST_SQUARES = (1, 4), (2, 5)  # istop; 4 and 5 mean 1 and 2 to working precision
 _SLACK = 10  # times the tolerance, for the estimate of |A| and rounding
 
 

@@ -19,7 +19,7 @@ FLOATING = "fdFD"
 _MOST = 1 << 29  # iterations; linear_solve keeps counts in 32 bits
 _CONVERGED = int(Status.CONVERGED)
 _ROUNDS = 10  # calls of SciPy's function
-_LESS = 0.5  # of the residual before has to be left, or another round is in vain
+_LESS = 0.5  # a round that reduces the residual less than this is the last one
 
 
 class ScipySolver(NamedTuple):

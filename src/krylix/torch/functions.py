@@ -149,7 +149,7 @@ def _with_one_batch(values: torch.Tensor, b: torch.Tensor, own: int) -> tuple[to
         return values, b
     lead = (*axes[: max(len(axes) - b.ndim + 1, 0)], *b.shape[:-1])
     b = b.expand(*lead, b.shape[-1])
-    if axes != lead and axes == (math.prod(lead),):  # in the order of b's
+    if axes != lead and axes == (math.prod(lead),):  # in the order of b
         return values.reshape(*lead, *shape), b
     while axes and axes[0] == 1:
         axes = axes[1:]
