@@ -1,8 +1,8 @@
 """First lines of a solve on NumPy: existing factors are applied once to one right-hand side; the residual decides.
 
-That is what a solve does anyway where its first step ends it, operation by operation, so that every number is the same.
-Small dense matrices are factorised by LAPACK and with stricter bounds: whatever may be singular, ill-conditioned or
-nearly symmetric is left to the planned solve. So is all that is unusual: other settings, zero or huge numbers, null
+A solve that its first step ends does the same, operation by operation, so every number is the same.
+Small dense matrices are factorised by LAPACK and with stricter bounds: systems that may be singular, ill-conditioned or
+nearly symmetric are left to the planned solve. So is everything unusual: other settings, zero or huge numbers, null
 vectors, a residual above the tolerance, and arrays of other libraries that derivatives or transformations watch.
 """
 
@@ -20,7 +20,7 @@ from ..backends.numpy.one_system import OneSystemBackend
 from ..backends.registry import backend_name
 from ..backends.settings import POLICIES
 from ..sparse import DenseOperator
-from .choose import why_auto
+from .choose import ROWS, auto_reason
 from .derivatives.sensitivity import Sensitivity
 from .factors.dense import Apply, regular_factors_of_small
 from .factors.sparse import provider_note
@@ -34,20 +34,20 @@ from .results.result import Gradient, Record, SolveResult, in_library
 from .results.words import Background, MadeBy
 from .run.outcome import Status
 
-MOST = 64  # unknowns of small dense systems; with more, the planned solve takes at most a few times what LAPACK does
-NUMBERS = OneSystemBackend()  # which give the digits that arrays of them do
+MOST = 64  # unknowns of small dense systems; with more, the planned solve takes at most a few times as long as LAPACK
+NUMBERS = OneSystemBackend()  # same digits as with arrays
 _NEAR, _FAR = 1e-5, 1e5  # sizes of b that need no scaling by powers of two
-_SQUARES = {"f": (1e-20, 1e30), "d": (1e-200, 1e300)}  # as of `Backend.norm`
+_SQUARES = {"f": (1e-20, 1e30), "d": (1e-200, 1e300)}  # as in `Backend.norm`
 _ONE, _CONVERGED = np.int32(1), np.int32(Status.CONVERGED)
 _BY_LAPACK = Background((MadeBy(Direct().name, Direct(), None),))
-_DIRECTLY, _WHY, _HOST = (Rung(Direct()),), why_auto(0), get_backend("numpy")
+_DIRECTLY, _WHY, _HOST = (Rung(Direct()),), auto_reason(ROWS[0].why), get_backend("numpy")
 
 
 def solve_by_factors(plan: Plan, request: Request, b: Any) -> SolveResult | None:
     """Solve by the factors of a plan; None where the loop has to.
 
     Args:
-        request: settings of the solve; its A and b are not looked at.
+        request: settings of the solve; its A and b are not used.
     """
     inverse = plan.inverse
     if inverse is None or type(b) is not np.ndarray or b.shape != plan.A.shape[:1] or b.dtype != plan.A.dtype:
@@ -61,7 +61,7 @@ def solve_by_factors(plan: Plan, request: Request, b: Any) -> SolveResult | None
 def solve_small_dense(request: Request) -> SolveResult | None:
     """Solve a regular system; None where the planned solve has to.
 
-    Of NumPy's arrays it is that of the planned solve to the last digit; other libraries may round otherwise.
+    On NumPy arrays x equals that of the planned solve to the last digit; other libraries may round otherwise.
     """
     bk, A, b = _on_host(request.A, request.b)
     if A is None or b is None or A.ndim != 2 or b.ndim != 1:
@@ -79,10 +79,10 @@ def solve_small_dense(request: Request) -> SolveResult | None:
             return None
         reason = AS_GIVEN if request.method == "direct" else _WHY
         plan = Plan(matrix, None, _DIRECTLY, None, reason)
-        found = _by_one_application(plan, _BY_LAPACK, lambda rows: solve(rows[0])[None], request, b)
-    if bk is None or found is None:
-        return found
-    return in_library(bk, found, bk.from_host(np.asarray(found.x), request.b), request.b)
+        result = _by_one_application(plan, _BY_LAPACK, lambda rows: solve(rows[0])[None], request, b)
+    if bk is None or result is None:
+        return result
+    return in_library(bk, result, bk.from_host(np.asarray(result.x), request.b), request.b)
 
 
 def _is_plain(request: Request) -> bool:
@@ -110,13 +110,13 @@ def _is_plain(request: Request) -> bool:
 def _by_one_application(
     plan: Plan, background: Background, inverse: Apply, request: Request, b: np.ndarray
 ) -> SolveResult | None:  # fmt: skip
-    """x of the factors, where it needs no scaling and is within the tolerance."""
+    """The result of one application, if b needs no scaling and the residual is within the tolerance; else None."""
     begun, rows, A = perf_counter(), b[None], plan.A
     size = _norm(plan, rows)
     real = type(size)
     rtol = default_rtol(b.dtype) if request.rtol is None else request.rtol
     bound = max(real(rtol) * size, real(request.atol))
-    if not (bound < size and _needs_no_scale(b, size)):  # NaN neither
+    if not (bound < size and _needs_no_scale(b, size)):  # False for NaN
         return None
     x = inverse(rows)
     residual = rows - A.apply(x)
@@ -155,13 +155,13 @@ def _norm(plan: Plan, rows: np.ndarray) -> Any:
 
 
 def _needs_no_scale(b: np.ndarray, size: np.floating[Any]) -> bool:
-    """Is scaling unnecessary, as the largest entry is far from overflow and underflow? Mostly its norm shows it."""
+    """Is the largest entry far from overflow and underflow? The norm mostly shows it."""
     return bool(_NEAR * len(b) ** 0.5 < size < _FAR or _NEAR < abs(b).max() < _FAR)
 
 
 @dataclass(frozen=True, eq=False)
 class _SensitivityOnRequest:
-    """The `Sensitivity` of a solve, made when it is asked."""
+    """The `Sensitivity` of a solve, made when it is first used."""
 
     plan: Plan
     request: Request
@@ -186,7 +186,7 @@ class _SensitivityOnRequest:
 
 
 def _on_host(A: Any, b: Any) -> tuple[Backend | None, np.ndarray | None, np.ndarray | None]:
-    """NumPy's arrays, or its views of small ones of one library, and that; None of what cannot be seen now."""
+    """The library or None for NumPy, and A and b as NumPy arrays or views of small arrays; None if not available."""
     if type(A) is np.ndarray and type(b) is np.ndarray:
         return None, A, b
     name = backend_name(b)

@@ -22,7 +22,7 @@ def linear_solve(
     pre: Any = None,
     matrix_offset: complex | None = None,
 ) -> SolveResult:
-    """Solve A x = y for vectors y `(batch, n)` by a method; failures are told by the result's status only.
+    """Solve A x = y for vectors y `(batch, n)` by a method; failures show in the result's status only.
 
     Args:
         lin: A, a matrix, a list of matrices, or a linear function of `(batch, n)`.

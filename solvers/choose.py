@@ -53,7 +53,7 @@ FAST = FastDirect()
 SMALL_FUNCTION = 5000  # unknowns up to which an eager solve with a function takes less time than tracing it saves
 MOST_ENTRIES = 64  # per unknown, of a function that is traced in order to choose
 _LEAST_GRID = 256  # grid unknowns from which a fast solver is considered
-_LEAST_FOUND = 1000  # likewise where the host could factorise it, of a matrix that does not know its grid
+_LEAST_FOUND = 1000  # likewise where the host could factorise it, for a matrix whose grid is unknown
 BAND = 4  # off-diagonals up to which cyclic reduction costs no more than a few iterations
 BAND_TO_COMPILE = 2  # likewise where the reduction is a part of the program: for 4 it compiles in ten seconds
 _LITTLE = 0.25  # fraction of a work bound that counting the work of factors may cost
@@ -65,9 +65,9 @@ class Facts:
     """Facts for the table of the automatic choice.
 
     Attributes:
-        system: the system.
+        system: for which a method is chosen.
         preconditioned: did the user give a preconditioner?
-        many: are many solves with A to come?
+        many: will many solves with A follow?
         calls_host: may a compiled function call the host in each run, as it does to raise?
     """
 
@@ -84,7 +84,6 @@ class Facts:
 
     @property
     def unknowns(self) -> int:
-        """Unknowns of one system."""
         return self.system.layout.size
 
     @property
@@ -95,7 +94,6 @@ class Facts:
 
     @property
     def is_dense(self) -> bool:
-        """Is the matrix dense?"""
         return isinstance(self.A, DenseOperator)
 
     @cached_property
@@ -124,13 +122,12 @@ class Facts:
 
     @cached_property
     def analysis(self) -> Analysis | None:
-        """The analysis of the entries."""
         matrix = self.matrix
         if isinstance(self.A, CutRows | RowCutMatrix):
             return analysis_of(self.A)
-        if matrix is not None and matrix.analysis is None:  # one that was made in order to choose
+        if matrix is not None and matrix.analysis is None:  # it was made for the choice
             matrix = matrix if not self.A.declared else with_declared(matrix, self.A.declared)
-            self.__dict__["matrix"] = matrix  # which the analysis refers to weakly
+            self.__dict__["matrix"] = matrix  # the analysis has a weak reference to it
             analyse_anew(matrix)
         return None if matrix is None else analysis_of(matrix)
 
@@ -210,14 +207,14 @@ class Facts:
         found, system = self.matrix, self.system
         if self.preconditioned or system.A.offset or not isinstance(found, SparseMatrix) or not self.unknowns:
             return False
-        transforming = system.bk.is_eager and system.bk.compiled()  # where the matrices of all lanes are not at hand
+        transforming = system.bk.is_eager and system.bk.compiled()  # the matrices of all lanes are then unknown
         if self.on_host or self.is_cut or transforming or not may_be_narrow(found):
             return False
         return narrow(found).width <= (BAND if self.is_known else BAND_TO_COMPILE)
 
     @cached_property
     def symmetric(self) -> bool:
-        """Is it as good as Hermitian for an iteration, as far as is known now?"""
+        """Is it Hermitian enough for an iteration, as far as is known now?"""
         if self.analysis is not None:
             return self.analysis.seems_hermitian
         system = self.system
@@ -225,7 +222,7 @@ class Facts:
 
     @property
     def complex_symmetric(self) -> bool:
-        """Is it complex, and as good as its transpose for an iteration, as far as is known now?"""
+        """Is it complex, and close enough to its transpose for an iteration, as far as is known now?"""
         if self.analysis is None or self.system.A.dtype.kind != "c":
             return False
         relative = self.analysis.asymmetry_without_conjugation
@@ -262,7 +259,7 @@ class Facts:
 
     @cached_property
     def cost(self) -> FactorCost | None:
-        """Cost of the same factors, counted, which takes longer: ask where the answer depends on it."""
+        """Cost of the same factors, counted, which takes longer: for cases where the estimate does not decide."""
         is_sparse = isinstance(self.matrix, SparseMatrix) and self.unknowns > 0
         return self._cost_by(factor_cost) if is_sparse else self.estimated_cost
 
@@ -274,7 +271,7 @@ class Facts:
         return cost(sp.csr_array(one)).times(self.matrix.systems or 1)
 
     def factors_take_at_most(self, work: float) -> bool:
-        """Do factors of the known matrix take no more work than that? Where an estimate tells, they are not counted."""
+        """Do factors of the known matrix take at most this work? Counted only where no estimate decides."""
         about, entries = self.estimated_cost, self.entries
         if about is None:
             return False
@@ -285,9 +282,9 @@ class Facts:
 
     @cached_property
     def may_fall_back(self) -> bool:
-        """May the host factorise it where an iteration fails, as there is room in memory, by its pattern?
+        """May the host factorise it where an iteration fails, because its factors fit into memory?
 
-        Eagerly that is asked when one has failed. What is spread over devices is not gathered there.
+        Eagerly this is decided when one has failed. Matrices that are spread over devices are not gathered there.
         """
         if self.is_cut:
             return False
@@ -298,11 +295,11 @@ class Facts:
         return asked_later or not self.unknowns or have_room(self.matrix)
 
 
-SMALL = 1000  # unknowns up to which a dense factorisation is the quickest and safest way
-FEW = 300  # unknowns of a sparse matrix whose factors take less time than to look at it
+SMALL = 1000  # unknowns up to which a dense factorisation is the fastest and safest method
+FEW = 300  # unknowns of a sparse matrix whose factors take less time than its analysis
 MANY_SOLVES = 2e9  # work of factors that are worth it for many solves, a quarter of a second
 ONE_SOLVE = 3000  # work per stored entry of factors that take no longer than a good iteration
-IN_EACH_RUN = 1e10  # likewise of factors in each run of a program, beside a hierarchy that takes ten seconds to compile
+IN_EACH_RUN = 1e10  # likewise of factors in each run of a program, where a hierarchy takes ten seconds to compile
 AFFORDED = 3e10  # work of factors that are worth it where no iteration is known to be safe, some seconds
 
 
@@ -313,8 +310,8 @@ class Row(NamedTuple):
         known: the condition, in words.
         holds: the condition as a function.
         method: its name.
-        preconditioner: the kind to take where the user gives none; "auto" has a table of its own.
-        why: in words.
+        preconditioner: the kind to use where the user gives none; "auto" has a table of its own.
+        why: the reason, in words.
     """
 
     known: str
@@ -372,12 +369,12 @@ ROWS = (
     ),
     Row(
         f"on the host: factors take at most {ONE_SOLVE} units of work per stored entry, in each run of a program "
-        f"{IN_EACH_RUN:.0e}, or {FEW} unknowns, and A is not seen to be singular and symmetric",
+        f"{IN_EACH_RUN:.0e}, or {FEW} unknowns, and A is not known to be both singular and symmetric",
         _cheap,
         "scipy-direct", None, "sparse factors cost no more than an iteration, and always work",
     ),
     Row(
-        "a matrix, symmetric, its diagonal of one sign, and not seen to be indefinite",
+        "a matrix, symmetric, its diagonal of one sign, and not known to be indefinite",
         lambda f: f.shows_entries and f.symmetric and f.maybe_definite,
         "CG", "auto", "conjugate gradients suit definite matrices",
     ),
@@ -415,13 +412,13 @@ class MethodChoice(NamedTuple):
     """Chosen method, default preconditioner, and fallback.
 
     Attributes:
-        method: what solves the system.
+        method: for the system.
         preconditioner: its kind, to be made of `matrix`.
-        fallback: what to try where that fails.
+        fallback: the method to try where that fails.
         factors: the factorisation, if it was made in order to choose the method.
         matrix: the entries of A, where they are known or were traced; else A.
         row: index of the table row that decided.
-        facts: what was found out.
+        facts: on which the choice depends.
     """
 
     method: Method
@@ -433,19 +430,23 @@ class MethodChoice(NamedTuple):
     facts: Facts
 
     def explain(self) -> Explanation:
-        """Explain the choice."""
-        return explain(self.facts, self.row, self.fallback)
+        row, facts = ROWS[self.row], self.facts
+        chosen = _best_of(find_method(row.method), facts).name
+        method = chosen if row.preconditioner is None or facts.preconditioned else f"{chosen}, preconditioned"
+        passed = tuple(row.known for row in ROWS[: self.row])
+        fallback = None if self.fallback is None else self.fallback.name
+        return Explanation(_system(facts), passed, row.known, method, row.why, fallback)
 
     @property
     def source(self) -> Operator:
-        """What a preconditioner is made of: A itself where traced entries would lie on each of several devices."""
+        """The operator for preconditioners: A itself where traced entries would lie on each of several devices."""
         facts = self.facts
         return facts.A if facts.is_cut and facts.matrix is not None and not facts.is_known else self.matrix
 
     @property
     def why(self) -> str:
         """The reason, in words."""
-        return why_auto(self.row)
+        return auto_reason(ROWS[self.row].why)
 
     @property
     def is_last(self) -> bool:
@@ -461,10 +462,7 @@ def choose(system: System, preconditioned: bool = False, many: bool = False, cal
     """Choose a method; one that takes a preconditioner if the user gives one.
 
     Args:
-        system: the system.
-        preconditioned: did the user give a preconditioner?
-        many: are many solves with A to come?
-        calls_host: may a compiled function call the host in each run?
+        preconditioned, many, calls_host: see `Facts`.
     """
     return _from_row(Facts(system, preconditioned, many, calls_host), 0)
 
@@ -485,7 +483,7 @@ def _from_row(facts: Facts, first: int) -> MethodChoice:
 
 
 def _best_of(method: Method, facts: Facts) -> Method:
-    """The faster libraries of sparse factors in the place of SuperLU, where they are installed and A is not small."""
+    """A faster library of sparse factors in place of SuperLU, where one is installed and A is not small."""
     better = method.name == "scipy-direct" and facts.unknowns >= LEAST and len(providers_of(None)) > 1
     return METHODS["sparse-direct"] if better and isinstance(facts.matrix, SparseMatrix) else method
 
@@ -510,11 +508,6 @@ class Explanation:
     why: str
     fallback: str | None
 
-    @property
-    def reason(self) -> str:
-        """As `MethodChoice.why`."""
-        return f'"auto" chose it: {self.why}'
-
     def __str__(self) -> str:
         lines = [self.system, *(f"  no   {known}" for known in self.passed), f"  yes  {self.row}"]
         lines.append(f"-> {self.method}: {self.why}")
@@ -523,18 +516,9 @@ class Explanation:
         return "\n".join(lines)
 
 
-def why_auto(row: int) -> str:
-    """The reason of a row of the table, in words."""
-    return f'"auto" chose it: {ROWS[row].why}'
-
-
-def explain(facts: Facts, number: int, fallback: Method | None) -> Explanation:
-    """Explain why row `number` of the table decides."""
-    row = ROWS[number]
-    taken = _best_of(find_method(row.method), facts).name
-    method = taken if row.preconditioner is None or facts.preconditioned else f"{taken}, preconditioned"
-    name = None if fallback is None else fallback.name
-    return Explanation(_system(facts), tuple(r.known for r in ROWS[:number]), row.known, method, row.why, name)
+def auto_reason(why: str) -> str:
+    """The reason for a method in words, with `why` of a row of the table."""
+    return f'"auto" chose it: {why}'
 
 
 def _system(facts: Facts) -> str:
@@ -554,7 +538,7 @@ def _for_random_values(facts: Facts) -> str:
         return ""
     symmetric = "Hermitian" if facts.A.dtype.kind == "c" else "symmetric"
     if facts.symmetric:
-        found = symmetric + (", diagonal of one sign" if facts.maybe_definite else ", no sign of being definite")
+        properties = symmetric + (", diagonal of one sign" if facts.maybe_definite else ", no sign of being definite")
     else:
-        found = "complex symmetric" if facts.complex_symmetric else f"not seen to be {symmetric}"
-    return f"; for random values of the arguments: {found}"
+        properties = "complex symmetric" if facts.complex_symmetric else f"not known to be {symmetric}"
+    return f"; for random values of the arguments: {properties}"

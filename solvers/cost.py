@@ -1,4 +1,4 @@
-"""What factors of a matrix cost, counted or estimated before they are made."""
+"""Cost of the factors of a matrix, counted or estimated before they are made."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class FactorCost(NamedTuple):
     Attributes:
         operations: multiplications and additions.
         numbers: that the factors hold.
-        indexed: are they sparse? Then to place a number takes longer than the operations on it, on a plane.
+        indexed: are they sparse? Then placing a number takes longer than the operations on it, on a plane.
     """
 
     operations: float
@@ -33,23 +33,22 @@ class FactorCost(NamedTuple):
 
     @property
     def work(self) -> float:
-        """The time that factors take, in that of an operation on dense blocks."""
+        """The time of factorising, in units of an operation on dense blocks."""
         return self.operations + (PLACING * self.numbers if self.indexed else 0)
 
     def times(self, count: float) -> FactorCost:
-        """Of so many matrices."""
         return FactorCost(count * self.operations, count * self.numbers, self.indexed)
 
 
-PLACING = 335  # operations that SuperLU makes in the time in which it places a number of its factors
-ANALYSIS = 2500  # operations, per entry, in the time in which the entries of factors are counted
-DOUBT = 6  # times more or less the estimate may be, but for graphs without any width, whose factors it overrates
-_LISTED = 2 * 10**7  # entries up to which a pattern is gone through
-_MEMORY = 0.25  # of the machine's, that factors may take
-_BLOCKED = 0.1  # of the time that an operation on sparse factors takes, one on dense ones takes
-_NARROW = 4  # diagonals on each side, with which no other order does better
+PLACING = 335  # operations of SuperLU in the time of placing a number of its factors
+ANALYSIS = 2500  # operations per entry in the time of counting the entries of factors
+DOUBT = 6  # factor by which the estimate may be wrong; for graphs without any width it may be far too large
+_LISTED = 2 * 10**7  # entries up to which a pattern is listed
+_MEMORY = 0.25  # of the machine's memory, for factors
+_BLOCKED = 0.1  # time of an operation on dense factors, relative to one on sparse factors
+_NARROW = 4  # diagonals on each side up to which no other order is better
 _OF_SEPARATOR, _OF_NUMBERS, _OF_PARTS = 10, 7, 0.8  # s^3 operations, s^2 + n log n numbers of L on grids of n unknowns
-_WIDER, _THINNER, _THINNEST = 1.7, 2.4, 0.6  # than a level is what separates a grid, or a mesh
+_WIDER, _THINNER, _THINNEST = 1.7, 2.4, 0.6  # separator relative to a level, for grids and meshes
 
 
 def dense_cost(shape: tuple[int, ...]) -> FactorCost:
@@ -70,7 +69,7 @@ def grid_cost(grid: Sequence[int]) -> FactorCost:
     Source: George, SIAM J. Numer. Anal. 10 (1973); the constants are those of minimum degree.
     """
     long, wide, thin = (*sorted((float(side) for side in grid), reverse=True), 1.0, 1.0)[:3]
-    n, inner = math.prod(grid), max(thin - 3, 0.6 * thin)  # what lies at the sides has fewer neighbours
+    n, inner = math.prod(grid), max(thin - 3, 0.6 * thin)  # points at the sides have fewer neighbours
     operations = 10 * long * wide**2 * inner**3
     if thin > 1:
         return FactorCost(operations, 14 * n * inner * (1 + math.log2(wide / thin)))
@@ -142,17 +141,17 @@ def matrix_cost(matrix: Matrix, cost: Callable[[sp.csr_array], FactorCost] = fac
 def diagonals_of(matrix: Matrix) -> Sequence[int] | None:
     """The offsets of all diagonals with entries, of a format that knows them."""
     structure: Any = matrix.structure if isinstance(matrix, DIA | Stencil) else None
-    found = structure.diagonals if isinstance(matrix, Stencil) else structure
-    return None if found is None else tuple(found.offsets)
+    diagonals = structure.diagonals if isinstance(matrix, Stencil) else structure
+    return None if diagonals is None else tuple(diagonals.offsets)
 
 
 def fits(cost: FactorCost, dtype: np.dtype) -> bool:
-    """Do the factors fit into the memory of this machine, beside all else?"""
+    """Do the factors fit into the share of this machine's memory that they may take?"""
     return cost.numbers * np.dtype(dtype).itemsize * 2 <= _MEMORY * _memory()
 
 
 def have_room(matrix: Matrix) -> bool:
-    """Do the factors fit? Counted only where neither a bound nor an estimate can tell."""
+    """Do the factors fit? Counted only where neither a bound nor an estimate decides."""
     n, count, offsets = matrix.shape[0], matrix.systems or 1, diagonals_of(matrix)
     most = dense_cost((count, n, n)) if offsets is None else band_cost(n, offsets).times(count)
     if fits(most, matrix.dtype):
@@ -164,18 +163,18 @@ def have_room(matrix: Matrix) -> bool:
 
 
 def _memory() -> float:
-    """Bytes of the machine; where it does not tell, 8 GB."""
+    """Bytes of memory of the machine; 8 GB if unknown."""
     try:
         return float(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
     except (AttributeError, ValueError, OSError):
         return 8e9
 
 
-_COUNTED = 100_000  # entries of which the factors are counted in some hundredths of a second
+_COUNTED = 100_000  # entries up to which counting factors takes a few hundredths of a second
 
 
 def cost_on_grid(matrix: SparseMatrix) -> FactorCost | None:
-    """Of a matrix that couples neighbours on a grid of two or three axes; None for others."""
+    """Cost of a matrix that couples neighbours on a grid of two or three axes; None for others."""
     if matrix.systems is not None:
         return None
     placed = on_its_grid(matrix)
@@ -184,8 +183,8 @@ def cost_on_grid(matrix: SparseMatrix) -> FactorCost | None:
 
 
 def expected_cost(matrix: SparseMatrix) -> FactorCost:
-    """Of a matrix or a batch, whose values need not be known; counted where that takes no time."""
-    found = cost_on_grid(matrix)
-    if found is not None:
-        return found
+    """Cost of a matrix or a batch, whose values need not be known; counted where that is cheap."""
+    cost = cost_on_grid(matrix)
+    if cost is not None:
+        return cost
     return matrix_cost(matrix) if matrix.nnz <= _COUNTED else matrix_cost(matrix, estimated_cost)

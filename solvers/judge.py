@@ -1,6 +1,6 @@
-"""The end of a solve: run the plan, judge its outcome, and tell it as the user's result.
+"""The end of a solve: run the plan, judge its outcome, and return it as the user's result.
 
-What a failure does is the caller's choice, `on_failure`: an error, a warning, NaN in x, or nothing but a status. Where
+The caller chooses the effect of a failure, `on_failure`: an error, a warning, NaN in x, or nothing but a status. Where
 values are known it is done here; in a compiled program by a call of the host, when the program runs.
 """
 
@@ -50,8 +50,8 @@ R = TypeVar("R", bound=Any)
 _QUESTIONS = (not_finite, affine_preconditioner, wrong_symmetry, singular, too_few_iterations)
 """Causes of a failure, looked for in this order, up to the first that explains it by itself."""
 _SEVERAL_LIMITS = (
-    "A solve with several limits (max_iter as a sequence) has no derivatives, as its x are not solutions. Give one "
-    "limit for the solve that is to be differentiated."
+    "A solve with several limits (max_iter as a sequence) has no derivatives, because its x are not solutions. Give "
+    "one limit for the solve that is to be differentiated."
 )
 
 
@@ -87,13 +87,13 @@ def solve(plan: Plan, system: System, b: Any) -> SolveResult:
     within: list[float] = []
     token = set_ups.set(within)
 
-    def told(result: SolveResult) -> SolveResult:
+    def timed(result: SolveResult) -> SolveResult:
         result = in_numpy(bk, result) if elsewhere else result
         result._record.solve_time = perf_counter() - begun - sum(within)
         return result
 
     try:
-        return converted(lambda: _solve(plan if system.compiled else plan.learned(), system), told)
+        return converted(lambda: _solve(plan if system.compiled else plan.learned(), system), timed)
     finally:
         set_ups.reset(token)
 
@@ -108,14 +108,13 @@ def _solve(plan: Plan, system: System) -> SolveResult:
 
 
 def _judged(plan: Plan, system: System, outcome: Outcome) -> SolveResult:
-    """The result, after what its failure does."""
     bk, policy = system.bk, system.on_failure
-    # With "status" or "nan", one rung and no derivatives nobody has to wait for the outcome here.
+    # With "status" or "nan", one rung and no derivatives there is no need to wait for the outcome here.
     known, climbs = not (system.compiled or bk.compiled(outcome.status)), len(plan.rungs) > 1
     asks = policy not in QUIET or (policy == "nan" and bk.is_concrete(system.b))
     waits = known and (asks or climbs or system.is_implicit)
     has_converged = waits and _has_converged(bk, outcome)
-    if not has_converged and system.is_implicit and not system.compiled:  # compiled, `judged_in_program` does it
+    if not has_converged and system.is_implicit and not system.compiled:  # in a program `judged_in_program` does it
         outcome = without_derivatives(bk, outcome, policy, system.may_be_stopped)
     number = int(bk.to_numpy(outcome.rung).max(initial=0)) // 2 if known and climbs else 0
     last = plan.from_rung(number) if number else plan
@@ -155,7 +154,7 @@ def judged_in_program(plan: Plan, system: System, outcome: Outcome, purpose: str
     """Outcome of a solve in a compiled function or for a derivative, whose failure is handled at run time.
 
     Args:
-        purpose: words that go before the method's name: what the solve is for.
+        purpose: of the solve, in words before the method's name.
     """
     bk, status = system.bk, outcome.status
     known = not (system.compiled or bk.compiled(status)) and bk.is_concrete(status)
@@ -165,7 +164,7 @@ def judged_in_program(plan: Plan, system: System, outcome: Outcome, purpose: str
     last = plan.from_rung(factors[-1]) if factors and has_more(plan, system) else plan
     made_by = tuple(one._replace(name=purpose + one.name) for one in _made_by(plan, system))
     diagnosis, vectors = _diagnosis(last, system, outcome), None if purpose else _null_vectors(last, system)
-    result = replace(_told(plan, system, outcome, None, made_by), x=outcome.x)
+    result = replace(_in_user_shapes(plan, system, outcome, None, made_by), x=outcome.x)
     return outcome._replace(x=_apply_policy(system, result, diagnosis, vectors).x)
 
 
@@ -173,29 +172,24 @@ def judged_in_program(plan: Plan, system: System, outcome: Outcome, purpose: str
 
 
 def _result(plan: Plan, last: Plan, system: System, outcome: Outcome, has_converged: bool) -> SolveResult:
-    """Result in the user's terms, of the given outcome and x.
-
-    Args:
-        last: the plan of the rung that was reached.
-    """
+    """The user's result; `last` is the plan of the rung that was reached."""
     bk = system.bk
     # A part of the vectors does not show whether the adjoint can be trusted.
     whole = bk.communicator is None or last.method.takes_rows
     sensitivity = Sensitivity.of(last, system, outcome, judged_in_program) if bk.on_host and whole else None
-    told = outcome
+    shown = outcome
     if system.on_failure == "nan" and not has_converged:
-        told = outcome._replace(x=with_nan(bk, outcome.x, outcome.status, system.may_be_stopped))
-    result = _told(last, system, told, sensitivity, _made_by(plan, system))
+        shown = outcome._replace(x=with_nan(bk, outcome.x, outcome.status, system.may_be_stopped))
+    result = _in_user_shapes(last, system, shown, sensitivity, _made_by(plan, system))
     if system.given is None:
         return result
     rows = outcome.x[None] if system.several and len(system.limits) == 1 else outcome.x
     return system.given.restore(bk, result, rows, system.null is not None and not system.both)
 
 
-def _told(
+def _in_user_shapes(
     plan: Plan, system: System, outcome: Outcome, sensitivity: Sensitivity | None, made_by: tuple[MadeBy, ...]
 ) -> SolveResult:
-    """The outcome in the shapes of the user's arrays."""
     (method, M, *_), bk, layout = plan.rungs[0], system.bk, system.layout
     lead = (len(system.limits),) if len(system.limits) > 1 else ()
     if bk.communicator is not None:  # numbers are equal in all members
@@ -261,11 +255,11 @@ def _history(system: System, lines: Array, steps: Array, lead: tuple[int, ...]) 
 
 
 def _made_by(plan: Plan, system: System) -> tuple[MadeBy, ...]:
-    """What may make x, by the numbers of `Outcome.rung`; only the first method where no other can follow."""
+    """Methods that may make x, by the numbers of `Outcome.rung`; only the first one where no other can follow."""
     method, M, *_ = plan.rungs[0]
     name, once = method.name, method.applies_once
     first = MadeBy(name, METHODS[name] if once else method, M.kind if isinstance(M, Preconditioner) else None)
-    if once or not has_more(plan, system):  # where NumPy repeats it, it is the same method
+    if once or not has_more(plan, system):  # NumPy repeats the same method
         return (first,)
     made_by = [first, first]
     for number, rung in enumerate(plan.rungs[1:], 1):
@@ -284,7 +278,7 @@ def _made_by(plan: Plan, system: System) -> tuple[MadeBy, ...]:
 
 
 def _diagnosis(plan: Plan, system: System, outcome: Outcome) -> Diagnosis | None:
-    """What finds the cause of a failure of what was tried last, the first rung of the plan."""
+    """Search for the cause of a failure of the plan's first rung, the last one that was tried."""
     return Diagnosis.of(_QUESTIONS, system, plan.method, plan.M, outcome, both_of(system, plan.method))
 
 
@@ -297,11 +291,7 @@ def _null_vectors(plan: Plan, system: System, part: np.ndarray | None = None) ->
 def _warn_of_singular(plan: Plan, system: System, outcome: Outcome, name: str) -> None:
     """Warn where factors have a zero pivot, x may be rounding only, or b has a component that no x reaches.
 
-    Failures are reported elsewhere.
-
-    Args:
-        outcome: of all systems, known now.
-        name: of the method that made x.
+    Failures are reported elsewhere. The outcome of all systems is known now, and `name` is the method that made x.
     """
     bk = system.bk
     status, consistent, singularity = (
@@ -319,7 +309,7 @@ def _warn_of_singular(plan: Plan, system: System, outcome: Outcome, name: str) -
             warn_caller(singular_in_words(name, which, kind), SingularMatrixWarning)
 
 
-# --- what a failure does
+# --- effects of a failure
 
 
 def _apply_policy(
@@ -328,12 +318,8 @@ def _apply_policy(
     """`result`, after raising or warning if some system failed; in compiled functions at run time, by a callback.
 
     Args:
-        look: looks for the causes, once it is known that there is a failure.
+        look: searches for the causes, once a failure is known.
         vectors: names the null vectors to warn of, in which a b of a compiled function may have a component.
-
-    Raises:
-        NotConverged, Diverged: with the result attached (eagerly). A compiled function raises the error type of its
-            library, whose text contains this message.
     """
     bk, on_failure, stops = system.bk, system.on_failure, system.may_be_stopped
     record, background = result._record, result._background
@@ -389,12 +375,13 @@ def raise_or_warn(
         numbers: its end state, the status in front.
         on_failure: "raise" or "warn".
         say: the message for the end state, in NumPy arrays.
-        name: lasting name of what `say` says, for stored programs; None if there is none.
+        name: lasting name of the message, for stored programs; None if there is none.
         stops: may a callback have stopped it?
         aside: a bool, and a function of the end state that warns where no system has failed.
 
     Raises:
-        NotConverged, Diverged: with the result attached, where it is known.
+        NotConverged, Diverged: with the result attached (eagerly). A compiled function raises the error type of its
+            library, whose text contains this message.
     """
     known = not bk.compiled(numbers[0])
     failed = bk.any(has_failed(numbers[0], stops))
@@ -418,8 +405,8 @@ def raise_or_warn(
         raise (Diverged if np.any(status == Status.DIVERGED) else NotConverged)(message, attached)
 
     otherwise = f"{result.method} did not reach its tolerance. With on_failure='status' result.message says more."
-    kept = None if name is None else Kept(name, on_failure, otherwise)
-    return replace(result, x=bk.guard(failed, handle, result.x, *numbers, kept=kept, noted=noted))
+    stored = None if name is None else Kept(name, on_failure, otherwise)
+    return replace(result, x=bk.guard(failed, handle, result.x, *numbers, kept=stored, noted=noted))
 
 
 def with_nan(bk: Backend, x: Array, status: Array, stops: bool = False) -> Array:

@@ -34,7 +34,7 @@ from .run.watch import Monitor, StepReport
 from .singular.diagnose import without_refuted
 from .singular.projections import WithoutConstantsInside
 
-_CANNOT = (UnsupportedOperation, NonlinearError)  # a rung that cannot be used leaves it to the next one
+_CANNOT = (UnsupportedOperation, NonlinearError)  # of a rung that cannot be used; the next one is tried
 _MAX_ITER, _CONVERGED = int(Status.MAX_ITER), int(Status.CONVERGED)
 
 
@@ -42,7 +42,7 @@ def climb(plan: Plan, system: System) -> Outcome:
     """Run the rungs until every system has converged, or there is no rung left. Without derivatives."""
     bk = system.bk
     more = has_more(plan, system)
-    bounded = more and not (system.compiled and system.history)  # which has room up to the limit
+    bounded = more and not (system.compiled and system.history)  # a compiled history is as long as the limit
     limits = system.limits.of_systems(system.layout.systems)
     if bounded and plan.rungs[0].steps is not None:
         limits = limits.at_most(plan.rungs[0].steps)
@@ -58,10 +58,7 @@ def climb(plan: Plan, system: System) -> Outcome:
 
 
 def _run(rung: Rung, system: System, limits: Limits) -> Outcome:
-    """One method, in the library, compiled once where that pays, or on the host.
-
-    The outcome has a first axis for checkpoints if there are several limits.
-    """
+    """One method; the outcome has a first axis for checkpoints if there are several limits."""
     if system.monitor is None:
         return _run_reported(rung, system, limits, None)
     report = _report(rung.method, system, system.monitor)
@@ -99,11 +96,6 @@ def _settings(method: Method, system: System, limits: Limits) -> LoopSettings:
 
 
 def _report(method: Method, system: System, monitor: Monitor) -> StepReport:
-    """What the loop calls after each step.
-
-    Raises:
-        ValueError: it could stop a program that cannot ask the host.
-    """
     if monitor.may_stop and not system.bk.can_ask_host():
         raise ValueError(
             "callback and time_limit ask the host after each iteration, which a program for XLA alone, for several "
@@ -117,7 +109,7 @@ def _report(method: Method, system: System, monitor: Monitor) -> StepReport:
 
 
 def _in_form_of_user(system: System, in_numpy: bool, rows: np.ndarray) -> Any:
-    """x of rows of NumPy as the result has it, in memory of its own."""
+    """x in the form of the result, copied from rows of NumPy."""
     bk, layout = system.bk, system.layout
     leaves, start = [], 0
     for shape, dtype in zip(layout.shapes, layout.dtypes, strict=True):
@@ -131,7 +123,7 @@ def _in_form_of_user(system: System, in_numpy: bool, rows: np.ndarray) -> Any:
 
 
 def both_of(system: System, method: Method) -> bool:
-    """Has the transpose the null vectors of A? Those that were given, too, where the method needs a symmetric A."""
+    """Does the transpose have the null vectors of A? Also given ones, where the method needs a symmetric A."""
     same = method.needs_hermitian or (method.needs_symmetric and system.A.dtype.kind != "c")
     return system.both or (system.given is None and same)
 
@@ -153,7 +145,6 @@ def has_more(plan: Plan, system: System) -> bool:
 
 
 def _rest(plan: Plan, system: System, outcome: Outcome) -> Outcome:
-    """The rungs after the first one."""
     bk, method, M = system.bk, plan.method, plan.M
     last = system.limits.of_systems(system.layout.systems).last
     last = last if isinstance(last, int) else bk.asarray(last, like=outcome.steps)
@@ -186,7 +177,7 @@ def _made(plan: Plan, number: int, make: Callable[[Operator], Operator], system:
 
 
 def _continued(rung: Rung, system: System, first: Outcome, which: Array) -> Outcome:
-    """More iterations from where it was, of some systems, up to the steps of the rung."""
+    """Continue the iterations of some systems, up to the steps of the rung."""
     bk, taken = system.bk, int(system.bk.to_numpy(first.steps).max())
     most = Limits((system.limits.of_systems(system.layout.systems).rows[-1],))
     most = most if rung.steps is None else most.at_most(rung.steps)
@@ -200,7 +191,7 @@ def _continued(rung: Rung, system: System, first: Outcome, which: Array) -> Outc
 
 
 def _by_factors(plan: Plan, number: int, system: System, first: Outcome, open_: Array, late: Array) -> Outcome:
-    """What factors find, for systems that failed, and for late ones that they solve."""
+    """Solve with factors; their x replaces that of systems that failed, and of late ones that they solve."""
     bk, rung = system.bk, plan.rungs[number]
     name, method = plan.method.name, rung.method
     entries = system.A.without_offset
@@ -219,20 +210,17 @@ def _by_factors(plan: Plan, number: int, system: System, first: Outcome, open_: 
 
 
 def _can_be_helped(system: System, outcome: Outcome) -> Array:
-    """bool `(systems, 1)`: which have not converged, and have a right-hand side that others could solve?
-
-    None that a callback or the limit of time has ended.
-    """
+    """bool `(systems, 1)`: which have not converged, for a finite b, and were not ended by a callback or time limit?"""
     bk, status = system.bk, outcome.status
     with bk.errstate():
-        failed = (status != _CONVERGED) & bk.isfinite(outcome.bound)  # as is the norm of b
+        failed = (status != _CONVERGED) & bk.isfinite(outcome.bound)  # and so is the norm of b
     if bk.compiled(status) and (system.monitor is None or not system.monitor.may_stop):
         return failed
     return failed & (status != int(Status.STOPPED)) & (status != int(Status.TIME_LIMIT))
 
 
 def _checked(method: Method, system: System, outcome: Outcome) -> Outcome:
-    """Withdraw the default tolerance's allowance where it accepted an inconsistent system."""
+    """Withdraw the allowance of the default tolerance where it accepted an inconsistent system."""
     if not system.by_default or system.given is not None or system.derived or system.bk.compiled(outcome.status):
         return outcome
     b = partial(solved_b, system, method)
@@ -254,7 +242,7 @@ def _merged(bk: Backend, which: Array, later: Outcome, first: Outcome) -> Outcom
 def _joined(
     which: np.ndarray, taken: np.ndarray, before: np.ndarray, steps: np.ndarray, after: np.ndarray
 ) -> np.ndarray:
-    """Residual norms `(iterations + 1, systems)` of two solves in a row, where `which`; else of the second."""
+    """Residual norms `(iterations + 1, systems)`: of both solves in a row where `which`, else of the second."""
     which, taken, steps = which[:, 0], taken[:, 0], steps[:, 0]
     rows = int(max(np.where(which, taken + steps, steps).max(initial=0) + 1, len(before), len(after)))
     joined = np.full((rows, after.shape[1]), np.nan, after.dtype)
@@ -266,7 +254,7 @@ def _joined(
 
 
 def _where(bk: Backend, which: Array, later: Outcome, first: Outcome) -> Outcome:
-    """Those systems of one outcome, the others of another one."""
+    """The later outcome where `which`, else the first."""
     if not bk.any(~which):
         return later
     names = (name for name in Outcome._fields if name != "history")
@@ -290,9 +278,9 @@ def _padded(bk: Backend, lines: Array, rows: int) -> Array:
 
 
 def with_factors_applied_once(plan: Plan, system: System) -> Plan:
-    """With dense factors that a program applies once, and the host behind it, which examines what that does not solve.
+    """With dense factors that a program applies once, followed by the host for systems that this does not solve.
 
-    The plan itself where no host can be called, or each step is to be seen.
+    The plan itself where no host can be called, or each step is reported.
     """
     bk, (method, M, *_) = system.bk, plan.rungs[0]
     if method.__class__ is not Direct or bk.is_eager or not (system.compiled or bk.compiles_solves):
@@ -347,11 +335,9 @@ def _rest_on_host(plan: Plan, system: System, first: Outcome) -> Outcome:
 def _on_host(
     system: System, M: Operator | None, solve: Callable[..., Outcome], before: int = 0
 ) -> tuple[Callable[..., Outcome], Sequence[Array]]:
-    """`solve((system, M), *before)` as a function of NumPy arrays, and the arrays of the library to call it with.
+    """`solve((system, M), *arrays)` as a function of NumPy arrays, and its arguments as arrays of the library.
 
-    Args:
-        solve: gets the system and M on the host.
-        before: number of arrays that a call has in front of those of the system.
+    The first `before` arrays of a call go to `solve`, with the system and M on the host.
     """
     host = get_backend("numpy")
     matrix, make_matrix = system.A.for_host()
@@ -373,7 +359,7 @@ def _on_host(
             return kept[0]
         matrix, inverse, basis = (values[a:b] for a, b in pairwise(cut - cut[0]))
         null = make_null(basis)
-        if isinstance(null, WithoutConstantsInside) and not np.any(null.array("active")):  # as in most calls
+        if isinstance(null, WithoutConstantsInside) and not np.any(null.array("active")):  # the usual case
             null = None
         made = make_matrix(matrix), make_inverse(inverse), null
         if not values:  # they are the same in every call
@@ -408,10 +394,7 @@ def _shapes(system: System, limits: Limits) -> list[tuple[tuple[int, ...], np.dt
 def _name(plan: Plan, system: System, *counts: int) -> str | None:
     """Name of the host computation, equal across processes for equal solves; None if unknown.
 
-    The operators are made of random numbers, so that only their structure counts.
-
-    Args:
-        counts: numbers of arrays that a call has, as with x0 or without.
+    The operators are made of random numbers, so that only their structure counts. `counts`: arrays in a call.
     """
     bk, rng, made = system.bk, np.random.default_rng(8), []
     for operator in (system.A, system.null):

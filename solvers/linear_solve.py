@@ -59,7 +59,7 @@ def linear_solve(
     Converged means `|b - A x| <= max(rtol |b|, atol)` in the 2-norm, for the true residual of the returned x, whatever
     the method, the preconditioner and the start; for a rectangular A or with damping it means the same for the normal
     equations `(A^H A + damp^2 I) x = A^H b`, whose residual norm the result then has. Where rtol is not given, a
-    residual that the precision does not let go below counts too (`SolveResult.attainable`), up to 5 % of `|b|`. Every
+    residual at the limit of the precision counts too (`SolveResult.attainable`), up to 5 % of `|b|`. Every
     system of a batch has its own count, status and history.
 
     Args:
@@ -74,15 +74,15 @@ def linear_solve(
             For a matrix: `(..., n)`, the vector on the last axis (see `axis`), all others batch axes, which end with
             those of a batch of matrices; where b has fewer, it serves all of these. A list of vectors is one array with
             a vector in each row. Real or complex, single or double precision.
-        x0: initial guess, shaped as x; zero if None. For a rectangular function A it tells the shape of x.
+        x0: initial guess, shaped as x; zero if None. For a rectangular function A it gives the shape of x.
         method: a name ("auto", "CG", "CG-adaptive", "biCG-stab", "biCG-stab(2)", ..., "direct", "scipy-direct",
-            "scipy-GMres", ...; `krylix.solvers.METHODS` has all), upper and lower case alike, what other libraries call
-            it ("bicgstab", "pcg", "lu", "spsolve", ...), or a method object.
+            "scipy-GMres", ...; `krylix.solvers.METHODS` has all), upper and lower case alike, its name in other
+            libraries ("bicgstab", "pcg", "lu", "spsolve", ...), or a method object.
         preconditioner: M, an approximation of the inverse of A: a name ("jacobi", "ilu", ...), a `Preconditioner`, a
             function `r -> M r` on arrays shaped as `b`, a matrix or operator as for A, factors of SciPy's `splu` or
             `spilu`, a hierarchy of pyamg, or None.
         rtol: relative tolerance below 1, one number or one per system, which is kept; if None 1e-5 in single and 1e-10
-            in double precision, or what the precision can reach.
+            in double precision, or the attainable accuracy.
         atol: absolute tolerance, one number or one per system.
         max_iter: limit of iterations, 10 n but at most 10 000 if None. An increasing sequence (a list, tuple or range)
             returns the state at each of these counts on a new first axis of every array; only the last one may be
@@ -91,16 +91,16 @@ def linear_solve(
         args: further arguments of a function, `A(x, *args)`.
         batch_ndim: for a function A, how many leading axes of `b` are independent systems.
         axis: for a matrix A, the axis of b that the vector lies on, -1 if None: `axis=0` with b of shape `(n, k)` is
-            NumPy's layout, k columns. x, x0 and residual are laid out as b, what is one number per system as the other
-            axes of b. For one matrix and b of shape `(n, n)`, which could be read both ways, it has to be given.
+            NumPy's layout, k columns. x, x0 and residual are laid out as b, numbers per system as the other axes
+            of b. For one matrix and b of shape `(n, n)`, which could be read both ways, it has to be given.
         nullspace: "constant", or independent null vectors `(k, *shape of one system)` of A: the solution then has no
             part in them, nor b while it is solved for, if they are null vectors of the adjoint, too. "auto" finds those
             that are constants on closed regions, where the values of A are known; None takes the system as it stands:
             whatever solution the method finds, and if there is none a failure.
         matrix_offset: a constant added to every entry of A.
-        on_failure: "raise", "warn", "status" (leave it to the caller to look at the result) or "nan": x of a system
-            that failed, and its derivatives, are NaN, and compiled programs call no host for it. If None what
-            `krylix.on_failure` or `krylix.set_global_on_failure` says, else "raise".
+        on_failure: "raise", "warn", "status" (the caller checks the result) or "nan": x of a system
+            that failed, and its derivatives, are NaN, and compiled programs call no host for it. If None the
+            policy of `krylix.on_failure` or `krylix.set_global_on_failure`, else "raise".
         sharding: of JAX, how b is spread over several devices, where it does not tell by itself, as a traced array
             whose mesh has Auto axes: a `NamedSharding`, or a `PartitionSpec` for the mesh of `jax.set_mesh`. Arrays
             with values and those of meshes with Explicit axes tell. Sums over all unknowns are then one reduction
@@ -109,7 +109,7 @@ def linear_solve(
         progress: True shows a line on stderr; a function is called with (iteration, residual norm, goal).
         callback: a function that is called after each iteration with an `IterationState` (iterations, residual_norm,
             goal, x). If it returns True the solve stops: the status is STOPPED, which is no failure, unless x is within
-            the tolerance. None and False go on; anything else is refused.
+            the tolerance. None and False continue; anything else is refused.
         time_limit: seconds from the call after which the solve stops, at the end of an iteration, with the status
             TIME_LIMIT: a failure. No other method is tried then. In a compiled function from the start of each solve.
         over: the communicator whose members each hold a part of all vectors: one of mpi4py (NumPy), a process group
@@ -119,7 +119,7 @@ def linear_solve(
             "petsc" A is a matrix: the rows of this member, `(local rows, n)`, or all rows, which are cut. All members
             call with the same settings, and a failure raises in all. docs/how_to/several_devices.md has more.
 
-    x has exact derivatives, to every order, with respect to b, the entries of a matrix, args and what a function closes
+    x has exact derivatives of any order with respect to b, the entries of a matrix, args and what a function closes
     over; x0, the preconditioner and the tolerances have none. A backward solve has the same relative tolerance and
     failure policy.
 
@@ -127,11 +127,11 @@ def linear_solve(
         SolveResult: `x` has the type, shape, dtype and device of `b` (complex if A is, or one array of a container).
 
     Raises:
-        NotConverged: the tolerance was not reached (`.result` has what was); a compiled function raises its library's
+        NotConverged: the tolerance was not reached (`.result` has the last x); a compiled function raises its library's
             error with the same text when it runs.
-        Diverged: likewise, as numbers were not finite.
-        ValueError: an input that cannot be used, as this and the next are found before any iteration: a shape, a
-            setting, a name.
+        Diverged: likewise, because numbers were not finite.
+        ValueError: an input that cannot be used: a shape, a setting, a name. This and the next are raised before any
+            iteration.
         TypeError: an input of a kind that cannot be used.
         NoBackendFound: arrays of two libraries.
         OtherMemberFailed: with `over`, another member raised one of these before the iteration.
@@ -139,10 +139,10 @@ def linear_solve(
         UnsupportedOperation: the method needs something of A that is not known, such as its transpose.
 
     Cost: see the method. On top: 1 product for the true residual (2 with x0), and where that misses the tolerance 1 to
-    see what the precision allows; for a function whose values are known, 1 evaluation to take off a constant part, 3 to
-    test linearity and 2 to look for null vectors when it is seen for the first time. With "auto" a function of more
-    than 5000 unknowns is traced, see docs/choosing.md, and where its values are known in the solve only, so are the
-    sums of its rows. A failed solve is looked at for its cause, in no more products than it has made, or a few.
+    measure the attainable accuracy; for a function whose values are known, 1 evaluation to subtract a constant part, 3
+    to test linearity and 2 to look for null vectors in its first solve. With "auto" a function of more than 5000
+    unknowns is traced, see docs/choosing.md, and where its values are known in the solve only, so are the sums of its
+    rows. The cause of a failure is looked for in no more products than the solve has made, or a few.
 
     Examples:
         >>> import numpy as np, krylix
@@ -169,7 +169,7 @@ def linear_solve(
 
 
 linear_solve._torchdynamo_disable = True  # type: ignore[attr-defined]  # torch.compile: make a graph break of the call
-# What it says where no break is allowed.
+# The message where no graph break is allowed.
 linear_solve._torchdynamo_disable_msg = (  # type: ignore[attr-defined]
     "krylix.linear_solve runs between two graphs; krylix.torch.solve(A, b) with a matrix A is a node of a graph"
 )
@@ -203,14 +203,14 @@ def _solve(request: Request) -> SolveResult:
         return first
     try:
         return solve_or_recall(request, _plan_and_solve)
-    except _NO_TRANSPOSE:  # nor has JAX any: the second call then does what the first one did
+    except _NO_TRANSPOSE:  # JAX has no transpose either: the second call is then solved as the first one
         result = solve_on_numpy(request, _solve_on_numpy)
         if result is None:
             raise
         return result
 
 
-_NO_TRANSPOSE = (UnsupportedOperation, NotImplementedError, ValueError)  # the last two as JAX says it
+_NO_TRANSPOSE = (UnsupportedOperation, NotImplementedError, ValueError)  # JAX raises the last two
 
 
 def _solve_on_numpy(request: Request) -> SolveResult:
@@ -218,10 +218,10 @@ def _solve_on_numpy(request: Request) -> SolveResult:
 
 
 def _plan_and_solve(request: Request, many: bool = False, previous: Operator | None = None) -> PlannedResult:
-    """Plan and solve; also returns the plan and the system.
+    """The result, the plan and the system.
 
     Args:
-        many: do many solves with A come? Then the plan has factors that can be used again, and facts of A are kept.
+        many: will many solves with A follow? Then the plan has factors that can be used again, and facts of A are kept.
         previous: the preconditioner of a matrix of the same pattern.
     """
     method = None if is_auto(request.method) else find_method(request.method, request.A)
@@ -235,7 +235,7 @@ def _plan_and_solve(request: Request, many: bool = False, previous: Operator | N
             own = replace(system, null=null, both=both)
             try:
                 return solve(plan, own, request.b), plan, own
-            except UnsupportedOperation:  # known only now, as of a program of which some values are arguments
+            except UnsupportedOperation:  # known only now, for example in a program with values as arguments
                 following = next(candidates, None)
                 if following is None:
                     raise

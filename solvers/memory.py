@@ -1,4 +1,4 @@
-"""Memory of what earlier solves made: bounded by count and bytes, shared by threads, emptied by `clear_setup_cache`."""
+"""Caches of set-ups: bounded by count and bytes, shared by threads, emptied by `clear_setup_cache`."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from weakref import WeakSet
 
 from ..backends.settings import Setting
 
-SETUP_CACHE = Setting("setup_cache", True, compiled=False)  # whether anything is kept of matrices for later solves
+SETUP_CACHE = Setting("setup_cache", True, compiled=False)  # are set-ups kept for later solves?
 T = TypeVar("T")
 _ALL: WeakSet[Memory[Any]] = WeakSet()
 
 
 class Memory(Generic[T]):
-    """The things used last, the most recent one first, each under a key that is compared by `==`.
+    """The most recently used things, newest first, each under a key that is compared by `==`.
 
-    A key that holds arrays has an `==` of its own and arrays that nobody writes to. Where threads meet, a thing may be
-    made twice or kept for a little longer; reading takes no lock.
+    A key that holds arrays has its own `==` and arrays that nobody writes to. With several threads, a thing may be made
+    twice or kept a little longer; reading takes no lock.
 
     Attributes:
         count: number of things that are kept at most.
@@ -61,12 +61,12 @@ class Memory(Generic[T]):
             self._entries = tuple(kept)
 
     def drop(self, key: Any) -> None:
-        """Let go of the thing of this key, if there is one."""
+        """Drop the thing of this key, if there is one."""
         with self._lock:
             self._entries = tuple(entry for entry in self._entries if entry[0] != key)
 
     def clear(self) -> None:
-        """Let go of everything."""
+        """Drop everything."""
         with self._lock:
             self._entries = ()
 

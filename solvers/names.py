@@ -1,7 +1,7 @@
-"""Names of methods, preconditioners and arguments: as types that editors complete, and as other libraries call them.
+"""Names of methods, preconditioners and arguments: as types that editors complete, and in other libraries.
 
 Both kinds have more names than can be listed: "GMRES(50)", "mixed-GMRES", those of other libraries. So arguments take
-any string beside the types; the registries are the measure. Names are compared `squeezed`: without upper case, hyphens,
+any string besides the types; the registries decide. Names are compared `squeezed`: without upper case, hyphens,
 underscores, spaces and dots.
 """
 
@@ -110,7 +110,7 @@ SAME_METHODS = _table(
     ("dense-direct gesv getrf posv potrf", "direct"),
     ("banded solve-banded solveh-banded tridiagonal thomas tdma", "banded-direct"),
 )  # fmt: skip
-"""Other names, squeezed -> ours. They mean the same algorithm, and are taken for it."""
+"""Other names, squeezed -> ours, for the same algorithm."""
 
 FACTORS = frozenset(_table(("lu plu lup cholesky chol llt ldl ldlt solve exact gauss gaussian-elimination", "")))
 """Names of factorisations of a matrix of any kind: dense ones on the array library, others by SuperLU."""
@@ -130,7 +130,7 @@ METHOD_HINTS = _table(
     ("fft dct dst poisson fast-poisson fishpack", "'fast-direct'"),
     ("inv inverse", "'direct'"),
 )
-"""Words, squeezed, for methods that are not here -> what serves instead."""
+"""Words, squeezed, for methods that are not here -> replacements."""
 
 PRECONDITIONER_HINTS = _table(
     ("diagonal diag diagonal-scaling scaling point-jacobi pointwise-jacobi", "jacobi"),

@@ -1,7 +1,7 @@
-"""`Plan`: what solves with one matrix, made once: its rungs, the methods that are tried in turn, and why.
+"""`Plan`: how to solve with one matrix, made once: its rungs, the methods that are tried in turn, and why.
 
-A rung solves what the ones before it have not. Iterations that were chosen get as many steps as factors would cost; the
-next rung then goes on from their x, or makes the factors.
+A rung solves the systems that earlier rungs have not. Chosen iterations get as many steps as factors would cost; the
+next rung then continues from their x, or makes the factors.
 """
 
 from __future__ import annotations
@@ -41,14 +41,14 @@ AS_GIVEN = "it was asked for"
 MOST_ITERATIONS = 40  # iterations with multigrid on grids, which takes 6 to 15 where it suits the matrix
 LEAST = 50  # iterations that any preconditioner may take
 _ENTRY = 8  # operations on dense blocks in the time of one entry in a product, which memory decides
-_VECTORS = 4  # numbers per unknown that the other operations of an iteration take like entries
-_CALLS = 1e5  # work that the calls of an iteration take, however small the system
+_VECTORS = 4  # entries per unknown that the other operations of an iteration correspond to
+_CALLS = 1e5  # work of the calls of an iteration, for systems of any size
 _SET_UP = 2e7  # likewise of factors
 _EXCHANGES = 2  # times the work, where rows may have to be exchanged
-_SINGULAR = 20  # likewise, where null vectors are known, which factors have to leave out
-_WORTH = 1.25  # times the iterations there were, from which on it is worth going on
+_SINGULAR = 20  # likewise, where null vectors are known, which factors have to exclude
+_WORTH = 1.25  # times the iterations so far: with fewer to come it is not worth going on
 _LARGEST = 1 << 30  # iterations: budgets are 32-bit integers in compiled programs
-_FACTORISE = (Direct, FastDirect, ScipyDirect, SparseDirect)  # whose factors are all that a solve applies
+_FACTORISE = (Direct, FastDirect, ScipyDirect, SparseDirect)  # a solve applies nothing but their factors
 _MOST_ON_HOST = 200  # iterations with classical AMG, in a compiled function
 
 
@@ -76,13 +76,13 @@ class Rung(NamedTuple):
     """One method of a plan.
 
     Attributes:
-        method: what solves.
-        M: its preconditioner or factors, if made before the solve; a rung that goes on has those of the rung before.
+        method: of this rung.
+        M: its preconditioner or factors, if made before the solve; a rung that goes on has those of the previous one.
         steps: iterations of the whole solve after which the next rung takes over; None: the limit of the system.
-        goes_on: does it continue from x, for systems whose steps are used up? Else it solves from the start what has
-            not converged.
+        goes_on: does it continue from x, for systems whose steps are used up? Else it solves unconverged
+            systems from the start.
         make: makes M of A when the rung is reached.
-        is_counted: are its steps those that factors cost, counted when the rung is reached?
+        is_counted: are its steps as many as factors cost, counted when the rung is reached?
     """
 
     method: Method
@@ -95,16 +95,16 @@ class Rung(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Plan:
-    """What solves with one matrix.
+    """How to solve with one matrix.
 
     Attributes:
         A: the matrix as an operator on rows, without a constant offset.
-        null: its null vectors; None where they are looked for in each solve.
-        rungs: what is tried, in this order.
+        null: its null vectors; None where each solve looks for them.
+        rungs: tried in this order.
         why: the choice of the first one, explained to the holder of a prepared solver; None where it was given.
         reason: the same in words.
-        source: what the user called A.
-        found: what was made when a rung was reached, by its number: M, or the steps that were counted.
+        source: the user's A.
+        found: by number of a rung, its M or counted steps, made when it was reached.
     """
 
     A: Operator
@@ -125,7 +125,7 @@ class Plan:
 
     @cached_property
     def inverse(self) -> Callable[[Any], Any] | None:
-        """Applies regular factors that exist to rows `(1, n)` of NumPy; None where solves do more."""
+        """Application of existing regular factors to NumPy rows `(1, n)`; None where solves do more."""
         A, (method, M, *_) = self.A, self.rungs[0]
         if not isinstance(M, DirectInverse) or singularity_of(M) is not None:
             return None
@@ -138,7 +138,7 @@ class Plan:
 
     @cached_property
     def background(self) -> Background:
-        """What messages tell of a solve that the factors of the first rung end."""
+        """Background of messages about a solve by the factors of the first rung."""
         return Background((MadeBy(self.method.name, self.method, None),))
 
     def with_M(self, M: Operator | None) -> Plan:
@@ -160,13 +160,13 @@ class Plan:
         return replace(self.with_M(M), A=A, null=null, source=None, found={})
 
     def from_rung(self, number: int) -> Plan:
-        """The plan of what made x."""
+        """The plan of the rung that made x."""
         rung = self.rungs[number]
         M = self.found.get(number) if rung.make is not None else self.M if rung.goes_on else rung.M
         return replace(self, rungs=(Rung(rung.method, M),))
 
     def learned(self) -> Plan:
-        """With classical AMG from the start, where an earlier solve had to go on with it."""
+        """With classical AMG from the start, where an earlier solve had to switch to it."""
         M = self.found.get(1) if len(self.rungs) > 1 and self.rungs[1].make is not None else None
         if M is None:
             return self
@@ -194,7 +194,7 @@ def plans(
 
     Args:
         previous: the preconditioner or factors of another matrix, whose work is kept where their kind can.
-        many: do many solves with A come? Then factors are made now, unless solves are compiled as a whole.
+        many: will many solves with A follow? Then factors are made now, unless solves are compiled as a whole.
         ready: are factors made now in any case?
 
     Raises:
@@ -249,7 +249,7 @@ def _chosen(
     )
     rungs = _rungs(own, first, choice.fallback, choice.matrix, many)
     release(choice.matrix)
-    why = choice.explain() if ready else None  # which describes A; one solve says the reason only
+    why = choice.explain() if ready else None  # it describes A; a single solve gives the reason only
     return replace(plan, null=KnownNull(own.null, own.both), rungs=rungs, why=why, reason=choice.why)
 
 
@@ -301,7 +301,7 @@ def _factors(
 
 
 def _rungs(system: System, first: Rung, fallback: Method | None, matrix: Operator, many: bool) -> tuple[Rung, ...]:
-    """What follows the chosen method: classical AMG after multigrid, factors, and the method again up to its limit."""
+    """The chosen method, classical AMG after multigrid, factors, and the method again up to its limit."""
     method, M = first.method, first.M
     switches = isinstance(method, CG | BiCGStab) and is_on_grids(M)
     after, is_bound = (None, True) if fallback is None else _budget(system, method, M, matrix, many)
@@ -324,10 +324,10 @@ def is_on_grids(M: Operator | None) -> bool:
     """Is M multigrid for a single matrix, with a grid as its finest level and coarser ones below it?"""
     if not isinstance(M, Preconditioner) or M.kind != "multigrid" or M.systems is not None:
         return False
-    found: Any = M.inner
-    while isinstance(found, DiagonallyScaled | Recast | Either):
-        found = found.first if isinstance(found, Either) else found.inner
-    return isinstance(found, Level) and found.kept is None
+    inner: Any = M.inner
+    while isinstance(inner, DiagonallyScaled | Recast | Either):
+        inner = inner.first if isinstance(inner, Either) else inner.inner
+    return isinstance(inner, Level) and inner.kept is None
 
 
 def _budget(
@@ -335,8 +335,8 @@ def _budget(
 ) -> tuple[int | None, bool]:
     """Iterations that the chosen method gets before factors, and whether these cost as much.
 
-    Eagerly they are first as many as it takes to count what factors cost, which mostly nobody has to know then. In a
-    compiled function, and for `many` solves, it is estimated at once.
+    Eagerly the first budget costs as much as counting the work of factors, which is mostly not needed then. In a
+    compiled function, and for `many` solves, that work is estimated at once.
     """
     one = work_of_iteration(system, method, M, matrix)
     if one is None or method.factorises or not isinstance(matrix, SparseMatrix) or system.several:
@@ -347,7 +347,7 @@ def _budget(
 
 
 def work_of_iteration(system: System, method: Method, M: Operator | None, matrix: Operator) -> float | None:
-    """Of all systems, in the unit of `FactorCost.work`; None where it is not known."""
+    """Work of an iteration for all systems, in the unit of `FactorCost.work`; None if unknown."""
     if not isinstance(matrix, Matrix):
         return None
     of_M = 0 if M is None else M.work if isinstance(M, Preconditioner) else None
@@ -367,9 +367,9 @@ def iterations_for(cost: FactorCost, system: System, method: Method, one: float)
 
 
 def counted_steps(system: System, method: Method, M: Operator | None, after: int) -> int | None:
-    """Iterations that take no longer than factors, whose cost is counted here; None: as many as the method may.
+    """Iterations that take no longer than factors, whose cost is counted here; None: up to the limit of the method.
 
-    No more than `after`, those that there were, unless it is worth going on.
+    No more than `after`, the iterations so far, unless it is worth going on.
     """
     try:
         matrix = as_matrix(system.A.without_offset)
@@ -389,20 +389,20 @@ def _rounded(iterations: float) -> int:
 
 
 def lasting(A: Operator) -> Operator:
-    """The operator that later solves take for A: as a program in JAX."""
+    """The operator that later solves use as A: in JAX a program."""
     if not isinstance(A, FunctionOperator):
         return A
     return A.as_container() if A.bk.compiles_solves else A.lasting()
 
 
-def explained(plan: Plan, told: tuple[str, ...]) -> str:
-    """Explain the choice of the method, its preconditioner, and what follows."""
+def explained(plan: Plan, notes: tuple[str, ...]) -> str:
+    """Explain the choice of the method, its preconditioner and its fallback."""
     method, M = plan.method, plan.M
     if plan.why is None:
         given = f"{plan.A!r}\n-> {method.name}: the method was given{provider_note(M)}"
-        return "\n   ".join((given, *told))
+        return "\n   ".join((given, *notes))
     factors = next((i for i, rung in enumerate(plan.rungs) if i and not rung.goes_on), 0)
     after = plan.steps_of(factors - 1) if factors else None
     bound = "" if after is None else f"\n   after {after} iterations, which take as long: {plan.why.fallback}"
     with_what = f"\n   with {M!r}" if isinstance(M, Preconditioner) else ""
-    return "\n   ".join((f"{plan.why}{bound}{with_what}{provider_note(M)}", *told))
+    return "\n   ".join((f"{plan.why}{bound}{with_what}{provider_note(M)}", *notes))

@@ -40,7 +40,7 @@ from .preconditioners import Preconditioner
 from .read.arguments import Request, refused_args, takes_vectors, vector_for
 from .read.requirements import check_requirements
 from .read.system import KnownNull, System, read_system
-from .results.devices import told_of_devices
+from .results.devices import device_notes
 from .results.result import ArrayT, SolveResult, finish
 from .run.watch import Callback, Progress, monitor_of
 
@@ -64,11 +64,11 @@ def prepare(
     sharding: Any = None,
     over: Any = None,
 ) -> PreparedSolver:
-    """Do once what solves with the same A have in common, A as it is now: matrices are copied.
+    """Set up A once for many solves, with its current values: matrices are copied.
 
     That is: checks and conversions, the test of linearity, the choice of the method, the preconditioner, and for
-    direct methods the factorisation. `prepare(A, b).solve(b)` gives what `linear_solve(A, b)` gives with the same
-    method and preconditioner.
+    direct methods the factorisation. `prepare(A, b).solve(b)` gives the same x as `linear_solve(A, b)` with the
+    same method and preconditioner.
 
     Args:
         A: as for `linear_solve`.
@@ -82,13 +82,13 @@ def prepare(
         max_iter: as for `linear_solve`.
         args: as for `linear_solve`.
         batch_ndim: as for `linear_solve`.
-        axis: as for `linear_solve`, of `like` and of the right-hand sides whose `solve` is not told another one.
+        axis: as for `linear_solve`, of `like` and of right-hand sides, unless `solve` gets another one.
         nullspace: as for `linear_solve`.
         matrix_offset: as for `linear_solve`.
         on_failure: as for `linear_solve`.
-        sharding: as for `linear_solve`; if None that of `like`, for right-hand sides of its shape that do not tell.
-        over: as for `linear_solve`: `like` and all right-hand sides are this member's parts. Each solve looks at its
-            arguments again, in 3 messages and a product, as members could differ in them.
+        sharding: as for `linear_solve`; if None that of `like`, for right-hand sides of its shape whose own is unknown.
+        over: as for `linear_solve`: `like` and all right-hand sides are this member's parts. Each solve checks its
+            arguments again, in 3 messages and a product, because members could differ in them.
 
     Returns:
         PreparedSolver: `solve(b, x0=None)` as often as needed, or called for x alone; `update(A)` for other numbers,
@@ -101,8 +101,8 @@ def prepare(
         NonlinearError: as `linear_solve`.
         UnsupportedOperation: as `linear_solve`.
 
-    Cost: see the method and the preconditioner, and a copy of the entries. What a function reads (arrays that it closes
-    over, a LinearOperator's own) is not copied, and must not be changed between the solves. Factors made where values
+    Cost: see the method and the preconditioner, and a copy of the entries. Data of a function (arrays that it closes
+    over, a LinearOperator's own) are not copied, and must not be changed between the solves. Factors made where values
     are known serve compiled functions too; a host factorisation (scipy-direct) of a matrix that is computed inside a
     compiled function is made in each solve.
 
@@ -128,18 +128,17 @@ def prepare(
 
 
 def prepare_for_one(A: Any, like: Any, **settings: Any) -> PreparedSolver:
-    """As `prepare`, with the choices of `linear_solve`: for one solve, whose parts are to be looked at apart."""
+    """As `prepare`, with the choices of `linear_solve`: for one solve whose set-up is reported separately."""
     return without_compilers(prepared)(Request(A=A, b=like, **settings), None, False)
 
 
 class OtherSide(NamedTuple):
-    """What a transposed solver keeps of the one that it was made of, for the second transposition.
+    """Data of the original solver that its transpose keeps for a second transposition.
 
     Attributes:
         like: an array like its right-hand sides.
-        null: the null vectors of its matrix; None where they are to be looked for.
-        nullspace: as `prepare` was told, and ...
-        axis: ... so this.
+        null: the null vectors of its matrix; None where they are still to be found.
+        nullspace, axis: as given to `prepare`.
     """
 
     like: Any
@@ -152,8 +151,8 @@ class OtherSide(NamedTuple):
 class PreparedSolver(OfMatrix, PublicNames):
     """A system whose matrix is known, made by `prepare`; immutable, and in JAX a container of arrays.
 
-    It can be pickled, unless it holds a function that pickle cannot store. What `scipy-direct` has factorised is stored
-    as the matrix, and factorised again by who reads it.
+    It can be pickled, unless it holds a function that pickle cannot store. Factors of `scipy-direct` are stored as the
+    matrix, which is factorised again when the file is read.
 
     Examples:
         >>> import numpy as np, krylix
@@ -166,7 +165,7 @@ class PreparedSolver(OfMatrix, PublicNames):
 
     _plan: Plan
     _request: Request  # the arguments of `prepare` with the choices made; its b is like the right-hand sides
-    _other: OtherSide | None = None  # of the solver that this is the transpose of
+    _other: OtherSide | None = None  # of the solver whose transpose this is
 
     @property
     def A(self) -> Operator:  # type: ignore[override]
@@ -230,7 +229,7 @@ class PreparedSolver(OfMatrix, PublicNames):
             shorten(error)
             raise
 
-    solve._torchdynamo_disable = True  # type: ignore[attr-defined]  # as of linear_solve
+    solve._torchdynamo_disable = True  # type: ignore[attr-defined]  # as for linear_solve
 
     def __call__(self, b: ArrayT, *, axis: int | None = None) -> ArrayT:
         """`solve(b, axis=axis).x`, as the function that SciPy's `factorized` returns."""
@@ -271,11 +270,11 @@ class PreparedSolver(OfMatrix, PublicNames):
         return without_compilers(_transposed)(self)
 
     def explain(self) -> str:
-        """Why this method.
+        """Explain the choice of the method.
 
         Returns:
-            str: what is known about A, the lines of the table of docs/choosing.md up to the one that holds, the
-            preconditioner, and what is tried if it fails.
+            str: known facts of A, the lines of the table of docs/choosing.md up to the one that holds, the
+            preconditioner and the fallback.
 
         Examples:
             >>> import numpy as np, krylix
@@ -283,13 +282,13 @@ class PreparedSolver(OfMatrix, PublicNames):
             <2x2 dense operator, float64, numpy>
             -> CG: the method was given
         """
-        return explained(self._plan, self._request.told)
+        return explained(self._plan, self._request.notes)
 
     def update(self, A: Any, *, args: Sequence[Any] = ()) -> PreparedSolver:
         """A solver for another matrix of the same kind: the method stays, preconditioner and factors are made anew.
 
-        Kinds that can (`amg`) keep what depends on the pattern of A only. A preconditioner that was handed to `prepare`
-        as an operator or a function stays as it is, which its `note` tells.
+        Some kinds (`amg`) keep data that depend on the pattern of A only. A preconditioner that was given to `prepare`
+        as an operator or a function stays as it is; its `note` says so.
 
         Args:
             A: as `prepare` takes it.
@@ -309,14 +308,14 @@ class PreparedSolver(OfMatrix, PublicNames):
             array([1.  , 0.25])
         """
         request = replace(self._request, A=A, args=args)
-        found = without_compilers(prepared)(request, self.preconditioner)
-        if self._other is not None:  # null vectors that were named belong to that side of every matrix
-            found = replace(found, _other=self._other._replace(null=None))
+        solver = without_compilers(prepared)(request, self.preconditioner)
+        if self._other is not None:  # given null vectors belong to that side of every matrix
+            solver = replace(solver, _other=self._other._replace(null=None))
         if is_auto(request.method):
-            return found
-        plan, (first, *rest) = found._plan, self._plan.rungs
+            return solver
+        plan, (first, *rest) = solver._plan, self._plan.rungs
         rungs = (plan.rungs[0]._replace(steps=first.steps), *rest)
-        return replace(found, _plan=replace(plan, rungs=rungs, why=self._plan.why, reason=self._plan.reason))
+        return replace(solver, _plan=replace(plan, rungs=rungs, why=self._plan.why, reason=self._plan.reason))
 
     def __copy__(self) -> PreparedSolver:
         return self
@@ -330,12 +329,12 @@ class PreparedSolver(OfMatrix, PublicNames):
                 "This solver holds a communicator, which no other process knows; prepare in each of its members."
             )
         again = isinstance(self.preconditioner, HostFactors)
-        found = {field.name: getattr(self, field.name) for field in fields(self)}
-        found["_request"] = replace(self._request, sharding=None, seen_sharding=None)  # of devices of this process
-        found["_plan"] = replace(self._plan.with_M(None) if again else self._plan, found={})
+        state = {field.name: getattr(self, field.name) for field in fields(self)}
+        state["_request"] = replace(self._request, sharding=None, seen_sharding=None)  # devices belong to this process
+        state["_plan"] = replace(self._plan.with_M(None) if again else self._plan, found={})
         try:
-            content = pickle.dumps(found, pickle.HIGHEST_PROTOCOL)
-        except (pickle.PicklingError, AttributeError, TypeError) as error:  # of functions, each of the three
+            content = pickle.dumps(state, pickle.HIGHEST_PROTOCOL)
+        except (pickle.PicklingError, AttributeError, TypeError) as error:  # functions raise any of the three
             raise pickle.PicklingError(
                 f"This solver cannot be pickled: {error}. A function must be one that pickle finds by its name, at the "
                 "top of a module, and JAX's and TensorFlow's cannot be stored at all: prepare with the matrix of the "
@@ -357,7 +356,7 @@ def _unpickled(content: bytes, again: bool) -> PreparedSolver:
 def _solve_prepared(
     solver: PreparedSolver, b: Any, x0: Any, axis: int | None, history: bool, monitored: tuple[Any, Any, Any] | None
 ) -> SolveResult:
-    """A function, not a method: functions that compilers leave alone are never freed."""
+    # A function, not a method, because functions that compilers leave alone are never freed.
     plain = x0 is None and axis is None and history is False and monitored is None
     if plain and (found := solve_by_factors(solver._plan, solver._request, b)) is not None:
         return found
@@ -377,7 +376,7 @@ def solve_with_plan(plan: Plan, request: Request) -> SolveResult:
     """Solve for another right-hand side.
 
     Raises:
-        ValueError: it makes the system one of another dtype.
+        ValueError: the system has another dtype with it.
     """
     with span("set-up", "read"):
         system = read_system(request, plan.method, plan.null)
@@ -397,18 +396,18 @@ def solve_with_plan(plan: Plan, request: Request) -> SolveResult:
 
 
 def _moved(A: Operator | None, system: System, name: str) -> Operator | None:
-    """Return A in the library of the system, where arrays of NumPy are constants."""
+    """A in the library of the system, where arrays of NumPy are constants."""
     if A is None or A.bk is system.bk:
         return A
     return to_operator(system.bk, A, None, A.dtype, (), system.like, name)
 
 
 def prepared(request: Request, previous: Operator | None = None, many: bool = True) -> PreparedSolver:
-    """The solver that a request asks for.
+    """The solver for a request.
 
     Args:
         previous: the preconditioner or factors of another matrix, whose work is kept where their kind can.
-        many: are many solves to come?
+        many: will many solves follow?
     """
     if (own := communicator_of_mat(request)) is not None:
         request = replace(request, over=own)
@@ -430,14 +429,9 @@ def _registered(solver: PreparedSolver) -> PreparedSolver:
 
 
 def _set_up(request: Request, previous: Operator | None, many: bool) -> PreparedSolver:
-    """Set up what depends on A alone.
-
-    Args:
-        request: its b is like the right-hand sides to come.
-    """
     request = replace(request, A=owned(request.A, choose_backend(request.b, request.A, *of_libraries(request.args))))
     method = None if is_auto(request.method) else find_method(request.method, request.A)
-    # A preconditioner has no say in the library, and vectors in rows or columns are set up alike.
+    # A preconditioner does not decide the library, and vectors in rows or columns are set up alike.
     axis = -1 if request.axis is None and takes_vectors(request.A) else request.axis
     with span("set-up", "read"):
         system = read_system(replace(request, preconditioner=None, axis=axis), method)
@@ -445,7 +439,8 @@ def _set_up(request: Request, previous: Operator | None, many: bool) -> Prepared
         return _set_up_empty(request, system, method, many)
     plan = next(plans(request, system, method, previous, many, ready=True))
     kind = request.preconditioner
-    if kind is None or (isinstance(kind, str) and kind.strip().lower() == "auto"):  # for `update`: what suited A
+    # `update` gets the kind that suited A.
+    if kind is None or (isinstance(kind, str) and kind.strip().lower() == "auto"):
         kind = plan.M.kind if isinstance(plan.M, Preconditioner) else None if method is None else kind
     plan = replace(plan, A=lasting(plan.A), source=None)
     fixed = (
@@ -453,20 +448,20 @@ def _set_up(request: Request, previous: Operator | None, many: bool) -> Prepared
         if plan.method.needs_grid and method is None
         else replace(request, method=plan.method, preconditioner=kind)
     )
-    told = told_of_devices(system, plan.method, plan.M)
+    notes = device_notes(system, plan.method, plan.M)
     # `update` examines the values of the new A.
-    return _registered(PreparedSolver(plan, replace(fixed, told=told, A=None, args=())))
+    return _registered(PreparedSolver(plan, replace(fixed, notes=notes, A=None, args=())))
 
 
 def _set_up_empty(request: Request, system: System, method: Method | None, many: bool) -> PreparedSolver:
-    """Where `like` has no systems: one matrix is made ready for any number of them, others for none."""
+    """For a `like` without systems: a single matrix is set up for any number of them, others for none."""
     bk = system.bk
     if takes_vectors(request.A) and not batch_shape(request.A, bk) and system.layout.size:
         layout = system.layout if system.given is None else system.given.layout
         one = bk.zeros((layout.size,), system.A.dtype, system.like)
-        found = _set_up(replace(request, b=one, axis=-1, batch_ndim=0), None, many)
+        solver = _set_up(replace(request, b=one, axis=-1, batch_ndim=0), None, many)
         as_given = {name: getattr(request, name) for name in ("b", "axis", "batch_ndim")}
-        return replace(found, _request=replace(found._request, **as_given))
+        return replace(solver, _request=replace(solver._request, **as_given))
     method = method or METHODS["CG"]
     A = system.given.A if system.given is not None else system.A
     plan = Plan(lasting(A.without_offset), KnownNull(None, True), (Rung(method),))
@@ -474,11 +469,6 @@ def _set_up_empty(request: Request, system: System, method: Method | None, many:
 
 
 def _transposed(solver: PreparedSolver) -> PreparedSolver:
-    """The solver for the transposed matrix, with its factors or preconditioner transposed.
-
-    Raises:
-        UnsupportedOperation: the transpose of A or of M is not known.
-    """
     request, plan = solver._request, solver._plan.transpose(transposed_in_shape(solver.A))
     side = solver._other or _other_side(request, plan, solver._plan.null)
     request = replace(request, b=side.like, nullspace=side.nullspace, axis=side.axis)
@@ -489,16 +479,16 @@ def _transposed(solver: PreparedSolver) -> PreparedSolver:
 
 
 def _other_side(request: Request, plan: Plan, before: KnownNull | None) -> OtherSide:
-    """What a matrix, with the null vectors `before`, tells about its transpose, which the plan solves with."""
-    A, given = plan.A, request.nullspace
+    """Settings of solves with the transpose, the matrix of the plan; `before`: null vectors of the original matrix."""
+    A, nullspace = plan.A, request.nullspace
     if A.shape[0] != A.shape[1]:
-        return OtherSide(_like_for_rows(A, request), None, given, request.axis)
-    if given is not None and plan.null is None and before is not None:  # it has others
-        given = "auto"
-    elif given is not None and not isinstance(given, str) and A.dtype.kind == "c":
-        vectors, structure = A.bk.leaves(given)
-        given = A.bk.unleaves(structure, [A.bk.conj(A.bk.asarray(v, like=request.b)) for v in vectors])
-    return OtherSide(request.b, plan.null, given, request.axis)
+        return OtherSide(_like_for_rows(A, request), None, nullspace, request.axis)
+    if nullspace is not None and plan.null is None and before is not None:  # the transpose has others
+        nullspace = "auto"
+    elif nullspace is not None and not isinstance(nullspace, str) and A.dtype.kind == "c":
+        vectors, structure = A.bk.leaves(nullspace)
+        nullspace = A.bk.unleaves(structure, [A.bk.conj(A.bk.asarray(v, like=request.b)) for v in vectors])
+    return OtherSide(request.b, plan.null, nullspace, request.axis)
 
 
 def _like_for_rows(A: Operator, request: Request) -> Array:
@@ -516,19 +506,17 @@ def numbers_stored(bk: Backend, M: Operator | None) -> int | None:
     if M is None:
         return 0
     if isinstance(M, Preconditioner):
-        return _numbers_of_matrix(M.inner) if M.memory is None else M.memory
+        if M.memory is not None:
+            return M.memory
+        return M.inner.nnz if isinstance(M.inner, Matrix) else None
     if isinstance(M, DirectInverse) and M.numbers is not None:
         return M.numbers
     arrays, _ = bk.flatten(M)
     return sum(int(np.prod(array.shape)) for array in arrays) if arrays else None
 
 
-def _numbers_of_matrix(A: Operator) -> int | None:
-    return A.nnz if isinstance(A, Matrix) else None
-
-
 def _flatten(solver: PreparedSolver) -> tuple[tuple[Any, ...], Any]:
-    """The arrays and operators of a solver, and what of it belongs to the program that takes them."""
+    """The arrays and operators of a solver, and its static part."""
     plan, request, M = solver._plan, solver._request, solver.preconditioner
     null, both = plan.null or (None, False)
     # Factors of the host have no arrays of a library: another solver is another program.
@@ -543,7 +531,6 @@ def _flatten(solver: PreparedSolver) -> tuple[tuple[Any, ...], Any]:
 
 
 def _restore(static: Any, arrays: Sequence[Any]) -> PreparedSolver:
-    """The solver that `_flatten` took apart."""
     rungs, why, reason, both, factors, request, side = static
     A, M, like, rtol, atol, null, *more = arrays
     plan = Plan(A, KnownNull(null, both), rungs, why, reason).with_M(M if factors is None else factors)

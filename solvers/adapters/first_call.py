@@ -1,7 +1,7 @@
 """First solve with a function in a compiling library: NumPy solves with its matrix, and nothing is compiled.
 
 A program takes seconds to compile, which pays only where a solve like this one comes again, so it is compiled then.
-Only a hash is kept of a first solve, which decides whether the next one is compiled.
+Only a hash of a first solve is stored, to recognise the next one.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from ..results.result import SolveResult, converted, in_library
 
 MOST_NUMBERS = 1 << 18  # of b; for more, compiling takes less time than the program saves in one solve
 MOST_STEPPED = 1 << 16  # the same for a method that may take thousands of steps
-# Of the matrix, and of loops that are unrolled for it: recording more takes nearly as long as compiling.
+# Limits of the matrix and of unrolled loops: recording more takes nearly as long as compiling.
 LEAST_ENTRIES, MAX_ENTRIES, MAX_OPERATIONS = 1 << 18, 1 << 22, 1000
 _WITH_ARRAYS = ("b", "x0", "rtol", "atol", "max_iter", "nullspace")
 _SETTINGS = (*_WITH_ARRAYS, "batch_ndim", "on_failure", "history", "preconditioner")
 
 _REFUSALS = (UnsupportedOperation, NonlinearError, TypeError, ValueError, NotImplementedError, MemoryError)
 
-SEEN: Memory[bool] = Memory(64)  # solves, by their hash; of more in turn, a library keeps no programs either
+SEEN: Memory[bool] = Memory(64)  # hashes of solves; a library keeps no more programs either
 
 
 def solve_first_call(request: Request, solve: Callable[[Request], SolveResult]) -> tuple[SolveResult | None, Request]:
@@ -58,14 +58,16 @@ def solve_first_call(request: Request, solve: Callable[[Request], SolveResult]) 
     if program is None or getattr(program[0], "acts", True):
         return None, request
     request = replace(request, program=program)
-    return None if _was_seen(program[0], request, method) else solve_on_numpy(request, solve), request
+    settings = (_form(getattr(request, name)) for name in _SETTINGS)
+    this = hash((program[0], type(method), method, *settings))  # methods without settings hash alike
+    return None if was_seen(SEEN, this) else solve_on_numpy(request, solve), request
 
 
 def solve_on_numpy(request: Request, solve: Callable[[Request], SolveResult]) -> SolveResult | None:
     """Solve with NumPy and the matrix of the function; the result is in the library of b. None where that cannot be.
 
     Args:
-        request: as `solve_first_call` returns it; without a program nothing is found.
+        request: as `solve_first_call` returns it; without a program the result is None.
         solve: solves requests on NumPy arrays.
 
     Raises:
@@ -80,8 +82,8 @@ def solve_on_numpy(request: Request, solve: Callable[[Request], SolveResult]) ->
             A = _recorded(bk, request, lambda x: program[0](x, *program[1]))
         if A is None:
             return None
-        there = {name: _on_host(bk, getattr(request, name)) for name in _WITH_ARRAYS}
-        on_host = replace(request, A=A, args=(), program=None, **there)
+        arrays = {name: _on_host(bk, getattr(request, name)) for name in _WITH_ARRAYS}
+        on_host = replace(request, A=A, args=(), program=None, **arrays)
 
         def back(result: SolveResult) -> SolveResult:
             (x,) = bk.results_from_host([np.asarray(result.x)], request.b)
@@ -107,7 +109,7 @@ def _library_of(request: Request) -> Backend | None:
 
 
 def _is_for_host(request: Request, method: str | Method) -> bool:
-    """Does NumPy take the same steps in about the time of the program? Not known of methods from outside of krylix."""
+    """Does NumPy take the same steps in about the time of the program? Unknown for methods from outside krylix."""
     kind, count = request.preconditioner, int(np.prod(request.b.shape))
     if not (kind is None or kind == "auto" or (isinstance(kind, str) and is_ours(PRECONDITIONERS.get(kind)))):
         return False
@@ -117,15 +119,8 @@ def _is_for_host(request: Request, method: str | Method) -> bool:
     return 0 < count <= most and is_ours(type(method))
 
 
-def _was_seen(program: Any, request: Request, method: str | Method) -> bool:
-    """Did one of the last calls need the same program? Remember this one."""
-    settings = (getattr(request, name) for name in _SETTINGS)
-    this = hash((program, type(method), method, *map(_form, settings)))  # methods without settings hash alike
-    return was_seen(SEEN, this)
-
-
 def _form(value: Any) -> Any:
-    """The part of a setting that the program depends on: of an array its shape and dtype."""
+    """The part of a setting on which the program depends: shape and dtype of an array."""
     if hasattr(value, "shape"):
         return tuple(value.shape), str(value.dtype)
     if isinstance(value, float | complex):

@@ -1,4 +1,4 @@
-"""Normal equations of least-squares problems, and the user's view of their results."""
+"""Normal equations of least-squares problems, and their results in terms of the given problem."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Given:
             operator = NormalOperator(self.A, self.damp)
         except TypeError as error:
             raise UnsupportedOperation(f"Least squares need products with the transpose. {error}") from error
-        with np.errstate(all="ignore"):  # not `bk.errstate`, under which no derivatives are recorded
+        with np.errstate(all="ignore"):  # `bk.errstate` would record no derivatives
             return operator, operator.adjoint_inner.apply(self.b)
 
     def restore(self, bk: Backend, result: SolveResult, rows: Array, known_null_space: bool) -> SolveResult:
@@ -45,17 +45,17 @@ class Given:
 
         Args:
             rows: x, `(systems, n)`, with a first axis for checkpoints or without.
-            known_null_space: was x given a part in the null space of A that does not change with A?
+            known_null_space: is the part of x in the null space of A fixed, independent of A?
         """
         m, n = self.A.shape
         lead = tuple(rows.shape)[:-2]
         with bk.errstate():
-            found = [self.b - self.A.apply(rows[i]) for i in range(lead[0])] if lead else [self.b - self.A.apply(rows)]
-        residual = self.layout.unflatten(bk, bk.stack(found) if lead else found[0], lead)
+            parts = [self.b - self.A.apply(rows[i]) for i in range(lead[0])] if lead else [self.b - self.A.apply(rows)]
+        residual = self.layout.unflatten(bk, bk.stack(parts) if lead else parts[0], lead)
         x: Any = result.x
         if m < n and not self.damp and not known_null_space:
             leaves, structure = bk.leaves(x)
             why = _UNDERDETERMINED.format(m=m, n=n, method=result.method)
             x = bk.unleaves(structure, [bk.refuse_derivatives(leaf, why) for leaf in leaves])
-        made = result._record.array("function_evaluations") + 2  # A^H b, and A x
-        return changed(result, x, residual=residual, function_evaluations=made)
+        products = result._record.array("function_evaluations") + 2  # A^H b, and A x
+        return changed(result, x, residual=residual, function_evaluations=products)

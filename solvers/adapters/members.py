@@ -1,9 +1,8 @@
 """Solves whose vectors are divided over the members of a communicator (`linear_solve(over=...)`).
 
-Whatever one member can find wrong by itself is checked first, without a message. Then the members exchange whether any
-has failed, and their settings: a member that took another path would leave the others waiting for ever. No decision is
-made by one member's part alone: no entries are traced, no set-up is kept, no fallback is tried, and the cause of a
-failure is not looked for.
+Each member first checks its own arguments, without a message. Then the members exchange whether any has failed, and
+their settings: a member on another path would leave the others waiting for ever. No decision is made by one member's
+part alone: no entries are traced, no set-up is kept, no fallback is tried, and no cause of a failure is looked for.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from ...sparse.analysis.canonical import canonical
 from ...sparse.analysis.spectrum import largest_eigenvalue
 from ...sparse.analysis.symmetry import PRODUCTS
 from ...sparse.formats.row_block import row_block
-from ..choose import Explanation
+from ..choose import Explanation, auto_reason
 from ..judge import solve
 from ..methods.method import Method
 from ..methods.petsc.inverse import PetscInverse, with_diagonal
@@ -64,7 +63,7 @@ def plan_over(request: Request, made: Operator | None = None, previous: Operator
     if method is None:
         method, reason = _chosen(system)
         why = Explanation("a function of parts of vectors", (), reason, method.name, reason, None)
-        plan = replace(plan, why=why, reason=why.reason)
+        plan = replace(plan, why=why, reason=auto_reason(reason))
     M = _made_of_products(given, system) if made is None else made
     agreed(system.bk.communicator, "the requirements of the method", lambda: _check_requirements(system, method, M))
     return replace(plan, rungs=(Rung(method, M),)), system
@@ -92,7 +91,6 @@ def solve_prepared_over(A: Operator, M: Operator | None, request: Request) -> So
 
 
 def _check_length(A: Operator, request: Request, alone: Backend) -> None:
-    """Raises ValueError where the vectors of b have another length than the solver was prepared for."""
     shapes = [tuple(int(n) for n in np.shape(leaf)) for leaf in alone.leaves(request.b)[0]]
     if isinstance(A, FunctionOperator):
         length = sum(math.prod(shape[request.batch_ndim :]) for shape in shapes)
@@ -109,18 +107,7 @@ def _check_length(A: Operator, request: Request, alone: Backend) -> None:
 
 
 def _system_over(request: Request, method: Method | None) -> tuple[System, Operator | str | None]:
-    """Check, agree and complete.
-
-    Args:
-        method: None where it is still to be chosen.
-
-    Returns:
-        The system in this member's rows, on the backend of the communicator; and the preconditioner of this part, the
-        name of one that is made of products with A, or None.
-
-    Raises:
-        OtherMemberFailed: another member raised one of the following.
-        ValueError, TypeError: as `read_system`; an argument that excludes `over`; members differ in their settings.
+    """The system in this member's rows, and the preconditioner of this part, the name of one made of products, or None.
 
     Cost: 3 messages, and 1 product; more with null vectors.
     """
@@ -134,7 +121,7 @@ def _system_over(request: Request, method: Method | None) -> tuple[System, Opera
     if system.is_empty:
         return replace(system, A=A), None
     A, rows = _linear(bk, A, local)
-    if isinstance(M, Preconditioner) and isinstance(M.inner, FunctionOperator):  # others are of this part alone
+    if isinstance(M, Preconditioner) and isinstance(M.inner, FunctionOperator):  # others act on this part alone
         inner = _on_members(M.inner, bk)
         inner.may_round = True  # type: ignore[attr-defined]
         M = replace(M, inner=inner)
@@ -147,11 +134,7 @@ def _system_over(request: Request, method: Method | None) -> tuple[System, Opera
 
 
 def _checked(request: Request, method: Method | None) -> tuple[Backend, System, Any, Array | None]:
-    """Checks without a message.
-
-    Returns:
-        The backend of the communicator; the problem of this part alone, its preconditioner and null vectors.
-    """
+    """Without a message: the backend of the communicator, the problem of this part, its M and its null vectors."""
     A = request.A
     alone = choose_backend(request.b, A, request.x0, *of_libraries(request.args))
     alone.check_numbers(request.b, "b")
@@ -191,7 +174,7 @@ def _checked(request: Request, method: Method | None) -> tuple[Backend, System, 
 
 
 def _agree_on_settings(bk: Backend, request: Request, local: System) -> None:
-    """Raises ValueError in all members where settings differ: then they would make different steps."""
+    # Members with different settings would take different steps.
     monitor, method = request.monitor, request.method
     watched = None if monitor is None else (monitor.callback is None, monitor.time_limit is None)
     kind = request.preconditioner if isinstance(request.preconditioner, str) else type(request.preconditioner).__name__
@@ -211,7 +194,6 @@ def _agree_on_settings(bk: Backend, request: Request, local: System) -> None:
 
 
 def _on_members(A: Operator, bk: Backend) -> Operator:
-    """The operator on the backend of the communicator."""
     if isinstance(A, HostOperator):
         return A.of_part(bk)
     if not isinstance(A, FunctionOperator):
@@ -275,7 +257,7 @@ def _chosen(system: System) -> tuple[Method, str]:
 
 
 def _symmetry(bk: Backend, A: Operator, like: Array) -> tuple[bool, bool]:
-    """Return whether A is symmetric for two random vectors, and whether its Ritz values then have one sign."""
+    """Is A symmetric for two random vectors, and do its Ritz values then have one sign?"""
     shape = (int(like.shape[0]), A.shape[1])
     seeds = [(seed, int(bk.communicator.rank)) for seed in (4, 5)]
     u, v = (bk.asarray(np.random.default_rng(seed).standard_normal(shape).astype(A.dtype), like=like) for seed in seeds)
@@ -291,11 +273,6 @@ def _symmetry(bk: Backend, A: Operator, like: Array) -> tuple[bool, bool]:
 
 
 def _check_requirements(system: System, method: Method, M: Operator | None) -> None:
-    """Refuse what the method cannot do; all members find the same.
-
-    Raises:
-        TypeError, ValueError, UnsupportedOperation: got / expected / do this instead.
-    """
     systems = system.layout.systems
     if M is not None and M.systems not in (None, systems):
         raise ValueError(f"The preconditioner was made for {M.systems} systems; got {systems} right-hand sides.")
@@ -319,10 +296,6 @@ def _of_one_part(M: Any, system: System, method: Method | None) -> Operator | st
     """The preconditioner of this part, on the library's own backend; or "chebyshev", which is made of products.
 
     A matrix, an operator or a `Preconditioner` is one for this part alone: block Jacobi over the members.
-
-    Raises:
-        UnsupportedOperation: a kind that is made of the entries of A.
-        ValueError, TypeError: as `to_preconditioner`.
     """
     if method is not None:
         refuse_preconditioner(method, M)
@@ -368,12 +341,7 @@ _DEPENDENT = 1e3  # times eps: least norm of a unit vector without its component
 
 
 def _given_vectors(nullspace: Any, system: System) -> Array | None:
-    """`(k, n)`, parts of null vectors; None where none are given: "auto" would need entries, so it finds none here.
-
-    Raises:
-        ValueError: another string, a wrong shape, or no numbers.
-        TypeError: complex vectors of a real system.
-    """
+    """`(k, n)`, parts of null vectors; None where none are given: "auto" would need entries, so it finds none here."""
     bk, n, dtype = system.bk, system.layout.size, system.A.dtype
     if nullspace is None or (isinstance(nullspace, str) and nullspace == "auto"):
         return None
@@ -394,9 +362,6 @@ def _given_vectors(nullspace: Any, system: System) -> Array | None:
 
 def _orthonormal(bk: Backend, A: Operator, vectors: Array) -> WithoutVectors:
     """Projection that removes the vectors, by Gram-Schmidt, twice.
-
-    Raises:
-        ValueError: they are dependent, or A does not map them to zero, as far as is known now; in all members.
 
     Cost: 2 messages for each vector and 2 for each pair, and outside of programs 1 product for each.
     """
@@ -443,9 +408,6 @@ def _rows_over(request: Request, method: Any, previous: Operator | None) -> tupl
     The matrix is CSR of this member's rows, `(local, n)` as many as b has here; or one of all rows `(n, n)`, such as a
     traced function, which is cut; or a Mat of PETSc.
 
-    Raises:
-        TypeError, ValueError: in all members, where it is none of these, or they do not fit together.
-
     Cost: 6 messages of a number, the set-up, and with nullspace="auto" 2 products.
     """
     alone = choose_backend(request.b)
@@ -467,7 +429,6 @@ def _rows_over(request: Request, method: Any, previous: Operator | None) -> tupl
 
 
 def _local_size(request: Request, alone: Any) -> int:
-    """The number of unknowns of this member."""
     if not alone.on_host:
         raise TypeError(
             f"b is an array of {alone.name}; with over= the vectors of PETSc are NumPy's. Convert b, or leave over out."

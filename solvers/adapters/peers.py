@@ -1,4 +1,4 @@
-"""Objects of other packages among the arguments of a solve, made into what krylix takes."""
+"""Objects of other packages among the arguments of a solve, converted to matrices and functions."""
 
 from __future__ import annotations
 
@@ -71,17 +71,13 @@ def _for_function(request: Request, A: Read, bk: Backend) -> Request:
             f"A maps {A.takes} to {A.gives}; a square system has one shape. For the least-squares solution use "
             "method='LSMR'."
         )
-    if not square and x0 is None:  # which tells the shape of x
+    if not square and x0 is None:  # x0 gives the shape of x
         request = replace(request, x0=A.takes.zeros(bk, batch))
     return replace(request, batch_ndim=len(batch))
 
 
 def _matched(bk: Backend, b: Any, gives: Space) -> tuple[Any, tuple[int, ...]]:
-    """b, made complex where the function returns complex numbers, and its batch axes.
-
-    Raises:
-        ValueError: b is nothing that the function returns.
-    """
+    """b, made complex where the function returns complex numbers, and its batch axes."""
     leaves, structure = bk.leaves(b)
     arrays = [leaf if bk.is_array(leaf) else bk.asarray(leaf) for leaf in leaves]
     shapes = [tuple(leaf.shape) for leaf in arrays]

@@ -21,10 +21,9 @@ from typing import Any, TypeVar
 import numpy as np
 import scipy.sparse as sp
 
-from ...backends import Array, Backend, Cut, choose_backend, get_backend
+from ...backends import Array, Backend, choose_backend, get_backend
 from ...sparse import (
     CutRows,
-    Operator,
     RowCutMatrix,
     SparseMatrix,
     UnsupportedOperation,
@@ -50,7 +49,7 @@ _FIELDS = ("A", "b", "x0", "args", "preconditioner", "rtol", "atol", "max_iter",
 
 
 def solve_adapted(request: Request, solve: Solve) -> SolveResult:
-    """Solve by the first adapter that the request needs, and others in turn; as it is where it needs none."""
+    """Solve by the first adapter that the request needs, and others in turn; unchanged where it needs none."""
     for into, run in ADAPTERS:
         if (adapted := into(request)) is not None:
             inner, back = adapted
@@ -62,20 +61,24 @@ def solve_adapted(request: Request, solve: Solve) -> SolveResult:
 # --- rows that are cut over devices
 
 
-def _in_order_of_parts(request: Request) -> tuple[Request, Callable[[SolveResult], SolveResult]] | None:
-    """The system in the order of the parts of A, where A is cut, or can be and b is spread, and the way back."""
+def _in_order_of_parts(request: Request) -> tuple[Request, WayBack] | None:
+    """The system in the order of the parts of A, where A is cut, or b is spread and A can be cut, and the way back."""
     if type(request.A) is not RowCutMatrix:
         if request.seen_sharding is None and request.sharding is None:
             return None
         request = _with_rows_cut(request)
         if type(request.A) is not RowCutMatrix:
             return None
-    A = request.A
-    return _by_parts(request, A), lambda result: _in_users_order(A, result, request.axis)
+    A, axis = request.A, request.axis
+
+    def moved(array: Array) -> Array:
+        array = _array_in_users_order(A, array)
+        return array if axis in (None, -1) else moved_axis(A.bk, array, -1, axis)
+
+    return _by_parts(request, A), lambda result: changed(result, moved(result.x), residual=moved(result.residual))
 
 
 def _by_parts(request: Request, A: RowCutMatrix) -> Request:
-    """The same system in the order of the parts."""
     bk, n = A.bk, A.shape[0]
     if request.matrix_offset is not None:
         raise UnsupportedOperation("matrix_offset does not go with a row-cut matrix: give A itself, or leave it out.")
@@ -85,7 +88,10 @@ def _by_parts(request: Request, A: RowCutMatrix) -> Request:
     sharding = request.sharding or request.seen_sharding
     cut = None if sharding is None else bk.cut_of(b, len(b.shape) - 1, sharding)
     spread = A.spread if cut is None or cut.names != A.spread.names else cut
-    A = replace(A, inner=_spread_by(A.inner, spread), spread=spread)
+    inner = A.inner
+    if isinstance(inner, CutRows) and spread != inner.spread:
+        inner = replace(inner, spread=spread).knowing(inner)
+    A = replace(A, inner=inner, spread=spread)
     x0 = None if request.x0 is None else _in_parts(A, _vectors(bk, request.x0, request.axis))
     null = request.nullspace
     if null is not None and not isinstance(null, str):
@@ -109,12 +115,6 @@ def _monitor(A: RowCutMatrix, monitor: Monitor | None) -> Monitor | None:
     return replace(monitor, callback=callback)
 
 
-def _spread_by(inner: Operator, spread: Cut) -> Operator:
-    if not isinstance(inner, CutRows) or spread == inner.spread:
-        return inner
-    return replace(inner, spread=spread).knowing(inner)
-
-
 def _vectors(bk: Backend, array: Any, axis: int | None) -> Array:
     """The array with its vectors on the last axis."""
     array = bk.asarray(array)
@@ -136,14 +136,6 @@ def _moved(A: RowCutMatrix, array: Array, move: Callable[[RowCutMatrix, Array], 
     rows = bk.reshape(array, (int(np.prod(lead)), int(array.shape[-1]))) if len(lead) != 1 else array
     moved = bk.compile_if_faster(move, ())(A, rows)
     return moved if len(lead) == 1 else bk.reshape(moved, (*lead, int(moved.shape[-1])))
-
-
-def _in_users_order(A: RowCutMatrix, result: SolveResult, axis: int | None) -> SolveResult:
-    def moved(array: Array) -> Array:
-        array = _array_in_users_order(A, array)
-        return array if axis in (None, -1) else moved_axis(A.bk, array, -1, axis)
-
-    return changed(result, moved(result.x), residual=moved(result.residual))
 
 
 def _preconditioner(A: RowCutMatrix, M: Any) -> Any:
@@ -192,7 +184,7 @@ def _can_be_cut(request: Request) -> bool:
 
 
 def _with_vectors_last(request: Request) -> tuple[Request, WayBack] | None:
-    """For a batch whose size alone is unknown: one matrix and one tolerance, as only b and x0 may differ."""
+    """For a batch whose size alone is unknown: one matrix and one tolerance, because only b and x0 may differ."""
     if None not in getattr(request.b, "shape", ()):
         return None
     bk, axis = choose_backend(request.b, request.A), request.axis
@@ -240,7 +232,7 @@ ADAPTERS: tuple[
     (_in_order_of_parts, None),
     (_with_vectors_last, _one_by_one),
 )  # fmt: skip
-"""Each gives the request in another form and the way back, or None, and runs it in its own way, or as others."""
+"""Each gives the request in another form and the way back, or None, and a special solve of it, or None."""
 
 
 # --- shardings in types
@@ -266,5 +258,5 @@ def run_where_spread(function: Callable[[Request], T], request: Request, spread:
         return function(replace(request, **arrays))
 
     arrays = {name: getattr(request, name) for name in _FIELDS}
-    found: T = bk.with_auto_axes(inside, arrays, like if spread else None)
-    return found
+    result: T = bk.with_auto_axes(inside, arrays, like if spread else None)
+    return result

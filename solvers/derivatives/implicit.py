@@ -18,10 +18,10 @@ from ..read.system import KnownNull, System
 from ..run.outcome import Outcome, Status, has_failed
 
 _WRONG = (
-    "The derivative of A(x) by x is not A itself, so its transpose is not that of the matrix, and the gradient of the "
-    "solution would be wrong. Something in the function cuts or replaces the derivative by x: detach(), no_grad(), "
-    "stop_gradient, or a custom gradient. Take it out, or give the matrix: krylix.matrix_from_function follows the "
-    "values."
+    "The derivative of A(x) with respect to x is not A itself, so its transpose is not that of the matrix, and the "
+    "gradient of the solution would be wrong. Something in the function cuts or replaces this derivative: detach(), "
+    "no_grad(), stop_gradient, or a custom gradient. Take it out, or give the matrix: krylix.matrix_from_function "
+    "follows the values."
 )
 
 
@@ -31,7 +31,7 @@ def with_proven_transpose(bk: Backend, A: Operator, y: Array, image: Array, on_f
     Args:
         A: the function.
         y: rows `(batch, n)`.
-        image: the transpose times y, as it was used.
+        image: the transpose times y that the solve used.
         on_failure: with "nan" a compiled function calls nobody, and the result is NaN.
 
     Raises:
@@ -58,7 +58,7 @@ def _differ(bk: Backend, u: Array, forward: Array, y: Array, image: Array) -> Ar
 
 
 def numbers_of(bk: Backend, *rows: Array) -> tuple[Backend, Sequence[Array]]:
-    """NumPy and the rows in its arrays where it sees them, as its small operations take less time; else as they are."""
+    """NumPy and views of the rows where possible, because its small operations take less time; else bk and the rows."""
     seen = [bk.rows_on_host(v) for v in rows]
     return (get_backend("numpy"), seen) if all(v is not None for v in seen) else (bk, rows)
 
@@ -74,7 +74,7 @@ Judge = Callable[[Plan, System, Outcome, str], Outcome]
 
 
 class Parts(NamedTuple):
-    """What of a problem may depend on traced or recorded arrays."""
+    """Parts of a problem that may depend on traced or recorded arrays."""
 
     A: Operator
     M: Operator | None
@@ -90,14 +90,14 @@ class ImplicitSolve(LinearSystem):
     """One solve and its derivatives.
 
     Attributes:
-        plan, system: what solves, and with what, of which `make` gives what arrays decide.
+        plan, system: of the solve; `make` gives the parts that depend on arrays.
         judge: handles a failure at run time: (plan, system, outcome, purpose) -> the outcome.
         make: arrays -> Parts.
-        as_found: the parts as they are, of which JAX solves first: more may be known of them than of parts made again.
+        as_found: the original parts, with which JAX solves first: more may be known of them than of parts made again.
         is_explicit: see `LinearSystem`.
         transposed: is it the transposed matrix that this solves with?
-        purpose: what it is for, in words; none where it is the solve that was asked for.
-        many: are there more systems than the method was asked about?
+        purpose: of a solve for a derivative, in words; none for the solve itself.
+        many: are there more systems than the method was checked for?
     """
 
     plan: Plan
@@ -114,7 +114,7 @@ class ImplicitSolve(LinearSystem):
 
     @classmethod
     def of(cls, plan: Plan, system: System, judge: Judge) -> ImplicitSolve:
-        """A planned system; its arrays are found where the backend needs them as arguments."""
+        """A planned system; its arrays are collected where the backend needs them as arguments."""
         bk, M = system.bk, plan.M
         if plan.method.name == "direct" and not system.is_empty and not (system.compiled and bk.is_eager):
             with bk.errstate():  # one factorisation for the solve and its derivatives
@@ -127,7 +127,9 @@ class ImplicitSolve(LinearSystem):
             if not apart:
                 M = None if M is None else M.as_container()
             null = None if system.null is None else system.null.as_container()
-            M = M if M is None or (apart and _is_function(M)) else _constant(bk, M)
+            if M is not None and not (apart and _is_function(M)):  # it has no derivatives
+                arrays, make_M = bk.flatten(M)
+                M = make_M([bk.constant(a) for a in arrays])
             as_found = Parts(system.A, M, x0, rtol, atol, relative, system.null)
         elif M is not None and system.compiled:
             M = M.as_container()
@@ -149,7 +151,6 @@ class ImplicitSolve(LinearSystem):
         )
 
     def parts(self) -> Parts:
-        """What it is made of."""
         return self.make(self.arrays) if self.as_found is None else self.as_found
 
     @property
@@ -204,11 +205,11 @@ class ImplicitSolve(LinearSystem):
             system = self._without_null_vectors(system)
         derived_transpose = self.transposed and bk.explicit_derivatives and _is_function(A)
         start = self._by_symmetry(system) if derived_transpose and self.hermitian else None
-        outcome = None if start is None else _seen_to_solve(system, start)
+        outcome = None if start is None else _verified_outcome(system, start)
         if outcome is None:
             outcome = self._run(plan, system if start is None else replace(system, x0=bk.flat(start.x)))
             outcome = outcome._replace(x=bk.flat(outcome.x), residual=bk.flat(outcome.residual))
-        if derived_transpose:  # JAX knows no transpose of what is cut
+        if derived_transpose:  # JAX knows no transpose of operators that are cut
             # Factors may have projected b, so b minus the residual need not be the image of x.
             image = A.apply(outcome.x) if self.plan.method.factorises else system.b - outcome.residual
             x = with_proven_transpose(bk, parts.A, outcome.x, image, self.system.on_failure)
@@ -217,9 +218,9 @@ class ImplicitSolve(LinearSystem):
         return self._checked(b, outcome, given), (*outcome[1:-1], *history)
 
     def _checked(self, b: Array, outcome: Outcome, given: Array | None) -> Array:
-        """x, with NaN for the derivatives that were not found, where failures do not raise.
+        """x, with NaN where a derivative failed and failures do not raise.
 
-        Those for a zero right-hand side are zero whatever A is: the caller has left the system out.
+        For a zero right-hand side it is zero whatever A is: the caller has left the system out.
         """
         bk = self.system.bk
         if self.system.on_failure == "raise" or (given is None and not self.purpose):
@@ -238,14 +239,14 @@ class ImplicitSolve(LinearSystem):
         system = replace(system, history=recorded, monitor=None if derived else system.monitor)
         outcome = climb(plan, system)
         if not derived and not self.system.compiled:
-            return outcome  # whose failure is judged eagerly
-        return self.judge(self.plan, system, outcome, self.purpose)  # M as it was may be known to the host
+            return outcome  # its failure is judged eagerly
+        return self.judge(self.plan, system, outcome, self.purpose)  # the host may know the original M
 
     def _by_symmetry(self, system: System) -> Outcome:
-        """What is found with A as it is where its transpose should be the same but for conjugation.
+        """The outcome with the conjugate of A in place of its transpose.
 
-        A product with a function costs half of one with the transpose that the library derives. One of those then shows
-        that this is right, or a solve goes on from here.
+        A product with a function costs half as much as one with the transpose that the library derives. One of these
+        then checks the outcome, or a solve continues from it.
         """
         A, M, *_ = self.parts()
         if A.dtype.kind == "c":
@@ -253,7 +254,7 @@ class ImplicitSolve(LinearSystem):
         return self._run(replace(self.plan, A=A, found={}).with_M(M), replace(system, A=A))
 
     def _without_null_vectors(self, system: System) -> System:
-        """x has no part in the null space of A, so neither has its cotangent; likewise b where the transpose has it."""
+        # x is orthogonal to the null space of A, and so is its cotangent; likewise b where the transpose shares it.
         if system.null is None:
             return system
         null = system.null.conj() if self.transposed else system.null
@@ -297,18 +298,15 @@ def without_derivatives(bk: Backend, outcome: Outcome, on_failure: str, stops: b
     """The outcome, whose x has the derivative NaN in the systems that have failed, where that does not raise.
 
     Args:
-        stops: may a callback have stopped it? Its x has derivatives, as one of a loose tolerance.
+        stops: may a callback have stopped it? Its x has derivatives, like that of a loose tolerance.
     """
     if on_failure == "raise":
         return outcome
     return outcome._replace(x=bk.without_derivatives(outcome.x, has_failed(outcome.status, stops)))
 
 
-def _seen_to_solve(system: System, found: Outcome) -> Outcome | None:
-    """The outcome of a solve that starts at `found.x` and ends there, by the one product that it would make.
-
-    None where that is no end, or not seen now.
-    """
+def _verified_outcome(system: System, found: Outcome) -> Outcome | None:
+    """`found`, if one product shows that a solve from `found.x` ends there; None where it does not, or is unknown."""
     bk, b, x = system.bk, system.b, system.bk.flat(found.x)
     if system.null is not None or bk.compiled(b, x) or not bk.is_concrete(b):
         return None
@@ -327,14 +325,8 @@ def _seen_to_solve(system: System, found: Outcome) -> Outcome | None:
     )  # fmt: skip
 
 
-def _constant(bk: Backend, M: Operator) -> Operator:
-    """A preconditioner without derivatives."""
-    arrays, make = bk.flatten(M)
-    return make([bk.constant(a) for a in arrays])
-
-
 def _relative(system: System) -> Array:
-    """The tolerance of solves for derivatives; without `atol` independent of b, or JAX could transpose no solve."""
+    """The rtol of solves for derivatives; without `atol` independent of b, or JAX could not transpose the solve."""
     if not system.has_atol:
         return system.rtol
     bk = system.bk
@@ -354,7 +346,7 @@ def _mapped(
     axes: Sequence[int | None],
     size: int,
 ) -> Parts:
-    """`size` times the parts of a problem."""
+    """The parts of a batch of `size` problems."""
     bk, systems = system.bk, system.layout.systems
     one = make([a if axis is None else a[0] for a, axis in zip(arrays, axes, strict=True)])
 
@@ -387,13 +379,13 @@ def differentiated(plan: Plan, system: System, judge: Judge) -> Outcome:
     """The outcome of a plan, with derivatives of x.
 
     Where a transformation runs eagerly in a library that compiles, a solve and its derivatives are one program:
-    `jax.grad` outside of `jit` runs each operation by itself, and would compile the loops again in every call. A
-    compiled function is differentiated once, and what that gives is compiled once, however often it is called.
+    `jax.grad` outside `jit` runs each operation separately, and would compile the loops again in every call. A
+    compiled function is differentiated once, and its derivative is compiled once, however often it is called.
     """
     A, M, bk = system.A, plan.M, system.bk
     if bk.compiles_solves and not bk.in_program() and system.monitor is None:
         A, M = A.as_container(), None if M is None else M.as_container()
-        if A.is_container and (M is None or (M.is_container and M.bk is bk)):  # factors of the host are none to JAX
+        if A.is_container and (M is None or (M.is_container and M.bk is bk)):  # JAX cannot hold factors of the host
             arrays = (system.b, system.x0, system.rtol, system.atol)
             null = None if system.null is None else system.null.as_container()
             known = replace(system, **_NO_ARRAYS, compiled=True), plan.with_M(None).rungs, judge
@@ -411,7 +403,7 @@ def _program(
     null: Operator | None,
     known: tuple[System, tuple[Rung, ...], Judge],
 ) -> Outcome:
-    """`known`: what the solve depends on besides arrays; hashable."""
+    """`known`: the static part of the solve; hashable."""
     rest, rungs, judge = known
     system = replace(rest, A=A, b=b, x0=x0, like=b, rtol=rtol, atol=atol, null=null)
     return ImplicitSolve.of(Plan(A, KnownNull(null, rest.both), rungs).with_M(M), system, judge).outcome()

@@ -38,7 +38,7 @@ def matrix_gradient(A: Any, y: Array, x: Array, batch: Sequence[int]) -> Any:
     """`- y x^H` summed over the systems that share entries; real where A is.
 
     Args:
-        A: what the user called A.
+        A: the user's matrix.
         y, x: rows `(systems, n)`, of the batch axes `batch`.
 
     Returns:
@@ -56,7 +56,7 @@ def matrix_gradient(A: Any, y: Array, x: Array, batch: Sequence[int]) -> Any:
     if isinstance(A, DenseOperator):
         if A.systems is None:
             return _dense(A.shape, A.dtype, y, x, batch)
-        if A.systems == len(y):  # with whatever axes the user's array had
+        if A.systems == len(y):  # the user's array may have had other axes
             return _dense((*batch, *A.shape), A.dtype, y, x, batch)
         return _dense((A.systems, *A.shape), A.dtype, y, x, (len(y) // max(A.systems, 1), A.systems))
     if (of_rows := getattr(A, "gradient_by_entries", None)) is not None:
@@ -69,7 +69,7 @@ def matrix_gradient(A: Any, y: Array, x: Array, batch: Sequence[int]) -> Any:
 
 def _of_format(A: SparseMatrix, y: Array, x: Array) -> SparseMatrix:
     values = A.form.sample(A.bk, A.index_arrays(), -y, x.conj())
-    if A.systems is not None:  # which the rows repeat
+    if A.systems is not None:  # the rows repeat the matrices
         values = tuple(v.reshape(-1, A.systems, *v.shape[1:]).sum(axis=0) for v in values)
     return A.with_stored_values([_kind_of(A.dtype, v) for v in values])
 
@@ -88,7 +88,7 @@ def _sparse(A: Any, y: Array, x: Array) -> Any:
     if A.format in ("lil", "dok"):
         A = A.tocsr()
     rows, columns = places_of_values(A)
-    inside = (rows >= 0) & (rows < A.shape[0])  # a diagonal is stored longer than it is
+    inside = (rows >= 0) & (rows < A.shape[0])  # a stored diagonal may be longer than the matrix
     rows, columns = np.where(inside, rows, 0), np.where(inside, columns, 0)
     values = np.zeros(rows.shape, y.dtype)
     for yi, xi in zip(y, x.conj(), strict=True):  # one system at a time: the entries may be many
@@ -104,10 +104,11 @@ def _kind_of(dtype: np.dtype, values: Array) -> Array:
 
 @dataclass(frozen=True, eq=False)
 class Sensitivity:
-    """What the derivatives of a solve need of it.
+    """Data of a solve that its derivatives need.
 
-    x and residual are rows `(systems, n)`; `failed` `(systems, 1)` tells which have none, as x is no solution, and
-    `null_part` `(systems, 1)` how much was taken off b. `judge` handles failures of the solves for derivatives.
+    x and residual are rows `(systems, n)`. `failed` `(systems, 1)` marks systems without derivatives, because x is no
+    solution, `null_part` `(systems, 1)` is the norm of the part that was subtracted from b, and `judge` handles
+    failures of the solves for derivatives.
     """
 
     plan: Plan
@@ -120,7 +121,7 @@ class Sensitivity:
 
     @classmethod
     def of(cls, plan: Plan, system: System, outcome: Outcome, judge: Judge) -> Sensitivity:
-        """Without the initial guess, which derivatives have no use for."""
+        """Without the initial guess, which derivatives do not need."""
         system = system if system.x0 is None else replace(system, x0=None)
         return cls(plan, system, outcome.x, outcome.residual, has_failed(outcome.status), outcome.null_part, judge)
 
@@ -133,7 +134,7 @@ class Sensitivity:
         y = np.where(lost, np.nan, self._backward(np.where(lost, 0, rows)))
         like_b = y if system.like.dtype.kind == "c" else y.real
         full = np.ascontiguousarray(like_b).reshape(*system.layout.batch, *system.layout.shape)
-        more = full.ndim - system.like.ndim  # axes of a batch of matrices, to all of which one b belongs
+        more = full.ndim - system.like.ndim  # axes of a batch of matrices that share b
         gradient = system.layout.placed(bk, full.sum(axis=tuple(range(more))) if more else full)
         return Gradient(gradient, matrix_gradient(system.source, y, self.x, system.layout.batch))
 
@@ -148,8 +149,8 @@ class Sensitivity:
         if A is not None:
             rhs = rhs - self._change_of_product(A)
         lost = self.failed & np.any(rhs != 0, axis=1, keepdims=True)
-        found = self._system.tangent().solve(np.where(lost, 0, rhs))[0]
-        return layout.unflatten(bk, np.where(lost, np.nan, found))
+        change = self._system.tangent().solve(np.where(lost, 0, rhs))[0]
+        return layout.unflatten(bk, np.where(lost, np.nan, change))
 
     @cached_property
     def _system(self) -> ImplicitSolve:
@@ -171,10 +172,10 @@ class Sensitivity:
             ) from error
 
     def _backward_by_symmetry(self, cotangent: Array) -> Array:
-        """A y = cotangent, as a function of NumPy arrays has no transpose; proven with one random vector."""
+        """y with A y = cotangent, for functions without a transpose; one random vector checks that A is symmetric."""
         y, (_, _, bound, *_) = replace(self._system, purpose=BACKWARD).solve(cotangent)
         u = np.random.default_rng(6).standard_normal(y.shape).astype(y.dtype)
-        image, right = np.copy(self.system.A.apply(u)), self.system.A.apply(y)  # which may be one buffer
+        image, right = np.copy(self.system.A.apply(u)), self.system.A.apply(y)  # both may share a buffer
         # <A u, y> is <u, A^H y>, and <u, A y> only where A^H y = A y
         norm, dot = self.system.bk.norm, self.system.bk.dot
         error = np.abs(dot(image, y) - dot(u, right))
@@ -189,9 +190,9 @@ class Sensitivity:
     def _change_of_product(self, A: Any) -> Array:
         """The change of A, times x, as rows."""
         system, (systems, n) = self.system, self.x.shape
-        found = operand_dtype(A, system.bk)
-        if found is not None and found.kind == "c" and system.A.dtype.kind != "c":
-            raise TypeError(f"The change of A is complex ({found}) in a real system; give b as a complex array.")
+        dtype = operand_dtype(A, system.bk)
+        if dtype is not None and dtype.kind == "c" and system.A.dtype.kind != "c":
+            raise TypeError(f"The change of A is complex ({dtype}) in a real system; give b as a complex array.")
         if is_list_of_matrices(A, system.bk):
             A = to_operator(system.bk, A, None, system.A.dtype)
         shape = None if is_function(A) else tuple(A.shape if hasattr(A, "shape") else np.shape(A))
@@ -209,12 +210,11 @@ class Sensitivity:
         return image.reshape(systems, n)
 
     def _check(self) -> None:
-        """Raises where there are no derivatives, or what was solved is not there any more."""
         system = self.system
         if system.several:
             raise ValueError(
-                "A solve with several limits (max_iter as a sequence) has no derivatives, as its x are not solutions. "
-                "Give one limit."
+                "A solve with several limits (max_iter as a sequence) has no derivatives, because its x are not "
+                "solutions. Give one limit."
             )
         if system.given is not None:
             raise TypeError(

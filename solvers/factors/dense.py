@@ -17,7 +17,7 @@ from ...backends.registry import register_container
 from ...sparse import DenseOperator, Operator, Turned, UnsupportedOperation, storable
 from ...sparse.analysis.analysis import analysis_of
 from ...sparse.files.storable import Fields, on_host
-from ..singular.from_factors import examined_factors, probe_vector, seems_singular, suspicious
+from ..singular.from_factors import examined_factors, growth_limit, probe_vector, seems_singular
 from ..singular.projections import WithoutVectors
 from .protocol import DirectInverse, SingularFactors, check_bools
 
@@ -194,7 +194,7 @@ def may_be_definite(bk: Backend, A: DenseOperator) -> bool:
 Apply = Callable[[np.ndarray], np.ndarray]
 
 _LEAST_PIVOT = {"d": 1e-10, "D": 1e-10, "f": 1e-4, "F": 1e-4}  # smallest pivot relative to the largest
-_ALLOWED = {code: suspicious(np.dtype(code)) / float(np.finfo(code).eps) for code in "fdFD"}  # see `suspicious`
+_ALLOWED = {code: growth_limit(1, code) for code in "fdFD"}  # divided by sqrt(n) below
 _ASYMMETRIC = 0.05  # of the largest entry: the difference of transposed entries above which Cholesky is not tried
 _GETRF = {"f": lapack.sgetrf, "d": lapack.dgetrf, "F": lapack.cgetrf, "D": lapack.zgetrf}
 _GETRS = {"f": lapack.sgetrs, "d": lapack.dgetrs, "F": lapack.cgetrs, "D": lapack.zgetrs}

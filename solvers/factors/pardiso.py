@@ -181,7 +181,7 @@ class PardisoFactors(Factors):
 
     def __init__(self, analysis: PardisoAnalysis, handle: Handle, slot: int, numbers: np.ndarray) -> None:
         self.kind, self.handle, self.slot, self.numbers = analysis.kind, handle, slot, numbers
-        self.steps, self.nnz = 0, handle.numbers
+        self.steps, self.nnz, self.dtype = 0, handle.numbers or None, numbers.dtype
         finalize(self, handle.free.append, slot).atexit = False
         handle.factor(slot, numbers)
 

@@ -5,7 +5,6 @@ A library analyses a pattern, the analysis factorises values, and the factors so
 
 from __future__ import annotations
 
-import logging
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
 from functools import cache
@@ -19,6 +18,8 @@ from ...backends import Array
 from ...sparse import Composed, Operator, storable
 from ...sparse.files import tree
 from ...sparse.files.storable import Fields
+from ..log import log
+from ..singular.projections import projected_twice
 
 if TYPE_CHECKING:
     from .pattern import EntryPattern, Kind
@@ -32,15 +33,23 @@ class PatternRefused(FactorsRefused):
     """A library cannot factorise matrices of this pattern, whatever their values."""
 
 
+class ExactlySingular(FactorsRefused, RuntimeError):
+    """A pivot is zero whatever row is taken; a RuntimeError, as SuperLU raises it in SciPy."""
+
+
 class Factors(ABC):
     """Factors of one NumPy matrix. Right-hand sides are `(n,)` or columns `(n, count)`. Any thread may solve.
 
     Attributes:
-        nnz: number of stored values, 0 where it is not known.
+        library: name of the library. Where SuperLU was the fallback, also why the others did not factorise.
+        nnz: number of stored values; None where it is not known.
+        dtype: of the stored values.
         known: keeps the symbolic analysis alive for a refactorisation.
     """
 
-    nnz: int
+    library: str
+    nnz: int | None
+    dtype: np.dtype
     known: Any = None
 
     @abstractmethod
@@ -135,7 +144,6 @@ def library(package: str) -> Any:
             return import_module(package)
         except (ImportError, OSError, RuntimeError) as error:
             _unusable[package] = f"{type(error).__name__}: {error}"
-            log = logging.getLogger("krylix")
             log.warning("%s is installed, but cannot be imported, and is not used: %s", package, _unusable[package])
     raise FactorsRefused(f"{package} cannot be imported: {_unusable[package]}")
 
@@ -155,7 +163,10 @@ class DirectInverse(Operator):
 
     @property
     def projections(self) -> tuple[Operator, Operator] | None:
-        """Projections that remove the null vectors of A and of its adjoint; None where A is regular."""
+        """Projections that remove the null vectors of A and of its adjoint.
+
+        None where A is regular, or was bordered for its offset: null vectors are then those of the bordered matrix.
+        """
         return None
 
     def in_range(self, b: Array) -> Array:
@@ -163,11 +174,10 @@ class DirectInverse(Operator):
         if self.projections is None:
             return b
         bk, (_, left) = self.bk, self.projections
-        # Projecting once leaves rounding errors, which may be all of b.
-        return bk.astype(left.apply(left.apply(b)), bk.dtype(b))
+        return bk.astype(projected_twice(left, b), bk.dtype(b))
 
     def without_null(self, x: Array) -> Array:
-        """Project null vectors out of x."""
+        """Project null vectors out of x, once only, because each refinement does it again."""
         return x if self.projections is None else self.bk.astype(self.projections[0].apply(x), self.bk.dtype(x))
 
     def save(self, path: Any) -> None:
@@ -206,6 +216,9 @@ class SingularFactors(Composed, DirectInverse):
     F is any inverse of A on its range, such as shifted factors. The component of b outside the range of A stays in b,
     because the solve has to detect that there is no solution. Regular systems pass unchanged.
 
+    The transpose is a pseudo-inverse of Aᵀ of the same form, `Lᵀ Fᵀ`. It agrees with `(R F)ᵀ = Fᵀ Rᵀ` on the range of
+    Aᵀ only, up to null vectors.
+
     Attributes:
         inner: F.
         right, left: projections that remove the null spaces of A and of its adjoint.
@@ -224,8 +237,7 @@ class SingularFactors(Composed, DirectInverse):
         return self.right, self.left
 
     def apply(self, x: Array) -> Array:
-        # Projecting a large component out once leaves rounding errors.
-        return self.right.apply(self.right.apply(self.inner.apply(x)))
+        return projected_twice(self.right, self.inner.apply(x))
 
     def transpose(self) -> SingularFactors:
         return replace(self, inner=self.inner.transpose(), right=self.left.transpose(), left=self.right.transpose())
@@ -249,7 +261,10 @@ class MatrixToFactorise(Composed):
 
 
 def singularity_of(factors: Operator | None) -> Array | None:
-    """Values of `Singularity`, `(systems or 1, 1)`; None where A is regular."""
+    """Values of `Singularity`, `(systems or 1, 1)`; None where the factors tell none.
+
+    Regular systems have 0 there; all may, because compiled programs cannot choose another operator for regular ones.
+    """
     if isinstance(factors, SingularFactors):
         return factors.array("singularity")
     return getattr(factors, "singularity", None)

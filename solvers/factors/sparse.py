@@ -6,7 +6,6 @@ Symbolic analyses live as long as their factors, and the last few solvers are ca
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
 from threading import Lock
@@ -24,14 +23,24 @@ from ...sparse.files.storable import Fields
 from ...sparse.formats.entries.scipy_form import csc_array
 from ...sparse.operators.concrete import kept
 from ...sparse.operators.products import Products
+from ..log import log
 from ..memory import SETUP_CACHE, Memory
-from ..singular.from_factors import Singularity, growth, null_vectors_of_sparse, shifted_factors, suspicious
-from ..singular.projections import WithoutVectors
+from ..singular.from_factors import Singularity, growth, growth_limit, null_vectors_of_sparse, shifted_factors
+from ..singular.projections import WithoutVectors, projected_twice
 from .cholmod import Cholmod
 from .dense import factorise
 from .pardiso import Pardiso
 from .pattern import EntryPattern, digest_of
-from .protocol import DirectInverse, Factors, FactorsRefused, PatternRefused, Provider, SymbolicAnalysis, check_bools
+from .protocol import (
+    DirectInverse,
+    ExactlySingular,
+    Factors,
+    FactorsRefused,
+    PatternRefused,
+    Provider,
+    SymbolicAnalysis,
+    check_bools,
+)
 from .rslab import Rslab
 from .superlu import LEAST, SuperLU, SuperLUFactors, factors_of, is_stable
 
@@ -39,8 +48,8 @@ SUPERLU = SuperLU()
 PROVIDERS: dict[str, Provider] = {one.name: one for one in (Pardiso(), Cholmod(), Rslab(), SUPERLU)}
 """Name -> library of sparse factors, in the order in which they are tried."""
 
-log = logging.getLogger("krylix")
-_BLOWN, _SLACK = 0.1, 10  # growth of a random vector under the inverse of a singular matrix, in units of 1 / eps
+_BLOWN = 0.1  # growth of a random vector under the inverse of a singular matrix, in units of 1 / eps
+_SLACK = 10  # see `growth_limit`
 _WASTE, _SMALL = 4, 8  # storage limit per row of a band: multiple of its entries, plus a constant
 _FIRST = 64  # leading values that are compared first, because different matrices mostly differ in them
 
@@ -109,17 +118,19 @@ class HostFactors(Products, DirectInverse):
         return found.astype(rows.dtype, copy=False)
 
     @property
-    def numbers(self) -> int:  # type: ignore[override]
+    def numbers(self) -> int | None:  # type: ignore[override]
         return self.solver.numbers
 
     @property
     def nbytes(self) -> int:
-        return self.numbers * self.working.itemsize
+        """Memory of the stored values in bytes, without indices, as far as it is known."""
+        return self.solver.nbytes
 
     @property
     def made_by(self) -> str:
         """Name the libraries that made the factors and, where SuperLU was the fallback, why the others did not."""
-        return "; ".join(dict.fromkeys(one.by for one in self.solver.matrices))
+        made = (SUPERLU.name if one.factors is None else one.factors.library for one in self.solver.matrices)
+        return "; ".join(dict.fromkeys(made))
 
     @property
     def singularity(self) -> np.ndarray | None:
@@ -198,16 +209,15 @@ class MatrixFactors(NamedTuple):
     """Factors of one matrix, or of R A C in double precision, and its singularity.
 
     Attributes:
-        factors: None where an entry is not finite.
-        by: name of the library.
+        factors: None where an entry is not finite, or no shift makes the matrix regular. Then x is NaN.
         scales: the diagonals of R and C.
         border: whether `[[A, 1], [c 1ᵀ, -1]]` is factorised instead of A + c 1 1ᵀ, which is dense.
         singularity: a value of `Singularity`.
-        null: orthonormal null vectors of A and of its adjoint, `(k, n)` each.
+        null: orthonormal null vectors of A and of its adjoint, `(k, n)` each; with `border` those of the bordered
+            matrix, `(k, n + 1)`, which no projection of A is made of.
     """
 
     factors: Factors | None
-    by: str = SUPERLU.name
     scales: tuple[np.ndarray, np.ndarray] | None = None
     border: bool = False
     singularity: int = Singularity.REGULAR
@@ -253,7 +263,7 @@ class HostSolver:
         if all(one.null is None or one.border for one in matrices):
             return cls(matrices, None)
         bases = [(np.zeros((0, n)),) * 2 if one.null is None else one.null for one in matrices]
-        most = max(len(right) for right, _ in bases)
+        most = max(len(side) for both in bases for side in both)  # each side is found and accepted by itself
         dtype, stacked = np.result_type(*(right for right, _ in bases)), []
         for side in (0, 1):
             vectors = np.zeros((len(matrices), most, n), dtype)
@@ -263,8 +273,16 @@ class HostSolver:
         return cls(matrices, (stacked[0], stacked[1]))
 
     @property
-    def numbers(self) -> int:
-        return sum(0 if one.factors is None else one.factors.nnz for one in self.matrices)
+    def numbers(self) -> int | None:
+        """Stored by the factors of all matrices; None where that is not known of one."""
+        counts = [0 if one.factors is None else one.factors.nnz for one in self.matrices]
+        return None if None in counts else sum(counts)  # type: ignore[arg-type]
+
+    @property
+    def nbytes(self) -> int:
+        """Memory of these numbers, as far as it is known."""
+        made = (one.factors for one in self.matrices if one.factors is not None)
+        return sum(factors.dtype.itemsize * (factors.nnz or 0) for factors in made)
 
     def turned(self, transposed: bool, conjugated: bool) -> HostSolver:
         null = self.null
@@ -282,7 +300,7 @@ class HostSolver:
             solved = (one.solve(row[None], self.transposed) for one, row in zip(self.matrices, b, strict=True))
             x = np.concatenate([np.zeros((0, b.shape[1]), b.dtype), *solved])
         x = x.conj() if self.conjugated else x
-        return x if self.null is None else self.null[0].apply(self.null[0].apply(x))
+        return x if self.null is None else projected_twice(self.null[0], x)
 
 
 def _solver_of(matrix: SparseMatrix, offset: complex, dtype: np.dtype, by: str | None) -> HostSolver:
@@ -316,35 +334,35 @@ def _examined(matrix: Any, providers: tuple[Provider, ...]) -> MatrixFactors:
     R and C are powers of two that equilibrate A, because a badly scaled matrix also looks singular.
     """
     dtype, n = matrix.dtype, matrix.shape[0]
-    # The random vector may be nearly orthogonal to the left null vectors. The limit is therefore far below the growth
-    # that pivots of rounding size usually cause.
-    limit = suspicious(dtype) / float(np.finfo(dtype).eps) / min(n**0.5, _SLACK)
-    lu, blown, by = _factors(matrix, providers)
+    limit = growth_limit(n, dtype, _SLACK)
+    lu, blown = _factors(matrix, providers)
     if blown < limit:
-        return MatrixFactors(lu, by)
+        return MatrixFactors(lu)
     own, double = scales(matrix), matrix.astype(np.result_type(dtype, np.float64))
     wide = equilibrated(double, *own)
-    lu, blown, by = _factors(wide, (SUPERLU,))
+    lu, blown = _factors(wide, (SUPERLU,))
     if not blown < limit:
-        shifted = MatrixFactors(shifted_factors(wide, dtype, lu_of), SUPERLU.name, own)
+        try:
+            shifted = MatrixFactors(shifted_factors(wide, dtype, lu_of), own)
+        except ExactlySingular:
+            return MatrixFactors(None, singularity=Singularity.SINGULAR)
         right, left, singularity = null_vectors_of_sparse(double, shifted.solve, own, dtype)
-        if len(right):
+        if len(right) or len(left):
             return shifted._replace(singularity=singularity, null=(right, left))
         if not blown < _BLOWN / np.finfo(wide.dtype).eps:
             kind = Singularity.SINGULAR if blown == np.inf else Singularity.ILL_CONDITIONED
             return shifted._replace(singularity=kind)
     ill = not blown < limit and _condition(wide, lu) * np.finfo(dtype).eps >= 1
-    return MatrixFactors(lu, by, own, singularity=Singularity.ILL_CONDITIONED if ill else Singularity.REGULAR)
+    return MatrixFactors(lu, own, singularity=Singularity.ILL_CONDITIONED if ill else Singularity.REGULAR)
 
 
-def _factors(matrix: Any, providers: tuple[Provider, ...]) -> tuple[Any, float, str]:
-    """Factors, the growth of a random vector under the inverse, and the name of the library."""
+def _factors(matrix: Any, providers: tuple[Provider, ...]) -> tuple[Any, float]:
+    """Factors, and the growth of a random vector under the inverse; None and infinity if a pivot is zero."""
     try:
-        band = band_factors(matrix)
-        lu, by = sparse_factors(matrix, providers) if band is None else (band, "LAPACK")
-    except RuntimeError:  # "Factor is exactly singular"
-        return None, np.inf, SUPERLU.name
-    return lu, growth(matrix, lu.solve), by
+        lu = band_factors(matrix) or sparse_factors(matrix, providers)
+    except ExactlySingular:
+        return None, np.inf
+    return lu, growth(matrix, lu.solve)
 
 
 def _condition(matrix: Any, lu: Factors) -> float:
@@ -378,36 +396,32 @@ def lu_of(A: Any) -> Factors:
     """LU factors of a square `csc_array`: banded LU if it is banded, else SuperLU.
 
     Raises:
-        RuntimeError: a pivot is zero.
+        ExactlySingular: a pivot is zero.
     """
-    return band_factors(A) or SuperLUFactors(factors_of(A))
+    return band_factors(A) or SuperLUFactors(factors_of(A), A.dtype)
 
 
-def sparse_factors(A: Any, providers: tuple[Provider, ...] = (SUPERLU,)) -> tuple[Factors, str]:
-    """Return factors of a square `csc_array`, and the name of the library.
+def sparse_factors(A: Any, providers: tuple[Provider, ...]) -> Factors:
+    """Factors of a square `csc_array` without duplicates, by the first library that factorises it.
 
     Raises:
-        RuntimeError: SuperLU reports that the matrix is singular.
+        ExactlySingular: SuperLU reports that the matrix is singular.
     """
     alone = len(providers) == 1
     if A.shape[0] < LEAST and (not alone or providers[0] is SUPERLU):  # an analysis would take longer than it saves
-        return SuperLUFactors(factors_of(A)), SUPERLU.name
-    if not A.has_canonical_format:
-        A = A.copy()
-        A.sum_duplicates()
+        return SuperLUFactors(factors_of(A), A.dtype)
     known, refusals = known_pattern(A.indices, A.indptr), []
     A = csc_array(A.data, known.pattern.indices, known.pattern.indptr, A.shape)
     for provider in (one for one in providers if one is not SUPERLU):
         try:
-            return _checked(known, provider, A), provider.name
+            return _checked(known, provider, A)
         except FactorsRefused as error:
             refusals.append(f"{provider.name}: {error}")
             log.info("%s does not factorise %d x %d: %s", provider.name, *A.shape, error)
-    try:
-        found = _made(known, SUPERLU, A)
-    except FactorsRefused as error:
-        raise RuntimeError(str(error)) from error
-    return found, SUPERLU.name if not refusals else f"{SUPERLU.name}, after {'; '.join(refusals)}"
+    found = _made(known, SUPERLU, A)
+    if refusals:
+        found.library = f"{SUPERLU.name}, after {'; '.join(refusals)}"
+    return found
 
 
 def _checked(known: KnownPattern, provider: Provider, A: Any) -> Factors:
@@ -445,6 +459,7 @@ def _made(known: KnownPattern, provider: Provider, A: Any) -> Factors:
         analysis = provider.analyse(known.pattern, A)
         found = analysis.factor(A)
         known.analyses[key] = analysis
+    found.library = provider.name
     found.known = known  # The analyses live as long as the factors.
     return found
 
@@ -459,11 +474,13 @@ class BandFactors(Factors):
     most two digits. Bands are so small that double precision costs next to nothing.
     """
 
+    library = "LAPACK"
+
     def __init__(self, A: Any, lower: int, upper: int) -> None:
         """Factorise a SciPy CSC matrix without duplicates.
 
         Raises:
-            RuntimeError: a pivot is exactly zero.
+            ExactlySingular: a pivot is zero.
         """
         n, _ = A.shape
         columns = np.repeat(np.arange(n), np.diff(A.indptr))
@@ -473,8 +490,8 @@ class BandFactors(Factors):
         factorise, self._solve = lapack.get_lapack_funcs(("gbtrf", "gbtrs"), (band,))
         self.factors, self.exchanges, failed = factorise(band, lower, upper, overwrite_ab=True)
         if failed:
-            raise RuntimeError("Factor is exactly singular")
-        self.nnz = int(self.factors.size)
+            raise ExactlySingular("Factor is exactly singular")
+        self.nnz, self.dtype = int(self.factors.size), self.factors.dtype
 
     def solve(self, b: np.ndarray) -> np.ndarray:
         return np.asarray(self._solve(self.factors, self.lower, self.upper, b, self.exchanges)[0])
@@ -487,7 +504,7 @@ def band_factors(A: Any) -> BandFactors | None:
     """Factorise a CSC matrix that is banded in the given order; None for others.
 
     Raises:
-        RuntimeError: a pivot is exactly zero.
+        ExactlySingular: a pivot is zero.
     """
     n, nnz = A.shape[0], A.nnz
     if not nnz:
@@ -537,7 +554,7 @@ class LastSolver:
 
     @property
     def nbytes(self) -> int:
-        return self.data.nbytes + 2 * self.solver.numbers * self.data.itemsize  # values and indices
+        return self.data.nbytes + 2 * self.solver.nbytes  # values and indices
 
 
 PATTERNS: Memory[KnownPattern] = Memory(8, 1 << 28)  # also those that no factors use

@@ -14,7 +14,7 @@ from ...sparse.analysis.definite import is_seen_indefinite
 from ...sparse.analysis.facts import is_diagonally_dominant
 from ...sparse.analysis.matching import maximum_matching
 from .pattern import EntryPattern
-from .protocol import Factors, FactorsRefused, Provider, SymbolicAnalysis
+from .protocol import ExactlySingular, Factors, Provider, SymbolicAnalysis
 
 LEAST = 500  # unknowns; for fewer the test takes as long as the factorisation
 _DENSE = 10  # times sqrt(n): columns of more entries make minimum degree slow
@@ -33,7 +33,7 @@ def factors_of(A: Any) -> Any:
     Cost: a few passes over the entries, and where the diagonal is not dominant at most 40 products and one solve.
 
     Raises:
-        RuntimeError: A is singular.
+        ExactlySingular: A is singular.
 
     Source: Demmel, Gilbert and Li, SIAM J. Matrix Anal. Appl. 20 (1999); Li, ACM TOMS 31 (2005); Liu, ACM TOMS 11
     (1985); without exchanges: Higham, Accuracy and Stability of Numerical Algorithms, 2nd ed., sections 9.5 and 10.4.
@@ -78,7 +78,7 @@ def superlu_factors(A: Any, mode: Exchanges, panel: int | None = None) -> Any:
         panel: panel size for a matrix that is ordered already.
 
     Raises:
-        RuntimeError: A is singular.
+        ExactlySingular: A is singular.
         MemoryError: the factors do not fit into memory.
     """
     refuse_structurally_singular(A)
@@ -88,11 +88,20 @@ def superlu_factors(A: Any, mode: Exchanges, panel: int | None = None) -> Any:
 
 
 def splu_in_memory(A: Any, **settings: Any) -> Any:
-    """SciPy's `splu` with a MemoryError that says what to do."""
+    """SciPy's `splu` with a MemoryError that says what to do.
+
+    Raises:
+        ExactlySingular: A is singular.
+        MemoryError: the factors do not fit into memory.
+    """
     from scipy.sparse.linalg import splu
 
     try:
         return splu(A, **settings)
+    except RuntimeError as error:
+        if "exactly singular" not in str(error):
+            raise
+        raise ExactlySingular(str(error)) from error
     except MemoryError as error:
         raise MemoryError(
             f"There is no memory for the LU factors of a matrix of {A.shape[0]} unknowns and {A.nnz} entries. Use an "
@@ -101,9 +110,12 @@ def splu_in_memory(A: Any, **settings: Any) -> Any:
 
 
 def refuse_structurally_singular(A: Any) -> None:
-    """Raise RuntimeError if no order of the rows of a `csc_array` fills its diagonal.
+    """Raise an error if no order of the rows of a `csc_array` fills its diagonal.
 
     SuperLU would write beyond its arrays.
+
+    Raises:
+        ExactlySingular: the matrix is singular whatever its values.
     """
     n = A.shape[0]
     if np.count_nonzero(A.diagonal()) == n:
@@ -114,7 +126,7 @@ def refuse_structurally_singular(A: Any) -> None:
     matched = maximum_matching(A.indptr, A.indices, n)
     if matched is not None and np.any(matched < 0):
         missing = np.count_nonzero(matched < 0)
-        raise RuntimeError(
+        raise ExactlySingular(
             f"Factor is exactly singular: no order of the rows fills the diagonal, {missing} of {n} entries stay zero."
         )
 
@@ -167,8 +179,10 @@ class SuperLU(Provider):
 class SuperLUFactors(Factors):
     """SuperLU's factors of a matrix whose columns, or rows and columns, were permuted beforehand."""
 
-    def __init__(self, lu: Any, order: np.ndarray | None = None, rows_too: bool = False) -> None:
-        self.lu, self.order, self.rows_too = lu, order, rows_too
+    library = "SuperLU"
+
+    def __init__(self, lu: Any, dtype: np.dtype, order: np.ndarray | None = None, rows_too: bool = False) -> None:
+        self.lu, self.dtype, self.order, self.rows_too = lu, dtype, order, rows_too
         self.nnz = int(lu.nnz)
 
     def solve(self, b: np.ndarray) -> np.ndarray:
@@ -213,10 +227,7 @@ class SuperLUAnalysis(SymbolicAnalysis):
         return self._checked(A, Exchanges.SEEMS_NONE) if known and not is_dominant(A) else self.factor(A)
 
     def _checked(self, A: Any, mode: Exchanges) -> Factors:
-        try:
-            factors, self._mode = _stable(A, mode, lambda mode: self._of(A, mode))
-        except RuntimeError as error:  # "Factor is exactly singular"
-            raise FactorsRefused(str(error)) from error
+        factors, self._mode = _stable(A, mode, lambda mode: self._of(A, mode))
         return factors
 
     def _of(self, A: Any, mode: Exchanges) -> SuperLUFactors:
@@ -226,9 +237,9 @@ class SuperLUAnalysis(SymbolicAnalysis):
             lu = superlu_factors(A, mode)
             self.numbers = int(lu.nnz)
             self._orders[rows_too] = np.argsort(lu.perm_c).astype(np.int32)
-            return SuperLUFactors(lu)
+            return SuperLUFactors(lu, A.dtype)
         permuted = sp.csc_array(A[:, order][order] if rows_too else A[:, order])
         permuted.sort_indices()
         lu = superlu_factors(permuted, mode, _PANEL if self.numbers > _SHORT * self.n else _PANEL_OF_SHORT)
         self.numbers = int(lu.nnz)
-        return SuperLUFactors(lu, order, rows_too)
+        return SuperLUFactors(lu, A.dtype, order, rows_too)

@@ -19,7 +19,7 @@ from ...sparse.analysis.symmetry import is_hermitian, nearest_hermitian
 from ...sparse.content import Content
 from ...sparse.operators.linear_function import LinearFunction
 from ..factors.dense import factorise
-from ..factors.protocol import singularity_of
+from ..factors.protocol import ExactlySingular, singularity_of
 from ..factors.superlu import Exchanges, factors_of, superlu_factors
 from ..memory import Memory
 from ..singular.from_factors import Singularity
@@ -80,7 +80,7 @@ class FactorisedMatrix:
             return None
         try:
             lu = superlu_factors(sp.csc_array((A + A.conj().T) / 2), Exchanges.NONE)
-        except RuntimeError:  # "Factor is exactly singular"
+        except ExactlySingular:
             return None
         pivots = lu.U.diagonal()
         if np.any(lu.perm_r != lu.perm_c) or not np.all(pivots.real > 0) or np.any(abs(pivots.imag) > pivots.real):
@@ -110,7 +110,7 @@ class FactorisedMatrix:
             return self.definite
         try:
             return factors_of(self.scaled)
-        except RuntimeError:  # "Factor is exactly singular"
+        except ExactlySingular:
             return None
 
     def slogdet(self) -> tuple[Any, float]:

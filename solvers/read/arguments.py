@@ -25,8 +25,8 @@ from ..run.watch import Monitor
 class Request:
     """The unchecked arguments of a call; see `linear_solve`.
 
-    For `prepare`, `b` is an array like the right-hand sides to come. `program`: that of the function A, as it is
-    in this solve, if it was traced already. `declared`: facts that the package of A declares, see `Operator.declared`.
+    For `prepare`, `b` is an array like the right-hand sides to come. `program`: of the function A with its current
+    values, if it was traced already. `declared`: facts that the package of A declares, see `Operator.declared`.
     `derived`: is it the solve for a derivative, of which only the part of b in the range of A counts? `over`: the
     communicator whose members hold the parts of all vectors, as the user gave it; None: vectors are whole.
     """
@@ -50,14 +50,14 @@ class Request:
     program: tuple[Callable[..., Any], Sequence[Array]] | None = None
     declared: tuple[tuple[str, Any], ...] | None = None
     derived: bool = False
-    sharding: Any = None  # how b is spread over devices, as the caller says ...
-    told: tuple[str, ...] = ()  # lines of `explain` about several devices
-    seen_sharding: Any = None  # ... and as was seen before the solve, in which it may not tell
+    sharding: Any = None  # how b is spread over devices, as given by the caller ...
+    notes: tuple[str, ...] = ()  # lines of `explain` about several devices
+    seen_sharding: Any = None  # ... and as found before the solve, inside of which it may be unknown
     over: Any = None
 
 
 def refused_args(name: str, args: Any) -> str:
-    """The message about arguments of the function `name` that are no tuple."""
+    """The message about arguments of the function `name` that are not a tuple."""
     return f"args must be a tuple: args=(k,) for a function {name}(x, k); got an object of type {type(args).__name__}."
 
 
@@ -129,11 +129,7 @@ def _as_array(bk: Backend, leaf: Any, what: str, like: Array | None) -> Array:
 
 
 def _stacked(bk: Backend, vectors: Any) -> Array:
-    """A list or tuple of vectors as one array with a vector in each row.
-
-    Raises:
-        ValueError: they have different shapes.
-    """
+    """`(vectors, n)`, from a list or tuple."""
     shapes = {tuple(one.shape): None for one in vectors}
     if len(shapes) > 1:
         raise ValueError(
@@ -207,16 +203,16 @@ def form_of(bk: Backend, A: Any, b: Any, batch_ndim: int) -> tuple[Layout, np.dt
     Raises:
         TypeError, ValueError: b is nothing that A takes.
     """
-    found = operand_dtype(A, bk)
+    matrix_dtype = operand_dtype(A, bk)
     if type(batch_ndim) is not int or batch_ndim < 0:
         raise ValueError(f"batch_ndim must be the number of batch axes, an integer >= 0; got {batch_ndim!r}.")
     if isinstance(A, FunctionOperator):
         batch_ndim = len(A.layout.batch)
-    elif found is not None:
+    elif matrix_dtype is not None:
         batch_ndim = _axes_before_vectors(bk, b, batch_ndim)
     if not bk.is_array(b):
-        return _in_working_dtype(Layout.of(bk, b, batch_ndim), found, bk.default_float)
-    return _form_of_array(tuple(b.shape), bk.dtype(b), batch_ndim, found, bk.default_float, get_precision())
+        return _in_working_dtype(Layout.of(bk, b, batch_ndim), matrix_dtype, bk.default_float)
+    return _form_of_array(tuple(b.shape), bk.dtype(b), batch_ndim, matrix_dtype, bk.default_float, get_precision())
 
 
 def _axes_before_vectors(bk: Backend, b: Any, batch_ndim: int) -> int:
@@ -239,7 +235,7 @@ def _axes_before_vectors(bk: Backend, b: Any, batch_ndim: int) -> int:
 def _form_of_array(
     shape: tuple[int, ...], dtype: np.dtype, batch_ndim: int, found: Any, default: np.dtype, precision: int | None
 ) -> tuple[Layout, np.dtype]:
-    """Args: precision: the one in force, on which the working dtype depends."""
+    # The working dtype depends on `precision`, which is only a key of the cache.
     return _in_working_dtype(Layout.of_shapes((shape,), (dtype,), None, batch_ndim, "b"), found, default)
 
 
@@ -277,7 +273,7 @@ _EXPECTED = {
     "rtol": (">= 0 and below 1", "with 1 or more x = 0 would be a solution"),
     "atol": (">= 0 and finite", "0 leaves it to rtol"),
 }
-_MOST_BY_DEFAULT = 10_000  # iterations, else 10 n as in SciPy: a solve that fails shall end within minutes
+_MOST_BY_DEFAULT = 10_000  # iterations at most, else 10 n as in SciPy: a solve that fails should end within minutes
 _LARGEST = 2**31 - 1  # iterations are 32-bit integers in compiled programs
 _EXPECTED_LIMITS = (
     "expected an integer, an increasing sequence of integers (checkpoints), or an array of them with one column per "
@@ -317,7 +313,7 @@ def tolerance(
     value = default if value is None else value
     if bk.on_host and isinstance(value, int | float):
         return _tolerance_number(name, value, dtype)
-    if type(value) is not float or not 0 <= value < 1:  # most are
+    if type(value) is not float or not 0 <= value < 1:  # the usual case
         check_tolerance_number(name, value)
     if isinstance(value, int | float):
         return bk.asarray(np.full((1, 1), value, dtype), like=rows)
@@ -334,7 +330,7 @@ def tolerance(
     return bk.reshape(bk.astype(array, dtype), (-1, 1) if len(array.shape) else (1, 1))
 
 
-@lru_cache(maxsize=256, typed=True)  # True is no 1
+@lru_cache(maxsize=256, typed=True)  # True differs from 1
 def _tolerance_number(name: str, value: float, dtype: np.dtype) -> np.ndarray:
     check_tolerance_number(name, value)
     number = np.full((1, 1), value, dtype)
@@ -380,11 +376,11 @@ def find_limits(bk: Backend, max_iter: Any, n: int, batch: tuple[int, ...]) -> t
     if isinstance(max_iter, int | np.integer) and not isinstance(max_iter, bool):
         counts, several = np.array([[max_iter]], object), False
     else:
-        found = _counts(bk, max_iter, batch)
-        several = not (hasattr(max_iter, "shape") and found.shape in ((), batch))
-        if several and not (found.ndim == 1 or (found.ndim and found.shape[1:] == batch)):
-            raise ValueError(f"max_iter has the shape {found.shape}; {_EXPECTED_LIMITS.format(batch=batch)}.")
-        counts = found.reshape(len(found) if several else 1, -1)
+        table = _counts(bk, max_iter, batch)
+        several = not (hasattr(max_iter, "shape") and table.shape in ((), batch))
+        if several and not (table.ndim == 1 or (table.ndim and table.shape[1:] == batch)):
+            raise ValueError(f"max_iter has the shape {table.shape}; {_EXPECTED_LIMITS.format(batch=batch)}.")
+        counts = table.reshape(len(table) if several else 1, -1)
     if np.any(counts < 0) or np.any(counts > _LARGEST):
         raise ValueError(f"max_iter must be >= 0 and at most {_LARGEST}; got {max_iter!r}.")
     if np.any(counts[1:] <= counts[:-1]):
@@ -410,7 +406,7 @@ def _counts(bk: Backend, max_iter: Any, batch: tuple[int, ...]) -> np.ndarray:
 
 
 def refuse_unusable(bk: Backend, x: Any, what: str) -> None:
-    """Refuse `x`, or leaves of a container, that are no dense arrays with values.
+    """Refuse an `x`, or leaves of a container, that are not dense arrays with values.
 
     Raises:
         TypeError: a sparse matrix, or an array that is spread over processes.
@@ -436,8 +432,8 @@ def checked_offset(bk: Backend, offset: Any, dtype: np.dtype) -> complex:
     """Check `matrix_offset`, and return it as a number.
 
     Raises:
-        TypeError: it is none, or complex where the system is real, or not known yet.
-        ValueError: it is not finite, or more than one.
+        TypeError: it is not a number, or complex where the system is real, or not known yet.
+        ValueError: it is not finite, or several numbers.
     """
     value = offset
     if bk.is_array(offset) and not bk.on_host:
@@ -474,7 +470,7 @@ def vector_for(A: Any, args: Any, caller: str = "prepare") -> Array:
         caller: the function that needs it, for messages.
 
     Raises:
-        TypeError: A is a function, which does not tell.
+        TypeError: A is a function, so the shape of b is unknown.
     """
     read = read_peer(A)
     if read is not None and read.gives is not None and read.bk is not None:
@@ -493,7 +489,6 @@ def vector_for(A: Any, args: Any, caller: str = "prepare") -> Array:
 
 
 def _array_of(bk: Backend, A: Any) -> Array | None:
-    """An array on the device of A."""
     if bk.is_array(A) or bk.sparse.accepts(A):
         return A
     arrays = bk.flatten(A)[0] if isinstance(A, Operator) and A.bk is bk else ()

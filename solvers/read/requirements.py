@@ -59,11 +59,11 @@ def check_requirements(system: System, method: Method, M: Operator | None) -> No
 
 
 def _check_symmetric(A: Operator, method: Method, M: Operator | None) -> None:
-    """Refuse what is not A^T = A, without conjugation."""
+    """Refuse A and M that are not equal to their transposes, without conjugation."""
     relative = analysis_of(A).asymmetry_without_conjugation
     if relative is not None and relative > REFUSED:
         hermitian = A.dtype.kind == "c" and (analysis_of(A).asymmetry or 0) <= REFUSED
-        instead = "CG or MINRES, as it is Hermitian" if hermitian else "biCG-stab(2), scipy-GMres or scipy-direct"
+        instead = "CG or MINRES, because it is Hermitian" if hermitian else "biCG-stab(2), scipy-GMres or scipy-direct"
         raise ValueError(
             f"{method.name} needs a symmetric matrix (A^T = A, without conjugation); this one differs from its "
             f"transpose by a relative {relative:.1e}. Use {instead}."

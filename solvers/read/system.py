@@ -84,9 +84,9 @@ class System:
     history: bool = False  # are residual norms recorded?
     monitor: Monitor | None = None  # progress, callback and time limit
     derived: bool = False  # is it the solve for a derivative?
-    least_squares: bool = False  # are A x = b the normal equations of a problem of least squares, which is ...
-    given: Given | None = None  # ... this one?
-    source: Any = None  # what the user called A
+    least_squares: bool = False  # are A x = b the normal equations of a least-squares problem, ...
+    given: Given | None = None  # ... which is this one?
+    source: Any = None  # the user's A
     cut: Cut | None = None  # how `(systems, *shape of one system)` is distributed over devices, where that is known
 
     @property
@@ -101,8 +101,8 @@ class System:
 
     @property
     def is_empty(self) -> bool:
-        """Are there no systems, or no unknowns? Then there is nothing to factorise, and no entry to look at."""
-        whole = self.bk.communicator is None  # a part may have none, and takes part
+        """Are there no systems, or no unknowns? Then there is nothing to factorise, and A has no entries."""
+        whole = self.bk.communicator is None  # a member without unknowns still takes part
         return not (self.layout.systems and (self.layout.size or not whole))
 
     def spread_rows(self, rows: Array) -> Array:
@@ -112,12 +112,12 @@ class System:
 
     @property
     def is_implicit(self) -> bool:
-        """May x have derivatives, which one solve has by the implicit function theorem?"""
+        """May x need derivatives, by the implicit function theorem?"""
         return len(self.limits) == 1 and (self.compiled or self.is_tracked)
 
     @cached_property
     def is_tracked(self) -> bool:
-        """Are derivatives of what the problem was made of being recorded (in a library that records)?"""
+        """Does the library record derivatives with respect to the data of the problem?"""
         bk = self.bk
         return bk.explicit_derivatives and (
             bk.tracks(self.b) or self.A.tracked or any(map(bk.tracks, bk.flatten(self.A)[0]))
@@ -128,12 +128,12 @@ def read_system(request: Request, method: Method | None, null: KnownNull | None 
     """Check and convert; for a least-squares method, a rectangular or damped problem into its normal equations.
 
     With `request.over`, b is a part of a vector. Then nothing is evaluated here, where one member may fail alone: see
-    `over.system`, which completes it.
+    `adapters/members.py`, which completes it.
 
     Args:
         request: the arguments; method and preconditioner are checked elsewhere.
         method: the method that will solve, None where it is still to be chosen.
-        null: the null vectors of A, where these were looked for before: then the other facts of A hold, too.
+        null: the null vectors of A from an earlier search, whose other facts of A are then kept too.
 
     Raises:
         ValueError, TypeError, NoBackendFound, NonlinearError: got / expected / do this instead.
@@ -149,7 +149,7 @@ def read_system(request: Request, method: Method | None, null: KnownNull | None 
         bk.check_numbers(A, "A")
     layout, dtype = form_of(bk, A, b, request.batch_ndim)
     cut = _known_cut(bk, request, b, layout) if bk.compiles_solves or request.sharding is not None else None
-    on_devices = None if cut is None or bk.in_program() else cut  # where a compiler cancels opposite reshapes
+    on_devices = None if cut is None or bk.in_program() else cut  # in a program a compiler cancels opposite reshapes
     rows = layout.flatten(bk, b, dtype, "b", cut=on_devices)
     layout = layout if axis is None else layout.along(axis)
     x0 = None if request.x0 is None else as_arrays(bk, request.x0, "x0", like)[0]
@@ -193,14 +193,7 @@ def read_system(request: Request, method: Method | None, null: KnownNull | None 
 
 
 def _known_cut(bk: Backend, request: Request, b: Any, layout: Layout) -> Cut | None:
-    """The distribution of `(systems, *shape of one system)`.
-
-    Args:
-        b: the right-hand side, with the vectors of a matrix on its last axis.
-
-    Raises:
-        TypeError, ValueError: `sharding` was given and does not fit.
-    """
+    """The distribution of `(systems, *shape of one system)`; b has the vectors of a matrix on its last axis."""
     if layout.structure is not None:
         if request.sharding is not None:
             raise TypeError(
@@ -222,18 +215,18 @@ def _unknown(bk: Backend, A: Any, x0: Any, layout: Layout, method: Method | None
     """The layout of x: that of `x0` for a rectangular function, else that of b."""
     if x0 is None or not is_function(A) or method is None or not method.least_squares:
         return layout
-    found = Layout.of(bk, x0, len(layout.batch), "x0")
-    if (found.shapes, found.structure) == (layout.shapes, layout.structure):
+    layout_of_x = Layout.of(bk, x0, len(layout.batch), "x0")
+    if (layout_of_x.shapes, layout_of_x.structure) == (layout.shapes, layout.structure):
         return layout
-    if found.batch != layout.batch:
-        raise ValueError(f"x0 has the batch axes {found.batch}; expected {layout.batch}, those of b.")
-    return found.with_dtype(layout.dtypes[0])
+    if layout_of_x.batch != layout.batch:
+        raise ValueError(f"x0 has the batch axes {layout_of_x.batch}; expected {layout.batch}, those of b.")
+    return layout_of_x.with_dtype(layout.dtypes[0])
 
 
 def _start(bk: Backend, x0: Any, unknown: Layout, layout: Layout, dtype: np.dtype, cut: Cut | None) -> Array:
     shape, expected = tuple(getattr(x0, "shape", ())), unknown.whole((unknown.size,))
     if unknown is not layout and len(unknown.shapes[0]) == 1 and unknown.structure is None and shape != expected:
-        raise ValueError(f"x0 has the shape {shape}; expected {expected}, as A has {unknown.size} columns.")
+        raise ValueError(f"x0 has the shape {shape}; expected {expected}, because A has {unknown.size} columns.")
     return unknown.flatten(bk, x0, dtype, "x0", cut=cut if unknown is layout else None)
 
 
@@ -284,12 +277,12 @@ def _operator(
 
 
 _ABOUT_SHAPES = re.compile(r"shape|dimension|size|broadcast|mismatch|align|length", re.IGNORECASE)
-_OTHER_CAUSES = ("A(x) returned", "A(x) is complex", "The function writes")  # which our own errors name
-_OF_SHAPES = (ValueError, TypeError, RuntimeError, IndexError)  # what libraries raise where shapes do not fit
+_OTHER_CAUSES = ("A(x) returned", "A(x) is complex", "The function writes")  # in our own errors
+_OF_SHAPES = (ValueError, TypeError, RuntimeError, IndexError)  # errors of libraries where shapes do not fit
 
 
 def _linear_part(operator: FunctionOperator, layout: Layout, unknown: Layout, least_squares: bool) -> FunctionOperator:
-    """See `linear_part`. What A raises for an x shaped as b tells of x0 where A may be rectangular."""
+    """`linear_part`, whose errors for an x shaped as b advise to give x0 where A may be rectangular."""
     try:
         return linear_part(operator)
     except (NonlinearError, UnsupportedOperation):
@@ -311,7 +304,6 @@ def _linear_part(operator: FunctionOperator, layout: Layout, unknown: Layout, le
 
 
 def _null_vectors(request: Request, bk: Backend, A: Operator, layout: Layout, like: Array, look: bool) -> KnownNull:
-    """Null vectors, given or detected."""
     given = request.nullspace if request.over is None else "auto"
     if isinstance(given, str) and given == "auto":
         return KnownNull(find_constants(A, layout, like) if look else None, both=True)
@@ -327,10 +319,10 @@ def with_constants(system: System, method: Method, matrix: Operator, request: Re
     Dense factors detect singularity by themselves.
 
     Args:
-        method: what will solve.
-        system: for matrices that are known now, null vectors have been looked for.
-        matrix: that of A, if it was found.
-        request: what was asked for.
+        method: the method that will solve.
+        system: for matrices that are known now, its null vectors have been looked for.
+        matrix: of A, if known.
+        request: of the solve.
     """
     if system.bk.is_eager and system.bk.compiled():  # a transformation, in which no branch may look at values
         return system
@@ -347,7 +339,7 @@ def with_constants(system: System, method: Method, matrix: Operator, request: Re
 
 
 def _with_constants_on_blocks(system: System) -> System:
-    """As `with_constants`, where values would lie on each device; nothing where A is no stencil of blocks."""
+    """`with_constants` for values that would lie on each device; unchanged where A is no stencil of blocks."""
     bk, grid = system.bk, system.layout.shapes[0]
     rows = bk.on_grid(system.b, grid, system.cut)
     A: Any = None if system.cut is None else cut_stencil(system.A, system.cut, rows)

@@ -1,7 +1,7 @@
-"""Transfers of whole vectors between devices that a method or a preconditioner makes, and what to do instead.
+"""Transfers of whole vectors between devices that a method or a preconditioner makes, and alternatives.
 
-In a solve vectors stay spread over the mesh, and neighbours exchange halos, unless something needs a flat order of the
-unknowns or the memory of one device. Then there is a warning.
+In a solve vectors stay spread over the mesh, and neighbours exchange halos, unless an operator needs a flat order of
+the unknowns or the memory of one device. Then there is a warning.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from ..preconditioners import Preconditioner
 from ..preconditioners.multigrid.cut import CutMultigrid
 from ..read.system import System
 
-LEAST = 1 << 15  # bytes: a smaller message takes as long as an empty one, and is only logged
+LEAST = 1 << 15  # bytes: smaller messages take as long as empty ones, and are only logged
 _ALONG_ROWS = ("chebyshev", "ssor", "ic", "ilu")  # exchange halos only, where grids are cut along axis 0 alone
 _NO_SHARDING = (
     "how b is spread over devices is not known: it is traced, and its mesh has Auto axes. Give sharding=..., or make "
@@ -29,7 +29,7 @@ _NO_SHARDING = (
 class GatherWarning(UserWarning):
     """A method or a preconditioner sends whole vectors that are spread over several devices to each of them.
 
-    The message gives the number of bytes and what to do instead. Python shows it once per line of code; a filter of
+    The message gives the number of bytes and an alternative. Python shows it once per line of code; a filter of
     warnings silences it. For vectors of less than 32 KiB only `prepare(...).explain()` reports it.
 
     Examples:
@@ -39,7 +39,7 @@ class GatherWarning(UserWarning):
 
 
 class Transfer(NamedTuple):
-    """A transfer of more than planes of vectors: its sender in words, bytes to each device, and what to do instead."""
+    """A transfer of more than planes of vectors: its sender in words, bytes to each device, and an alternative."""
 
     what: str
     size: int
@@ -70,7 +70,7 @@ def transfers(system: System, method: Method, M: Operator | None) -> list[Transf
         return moved
     inner, grid = M.inner, system.A.own_grid or system.A.shape[:1]
     if isinstance(inner, CutMultigrid):
-        return moved + _of_multigrid(inner, size)
+        return moved + _gathers_of_multigrid(inner, size)
     on_grid = M.keeps_grids or inner.keeps_grids or (isinstance(inner, FunctionOperator) and inner.own_grid == grid)
     if not on_grid and not (in_rows and M.kind in _ALONG_ROWS):
         what = f"{M.kind} orders the unknowns in one row, and gathers its argument"
@@ -78,8 +78,8 @@ def transfers(system: System, method: Method, M: Operator | None) -> list[Transf
     return moved
 
 
-def _of_multigrid(M: CutMultigrid, size: int) -> list[Transfer]:
-    """Of a grid so small that its gathered coarse grid is not much smaller."""
+def _gathers_of_multigrid(M: CutMultigrid, size: int) -> list[Transfer]:
+    """None unless the grid is so small that its gathered coarse grid is not much smaller."""
     last, instead = M.setup.plan.grids[-1], "Use preconditioner='jacobi', or fewer devices."
     if not M.levels:
         return [Transfer(f"multigrid of the small grid {last} gathers its argument", size, instead)]
@@ -88,7 +88,7 @@ def _of_multigrid(M: CutMultigrid, size: int) -> list[Transfer]:
     return [Transfer(what, coefficients, instead)] if coefficients >= size else []
 
 
-def told_of_devices(system: System, method: Method, M: Operator | None) -> tuple[str, ...]:
+def device_notes(system: System, method: Method, M: Operator | None) -> tuple[str, ...]:
     """Lines of `explain()` about several devices."""
     cut, bk = system.cut, system.bk
     if cut is None:
@@ -103,7 +103,7 @@ def told_of_devices(system: System, method: Method, M: Operator | None) -> tuple
 
 
 def warn_of_transfers(system: System, method: Method, M: Operator | None) -> None:
-    """Warn of those that are not small, at the caller's line; others are logged."""
+    """Warn of transfers that are not small, at the caller's line; others are logged."""
     for one in transfers(system, method, M):
         if one.size >= LEAST:
             warn_caller(str(one), GatherWarning)

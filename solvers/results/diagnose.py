@@ -1,7 +1,7 @@
 """Why a solve has failed: inputs that are not finite, a missing symmetry or definiteness, too few iterations.
 
 A cause is looked for when a failure has happened or its message is read, by products with A and the preconditioner as
-the solve made them. What a singular A has to do with a failure is in `solvers/singular/diagnose.py`.
+the solve made them. Failures of singular systems are explained in `solvers/singular/diagnose.py`.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Case:
     layout: Layout | None = None  # of x
     null: bool = False  # are null vectors of A known, and projected out of x?
     both: bool = False  # are they null vectors of the transpose too?
-    products: int = 0  # made by the solve; a diagnosis makes at most that, or a few
+    products: int = 0  # made by the solve; a diagnosis makes at most as many, or a few
 
     @classmethod
     def of(
@@ -74,9 +74,9 @@ class Case:
             x0=None if system.x0 is None else bk.to_numpy(bk.flat(system.x0)), layout=system.layout, null=null,
             both=null and both, products=int(np.max(bk.to_numpy(products), initial=0)),
         )  # fmt: skip
-        if later:  # the residual of other arrays is another one
+        if later:  # changed arrays show in the residual
             change, size = norms(b - case.A_image(x) - r), norms(b) + norms(r)
-            if np.any(change > np.sqrt(case.eps) * size + end.null_part):  # factors subtract that part, too
+            if np.any(change > np.sqrt(case.eps) * size + end.null_part):  # factors also subtract that part
                 return None
         return case
 
@@ -87,12 +87,10 @@ class Case:
 
     @property
     def status(self) -> Status:
-        """That of the worst system."""
         return Status(int(self.end.status[self.worst]))
 
     @property
     def bound(self) -> float:
-        """The tolerance of the worst system."""
         return float(self.end.tolerance[self.worst])
 
     @property
@@ -161,7 +159,7 @@ Place = Callable[..., str]
 
 
 def not_finite(case: Case) -> list[Cause]:
-    """Cause: inputs that are not finite, or products with them that are not."""
+    """Cause: inputs that are not finite, or whose products are not."""
     if case.b is None and case.status is Status.DIVERGED and not case.end.iterations[case.worst]:
         return [FROM_THE_START]
     causes = []
@@ -246,7 +244,7 @@ def affine_preconditioner(case: Case) -> list[Cause]:
 # --- symmetry and definiteness
 
 _LANCZOS_STEPS = 40  # at most, to find a negative eigenvalue of A or M
-_HARMLESS = 1e-6  # asymmetry of M, as of one that computes in single precision
+_HARMLESS = 1e-6  # asymmetry of M, as in single precision
 _CLEARLY = 1e-10  # of the largest curvature, or some rounding units: the sign of smaller ones is not clear
 
 _UNSYMMETRIC = ("use biCG-stab(2) or GMRES, which take any matrix",)
@@ -310,11 +308,7 @@ def _signs(case: Case, probes: Pairs) -> set[int]:
 
 
 def _curvatures(case: Case, pairs: Pairs) -> np.ndarray:
-    """The signs of <v, A v> `(pairs, systems)`, 0 where it may be rounding, as for v that are nearly null vectors of A.
-
-    Args:
-        pairs: v and A v, of which some v are random.
-    """
+    """The signs of <v, A v> `(pairs, systems)`, 0 where it may be rounding, as for near-null vectors v of A."""
     least = max(_CLEARLY, PRODUCTS * case.eps)
     values = np.array([dots(v, Av).real for v, Av in pairs])
     lengths, images = (np.array([norms(pair[k]) for pair in pairs]) for k in (0, 1))
@@ -378,7 +372,7 @@ def _asymmetric_preconditioner(case: Case, signs_of_A: set[int]) -> list[Cause]:
 # --- progress
 
 _HARDLY = 0.5  # of the residual norm at the start: a smaller reduction shows no rate
-_MANY = 1e6  # iterations that nobody would wait for
+_MANY = 1e6  # iterations: more are not worth waiting for
 
 
 def too_few_iterations(case: Case) -> list[Cause]:
@@ -408,12 +402,12 @@ def too_few_iterations(case: Case) -> list[Cause]:
 
 @dataclass(frozen=True, eq=False)
 class Diagnosis:
-    """Looks for the causes of a failed solve when it is called; nothing is computed before.
+    """Search for the causes of a failed solve; nothing is computed before it is called.
 
     Attributes:
-        questions: are asked in this order, up to the first answer that explains the failure by itself.
+        questions: possible causes in this order, up to the first that explains the failure by itself.
         case: the solve that ended in a state; None where nothing can be examined.
-        known: what a compiled function depends on: the method, and what makes A and M on the host.
+        known: static data in a compiled function: the method, and functions that make A and M on the host.
         note: a remark of the library that the method calls.
     """
 
@@ -427,13 +421,13 @@ class Diagnosis:
         cls, questions: Sequence[Callable[[Case], list[Cause]]], system: System, method: Method, M: Operator | None,
         outcome: Outcome, both: bool,
     ) -> Diagnosis | None:  # fmt: skip
-        """Diagnosis of a finished solve, or in a compiled function of what is known on the host; None where not needed.
+        """Diagnosis of a finished solve, in a compiled function by the data known on the host; None where not needed.
 
         Args:
             M: its preconditioner or factors, or None.
             both: are known null vectors of A those of the transpose, too?
         """
-        later = system.on_failure in QUIET  # when the message is read: the arrays may have been written to since
+        later = system.on_failure in QUIET  # the message is read later, when the arrays may have changed
         note = getattr(M, "note", None) if method.holds_external else None
         M = M if isinstance(M, Preconditioner) else None
         if system.bk.communicator is not None:  # each member would decide on its own
@@ -458,10 +452,10 @@ class Diagnosis:
     def __call__(self, end: EndState) -> tuple[Cause, ...] | None:
         """Find the causes for an end state in NumPy; None if nothing could be examined.
 
-        Raises nothing. Cost: at most as many products as the solve has made, or a few; of a known matrix also factors,
+        Raises nothing. Cost: at most as many products as the solve has made, or a few; for a known matrix also factors,
         where they take less than a second.
         """
-        if np.any(end.status == int(Status.TIME_LIMIT)):  # more time was not wanted
+        if np.any(end.status == int(Status.TIME_LIMIT)):  # no time is left for a search
             return None
         with warnings.catch_warnings(), np.errstate(all="ignore"):
             warnings.simplefilter("ignore")
@@ -475,7 +469,7 @@ class Diagnosis:
                     if any(cause.settles for cause in causes):
                         break
                 return tuple(causes if self.note is None else [*causes, Cause(self.note, settles=False)])
-            except Exception:  # of a user's function, say: the failure itself is reported without a cause
+            except Exception:  # for example in a user's function: the failure is reported without a cause
                 return None
 
 
@@ -486,7 +480,7 @@ def _case_in_program(
         return None
     A, M = known_A(), None if known_M is None else known_M()
     if any(operator is not None and operator.systems not in (None, end.status.size) for operator in (A, M)):
-        return None  # in a function that was vectorised since
+        return None  # the function was vectorised later
     return Case(method, end, A, A, M, products=int(np.max(end.iterations, initial=0)))
 
 

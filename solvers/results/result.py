@@ -1,7 +1,7 @@
 """`SolveResult`, the outcome of a solve, and the errors that hold one.
 
-A result is x, a `Record` of all other arrays by name, and the `Background` that its message tells. Libraries take it
-apart as a container of arrays. It never changes, but for its record: where the user's call ends, `Record.complete`
+A result is x, a `Record` of all other arrays by name, and the `Background` of its message. Libraries treat it as a
+container of arrays. Only its record changes: where the user's call ends, `Record.complete`
 notes the times, and from then on the numbers of one system that was solved eagerly are Python's.
 """
 
@@ -22,7 +22,7 @@ from ..run.outcome import Status, has_failed
 from .show import in_lines, plot_convergence, to_dict
 from .words import Background, Cause, EndState, LookForCauses, describe, methods_in_words
 
-ArrayT = TypeVar("ArrayT")  # what `b` is
+ArrayT = TypeVar("ArrayT")  # type of `b`
 T = TypeVar("T")
 _OF_NUMPY = (np.ndarray, np.generic)
 
@@ -50,7 +50,7 @@ class Record:
         is_one: was one system solved eagerly? Then its numbers are Python's.
         is_complete: has the user's call ended?
         look: finds the causes of a failure when the message is first read.
-        causes: that it has found.
+        causes: that `look` has found.
     """
 
     arrays: dict[str, Any]
@@ -80,7 +80,7 @@ class Record:
         if self.like is None or self.bk is None or not isinstance(array, _OF_NUMPY):
             return array
         (made,) = without_compilers(self.bk.results_from_host)([np.asarray(array)], self.like)
-        if not self.bk.compiled(made):  # else it belongs to the program that reads it
+        if not self.bk.compiled(made):  # in a program it belongs to that program
             self.arrays[name] = made
         return made
 
@@ -90,7 +90,7 @@ class Record:
         if isinstance(array, _OF_NUMPY):
             return np.asarray(array)
         bk = choose_backend(array)
-        return np.asarray(type(bk).to_numpy(bk, array))  # by the class, whose functions no profile records
+        return np.asarray(type(bk).to_numpy(bk, array))  # method of the class, which profiles do not record
 
     def number(self, name: str, of_python: Callable[[Any], Any]) -> Any:
         """The number of each system as users see it; one whose derivatives are being recorded stays an array."""
@@ -281,7 +281,6 @@ class SolveResult(PublicNames, Generic[ArrayT]):
         return EndState.in_numpy(self._record.end_state(self.checkpoints, self._record.on_host).arrays())
 
     def _known_background(self, end: EndState) -> Background:
-        """With the causes of a failure, which are looked for when they are first asked for."""
         record = self._record
         if record.look is not None and np.any(has_failed(end.status)):
             record.causes, record.look = record.look(end), None
@@ -377,7 +376,7 @@ class SolveResult(PublicNames, Generic[ArrayT]):
                 that is not symmetric, solved by a method for symmetric ones.
 
         Cost: a solve, and 1 product to check that nothing was changed (1 more to check the symmetry of a function that
-        was solved by a method for symmetric ones). Without a transpose of its own (rmatvec), a function is evaluated
+        was solved by a method for symmetric ones). Without its own transpose (rmatvec), a function is evaluated
         once per unknown. The result keeps A and b alive, after the first call also the factors of a direct method.
 
         Examples:
@@ -429,7 +428,7 @@ class SolveResult(PublicNames, Generic[ArrayT]):
             self._known_background(self._known_end_state())
         return {**self.__dict__, "_sensitivity": None}
 
-    # TensorFlow asks the class itself for its arrays.
+    # TensorFlow calls these methods of the class.
 
     def __tf_flatten__(self) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
         return _static(self), arrays_of(self)
@@ -509,7 +508,7 @@ class ConvergenceError(RuntimeError):
     """A solve did not reach its tolerance: the base class of `NotConverged` and `Diverged`.
 
     Attributes:
-        result: all that the solve found, as without the error; None where it is not known.
+        result: the `SolveResult`, as without the error; None where it is not known.
 
     Examples:
         >>> import numpy as np, krylix
@@ -575,14 +574,14 @@ def finish(title: str, function: Callable[..., SolveResult], *args: Any) -> Solv
         if RUNNING:
             with span("solve", title, facts=outcome_facts) as done:
                 result = done(function(*args))
-        else:  # without a span, which a solve of 14 us would notice
+        else:  # a span would slow down a solve of 14 us
             result = function(*args)
     except ConvergenceError as error:
         if (failed := result_of_this_solve(error)) is not None:
             failed._record.complete(begun, failed.checkpoints)
         raise
     record = result._record
-    if record.is_one and record.solve_time is not None:  # as the first lines of a solve on NumPy make it
+    if record.is_one and record.solve_time is not None:  # from `apply_factors.py`
         record.setup_time, record.is_complete = max(perf_counter() - begun - record.solve_time, 0.0), True
     else:
         record.complete(begun, result.checkpoints)
@@ -611,7 +610,7 @@ def result_of_this_solve(error: ConvergenceError) -> SolveResult | None:
 
 
 def outcome_facts(result: Any) -> dict[str, Any]:
-    """What profiles show of a solve, given its result or error: of several systems the largest numbers.
+    """Facts of a solve in profiles, given its result or error: of several systems the largest numbers.
 
     Args:
         result: of `linear_solve`, `solve_nonlinear` or `minimize`.

@@ -1,7 +1,7 @@
-"""Messages: what happened in a solve, and what to try where it failed; the texts of warnings about singular matrices.
+"""Messages: the outcome of a solve, and advice where it failed; texts of warnings about singular matrices.
 
-A message says what happened, the numbers, why, and what to do. The last comes from tables: a cause that was found has
-its own advice (`Cause`); else `ADVICE` has a row for each alternative, with the condition under which it is one.
+A message says what happened, the numbers, why, and what to do. Advice comes from tables: a cause that was found has
+its own (`Cause`); else `ADVICE` has a row for each alternative, with its condition.
 """
 
 from __future__ import annotations
@@ -54,12 +54,12 @@ class EndState(NamedTuple):
         return tuple(self[:8] if self.rung is None else self)
 
     def worst(self, which: np.ndarray) -> int:
-        """Flat index of the one among these systems that is furthest from its tolerance."""
+        """Flat index of that one of these systems that is furthest from its tolerance."""
         return furthest(which, self.residual_norm, self.tolerance)
 
 
 def furthest(which: np.ndarray, norm: np.ndarray, tolerance: np.ndarray) -> int:
-    """Flat index of the one among these systems whose norm is furthest from its tolerance."""
+    """Flat index of that one of these systems whose norm is furthest from its tolerance."""
     with np.errstate(all="ignore"):
         excess = np.where(np.isfinite(norm), norm / tolerance, np.inf)
     return int(np.argmax(np.where(which, np.nan_to_num(excess, nan=np.inf), -1)))
@@ -102,7 +102,7 @@ class Cause(NamedTuple):
 
 FROM_THE_START = Cause(
     "b is not finite, or x0 or its product with A", ("look for NaN and infinity in b (and x0)",)
-)  # of a solve that diverged in 0 steps, whose right-hand side is not known
+)  # of a solve that diverged in 0 steps, with an unknown right-hand side
 
 
 class LookForCauses(Protocol):
@@ -115,12 +115,12 @@ class LookForCauses(Protocol):
 
 
 class Background(NamedTuple):
-    """What a message tells besides the end state.
+    """Data of a message besides the end state.
 
     Attributes:
         made_by: the methods that may have made x, by the numbers of `Outcome.rung`.
         least_squares: are the norms those of the normal residual?
-        no_solution: why there is none, where that is known.
+        no_solution: the reason why there is no solution, if known.
         causes: of the failure, as diagnosed; None without a diagnosis.
         time_limit: seconds, or None.
         parts: are vectors cut over the members of a communicator?
@@ -192,7 +192,7 @@ def describe(end: EndState, background: Background) -> str:
 
 
 def _to_do(causes: Sequence[Cause], no_solution: str | None, general: list[str]) -> list[str]:
-    """The advice of the causes; that for systems without a solution, or the general one, where no cause settles it."""
+    """The advice of the causes; for systems without a solution, or where no cause settles it, also the general one."""
     specific = [advice for cause in causes for advice in cause.advice]
     settled = any(cause.settles and cause.advice for cause in causes)
     if no_solution is not None:
@@ -226,7 +226,7 @@ def _norms(norm: float, bound: float, background: Background) -> str:
 
 
 def _singular(end: EndState) -> str:
-    """Sentences about matrices that are known to be singular, and what was subtracted from right-hand sides."""
+    """Sentences about matrices known to be singular, and components subtracted from right-hand sides."""
     count, total = int(np.sum(end.singular)), end.singular.size
     if not count:
         return ""
@@ -238,10 +238,10 @@ def _singular(end: EndState) -> str:
 
 
 class Failure(NamedTuple):
-    """How a system failed, and by what method: the worst of a batch.
+    """Failure of one system, the worst of a batch, and its method.
 
     Attributes:
-        name: what the result calls the last method, which names those tried before.
+        name: of the last method in the result, which names those tried before.
         method: the last one that was tried; None in a result that was read from a file of another version.
         preconditioner: the kind that was given, or None.
         precision: "float32" or "float64".
@@ -330,14 +330,14 @@ ADVICE: tuple[tuple[tuple[str, ...], Callable[[Failure, Method], bool], str], ..
     ((_KRYLOV,), lambda f, m: "direct" not in f.name, FACTORISE),
     (_ALL, lambda f, m: f.precision == "float32" and _STUCK(f, m), "use double precision"),
 )
-"""What to try: for methods of which family, on which condition; in this order."""
+"""Advice in this order: families of methods, condition, text."""
 
 
 # --- warnings of singular matrices
 
 
 def inconsistent_in_words(method: str, which: np.ndarray, vectors: str) -> str:
-    """That these systems were solved without a component of b in the null vectors `vectors` of the adjoint."""
+    """Warning of systems solved without a component of b in the null vectors `vectors` of the adjoint."""
     return (
         f"{method}: b{_of_which(which)} has a component in {vectors}, which the adjoint of A maps to zero, so no x "
         "reaches it. It was subtracted (result.null_part is its norm), and x is a least-squares solution. Subtract it "
@@ -346,7 +346,7 @@ def inconsistent_in_words(method: str, which: np.ndarray, vectors: str) -> str:
 
 
 def singular_in_words(method: str, which: np.ndarray, kind: Singularity) -> str:
-    """That factors of the matrices of these systems show them to be singular, or nearly so."""
+    """Warning of matrices that factors show to be singular or ill-conditioned."""
     return f"{method}: the matrix{_of_which(which)} {SINGULARITIES[kind]}"
 
 

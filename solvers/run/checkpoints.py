@@ -24,7 +24,6 @@ class Checkpoints:
         self.from_start = min(limits.rows[0], default=1) == 0
 
     def empty(self, now: Sequence[Array]) -> list[Array]:
-        """Empty buffers for such states."""
         bk = self.bk
         return [bk.zeros((int(a.shape[0]), self.count, int(a.shape[1])), bk.dtype(a), a) for a in now]
 
@@ -36,7 +35,7 @@ class Checkpoints:
         """Write the current state to the buffers at the checkpoints that are due."""
         bk, one = self.bk, 0 * self.table + 1
         row = bk.sum(bk.where(self.table < steps, one, 0 * one), 1, keepdims=True, dtype=bk.dtype(one))
-        row = bk.where(due, row, 0 * row + self.count)  # beyond the end: dropped
+        row = bk.where(due, row, 0 * row + self.count)  # rows beyond the end are dropped
         return [bk.put_row(a, row, b) for a, b in zip(kept, now, strict=True)]
 
     def merged(self, kept: Sequence[Array], end: Sequence[Array], steps: Array) -> list[Array]:
@@ -65,8 +64,8 @@ class Checkpoints:
         def one(state: Any) -> Any:
             i, kept = state
             limits = bk.where(numbers == i, self.table, 0 * self.table)
-            found = solved(bk.sum(limits, 1, keepdims=True, dtype=bk.dtype(limits)))
-            return i + 1, [bk.put_row(a, 0 * steps + i, b) for a, b in zip(kept, found, strict=True)]
+            results = solved(bk.sum(limits, 1, keepdims=True, dtype=bk.dtype(limits)))
+            return i + 1, [bk.put_row(a, 0 * steps + i, b) for a, b in zip(kept, results, strict=True)]
 
         first = bk.asarray(np.zeros((1, 1), np.int32), like=start[0]), self.empty(start)
         _, kept = bk.while_loop(lambda state: bk.any(state[0] < self.count), one, first)

@@ -1,10 +1,10 @@
-"""The loop that all methods share: rounds of steps, for one system or several, run as it is or compiled.
+"""The loop that all methods share: rounds of steps, for one system or several, run eagerly or compiled.
 
 A round solves `A d = r` from `d = 0`, where r is the true residual at its start, scaled by a power of two so that units
-play no role. The method steps until its recurrence says that the goal is reached, that it cannot go on, or that the
+play no role. The method steps until its recurrence says that the goal is reached, that it cannot continue, or that the
 limit is. Then x + d and its true residual are computed: a system whose true residual is within the tolerance has
 converged, whatever the recurrence said; one whose recurrence had drifted, or broken down, starts another round as long
-as rounds make progress. Systems that have ended are frozen. Of one system, the one is running, so nothing is masked.
+as rounds make progress. Systems that have ended are frozen. A single system is always running, so nothing is masked.
 
 Where the small operations of a library take longer than NumPy's, NumPy iterates on the memory of the library. A step of
 CG is about 35 operations on one number for each system: 1 to 9 us each in PyTorch, 10 to 35 in TensorFlow, 0.3 in
@@ -67,7 +67,7 @@ class LoopSettings(NamedTuple):
 
 
 class State(NamedTuple):
-    """Of all systems between two rounds, and at the end. Vectors are `(batch, n)`, numbers `(batch, 1)`."""
+    """State of all systems between two rounds, and at the end. Vectors are `(batch, n)`, numbers `(batch, 1)`."""
 
     x: Array
     residual: Array  # b - A x
@@ -113,11 +113,11 @@ class Unit(NamedTuple):
 
 
 class _Steps(NamedTuple):
-    """Within a round. What nobody asks for is (), and not in the program."""
+    """State within a round. Fields that nobody needs are (), and not in the program."""
 
     state: Any  # of the method
     steps: Array
-    going: Any  # systems that take another step; of one that nobody watches, its state says so
+    going: Any  # systems that take another step; () for one system that nobody watches, whose state decides
     products: Any  # in this round, of methods whose steps differ in them
     reason: Any  # status by which a monitor ends a system, or 0
     history: Any
@@ -142,7 +142,7 @@ def run(
     """
     bk, method, limits, history, by_default, both, derived, cut = settings
     with bk.errstate():
-        # those that are found at run time are mostly none, and would cost as much there as M
+        # Projections that are found at run time are mostly the identity, and would cost as much around M as M itself.
         around = both and null is not None and not isinstance(null, WithoutConstantsInside)
         if method.keeps_grids and len(limits) == 1 and not A.only_flat:
             A, M, b, x0, null = _on_grid(bk, A, M, b, x0, null, cut)
@@ -164,7 +164,7 @@ def run(
         singular = _singularity(bk, b, null, inverse) if method.factorises or null is not None else None
         if report is not None:
             report = report.begun(bk, bk.norm(b))
-        # Corrections by factors have no part in null vectors of their own; an x0 may.
+        # Corrections by factors are orthogonal to the null vectors that factors know; an x0 may not be.
         take_off = None
         if x0 is not None and method.factorises and isinstance(inverse, DirectInverse):
             take_off = inverse.without_null
@@ -181,7 +181,6 @@ def run(
 def _run_loop(
     loop: Loop, rtol: Array, atol: Array, singular: Array | None, limits: Limits, history: bool
 ) -> Outcome:  # fmt: skip
-    """Run the loop, in NumPy where its method and library allow that."""
     bk, b = loop.bk, loop.bk.rows_on_host(loop.b) if loop.method.applies_only else None
     if b is None:
         return loop.bounded(rtol, atol, limits.last).outcome(singular, limits, history)
@@ -191,16 +190,16 @@ def _run_loop(
         return None if a is None else bk.to_numpy(a)
 
     M, null = (None if one is None else OnHost(one) for one in (loop.M, loop.null))
-    there = replace(loop, bk=host, A=OnHost(loop.A), M=M, null=null, b=b, x0=numbers(loop.x0))
+    on_host = replace(loop, bk=host, A=OnHost(loop.A), M=M, null=null, b=b, x0=numbers(loop.x0))
     with host.errstate():
-        there = there.bounded(numbers(rtol), numbers(atol), limits.last)
-        found = there.outcome(numbers(singular), limits, history)
-    return Outcome(*(() if isinstance(a, tuple) else bk.from_host(np.ascontiguousarray(a)) for a in found))
+        on_host = on_host.bounded(numbers(rtol), numbers(atol), limits.last)
+        outcome = on_host.outcome(numbers(singular), limits, history)
+    return Outcome(*(() if isinstance(a, tuple) else bk.from_host(np.ascontiguousarray(a)) for a in outcome))
 
 
 @dataclass(frozen=True)
 class Loop:
-    """One solve: what does not change between its rounds."""
+    """One solve: the data that do not change between its rounds."""
 
     bk: Backend
     method: Method
@@ -255,8 +254,8 @@ class Loop:
             return [*end[:-2], bk.matrix_transpose(end.history)] if history else list(end[:-2])
 
         like = [*first[:-2], bk.matrix_transpose(first.history)] if history else first[:-2]
-        found: list[Any] = points.each(solved, like, first.steps)
-        *ends, lines = found if history else [*found, ()]
+        results: list[Any] = points.each(solved, like, first.steps)
+        *ends, lines = results if history else [*results, ()]
         end = first._replace(**dict(zip(State._fields[:-2], ends, strict=True)))
         return _outcome(bk, end._replace(history=bk.permute_dims(lines, (0, 2, 1)) if history else ()), singular)
 
@@ -280,7 +279,6 @@ class Loop:
         return State(x, r, norm, asked, bk.zeros_like(norm), status, none, products, none, lines, ())
 
     def _end(self, s: State) -> State:
-        """Run rounds until no system is running."""
         bk, method = self.bk, self.method
         plain = isinstance(s.history, tuple) and self.report is None and self.points is None
         if method.factorises and plain and isinstance(self.limit, int) and self.limit > 0:
@@ -297,7 +295,7 @@ class Loop:
         return self._while(self._round, s)
 
     def _refined_once(self, s: State) -> State:
-        """x + M r, bitwise as from a round of iterative refinement; other systems than those it converges are void.
+        """x + M r, bitwise equal to a round of iterative refinement; meaningless for systems that it does not solve.
 
         Cost: one application of M and one product, wasted if the residual norm is too large.
         """
@@ -312,7 +310,7 @@ class Loop:
         return s._replace(x=x, residual=residual, norm=norm, status=status, steps=steps, products=products)
 
     def _while(self, body: Callable[..., State], s: State) -> State:
-        """Rounds. In programs of one system two vectors hold the numbers: XLA makes a kernel of each array."""
+        """Run rounds. In programs of one system two vectors hold the numbers: XLA makes a kernel of each array."""
         bk = self.bk
 
         def running(status: Array) -> Any:
@@ -363,7 +361,7 @@ class Loop:
         steps, products = kept(steps, s.steps), kept(products + self.A.products, s.products)
         done = norm <= self.asked
         done = done if running is None else done & running
-        if bk.is_concrete(norm) and not bk.any(~done):  # mostly: the rest would say so
+        if bk.is_concrete(norm) and not bk.any(~done):  # usual, and the lines below would give the same
             return s._replace(
                 x=x, residual=r, norm=norm, bound=self.asked, attainable=bk.zeros_like(norm),
                 status=0 * s.status + CONVERGED, steps=steps, products=products,
@@ -395,10 +393,7 @@ class Loop:
         return r if self.null is None or not self.both else self.null.apply(r)
 
     def _unit(self, norm: Array) -> Unit:
-        """The unit of a round that starts from a residual of this norm.
-
-        That of the solve, unless residuals may be larger than b, or another library has thresholds of its own.
-        """
+        # That of the solve, unless residuals may be larger than b, or another library has thresholds of its own.
         own = self.x0 is not None or self.method.on_host
         return Unit.below(self.bk, norm, self.report is not None) if own else self.unit
 
@@ -410,15 +405,15 @@ class Loop:
         """The steps of a round: their unit, the last one, why they ended, and products with A so far.
 
         Args:
-            read: reads s again from the two vectors of a program: numbers from outside of a loop are kernels of their
-                own, numbers that its condition computes are not.
+            read: reads s again from the two vectors of a program, because numbers from outside a loop are separate
+                kernels, and numbers that its condition computes are not.
         """
         bk, method, A, M, limit, report = self.bk, self.method, self.in_steps, self.M, self.limit, self.report
         unit, r = self._unit(s.norm), self.in_range(s.residual)
         watched = self.several or report is not None
         looks = watched or not isinstance(s.history, tuple) or self.points is not None
         running: Any = s.status == RUNNING if looks else None
-        r = bk.where(running, r, bk.zeros_like(r)) if self.several else r  # others, perhaps with a NaN, stand by
+        r = bk.where(running, r, bk.zeros_like(r)) if self.several else r  # the others may have a NaN
         r = unit.into(r) if self.several or unit.power is not None else bk.copy(r)
 
         def goal_and_rule(s: State) -> tuple[Array, Goal, StoppingRule]:
@@ -453,7 +448,6 @@ class Loop:
             return status if isinstance(t.reason, tuple) else ended(bk, status, t.reason)
 
         def kept(t: _Steps, active: Array) -> Any:
-            """Checkpoint buffers, with those that this step has reached."""
             points = self.points
             if points is None:
                 return t.kept
@@ -501,7 +495,8 @@ class Loop:
         if self.points is not None and self.points.from_start:
             t = t._replace(kept=kept(t, running & (s.steps == 0)))
         plain = report is None and isinstance(s.history, tuple) and self.points is None and isinstance(limit, int)
-        if plain and method.takes_numbers and self._is_of_numpy(state):
+        plain = plain and method.takes_numbers and bk.on_host and bk.communicator is None
+        if plain and type(state.x) is np.ndarray:
             left = limit - int(s.steps.max(initial=0))
             if not self.several and NUMBERS.serves(state.x):
                 state, taken = _steps_of_one(method, A, M, NUMBERS.enter(state), rule, left)
@@ -529,26 +524,23 @@ class Loop:
         x, rr, broken = bk.step_active(step_all, (state.x, state.rr, state.broken), going)
         return new[0]._replace(x=x, rr=rr, broken=broken)
 
-    def _is_of_numpy(self, state: Any) -> bool:
-        return self.bk.on_host and self.bk.communicator is None and type(state.x) is np.ndarray
-
     # --- other uses of the loop
 
     def apply_once(self, rtol: Array, atol: Array, singular: Array | None) -> Outcome:
-        """`x0 + M (b - A x0)` and its true residual, in straight-line code: what a program holds of a direct method.
+        """`x0 + M (b - A x0)` and its true residual, in straight-line code: the part of a direct method in a program.
 
-        What is not solved then has the status BREAKDOWN, and the host solves it. So it is with factors that are not
-        finite, for b = 0 too.
+        Systems that this does not solve get the status BREAKDOWN, and the host solves them; also those with factors
+        that are not finite, even for b = 0.
 
-        In single precision the default tolerance is out of reach for matrices with a condition of 1e2 and more, which
-        may not ask the host in each run: one refinement shows whether the precision is the limit. In double that begins
-        at 1e5.
+        In single precision the default tolerance is out of reach for condition numbers of 1e2 and more (in double of
+        1e5), which must not call the host in each run: one refinement shows whether the precision is the limit.
         """
         bk, A, x0 = self.bk, self.A, self.x0
 
         def norm(v: Array) -> Array:
             size = bk.sqrt(bk.square_norm(v))
-            return size if x0 is None else bk.maximum(size, bk.max_abs(v))  # b may be too small for squares beside A x0
+            # Relative to A x0, b may be so small that its squares underflow.
+            return size if x0 is None else bk.maximum(size, bk.max_abs(v))
 
         scale = bk.binary_scale(self.b)
         if x0 is not None:
@@ -621,7 +613,7 @@ def _steps_of_one(
 def _steps_of_several(
     bk: Backend, method: Method, A: Operator, M: Operator | None, state: Any, rule: StoppingRule, left: int
 ) -> tuple[Any, int]:
-    """Steps while all systems go on: a fifth less time than with masks and counts."""
+    """Steps while all systems continue: a fifth less time than with masks and counts."""
     step, taken = method.step, 0
     while taken < left and ((state.rr > rule.enough) & (state.rr <= rule.largest) & ~state.broken).all():
         state = step(bk, A, M, state)
@@ -642,24 +634,18 @@ def _outcome(bk: Backend, s: State, singular: Array | None) -> Outcome:
 
 
 def _singularity(bk: Backend, b: Array, null: Operator | None, factors: Operator | None) -> Array | None:
-    """`(batch, 1)`, numbers of `Singularity`; None where nothing is known.
-
-    Args:
-        b: the right-hand sides, in rows.
-        null: projects given or found null vectors out.
-        factors: of a direct method.
-    """
-    told = singularity_of(factors)
-    if null is None and told is None:
+    """`(batch, 1)`, numbers of `Singularity`; None where nothing is known."""
+    by_factors = singularity_of(factors)
+    if null is None and by_factors is None:
         return None
     rows = int(b.shape[0])
     none = bk.zeros((rows, 1), np.dtype(np.int32), b)
-    found = none if told is None else bk.broadcast_to(told, (rows, 1)) + none
-    return found if null is None else bk.where(_takes_off(bk, null, b), none + _KNOWN, found)
+    singular = none if by_factors is None else bk.broadcast_to(by_factors, (rows, 1)) + none
+    return singular if null is None else bk.where(_has_null_vectors(bk, null, b), none + _KNOWN, singular)
 
 
-def _takes_off(bk: Backend, null: Operator, b: Array) -> Array:
-    """For which systems is the projection not the identity?"""
+def _has_null_vectors(bk: Backend, null: Operator, b: Array) -> Array:
+    """bool, by system: is the projection not the identity?"""
     if isinstance(null, WithoutConstantsInside):
         return null.array("active") > 0
     if isinstance(null, WithoutConstants) and len(null.array("labels").shape) == 2:
@@ -690,11 +676,11 @@ def _on_grid(
 
 
 def _with_cut_product(A: Operator, own: Operator, cut: Cut, b: Array) -> Operator:
-    """`own`, which iterations multiply by blocks of a stencil where it is one."""
+    """`own`, with products by blocks where A is a stencil."""
     if not cut.all_names or not A.bk.compiled(b):
         return own
-    found = cut_stencil(A, cut, b)
-    if isinstance(found, str):
-        log.debug("iterations multiply by the function as it is: it %s", found)
+    stencil = cut_stencil(A, cut, b)
+    if isinstance(stencil, str):
+        log.debug("iterations multiply by the function as it is: it %s", stencil)
         return own
-    return InSteps(own, found)
+    return InSteps(own, stencil)

@@ -17,7 +17,7 @@ from ...sparse import Operator
 from ..factors.protocol import DirectInverse
 from .outcome import Outcome, Status
 
-_ROUNDING = 4  # times eps, of b: a rest that is no larger is zero
+_ROUNDING = 4  # times eps, relative to b: a smaller rest is zero
 
 
 class NullPart(NamedTuple):
@@ -32,7 +32,7 @@ class NullPart(NamedTuple):
 
         Powers of two are taken out of b, so that neither sums nor the norms that decide overflow.
         """
-        b = bk.materialize(b)  # if XLA computed it twice, b - rest would have the rounding of b in it
+        b = bk.materialize(b)  # if XLA computed b twice, b - rest would contain the rounding of b
         scale = bk.binary_scale(b)
         scaled = bk.times(1 / scale, b)
         rest = null.apply(null.apply(scaled))
@@ -79,7 +79,7 @@ class NullPart(NamedTuple):
     def _is_rounding(self, bk: Backend) -> Array:
         size, rest = bk.norm(self.part), bk.norm(self.rest)
         most = float(np.finfo(bk.dtype(size)).eps) ** 0.5
-        return (size <= most * bk.maximum(size, rest)) | ~bk.isfinite(size)  # NaN in b is another matter
+        return (size <= most * bk.maximum(size, rest)) | ~bk.isfinite(size)  # NaN in b shows elsewhere
 
 
 def _hypot(bk: Backend, a: Array, b: Array) -> Array:

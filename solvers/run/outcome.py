@@ -16,11 +16,11 @@ class Status(IntEnum):
         MAX_ITER: the limit of iterations was reached.
         STAGNATED: no more progress was made before the tolerance.
         BREAKDOWN: a step divided by (nearly) zero or made nothing better, and a restart did not help.
-        DIVERGED: the numbers were not finite, or grew beyond what the precision can take back.
-        STOPPED: the callback asked for it. No failure: nothing is raised, and x is what the callback has seen.
-        TIME_LIMIT: the time was over, which is a failure.
+        DIVERGED: the numbers overflowed, or grew too large for this precision.
+        STOPPED: the callback stopped the solve. No failure: nothing is raised, and x is the one that the callback got.
+        TIME_LIMIT: the time limit was reached, which is a failure.
         RUNNING: inside the loop only.
-        CANDIDATE: inside the loop only: it seems to have converged, and the true residual is still to be seen.
+        CANDIDATE: inside the loop only: converged by the recurrence; the true residual is still to be computed.
 
     Examples:
         >>> import numpy as np, krylix
@@ -51,11 +51,8 @@ class Status(IntEnum):
         return self is Status.DIVERGED
 
 
-# Inside the loop only: RUNNING, and CANDIDATE (the recurrence says converged; the true residual is still to be seen).
-
-
 def has_failed(status: Any, may_be_stopped: bool = True) -> Any:
-    """Which systems are failures? Not those that a callback has stopped, where there is one."""
+    """Which systems have failed? Not those that a callback has stopped, if there is one."""
     failed = status != int(Status.CONVERGED)
     return failed & (status != int(Status.STOPPED)) if may_be_stopped else failed
 
@@ -73,7 +70,7 @@ class Outcome(NamedTuple):
     status: Array  # (batch, 1)
     steps: Array  # (batch, 1)
     products: Array  # (batch, 1)
-    singular: Array  # (batch, 1), what is known of its matrix: numbers of `Singularity`
+    singular: Array  # (batch, 1), numbers of `Singularity`
     rung: Array  # (batch, 1), twice the number of the rung that made x, plus 1 where it followed one that took long
     history: Any  # (most steps + 1, batch), NaN where nothing was recorded, or ()
 

@@ -6,8 +6,8 @@ one rounding of x and the rounding of the product do. It needs no norm and no en
 `eps |A| |x|` would be the wrong quantity: where the columns of A differ in size it accepts wrong answers.
 
 Where the precision decides, x must be plausible too: of a singular A with a b outside of its range, an iteration makes
-x larger and larger along a null vector, until D is as large as what is left of b. Then `x^H A x / |x|` is no more than
-D, as A makes nothing but noise of x. Regular systems that the precision limits have 15 D and more where A is Hermitian.
+x larger and larger along a null vector, until D is as large as the residual. Then `x^H A x / |x|` is no more than
+D, because A x is nothing but noise. Regular systems that the precision limits have 15 D and more where A is Hermitian.
 
 Source: the normwise backward error, Rigal and Gaches 1967; Higham, Accuracy and Stability of Numerical Algorithms,
 2nd ed., Theorem 7.1, here for the perturbation of each entry of x.
@@ -31,9 +31,9 @@ _PROGRESS = 0.9  # a round that does not reduce the true residual to this part o
 _RECURRENCE = 32  # rounding units of the first residual of a round, which its recurrence reaches
 _PATIENCE = 2  # stalled rounds after a breakdown, each with another left vector, before giving up
 _ROUNDINGS = 2  # of each entry of x: the best residuals that methods reach are 0.2 to 0.7 D, up to 3 D on hard systems
-_LARGEST = 0.05  # of |b|: a b that is further than this from the range of A is never taken for solved
+_LARGEST = 0.05  # of |b|: a system whose b is further than this from the range of A never counts as solved
 _ROUNDED = 4e9  # rounding units of it, likewise: in double precision singular A make x so large that D is 0.02 |b|
-_HOPELESS = 0.1  # of D: no method has been seen to reach a tolerance below
+_HOPELESS = 0.1  # of D: no method has reached a tolerance below
 _FACTOR = 0.7  # no power of two: A (0.7 x) / 0.7 then differs from A x by rounding alone
 # Plain integers, because arrays of some libraries do not mix with enums.
 RUNNING, CONVERGED, MAX_ITER, STAGNATED, BREAKDOWN, DIVERGED, CANDIDATE, *_ = (int(s) for s in Status)
@@ -88,7 +88,7 @@ class StoppingRule(NamedTuple):
     bk: Backend
     limit: int | Array  # of iterations
     enough: Array  # squared residual norm to be reached
-    largest: Array  # squared residual norm that the precision can take back; finite, because of the unit of a solve
+    largest: Array  # squared residual norm up to which the precision suffices; finite, because of the unit of a solve
 
     @classmethod
     def of(cls, bk: Backend, goal: Goal, start: Array, limit: int | Array) -> StoppingRule:
@@ -97,7 +97,7 @@ class StoppingRule(NamedTuple):
         return cls(bk, limit, goal.norm * goal.norm, largest * largest)
 
     def goes_on(self, state: Any, steps: Array) -> Array:
-        """Which systems take another step? None whose numbers are NaN, as comparisons with them are false."""
+        """Which systems take another step? None with NaN, because comparisons with it are false."""
         return (state.rr > self.enough) & (state.rr <= self.largest) & ~state.broken & (steps < self.limit)
 
     def status(self, state: Any, steps: Array) -> Array:
@@ -113,8 +113,8 @@ def goal_of_round(bk: Backend, norm: Array, bound: Array, size: Array, first: Ar
     """Residual norm at which the steps of a round stop.
 
     From an x0 far larger than the solution, a round below rounding of its first residual would iterate on noise: on the
-    part in null vectors of A, say, which it cannot reduce. The goal is then no less than what its recurrence can reach,
-    and the next round starts from a true residual.
+    part in null vectors of A, say, which it cannot reduce. The goal is then no less than the norm that its recurrence
+    can reach, and the next round starts from a true residual.
 
     Args:
         norm: of the residual at the start of the round.

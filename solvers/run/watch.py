@@ -1,4 +1,4 @@
-"""Watched solves: progress, a callback and a time limit after each iteration, and what they do to the loop.
+"""Monitored solves: progress, a callback and a time limit after each iteration, and their effect on the loop.
 
 All three are one call of the host after each step of the loop. What only shows progress returns nothing; where the
 loop may be stopped, the call returns the reason for each system, which the loop takes for its status.
@@ -36,8 +36,8 @@ class IterationState(NamedTuple):
         iterations: iterations of the method so far, an int.
         residual_norm: the residual norm by the method's recurrence, a float; the true one decides at the end.
         goal: the residual norm at which this round ends, a float: the tolerance, and half of it after a restart.
-        x: the current approximation, in the library, shape, axis and dtype of the x that the solve returns, in memory
-            of its own. JAX calls from inside of its program: a callback may read this x (`np.asarray(x)`), but
+        x: the current approximation, in the library, shape, axis and dtype of the x that the solve returns, in its own
+            memory. JAX calls from inside its program: a callback may read this x (`np.asarray(x)`), but
             operations of JAX in it may wait for the program for ever; there x lies on the CPU.
 
     Examples:
@@ -61,13 +61,13 @@ Callback = Callable[[IterationState], bool | None]
 
 @dataclass(frozen=True, eq=False)
 class Monitor:
-    """What a caller wants to see of one solve, and what stops it.
+    """Progress, callback and time limit of one solve.
 
     Attributes:
         progress: True for a line on stderr, a function of (iteration, residual norm, goal), or False.
         callback: a function of an `IterationState`, or None.
         time_limit: seconds, or None.
-        since: when the solve was asked for, by `time.monotonic`.
+        since: when the solve was called, by `time.monotonic`.
         in_numpy: does the callback get NumPy's arrays, though the library is another one?
     """
 
@@ -83,7 +83,7 @@ class Monitor:
         return self.callback is not None or self.time_limit is not None
 
     def after(self, taken: np.ndarray) -> Monitor:
-        """For a solve that continues after so many iterations of each system, which the callback counts, too."""
+        """The monitor of a solve that continues after `taken` iterations, which its callback counts too."""
         users = self.callback
         if users is None:
             return self
@@ -96,15 +96,15 @@ class Monitor:
         return replace(self, callback=callback)
 
     def is_over(self) -> bool:
-        """Is the time over? Where it is counted from the call."""
+        """Is the time over, counted from the call?"""
         return self.time_limit is not None and time.monotonic() - self.since > self.time_limit
 
 
 def monitor_of(progress: Progress | None, callback: Any, time_limit: Any) -> Monitor | None:
-    """The checked arguments of a solve; None where nothing is asked for.
+    """The monitor of a solve; None without progress, callback and time limit.
 
     Raises:
-        TypeError, ValueError: an argument that is none.
+        TypeError, ValueError: an argument that is not valid.
     """
     if callback is not None and not callable(callback):
         raise TypeError(f"callback must be a function of one argument, the state after an iteration; got {callback!r}.")
@@ -117,7 +117,7 @@ def monitor_of(progress: Progress | None, callback: Any, time_limit: Any) -> Mon
             seconds = float(time_limit)
         except OverflowError:
             seconds = math.inf
-        time_limit = seconds if math.isfinite(seconds) else None  # which no solve reaches
+        time_limit = seconds if math.isfinite(seconds) else None  # no solve reaches it
     if progress in (False, None) and callback is None and time_limit is None:
         return None
     return Monitor(progress or False, callback, time_limit, time.monotonic())
@@ -125,10 +125,10 @@ def monitor_of(progress: Progress | None, callback: Any, time_limit: Any) -> Mon
 
 @dataclass(frozen=True, eq=False)
 class StepReport:
-    """What the loop of one attempt calls after each step.
+    """Report of each step of one attempt's loop.
 
     Attributes:
-        monitor: what was asked for.
+        monitor: of the solve.
         show: gets (iteration, residual norm, goal) of the slowest running system; None without progress.
         present: x of rows `(systems, n)` of NumPy, as the user has it.
         batch: shape of the batch axes.
@@ -154,11 +154,11 @@ class StepReport:
 
     @property
     def takes_x(self) -> bool:
-        """Does somebody want to see x?"""
+        """Does a callback get x?"""
         return self.monitor.callback is not None
 
     def raise_errors(self) -> None:
-        """Raise what the callback has raised, after the loop: a library would wrap it."""
+        """Raise the error of the callback after the loop, because a library would wrap it."""
         if self.errors:
             raise self.errors[0]
 
@@ -187,13 +187,13 @@ class StepReport:
         """
         numbers = (steps, norm, goal, active)
         if not self.monitor.may_stop:
-            bk.host_call(self._shown, (), *numbers)
+            bk.host_call(self._show, (), *numbers)
             return None
         more = [array for array in (x, self.begin) if array is not None]
-        (reason,) = bk.host_call(self._asked, [(tuple(int(k) for k in steps.shape), _INT32)], *numbers, *more)
-        return reason if bk.communicator is None else bk.communicator.max(reason)  # all stop, or none does
+        (reason,) = bk.host_call(self._reason, [(tuple(int(k) for k in steps.shape), _INT32)], *numbers, *more)
+        return reason if bk.communicator is None else bk.communicator.max(reason)  # all members stop, or none does
 
-    def _shown(self, steps: np.ndarray, norm: np.ndarray, goal: np.ndarray, active: np.ndarray) -> None:
+    def _show(self, steps: np.ndarray, norm: np.ndarray, goal: np.ndarray, active: np.ndarray) -> None:
         if self.show is None:
             return
         running = np.flatnonzero(active[:, 0])
@@ -201,12 +201,12 @@ class StepReport:
             slowest = running[np.argmax((norm / goal)[running, 0])] if len(running) else 0
         self.show(int(steps[slowest, 0]), float(norm[slowest, 0]), float(goal[slowest, 0]))
 
-    def _asked(
+    def _reason(
         self, steps: np.ndarray, norm: np.ndarray, goal: np.ndarray, active: np.ndarray, *more: np.ndarray
     ) -> tuple[np.ndarray]:
         reason = 0
-        if active.any():  # else a batch that the library made goes on with others
-            self._shown(steps, norm, goal, active)
+        if active.any():  # none are in a batch of vmap that goes on for others
+            self._show(steps, norm, goal, active)
             if self.takes_x and self._callback_stops(steps, norm, goal, more[0]):
                 reason = _STOPPED
             elif self._is_late(None if self.begin is None else more[-1]):
@@ -214,11 +214,6 @@ class StepReport:
         return (np.full(steps.shape, reason, np.int32),)
 
     def _callback_stops(self, steps: np.ndarray, norm: np.ndarray, goal: np.ndarray, x: np.ndarray) -> bool:
-        """Call the callback.
-
-        Raises:
-            TypeError: it returned something else than True, False or None.
-        """
         callback: Any = self.monitor.callback
         numbers = (steps, norm, np.broadcast_to(goal, norm.shape))
         steps, norm, goal = (np.array(a).reshape(self.batch) if self.batch else a.item() for a in numbers)
@@ -249,7 +244,7 @@ class StepReport:
 
 
 class Round(NamedTuple):
-    """Of one round, what the report of its steps needs."""
+    """Data of one round that the report of its steps needs."""
 
     bk: Backend
     report: StepReport
@@ -276,7 +271,7 @@ class Round(NamedTuple):
 
 @dataclass(eq=False)
 class InnerSteps:
-    """Reports the iterations of a method that takes several in a step, on the host, one system after the other.
+    """Report of a method with several iterations per step, on the host, one system after the other.
 
     Attributes:
         steps: iterations before this step, `(systems, 1)`.
@@ -317,12 +312,12 @@ class InnerSteps:
 
 
 def ended(bk: Backend, status: Array, reason: Array) -> Array:
-    """The status, with the reason for systems that would go on otherwise; a true residual may still be small enough."""
+    """The status, or the reason for systems that would continue; a true residual may still be small enough."""
     return bk.where((reason > 0) & (status != _MAX_ITER) & (status != _DIVERGED), reason, status)
 
 
 def unusable(bk: Backend, status: Array, norm: Array) -> Array:
-    """Which systems were stopped at an x that is no number?"""
+    """Which systems were stopped at an x that is not finite?"""
     return ((status == _STOPPED) | (status == _TIME_LIMIT)) & ~bk.isfinite(norm)
 
 

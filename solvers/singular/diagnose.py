@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
-import scipy.sparse.linalg as spl
 from scipy.linalg import lapack
 
 from ...backends import Array, Backend, get_backend, real_dtype
@@ -21,6 +20,8 @@ from ...sparse.analysis.facts import component_labels
 from ...sparse.analysis.rounding import ROWS, closed_components, half_units, of_region, rounded_row_sums
 from ...sparse.operators.concrete import as_matrix
 from ..cost import estimated_cost
+from ..factors.protocol import ExactlySingular
+from ..factors.superlu import splu_in_memory
 from ..read.system import System
 from ..results.diagnose import Case, norms
 from ..results.result import SolveResult
@@ -295,8 +296,8 @@ def _inverse(scaled: Any, sparse: bool) -> tuple[Any, float]:
         full = scaled.toarray()
         return lambda v: np.linalg.solve(full, v), float(np.linalg.cond(full, 2 if len(full) <= _SMALL else 1))
     try:
-        factors = spl.splu(scaled)
-    except RuntimeError:  # "Factor is exactly singular"
+        factors = splu_in_memory(scaled)
+    except ExactlySingular:
         return None, np.inf
     v, grown = np.random.default_rng(2).standard_normal(scaled.shape[0]).astype(scaled.dtype), 0.0
     for _ in range(_INVERSE_ITERATIONS):

@@ -20,6 +20,7 @@ from ...sparse.analysis.canonical import row_maxima
 from ...sparse.analysis.matching import greedy_matching, maximum_matching
 from ...sparse.fingerprint import fingerprint
 from ..factors.cyclic_reduction import BlockTridiagonal, CyclicReduction, reduced
+from ..factors.protocol import ExactlySingular, Factors
 from .null_vectors import Equations, both_null_vectors
 
 
@@ -29,12 +30,24 @@ class Singularity(IntEnum):
     REGULAR = 0
     ILL_CONDITIONED = 1
     SINGULAR = 2  # a pivot is zero up to rounding
-    KNOWN = 3  # null vectors were given, or found before
+    # Null vectors were given, or found before. Rows and columns of a sparse matrix that are both empty count as known
+    # if its factors show them: they are left empty on purpose, as for obstacles on a grid, so there is no warning.
+    # Factors of dense matrices and bands do not look for them, because that would cost every compiled solve a pass.
+    KNOWN = 3
 
 
-def suspicious(dtype: np.dtype) -> float:
-    """Growth of a random vector under the inverse, in units of 1 / eps, above which a matrix is examined."""
-    return 0.03 if np.dtype(dtype).char in "fF" else 1e-4
+def growth_limit(n: int, dtype: Any, slack: float = np.inf) -> float:
+    """Growth of a random vector under the inverse of `(n, n)` above which the matrix is examined.
+
+    The random vector may be nearly orthogonal to the left null vectors. The limit is therefore far below the growth
+    that pivots of rounding size usually cause.
+
+    Args:
+        slack: largest factor for the size. Sparse matrices need one: the growth of regular ones increases with n, and
+            in single precision a grid of 800 x 800 would be factorised twice.
+    """
+    units = 0.03 if np.dtype(dtype).char in "fF" else 1e-4
+    return units / (float(np.finfo(dtype).eps) * min(n**0.5, slack))
 
 
 _SWEEPS = 20  # of equilibration
@@ -70,7 +83,7 @@ def seems_singular(bk: Backend, matrix: Array, solve: Callable[[Array], Array], 
     size = bk.reshape(bk.abs(pivots), (-1, n))
     with bk.errstate():
         most, inverse, blown = _largest(bk, size, 1 / size, bk.abs(image))
-        sound = (most * inverse * (n * eps) < 1) & (blown < suspicious(bk.dtype(matrix)) / (eps * n**0.5))
+        sound = (most * inverse * (n * eps) < 1) & (blown < growth_limit(n, bk.dtype(matrix)))
     return bk.negated(sound), image
 
 
@@ -226,7 +239,7 @@ def _shift(bk: Backend, matrix: Array, given: float, own: float) -> Array:
 
 def _size_of_shift(given: float, own: float) -> float:
     """Relative to the row sizes, for the rounding units `given` of the entries and `own` of the computation."""
-    return max(own**0.5, 64 * given if own < given else own)
+    return max(own**0.5, 64 * given)
 
 
 def _row_maxima(bk: Backend, matrix: Array) -> Array:
@@ -290,31 +303,48 @@ def growth(matrix: Any, solve: Callable[[np.ndarray], np.ndarray]) -> float:
     """Largest entry of the inverse times a random vector of about unit size."""
     rows = row_maxima(matrix)
     v = probe_vector(matrix.shape[0], "d")[0] * np.where(rows > 0, rows, 1)
-    largest = float(np.max(np.abs(solve(v.astype(matrix.dtype))), initial=0))
+    return _largest_entry(solve(v.astype(matrix.dtype)))
+
+
+def _largest_entry(x: np.ndarray) -> float:
+    """Absolute value of the largest entry; infinity where one is no number."""
+    largest = float(np.max(np.abs(x), initial=0))
     return np.inf if np.isnan(largest) else largest
 
 
-def shifted_factors(matrix: Any, given: np.dtype, factorise: Callable[[Any], Any]) -> Any:
+def shifted_factors(matrix: Any, given: np.dtype, factorise: Callable[[Any], Factors]) -> Factors:
     """Factors of the matrix plus a sparse shift proportional to the row sizes.
 
     The shift is diagonal, which is enough where null vectors resemble those of the adjoint. If their supports are
     disjoint, it lies at the positions of a matching of rows and columns, completed to a permutation.
+
+    If neither keeps A off zero, the factors are those whose inverse is smaller. Some null vectors may then be missed,
+    but none is wrong, because each is checked by a product with A.
+
+    Raises:
+        ExactlySingular: a pivot is zero with either shift.
     """
     n, rows = matrix.shape[0], row_maxima(sp.csr_array(matrix))
     shift = _size_of_shift(float(np.finfo(given).eps), float(np.finfo(matrix.dtype).eps))
     rng = np.random.default_rng(6)
     amount = shift * np.where(rows > 0, rows, 1) * rng.uniform(0.75, 1.25, n)
     v = rng.choice([-1.0, 1.0], n) * rng.uniform(0.5, 1.5, n) * amount / shift
-    lu = None
+    factors, least, failed = None, np.inf, None
     for places in (np.arange(n), _matched(matrix)):
         entries = sp.csc_array((amount.astype(matrix.dtype), (np.arange(n), places)), shape=matrix.shape)
         try:
             lu = factorise(sp.csc_array(matrix + entries))
-        except RuntimeError:  # "Factor is exactly singular"
+        except ExactlySingular as error:
+            failed = error
             continue
-        if np.max(np.abs(lu.solve(v.astype(matrix.dtype))), initial=0) < _BLOWN / shift:
+        blown = _largest_entry(lu.solve(v.astype(matrix.dtype)))
+        if factors is None or blown < least:
+            factors, least = lu, blown
+        if least < _BLOWN / shift:
             break
-    return lu
+    if factors is None:
+        raise ExactlySingular("Factor is exactly singular, with either shift") from failed
+    return factors
 
 
 def _matched(matrix: Any) -> np.ndarray:
@@ -414,8 +444,7 @@ def _band_seems_singular(bk: Backend, matrix: BlockTridiagonal, inverse: CyclicR
     vector = rows * bk.asarray(probe_vector(matrix.size, np.dtype(bk.dtype(rows)).char), like=rows)
     image = inverse.apply(bk.astype(vector, bk.dtype(matrix.on)))
     missed = bk.max_abs((matrix.product(bk, image) - vector) / bk.astype(rows, bk.dtype(matrix.on)))
-    blown = bk.max_abs(image) * (float(np.finfo(given).eps) * matrix.size**0.5)
-    return ~((missed < _INACCURATE) & (blown < suspicious(given)))
+    return ~((missed < _INACCURATE) & (bk.max_abs(image) < growth_limit(matrix.size, given)))
 
 
 def _band_null_vectors(

@@ -10,6 +10,11 @@ from ...backends import Array, Backend, real_dtype
 from ...sparse import Composed, Operator, storable
 
 
+def projected_twice(projection: Operator, x: Array) -> Array:
+    """Project x twice: once leaves the rounding errors of a large component, which may be all of the rest."""
+    return projection.apply(projection.apply(x))
+
+
 @storable("without null vectors")
 @dataclass(eq=False, repr=False)
 class WithoutVectors(Composed):

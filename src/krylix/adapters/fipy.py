@@ -15,15 +15,15 @@ class LinearKrylixSolver(ScipySolver):
     """A solver for `eq.solve(var, solver=...)` and `eq.sweep(var, solver=...)`, on one process.
 
     Args:
-        method: as `krylix.linear_solve` takes it.
-        tolerance: FiPy's, 1e-5 by default, times what `criterion` says.
+        method: as for `krylix.linear_solve`.
+        tolerance: FiPy's, 1e-5 by default, relative to `criterion`.
         criterion: "RHS" (the default), "unscaled", "matrix" or "initial".
         iterations: limit of iterations, 1000 by default.
-        precon: as `linear_solve` takes its preconditioner ("amg", ...), or a preconditioner of FiPy's SciPy solvers.
+        precon: a preconditioner of `linear_solve` ("amg", ...) or of FiPy's SciPy solvers.
         absolute_tolerance: a residual norm that is always enough.
         **settings: further arguments of `linear_solve`, such as nullspace and on_failure.
 
-    `solver.convergence` tells iterations and residual. A failed solve raises; with `on_failure="status"` it is FiPy's
+    `solver.convergence` has iterations and residual. A failed solve raises; with `on_failure="status"` FiPy gives its
     `DivergenceWarning`.
 
     Raises:

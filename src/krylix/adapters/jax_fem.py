@@ -22,9 +22,9 @@ def solver_krylix(**settings: Any) -> Callable[..., Any]:
         **settings: keyword arguments of `krylix.linear_solve`: method, preconditioner, rtol, ...
 
     Returns:
-        A function `(A, b, x0, solver_options) -> x`: A is PETSc's AIJ matrix `(n, n)`, as JAX-FEM hands it over, or any
-        matrix that `linear_solve` takes; b and x0 (None: zero) are vectors `(n,)`. x is an array of NumPy, which JAX
-        takes as one of its own. It raises `krylix.NotConverged` where the tolerance was not reached.
+        A function `(A, b, x0, solver_options) -> x`: A is PETSc's AIJ matrix `(n, n)`, as JAX-FEM passes it, or any
+        matrix of `linear_solve`; b and x0 (None: zero) are vectors `(n,)`. x is an array of NumPy, which JAX accepts.
+        It raises `krylix.NotConverged` where the tolerance was not reached.
 
     Raises:
         TypeError: a setting is unknown, when the system is solved.

@@ -33,11 +33,11 @@ __all__ = ["LineaxSolver"]
 
 _SMALL = 256  # unknowns up to which `auto` finds the entries of a function: cheaper than many steps, and safer
 _FACTORISING = ("direct", "scipy-direct", "sparse-direct")
-_BLAMES_THE_MATRIX = {Status.MAX_ITER, Status.STAGNATED, Status.BREAKDOWN}  # where a factorisation did not do it
+_SINGULAR = {Status.MAX_ITER, Status.STAGNATED, Status.BREAKDOWN}  # failures of factorisations
 
 
 def _constant(M: Any) -> Any:
-    """SciPy's and krylix's operators on NumPy arrays are no containers of JAX, nor hashable."""
+    # Operators of SciPy and krylix on NumPy arrays are neither containers of JAX nor hashable.
     M = as_operator(M) if sp.issparse(M) or isinstance(M, np.ndarray) else M
     return _HostOperator(M) if isinstance(M, Operator) and M.bk.on_host else M
 
@@ -52,21 +52,21 @@ class LineaxSolver(lx.AbstractLinearSolver):
     method = diffrax.Kvaerno3(root_finder=diffrax.VeryChord(rtol=1e-6, atol=1e-8, linear_solver=solver))
     ```
 
-    Every operator of lineax is taken: matrices as they are, all others by their products, on containers of arrays too.
-    Derivatives, of every order and under `vmap`, are those of `lineax.linear_solve`; the matrix is assumed to have full
-    rank there. A failed solve does not raise: `lineax.linear_solve` raises or returns the code, as its `throw` says,
-    and with a code step size controls go on with a smaller step. Success means that the true residual is within the
-    tolerance: `|b - A x| <= max(rtol |b|, atol)`, that of the normal equations for a rectangular operator. `stats` has
-    `num_steps`, `max_steps` and `residual_norm`.
+    Every operator of lineax is accepted: matrices as they are, all others by their products, on containers of arrays
+    too. Derivatives, of any order and under `vmap`, are those of `lineax.linear_solve`; the matrix is assumed to have
+    full rank there. A failed solve does not raise: `lineax.linear_solve` raises or returns the code, depending on its
+    `throw`, and with a code step size controls continue with a smaller step. Success means that the true residual is
+    within the tolerance: `|b - A x| <= max(rtol |b|, atol)`, that of the normal equations for a rectangular operator.
+    `stats` has `num_steps`, `max_steps` and `residual_norm`.
 
     Args:
         method: a name or method object as in `krylix.linear_solve`. "auto" factorises small systems (up to 256
-            unknowns, matrices up to 1000), takes CG for operators tagged as positive or negative semi-definite, MINRES
+            unknowns, matrices up to 1000), uses CG for operators tagged as positive or negative semi-definite, MINRES
             for symmetric ones, the diagonal of diagonal ones, LSMR (least squares, least norm) for rectangular ones,
-            and what `krylix.linear_solve` takes for all others.
+            and the choice of `krylix.linear_solve` for all others.
         preconditioner: a name, an operator of lineax, a function `r -> M r` on arrays shaped as the right-hand side, or
             a matrix or krylix operator on the flat vector. `options={"preconditioner": ...}` of
-            `lineax.linear_solve` goes before it.
+            `lineax.linear_solve` overrides it.
         rtol: relative tolerance; 1e-5 in single and 1e-10 in double precision if None.
         atol: absolute tolerance. It is the same for the solves of derivatives, however small these are; 0 is safe.
         max_iter: limit of iterations, 10 n but at most 10 000 if None.
@@ -77,7 +77,7 @@ class LineaxSolver(lx.AbstractLinearSolver):
         ValueError, TypeError: settings that no solve can use, a rectangular operator with a method for square ones,
             an operator that mixes dtypes, an unknown option.
 
-    Cost: that of the method. An operator whose entries are taken is evaluated once per unknown, once for all solves
+    Cost: that of the method. An operator whose entries are needed is evaluated once per unknown, once for all solves
     that share a `state`, such as the steps of a chord method.
 
     Examples:
@@ -104,7 +104,7 @@ class LineaxSolver(lx.AbstractLinearSolver):
             raise ValueError(f"max_iter must be one integer >= 0, or None; got {self.max_iter!r}.")
 
     def init(self, operator: lx.AbstractLinearOperator, options: dict[str, Any]) -> _State:
-        """Everything that can be done before the right-hand side is known."""
+        """Set up everything that does not depend on the right-hand side."""
         _check_options(options)
         method, takes_entries = self._plan(operator, "preconditioner" in options)
         M = self.preconditioner
@@ -121,7 +121,7 @@ class LineaxSolver(lx.AbstractLinearSolver):
         return _State.of(_Prepared(A, None, M, method, inside, outside))
 
     def _plan(self, operator: lx.AbstractLinearOperator, given: bool) -> tuple[str | Method, bool]:
-        """The method, and whether it gets the matrix; `given` tells that there is a preconditioner in the options."""
+        """The method, and whether it gets the matrix; `given`: do the options have a preconditioner?"""
         n, m, dtype = operator.out_size(), operator.in_size(), _dtype(operator)
         method = "LSMR" if is_auto(self.method) and n != m else self.method
         inner = operator
@@ -129,12 +129,12 @@ class LineaxSolver(lx.AbstractLinearSolver):
             inner = inner.operator
         is_matrix = isinstance(inner, (lx.MatrixLinearOperator, lx.PyTreeLinearOperator))
         if not is_auto(method):
-            found = find_method(method)
-            if n != m and not found.least_squares:
+            chosen = find_method(method)
+            if n != m and not chosen.least_squares:
                 raise ValueError(
-                    f"{found.name} takes square systems; this operator is {n} x {m}. Use LineaxSolver('LSMR')."
+                    f"{chosen.name} takes square systems; this operator is {n} x {m}. Use LineaxSolver('LSMR')."
                 )
-            return method, is_matrix or found.name in _FACTORISING
+            return method, is_matrix or chosen.name in _FACTORISING
         preconditioned = given or self.preconditioner is not None
         if n <= _SMALL and not preconditioned:
             return "direct", True
@@ -166,9 +166,9 @@ class LineaxSolver(lx.AbstractLinearSolver):
             A, M = (_on_vectors(f) if isinstance(f, _LinearFunction) else f for f in (A, M))
             b, x0 = _ravel(vector), None if x0 is None else _ravel(x0)
             unknowns = sum(leaf.size for leaf in jax.tree.leaves(inside))
-            if x0 is None and unknowns != b.size:  # a function does not tell how many there are
+            if x0 is None and unknowns != b.size:  # for a function their number is not known otherwise
                 x0 = jnp.zeros(unknowns, b.dtype)
-        with jax.numpy_rank_promotion("allow"):  # which lineax' users may forbid to their own code
+        with jax.numpy_rank_promotion("allow"):  # users may forbid it in their own code
             result = linear_solve(
                 A, b, x0=x0, method=ready.method, preconditioner=M, rtol=self.rtol, atol=self.atol,
                 max_iter=self.max_iter, on_failure="status",
@@ -199,7 +199,7 @@ class LineaxSolver(lx.AbstractLinearSolver):
 
 
 def _code(status: Any, method: str) -> lx.RESULTS:
-    """Status -> lineax.RESULTS; a vector that is not finite is told apart by lineax itself."""
+    """Status -> lineax.RESULTS; lineax itself detects vectors that are not finite."""
     codes = {
         Status.MAX_ITER: lx.RESULTS.max_steps_reached,
         Status.STAGNATED: lx.RESULTS.stagnation,
@@ -207,11 +207,11 @@ def _code(status: Any, method: str) -> lx.RESULTS:
         Status.DIVERGED: lx.RESULTS.singular,
     }
     if method in _FACTORISING:
-        codes |= dict.fromkeys(_BLAMES_THE_MATRIX, lx.RESULTS.singular)
-    found = lx.RESULTS.where(status == int(Status.CONVERGED), lx.RESULTS.successful, lx.RESULTS.breakdown)
+        codes |= dict.fromkeys(_SINGULAR, lx.RESULTS.singular)
+    result = lx.RESULTS.where(status == int(Status.CONVERGED), lx.RESULTS.successful, lx.RESULTS.breakdown)
     for number, code in codes.items():
-        found = lx.RESULTS.where(status == int(number), code, found)
-    return found
+        result = lx.RESULTS.where(status == int(number), code, result)
+    return result
 
 
 def _check_options(options: dict[str, Any]) -> None:
@@ -242,7 +242,7 @@ def _inverse_diagonal(operator: lx.AbstractLinearOperator) -> lx.AbstractLinearO
 
 
 def _transposed(M: Any) -> Any:
-    """A kind of preconditioner that has a name is built anew, from the transposed matrix."""
+    # A named kind is made again, of the transposed matrix.
     return M if M is None or isinstance(M, str) else M.T
 
 
@@ -252,12 +252,10 @@ def _conjugated(M: Any) -> Any:
     return lx.conj(M) if isinstance(M, lx.AbstractLinearOperator) else M.conj()
 
 
-# --- what a solve keeps of an operator
+# --- prepared operators
 
 
 class _Prepared(eqx.Module):
-    """A prepared operator."""
-
     operator: _LinearFunction | None  # None where the matrix stands for it
     matrix: Any
     preconditioner: Any  # a function, a matrix or operator on the flat vector, the name of a kind, or None
@@ -271,12 +269,12 @@ class _Prepared(eqx.Module):
 
     @property
     def flat(self) -> bool:
-        """Does the solver see one vector, or the containers of the user?"""
+        """Does the solver get flat vectors instead of the user's containers?"""
         return self.matrix is not None or self.inside != self.outside
 
 
 class _State(eqx.Module):
-    """What `LineaxSolver.init` returns: `_Prepared` with arrays as its only leaves, which chord methods ask for."""
+    """`_Prepared` with arrays as its only leaves, which chord methods need."""
 
     arrays: Any
     rest: Any = eqx.field(static=True)
@@ -299,7 +297,7 @@ class _State(eqx.Module):
 class _LinearFunction(eqx.Module):
     """A linear function on containers; a pytree of arrays, equal to others of the same program.
 
-    Operators of lineax hold programs that equal only themselves; loops that make a new state in each turn refuse these.
+    Operators of lineax hold programs that equal only themselves; loops that make a new state in each step reject these.
     """
 
     constants: Any
@@ -310,13 +308,12 @@ class _LinearFunction(eqx.Module):
 
     @classmethod
     def of(cls, function: Callable[[Any], Any], takes: Any, symmetric: bool = False) -> _LinearFunction:
-        """`function`, which takes arrays of the structure `takes`."""
         gives = jax.eval_shape(function, takes)
-        found: tuple[Any, Any] | None = trace(function, takes)
-        if found is None:
+        traced: tuple[Any, Any] | None = trace(function, takes)
+        if traced is None:
             closed = jax.make_jaxpr(function)(takes)
-            found = _Incomparable(closed.jaxpr, jax.tree.structure(gives)), closed.consts
-        return cls(list(found[1]), found[0], _hashable(takes), _hashable(gives), symmetric)
+            traced = _Incomparable(closed.jaxpr, jax.tree.structure(gives)), closed.consts
+        return cls(list(traced[1]), traced[0], _hashable(takes), _hashable(gives), symmetric)
 
     def __call__(self, x: Any) -> Any:
         return self.program(x, *self.constants)
@@ -336,7 +333,7 @@ class _LinearFunction(eqx.Module):
 
 
 class _Incomparable:
-    """`f(x, *constants)` of an incomparable program: equal to itself only."""
+    """`f(x, *constants)` of a program that equals only itself."""
 
     def __init__(self, jaxpr: Any, structure: Any) -> None:
         self.jaxpr, self.structure = jaxpr, structure
@@ -361,7 +358,6 @@ class _HostOperator:
 
 
 def _hashable(structure: Any) -> Any:
-    """Hashable form of a container of shapes and dtypes."""
     leaves, tree = jax.tree.flatten(structure)
     return tuple((leaf.shape, jnp.dtype(leaf.dtype)) for leaf in leaves), tree
 
@@ -378,7 +374,7 @@ def _ravel(tree: Any) -> jax.Array:
 
 
 def _unravel(vector: jax.Array, structure: Any) -> Any:
-    """The container of this structure that `_ravel` makes the vector of."""
+    """Inverse of `_ravel` for a container of this structure."""
     leaves, tree = jax.tree.flatten(structure)
     parts, start = [], 0
     for leaf in leaves:
@@ -389,6 +385,5 @@ def _unravel(vector: jax.Array, structure: Any) -> Any:
 
 
 def _on_vectors(function: _LinearFunction) -> Callable[[jax.Array], jax.Array]:
-    """The same function from vector to vector."""
     takes = _structure(function.takes)
     return lambda v: _ravel(function(_unravel(v, takes)))

@@ -1,4 +1,4 @@
-"""krylix as the solver of PhiML and PhiFlow: what their `Solve` says, in words of `krylix.linear_solve`."""
+"""krylix as the solver of PhiML and PhiFlow: their `Solve` as arguments of `krylix.linear_solve`."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ def settings_of(solve: Any) -> dict[str, Any]:
 
     Args:
         solve: its method, rel_tol, abs_tol, max_iterations, preconditioner and rank_deficiency are read. Tolerances
-            that are None are those of krylix: PhiML's own abs_tol of 1e-5 would call small solutions converged at once.
+            that are None are those of krylix: PhiML's own abs_tol of 1e-5 would accept small solutions at once.
 
     Returns:
         method, rtol, atol, max_iter, preconditioner and nullspace: None for a rank deficiency of 0, else "auto".
 
     Raises:
-        ValueError: it has a gradient solve of its own; derivatives are solved for as the solution is.
+        ValueError: it has its own gradient solve; krylix uses the same settings for derivatives.
 
     Examples:
         >>> from types import SimpleNamespace
@@ -40,19 +40,19 @@ def settings_of(solve: Any) -> dict[str, Any]:
 
 
 def solve_linear(f: Callable[..., Any], y: Any, solve: Any, *f_args: Any, **settings: Any) -> Any:
-    """`phiml.math.solve_linear` by krylix: x with `f(x, *f_args) = y`.
+    """`phiml.math.solve_linear` with krylix: x with `f(x, *f_args) = y`.
 
     Args:
-        f: linear or affine function of what y is.
+        f: linear or affine function of a tensor or field like y.
         y: tensor of PhiML on any of its libraries, or a field of PhiFlow with values in one tensor (a centred grid);
             its batch dimensions are independent systems.
         solve: a `phiml.math.Solve`, see `settings_of`; its x0 and preprocess_y are used, and failures of the types in
-            `suppress` return the x that was reached.
+            `suppress` return the last x.
         *f_args: further arguments of f.
-        **settings: further arguments of `krylix.linear_solve`, which win over those of `solve`.
+        **settings: further arguments of `krylix.linear_solve`, which override those of `solve`.
 
     Returns:
-        x, a tensor or field as y, with derivatives by y and what f closes over.
+        x, a tensor or field as y, with derivatives with respect to y and data of f.
 
     Raises:
         NotConverged, Diverged: of krylix, unless suppressed by name.

@@ -25,7 +25,7 @@ class KrylixSolver(Base):
     Right-hand sides are `(n,)`, `(n, k)` or `(..., n, k)`; `.T`, `.conj()` and `b @ Ainv` are pymatsolver's.
 
     Raises:
-        TypeError: a setting that neither knows, at the first solve.
+        TypeError: a setting that both do not have, at the first solve.
         NotConverged, Diverged: a solve failed.
 
     Cost: A is set up at the first solve, once for real and once for complex right-hand sides.
@@ -46,7 +46,7 @@ class KrylixSolver(Base):
         self._prepared: dict[str, Any] = {}
 
     def get_attributes(self) -> dict[str, Any]:
-        """The settings, of which pymatsolver makes the solver of the transposed matrix."""
+        """The settings with which pymatsolver makes the solver of the transposed matrix."""
         return {**super().get_attributes(), **self._settings}
 
     def _solve_single(self, rhs: Any) -> Any:

@@ -17,8 +17,8 @@ def solver_krylix(**settings: Any) -> Callable[..., Any]:
     """A solver for `skfem.solve(A, b, solver=...)`.
 
     Args:
-        **settings: keyword arguments of `krylix.linear_solve`: method, preconditioner, rtol, ... What `skfem.solve` is
-            given beside the solver wins.
+        **settings: keyword arguments of `krylix.linear_solve`: method, preconditioner, rtol, ... Further arguments of
+            `skfem.solve` override them.
 
     Returns:
         A function `(A, b, **settings) -> x` of a sparse matrix `(n, n)` and a vector `(n,)`, real or complex. It raises
@@ -50,14 +50,14 @@ def build_pc_krylix(A: Any, kind: str = "auto", **settings: Any) -> LinearOperat
 
     Args:
         A: sparse matrix `(n, n)`.
-        kind: a name that `krylix.preconditioner` knows: "amg", "ilu", ...
+        kind: a kind of `krylix.preconditioner`: "amg", "ilu", ...
         **settings: further arguments of `krylix.preconditioner`.
 
     Returns:
         SciPy's `LinearOperator` `(n, n)` of A's dtype, with its adjoint.
 
     Raises:
-        ValueError: the kind is unknown, or cannot be computed of this matrix.
+        ValueError: the kind is unknown, or cannot be made of this matrix.
 
     Cost: that of the preconditioner, once.
 

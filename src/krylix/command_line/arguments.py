@@ -24,10 +24,10 @@ EXAMPLES = (
     "airfoil", "bar", "helmholtz_2D", "knot", "local_disc_galerkin_diffusion", "recirc_flow", "unit_cube",
     "unit_square",
 )  # fmt: skip
-"""Matrices of real problems that pyamg brings along."""
+"""Matrices of real problems that come with pyamg."""
 BACKENDS = ("numpy", "jax", "torch", "tensorflow")
 FORMATS = ("csr", "csc", "coo", "dia", "ell", "hyb", "dense")
-"""How a matrix can be stored; a stencil needs a grid, which files do not know."""
+"""Formats of matrices; a stencil needs a grid, which files do not have."""
 
 OTHER_OPTIONS = {
     **dict.fromkeys(("--tol", "--tolerance", "--rel-tol", "--reltol", "-t"), "--rtol"),
@@ -43,14 +43,14 @@ OTHER_OPTIONS = {
     **dict.fromkeys(("-q", "--silent"), "--quiet"),
     **dict.fromkeys(("-b", "--library"), "--backend"),
 }
-"""What other programs call options -> what they are called here."""
+"""Options of other programs -> options here."""
 
 
 # ---- values
 
 
 def _names(text: str) -> list[str]:
-    """Between commas, but for those in brackets."""
+    # Commas in brackets separate nothing.
     return [word.strip() for word in re.split(r",(?![^(]*\))", text) if word.strip()]
 
 
@@ -70,7 +70,6 @@ def _seconds(text: str) -> float:
 
 
 def _method(name: str) -> str:
-    """The name as it is written here."""
     if name.strip().lower() == "auto":
         return "auto"
     try:
@@ -155,7 +154,7 @@ class Command(NamedTuple):
         summary: in the list of commands.
         description: above its options.
         options: by the title of their group, "" for none.
-        examples: lines that can be run, each with what it shows.
+        examples: command lines, each with a description.
     """
 
     summary: str
@@ -309,10 +308,10 @@ EXIT_CODES = "exit codes: 0 done; 1 not converged, or no result; 2 the input can
 
 
 class _Parser(argparse.ArgumentParser):
-    """argparse, but an error is one line and ours to print."""
+    """argparse, with errors of one line that krylix prints."""
 
     def _print_message(self, message: str, file: Any = None) -> None:
-        """Also before Python 3.11.3, where what cannot be written raises: whoever ends the report sees to that."""
+        # Before Python 3.11.3 a failure to write raises here; the end of the report handles it.
         with suppress(OSError):
             super()._print_message(message, file)
 
@@ -321,7 +320,7 @@ class _Parser(argparse.ArgumentParser):
 
 
 class _Formatter(argparse.HelpFormatter):
-    """argparse's, but texts of several lines keep them."""
+    """argparse's, which keeps the lines of texts with several."""
 
     def _fill_text(self, text: str, width: int, indent: str) -> str:
         if "\n" not in text:
@@ -342,8 +341,8 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
     parsers = {name: _add_command(added, name, command) for name, command in COMMANDS.items()}
     options, unknown = parser.parse_known_args(argv)
     if unknown:
-        _refuse_words(parsers[options.command], unknown)
-    _check(options)
+        _refuse_unknown(parsers[options.command], unknown)
+    _check_combinations(options)
     return options
 
 
@@ -363,19 +362,17 @@ def _add_command(added: Any, name: str, command: Command) -> argparse.ArgumentPa
     return parser
 
 
-def _refuse_words(parser: argparse.ArgumentParser, unknown: Sequence[str]) -> NoReturn:
-    """Words that are no options, with the option that is meant, where the command has it."""
-    there = [option for option in parser._option_string_actions if option.startswith("--")]
+def _refuse_unknown(parser: argparse.ArgumentParser, unknown: Sequence[str]) -> NoReturn:
+    options = [option for option in parser._option_string_actions if option.startswith("--")]
     word = unknown[0].partition("=")[0]
     meant = OTHER_OPTIONS.get(word.lower().replace("_", "-"))
-    close = get_close_matches(word, there, 1)
-    meant = meant if meant in there else close[0] if close and word.startswith("-") else None
+    close = get_close_matches(word, options, 1)
+    meant = meant if meant in options else close[0] if close and word.startswith("-") else None
     hint = f"; here {word} is {meant}" if meant else ""
     parser.error(f"unrecognized arguments: {' '.join(unknown)}{hint}")
 
 
-def _check(options: argparse.Namespace) -> None:
-    """Options that need others, or exclude them."""
+def _check_combinations(options: argparse.Namespace) -> None:
     command = options.command
     if command == "methods":
         return

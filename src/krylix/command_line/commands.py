@@ -27,7 +27,7 @@ def run(argv: Sequence[str], streams: Streams) -> int:
     """Run one command line, whose report goes to `streams`. Returns the exit code, 0 or 1.
 
     Raises:
-        UsageError, SolveFailed: with what to say; exit codes 2 and 1.
+        UsageError, SolveFailed: with a message; exit codes 2 and 1.
         SystemExit: after --help and --version.
     """
     options = parse(argv)
@@ -41,7 +41,7 @@ def run(argv: Sequence[str], streams: Streams) -> int:
 
 
 def _solve(options: argparse.Namespace, report: Report) -> bool:
-    form = _check_outputs(options)
+    form = _checked_form_of_x(options)
     if options.output == STDIN:
         report.streams.step_aside()
     started = time.perf_counter()
@@ -67,8 +67,7 @@ def _solve(options: argparse.Namespace, report: Report) -> bool:
     return outcome.converged and outcome.confirmed
 
 
-def _check_outputs(options: argparse.Namespace) -> str:
-    """Returns the form of x."""
+def _checked_form_of_x(options: argparse.Namespace) -> str:
     word = options.preconditioner
     inputs = (options.matrix, options.rhs, Path(word) if preconditioning.is_file(word) else None)
     if options.profile is not None:
@@ -170,11 +169,7 @@ def _methods(options: argparse.Namespace, report: Report) -> bool:
 
 
 def _rows_of_methods() -> list[tuple[str, str, str, str, bool, str]]:
-    """Every method with its default settings, auto first: its name for --method, what it needs, and what it is.
-
-    It needs a matrix ("symmetric", "grid", "band", "square" or "any"), real numbers or any, no preconditioner, a
-    symmetric one or any, and perhaps products with the transpose of A.
-    """
+    """Name, matrix, numbers, preconditioner, transpose and summary of every method, auto first."""
 
     def row(method: Method) -> tuple[str, str, str, str, bool, str]:
         special = "grid" if method.needs_grid else "band" if method.needs_band else None

@@ -42,17 +42,17 @@ class ComparisonRow:
     Attributes:
         kind: name of the preconditioner; "none" for a solve without one.
         problem: why it cannot be built or used, in one line; then most of the rest is None.
-        method: what solved with it.
+        method: that solved with it.
         set_up: seconds until the first iteration could begin.
         costs: of the preconditioner, by the names of its attributes; None without one.
         iterations, products: of the solve; products are those with A.
         seconds: of the solve.
         residual: norm of b - A x relative to b, or of the residual that counts.
-        converged: did it?
+        converged: of the solve.
         status: how it ended, in words.
         history: relative residual norms, from before the first iteration on.
         bytes: memory of the values of the preconditioner or the factors; None where that is not known.
-        wanted: the method and the preconditioner that were asked for, which may be "auto".
+        wanted: the method and the preconditioner that were given, which may be "auto".
     """
 
     kind: str
@@ -77,12 +77,12 @@ class ComparisonRow:
 
     @property
     def end(self) -> str | None:
-        """How it ended, where a failure is said aloud."""
+        """How it ended, with failures in capitals."""
         return self.status if self.converged else f"NOT CONVERGED: {self.status}"
 
     @property
     def entries(self) -> dict[str, Any]:
-        """The row for programs; what is not there is null."""
+        """The row for programs, null where there is no value."""
         names = ("kind", "problem", "method", "iterations", "products", "converged", "status", "residual")
         costs = self.costs or dict.fromkeys(_COSTS)
         seconds = {"set_up": self.set_up, "solve": self.seconds}
@@ -99,12 +99,12 @@ def measure(
     time_limit: float = float("inf"),
     **tolerances: Any,
 ) -> ComparisonRow:
-    """Set up and solve; nothing of earlier set-ups is used.
+    """Set up and solve, without the use of earlier set-ups.
 
     Args:
-        method: a name, or what chooses one for a preconditioner.
-        kind: of the preconditioner, or "none"; of no account where the method is "auto".
-        part: how many are done, and of how many, for the line on the terminal.
+        method: a name, or a function that chooses one for a preconditioner.
+        kind: of the preconditioner, or "none"; ignored where the method is "auto".
+        part: number of finished rows and of all, for the line on the terminal.
         time_limit: seconds for both. A set-up is not interrupted, and a solve ends after an iteration.
         tolerances: rtol, atol and max_iter.
     """
@@ -169,10 +169,10 @@ def read_one_system(options: argparse.Namespace) -> SystemRead:
 
 
 def compare(options: argparse.Namespace, system: SystemRead) -> list[ComparisonRow]:
-    """All rows: those that converged first, the fastest before the others."""
+    """All rows: converged ones first, sorted by time."""
     import pyamg  # noqa: F401  # takes a second, which is not that of a set-up
 
-    for method in ("CG", "scipy-direct"):  # imports what these need
+    for method in ("CG", "scipy-direct"):  # imports their packages
         measure(sp.csr_array(np.eye(3)), np.ones(3), method, NONE)
     pairs = combinations(system.A, options.methods, options.preconditioners)
     rows = [
@@ -208,7 +208,7 @@ def combinations(A: Any, methods: Sequence[str] = (), kinds: Sequence[str] = ())
         return usual
     methods = methods or [method for method, _ in usual if takes_one(method)]
     kinds = kinds or [kind for _, kind in usual if kind != AUTO]
-    pairs: dict[tuple[str, str], None] = {}  # in order, none twice
+    pairs: dict[tuple[str, str], None] = {}  # in order, without duplicates
     for method in methods:
         suited = [AUTO] if is_auto(method) else kinds if takes_one(method) else [NONE]
         pairs |= dict.fromkeys((method, kind) for kind in suited)

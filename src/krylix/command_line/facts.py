@@ -15,6 +15,7 @@ import scipy.sparse as sp
 from ..backends import get_backend
 from ..solvers import Status
 from ..solvers.methods.registry import is_auto
+from ..solvers.run.outcome import iterations_in_words
 from ..sparse.analysis.facts import (
     component_labels,
     dominance,
@@ -32,7 +33,7 @@ from .preconditioning import Built, is_file
 from .solve import SolveOutcome, column_norms
 from .terminal import Fact, UsageError
 
-_MAX_BYTES = 4 * 2**30  # of a matrix that is built to be looked at
+_MAX_BYTES = 4 * 2**30  # of a matrix that is built for inspection
 _INDEX = 4  # bytes
 _MAX_COLUMNS = 10  # right-hand sides that get a line each
 
@@ -90,7 +91,6 @@ def maps_constants_to_zero(A: Any) -> bool:
 
 
 def _symmetry(A: Any, hermitian: bool) -> str:
-    """Is a square matrix symmetric, or Hermitian, and how far is it from that?"""
     word = "Hermitian" if A.dtype.kind == "c" else "symmetric"
     entries = A.data if sp.issparse(A) else A
     largest = np.max(np.abs(entries), initial=0) or 1.0
@@ -107,7 +107,6 @@ def _frobenius_norm(A: Any) -> float:
 
 
 def _diagonal(A: Any) -> str:
-    """Signs and range of the diagonal."""
     diagonal = A.diagonal()
     real = diagonal.real
     part = "real part " if np.iscomplexobj(diagonal) and np.any(diagonal.imag) else ""
@@ -117,7 +116,6 @@ def _diagonal(A: Any) -> str:
 
 
 def _stored(raw: Any) -> Fact:
-    """Of the matrix as the file holds it: entries, those that repeat a position, and zeros."""
     if sp.issparse(raw):
         raw = raw.tocoo()
         count, duplicates = raw.nnz, raw.nnz - sp.csr_array((np.ones(raw.nnz, np.int8), raw.coords), raw.shape).nnz
@@ -157,7 +155,6 @@ def _band(A: Any) -> Fact:
 
 
 def _of_square(A: Any) -> list[Fact]:
-    """Symmetry, diagonal, dominance, definiteness and components."""
     if A.shape[0] != A.shape[1] or not A.shape[0]:
         unknown = dict.fromkeys(("hermitian", "symmetric_pattern", "positive_definite", "components"))
         return [Fact("symmetry", "not square" if A.shape[0] != A.shape[1] else None, unknown)]
@@ -214,10 +211,10 @@ def _null_space(A: Any) -> Fact:
 
 
 def of_formats(A: Any, backend: str, wanted: str | None) -> list[Fact]:
-    """Memory of a canonical `csr_array` in each format, and the format that was asked for or that krylix would choose.
+    """Memory of a canonical `csr_array` in each format, and the format that was given or that krylix would choose.
 
     Raises:
-        UsageError: the matrix cannot be stored in the format that was asked for.
+        UsageError: the matrix cannot be stored in the format that was given.
     """
     sizes = bytes_by_format(A)
     choice = choose_format(get_backend(backend), A.indptr, A.indices, A.shape)
@@ -338,7 +335,6 @@ def _residual(outcome: SolveOutcome) -> str:
 
 
 def _check(outcome: SolveOutcome) -> str:
-    """The second opinion; a contradiction is said aloud."""
     worst = _worst(outcome.check, outcome.tolerance)
     text = f"{_symbol(outcome)} = {outcome.check[worst]:.3e}, computed again by NumPy and SciPy in double precision"
     if outcome.converged and not outcome.confirmed:
@@ -347,7 +343,6 @@ def _check(outcome: SolveOutcome) -> str:
 
 
 def _fit(outcome: SolveOutcome) -> str:
-    """What least squares leave over."""
     text = f"|b - A x| = {_range(outcome.fit, '{:.3e}'.format)}"
     return f"{text}, the least there is" if outcome.converged else text
 
@@ -383,7 +378,7 @@ def _of_systems(outcome: SolveOutcome, norms_of_b: np.ndarray) -> list[Fact]:
     facts = [Fact("", None, {"systems": systems})]
     if len(systems) > 1:
         for i, one in enumerate(systems[:_MAX_COLUMNS]):
-            steps = f"{one['iterations']} iteration{'' if one['iterations'] == 1 else 's'}"
+            steps = iterations_in_words(one["iterations"])
             norm = f"{_symbol(outcome)} = {one['checked_residual_norm']:.3e}, tolerance {one['tolerance']:.3e}"
             facts.append(Fact(f"  column {i}", f"{one['status']}, {steps}, {norm}"))
     if len(systems) > _MAX_COLUMNS:
@@ -392,12 +387,12 @@ def _of_systems(outcome: SolveOutcome, norms_of_b: np.ndarray) -> list[Fact]:
 
 
 def status_word(status: int) -> str:
-    """The name of a `Status`, as it is read."""
+    """The name of a `Status`, in words."""
     return Status(int(status)).name.lower().replace("_", " ")
 
 
 def relative_error(system: SystemRead, x: np.ndarray) -> float | None:
-    """Of x, where the solution is known; up to a constant where A 1 = 0."""
+    """Relative error of x where the solution is known, up to a constant where A 1 = 0; else None."""
     if system.known is None:
         return None
     known = np.asarray(system.known, float)
@@ -412,7 +407,7 @@ def relative_error(system: SystemRead, x: np.ndarray) -> float | None:
 
 
 def of_preconditioner(built: Built) -> list[Fact]:
-    """What it is, what it costs, and what is known of it."""
+    """Kind, cost and known properties of a preconditioner."""
     M = built.M
     settings = ", ".join(f"{name} = {value}" for name, value in M.settings)
     word = "Hermitian" if M.dtype.kind == "c" else "symmetric"

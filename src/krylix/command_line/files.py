@@ -35,14 +35,14 @@ MATRIX_NAMES = (*ENDINGS, "compressed .gz, .bz2")
 
 
 class MatrixFile(NamedTuple):
-    """What a file with a matrix holds; the entries of the matrix are finite.
+    """The content of a file with a matrix, whose entries are finite.
 
     Attributes:
         stored: the matrix as it is in the file.
         A: a dense array or a `csr_array` in single or double precision.
         source: where it comes from, in words.
-        rhs: the right-hand side beside it, for `_accepted_rhs`, or None.
-        rhs_source: where that comes from.
+        rhs: the right-hand side in the same file, for `_accepted_rhs`, or None.
+        rhs_source: where b comes from.
     """
 
     stored: Any
@@ -72,7 +72,7 @@ class SystemRead:
 
     @property
     def rows(self) -> np.ndarray:
-        """b as `linear_solve` takes it: `(m,)`, or `(k, m)` with one right-hand side per row."""
+        """b for `linear_solve`: `(m,)`, or `(k, m)` with one right-hand side per row."""
         return self.b if self.b.ndim == 1 else np.ascontiguousarray(self.b.T)
 
 
@@ -124,11 +124,6 @@ def read_canonical(options: argparse.Namespace) -> MatrixFile:
 
 
 def _read_matrix(options: argparse.Namespace) -> MatrixFile:
-    """Read the file, or the example.
-
-    Raises:
-        UsageError: no such file, no such format, malformed, not two axes, NaN or infinity.
-    """
     if options.example is not None:
         from pyamg.gallery import load_example
 
@@ -148,13 +143,9 @@ def _read_matrix(options: argparse.Namespace) -> MatrixFile:
 
 
 def _accepted_rhs(b: Any, n: int, name: str) -> np.ndarray:
-    """Return a right-hand side `(n,)`, `(n, 1)` or `(1, n)`, or several as columns `(n, k)`, dense.
-
-    Raises:
-        UsageError: another number of rows than the matrix, NaN or infinity.
-    """
+    """A right-hand side `(n,)`, `(n, 1)` or `(1, n)`, or several as columns `(n, k)`, dense."""
     if b.shape == (1, n) and n > 1:
-        b = b.T  # one row can be nothing else
+        b = b.T  # a row is unambiguous here
     if b.ndim not in (1, 2) or b.shape[0] != n or 0 in b.shape:
         hint = " Transpose it: one right-hand side per column." if b.shape[1:] == (n,) else ""
         raise UsageError(f"{name}: got the shape {b.shape}; expected ({n},) or ({n}, k) to fit the matrix.{hint}")
@@ -192,7 +183,7 @@ def _read_file(path: Path, wants_rhs: bool) -> Contents:
 
 
 def name_of(path: Path) -> str:
-    """What to call a file in a report or a message."""
+    """The name of a file in reports and messages."""
     return "standard input" if path == STDIN else str(path)
 
 
@@ -202,7 +193,7 @@ def _defect(error: Exception, name: str) -> str:
 
 
 def _in_float(array: Any, name: str) -> Any:
-    """In a dtype to compute with: single precision stays, half becomes single, all else double."""
+    """Single precision stays, half becomes single, all else double."""
     single = array.dtype.kind in "fc" and np.finfo(array.dtype).bits <= 32
     kinds = {"c": (np.complex64, np.complex128)}
     dtype = np.dtype(kinds.get(array.dtype.kind, (np.float32, np.float64))[0 if single else 1])
@@ -213,7 +204,6 @@ def _in_float(array: Any, name: str) -> Any:
 
 
 def _cast(array: Any, real: np.dtype, name: str) -> Any:
-    """`array` with real parts of dtype `real`."""
     dtype = np.result_type(real, np.complex64) if array.dtype.kind == "c" else real
     with np.errstate(over="ignore"):
         cast = array.astype(dtype)

@@ -18,11 +18,11 @@ from .terminal import SolveFailed, UsageError
 
 
 def check_output(path: Path, endings: Sequence[str], inputs: Sequence[Path | None]) -> None:
-    """See before the work whether its result can be written, and overwrites nothing that is read.
+    """Check before the work that its result can be written and overwrites no input.
 
     Raises:
         UsageError: another ending than those that can be written, no such folder, no permission, or it is one of the
-            `inputs`, by whatever name or link.
+            `inputs`, under any name or link.
     """
     if not path.name.lower().endswith(tuple(endings)):
         expected = f"expected a name that ends in {', '.join(endings)}"
@@ -40,16 +40,16 @@ def check_output(path: Path, endings: Sequence[str], inputs: Sequence[Path | Non
 
 def _is_same(path: Path, source: Path) -> bool:
     try:
-        file = split_part(source)[0]  # as of `A.mat:K`
+        file = split_part(source)[0]  # as in `A.mat:K`
         other = os.fstat(sys.stdin.fileno()) if source == STDIN else file.stat()
         return os.path.samestat(path.stat(), other)
-    except (OSError, ValueError, AttributeError):  # one of them is no file, or not there
+    except (OSError, ValueError, AttributeError):  # one of them is not a file, or does not exist
         return False
 
 
 @contextmanager
 def writing(path: Path) -> Iterator[None]:
-    """Context in which a file is written after all; raises SolveFailed where it cannot be."""
+    """Context of writing a file; raises SolveFailed where that fails."""
     try:
         yield
     except OSError as error:
@@ -57,10 +57,10 @@ def writing(path: Path) -> Iterator[None]:
 
 
 def form_of(path: Path, form: str | None) -> str:
-    """The form of x in this file: what was asked for, or what its name says; as text on standard output.
+    """The form of x in this file: the given one, or that of its name; text on standard output.
 
     Raises:
-        UsageError: the name says another one than was asked for.
+        UsageError: the name contradicts the given form.
     """
     named = next((known for known in FORMS if path.name.lower().endswith(f".{known}")), None)
     if form is not None and named not in (None, form):
@@ -79,7 +79,7 @@ def write_vectors(path: Path, form: str, x: np.ndarray) -> None:
     """Write a vector, or several as columns.
 
     Raises:
-        SolveFailed: the file cannot be written after all.
+        SolveFailed: the file cannot be written.
     """
     with writing(path):
         path.write_bytes(as_bytes(form, x))
@@ -98,7 +98,7 @@ def _write_matlab(stream: BinaryIO, x: np.ndarray) -> None:
 
 
 def _write_text(stream: BinaryIO, x: np.ndarray, delimiter: str = " ") -> None:
-    """As few digits as read back the same numbers; complex ones as Python writes them, without brackets."""
+    """With as few digits as restore the numbers; complex ones as in Python, without brackets."""
     for row in x.reshape(len(x), -1):
         stream.write(delimiter.join(str(number).strip("()") for number in row).encode() + b"\n")
 

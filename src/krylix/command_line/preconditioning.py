@@ -56,16 +56,16 @@ def settings_of(words: Sequence[str]) -> dict[str, Any]:
 def _value_of(text: str) -> Any:
     try:
         return ast.literal_eval(text)
-    except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):  # as of `{[]: 1}` and of many brackets
+    except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):  # as for `{[]: 1}` and for many brackets
         return text
 
 
 def build(A: Any, kind: str, settings: dict[str, Any], part: tuple[int, int] | None = None) -> Built:
-    """Make one, with a line on the terminal that tells so, and a bar where it is a part of several.
+    """Make a preconditioner, with a line on the terminal, and a bar where it is one of several.
 
     Raises:
         UsageError: the matrix or a setting does not suit the kind.
-        SolveFailed: for lack of memory, for example.
+        SolveFailed: the set-up fails, for lack of memory, for example.
     """
     started = time.perf_counter()
     try:
@@ -96,7 +96,7 @@ def write(path: Path, M: Preconditioner) -> int:
     """Save it; the size of the file in bytes.
 
     Raises:
-        SolveFailed: it cannot be written after all.
+        SolveFailed: it cannot be written.
     """
     try:
         with writing(path):

@@ -25,13 +25,13 @@ from .terminal import Activity, SolveFailed, UsageError, as_options
 
 @dataclass(frozen=True)
 class Ready:
-    """A solver that takes b: all that could be refused has been.
+    """A solver for b, whose arguments have all been checked.
 
     Attributes:
         solver: of `prepare_for_one`.
         b: in the array library.
         seconds: for the set-up.
-        notes: warnings that came up.
+        notes: warnings of the set-up.
     """
 
     solver: PreparedSolver
@@ -72,7 +72,6 @@ class SolveOutcome:
 
     @property
     def converged(self) -> bool:
-        """Does the result say so, for all systems?"""
         return bool(np.all(self.status == Status.CONVERGED))
 
     @property
@@ -132,7 +131,7 @@ def solve(options: argparse.Namespace, system: SystemRead, ready: Ready) -> Solv
     residual = on_host(result.residual).reshape(system.rows.shape)
     if system.b.ndim > 1:
         x, residual = np.ascontiguousarray(x.T), residual.T
-    check, rounding, fit = _residual(system, x, residual, result.least_squares)
+    check, rounding, fit = _checked_norms(system, x, residual, result.least_squares)
     per_system = ("status", "singular", "iterations", "residual_norm", "tolerance", "null_part")
     return SolveOutcome(
         x=x,
@@ -147,7 +146,7 @@ def solve(options: argparse.Namespace, system: SystemRead, ready: Ready) -> Solv
 
 
 def result_of(solver: PreparedSolver, b: Array, **settings: Any) -> SolveResult:
-    """The result, also of a solve that failed, which then says why."""
+    """The result, also of a solve that failed."""
     try:
         return solver.solve(b, **settings)
     except ConvergenceError as failure:
@@ -166,7 +165,7 @@ def column_norms(v: np.ndarray) -> np.ndarray:
 
 @contextmanager
 def _watched() -> Iterator[list[str]]:
-    """Errors of the library as those of the command line; the list gets the warnings."""
+    """Turn errors of the library into those of the command line; the list gets the warnings."""
     notes: list[str] = []
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
@@ -179,7 +178,7 @@ def _watched() -> Iterator[list[str]]:
     notes += [str(w.message) for w in caught if issubclass(w.category, RuntimeWarning)]
 
 
-def _residual(
+def _checked_norms(
     system: SystemRead, x: np.ndarray, reported: np.ndarray, least_squares: bool
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """In double precision: norms of the residual that counts, a bound on its rounding errors, norms of b - A x."""
@@ -195,7 +194,7 @@ def _residual(
 
 
 def unreachable(A: Any, part: np.ndarray, dtype: np.dtype) -> np.ndarray:
-    """Return the columns of a part of b that `A^H` maps to zero, as no x reaches them, and zeros for the others."""
+    """The columns of a part of b that `A^H` maps to zero, which no x reaches, and zeros for the others."""
     most = np.finfo(dtype).eps ** 0.5 * column_norms(np.abs(A).T @ np.abs(part))
     return np.where(column_norms(A.conj().T @ part) <= most, part, 0)
 

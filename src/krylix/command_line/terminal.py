@@ -25,7 +25,7 @@ _ARGUMENT = re.compile(r"\b(method|preconditioner)='([^']+)'")
 
 
 class UsageError(Exception):
-    """Something that was given cannot be used: exit code 2, and this text in one line."""
+    """An input cannot be used: exit code 2, and this text in one line."""
 
 
 class SolveFailed(Exception):
@@ -46,7 +46,7 @@ class Fact(NamedTuple):
 
     Attributes:
         label, text: a line for people; no line where the text is None.
-        entries: what it adds to the JSON object.
+        entries: for the JSON object.
     """
 
     label: str
@@ -55,7 +55,7 @@ class Fact(NamedTuple):
 
 
 class Report:
-    """What a command says: lines as soon as they are known; with --json one object at the end; with --quiet nothing."""
+    """The report of a command: lines as they are known, with --json one object at the end, with --quiet nothing."""
 
     def __init__(self, options: argparse.Namespace, streams: Streams) -> None:
         self.streams = streams
@@ -71,19 +71,18 @@ class Report:
                 self.lines([f"{label:<16} {text}"])
 
     def lines(self, lines: Iterable[str]) -> None:
-        """Lines for people only, as those of a table."""
+        """Lines for people only, such as those of a table."""
         if not self._silent:
             for line in lines:
                 self.streams.say(line)
 
     def end(self) -> None:
-        """Print the JSON object, if it was asked for; numbers that are not finite are null."""
+        """Print the JSON object with --json; numbers that are not finite are null."""
         if self._json:
             self.streams.say(json.dumps(_plain(self._object), allow_nan=False))
 
 
 def _plain(x: Any) -> Any:
-    """Numbers, lists and texts that JSON has."""
     if isinstance(x, dict):
         return {key: _plain(value) for key, value in x.items()}
     if isinstance(x, (list, tuple)):
@@ -96,8 +95,8 @@ def _plain(x: Any) -> Any:
 class Streams:
     """Lines on stdout, or on stderr where stdout carries the result.
 
-    Where nobody reads on (`krylix ... | head`), the work is done all the same, and its outcome decides about the exit
-    code. A full disk is a problem to speak of.
+    If the reader closes the pipe (`krylix ... | head`), the work is still done, and its outcome decides the exit code.
+    A full disk is reported.
     """
 
     def __init__(self) -> None:
@@ -106,11 +105,11 @@ class Streams:
         self._aside = False
 
     def step_aside(self) -> None:
-        """Say what follows on stderr."""
+        """Write the following lines on stderr."""
         self._aside = True
 
     def say(self, line: str) -> None:
-        """One line now, whatever characters the encoding lacks (file names may have any)."""
+        """Write one line now; characters that the encoding lacks are escaped (file names may have any)."""
         stream = sys.stderr if self._aside else sys.stdout
         encoding = getattr(stream, "encoding", None) or "utf-8"
         self._write(stream, line.encode(encoding, "backslashreplace").decode(encoding) + "\n")
@@ -120,7 +119,7 @@ class Streams:
         self._write(getattr(sys.stdout, "buffer", None), content)
 
     def finish(self) -> None:
-        """Let nothing be left for the end of the process, where nobody could see to a failure."""
+        """Write everything now, because a failure at the end of the process could not be handled."""
         self._write(sys.stdout, "")
 
     def _write(self, stream: Any, content: str | bytes) -> None:
@@ -136,16 +135,16 @@ class Streams:
             if not isinstance(error, BrokenPipeError):
                 what = "x" if self._aside else "the report"
                 self.problem = f"{what} cannot be written: {error.strerror or error}."
-            with suppress(OSError, ValueError):  # what could not be written must not fail again
+            with suppress(OSError, ValueError):  # the rest must not fail again
                 os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 class Activity:
-    """Context: a line on stderr, if that is a terminal, says what is done and for how long; it is erased at the end.
+    """Context: a line on stderr, if that is a terminal, names the activity and its time; it is erased at the end.
 
     Args:
-        text: what is done.
-        part: how many things are done and how many there are in all, where this is one of several: drawn as a bar.
+        text: the activity.
+        part: number of finished activities and of all, where this is one of several: drawn as a bar.
     """
 
     def __init__(self, text: str, part: tuple[int, int] | None = None) -> None:
@@ -178,5 +177,5 @@ class Activity:
         try:
             self.stream.write(text)
             self.stream.flush()
-        except (OSError, ValueError):  # a terminal that went away
+        except (OSError, ValueError):  # the terminal was closed
             self._done.set()

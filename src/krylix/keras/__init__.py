@@ -1,4 +1,4 @@
-"""What krylix has for Keras: a layer that solves a linear system. `import krylix.keras` imports keras."""
+"""krylix for Keras: a layer that solves a linear system. `import krylix.keras` imports keras."""
 
 from .layer import Solve
 

@@ -9,8 +9,8 @@ import keras
 import numpy as np
 
 from .. import linear_solve
-from ..matrix_entries import entries_of, is_function
-from ..sparse import COO
+from ..matrix_entries import entries_of
+from ..sparse import COO, is_function
 
 
 @keras.saving.register_keras_serializable(package="krylix")
@@ -27,8 +27,8 @@ class Solve(keras.layers.Layer):
 
     The input is `(*batch, n)` for a matrix, `(batch, *shape)` for a function; the output has its shape. Gradients reach
     b and the weights. `model.save` stores matrices and args; a function has to be registered with
-    `keras.saving.register_keras_serializable`. Models with this layer are not compiled by XLA, as methods that run on
-    the host cannot be.
+    `keras.saving.register_keras_serializable`. Models with this layer are not compiled by XLA, because methods that run
+    on the host cannot be.
 
     Raises:
         ValueError: A is not one square matrix; args were given for a matrix; A is complex and the dtype real; the input
@@ -36,7 +36,7 @@ class Solve(keras.layers.Layer):
         NotConverged, Diverged: in a call, forward or backward, as of `linear_solve`; in `fit` and other compiled
             functions TensorFlow's error with the same text.
 
-    Cost: that of `linear_solve` in each call, as A may have changed; of a sparse matrix its pattern is read once.
+    Cost: that of `linear_solve` in each call, because A may have changed; the pattern of a sparse matrix is read once.
 
     Examples:
         >>> import numpy as np, krylix.keras
@@ -98,10 +98,10 @@ class Solve(keras.layers.Layer):
         return input_shape
 
     def get_config(self) -> dict[str, Any]:
-        """What Keras stores of the layer, beside its weights.
+        """Configuration that Keras stores besides the weights.
 
         Raises:
-            TypeError: a setting is no number, name or None; weights can be saved nevertheless.
+            TypeError: a setting is no number, name or None; the weights can still be saved.
         """
         for key, value in self.settings.items():
             if not isinstance(value, str | int | float | None):
@@ -118,13 +118,12 @@ class Solve(keras.layers.Layer):
 
 
 def _tensor(weight: Any) -> Any:
-    """Its value, of TensorFlow's variables as a tensor: derivatives are by what a variable is read for."""
-    value = weight.value
+    value = weight.value  # derivatives are with respect to the tensor that a variable of TensorFlow is read into
     return value.read_value() if hasattr(value, "read_value") else value
 
 
 def _deserialized(A: Any) -> Any:
-    """What `get_config` made of a matrix or a function."""
+    """Inverse of `get_config` for a matrix or a function."""
     if not isinstance(A, dict):
         return A
     if "class_name" in A:
@@ -135,12 +134,12 @@ def _deserialized(A: Any) -> Any:
 
 
 def _numbers(value: np.ndarray) -> Any:
-    """Lists, which Keras can store; it has no complex numbers."""
+    """Lists, because Keras stores neither arrays nor complex numbers."""
     return {"real": value.real.tolist(), "imag": value.imag.tolist()} if value.dtype.kind == "c" else value.tolist()
 
 
 def _array(stored: Any) -> np.ndarray:
-    """What `_numbers` made lists of."""
+    """Inverse of `_numbers`."""
     return (
         np.asarray(stored["real"]) + 1j * np.asarray(stored["imag"]) if isinstance(stored, dict) else np.asarray(stored)
     )

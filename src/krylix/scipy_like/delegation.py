@@ -1,4 +1,4 @@
-"""Names of `scipy.sparse.linalg` that `krylix.scipy_like` does not define: SciPy's own, looked up when asked for."""
+"""Names of `scipy.sparse.linalg` that `krylix.scipy_like` does not define: SciPy's own, looked up when used."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def __getattr__(name: str) -> Any:
     """SciPy's object of this name.
 
     Raises:
-        AttributeError: SciPy has none, either.
+        AttributeError: SciPy has no such name either.
     """
     if name.startswith("_") or not hasattr(spl, name):
         raise AttributeError(f"module 'krylix.scipy_like' has no attribute {name!r}, nor has scipy.sparse.linalg.")

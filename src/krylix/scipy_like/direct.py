@@ -33,10 +33,10 @@ def spsolve(
     """Solve `A x = b` for a sparse A, called as `scipy.sparse.linalg.spsolve`.
 
     "auto" factorises, or iterates where that is known to be quicker; set-up and factors are kept for the next call with
-    the same matrix. Up to 64 unknowns A is solved with as a dense matrix. What krylix could not solve is left to
-    SciPy's function: of an exactly singular matrix x is NaN, with a MatrixRankWarning. A singular system that has
-    solutions is solved, with a SingularMatrixWarning where factors have shown that it is singular: x then has no part
-    in its null vectors. Nothing is taken off b (`nullspace=None`).
+    the same matrix. Up to 64 unknowns A is solved with as a dense matrix. Systems that krylix cannot solve are left to
+    SciPy's function: for an exactly singular matrix x is NaN, with a MatrixRankWarning. A singular system that has
+    solutions is solved, with a SingularMatrixWarning where factors have shown that it is singular: x is then
+    orthogonal to its null vectors. Nothing is subtracted from b (`nullspace=None`).
 
     Args:
         A: sparse matrix `(n, n)`, csc and csr without a copy.
@@ -81,15 +81,15 @@ def spsolve(
 
 
 def _spsolve(A: Any, b: Any, method: str | Method, rtol: float | None) -> Any:
-    """None where SciPy's function has to solve, or to refuse."""
+    """None where SciPy's function has to solve, or to raise."""
     n = A.shape[0]
     if type(b) is not np.ndarray or b.ndim != 1 or b.dtype != A.dtype or b.dtype.char not in FLOATING:
-        A, b = _as_scipy_reads(A, b)
+        A, b = _with_one_dtype(A, b)
         if b is None:
             return None
     if b.shape[0] != n:
         return None
-    if not b.any(axis=0).all():  # of a b = 0 SciPy's function sees whether A is singular
+    if not b.any(axis=0).all():  # for b = 0 SciPy's function finds out whether A is singular
         if not is_auto(method):
             find_method(method, A)
         return None
@@ -101,8 +101,8 @@ def _spsolve(A: Any, b: Any, method: str | Method, rtol: float | None) -> Any:
     return result.x if np.all(result.converged & (result.iterations > 0)) else None
 
 
-def _as_scipy_reads(A: Any, b: Any) -> tuple[Any, Any]:
-    """With one dtype; b is None where it is sparse or no array of numbers."""
+def _with_one_dtype(A: Any, b: Any) -> tuple[Any, Any]:
+    """b is None where it is sparse or not an array of numbers."""
     if sp.issparse(b):
         if b.shape[1:] not in ((), (1,)):
             return A, None
@@ -168,7 +168,7 @@ def splu(
 
 
 def _csc(A: Any, function: str) -> Any:
-    """In SciPy's format, with its warning; what is not of SciPy is left to it."""
+    """Convert to CSC with SciPy's warning; arrays of the package sparse stay as they are."""
     if getattr(A, "format", None) == "csc" or getattr(type(A), "__module__", "").startswith("sparse"):
         return A
     warnings.warn(f"{function} converted its input to CSC format", sp.SparseEfficiencyWarning, stacklevel=3)
@@ -216,7 +216,7 @@ def spsolve_triangular(
         lower: is it the lower triangle, or the upper one?
         overwrite_A: has no effect: A is never written to.
         overwrite_b: has no effect: b is never written to.
-        unit_diagonal: take ones for the diagonal, which is not read.
+        unit_diagonal: use ones as the diagonal, which is not read.
 
     Returns:
         x, shaped as b.
@@ -249,8 +249,9 @@ def spsolve_triangular(
         )
     if not unit_diagonal and not np.all(A.diagonal()):
         raise LinAlgError("A is singular: zero entry on diagonal.")
-    own = A.dtype if unit_diagonal or A.dtype.kind in "fc" else np.dtype(np.float64)  # SciPy divides by the diagonal
-    dtype = np.promote_types(np.promote_types(own, np.float32), b.dtype)
-    rows = np.ascontiguousarray(b.T, dtype)[None]  # a batch for sure, also where b is square
+    # SciPy divides by the diagonal, so integers become floating-point numbers.
+    matrix_dtype = A.dtype if unit_diagonal or A.dtype.kind in "fc" else np.dtype(np.float64)
+    dtype = np.promote_types(np.promote_types(matrix_dtype, np.float32), b.dtype)
+    rows = np.ascontiguousarray(b.T, dtype)[None]  # a batch axis, because a square b would be ambiguous
     x = solve_triangular(A.astype(dtype, copy=False), rows, lower=lower, unit_diagonal=unit_diagonal)
-    return np.asfortranarray(x[0].T)  # the order of SciPy's, and no copy
+    return np.asfortranarray(x[0].T)  # SciPy's memory order, without a copy

@@ -38,22 +38,22 @@ _BICG = ScipySolver(spl.bicg, METHODS["scipy-biCG"], is_scipys=True)
 _CGS = ScipySolver(spl.cgs, METHODS["scipy-CGS"], is_scipys=True)
 _QMR = ScipySolver(spl.qmr, METHODS["scipy-QMR"], is_scipys=True)
 _TFQMR = ScipySolver(spl.tfqmr, METHODS["scipy-TFQMR"], is_scipys=True)
-_LGMRES = ScipySolver(spl.lgmres, METHODS["scipy-lGMres"])  # called directly: it looks at the true residual itself
+_LGMRES = ScipySolver(spl.lgmres, METHODS["scipy-lGMres"])  # called directly: it tests the true residual itself
 _GCROTMK = ScipySolver(spl.gcrotmk, METHODS["scipy-GCrotMK"])
 _RESTART = 20  # of SciPy's GMRES
 
 
-# --- what the docstrings of all solvers say
+# --- docstrings: shared arguments and sections; a function describes only its differences
 
 _ARGUMENTS = {
-    "A": "sparse or dense matrix `(n, n)` or LinearOperator; also what else `linear_solve` takes as A.",
+    "A": "sparse or dense matrix `(n, n)` or LinearOperator; also anything else that `linear_solve` accepts as A.",
     "b": "right-hand side `(n,)` or `(n, 1)`, real or complex; also an array of JAX, PyTorch or TensorFlow.",
     "x0": 'initial guess `(n,)` or `(n, 1)`, or "Mb" for the product of M and b; zero if None.',
     "rtol": "relative tolerance.",
     "atol": "absolute tolerance.",
     "maxiter": "limit of iterations, 10 n if None.",
-    "M": "preconditioner, an approximation of the inverse of A: matrix, LinearOperator, or what else `linear_solve`\n"
-    '        takes, as the name "amg".',
+    "M": "preconditioner, an approximation of the inverse of A: matrix, LinearOperator, or anything that\n"
+    '        `linear_solve` accepts, such as the name "amg".',
     "callback": "called as `callback(xk)` after each iteration.",
     "method": "another method of krylix, by name or as an object.",
 }
@@ -61,9 +61,9 @@ _SECTIONS = {
     "Args": "",
     "Returns": """Returns:
     `(x, info)`: x of shape `(n,)`; info is 0 where `|b - A x| <= max(rtol |b|, atol)` for the residual of this x,
-    and the number of iterations (`maxiter`, if that was reached) where that was not to be had.""",
+    otherwise the number of iterations (`maxiter` if that was reached).""",
     "Raises": """Raises:
-    ValueError, TypeError: as SciPy does, of shapes, and of an atol that is no number.""",
+    ValueError, TypeError: as in SciPy, for shapes that do not fit and an atol that is not a number.""",
     "Cost": "",
     "Source": "",
     "Examples": """Examples:
@@ -76,7 +76,7 @@ _SECTIONS = {
 
 
 def _documented(function: FunctionT) -> FunctionT:
-    """Complete the docstring of a solver by the arguments and the sections that it does not describe itself."""
+    """Complete the docstring of a solver with the arguments and sections that it does not describe itself."""
     if function.__doc__ is None:
         return function
     text, own = [], {}
@@ -110,7 +110,7 @@ def cg(
     """Solve `A x = b` for a Hermitian definite A by conjugate gradients, called as `scipy.sparse.linalg.cg`.
 
     Cost: that of `linear_solve` with this method. A matrix that is not Hermitian is left to SciPy's function, which may
-    or may not converge; its x is checked by 1 product.
+    or may not converge; its x is checked with 1 product.
 
     Source: Hestenes and Stiefel, J. Res. Nat. Bur. Standards 49 (1952).
 
@@ -183,7 +183,7 @@ def gmres(
     """
     if callback_type not in (None, "x", "pr_norm", "legacy"):
         raise ValueError(f"Unknown callback_type: {callback_type!r}")
-    if callback is not None:  # SciPy's function looks at the true residual, too
+    if callback is not None:  # SciPy's function also tests the true residual
         _refuse_method("gmres with a callback", method)
         if is_of_another_library(b):
             raise TypeError(
@@ -225,7 +225,7 @@ def minres(
         shift: is subtracted from the diagonal of A.
         maxiter: limit of iterations, 5 n if None.
         show: print the iteration; SciPy's own function then iterates.
-        check: raise a ValueError where A or M is seen to be no symmetric matrix; by SciPy's own function.
+        check: raise a ValueError if A or M is found not to be symmetric; SciPy's own function then iterates.
 
     Cost: that of `linear_solve` with "MINRES": 1 product with A and M per step.
 
@@ -245,7 +245,7 @@ def minres(
     if shift:
         A = np.asarray(A) if isinstance(A, list | tuple) else A
         if np.iscomplexobj(shift):
-            raise TypeError(f"minres got shift={shift!r}; expected a real number, as A - shift I has to be Hermitian.")
+            raise TypeError(f"minres got shift={shift!r}; expected a real number: A - shift I has to be Hermitian.")
         if not hasattr(A, "shape"):
             raise TypeError(
                 f"minres with a shift got A of type {type(A).__name__}; expected a matrix or LinearOperator. Of a "
@@ -261,10 +261,6 @@ def minres(
 
 
 def _refuse_method(call: str, method: Any) -> None:
-    """
-    Raises:
-        ValueError: a method is given for what SciPy's own function does.
-    """
     if method is not None:
         raise ValueError(
             f"{call} runs SciPy's own function, and method={method!r} is given; expected none of the two together. Use "
@@ -295,7 +291,7 @@ def bicg(
     callback: Callable[[Any], object] | None = None,
     method: str | Method | None = None,
 ) -> tuple[ArrayT, int]:
-    """Solve `A x = b` by biconjugate gradients of SciPy, called as `scipy.sparse.linalg.bicg`.
+    """Solve `A x = b` by SciPy's biconjugate gradients, called as `scipy.sparse.linalg.bicg`.
 
     A and M need an adjoint product.
 
@@ -317,7 +313,7 @@ def cgs(
     callback: Callable[[Any], object] | None = None,
     method: str | Method | None = None,
 ) -> tuple[ArrayT, int]:
-    """Solve `A x = b` by conjugate gradients squared of SciPy, called as `scipy.sparse.linalg.cgs`.
+    """Solve `A x = b` by SciPy's conjugate gradients squared, called as `scipy.sparse.linalg.cgs`.
 
     Cost: per iteration 2 products with A and with M; 1 product for the true residual.
     """
@@ -338,7 +334,7 @@ def qmr(
     callback: Callable[[Any], object] | None = None,
     method: str | Method | None = None,
 ) -> tuple[ArrayT, int]:
-    """Solve `A x = b` by quasi-minimal residuals of SciPy, called as `scipy.sparse.linalg.qmr`.
+    """Solve `A x = b` by SciPy's quasi-minimal residuals, called as `scipy.sparse.linalg.qmr`.
 
     Args:
         M1: left preconditioner.
@@ -370,9 +366,9 @@ def tfqmr(
     show: bool = False,
     method: str | Method | None = None,
 ) -> tuple[ArrayT, int]:
-    """Solve `A x = b` by transpose-free QMR of SciPy, called as `scipy.sparse.linalg.tfqmr`.
+    """Solve `A x = b` by SciPy's transpose-free QMR, called as `scipy.sparse.linalg.tfqmr`.
 
-    SciPy's own function takes the residual of x0 for b in the tolerance, and its estimate for the residual.
+    SciPy's own function stops by an estimate of the residual, relative to the residual of x0 instead of b.
 
     Args:
         show: print how it ended.
@@ -400,7 +396,7 @@ def lgmres(
     prepend_outer_v: bool = False,
     method: str | Method | None = None,
 ) -> tuple[ArrayT, int]:
-    """Solve `A x = b` by LGMRES of SciPy, called as `scipy.sparse.linalg.lgmres`.
+    """Solve `A x = b` by SciPy's LGMRES, called as `scipy.sparse.linalg.lgmres`.
 
     SciPy's function is called itself; the residual by which it stops is the true one.
 
@@ -438,7 +434,7 @@ def gcrotmk(
     truncate: str = "oldest",
     method: str | Method | None = None,
 ) -> tuple[ArrayT, int]:
-    """Solve `A x = b` by flexible GCROT(m, k) of SciPy, called as `scipy.sparse.linalg.gcrotmk`.
+    """Solve `A x = b` by SciPy's flexible GCROT(m, k), called as `scipy.sparse.linalg.gcrotmk`.
 
     SciPy's function is called itself; the residual by which it stops is the true one.
 
@@ -458,11 +454,7 @@ def gcrotmk(
 
 
 def _positive(maxiter: int) -> int:
-    """
-    Raises:
-        ValueError: SciPy would return an x that it did not look at, and call it a success.
-    """
-    if maxiter < 1:
+    if maxiter < 1:  # SciPy would return an x that it did not check, and report success
         raise ValueError(f"maxiter must be at least 1; got {maxiter}.")
     return maxiter
 
@@ -470,8 +462,8 @@ def _positive(maxiter: int) -> int:
 # --- least squares: SciPy's functions, with the norms of the true residual in place of their recurrences
 
 _LIMIT = 7  # istop where the limit of iterations came first
-_SOLVED, _LEAST_SQUARES = (1, 4), (2, 5)  # istop; 4 and 5 are as 1 and 2, to working precision
-_SLACK = 10  # times the tolerance: what the estimate of |A| and rounding may change
+_SOLVED, _LEAST_SQUARES = (1, 4), (2, 5)  # istop; 4 and 5 mean 1 and 2 to working precision
+_SLACK = 10  # times the tolerance, for the estimate of |A| and rounding
 
 
 def lsqr(
@@ -486,10 +478,10 @@ def lsqr(
     calc_var: bool = False,
     x0: Any = None,
 ) -> tuple[Any, ...]:
-    """Least squares `min |b - A x|^2 + damp^2 |x - x0|^2` by LSQR of SciPy, called as `scipy.sparse.linalg.lsqr`.
+    """Least squares `min |b - A x|^2 + damp^2 |x - x0|^2` by SciPy's LSQR, called as `scipy.sparse.linalg.lsqr`.
 
     `r1norm`, `r2norm` and `arnorm` are those of the x that is returned, not of the recurrences, and istop is 7 where
-    these show that what it claims does not hold. Sparse and large, or with derivatives: `linear_solve(method="LSMR")`.
+    they contradict it. Sparse and large, or with derivatives: `linear_solve(method="LSMR")`.
 
     Args:
         A: matrix `(m, n)` or LinearOperator.
@@ -504,7 +496,7 @@ def lsqr(
         x0: initial guess `(n,)`.
 
     Returns:
-        `(x, istop, itn, r1norm, r2norm, anorm, acond, arnorm, xnorm, var)` as of SciPy.
+        `(x, istop, itn, r1norm, r2norm, anorm, acond, arnorm, xnorm, var)` as in SciPy.
 
     Cost: SciPy's, and 1 product with A and 1 with its adjoint.
 
@@ -517,10 +509,10 @@ def lsqr(
         >>> istop, x.round(6).tolist()
         (1, [1.0, -1.0])
     """
-    found = spl.lsqr(A, b, damp, atol, btol, conlim, iter_lim, show, calc_var, x0)
-    x, istop, itn, _, _, anorm, acond, _, xnorm, var = found
+    result = spl.lsqr(A, b, damp, atol, btol, conlim, iter_lim, show, calc_var, x0)
+    x, istop, itn, _, _, anorm, acond, _, xnorm, var = result
     r1norm, r2norm, arnorm = _norms(A, b, damp, x, x0)
-    istop = _honest(istop, (r1norm, r2norm, arnorm), np.linalg.norm(b), anorm, xnorm, atol, btol)
+    istop = _verified_istop(istop, (r1norm, r2norm, arnorm), np.linalg.norm(b), anorm, xnorm, atol, btol)
     return x, istop, itn, r1norm, r2norm, anorm, acond, arnorm, xnorm, var
 
 
@@ -535,10 +527,9 @@ def lsmr(
     show: bool = False,
     x0: Any = None,
 ) -> tuple[Any, ...]:
-    """Least squares `min |b - A x|^2 + damp^2 |x - x0|^2` by LSMR of SciPy, called as `scipy.sparse.linalg.lsmr`.
+    """Least squares `min |b - A x|^2 + damp^2 |x - x0|^2` by SciPy's LSMR, called as `scipy.sparse.linalg.lsmr`.
 
-    `normr` and `normar` are those of the x that is returned, and istop
-    is 7 where these show that what it claims does not hold.
+    `normr` and `normar` are those of the x that is returned, and istop is 7 where they contradict it.
 
     Args:
         A: matrix `(m, n)` or LinearOperator.
@@ -552,7 +543,7 @@ def lsmr(
         x0: initial guess `(n,)`.
 
     Returns:
-        `(x, istop, itn, normr, normar, norma, conda, normx)` as of SciPy.
+        `(x, istop, itn, normr, normar, norma, conda, normx)` as in SciPy.
 
     Cost: SciPy's, and 1 product with A and 1 with its adjoint.
 
@@ -567,12 +558,12 @@ def lsmr(
     """
     x, istop, itn, _, _, norma, conda, normx = spl.lsmr(A, b, damp, atol, btol, conlim, maxiter, show, x0)
     norms = _norms(A, b, damp, x, x0)
-    istop = _honest(istop, norms, np.linalg.norm(b), norma, normx, atol, btol)
+    istop = _verified_istop(istop, norms, np.linalg.norm(b), norma, normx, atol, btol)
     return x, istop, itn, norms[1], norms[2], norma, conda, normx
 
 
 def _norms(A: Any, b: Any, damp: float, x: np.ndarray, x0: Any) -> tuple[Any, Any, Any]:
-    """|r|, that of the damped system, and |A^H r - damp^2 x|."""
+    """|r|, the norm of the damped residual, and |A^H r - damp^2 (x - x0)|."""
     A = spl.aslinearoperator(A)
     r = np.atleast_1d(np.asarray(b).squeeze()) - A.matvec(x)
     apart = x if x0 is None else x - np.asarray(x0).ravel()
@@ -580,7 +571,7 @@ def _norms(A: Any, b: Any, damp: float, x: np.ndarray, x0: Any) -> tuple[Any, An
     return first, np.hypot(first, damped), np.linalg.norm(A.rmatvec(r) - damp * damp * apart)
 
 
-def _honest(
+def _verified_istop(
     istop: int,
     norms: tuple[Any, Any, Any],
     bnorm: Any,
@@ -589,7 +580,7 @@ def _honest(
     atol: float,
     btol: float,
 ) -> int:
-    """istop, or 7 where the true norms are far from what it says."""
+    """istop, or 7 where the true norms contradict it."""
     _, r, ar = norms
     eps = np.finfo(float).eps
     atol, btol = max(atol, eps), max(btol, eps)

@@ -13,13 +13,13 @@ from ..backends import choose_backend
 from ..backends.registry import backend_name
 from ..solvers import IterationState, Method, SolveResult, Status, linear_solve
 from ..solvers.preconditioners import preconditioner
-from ..sparse import NonlinearError, Operator
+from ..sparse import NonlinearError, Operator, is_function
 
 FLOATING = "fdFD"
 _MOST = 1 << 29  # iterations; linear_solve keeps counts in 32 bits
 _CONVERGED = int(Status.CONVERGED)
 _ROUNDS = 10  # calls of SciPy's function
-_LESS = 0.5  # of the residual before has to be left, or another round is in vain
+_LESS = 0.5  # a round that reduces the residual less than this is the last one
 
 
 class ScipySolver(NamedTuple):
@@ -29,7 +29,7 @@ class ScipySolver(NamedTuple):
         function: SciPy's.
         method: of krylix, in its place.
         is_scipys: is that SciPy's algorithm? Then its function is called, unless the arguments are for krylix only.
-        breakdown: info after a breakdown, if SciPy's function says that of its own.
+        breakdown: info after a breakdown, if SciPy's function has a special one.
     """
 
     function: Callable[..., Any]
@@ -54,10 +54,10 @@ def solve(
     per_iteration: int = 1,
     limit: int = 0,
 ) -> tuple[Any, Any]:
-    """x, and 0 if the true residual is below max(rtol |b|, atol), of b as it is: without a solution, never.
+    """x, and 0 if the true residual is below max(rtol |b|, atol), for b as given.
 
-    What krylix refuses for its own method (a matrix that is not symmetric for CG, say) is left to SciPy's function,
-    whose errors are then the user's too, and whose x is checked.
+    Systems that krylix refuses for its own method (a matrix that is not symmetric for CG, say) are left to SciPy's
+    function, whose errors the user then gets, and whose x is checked.
 
     Args:
         method: another method of krylix, or None.
@@ -69,7 +69,7 @@ def solve(
     if method is None and solver.is_scipys and not is_for_krylix(A, b):
         settings = {"callback": callback} | (settings or {})
         return solve_by_scipy(solver.function, A, b, x0, rtol, atol, maxiter, M, settings)
-    told = None if callback is None else _Told(callback)
+    watcher = None if callback is None else _XCallback(callback)
     given = A, b, x0, rtol, atol, M
     try:
         if not _is_plain(A, b, x0, M, rtol, atol, maxiter):
@@ -81,13 +81,13 @@ def solve(
             x0 = None  # saves a product
         result = linear_solve(
             A, b, x0=x0, method=solver.method if method is None else method, preconditioner=M, rtol=rtol, atol=atol,
-            max_iter=min(most * per_iteration, _MOST), nullspace=None, on_failure="status", callback=told,
+            max_iter=min(most * per_iteration, _MOST), nullspace=None, on_failure="status", callback=watcher,
         )  # fmt: skip
     except NonlinearError:
         raise
     except (ValueError, TypeError) as ours:
         A, b, x0, rtol, atol, M = given
-        if method is not None or is_for_krylix(A, b) or (told is not None and told.has_failed):
+        if method is not None or is_for_krylix(A, b) or (watcher is not None and watcher.has_failed):
             raise
         settings = {"callback": callback} if callback else {}
         try:
@@ -101,8 +101,8 @@ def solve(
     return result.x, _info(result, most, b, solver.breakdown)
 
 
-class _Told:
-    """The callback of `linear_solve` for one of SciPy's, which gets x, and whose value is not looked at."""
+class _XCallback:
+    """Callback of `linear_solve` that passes x to one of SciPy's and ignores its return value."""
 
     def __init__(self, callback: Callable[[Any], object]) -> None:
         self.callback, self.has_failed = callback, False
@@ -110,7 +110,7 @@ class _Told:
     def __call__(self, state: IterationState) -> None:
         try:
             self.callback(state.x)
-        except BaseException:  # also where it is one of those that krylix raises of its own
+        except BaseException:  # krylix raises errors of the same types
             self.has_failed = True
             raise
 
@@ -145,13 +145,13 @@ def solve_by_scipy(
 ) -> tuple[Any, int]:
     """`function(A, b, x0, ...)`, with info 0 only for an x whose true residual is below max(rtol |b|, atol).
 
-    SciPy's recurrences may drift away from the residual, and TFQMR and MINRES stop by bounds of their own. The function
+    SciPy's recurrences may drift away from the residual, and TFQMR and MINRES stop by their own bounds. The function
     is called again from its x until the true residual is below the tolerance.
 
     Args:
         settings: further keyword arguments.
 
-    Cost: 1 product with A more, in each round.
+    Cost: 1 more product with A per round.
     """
     given = {"rtol": rtol, "atol": atol, "maxiter": maxiter, **settings}
     if M is not None:
@@ -174,7 +174,7 @@ def solve_by_scipy(
 
 
 def for_scipy(M: Any, A: Any) -> Any:
-    """A preconditioner of krylix, its name, or a function, as SciPy's functions take it; others as they are."""
+    """A preconditioner of krylix, its name, or a function, in the form of SciPy's functions; others as they are."""
     if isinstance(M, str):
         M = preconditioner(A, M)
     if isinstance(M, Operator) or (callable(M) and not hasattr(M, "shape")):
@@ -188,7 +188,7 @@ def for_scipy(M: Any, A: Any) -> Any:
 
 
 def _is_plain(A: Any, b: Any, x0: Any, M: Any, rtol: Any, atol: Any, maxiter: Any) -> bool:
-    """Does `linear_solve` read these as SciPy does, without a change? True for most calls; else `_system_of` reads."""
+    """Does `linear_solve` read these as SciPy does, as in most calls? Otherwise `_system_of` converts them."""
     if type(b) is not np.ndarray or b.ndim != 1 or not (type(A) is np.ndarray or sp.issparse(A)):
         return False
     dtype, n = b.dtype, b.shape[0]
@@ -211,25 +211,13 @@ def is_of_another_library(b: Any) -> bool:
     return not isinstance(b, np.ndarray | list | tuple) and backend_name(b) not in (None, "numpy")
 
 
-def is_function(A: Any) -> bool:
-    """Is it a Python function, which `linear_solve` takes and SciPy does not?"""
-    return callable(A) and not hasattr(A, "shape")
-
-
 def is_for_krylix(A: Any, b: Any) -> bool:
     """Are these arrays of other libraries, Python functions or operators of krylix, which SciPy does not take?"""
     return is_of_another_library(b) or is_function(A) or isinstance(A, Operator)
 
 
 def _system_of(A: Any, b: Any, x0: Any, M: Any, rtol: Any, atol: Any) -> tuple[Any, ...]:
-    """Convert as `scipy.sparse.linalg` does: dtypes, columns `(n, 1)`, x0="Mb", tolerances.
-
-    Returns:
-        the arguments, and x of a system that needs no solve because any x is within its tolerance; else None.
-
-    Raises:
-        ValueError, TypeError: SciPy refuses these, too, in its own words.
-    """
+    """The arguments converted as SciPy converts them, and x where any x is within the tolerance, else None."""
     if is_of_another_library(b) or is_of_another_library(A) or is_function(A):
         return A, b, x0, M, rtol, atol, None
     A, M = _without_hidden_preconditioner(A, M)
@@ -253,7 +241,7 @@ def _system_of(A: Any, b: Any, x0: Any, M: Any, rtol: Any, atol: Any) -> tuple[A
 
 
 def _without_hidden_preconditioner(A: Any, M: Any) -> tuple[Any, Any]:
-    """`psolve` and `rpsolve` of A, which SciPy takes for M; also matrices of old classes as arrays."""
+    """A, old matrix classes as arrays, and M, for which SciPy uses `psolve` and `rpsolve` of A if it is None."""
     if isinstance(A, np.ndarray):
         return np.asarray(A), M
     if sp.issparse(A) or isinstance(A, Operator):
@@ -271,7 +259,6 @@ def _size(A: Any) -> int:
 
 
 def _floating(dtype: Any) -> np.dtype:
-    """The dtype itself if LAPACK has it, else float64."""
     dtype = np.dtype(dtype)
     return dtype if dtype.char in FLOATING else np.dtype(float)
 

@@ -1,4 +1,4 @@
-"""What krylix has for PyTorch alone: a layer, and solves that `torch.compile` and `torch.export` keep in one graph.
+"""krylix for PyTorch: a layer, and solves that `torch.compile` and `torch.export` keep in one graph.
 
 Importing this imports torch: `import krylix.torch`. `krylix.linear_solve` takes tensors without it.
 """

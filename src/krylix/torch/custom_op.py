@@ -4,7 +4,7 @@
                          backward)
 
 `values` are a dense matrix `(*batch, n, n)`, with `indices` None, or entries `(*batch, nnz)` at `indices` `(2, nnz)`.
-The derivative is the operator again, with the conjugate transpose, so reverse mode has derivatives of every order.
+The derivative is the operator again, with the conjugate transpose, so reverse mode has derivatives of any order.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def solve_op(
             A, rhs, x0=None if x0 is None else x0.detach().expand(*lead, b.shape[-1]).reshape(rhs.shape), axis=-1,
             method=method, preconditioner=preconditioner, rtol=rtol, atol=atol, max_iter=max_iter,
             nullspace="auto" if nullspace else None,
-            on_failure="nan" if policy == "status" else policy,  # nobody sees the status: x has to tell
+            on_failure="nan" if policy == "status" else policy,  # the status is not returned, so x shows the failure
         )  # fmt: skip
     except ConvergenceError as error:
         if backward:
@@ -88,7 +88,7 @@ def _setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[torch.Tensor
 
 
 def _backward(ctx: Any, cotangent: torch.Tensor, _: Any) -> tuple[Any, ...]:
-    """A^H y = cotangent; y for b, and - y x^H for the entries of A."""
+    """y with A^H y = cotangent for b, and - y x^H for the entries of A."""
     values, indices, x, converged = ctx.saved_tensors
     method, preconditioner, rtol, _, max_iter, on_failure, nullspace, _ = ctx.settings
     adjoint = torch.conj_physical(values if indices is not None else values.mT)
@@ -96,7 +96,7 @@ def _backward(ctx: Any, cotangent: torch.Tensor, _: Any) -> tuple[Any, ...]:
     y, _ = solve_op(
         adjoint, swapped, cotangent, None, method, preconditioner, rtol, 0.0, max_iter, on_failure, nullspace, True
     )  # fmt: skip
-    y = torch.where(converged[..., None], y, torch.nan)  # what has no x has no derivative
+    y = torch.where(converged[..., None], y, torch.nan)  # without x there is no derivative
     by_values = None
     if ctx.needs_input_grad[0]:
         x = torch.conj_physical(x)
@@ -109,7 +109,7 @@ solve_op.register_autograd(_backward, setup_context=_setup_context)
 
 
 def _vmap(info: Any, in_dims: Sequence[Any], values: Any, indices: Any, b: Any, x0: Any, *settings: Any) -> Any:
-    """The mapped axis goes in front of the vectors, or between the batch and the matrix where the matrix is mapped."""
+    """Put the mapped axis in front of the vectors, or between the batch and the matrix where the matrix is mapped."""
     if in_dims[1] is not None:
         raise ValueError("The indices of a sparse matrix cannot be mapped over; expected one pattern, mapped values.")
     first = [a if axis is None else a.movedim(axis, 0)[0] for a, axis in zip((values, b), in_dims[::2], strict=False)]

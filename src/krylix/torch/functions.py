@@ -18,15 +18,15 @@ def solve(
     """Solve `A x = b` for x, also inside `torch.compile(fullgraph=True)` and `torch.export`.
 
     Called eagerly it is `krylix.linear_solve(A, b, ...).x`. In a graph, a dense A becomes one node, `krylix::solve`.
-    PyTorch's compiler takes no sparse tensors: `solve_sparse` takes their parts, and `krylix.torch.Solve` does so by
-    itself. A function A is solved with between two graphs, which `fullgraph=True` refuses.
+    PyTorch's compiler has no sparse tensors: `solve_sparse` takes their parts, as `krylix.torch.Solve` does by itself.
+    For a function A the graph is split, which `fullgraph=True` refuses.
 
     Args:
-        A: matrix `(*batch, n, n)`, repeated along batch axes of b that it lacks; eagerly whatever `linear_solve` takes.
+        A: matrix `(*batch, n, n)`, repeated along batch axes of b that it lacks; eagerly any A of `linear_solve`.
         b: right-hand sides `(..., n)`.
         x0: initial guess, shaped as x; zero if None. It has no derivative.
-        axis: the axis of b that the vector lies on, as for `linear_solve`; say it where the number of systems is
-            dynamic, as it might be n.
+        axis: the axis of b that the vector lies on, as for `linear_solve`; give it where the number of systems is
+            dynamic, because it might be n.
         **settings: as for `linear_solve`. In a graph: method, preconditioner (names), rtol, atol, max_iter (numbers),
             nullspace ("auto" or None) and on_failure, "status" excepted.
 
@@ -38,9 +38,9 @@ def solve(
             pass. With `on_failure="nan"`, or where `krylix.on_failure("status")` holds, x is NaN there.
         ValueError, TypeError: shapes that do not fit; a setting that a graph cannot hold.
 
-    Derivatives are by b and A. Of a graph: reverse ones by autograd, to every order that PyTorch's compiler has; inside
-    of it `torch.func.vmap` works, `torch.func.grad` does not, as PyTorch has none of custom operators. Eagerly: as of
-    `linear_solve`.
+    Derivatives are with respect to b and A. In a graph: reverse mode by autograd, of any order that PyTorch's compiler
+    has; `torch.func.vmap` works inside, `torch.func.grad` does not, because PyTorch has none for custom operators.
+    Eagerly: as for `linear_solve`.
 
     Cost: that of `linear_solve`; in a graph each solve sets the matrix up, and the backward pass its transpose.
 
@@ -76,12 +76,12 @@ def solve_sparse(
         **settings: as for `solve`.
 
     Returns:
-        x, in the shape of b, with derivatives by b and values, as `solve` has them.
+        x, in the shape of b, with derivatives with respect to b and values, as for `solve`.
 
     Raises:
         NotConverged, Diverged, ValueError, TypeError: as `solve`.
 
-    Cost: as `solve`; the entries are put in order in each call.
+    Cost: as `solve`; each call sorts the entries.
 
     Examples:
         >>> import torch, krylix.torch
@@ -99,10 +99,10 @@ def solve_sparse(
 
 def _along(axis: int | None, b: torch.Tensor, x0: torch.Tensor | None, solution: Any) -> torch.Tensor:
     if axis is None:
-        found: torch.Tensor = solution(b, x0)
-        return found
-    found = solution(b.movedim(axis, -1), None if x0 is None else x0.movedim(axis, -1))
-    return found.movedim(-1, axis)
+        x: torch.Tensor = solution(b, x0)
+        return x
+    x = solution(b.movedim(axis, -1), None if x0 is None else x0.movedim(axis, -1))
+    return x.movedim(-1, axis)
 
 
 def _in_graph(
@@ -143,23 +143,17 @@ def _in_graph(
 
 
 def _with_one_batch(values: torch.Tensor, b: torch.Tensor, own: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """Matrices and vectors with the batch axes that `linear_solve` finds for them: those of b, repeated for matrices.
-
-    Args:
-        values: of matrices, with axes in front of their own.
-        b: right-hand sides.
-        own: the axes of one matrix.
-    """
+    """Matrices, whose last `own` axes are those of one, and vectors, with the batch axes of `linear_solve`."""
     axes, shape = values.shape[:-own], values.shape[-own:]
     if not axes or not b.ndim:
         return values, b
     lead = (*axes[: max(len(axes) - b.ndim + 1, 0)], *b.shape[:-1])
     b = b.expand(*lead, b.shape[-1])
-    if axes != lead and axes == (math.prod(lead),):  # in the order of b's
+    if axes != lead and axes == (math.prod(lead),):  # in the order of b
         return values.reshape(*lead, *shape), b
     while axes and axes[0] == 1:
         axes = axes[1:]
-    values, there = values.reshape(*axes, *shape), lead[len(lead) - len(axes) :]
-    if axes != there and all(a in (1, c) for a, c in zip(axes, there, strict=True)):
-        values = values.expand(*there, *shape)
-    return values, b  # of other axes the operator says what does not fit
+    values, axes_of_b = values.reshape(*axes, *shape), lead[len(lead) - len(axes) :]
+    if axes != axes_of_b and all(a in (1, c) for a, c in zip(axes, axes_of_b, strict=True)):
+        values = values.expand(*axes_of_b, *shape)
+    return values, b  # the operator refuses other axes

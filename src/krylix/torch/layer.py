@@ -8,8 +8,8 @@ from typing import Any
 import torch
 
 from .. import linear_solve
-from ..matrix_entries import entries_of, is_function
-from ..sparse import COO
+from ..matrix_entries import entries_of
+from ..sparse import COO, is_function
 from .functions import solve, solve_sparse
 
 
@@ -24,13 +24,13 @@ class Solve(torch.nn.Module):
         trainable: are the values, or args, parameters? Otherwise they are buffers. A module decides for itself.
         batch_ndim: of a function, how many leading axes of b are independent systems: 1, as in the layers of PyTorch.
             For a matrix all axes but the last one are.
-        dtype: of the values; if None that of a tensor, and PyTorch's default, float32, for what NumPy holds.
+        dtype: of the values; if None that of a tensor, and PyTorch's default, float32, for data of NumPy.
         device: of the values; if None that of a tensor, else PyTorch's default.
         **settings: of `krylix.linear_solve`: method, preconditioner, rtol, ...
 
     The input is `(*batch, n)` for a matrix, `(*batch, *shape)` for a function; the output has its shape. Gradients
     reach b, values, args and the parameters of modules. `torch.compile(fullgraph=True)` and `torch.export` keep a layer
-    with a matrix in one graph, where the settings are as `krylix.torch.solve` says.
+    with a matrix in one graph, with the settings that `krylix.torch.solve` allows there.
 
     Attributes:
         values: a dense matrix `(n, n)`, or the entries `(nnz,)` of a sparse one, at `indices` `(2, nnz)`.
@@ -40,7 +40,7 @@ class Solve(torch.nn.Module):
         ValueError: A is not one square matrix; args were given for a matrix; in a call, b does not fit.
         NotConverged, Diverged: in a call, forward or backward, as of `linear_solve`.
 
-    Cost: that of `linear_solve` in each call, as A may have changed; of a sparse matrix its pattern is read once.
+    Cost: that of `linear_solve` in each call, because A may have changed; the pattern of a sparse matrix is read once.
 
     Examples:
         >>> import torch, krylix.torch
@@ -114,7 +114,7 @@ class Solve(torch.nn.Module):
         return {**self.__dict__, "_pattern": None}
 
     def extra_repr(self) -> str:
-        """What `print` shows between the brackets."""
+        """Settings between the brackets of `print`."""
         size = [] if self.function is not None else [f"n={self.n}"]
         size += [] if self.function is not None or self.indices is None else [f"nnz={self.values.shape[0]}"]
         return ", ".join([*size, *(f"{name}={value!r}" for name, value in self.settings.items())])

@@ -327,3 +327,14 @@ def test_wide_matrices_are_no_bands() -> None:
     assert band_factors(sp.csc_array((5, 5))) is None
     with pytest.raises(RuntimeError, match="singular"):
         band_factors(sp.csc_array(np.ones((2, 2))))
+
+
+@pytest.mark.filterwarnings("ignore::krylix.SingularMatrixWarning")
+def test_factors_of_a_band_tell_who_made_them_and_what_they_take() -> None:
+    """LAPACK made those of a singular one, too; all are in double precision."""
+    path = np.diag(np.r_[1.0, np.full(38, 2.0), 1.0]) - np.eye(40, k=1) - np.eye(40, k=-1)
+    for A in (path, path + np.eye(40)):
+        solver = prepare(sp.csr_array(A.astype(np.float32)), method="sparse-direct")
+        factors: Any = solver.preconditioner
+        assert "factors by LAPACK" in solver.explain()
+        assert factors.nbytes == 8 * factors.numbers > 0

@@ -239,7 +239,7 @@ class SpiedAnalysis(SymbolicAnalysis):
 
 class SpiedFactors(Factors):
     def __init__(self, spy: Spy, inner: Factors) -> None:
-        self.spy, self.inner, self.nnz = spy, inner, inner.nnz
+        self.spy, self.inner, self.nnz, self.dtype = spy, inner, inner.nnz, inner.dtype
 
     def solve(self, b: np.ndarray) -> np.ndarray:
         return self._wrong(self.inner.solve(b))
@@ -286,6 +286,12 @@ def test_one_analysis_serves(spy: Spy) -> None:
     assert spy.calls[6:] == ["analyse", "factor"]
     linear_solve([GRID, GRID + ONE, GRID + 2 * ONE], np.ones((3, N)), method=SparseDirect("spy"))
     assert spy.calls[8:] == 3 * ["refactor"]
+
+
+def test_unknown_sizes_are_not_told(spy: Spy, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(SpiedFactors, "nnz", property(lambda self: None, lambda self, _: None), raising=False)
+    solver = prepare(GRID, method=SparseDirect("spy"))
+    assert solver.memory is None and "0 numbers" not in solver.explain()
 
 
 def test_wrong_factors_are_seen(spy: Spy) -> None:

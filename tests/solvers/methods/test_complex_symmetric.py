@@ -59,7 +59,7 @@ def test_of_real_matrices_it_is_one_for_symmetric_ones() -> None:
 
 def test_what_is_not_symmetric_is_refused() -> None:
     b = SYSTEM.right_hand_side(seed=1)
-    with pytest.raises(ValueError, match=r"without conjugation.*Use CG or MINRES, as it is Hermitian"):
+    with pytest.raises(ValueError, match=r"without conjugation.*Use CG or MINRES, because it is Hermitian"):
         linear_solve(SYSTEMS["complex Hermitian"].matrix, b, method="COCR")
     with pytest.raises(ValueError, match=r"without conjugation.*biCG-stab\(2\)"):
         linear_solve(sp.csr_array(SYSTEMS["complex"].matrix), b, method="COCR")

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import warnings
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 import scipy.linalg
 import scipy.sparse as sp
+import scipy.sparse.linalg
 
+import krylix
 from gradients import gradient
 from krylix import NotConverged, SingularMatrixWarning, linear_solve, load_preconditioner, prepare
 from krylix.solvers.factors import dense, sparse
+from krylix.solvers.factors.protocol import ExactlySingular
+from krylix.solvers.singular import from_factors
 from modes import array, solve, to_numpy
 
 N = 12
@@ -245,3 +251,82 @@ def test_factors_obey_the_rule_of_stored_entries(method: str) -> None:
     b = (1 + np.random.default_rng(1).standard_normal(16)).astype(np.float32)
     result = linear_solve(A, b, method=method, on_failure="status")
     assert not result.singular and abs(result.x.mean()) > 0.5
+
+
+@QUIET
+@pytest.mark.parametrize(("rights", "lefts"), [(1, 2), (2, 1), (0, 1)])
+def test_either_side_may_have_more_null_vectors(rights: int, lefts: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A singular value at the limit may be seen on one side only."""
+    matrix = np.diag(np.r_[np.arange(1.0, 7), 0, 0])
+    own = from_factors.null_vectors_of_sparse
+
+    def some(*args: Any) -> Any:
+        right, left, singularity = own(*args)
+        assert len(right) == len(left) == 2
+        return right[:rights], left[:lefts], singularity
+
+    monkeypatch.setattr(sparse, "null_vectors_of_sparse", some)
+    b = matrix @ np.ones(8)
+    for given, rhs in ((sp.csr_array(matrix), b), ([sp.csr_array(matrix), sp.eye_array(8)], np.stack([b, b]))):
+        krylix.clear_setup_cache()
+        result = linear_solve(given, rhs, method="scipy-direct")
+        assert np.all(result.converged) and np.atleast_1d(result.singular)[0]
+    krylix.clear_setup_cache()
+
+
+def test_shifts_that_fail() -> None:
+    """The better one serves; none is no factors."""
+    matrix = sp.csc_array(np.diag([1.0, 2.0, 0.0]))
+    for sizes in ([1e300, 1e200], [1e200, 1e300], [np.nan, 1e200], [None, 1e200], [1e200, None]):
+        left = list(sizes)
+
+        def factorise(_: Any, left: list[Any] = left) -> Any:
+            size = left.pop(0)
+            if size is None:
+                raise ExactlySingular("Factor is exactly singular")
+            return SimpleNamespace(solve=lambda b: size * np.ones_like(b))
+
+        factors = from_factors.shifted_factors(matrix, np.dtype(float), factorise)
+        assert factors.solve(np.ones(1)) == 1e200 and not left
+
+    def fails(_: Any) -> Any:
+        raise ExactlySingular("Factor is exactly singular")
+
+    with pytest.raises(ExactlySingular, match="either shift"):
+        from_factors.shifted_factors(matrix, np.dtype(float), fails)
+
+
+def test_no_shift_makes_it_regular(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Then x is no number, and the result a failure of a singular matrix."""
+
+    def fails(*_: Any) -> Any:
+        raise ExactlySingular("Factor is exactly singular")
+
+    monkeypatch.setattr(sparse, "lu_of", fails)
+    krylix.clear_setup_cache()
+    result = linear_solve(sp.csr_array(np.ones((3, 3))), np.ones(3), method="scipy-direct", on_failure="status")
+    assert not result.converged and result.singular
+    krylix.clear_setup_cache()
+
+
+def test_other_errors_of_libraries_are_not_singular(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(*_: Any, **__: Any) -> Any:
+        raise RuntimeError("something else")
+
+    monkeypatch.setattr(scipy.sparse.linalg, "splu", fails)
+    krylix.clear_setup_cache()
+    with pytest.raises(RuntimeError, match="something else"):
+        linear_solve(sp.csr_array(np.eye(60) + np.eye(60, k=40)), np.ones(60), method="scipy-direct")  # no band
+
+
+def test_obstacles_on_a_grid_are_meant_so() -> None:
+    """Rows and columns that are both empty make no warning, in a sparse matrix not even where only factors see them."""
+    matrix = np.diag(np.r_[np.arange(1.0, 7), 0, 0])
+    b, sparse_matrix = matrix @ np.ones(8), sp.csr_array(matrix)
+    given = (matrix, "direct"), (sparse_matrix, "banded-direct"), (sparse_matrix, "scipy-direct")
+    with warnings.catch_warnings(action="error"):
+        assert all(linear_solve(A, b, method=method).singular for A, method in given)
+        assert linear_solve(sparse_matrix, b, method="scipy-direct", nullspace=None).singular
+    for A, method in given[:2]:
+        with pytest.warns(SingularMatrixWarning, match="is singular"):
+            linear_solve(A, b, method=method, nullspace=None)
