@@ -16,11 +16,11 @@ from .checks import check_grid
 
 
 class Spread(NamedTuple):
-    """How the vectors of a solve are spread over devices.
+    """How vectors are spread over devices.
 
     Attributes:
-        shape: of one vector.
-        cut: how `(systems, *shape)` is cut.
+        shape: shape of one vector.
+        cut: cut of `(systems, *shape)`.
     """
 
     shape: tuple[int, ...]
@@ -30,19 +30,19 @@ class Spread(NamedTuple):
 @storable("preconditioner")
 @dataclass(eq=False, repr=False)
 class Preconditioner(Composed):
-    """M, an approximation of the inverse of A, applied as `M @ r`; `M1 + M2` and `c * M` are preconditioners, too.
+    """An approximation M of the inverse of A, applied as `M @ r`; `M1 + M2` and `c * M` are preconditioners, too.
 
     Attributes:
         inner: M as an operator: a matrix, a function, or a `Composed` of matrices and other constants.
-        kind: how it was made.
-        hermitian: is M symmetric (Hermitian)? None: not known. CG and MINRES refuse M if it is known not to be.
-        memory: numbers stored.
-        work: multiplications of one application.
-        entries: those of A that are stored, with which memory and work are compared; None for a function.
-        settings: pairs of a name and a value.
-        note: changes that were needed to make it at all, such as a shift of the diagonal.
-        reason: why `settings` were chosen, where a table did it.
-        grid: shape of the arrays that A maps, which `M(u)` takes, too; None: that of `inner`.
+        kind: name of the kind.
+        hermitian: is M symmetric (Hermitian)? None: not known. CG and MINRES refuse an M known not to be.
+        memory: number of values stored.
+        work: multiplications per application.
+        entries: stored entries of A, to which memory and work are compared; None for a function.
+        settings: pairs of name and value.
+        note: changes without which it could not be built, such as a shift of the diagonal.
+        reason: why `settings` were chosen, if a table chose them.
+        grid: shape of the arrays that A maps, which `M(u)` accepts, too; None: that of `inner`.
 
     Examples:
         >>> import numpy as np, scipy.sparse as sp, krylix
@@ -59,7 +59,7 @@ class Preconditioner(Composed):
     one_after_the_other: ClassVar[str] = (
         "krylix.solvers.preconditioners.multiplicative(A, M1, M2), or as_operator(lambda r: M1 @ (M2 @ r), like=b)"
     )
-    plus: ClassVar[Callable[..., Any]]  # `M1 + M2` and `c * M`: set where sums are made, which lies above
+    plus: ClassVar[Callable[..., Any]]  # `M1 + M2` and `c * M` are set by `composed`, which imports this module.
     times: ClassVar[Callable[..., Any]]
 
     inner: Operator
@@ -87,14 +87,14 @@ class Preconditioner(Composed):
         return super().out_shape if self.grid is None else self.grid
 
     def on_grid_of(self, A: Operator) -> Preconditioner:
-        """The preconditioner on arrays of the shapes of A, if A maps single arrays."""
+        """Return it on arrays of the shape that A maps, if A maps single arrays."""
         shape = A.in_shape
         if len(shape) < 2 or shape != A.out_shape or not all(isinstance(n, int) for n in shape):
             return self
         return replace(self, grid=shape)
 
     def apply(self, x: Array) -> Array:
-        if x.shape[-1] not in (self.inner.shape[1], None):  # libraries broadcast, or say it in their words
+        if x.shape[-1] not in (self.inner.shape[1], None):  # Libraries would broadcast, or raise their own errors.
             raise ValueError(
                 f"M.apply got an array of shape {tuple(x.shape)}; expected rows (systems, {self.inner.shape[1]}). "
                 "M @ r takes the shape of the right-hand side."
@@ -116,7 +116,7 @@ class Preconditioner(Composed):
         return self.inner.per_system(i)
 
     def known(self) -> Any:
-        """SciPy matrix or `LinearOperator` of an M with known values; a tuple for several systems."""
+        """SciPy matrix or `LinearOperator` of M, or None while values are traced; a tuple for a batch."""
         known = self.inner.known()
         if known is not None:
             return known
@@ -167,8 +167,8 @@ class Preconditioner(Composed):
 
         Raises:
             NoBackendFound: there is no such library.
-            UnsupportedOperation: its values are not known yet (inside a compiled function), or it holds what only its
-                own library can apply, such as a function.
+            UnsupportedOperation: its values are not known yet (inside a compiled function), or a part of it, such as a
+                function, works in its own library only.
         """
         bk = get_backend(backend)
         if bk is self.bk:
@@ -179,19 +179,19 @@ class Preconditioner(Composed):
         host = make([self.bk.to_numpy(array) for array in arrays])
         moved = host if bk.on_host else host.on_backend(bk, like)
         if not isinstance(moved, Preconditioner):
-            raise UnsupportedOperation(f"{self!r} has no way to {bk.name}; make it there, of the matrix.")
+            raise UnsupportedOperation(f"{self!r} cannot be converted to {bk.name}. Build it there, from the matrix.")
         return moved
 
     def save(self, path: Any) -> None:
-        """Write it to a `.npz` file, which `krylix.load_preconditioner` reads: for any library, bit by bit.
+        """Write it to a `.npz` file, which `krylix.load_preconditioner` reads exactly, for any library.
 
         Raises:
-            ValueError: the path has another ending; a number in it is not finite.
-            UnsupportedOperation: it holds a function, or objects of SciPy or pyamg; or its values are not known yet
+            ValueError: the path has another ending, or a value is not finite.
+            UnsupportedOperation: it holds a function or objects of SciPy or pyamg, or its values are not known yet
                 (inside a compiled function).
-            OSError: it cannot be written.
+            OSError: the file cannot be written.
 
-        Cost: what it is made of (`memory`), and indices.
+        Cost: its stored values (`memory`) and indices.
         """
         tree.save_operator(path, self)
 

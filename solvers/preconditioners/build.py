@@ -1,4 +1,4 @@
-"""Build a preconditioner from what a user gives."""
+"""Build a preconditioner from a matrix and a kind, or from an object of the user."""
 
 from __future__ import annotations
 
@@ -58,15 +58,14 @@ PRECONDITIONERS: dict[str, Callable[..., Preconditioner]] = {
     "shifted-laplacian": shifted_laplacian,
     "schwarz": schwarz,
 }
-"""Name -> function that builds it from an operator; tests and the command line run over this table."""
-
+"""Name -> function that builds it from an operator; tests and the command line use this table."""
 
 ON_CUT_GRIDS: dict[str, Callable[..., Preconditioner | None]] = {
     "multigrid": multigrid_on_cut_grid,
     "fast": fast_on_cut_grid,
     "jacobi": jacobi_on_blocks,
 }
-"""Kinds that have a form for vectors that are spread over a device mesh; None where these are cut otherwise."""
+"""Kinds with a form for vectors spread over a device mesh; they return None for other cuts of the vectors."""
 
 BY_PARTS: dict[str, Callable[..., Preconditioner]] = {
     "jacobi": jacobi,
@@ -74,11 +73,10 @@ BY_PARTS: dict[str, Callable[..., Preconditioner]] = {
     "block-jacobi": block_jacobi_by_parts,
     "schwarz": schwarz_by_parts,
 }
-"""Kinds that are made and applied part by part, of matrices whose rows are cut (`CutRows`)."""
-
+"""Kinds that are set up and applied part by part, for matrices whose rows are cut (`CutRows`)."""
 
 UPDATES: dict[str, Callable[[Preconditioner, Operator], Preconditioner | None]] = {"amg": updated}
-"""Name -> function that gives M the numbers of another matrix, for kinds that keep some work; None where it cannot."""
+"""Name -> function that updates M to the values of another matrix, or returns None where it cannot."""
 
 
 @front_door
@@ -86,20 +84,20 @@ def preconditioner(A: Any, kind: str = "auto", *, like: Any = None, **settings: 
     """Compute a preconditioner M, an approximation of the inverse of A, to be passed to `linear_solve`.
 
     Args:
-        A: a matrix of any kind (dense, sparse, operator), or a function, which is traced; or what is a preconditioner
-            by itself: factors of SciPy's `splu` and `spilu`, a hierarchy of pyamg.
+        A: a matrix of any kind (dense, sparse, operator), or a function, which is traced; or an object that is a
+            preconditioner by itself: factors of SciPy's `splu` and `spilu`, or a hierarchy of pyamg.
         kind: "jacobi", "block-jacobi", "ssor", "chebyshev", "ilu", "ic", "amg", "multigrid", "fast", "cluster",
-            "shifted-laplacian", "schwarz"; "auto" chooses by what is known about A.
-        like: an array of the shape and dtype that a function takes; a matrix of NumPy or SciPy gets a preconditioner
-            on arrays of its library.
+            "shifted-laplacian", "schwarz"; "auto" chooses by the known properties of A.
+        like: an array of the shape and dtype that a function takes. For a matrix of NumPy or SciPy: an array of the
+            library in which the preconditioner is to be applied.
         **settings: further settings of that kind, which docs/preconditioners.md lists.
 
     Returns:
         Preconditioner: `M1 + M2` and `c * M` are preconditioners, too.
 
     Raises:
-        ValueError: no such kind, or a setting or a matrix that it cannot be made with.
-        UnsupportedOperation: A does not show what this kind needs.
+        ValueError: there is no such kind, or a setting or the matrix does not suit it.
+        UnsupportedOperation: A does not give access to the entries that this kind needs.
 
     Examples:
         >>> import numpy as np, scipy.sparse as sp, krylix
@@ -112,7 +110,7 @@ def preconditioner(A: Any, kind: str = "auto", *, like: Any = None, **settings: 
     return without_compilers(_of_user)(A, kind, like, settings)
 
 
-preconditioner._torchdynamo_disable = True  # type: ignore[attr-defined]  # as of linear_solve
+preconditioner._torchdynamo_disable = True  # type: ignore[attr-defined]  # see linear_solve
 
 
 def _of_user(A: Any, kind: str, like: Any, settings: dict[str, Any]) -> Preconditioner:
@@ -121,7 +119,11 @@ def _of_user(A: Any, kind: str, like: Any, settings: dict[str, Any]) -> Precondi
     M = A if isinstance(A, Preconditioner) else foreign_piece(A)
     if M is None:
         operator = as_operator(A, like)
-        return _of_values_now(operator, kind, settings, _spread_as(operator, like))
+        kept, operator.analysis = operator.analysis, None  # The caller may have written to A since it was analysed.
+        try:
+            return _build(operator, kind, settings, None, _spread_of(like, operator))
+        finally:
+            operator.analysis = kept
     named = kind.strip().lower() != "auto"
     if named or settings:
         asked = f"kind={kind!r}" if named else ", ".join(settings)
@@ -133,17 +135,7 @@ def _of_user(A: Any, kind: str, like: Any, settings: dict[str, Any]) -> Precondi
     return replace(M, inner=to_operator(bk, M.inner, None, dtype, (), like))
 
 
-def _of_values_now(A: Operator, kind: str, settings: dict[str, Any], spread: Spread | None) -> Preconditioner:
-    """Build it without facts from before: the caller may have written to A."""
-    kept, A.analysis = A.analysis, None
-    try:
-        return _build(A, kind, settings, None, spread)
-    finally:
-        A.analysis = kept
-
-
-def _spread_as(A: Operator, like: Any) -> Spread | None:
-    """How vectors of the form of `like` are spread over devices."""
+def _spread_of(like: Any, A: Operator) -> Spread | None:
     if like is None or not A.bk.is_array(like) or tuple(like.shape) != A.in_shape:
         return None
     cut = A.bk.cut_of(like, 0)
@@ -163,13 +155,13 @@ def to_preconditioner(
     """The operator that `linear_solve(preconditioner=M)` means, or None.
 
     Args:
-        precision: in which a kind that is chosen here computes, where it can, see `Method.combines_images`.
-        previous: one that was made for other values of A, whose work is kept where its kind can.
-        spread: how vectors are spread over devices, where that is known.
+        precision: precision of a kind that is chosen here, if it has this setting; see `Method.combines_images`.
+        previous: preconditioner for other values of A, updated where its kind can be.
+        spread: how vectors are spread over devices, if known.
 
     Raises:
-        ValueError: an unknown name, or another size than A's.
-        TypeError: a complex one for a real system.
+        ValueError: the name is unknown, or the size is not that of A.
+        TypeError: it is complex, and the system real.
     """
     if M is None:
         return None
@@ -185,7 +177,7 @@ def to_preconditioner(
                 updated = UPDATES[previous.kind](previous, linear)
             if updated is not None:
                 return updated.on_grid_of(linear)
-        return _build(A, M, _kept(previous, M), precision, spread)
+        return _build(A, M, _previous_precision(previous, M), precision, spread)
     if is_function(M):
         function = to_operator(bk, M, layout, A.dtype, (), like, "preconditioner")
         function.may_round = True  # type: ignore[attr-defined]
@@ -210,8 +202,7 @@ def to_preconditioner(
     return Preconditioner(operator, getattr(operator, "kind", "user's matrix"))
 
 
-def _kept(previous: Operator | None, kind: str) -> dict[str, Any]:
-    """Precision setting of a previous preconditioner of this kind."""
+def _previous_precision(previous: Operator | None, kind: str) -> dict[str, Any]:
     same = isinstance(previous, Preconditioner) and previous.kind == check_kind(kind)
     return {k: v for k, v in previous.settings if k == "precision"} if same else {}  # type: ignore[union-attr]
 
@@ -219,8 +210,8 @@ def _kept(previous: Operator | None, kind: str) -> dict[str, Any]:
 def _build(
     A: Operator, kind: str, settings: dict[str, Any], precision: str | None = None, spread: Spread | None = None
 ) -> Preconditioner:
-    """Build M from the linear part of A, constant to derivatives."""
-    if isinstance(A, RowCutMatrix):  # by parts, for vectors in the user's order
+    """Build M from the linear part of A, detached from derivatives."""
+    if isinstance(A, RowCutMatrix):  # built by parts, for vectors in the user's order
         M = _build(A.inner, kind, settings, precision)
         return replace(M, inner=A.by(M.inner))
     A = constant_linear_part(A)
@@ -237,41 +228,34 @@ def _of_kind(
     if isinstance(A, CutRows):
         return _by_parts(A, key, settings)
     if key == "auto" and not settings:
-        return _chosen(A, precision) if spread is None else chosen_for_blocks(A, precision, spread)
+        return _first_that_can_be_built(A, precision) if spread is None else chosen_for_blocks(A, precision, spread)
     key = _key(A, kind)
     _check_settings(key, PRECONDITIONERS[key], settings)
-    if not A.shape[0] or A.systems == 0:  # as good as any
+    if not A.shape[0] or A.systems == 0:  # empty: any kind will do
         return replace(jacobi(A), kind=key)
     M = None if spread is None or key not in ON_CUT_GRIDS else ON_CUT_GRIDS[key](A, spread=spread, **settings)
     return PRECONDITIONERS[key](A, **settings) if M is None else M
 
 
 def _by_parts(A: CutRows, kind: str, settings: dict[str, Any]) -> Preconditioner:
-    """That of a matrix whose rows are cut; "auto" is "jacobi" where the diagonal dominates, else "schwarz".
-
-    Raises:
-        UnsupportedOperation: it cannot be made by parts.
-        ValueError: a setting that it does not have.
-    """
     if kind == "auto":
         kind = "jacobi" if analysis_of(A).dominates(DOMINANT) else "schwarz"
     if kind not in BY_PARTS:
         raise UnsupportedOperation(
-            f"{kind!r} was asked for a matrix whose rows are cut; by parts there are {', '.join(BY_PARTS)}. Take one "
-            "of these, or give the matrix as it is, which each device then holds as a whole."
+            f"{kind!r} was asked for a matrix whose rows are cut; kinds by parts are {', '.join(BY_PARTS)}. Use one "
+            "of these, or give the matrix uncut, which each device then holds as a whole."
         )
     _check_settings(f"{kind} of a matrix whose rows are cut", BY_PARTS[kind], settings)
     return BY_PARTS[kind](A, **settings)
 
 
-def _chosen(A: Operator, precision: str | None) -> Preconditioner:
-    """The first of the suitable kinds that can be built."""
+def _first_that_can_be_built(A: Operator, precision: str | None) -> Preconditioner:
     kinds = dict.fromkeys(PRECONDITIONERS)
     while (key := choose_kind(A, kinds)) != "jacobi":
         try:
             make = AUTOMATIC.get(key, PRECONDITIONERS[key])
             return make(A, **({"precision": precision} if "precision" in signature(make).parameters else {}))
-        except (ValueError, UnsupportedOperation):  # known only when it is made
+        except (ValueError, UnsupportedOperation):  # Only building it shows whether it suits A.
             del kinds[key]
     return jacobi(A)
 
@@ -282,11 +266,7 @@ def _key(A: Operator, kind: str) -> str:
 
 
 def check_kind(kind: str) -> str:
-    """Our name of a kind, or "auto": upper and lower case alike, `_` and spaces for hyphens.
-
-    Raises:
-        ValueError: there is none of this name.
-    """
+    """Canonical name of a kind, or "auto", regardless of case and with `_` or spaces for hyphens."""
     kinds = {squeezed(name): name for name in ("auto", *PRECONDITIONERS)}
     key = squeezed(kind)
     if key in kinds:
@@ -299,7 +279,7 @@ def check_kind(kind: str) -> str:
     else:
         meant = meant or (kinds[close[0]] if close else None)
         hint = f". Did you mean {meant!r}?" if meant else "."
-    raise ValueError(f"No preconditioner is called {kind!r}{hint} There are auto, {', '.join(PRECONDITIONERS)}.")
+    raise ValueError(f"No preconditioner is called {kind!r}{hint} Available: auto, {', '.join(PRECONDITIONERS)}.")
 
 
 def _check_settings(name: str, make: Callable[..., Preconditioner], given: dict[str, Any]) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 
@@ -19,27 +18,21 @@ from .jacobi import reciprocal
 from .pipeline import of_operator
 from .target import Target
 
-_NOISE = 1e-6  # what rounding leaves of the imaginary part of a Hermitian diagonal
-_MARGIN = 1.1  # by which ten steps of Lanczos may be below the largest eigenvalue
-
-
-class _Step(NamedTuple):
-    z: Array
-    d: Array  # what the last step added
-    rho: Array  # (1, 1)
+_NOISE = 1e-6  # admissible imaginary part of a Hermitian diagonal, due to rounding
+_MARGIN = 1.1  # ten steps of Lanczos may underestimate the largest eigenvalue by this factor
 
 
 @storable("chebyshev")
 @dataclass(eq=False, repr=False)
 class ChebyshevOperator(Composed):
-    """`degree` steps of Chebyshev's iteration for `A z = r` from zero, on `D^-1 A` with eigenvalues in an interval.
+    """`degree` steps of Chebyshev's iteration for `A z = r` from zero, with the eigenvalues of `D^-1 A` in an interval.
 
     Attributes:
         A: the matrix.
         inverse: 1 / D, `(1, n)` or one row per system.
         largest: the upper end of the interval, `(1, 1)` or `(systems, 1)`.
-        degree: of the polynomial 1 - z p(z) that is small on the interval, with p(D^-1 A) D^-1 the preconditioner.
-        ratio: of the ends of the interval.
+        degree: degree of the polynomial 1 - z p(z), which is small on the interval; M = p(D^-1 A) D^-1.
+        ratio: ratio of the ends of the interval.
     """
 
     parts = ("A", "inverse", "largest")
@@ -62,18 +55,18 @@ class ChebyshevOperator(Composed):
         centre, radius = (1 + 1 / self.ratio) / 2, (1 - 1 / self.ratio) / 2  # in units of the largest eigenvalue
         sigma, one = centre / radius, bk.full_like(largest[:1, ...], 1)
 
-        def step(s: _Step) -> _Step:
-            new = 1 / (2 * sigma - s.rho)
-            d = (new * s.rho) * s.d + (2 / radius) * new * (scaled * (x - self.A.apply(s.z)))
-            return _Step(s.z + d, d, new)
+        def step(state: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
+            z, d, rho = state
+            new = 1 / (2 * sigma - rho)
+            d = (new * rho) * d + (2 / radius) * new * (scaled * (x - self.A.apply(z)))
+            return z + d, d, new
 
         d = (1 / centre) * (scaled * x)
-        first = _Step(d, d, one / sigma)
-        # a loop, as XLA would compute a product in a chain of them once for each place where it is read
-        return bk.for_loop(self.degree - 1, step, first).z
+        # In an unrolled chain XLA would compute a product again wherever it is read.
+        return bk.for_loop(self.degree - 1, step, (d, d, one / sigma))[0]
 
     def transpose(self) -> ChebyshevOperator:
-        """p(D^-1 A) D^-1 = D^-1 p(A D^-1), whose transpose has the same form."""
+        # p(D^-1 A) D^-1 = D^-1 p(A D^-1), whose transpose has the same form.
         transposed: ChebyshevOperator = self._map(lambda A: A.transpose())
         return transposed
 
@@ -82,21 +75,21 @@ class ChebyshevOperator(Composed):
 def chebyshev(own: Operator, target: Target, *, degree: int = 4, ratio: float = 30.0) -> Preconditioner:
     """The polynomial in `D^-1 A`, D the diagonal of A, that comes closest to the inverse on an interval.
 
-    The interval ends a tenth above the largest eigenvalue as ten steps of Lanczos' method see it, but not above what
-    Gershgorin's circles allow where A shows its entries. The preconditioner of a positive definite A is positive
-    definite up to `1 + 1 / ratio` times that end if the degree is even, and beyond if it is odd. A function that
+    The interval ends a tenth above the largest eigenvalue as estimated by ten steps of Lanczos' method, or at the bound
+    of Gershgorin's circles if that is lower and A has entries. For a positive definite A, M is positive definite if the
+    eigenvalues are below `1 + 1 / ratio` times that end for an even degree, and always for an odd one. A function that
     cannot be traced is not scaled by its diagonal.
 
     Args:
         A: a matrix, or a function.
-        degree: of the polynomial by which the error is multiplied. CG takes about `1 / degree` of the steps.
-        ratio: of the ends of the interval.
+        degree: degree of the polynomial that multiplies the error. CG takes about `1 / degree` of the iterations.
+        ratio: ratio of the ends of the interval.
 
     Raises:
-        ValueError: a setting, entries that are infinite or NaN, or a diagonal that is not of one sign, as for `D^-1 A`
-            to have eigenvalues > 0 only.
+        ValueError: a setting is invalid, an entry is infinite or NaN, or the diagonal is not of one sign, without which
+            `D^-1 A` cannot have positive eigenvalues only.
 
-    Stores n + 1 numbers beside A, and costs `degree - 1` products with A.
+    Stores n + 1 numbers in addition to A, and costs `degree - 1` products with A.
 
     Source: Saad, Iterative Methods for Sparse Linear Systems, 2nd ed., algorithm 12.1.
     """
@@ -118,7 +111,7 @@ def chebyshev(own: Operator, target: Target, *, degree: int = 4, ratio: float = 
 
 
 def chebyshev_by_parts(A: CutRows, *, degree: int = 4, ratio: float = 30.0) -> Preconditioner:
-    """`chebyshev` of a matrix whose rows are cut; an application sends `degree - 1` times ghost values, and no sums."""
+    """`chebyshev` of a matrix whose rows are cut; an application exchanges ghost values `degree - 1` times."""
     degree, ratio = check_integer("degree", degree, 1, MOST_STEPS), check_number("ratio", ratio, 1)
     known, inverse = A.known(), _inverse_diagonal(A)
     if known is None:
@@ -132,12 +125,7 @@ def chebyshev_by_parts(A: CutRows, *, degree: int = 4, ratio: float = 30.0) -> P
 
 
 def _inverse_diagonal(A: Operator) -> Array:
-    """`(1, n)` or `(systems, n)`; 1 where the diagonal is zero.
-
-    Raises:
-        ValueError: entries are known, and infinite or NaN; or the diagonal is, and not of one sign in the rows that
-            have entries.
-    """
+    """`(1, n)` or `(systems, n)`; 1 where the diagonal is zero."""
     bk, diagonal = A.bk, A.diagonals()
     if bk.on_host and isinstance(A, Matrix):
         real, sums = np.real(diagonal), absolute_row_sums(A)
@@ -153,10 +141,13 @@ def _inverse_diagonal(A: Operator) -> Array:
 
 
 def _interval_end(A: Operator, inverse: Array) -> Array:
-    """`(1, 1)`, or one number per system: above the eigenvalues of D^-1 A, if these are real."""
+    """`(1, 1)` or `(systems, 1)`: upper bound of the eigenvalues of D^-1 A, if these are real."""
     bk, rows = A.bk, A.together or 1
     root = bk.sqrt(bk.abs(inverse))
-    left, right = inverse / bk.astype(root, A.dtype), bk.astype(root, A.dtype)  # D^-1 A in a form that keeps symmetry
+    left, right = (
+        inverse / bk.astype(root, A.dtype),
+        bk.astype(root, A.dtype),
+    )  # similar to D^-1 A, and symmetric where A is
     start = bk.scatter_numbers(A.shape[0], bk.dtype(root), root)
     start = bk.broadcast_to(bk.astype(start, A.dtype)[None], (rows, A.shape[0]))
     end = _MARGIN * largest_eigenvalue(bk, lambda v: left * A.apply(right * v), start)

@@ -7,16 +7,12 @@ from typing import Any
 
 import numpy as np
 
-MOST_STEPS = 1000  # of a polynomial or a sweep in one application: more never pays, and is no setting but damage
-_LEAST = 64  # times the least normal number, whose inverse is a fourth of the largest one
+MOST_STEPS = 1000  # of a polynomial or of sweeps in one application: more never pays, and only a damaged file has more
+_LEAST = 64  # times the least normal number, whose inverse is a quarter of the largest number
 
 
 def check_integer(name: str, value: Any, least: int, most: int | None = None) -> int:
-    """`value` as an int.
-
-    Raises:
-        ValueError: it is none, too small or too large.
-    """
+    """`value` as an int."""
     whole = isinstance(value, Integral) and not isinstance(value, bool)
     if not whole or value < least or (most is not None and value > most):
         limit = "" if most is None else f" and at most {most}"
@@ -25,36 +21,28 @@ def check_integer(name: str, value: Any, least: int, most: int | None = None) ->
 
 
 def check_number(name: str, value: Any, above: float) -> float:
-    """`value` as a float.
-
-    Raises:
-        ValueError: it is none, or not above a limit, or not finite.
-    """
+    """`value` as a float."""
     if not isinstance(value, Real) or isinstance(value, bool) or not above < float(value) < np.inf:
         raise ValueError(f"{name}={value!r} was given; expected a number above {above:g}.")
     return float(value)
 
 
 def check_choice(name: str, value: Any, choices: tuple[str, ...]) -> str:
-    """`value` as one of some words.
-
-    Raises:
-        ValueError: it is none of them.
-    """
-    found = value.strip().lower() if isinstance(value, str) else value
-    if found not in choices:
+    """`value` in lower case."""
+    choice = value.strip().lower() if isinstance(value, str) else value
+    if choice not in choices:
         raise ValueError(f"{name}={value!r} was given; expected {' or '.join(map(repr, choices))}.")
-    return str(found)
+    return str(choice)
 
 
 def check_finite(kind: str, finite: bool) -> None:
-    """Raises ValueError where the entries of a known matrix are not all finite."""
+    """Refuse a matrix with entries that are not finite."""
     if not finite:
         raise ValueError(f"{kind} was asked for a matrix with entries that are infinite or NaN; expected numbers.")
 
 
 def check_in_range(kind: str, diagonal: np.ndarray) -> None:
-    """Raises ValueError where numbers on a known diagonal are so small that the inverse overflows."""
+    """Refuse a diagonal whose inverse overflows."""
     sizes, least = np.abs(diagonal), _LEAST * float(np.finfo(diagonal.dtype).tiny)
     small = sizes[(sizes > 0) & (sizes < least)]
     if small.size:
@@ -65,11 +53,7 @@ def check_in_range(kind: str, diagonal: np.ndarray) -> None:
 
 
 def check_grid(grid: Any) -> tuple[int, ...]:
-    """The lengths of the axes of a grid.
-
-    Raises:
-        ValueError: they are no whole numbers of at least 1.
-    """
+    """`grid` as a tuple of ints."""
     lengths = list(grid) if isinstance(grid, tuple | list | np.ndarray) else []
     if not lengths or any(isinstance(n, bool) or not isinstance(n, Integral) or n < 1 for n in lengths):
         raise ValueError(f"grid={grid!r} was given; expected the lengths of its axes, such as (64, 32).")

@@ -1,4 +1,4 @@
-"""Automatic choice of a preconditioner: a table of facts about the matrix, and what the values decide."""
+"""Automatic choice of a preconditioner, by properties of the matrix."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ from .pipeline import entries_or_products
 from .runtime_choice import ilu_or_jacobi, ilu_pays_unseen, multigrid_or_jacobi, pays_unseen
 from .shifted_laplacian import looks_like_waves
 
-_SMALL = 5000  # unknowns up to which scaling takes less time than setting up a hierarchy
-_LEAST_GRID = 256  # likewise on grids in compiled functions, which make it once
+_SMALL = 5000  # unknowns up to which Jacobi takes less time than setting up a hierarchy
+_LEAST_GRID = 256  # likewise on grids in compiled functions, which are set up once
 
 
 def choose_kind(A: Operator, kinds: Container[str]) -> str:
@@ -48,8 +48,8 @@ def choose_kind(A: Operator, kinds: Container[str]) -> str:
     | anything else: dense, or values that are not known | jacobi |
 
     "multigrid" then stands for `fast_or_multigrid`, which chooses "fast" outside compiled functions where coefficients
-    are so smooth that it is quicker, and "ilu" for `ilu_where_it_serves`, which looks for an order of the rows. Where
-    values are not known, both become jacobi in runs whose values do not suit them.
+    are so smooth that it is faster, and "ilu" for `ilu_where_it_serves`, which may reorder the rows. Where values are
+    not known, both become jacobi in runs whose values do not suit them.
     """
     function, A = A, entries_or_products(A)
     if isinstance(function, FunctionOperator) and isinstance(A, Matrix):
@@ -88,7 +88,7 @@ def _of_traced_values(A: Matrix, kinds: Container[str]) -> str:
 
 
 def _is_elliptic(A: Matrix) -> bool:
-    """Not symmetric: is it like diffusion with convection, or the flow of a Markov chain, and large enough?"""
+    """Is a non-symmetric A like convection-diffusion or a Markov chain, and large enough for a hierarchy?"""
     if A.shape[0] <= _SMALL or A.systems is not None:
         return False
     entries = analysis_of(A).entries
@@ -97,16 +97,13 @@ def _is_elliptic(A: Matrix) -> bool:
 
 
 def _is_of_waves(A: Matrix) -> bool:
-    """Complex: is it like Helmholtz's equation with absorption, on a grid, and large enough for a hierarchy?"""
+    """Is a complex A like Helmholtz's equation with absorption, on a grid, and large enough for a hierarchy?"""
     large = A.dtype.kind == "c" and A.shape[0] > _SMALL and A.systems is None
     return large and looks_like_waves(A) and couples_neighbours(on_its_grid(A))
 
 
 def fast_or_multigrid(A: Operator, precision: str | None = None) -> Preconditioner:
-    """`fast` where coefficients are smooth, else `multigrid`; in compiled functions, whose runs pay more, multigrid.
-
-    In the precision that was asked for, unless the inverse is nearly exact.
-    """
+    """`fast` outside compiled functions where coefficients are smooth, else `multigrid`."""
     if not is_known(as_matrix(A)):
         return multigrid_or_jacobi(A, precision=precision)
     near = None if A.bk.compiled() else fast_where_near(A, precision)
@@ -114,19 +111,19 @@ def fast_or_multigrid(A: Operator, precision: str | None = None) -> Precondition
 
 
 def ilu_where_it_serves(A: Operator) -> Preconditioner:
-    """`serving_ilu`, which knows the values before it runs, or `ilu_or_jacobi`, which decides in each run."""
+    """`ilu` for values known before the program runs, else `ilu_or_jacobi`."""
     return (serving_ilu if is_known(as_matrix(A)) else ilu_or_jacobi)(A)
 
 
 AUTOMATIC: dict[str, Callable[..., Preconditioner]] = {"multigrid": fast_or_multigrid, "ilu": ilu_where_it_serves}
-"""Name of the kind that was chosen -> what builds it, if that is not the kind itself."""
+"""Chosen kind -> the function that builds it, if not that of the kind itself."""
 
 
 def chosen_for_blocks(A: Operator, precision: str | None, spread: Spread) -> Preconditioner:
-    """A kind that exchanges no more than ghost values, and a small grid: `multigrid` on blocks, or `jacobi`.
+    """`multigrid` on blocks, or `jacobi`: they send no more than ghost values and one small gathered grid.
 
-    Multigrid where A couples neighbours on a grid whose blocks are boxes, unless its diagonal dominates, or A is known
-    to be symmetric with a diagonal of both signs.
+    Multigrid is for an A that couples neighbours on a grid whose blocks are boxes, unless its diagonal dominates, or A
+    is known to be symmetric with a diagonal of both signs.
     """
     own = entries_or_products(A)
     if (
@@ -135,7 +132,7 @@ def chosen_for_blocks(A: Operator, precision: str | None, spread: Spread) -> Pre
         and couples_neighbours(on_its_grid(own))
         and _blocks_suit(own)
     ):
-        with suppress(ValueError, UnsupportedOperation):  # known only when it is made
+        with suppress(ValueError, UnsupportedOperation):  # Only building it shows whether it suits A.
             M = multigrid_on_cut_grid(A, spread=spread, precision=precision)
             if M is not None:
                 return M

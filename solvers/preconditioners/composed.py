@@ -1,4 +1,4 @@
-"""Composed preconditioners: `M1 + M2`, `c * M`, and one after the other; their operands in one library and dtype."""
+"""Composed preconditioners: `M1 + M2`, `c * M` and multiplicative combinations."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from ...sparse.operators.concrete import kept
 from .base import Preconditioner
 from .pipeline import constant_linear_part, stored_entries
 
-_NOISE = 1e3  # times the rounding unit: what <u, M v> and <M u, v> may differ by where M is symmetric
+_NOISE = 1e3  # times the rounding unit: admissible difference of <u, M v> and <M u, v> of a symmetric M
 
 
 @storable("sum")
 @dataclass(eq=False, repr=False)
 class Sum(Composed):
-    """`first + second`: both correct the same residual."""
+    """Additive combination `first + second`."""
 
     parts = ("first", "second")
     passes_grids = True
@@ -47,15 +47,10 @@ class Sum(Composed):
 
 
 def operator_sum(first: Any, second: Any) -> Preconditioner:
-    """Sum of two preconditioners, see `in_one_library`.
-
-    Raises:
-        TypeError: a function, or operators of two libraries.
-        ValueError: their sizes differ.
-    """
+    """Sum of two preconditioners."""
     pair = in_one_library([first, second])
     facts = [M.hermitian for M in pair]
-    hermitian = None if None in facts or facts == [False, False] else all(facts)  # two others may add up to a symmetric
+    hermitian = None if None in facts or facts == [False, False] else all(facts)  # two others may have a symmetric sum
     grids = {M.grid for M in pair} - {None}
     return Preconditioner(
         Sum(pair[0].inner, pair[1].inner), " + ".join(_in_brackets(M.kind, ", then ") for M in pair), hermitian,
@@ -94,12 +89,7 @@ class ScalarMultiple(Composed):
 
 
 def operator_multiple(M: Preconditioner, factor: Any) -> Preconditioner:
-    """Scalar multiple.
-
-    Raises:
-        TypeError: an array, or a complex number for a real preconditioner.
-        ValueError: it is zero or not finite.
-    """
+    """Scalar multiple of a preconditioner."""
     if not isinstance(factor, (int, float, complex, np.number)) or isinstance(factor, bool):
         raise TypeError(f"A preconditioner was multiplied by {factor!r}; expected a number. For products: M @ r.")
     try:
@@ -116,7 +106,7 @@ def operator_multiple(M: Preconditioner, factor: Any) -> Preconditioner:
         raise TypeError(f"A preconditioner of {M.dtype} was multiplied by {factor}; expected a real number.")
     plain = number.real if number.imag == 0 else number
     hermitian = M.hermitian
-    if number.imag != 0:  # none stays Hermitian, and another may become it
+    if number.imag != 0:  # A Hermitian M is Hermitian no longer, and another may become so.
         hermitian = False if hermitian else None
     shown = f"({plain:g})" if number.imag else f"{plain:g}"
     kind = f"{shown} * {_in_brackets(M.kind)}"
@@ -146,20 +136,20 @@ class Successive(Composed):
 
 
 def multiplicative(A: Any, *pieces: Any, symmetric: bool = False, like: Any = None) -> Preconditioner:
-    """Preconditioners for A one after the other: `x = M1 r`, then `x = x + M2 (r - A x)`, and so on.
+    """Apply preconditioners for A one after the other: `x = M1 r`, then `x = x + M2 (r - A x)`, and so on.
 
     Args:
-        A: the matrix, or a function, that they are preconditioners for.
-        pieces: two or more of what `M1 + M2` takes, or one with `symmetric`.
-        symmetric: go back through the adjoints of all but the last, M1, M2, M1^H: with a Hermitian A and last piece a
-            Hermitian preconditioner. It is positive definite where A and the last are and the iteration
-            `x = x + M1 (b - A x)` does not diverge; a coarse correction never does.
+        A: the preconditioned matrix or function.
+        pieces: two or more operands as for `M1 + M2`, or one with `symmetric`.
+        symmetric: go back through the adjoints of all but the last: M1, M2, M1^H. This is Hermitian if A and the last
+            piece are. It is positive definite if they are and the iteration `x = x + M1 (b - A x)` does not diverge,
+            which is so for every coarse correction.
         like: an array of the shape and dtype that a function A takes.
 
     Raises:
-        ValueError: too few pieces, or of other sizes.
+        ValueError: there are too few pieces, or their sizes differ.
 
-    Cost: one product with A less than there are pieces, and theirs.
+    Cost: that of the pieces, and one product with A for each piece but the first.
 
     Source: Smith, Bjorstad & Gropp, Domain Decomposition, 1996, section 1.2.
     """
@@ -181,12 +171,11 @@ def multiplicative(A: Any, *pieces: Any, symmetric: bool = False, like: Any = No
 
 
 def _in_brackets(kind: str, *marks: str) -> str:
-    """A composed name in parentheses, if it contains one of the marks, by default of any composition."""
+    """Parenthesise a name that contains one of the marks, by default those of all combinations."""
     return f"({kind})" if any(mark in kind for mark in marks or (" + ", ", then ")) else kind
 
 
 def _total(preconditioners: Sequence[Preconditioner], name: str) -> int | None:
-    """Sum of a cost; None if one is unknown."""
     costs = [getattr(M, name) for M in preconditioners]
     return None if None in costs else sum(costs)
 
@@ -204,7 +193,7 @@ def in_one_library(pieces: Sequence[Any], A: Any = None, like: Any = None) -> li
     Pieces are preconditioners, matrices, operators, factors of SciPy or hierarchies of pyamg.
 
     Raises:
-        TypeError: they are of two libraries, neither of which is NumPy; or a function, which does not tell its shapes.
+        TypeError: they are of two libraries other than NumPy, or one is a function, whose shape is unknown.
         ValueError: their sizes differ.
     """
     operators: list[Operator] = [_as_piece(M) for M in pieces]
@@ -220,7 +209,7 @@ def in_one_library(pieces: Sequence[Any], A: Any = None, like: Any = None) -> li
         raise ValueError(f"Operators for {' and '.join(map(str, counts))} systems were combined; expected as many.")
     bk = next((M.bk for M in operators if not M.bk.on_host), get_backend("numpy"))
     dtype = bk.stored_dtype(np.result_type(*(M.dtype for M in operators)))
-    anchor = next((array for M in operators if M.bk is bk for array in bk.flatten(M)[0]), None)  # on their device
+    anchor = next((array for M in operators if M.bk is bk for array in bk.flatten(M)[0]), None)  # on the device
     return [to_operator(bk, M, None, dtype, (), anchor, "a part of the preconditioner") for M in operators]
 
 
@@ -230,7 +219,7 @@ def _as_piece(M: Any) -> Preconditioner:
     foreign = foreign_piece(M)
     if foreign is None and is_function(M):
         raise TypeError(
-            f"A function was given as a part of a preconditioner: {M!r}; expected what tells its size. Give "
+            f"A function was given as a part of a preconditioner: {M!r}; expected an operator, which has a size. Give "
             "as_operator(function, like=b), with an array of the shape and dtype that it takes."
         )
     return foreign or Preconditioner(as_operator(M), "user's matrix")
@@ -239,7 +228,7 @@ def _as_piece(M: Any) -> Preconditioner:
 def foreign_piece(M: Any) -> Preconditioner | None:
     """Factors of SuperLU or a hierarchy of pyamg as a preconditioner on NumPy arrays; None for anything else.
 
-    A hierarchy stands for one V-cycle from zero. Two cycles with random vectors decide whether that is symmetric.
+    A hierarchy becomes one V-cycle from zero, whose symmetry is tested with two random vectors.
     """
     if isinstance(M, SuperLU):
         return Preconditioner(as_operator(_SuperLUInverse(M)), "SuperLU", memory=int(M.nnz))
@@ -251,8 +240,6 @@ def foreign_piece(M: Any) -> Preconditioner | None:
 
 
 class _SuperLUInverse(LinearOperator):
-    """The inverse by `splu`, or an approximation by `spilu`."""
-
     def __init__(self, factors: SuperLU) -> None:
         self.factors = factors
         super().__init__(factors.solve(np.zeros(factors.shape[0], np.float32)).dtype, factors.shape)
@@ -267,8 +254,6 @@ class _SuperLUInverse(LinearOperator):
 
 
 class _PyamgCycle(LinearOperator):
-    """One V-cycle of a hierarchy of pyamg."""
-
     def __init__(self, hierarchy: Any) -> None:
         A = hierarchy.levels[0].A
         self.cycle = hierarchy.aspreconditioner(cycle="V")
@@ -285,14 +270,14 @@ class _PyamgCycle(LinearOperator):
         if self.hermitian:
             return self._matvec(x)
         raise UnsupportedOperation(
-            "This needs the transpose of the preconditioner, and that of pyamg's cycle is not known, as the cycle is "
-            "not symmetric. Build the hierarchy of a symmetric matrix with symmetric smoothing, such as presmoother="
+            "This needs the transpose of the preconditioner, and that of pyamg's cycle is not known, because the cycle "
+            "is not symmetric. Build the hierarchy of a symmetric matrix with symmetric smoothing, such as presmoother="
             "postsmoother=('gauss_seidel', {'sweep': 'symmetric'}), or use another preconditioner."
         )
 
 
 def _in_dtype(apply: Callable[[np.ndarray], np.ndarray], x: np.ndarray, dtype: np.dtype) -> np.ndarray:
-    """A linear function for arrays of another dtype; a real one acts on both parts of complex arrays."""
+    """Apply a linear function of arrays of `dtype` to x; a real one acts on both parts of a complex x."""
     if x.dtype.kind == "c" and dtype.kind != "c":
         return _in_dtype(apply, x.real, dtype) + 1j * _in_dtype(apply, x.imag, dtype)
     return apply(np.ascontiguousarray(x, dtype))

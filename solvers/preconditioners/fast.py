@@ -31,32 +31,35 @@ from .operators import (
 from .pipeline import check_square, entries_of, grid_of, stored_entries
 
 _SMALL = 64  # unknowns up to which it is the inverse itself
-_NEGATIVE = 0.5  # of the smallest positive eigenvalue: a lower one is no error of averaging, but of an indefinite A
-_EXACT = 1e-3  # spread of what is so near that only rounding keeps it from being the inverse
-_SPREAD, _LEFT = 0.2, 15  # of what is near: then CG takes at most some twenty iterations to 1e-8
+_NEGATIVE = (
+    0.5  # of the smallest positive eigenvalue: one below minus that is not due to averaging, but to an indefinite A
+)
+_EXACT = 1e-3  # spread up to which it is the inverse but for rounding
+_SPREAD, _LEFT = 0.2, 15  # limits within which CG takes at most about twenty iterations to 1e-8
 
 
 def fast(A: Operator, *, grid: Sequence[int] | None = None, precision: str | None = None) -> Preconditioner:
     """The inverse of a nearby Kronecker sum, by fast transforms along the axes of a grid.
 
-    For coefficients that vary smoothly, by large factors too: these are taken out by a scaling, and what is left is
-    averaged along each axis. The number of iterations does not depend on that of the points. Jumps are not for it: use
-    `multigrid`. Of a non-symmetric A it is that of the symmetric part. Symmetric, and definite where A is; for waves
-    (an indefinite A) with the signs of the nearby matrix. Up to 64 unknowns it is the inverse of A.
+    For coefficients that vary smoothly, even by large factors: a scaling removes the variation, and the remaining
+    coefficients are averaged along each axis. The number of iterations does not depend on the number of points. For
+    jumping coefficients use `multigrid`. For a non-symmetric A the symmetric part is inverted. M is symmetric, and
+    definite if A is; for waves (an indefinite A) it has the signs of the nearby matrix. Up to 64 unknowns it is the
+    inverse of A.
 
     Args:
-        grid: shape of the grid that the unknowns lie on, last axis fastest, if A neither knows nor shows it.
-        precision: "single" computes in single precision where A is in double: three quarters of the memory, half of the
-            time, and as many iterations, unless it is nearly the inverse.
+        grid: shape of the grid of the unknowns, last axis fastest; needed where A neither declares nor shows it.
+        precision: "single" computes in single precision where A is in double precision: three quarters of the memory,
+            half of the time, and as many iterations, unless M is nearly the inverse.
 
     Raises:
-        UnsupportedOperation: the values of A are not known now, it couples points that are no neighbours, or it is a
-            batch of matrices.
-        ValueError: entries that are infinite or NaN, or no such precision.
+        UnsupportedOperation: the values of A are not known before the program runs, it couples points that are no
+            neighbours, or it is a batch of matrices.
+        ValueError: an entry is infinite or NaN, or there is no such precision.
 
-    Stores 2 numbers per unknown, and `2 n_k^2` for each axis whose coefficients vary along it alone. An application
-    costs two transforms along each axis: about 3 log2(n_k) multiplications per unknown, or 2 n_k; or 4 along the first
-    one, whose lines are eliminated where that is quicker.
+    Stores 2 numbers per unknown, and `2 n_k^2` for each axis along which coefficients vary. An application costs two
+    transforms along each axis: about 3 log2(n_k) multiplications per unknown, or 2 n_k; or 4 along the first axis,
+    whose lines are eliminated where that is faster.
 
     Source: Concus and Golub, SIAM J. Numer. Anal. 10 (1973), 1103-1120; Lynch, Rice, Thomas, Numer. Math. 6 (1964).
     """
@@ -66,10 +69,7 @@ def fast(A: Operator, *, grid: Sequence[int] | None = None, precision: str | Non
 def fast_on_cut_grid(
     A: Operator, *, spread: Spread, grid: Sequence[int] | None = None, precision: str | None = None
 ) -> Preconditioner | None:
-    """`fast` for vectors that are spread over a device mesh: so are the numbers of its scaling.
-
-    None where the blocks of the vectors are no boxes of the grid.
-    """
+    """`fast` for vectors spread over a device mesh; None where their blocks are no boxes of the grid."""
     shape = grid_of(entries_of(A), grid, find=True)
     cut = spread.cut.on(spread.shape, shape)
     return None if cut is None else _fast(A, shape, precision, Spread(shape, cut))
@@ -88,29 +88,25 @@ def _fast(A: Operator, grid: Sequence[int] | None, precision: str | None, spread
         raise UnsupportedOperation(
             f"fast was asked for {what}; expected one matrix whose values are known. Use 'multigrid' or 'jacobi'."
         )
-    inner = _inverse(nearby(_symmetric_part(couplings_of(matrix, shape))), matrix, precision)[0]
-    return _described(inner, matrix, A, precision, spread)
+    inner = _inverse(nearby(_real_symmetric_part(couplings_of(matrix, shape))), matrix, precision)[0]
+    return _with_costs(inner, matrix, A, precision, spread)
 
 
 def fast_where_near(A: Operator, precision: str | None = None) -> Preconditioner | None:
-    """`fast` for a known matrix on a known grid if few iterations are expected, else None.
-
-    Cost: a few passes over the values, where the answer is no.
-    """
+    """`fast` for a known matrix if few iterations are expected, else None, after a few passes over the values."""
     matrix = entries_of(A)
     couplings = couplings_of(matrix, grid_of(matrix, None, find=True))
     if is_far(_real(couplings), _SPREAD):
         return None
-    near = nearby(_symmetric_part(couplings), _SPREAD)
+    near = nearby(_real_symmetric_part(couplings), _SPREAD)
     if near.spread > _SPREAD:
         return None
     precision = precision if near.spread > _EXACT else None
     inner, least = _inverse(near, matrix, precision)
-    return _described(inner, matrix, A, precision) if near.left <= _LEFT * least else None
+    return _with_costs(inner, matrix, A, precision) if near.left <= _LEFT * least else None
 
 
-def _symmetric_part(couplings: Couplings) -> Couplings:
-    """Real symmetric part."""
+def _real_symmetric_part(couplings: Couplings) -> Couplings:
     check_finite("fast", couplings.is_finite())
     return _real(couplings).astype(np.dtype(np.float64)).symmetrised()
 
@@ -120,10 +116,10 @@ def _real(couplings: Couplings) -> Couplings:
 
 
 def _inverse(near: Nearby, matrix: Matrix, precision: str | None) -> tuple[Operator, float]:
-    """Inverse in NumPy, and the smallest eigenvalue of the sum; 0 for an indefinite one."""
+    """Inverse of the nearby sum, in NumPy, and its smallest eigenvalue; 0 for an indefinite one."""
     within = inner_dtype(precision, matrix.dtype)
     narrow = within != matrix.dtype
-    size = 1.0 if narrow else near.size  # of which single precision may have no inverse
+    size = 1.0 if narrow else near.size  # Its inverse may overflow in single precision.
     inner, least = inverse_of_sum(near.sum, matrix.dtype, matrix.bk, _regular, size)
     factor = 1 / near.size if narrow else 1.0
     if narrow:
@@ -136,7 +132,7 @@ def _inverse(near: Nearby, matrix: Matrix, precision: str | None) -> tuple[Opera
 
 
 def _regular(values: Values, _: Separable, eps: float) -> tuple[Reciprocal, float]:
-    """Makes reciprocals finite, and of one sign unless indefinite; and the smallest |value|, 0 of an indefinite one."""
+    """Rule for finite reciprocals, of one sign unless indefinite, and the smallest |value|; 0 for indefinite ones."""
     sign = 1 if sum(part.sum() for part in values()) >= 0 else -1
     ends = extremes_of(values)
     low, tiny = min(sign * end for end in ends), eps * max(map(abs, ends))
@@ -146,7 +142,7 @@ def _regular(values: Values, _: Separable, eps: float) -> tuple[Reciprocal, floa
     return Reciprocal(tiny, sign / least, 0 if waves else sign), 0.0 if waves else least
 
 
-def _described(
+def _with_costs(
     inner: Operator, matrix: Matrix, A: Operator, precision: str | None, spread: Spread | None = None
 ) -> Preconditioner:
     costs = numbers_stored(inner), _work_of(inner), stored_entries(A)
@@ -161,7 +157,7 @@ def _described(
 
 
 def _work_of(M: Operator) -> int:
-    """Multiplications of one application: 1.5 log2(n_k) per unknown and transform, or n_k."""
+    """Multiplications per application: 1.5 log2(n_k) per unknown and transform, or n_k."""
     n = M.shape[1]
     if isinstance(M, Eliminated):
         return 4 * n

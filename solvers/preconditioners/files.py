@@ -15,18 +15,18 @@ def load_preconditioner(path: Any, like: Array | None = None) -> Preconditioner:
     """Read a preconditioner, or a factorisation of `prepare(...)`, from a file of its `save`.
 
     Args:
-        path: of the file; one of any library can be read for any other.
-        like: an array of the library, and on the device, that it is for; None: the default backend's.
+        path: path of the file, which may have been written by another library.
+        like: an array of the library and on the device of use; None: those of the default backend.
 
     Returns:
-        The preconditioner; of a file of factors these, which have its `@`, `kind` and `save`.
+        The preconditioner, or factors, which have `@`, `kind` and `save`, too.
 
     Raises:
-        ValueError: the file is damaged, no such file, or of a newer krylix; the message names it and says what to do.
-        TypeError: the library has no way to it.
-        OSError, MemoryError: it cannot be read.
+        ValueError: the file is damaged, is no such file, or was written by a newer krylix.
+        TypeError: it cannot be converted to the library.
+        OSError, MemoryError: the file cannot be read.
 
-    Cost: a few passes over the numbers, and a product or two. Factors of `scipy-direct` are made again.
+    Cost: a few passes over the values, and a product or two. Factors of `scipy-direct` are computed again.
 
     Examples:
         >>> import tempfile, numpy as np, scipy.sparse as sp, krylix
@@ -41,7 +41,7 @@ def load_preconditioner(path: Any, like: Array | None = None) -> Preconditioner:
     return M
 
 
-load_preconditioner._torchdynamo_disable = True  # type: ignore[attr-defined]  # as of linear_solve
+load_preconditioner._torchdynamo_disable = True  # type: ignore[attr-defined]  # see linear_solve
 
 
 def _load(path: Any, like: Array | None) -> Operator:

@@ -1,7 +1,7 @@
 """Jacobi and block Jacobi: the inverse of the diagonal, or of blocks on it.
 
-Block Jacobi: partition of the unknowns into blocks  ->  their entries in stacks of dense blocks  ->  batched inverses
-->  a matrix.
+Block Jacobi partitions the unknowns into blocks, gathers their entries in stacks of dense blocks, inverts these in
+batches and returns a block diagonal matrix.
 """
 
 from __future__ import annotations
@@ -24,38 +24,34 @@ from .checks import check_integer
 from .pipeline import of_operator
 from .target import Target
 
-_MOST = 2**31  # entries of all blocks: their positions are 32-bit integers
-_LONGEST = 128  # largest block of rows with one pattern
+_MOST = 2**31  # entries of all blocks, whose positions are 32-bit integers
+_LONGEST = 128  # unknowns of a block of rows with the same pattern, at most
 _COMPONENTS = 6  # most unknowns at a node
 _FILLED = 0.65  # required fill of node blocks; elasticity on a regular grid has 0.7
 _SAMPLE = 8000  # rows
-_SINGULAR = 0.1  # over the rounding unit: the condition from which an inverse holds nothing but rounding
-_SWEEPS = 5  # of scaling, each of which halves the digits that are missing
-_HERMITIAN = 100  # times the rounding unit: how far entries of a Hermitian matrix may be apart
+_SINGULAR = 0.1  # over the rounding unit: the condition number from which an inverse is only rounding
+_SWEEPS = 5  # of scaling, each of which halves the error in digits
+_HERMITIAN = 100  # times the rounding unit: admissible asymmetry of a Hermitian matrix
 
 
 @of_operator(needs_entries=False, eagerly_on_host=False)
 def jacobi(own: Operator, _: Any) -> Preconditioner:
-    """1 / diagonal of A; 1 where the diagonal is zero. Stores n numbers, costs one pass over the vector.
+    """Inverse of the diagonal of A, with 1 for zeros. Stores n numbers, and costs one pass over the vector.
 
-    A must show its diagonal: a matrix, or a function small enough to be evaluated column by column. A NaN there
-    is one in M, too.
+    The diagonal must be available: that of a matrix, or of a function small enough to be evaluated column by column. A
+    NaN on it is a NaN in M.
 
     Source: Saad, Iterative Methods for Sparse Linear Systems, 2nd ed., section 10.2.
     """
     values = reciprocal(own.bk, own.diagonals())
-    hermitian = True if own.dtype.kind != "c" else None  # with a complex diagonal it is not, but that may be traced
+    hermitian = True if own.dtype.kind != "c" else None  # a complex diagonal may be real, or traced
     count = int(np.prod(tuple(values.shape)))
     inner = DiagonalOperator(own.bk, values, own.systems is not None)
     return Preconditioner(inner, "jacobi", hermitian, memory=count, work=own.shape[0])
 
 
 def jacobi_on_blocks(A: Operator, *, spread: Spread) -> Preconditioner | None:
-    """`jacobi` of a function whose coefficients are found in a program, without entries that lie on each device.
-
-    Returns:
-        None for others, and where the function is no stencil of blocks.
-    """
+    """`jacobi` of a function traced in a program, with the diagonal spread over devices; None if it is no stencil."""
     own, bk = A.without_offset, A.bk
     grid, alone = own.own_grid, Cut(spread.cut.mesh, spread.cut.names)
     if not isinstance(own, FunctionOperator) or own.systems is not None or grid != spread.shape or not alone.all_names:
@@ -73,30 +69,30 @@ def jacobi_on_blocks(A: Operator, *, spread: Spread) -> Preconditioner | None:
 
 
 def reciprocal(bk: Backend, diagonal: Array) -> Array:
-    """1 / diagonal; 1 where that is zero."""
+    """1 / diagonal, with 1 for zeros."""
     one = bk.full_like(diagonal, 1)
     return one / bk.where(diagonal == 0, one, diagonal)
 
 
 @of_operator()
 def block_jacobi(own: Matrix, target: Target, *, block_size: int | None = None, blocks: Any = "auto") -> Preconditioner:
-    """The inverses of blocks on the diagonal of A, for several unknowns at each node, or in each element.
+    """Inverses of blocks on the diagonal of A, for several unknowns at each node or in each element.
 
-    Where the values are known, null vectors of a singular block count as if their eigenvalue were its largest, and
-    `note` reports it. Where they are not, such a block is replaced by its diagonal. Where a block has NaN, so has M.
+    If the values are known, null vectors of a singular block count as if their eigenvalue were its largest, and `note`
+    reports it. Otherwise a singular block is replaced by its diagonal. A NaN in a block is a NaN in M.
 
     Args:
         A: a matrix, or a function that can be traced.
         block_size: number of consecutive unknowns in a block; the last block may be smaller.
-        blocks: a label for each unknown, those with the same one make a block; "auto": adjacent rows that have entries
-            in the same columns, up to 128, as the components of vectors at a node and the unknowns of discontinuous
-            elements have.
+        blocks: a label for each unknown, where equal labels form a block; "auto": up to 128 adjacent rows with entries
+            in the same columns, such as the components of vectors at a node or the unknowns of a discontinuous
+            element.
 
     Raises:
-        ValueError: a setting, or no blocks are found.
-        UnsupportedOperation: A does not show its entries.
+        ValueError: a setting is invalid, or no blocks are found.
+        UnsupportedOperation: the entries of A are not available.
 
-    Stores as many numbers as the squares of the sizes of the blocks add up to, and costs as many multiplications.
+    Stores as many numbers as the sum of the squares of the block sizes, and costs as many multiplications.
 
     Source: Saad, Iterative Methods for Sparse Linear Systems, 2nd ed., section 12.2.
     """
@@ -105,7 +101,7 @@ def block_jacobi(own: Matrix, target: Target, *, block_size: int | None = None, 
     sizes = np.bincount(labels)
     stacks = Stacks.of(labels)
     if stacks.starts[-1] * (own.systems or 1) >= _MOST:
-        raise ValueError(f"Blocks of up to {sizes.max()} unknowns were asked for; expected smaller ones.")
+        raise ValueError(f"Blocks of up to {sizes.max()} unknowns were requested; expected smaller ones.")
     inside = np.flatnonzero(labels[rows] == labels[cols])
     numbers = bk.sum_entries(
         bk.take_in_bounds(values, inside, 1), stacks.positions(rows[inside], cols[inside]), stacks.starts[-1]
@@ -139,7 +135,7 @@ def _inverted(bk: Backend, numbers: Array, count: int, size: int) -> tuple[Array
 
 
 def _block_diagonal(own: Matrix, target: Target, stacks: Stacks, inverse: list[Array]) -> Matrix:
-    """Block diagonal matrix of the inverses, without what fills the blocks up."""
+    """Block diagonal matrix of the inverses, without padding."""
     rows, cols, kept = [], [], []
     for start, members in zip(stacks.starts, stacks.members, strict=False):
         shape = (*members.shape, members.shape[1])
@@ -163,11 +159,8 @@ def _block_diagonal(own: Matrix, target: Target, stacks: Stacks, inverse: list[A
 def _labels(n: int, block_size: Any, blocks: Any, rows: np.ndarray, cols: np.ndarray) -> np.ndarray:
     """`(n,)`: block of each unknown, 0, 1, ...
 
-    Found in the pattern: adjacent rows with the same one, if these are at least half of all rows; else blocks of k
-    consecutive unknowns, if the pattern is (nearly) one of k x k blocks.
-
-    Raises:
-        ValueError: a setting does not fit, both are given, or nothing is found.
+    Blocks found in the pattern are adjacent rows with the same columns, if these are at least half of all rows; else k
+    consecutive unknowns, if the pattern consists (nearly) of k x k blocks.
     """
     if block_size is not None:
         if not isinstance(blocks, str):
@@ -187,29 +180,25 @@ def _labels(n: int, block_size: Any, blocks: Any, rows: np.ndarray, cols: np.nda
             "No blocks were found: no two neighbouring rows have entries in the same columns. Give block_size=k for "
             "k unknowns at each node, blocks=labels for others, or use 'jacobi'."
         )
-    parts = -(-sizes // _LONGEST)  # too long ones are split evenly
+    parts = -(-sizes // _LONGEST)  # long blocks are split evenly
     within = np.arange(n) - np.repeat(starts, sizes)
     part = within * np.repeat(parts, sizes) // np.repeat(sizes, sizes)
     return np.repeat(np.cumsum(parts) - parts, sizes) + part
 
 
 def given_labels(name: str, labels: Any, n: int) -> np.ndarray:
-    """Labels of a user, renumbered to 0, 1, ...
-
-    Raises:
-        ValueError: they are no integers, or not one for each unknown.
-    """
-    found = np.asarray(labels)
-    if found.dtype.kind not in "iu" or found.size != n:
-        got = f"an array of {found.dtype} of shape {found.shape}"
+    """Labels of a user, renumbered to 0, 1, ..."""
+    array = np.asarray(labels)
+    if array.dtype.kind not in "iu" or array.size != n:
+        got = f"an array of {array.dtype} of shape {array.shape}"
         raise ValueError(f"{name} is {got}; expected {n} integers, one for each unknown.")
-    return np.unique(found.reshape(-1), return_inverse=True)[1].reshape(-1)
+    return np.unique(array.reshape(-1), return_inverse=True)[1].reshape(-1)
 
 
 def components_per_node(n: int, rows: np.ndarray, cols: np.ndarray) -> int:
-    """The largest k up to 6 for which k x k blocks on the pattern of entries are filled to two thirds; else 1.
+    """Largest k up to 6 for which k x k blocks of the pattern are filled to two thirds; else 1.
 
-    Patterns of one unknown at each node fill about 1 / k. Cost: a sort of the entries of some thousand rows.
+    With one unknown at each node they are filled to about 1 / k. Cost: a sort of the entries of some thousand rows.
     """
     step = -(-n // _SAMPLE)
     for k in range(_COMPONENTS, 1, -1):
@@ -223,7 +212,7 @@ def components_per_node(n: int, rows: np.ndarray, cols: np.ndarray) -> int:
 
 
 def same_as_next(n: int, rows: np.ndarray, cols: np.ndarray) -> np.ndarray:
-    """`(n - 1,)`: has row i entries in the same columns as row i + 1, among them both diagonals?"""
+    """`(n - 1,)`: do rows i and i + 1 have entries in the same columns, including both diagonal ones?"""
     lengths = np.bincount(rows, minlength=n)
     differ = np.zeros(n, bool)
     here = np.flatnonzero(np.append(lengths[:-1] == lengths[1:], False)[rows])
@@ -240,7 +229,7 @@ class Stacks(NamedTuple):
     Blocks are grouped by size, rounded up to powers of two, and padded to the largest of their stack.
 
     Attributes:
-        starts: first position of each stack, and the number of all.
+        starts: first position of each stack, and the number of positions.
         members: for each stack, `(count, size)`: the unknowns of each block, -1 for padding.
         block, size, place: `(n,)`: first position of an unknown's block, padded size of that, and index in it.
     """
@@ -273,11 +262,10 @@ class Stacks(NamedTuple):
         return cls(starts, members, block[labels], padded[labels], place)
 
     def positions(self, rows: np.ndarray, cols: np.ndarray) -> np.ndarray:
-        """Flat positions of entries within blocks."""
         return self.block[rows] + self.place[rows] * self.size[rows] + self.place[cols]
 
     def padding(self) -> np.ndarray:
-        """Flat array with 1 on the diagonal of what fills blocks up, else 0."""
+        """Flat array with 1 on the diagonal of padding, else 0."""
         padding = np.zeros(self.starts[-1])
         for start, members in zip(self.starts, self.members, strict=False):
             count, size = members.shape
@@ -296,7 +284,7 @@ def inverses(bk: Backend, blocks: Array) -> tuple[Array, Array]:
     """
     with bk.errstate():
         scale = _scale(bk, blocks)
-        even = scale * blocks * bk.matrix_transpose(scale)  # so that units of the unknowns make nothing singular
+        even = scale * blocks * bk.matrix_transpose(scale)  # The units of the unknowns must make nothing singular.
         inverse = bk.linalg.inverse(even)
         limit = _SINGULAR / float(np.finfo(bk.dtype(blocks)).eps)
         condition = _reduced(bk, bk.norm, even) * _reduced(bk, bk.norm, inverse)
@@ -309,52 +297,47 @@ def inverses(bk: Backend, blocks: Array) -> tuple[Array, Array]:
 def inverses_by_elimination(bk: Any, blocks: Array) -> tuple[Array, Array]:
     """Inverses of `(m, k, k)`, and the mask `(m, 1, 1)` of those that are numerically singular, or need pivots.
 
-    In a loop of the program, for `map_parts`: LAPACK's routines wait for threads of a pool in which other virtual
-    devices of a CPU may wait for messages of this one.
+    A loop of the program, for `map_parts`: LAPACK's routines wait for threads of a pool in which other virtual devices
+    of a CPU may be waiting for messages of this one.
 
     Source: Golub & Van Loan, Matrix Computations, 4th ed., section 3.4 (Gauss-Jordan elimination, without pivots).
     """
     k = int(blocks.shape[-1])
     numbers = bk.asarray(np.arange(k, dtype=np.int32), like=blocks)
 
-    def step(s: _Elimination) -> _Elimination:
-        here = bk.astype(numbers == s.i, bk.dtype(s.a))
+    def step(state: tuple[Array, Array]) -> tuple[Array, Array]:
+        a, i = state
+        here = bk.astype(numbers == i, bk.dtype(a))
         other = 1 - here
-        row, column = (bk.reshape(bk.take_in_bounds(s.a, s.i, axis), (-1, k)) for axis in (1, 2))
+        row, column = (bk.reshape(bk.take_in_bounds(a, i, axis), (-1, k)) for axis in (1, 2))
         pivot = bk.sum(row * here, 1)[:, None]
         row = (row * other + here) / pivot
-        kept = s.a * other[:, None] * other[None, :]
-        return _Elimination(kept + (here - column * other)[:, :, None] * row[:, None, :], s.i + 1)
+        kept = a * other[:, None] * other[None, :]
+        return kept + (here - column * other)[:, :, None] * row[:, None, :], i + 1
 
-    first = _Elimination(blocks, bk.asarray(np.zeros(1, np.int32), like=blocks))
-    inverse = bk.for_loop(k, step, first).a
+    inverse, _ = bk.for_loop(k, step, (blocks, bk.asarray(np.zeros(1, np.int32), like=blocks)))
     largest = [bk.max(bk.sum(bk.abs(a), -1), -1)[:, None, None] for a in (blocks, inverse)]
     condition = largest[0] * largest[1]
     limit = _SINGULAR / float(np.finfo(bk.dtype(blocks)).eps)
     return inverse, (condition >= limit) | ~bk.isfinite(condition)
 
 
-class _Elimination(NamedTuple):
-    a: Array
-    i: Array
-
-
 def inverse_diagonals(bk: Any, blocks: Array) -> Array:
-    """Inverses of the diagonals of `(m, k, k)`, as such matrices; 1 where a diagonal is zero."""
+    """Diagonal matrices `(m, k, k)`: the inverses of the diagonals, with 1 for zeros."""
     return reciprocal(bk, bk.diagonal(blocks))[:, :, None] * bk.asarray(
         np.eye(int(blocks.shape[-1])), bk.dtype(blocks), like=blocks
     )
 
 
 def are_hermitian(bk: Backend, blocks: Array, tolerance: float | None = None) -> Array:
-    """`(m, 1, 1)` bool: which of `(m, k, k)` are Hermitian, of entries of about one size."""
+    """`(m, 1, 1)` bool: which of `(m, k, k)` are Hermitian? Their entries are of about one size."""
     limit = _HERMITIAN * float(np.finfo(bk.dtype(blocks)).eps) if tolerance is None else tolerance
     difference = blocks - bk.conj(bk.matrix_transpose(blocks))
     return _reduced(bk, bk.max_abs, difference) <= limit * _reduced(bk, bk.max_abs, blocks)
 
 
 def all_hermitian(blocks: np.ndarray) -> bool | None:
-    """Are all of these known matrices `(m, k, k)` Hermitian? None: neither that nor far from it."""
+    """Are all known matrices `(m, k, k)` Hermitian? None: neither Hermitian nor far from it."""
     host = get_backend("numpy")
     if bool(np.all(are_hermitian(host, blocks))):
         return True
@@ -362,10 +345,10 @@ def all_hermitian(blocks: np.ndarray) -> bool | None:
 
 
 def replace_singular(blocks: np.ndarray, inverse: np.ndarray, singular: np.ndarray) -> int:
-    """Put regular inverses in place of those of finite singular blocks; return their number.
+    """Replace the inverses of finite singular blocks by regular ones, and return their number.
 
-    Null vectors count as if their eigenvalue were the largest of the block. So no direction is lost, and a
-    semi-definite block gets a definite inverse. Zeros count as the identity.
+    Null vectors count as if their eigenvalue were the largest of the block, so that a semi-definite block gets a
+    definite inverse. A block of zeros counts as the identity.
     """
     wrong = np.flatnonzero(singular.reshape(-1) & np.isfinite(blocks).all(axis=(1, 2)))
     if len(wrong):
@@ -390,7 +373,7 @@ def _regular_inverse(block: np.ndarray) -> np.ndarray:
 
 
 def _scale(bk: Backend, blocks: Array) -> Array:
-    """`(m, k, 1)`: numbers s with which the largest entry in each row and column of `s_i a_ij s_j` is near 1.
+    """`(m, k, 1)`: scales s for which the largest entry in each row and column of `s_i a_ij s_j` is near 1.
 
     Source: Ruiz, A scaling algorithm to equilibrate both rows and columns norms in matrices, 2001.
     """
@@ -406,6 +389,6 @@ def _scale(bk: Backend, blocks: Array) -> Array:
 
 
 def _reduced(bk: Backend, reduce: Any, blocks: Array) -> Array:
-    """`(m, 1, 1)`: a reduction over each block, the Frobenius norm or the largest |entry|."""
+    """`(m, 1, 1)`: the Frobenius norm or the largest |entry| of each block."""
     m, k = int(blocks.shape[0]), int(blocks.shape[1])
     return bk.reshape(reduce(bk.reshape(blocks, (m, k * k))), (m, 1, 1))

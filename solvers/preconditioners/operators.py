@@ -1,4 +1,4 @@
-"""Operators around others: in another precision, scaled by diagonals, in another order, and a choice at run time."""
+"""Operators around others: another precision, diagonal scalings, permutations, and a choice at run time."""
 
 from __future__ import annotations
 
@@ -14,27 +14,23 @@ from ...sparse import Composed, Operator, storable
 from ...sparse.formats.entries.scipy_form import csr_array
 from .target import Target, suited
 
-_PLAIN = 1e15  # numbers up to it, and down to its inverse, are far from the ends of the range of single precision
+_PLAIN = 1e15  # up to it, and down to its inverse, numbers are far from overflow and underflow in single precision
 _SINGLE = {"float64": np.dtype(np.float32), "complex128": np.dtype(np.complex64)}
 
 
 def check_precision(precision: Any) -> None:
-    """Check the `precision` setting of a cycle.
-
-    Raises:
-        ValueError: there is no such precision.
-    """
+    """Check the `precision` of a cycle."""
     if precision not in (None, "single"):
         raise ValueError(f"precision={precision!r} was given; expected 'single', or None, for that of A.")
 
 
 def inner_dtype(precision: str | None, dtype: np.dtype) -> np.dtype:
-    """Dtype in which a cycle for a matrix of `dtype` computes."""
+    """Dtype of a cycle for a matrix of `dtype`."""
     return _SINGLE.get(dtype.name, dtype) if precision == "single" else dtype
 
 
 def precision_as_setting(precision: str | None) -> tuple[tuple[str, Any], ...]:
-    """The setting as a tuple, empty if it was not given."""
+    """Pairs for the settings of a preconditioner."""
     return () if precision is None else (("precision", precision),)
 
 
@@ -49,19 +45,19 @@ def _has_recast(M: Operator) -> bool:
 
 
 def recast(inner: Operator, dtype: np.dtype) -> Operator:
-    """Wrap `inner` for vectors of `dtype`; itself where it has that dtype."""
+    """`inner` for vectors of `dtype`."""
     return inner if inner.dtype == dtype else Recast(inner, np.dtype(dtype).name)
 
 
 @storable("in another precision")
 @dataclass(eq=False, repr=False)
 class Recast(Composed):
-    """`factor inner` for vectors of another precision, `given`, than that of `inner`.
+    """`factor inner` for vectors in the precision `given`, which is not that of `inner`.
 
-    In a lower one vectors whose largest number is beyond `_PLAIN` are divided by a power of two near it before, and
-    images multiplied with it, so that only the numbers of one vector have to lie in its range. Derivatives of M @ r
-    itself, which no solve has, are not finite for such an r: tangents of another size would vanish. Rounding does not
-    show in a preconditioner that is the inverse of A only up to a tenth anyway: methods take as many iterations.
+    For a lower precision of `inner`, a vector whose largest number is beyond `_PLAIN` is divided by a nearby power of
+    two first, and the image multiplied by it, so that only the numbers of one vector have to lie in its range.
+    Derivatives of M @ r itself, which no solve takes, are not finite for such an r: tangents of another size would
+    vanish. Methods take as many iterations, because rounding is small relative to the error of a preconditioner.
 
     Source: Goddeke, Strzodka and Turek, Performance and accuracy of hardware-oriented native-, emulated- and
     mixed-precision solvers in FEM simulations, Int. J. Parallel Emergent Distrib. Syst. 22 (2007), for multigrid in
@@ -77,7 +73,7 @@ class Recast(Composed):
     def __post_init__(self) -> None:
         if self.given not in ("float32", "float64", "complex64", "complex128"):
             raise ValueError(
-                f"An operator for vectors of {self.given!r} was asked for; expected a real or complex dtype."
+                f"An operator for vectors of {self.given!r} was requested; expected a real or complex dtype."
             )
         super().__post_init__()
         if self.dtype.kind != self.inner.dtype.kind:
@@ -91,7 +87,7 @@ class Recast(Composed):
         bk = self.bk
         if self.inner.dtype.itemsize > self.dtype.itemsize:
             return self.factor * bk.astype(self.inner.apply(bk.astype(x, self.inner.dtype)), self.dtype)
-        lower = self._as_it_is(x)
+        lower = self._cast_unscaled(x)
         if lower is not None:
             return self._times_factor(bk.astype(self.inner.apply(lower), self.dtype))
         scale = self._scale(x)
@@ -99,14 +95,14 @@ class Recast(Composed):
         return bk.times(self.factor * scale, bk.astype(found, self.dtype))
 
     def between(self, left: Array, x: Array, right: Array) -> Array | None:
-        """`left * self.apply(right * x)` where NumPy casts what it multiplies in one pass; else None."""
+        """`left * self.apply(right * x)` where NumPy multiplies and casts in one pass; else None."""
         if not self.bk.on_host or self.inner.dtype.itemsize > self.dtype.itemsize:
             return None
         with np.errstate(over="ignore"):
             lower = scaled(right, x, self.inner.dtype)
         return self._times_factor(scaled(left, self.inner.apply(lower), self.dtype)) if self._in_range(lower) else None
 
-    def _as_it_is(self, x: Array) -> Array | None:
+    def _cast_unscaled(self, x: Array) -> Array | None:
         """NumPy vectors cast to the lower precision, where none needs scaling; else None."""
         if not self.bk.on_host:
             return None
@@ -115,20 +111,22 @@ class Recast(Composed):
         return lower if self._in_range(lower) else None
 
     def _in_range(self, lower: Array) -> bool:
-        """Are all vectors in the range of the lower precision without scaling?"""
+        """Do all vectors fit the lower precision without scaling?"""
         size = self.bk.max_abs(lower)
-        return bool(np.all((size > 2 / _PLAIN) & (size < _PLAIN / 2)))  # as the scale is rounded
+        return bool(np.all((size > 2 / _PLAIN) & (size < _PLAIN / 2)))  # factor 2, because the scale is rounded
 
     def _times_factor(self, x: Array) -> Array:
         return x if self.factor == 1 else self.factor * x
 
     def _scale(self, x: Array) -> Array:
-        """`(batch, 1)`: 1, or of vectors beyond `_PLAIN` the power of two, whose derivative is then not finite."""
+        """`(batch, 1)`: 1, or for vectors beyond `_PLAIN` a power of two, whose derivative is not finite."""
         bk, scale = self.bk, self.bk.constant(self.bk.binary_scale(x))
         beyond, one = (scale < 1 / _PLAIN) | (scale > _PLAIN), bk.full_like(scale, 1)
-        if bk.has_derivatives and not hasattr(x, "cells"):  # rows that are kept as grids are those of solves
+        if bk.has_derivatives and not hasattr(x, "cells"):  # Only solves keep rows as grids.
             first = bk.real(x[:, :1])
-            root = bk.sqrt(bk.where(beyond, first - bk.constant(first), one))  # of 0
+            root = bk.sqrt(
+                bk.where(beyond, first - bk.constant(first), one)
+            )  # The derivative of a root at 0 is infinite.
             scale = scale * (1 + bk.where(beyond, root, 0 * one))
         return bk.where(beyond, scale, one)
 
@@ -207,8 +205,8 @@ class ScaledOnGrid(Composed):
 class Permuted(Composed):
     """`Q^T inner Q` with the permutation matrix Q that has a one in row k and column `order[k]`.
 
-    The order is in the places of the entries, which nothing traces: who gets M as an argument of a compiled function
-    can still tell which unknown is which.
+    The order is in the positions of entries, which are never traced: it stays known where M is an argument of a
+    compiled function.
     """
 
     parts = ("inner", "there", "back")
@@ -239,7 +237,7 @@ class Permuted(Composed):
 
 
 def permuted(inner: Operator, order: np.ndarray, target: Target) -> Permuted:
-    """Permuted operator: `inner` takes unknown `order[k]` as its number k."""
+    """Permuted operator: unknown k of `inner` is unknown `order[k]`."""
     n, places = len(order), np.argsort(order).astype(order.dtype)
     rows = np.arange(n + 1, dtype=np.int32)
     there, back = (target.matrix(csr_array(np.ones(n), cols, rows, (n, n))) for cols in (order, places))
@@ -251,8 +249,8 @@ def permuted(inner: Operator, order: np.ndarray, target: Target) -> Permuted:
 class Reordered(Composed):
     """`inner` between two permutations: `y[i] = (inner x[before])[after[i]]`; and the inverses of these.
 
-    The rows and columns of `inner` may be in different orders. Gathers are quicker than the products of `Permuted`,
-    but a compiled function that has M as an argument sees no order in them.
+    The rows and columns of `inner` may be in different orders. Gathers are faster than the products of `Permuted`, but
+    their indices are traced where M is an argument of a compiled function.
     """
 
     parts = ("inner", "before", "before_back", "after", "after_back")
@@ -272,7 +270,7 @@ class Reordered(Composed):
 
 
 def reordered(inner: Operator, rows: np.ndarray, cols: np.ndarray) -> Reordered:
-    """The inverse of A, where `inner` is that of A with row `rows[k]` as its row k, and likewise columns."""
+    """Inverse of A, where `inner` is the inverse of A with row `rows[k]` as row k and column `cols[k]` as column k."""
     orders = [order.astype(np.int32) for order in (rows, np.argsort(rows), np.argsort(cols), cols)]
     return Reordered(inner, *(orders if inner.bk.compiled() else map(inner.bk.asarray, orders)))
 
@@ -291,15 +289,15 @@ class Either(Composed):
     def __post_init__(self) -> None:
         if self.first.shape != self.second.shape or tuple(self.chosen.shape) != (1,):
             shapes = self.first.shape, self.second.shape, tuple(self.chosen.shape)
-            raise ValueError(f"Two operators and a choice of the shapes {shapes} do not fit together.")
+            raise ValueError(f"Two operators and a choice have the shapes {shapes}, which do not match.")
         super().__post_init__()
 
     def apply(self, x: Array) -> Array:
-        return self.bk.compile_if_faster(_applied, ())(self, x)  # a solve has many applications, which are traced once
+        return self.bk.compile_if_faster(_apply_chosen, ())(self, x)  # traced once for the many applications of a solve
 
     def transpose(self) -> Either:
         return Either(self.first.transpose(), self.second.transpose(), self.chosen)
 
 
-def _applied(M: Either, x: Array) -> Array:
+def _apply_chosen(M: Either, x: Array) -> Array:
     return M.bk.cond(M.array("chosen")[0] > 0, M.first.apply, M.second.apply, x)

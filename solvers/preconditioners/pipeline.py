@@ -1,14 +1,14 @@
 """From any operator to a preconditioner: the steps that all kinds share.
 
-    the linear part of A, constant to derivatives (`constant_linear_part`, which whoever names a kind calls)
+    the linear part of A, detached from derivatives (`constant_linear_part`, called before a kind is chosen)
     ->  its entries; a function is traced
-    ->  its facts, each found once  ->  NumPy's arrays, where values are known
+    ->  its analysis, shared by all stages  ->  NumPy's arrays, where values are known
     ->  the kind  ->  the library and device of A
 
-A kind is a function `(own, target, **settings) -> Preconditioner` with the decorator `@of_operator()`, which makes of
-it a function of any operator. `own` is a matrix: on NumPy's arrays wherever its values are known, also in `jax.jit` and
-`tf.function`, else on those of the library. What a kind makes on NumPy's arrays is moved to the library afterwards;
-`target` is for kinds that choose by the library, such as the format of a matrix.
+A kind is a function `(own, target, **settings) -> Preconditioner`, which the decorator `@of_operator()` turns into a
+function of any operator. `own` is a matrix: on NumPy's arrays wherever its values are known, also in `jax.jit` and
+`tf.function`, else on those of the library. Operators on NumPy's arrays are moved to the library afterwards; `target`
+is for choices that depend on the library, such as the format of a matrix.
 """
 
 from __future__ import annotations
@@ -43,17 +43,17 @@ from .target import Target
 
 Kind = Callable[..., Preconditioner]
 
-# Relative asymmetries: those of spilu are 5e-3 and more, and rounding leaves complete factors far less, unless the
-# condition of the matrix is 1e12, in single precision 1e5.
+# Relative asymmetries: those of spilu are 5e-3 and more. Rounding leaves complete factors far less, unless the
+# condition number of the matrix is 1e12, or 1e5 in single precision.
 _FAR, _FAR_IN_SINGLE = 1e-3, 1e-2
 
 
 def of_operator(*, needs_entries: bool = True, eagerly_on_host: bool = True) -> Callable[[Kind], Kind]:
-    """Decorator that makes of a kind, see above, a function of any operator.
+    """Decorator that turns a kind, see above, into a function of any operator.
 
     Args:
-        needs_entries: False: where A shows no entries, `own` is A itself, known by its products.
-        eagerly_on_host: False: outside of compiled functions `own` stays on the arrays of its library.
+        needs_entries: False: where only products with A are available, `own` is A itself.
+        eagerly_on_host: False: outside compiled functions `own` stays on the arrays of its library.
     """
 
     def decorated(kind: Kind) -> Kind:
@@ -72,7 +72,7 @@ def of_operator(*, needs_entries: bool = True, eagerly_on_host: bool = True) -> 
 
 
 def built(A: Operator, entries: Operator, kind: Kind, eagerly_on_host: bool = True) -> Preconditioner:
-    """The preconditioner that a kind makes of A, from `entries`, in the library of A and on its device."""
+    """Build the preconditioner for A from `entries`, in the library of A and on its device."""
     with analysed(entries):
         own = concrete(entries) if eagerly_on_host or entries.bk.compiled() else entries
         if own is not entries:
@@ -82,22 +82,18 @@ def built(A: Operator, entries: Operator, kind: Kind, eagerly_on_host: bool = Tr
     inner = target.moved(M.inner)
     M = M if inner is M.inner else replace(M, inner=inner)
     if M.entries is None:
-        M.entries = stored_entries(A)  # in place, as the kind has just made it
+        M.entries = stored_entries(A)  # In place, because nothing else holds it yet.
     return M
 
 
 def constant_linear_part(A: Operator) -> Operator:
-    """The linear part of A, an affine function minus its value at zero, detached from derivatives.
-
-    Raises:
-        NonlinearError: a function that is neither.
-    """
+    """Linear part of A (an affine function minus its value at zero), detached from derivatives."""
     A = A.without_offset
     return without_derivatives(linear_part(A) if isinstance(A, FunctionOperator) else A)
 
 
 def check_square(A: Operator) -> None:
-    """Raises ValueError for a rectangular matrix."""
+    """Refuse a rectangular matrix."""
     if A.shape[0] != A.shape[1]:
         raise ValueError(f"A preconditioner was asked for a matrix of {A.shape}; expected a square one.")
 
@@ -106,13 +102,13 @@ def entries_of(A: Operator) -> Matrix:
     """A as a matrix; a function is traced.
 
     Raises:
-        UnsupportedOperation: its entries, or their positions, cannot be found.
+        UnsupportedOperation: only products are available, or positions of entries are unknown.
         NonlinearError: the function is not linear.
     """
     A = A.without_offset
     if not isinstance(A, Matrix | LinearFunction):
         raise UnsupportedOperation(
-            f"{A!r} shows its products only, and this preconditioner is made of entries. Give the matrix, or use "
+            f"{A!r} gives products only, and this preconditioner is made of entries. Give the matrix, or use "
             "'chebyshev', or a function r -> M r of your own."
         )
     matrix = as_matrix(A)
@@ -122,22 +118,15 @@ def entries_of(A: Operator) -> Matrix:
 
 
 def entries_or_products(A: Operator) -> Operator:
-    """A as a matrix where its entries can be found, else A itself."""
+    """A as a matrix where its entries are available, else A itself."""
     try:
         return entries_of(A)
-    except (UnsupportedOperation, NonlinearError):  # only products are available
+    except (UnsupportedOperation, NonlinearError):  # Only products are available.
         return A.without_offset
 
 
 def grid_of(own: Operator, grid: Any, find: bool = False) -> tuple[int, ...]:
-    """The grid of the unknowns: as given, or as the matrix declares it.
-
-    Args:
-        find: else detect it from the entries, see `on_its_grid`.
-
-    Raises:
-        ValueError: the given grid has another number of points than A has unknowns.
-    """
+    """Grid of the unknowns: as given, as declared by the matrix, or with `find` detected from its entries."""
     if grid is None:
         if find and len(own.in_shape) == 1:
             own = on_its_grid(own)  # type: ignore[arg-type]
@@ -151,7 +140,7 @@ def grid_of(own: Operator, grid: Any, find: bool = False) -> tuple[int, ...]:
 
 
 def stored_entries(A: Operator) -> int | None:
-    """Number of stored entries, the unit of costs; None if A is no matrix."""
+    """Number of stored entries, the unit of costs, or None if A is no matrix."""
     A = A.without_offset
     return A.nnz if isinstance(A, Matrix) else None
 
@@ -159,7 +148,7 @@ def stored_entries(A: Operator) -> int | None:
 def far_from_hermitian(M: Preconditioner) -> float | None:
     """Relative asymmetry of a known matrix or of SuperLU factors; None if M is (nearly) Hermitian or unknown.
 
-    Functions are not examined: a failed solve does that. Cost: two products with M, or solves with its factors, once.
+    Functions are examined only after a failed solve. Cost: two products with M, or solves with its factors, once.
     """
     if M.hermitian is not None or not (isinstance(M.inner, Matrix) or M.kind == "SuperLU"):
         return None
@@ -170,7 +159,7 @@ def far_from_hermitian(M: Preconditioner) -> float | None:
     single = M.dtype.itemsize < (16 if M.dtype.kind == "c" else 8)
     if relative is None or relative <= (_FAR_IN_SINGLE if single else _FAR):
         return None
-    forget(own)  # it may be written to before it is tried again
+    forget(own)  # The caller may write to it before trying again.
     return relative
 
 
@@ -187,7 +176,7 @@ def far_from_symmetric(M: Preconditioner) -> float | None:
         v = bk.copy(bk.broadcast_to(v, (M.systems or 1, n)))
         with bk.errstate():
             forward, backward = bk.to_numpy(M.apply(v)), bk.to_numpy(M.transpose().apply(v))
-    except (TypeError, UnsupportedOperation):  # it has no transpose: a failed solve reports that
+    except (TypeError, UnsupportedOperation):  # Without a transpose a failed solve reports the asymmetry.
         return None
     with np.errstate(all="ignore"):
         scale = np.linalg.norm(forward) + np.linalg.norm(backward)

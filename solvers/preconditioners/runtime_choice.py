@@ -1,6 +1,6 @@
-"""Preconditioners that each run of a compiled program chooses, by values that are known only then: or `jacobi`.
+"""Preconditioners that each run of a compiled program chooses by values known only then, with `jacobi` as fallback.
 
-The decision costs a few passes over the values; levels and factors are made only where they are used.
+The decision costs a few passes over the values; levels and factors are computed only where they are used.
 """
 
 from __future__ import annotations
@@ -27,23 +27,26 @@ from .operators import Either
 from .pipeline import grid_of, of_operator
 from .target import Target
 
-_NOTE = "jacobi where the values of a run do not suit it"
+_NOTE = "jacobi in runs whose values do not suit it"
 _POSITIVE = 0.25  # admissible share of positive off-diagonals: finite elements have some, and factors may not exist
 _DIRECT = 64**2  # points of the coarsest grid: its elimination takes no longer than the finer grids
-_LEAST = {2: 100_000, 3: 500_000}  # unknowns by number of axes from which some solves take longer than compiling this
-_LEAST_SYMMETRIC = {2: 10_000, 3: 100_000}  # likewise, from which conjugate gradients with jacobi take longer in a run
-_LOPSIDED = 0.3  # admissible asymmetry of the couplings: convection beside diffusion
-_INDEFINITE = 0.1  # of the diagonal may be missing in the sums of rows of the coarsest grid: waves of ten points there
+_LEAST = {
+    2: 100_000,
+    3: 500_000,
+}  # unknowns, by number of axes, from which some solves take longer than compiling multigrid
+_LEAST_SYMMETRIC = {2: 10_000, 3: 100_000}  # likewise, from which a run of CG with jacobi takes longer
+_LOPSIDED = 0.3  # admissible asymmetry of the couplings: that of convection relative to diffusion
+_INDEFINITE = 0.1  # of the diagonal: admissible negative row sum on the coarsest grid, as for waves of ten points there
 _LEAST_ILU = 20_000  # unknowns from which some dozen runs save the time of compiling the factors
-_SWEEPS = 4  # for each triangle: convection moves so many cells in one, where diffusion needs two
+_SWEEPS = 4  # for each triangle: convection needs so many, and diffusion two
 _LOPSIDED_ILU = 0.05  # least asymmetry of the couplings: factors of nearly symmetric matrices save iterations, not time
 
 
 def pays_unseen(A: Matrix, symmetric: bool = False) -> bool:
-    """Does A, whose values are traced, lie on a grid so large that multigrid is worth its compile time?
+    """Is a traced A on a grid so large that multigrid is worth its compile time?
 
     Args:
-        symmetric: is it known to be, with a diagonal of one sign that does not dominate?
+        symmetric: is A known to be symmetric, with a diagonal of one sign that does not dominate?
     """
     A = on_its_grid(A)
     bk, grid = A.bk, A.in_shape
@@ -55,10 +58,9 @@ def pays_unseen(A: Matrix, symmetric: bool = False) -> bool:
 
 @of_operator()
 def multigrid_or_jacobi(own: Matrix, _: Any, *, precision: str | None = None) -> Preconditioner:
-    """Multigrid, or in runs whose values do not suit it, `jacobi`.
+    """Multigrid, or `jacobi` in runs with a zero or dominant diagonal, strong convection, waves or NaN.
 
-    Jacobi is for a zero or dominant diagonal, dominant convection, indefinite (wave) operators and NaN. Levels are set
-    up by NumPy where the program may call the host, which halves the compile time.
+    Levels are set up by NumPy where the program may call the host, which halves the compile time.
     """
     other = jacobi(own)
     A = couplings_of(own, grid_of(own, None, find=True)).map(own.bk.constant)
@@ -69,7 +71,7 @@ def multigrid_or_jacobi(own: Matrix, _: Any, *, precision: str | None = None) ->
 
 
 def _suits_multigrid(A: Couplings) -> Array:
-    """1 where multigrid suits the values, else 0, `(1,)`."""
+    """`(1,)`: 1 where multigrid suits the values, else 0."""
     bk, diagonal = A.bk, A.diagonal
     size = bk.abs(diagonal)
     there = size > 0
@@ -88,24 +90,23 @@ def _suits_multigrid(A: Couplings) -> Array:
     positive = _sum(bk, [bk.maximum(a, bk.zeros_like(a)) for a in along])
     excess = _sum(bk, [one, *along])
     suits = (lopsided <= _LOPSIDED * everything) & (positive <= _POSITIVE * everything)
-    suits = suits & (excess >= -_INDEFINITE * _DIRECT)  # and no NaN
+    suits = suits & (excess >= -_INDEFINITE * _DIRECT)  # false for NaN
     whole = ~bk.any(~there & (rest > 0))
     easy = ~bk.any(size < DOMINANT * rest)
     return bk.astype(suits & whole & ~easy, np.dtype(np.float32))
 
 
 def ilu_pays_unseen(A: Matrix) -> bool:
-    """Is A, of traced values, so large that incomplete factors are worth their compile time?"""
+    """Is a traced A so large that incomplete factors are worth their compile time?"""
     bk = A.bk
     return A.systems is None and A.shape[0] >= _LEAST_ILU and bk.compiled() and not bk.spreads_arrays()
 
 
 @of_operator()
 def ilu_or_jacobi(own: Matrix, target: Target) -> Preconditioner:
-    """`ilu` with four sweeps, or in runs whose values do not suit it, `jacobi`.
+    """`ilu` with four sweeps, or `jacobi` in runs whose values do not suit it.
 
-    Jacobi is for values that are nearly symmetric, a zero or dominant diagonal, many couplings of the sign of the
-    diagonal, and NaN.
+    These are nearly symmetric values, a zero or dominant diagonal, many couplings of the sign of the diagonal, and NaN.
     """
     bk, other = target.bk, jacobi(own)
     scaled = UnitDiagonalMatrix.of(own, target)
@@ -124,7 +125,7 @@ def ilu_or_jacobi(own: Matrix, target: Target) -> Preconditioner:
 
 
 def _suits_ilu(A: UnitDiagonalMatrix) -> Array:
-    """1 where incomplete factors suit the values, else 0, `(1,)`."""
+    """`(1,)`: 1 where incomplete factors suit the values, else 0."""
     bk, pattern = A.host, A.pattern
     off = np.flatnonzero(pattern.rows != pattern.cols)
     root = bk.sqrt(bk.abs(A.units))
@@ -135,7 +136,7 @@ def _suits_ilu(A: UnitDiagonalMatrix) -> Array:
     everything, along = _sum(bk, [bk.abs(couplings)]), bk.real(couplings)
     positive = _sum(bk, [bk.maximum(along, bk.zeros_like(along))])
     rest = bk.sum_entries(bk.abs(A.take(A.values, off)), pattern.rows[off], pattern.n, sorted=True)
-    suits = (lopsided >= _LOPSIDED_ILU * everything) & (positive <= _POSITIVE * everything)  # and no NaN
+    suits = (lopsided >= _LOPSIDED_ILU * everything) & (positive <= _POSITIVE * everything)  # false for NaN
     whole = ~bk.any(A.diagonal() == 0)
     hard = bk.any(rest * DOMINANT > 1)
     return bk.astype(suits & whole & hard, np.dtype(np.float32))

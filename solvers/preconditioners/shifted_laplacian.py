@@ -1,4 +1,4 @@
-"""Shifted Laplacian: multigrid for wave operators, by way of one with absorption, or without waves."""
+"""Shifted Laplacian: multigrid for wave operators, applied to an operator with absorption or without waves."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ from .target import Target
 _NAME = "shifted-laplacian"
 _SMALL = 64  # unknowns up to which the shifted matrix is inverted
 _FEWEST = 2.5  # wave number times spacing of the coarsest grid: with less than 2.5 points per wave it misleads
-_WAVES = 1e-3  # of the others in its row is missing on the diagonal of most rows of a wave operator
-_PASSES = 2  # from the inside to a wall, and to a corner
+_WAVES = 1e-3  # of the sum of the off-diagonal sizes: what the diagonal lacks in most rows of a wave operator
+_PASSES = 2  # from the interior to a wall, and on to a corner
 _POSITIVE = 0.25  # admissible share of off-diagonal entries of the sign of the diagonal, as in finite elements
 
 
@@ -50,27 +50,27 @@ def shifted_laplacian(
 ) -> Preconditioner:
     """One cycle of multigrid for a wave operator (Helmholtz's, `-Laplace - k^2`) with its k^2 moved away from waves.
 
-    k^2 is what the sums of rows lack, as those of the Laplacian are zero; rows at a boundary, where they are not, take
-    it from their neighbours. Where no row lacks anything this is multigrid for A itself. Where A is complex, the cycle
-    is for `-Laplace - (1 - i shift) k^2`: absorption that makes multigrid converge and moves the eigenvalues of A M to
-    a circle through 0 around 1/2 (COCR, GMRES, biCG-stab(2)). Where it is real or Hermitian, x stays real, too: the
-    cycle is for `-Laplace + shift k^2`, Hermitian and positive definite (MINRES). On grids by the couplings of
-    neighbours, on meshes by "amg".
+    k^2 is the deficit of the row sums, because those of the Laplacian are zero. Rows at a boundary, where they are not,
+    get the k^2 of their neighbours. Without any deficit this is multigrid for A itself. For a complex A the cycle is
+    for `-Laplace - (1 - i shift) k^2`: the absorption makes multigrid converge, and moves the eigenvalues of A M to a
+    circle through 0 around 1/2 (use COCR, GMRES or biCG-stab(2)). For a real or Hermitian A the cycle is for
+    `-Laplace + shift k^2`, which is Hermitian and positive definite (use MINRES). On grids the levels are those of
+    "multigrid", on meshes those of "amg".
 
     Args:
-        shift: part of k^2. Less absorption is nearer to A, but its cycle converges no more: 0.5 is the usual one.
-        grid: shape of the grid that the unknowns lie on, last axis fastest, if A neither knows nor shows it.
+        shift: fraction of k^2. Less absorption is nearer to A, but its cycle no longer converges; 0.5 is usual.
+        grid: shape of the grid of the unknowns, last axis fastest; needed where A neither declares nor shows it.
         cycle: "V" or "W".
         degree: smoothing steps, of damped Jacobi for complex matrices, else of Chebyshev's method.
-        direct: the coarsest grid has at most so many points; by default as for "multigrid", and where A is complex the
-            fewest with 2.5 points per wave, as coarser grids mislead.
-        precision: "single" computes on all grids but the coarsest in single precision where A is in double.
+        direct: largest number of points of the coarsest grid. Default: as for "multigrid"; for a complex A the fewest
+            with 2.5 points per wave, because coarser grids mislead.
+        precision: "single" computes on all grids but the coarsest in single precision for an A in double precision.
 
     Raises:
-        ValueError: a setting, entries that are infinite or NaN, or a matrix that "multigrid" or "amg" cannot take.
-        UnsupportedOperation: A does not show its entries.
+        ValueError: a setting is invalid, an entry is infinite or NaN, or "multigrid" or "amg" refuse the matrix.
+        UnsupportedOperation: the entries of A are not available.
 
-    Stores and costs what "multigrid" or "amg" do, in complex numbers where A is complex.
+    Stores and costs what "multigrid" or "amg" do, in complex numbers for a complex A.
 
     Source: Erlangga, Oosterlee and Vuik, A novel multigrid based preconditioner for heterogeneous Helmholtz problems,
     SIAM J. Sci. Comput. 27 (2006); Cocquet and Gander, SIAM J. Sci. Comput. 39 (2017), on the size of the shift;
@@ -96,12 +96,14 @@ def shifted_laplacian(
     couplings = couplings_of(placed, shape)
     hermitian = couplings.is_hermitian() if own.bk.on_host else None
     absorbs = own.dtype.kind == "c" and not hermitian
-    missing, sign = _missing(couplings)
+    missing, sign = _row_sum_deficit(couplings)
     size = (
-        _size(couplings, missing, absorbs) if direct is None else Coarsest(*(check_integer("direct", direct, 1),) * 2)
+        _coarsest_size(couplings, missing, absorbs)
+        if direct is None
+        else Coarsest(*(check_integer("direct", direct, 1),) * 2)
     )
     side = _total(couplings, _imaginary(couplings.bk, couplings.diagonal)) if absorbs else sign
-    diagonal = _shifted(couplings.bk, couplings.diagonal, missing, sign, side, shift, absorbs)
+    diagonal = _shifted_diagonal(couplings.bk, couplings.diagonal, missing, sign, side, shift, absorbs)
     waves = couplings.with_values({**couplings.values, couplings.here: diagonal})
     smoothing = Smoothing(
         "jacobi" if absorbs or hermitian is False else "chebyshev", degree, VISITS[cycle], precision,
@@ -114,8 +116,8 @@ def shifted_laplacian(
 def looks_like_waves(A: Matrix) -> bool:
     """Is it a known Laplacian with a negative k^2, complex and symmetric, or real and symmetric?
 
-    Off the diagonal mostly of one sign, on it of the other, and in most rows smaller than the sum of the others, but
-    not so small that there are less than five points per wave or so.
+    Its off-diagonal entries are mostly of one sign and the diagonal of the other. In most rows the diagonal is smaller
+    than the sum of the others, but not so small that there are fewer than about five points per wave.
     """
     analysis = analysis_of(A)
     asymmetry = analysis.asymmetry_without_conjugation
@@ -137,24 +139,24 @@ def _named(M: Preconditioner, settings: tuple[tuple[str, Any], ...], absorbs: bo
     return replace(M, kind=_NAME, settings=settings, hermitian=False if absorbs else M.hermitian)
 
 
-def _shifted(
+def _shifted_diagonal(
     bk: Backend, diagonal: Array, missing: Array, sign: Array, side: Array, shift: float, absorbs: bool
 ) -> Array:
-    """The diagonal with absorption, to the side that it has, or with a positive in place of the negative k^2."""
+    """The diagonal with absorption, of the sign that A has, or with a positive instead of the negative k^2."""
     if not absorbs:
         return diagonal + bk.astype((1 + shift) * sign * missing, bk.dtype(diagonal))
     side = bk.where(side == 0, sign, _sign(bk, side))
     return diagonal + shift * 1j * bk.astype(side * missing, bk.dtype(diagonal))
 
 
-def _missing(A: Couplings) -> tuple[Array, Array]:
-    """k^2, which the sums of rows lack, `(systems or 1, *grid)`; sign of the Laplacian, `(systems or 1, 1, ...)`."""
+def _row_sum_deficit(A: Couplings) -> tuple[Array, Array]:
+    """k^2, `(systems or 1, *grid)`, and the sign of the Laplacian, `(systems or 1, 1, ...)`."""
     bk = A.bk
     sums = bk.real(sum_of_terms([*A.values.values()]))
     sign = _sign(bk, _total(A, bk.real(A.diagonal)))
     own = bk.maximum(-sign * sums, bk.zeros_like(sums))
     missing = own
-    for _ in range(sum(n > 1 for n in A.grid)):  # a corner has it from walls, and these from the inside
+    for _ in range(sum(n > 1 for n in A.grid)):  # Walls get it from the interior, and corners from walls.
         near = missing
         for s in A.values:
             near = bk.maximum(near, A.moved(missing, s))
@@ -162,8 +164,8 @@ def _missing(A: Couplings) -> tuple[Array, Array]:
     return missing, sign
 
 
-def _size(A: Couplings, missing: Array, absorbs: bool) -> Coarsest:
-    """The coarsest grid; for waves one that still shows them, if it can be solved on."""
+def _coarsest_size(A: Couplings, missing: Array, absorbs: bool) -> Coarsest:
+    """Size of the coarsest grid: for waves one that resolves them, if it is not too large."""
     usual = coarsest(A.grid)
     if not (absorbs and A.bk.on_host):
         return usual
@@ -176,7 +178,7 @@ def _size(A: Couplings, missing: Array, absorbs: bool) -> Coarsest:
 
 
 def _shifted_entries(own: Matrix, shift: float) -> SparseMatrix:
-    """As on grids, from entries anywhere."""
+    """The shifted matrix for any pattern of entries."""
     bk, rows, cols, values = nonzero_entries(own)
     n = own.shape[0]
     absorbs = own.dtype.kind == "c" and not (bk.on_host and analysis_of(own).seems_hermitian)
@@ -192,7 +194,7 @@ def _shifted_entries(own: Matrix, shift: float) -> SparseMatrix:
                 np.maximum.at(each, rows, source[cols])
             missing = np.where(own_missing > 0, own_missing, near)
     side = bk.sum(_imaginary(bk, diagonal), 1)[:, None] if absorbs else sign
-    added = _shifted(bk, bk.zeros_like(diagonal), missing, sign, side, shift, absorbs)
+    added = _shifted_diagonal(bk, bk.zeros_like(diagonal), missing, sign, side, shift, absorbs)
     whole = np.r_[rows, np.arange(n, dtype=rows.dtype)], np.r_[cols, np.arange(n, dtype=cols.dtype)]
     numbers = bk.concat([values, added], 1)
     return from_entries(bk, *whole, numbers if own.systems is not None else numbers[0], (n, n))
@@ -209,6 +211,6 @@ def _imaginary(bk: Backend, x: Array) -> Array:
 
 
 def _sign(bk: Backend, x: Array) -> Array:
-    """-1 where x is negative, else 1."""
+    # 0 counts as positive.
     one = bk.full_like(x, 1)
     return bk.where(x < 0, -one, one)

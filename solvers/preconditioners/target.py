@@ -15,35 +15,33 @@ from ...sparse.formats.compressed import CsrStructure
 from ...sparse.formats.making.build import from_csr
 from ...sparse.operators.concrete import anchor, from_host
 
-_LONG = 2**15  # numbers of a diagonal, whose product in parts is quicker than that of rows
-_SMALL = 50_000  # entries, whose product takes as long in rows, and compiles in a third of the time
+_LONG = 2**15  # length of a diagonal from which products by diagonals are faster than by rows
+_SMALL = 50_000  # entries up to which products by rows take as long, and compile in a third of the time
 
 
 @dataclass(frozen=True)
 class Target:
-    """Where a preconditioner is applied: beside A, in a dtype, by default that of A."""
+    """Where a preconditioner is applied: in the library and on the device of A, in a dtype."""
 
     A: Operator
     dtype: np.dtype
-    formats_of: Backend | None = None  # library whose formats suit, where arrays of NumPy are to be moved to it
+    formats_of: Backend | None = None  # library that NumPy's arrays are moved to later: it decides the formats
 
     @property
     def bk(self) -> Backend:
-        """The library."""
         return self.A.bk
 
     @property
     def like(self) -> Array | None:
-        """An array on the device, or None where it does not matter."""
+        """An array on the device, or None where the device does not matter."""
         return anchor(self.A) if isinstance(self.A, Matrix) else getattr(self.A, "like", None)
 
     @property
     def stored(self) -> np.dtype:
-        """The dtype that arrays get there."""
         return self.bk.stored_dtype(self.dtype)
 
     def moved(self, M: Operator) -> Operator:
-        """Convert an operator that NumPy made; those of the library are as they are."""
+        """Convert an operator on NumPy's arrays; one on those of the library is returned unchanged."""
         return M if M.bk is self.bk else from_host(M, self.A)  # type: ignore[arg-type]
 
     def dense(self, matrix: np.ndarray) -> Dense:
@@ -55,7 +53,7 @@ class Target:
         return self.placed(values.astype(self.stored))
 
     def placed(self, array: Array) -> Array:
-        """Likewise in its own dtype; arrays of the library are as they are."""
+        """Likewise in its own dtype; arrays of the library are returned unchanged."""
         if self.bk.on_host or self.bk.compiled() or not isinstance(array, np.ndarray):
             return array
         return self.bk.asarray(array, like=self.like)
@@ -64,16 +62,16 @@ class Target:
         """Convert SciPy's CSR to a format, by default the one that suits it in the library.
 
         Args:
-            copy: False: A is owned by the caller, and may be put in order and kept.
+            copy: False: the result may keep and sort A.
         """
         known, format = A.astype(self.dtype, copy=copy), format or suitable_format(self.formats_of or self.bk, A)
         return from_csr(self.bk, known, prune=False, like=self.like, format=format)
 
 
 def suitable_format(bk: Backend, A: CsrStructure | sp.csr_array) -> str:
-    """Format for the products of a CSR matrix in a library, with regard to compile time.
+    """Format of a CSR matrix with the fastest products in a library, with regard to compile time.
 
-    PyTorch's product of short diagonals is an operation for each, and takes longer than that of rows.
+    In PyTorch each diagonal is an operation of its own, so that short ones take longer than products by rows.
     """
     if bk.has_compiled_rows and not bk.on_host:
         return "csr"
@@ -82,10 +80,7 @@ def suitable_format(bk: Backend, A: CsrStructure | sp.csr_array) -> str:
 
 
 def suited(A: Operator, bk: Backend, like: Array | None) -> Operator:
-    """A sparse matrix in the format for a library, on the device of `like`.
-
-    Anything else is unchanged, also stencils, which suit every library that has them.
-    """
+    """A sparse matrix in the format for a library, on the device of `like`; stencils and others are unchanged."""
     if not isinstance(A, SparseMatrix) or isinstance(A, Stencil):
         return A
     if isinstance(A, DIA) and A.shape[0] >= _LONG and bk.prefers_diagonals(like):

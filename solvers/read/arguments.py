@@ -203,16 +203,16 @@ def form_of(bk: Backend, A: Any, b: Any, batch_ndim: int) -> tuple[Layout, np.dt
     Raises:
         TypeError, ValueError: b is nothing that A takes.
     """
-    found = operand_dtype(A, bk)
+    matrix_dtype = operand_dtype(A, bk)
     if type(batch_ndim) is not int or batch_ndim < 0:
         raise ValueError(f"batch_ndim must be the number of batch axes, an integer >= 0; got {batch_ndim!r}.")
     if isinstance(A, FunctionOperator):
         batch_ndim = len(A.layout.batch)
-    elif found is not None:
+    elif matrix_dtype is not None:
         batch_ndim = _axes_before_vectors(bk, b, batch_ndim)
     if not bk.is_array(b):
-        return _in_working_dtype(Layout.of(bk, b, batch_ndim), found, bk.default_float)
-    return _form_of_array(tuple(b.shape), bk.dtype(b), batch_ndim, found, bk.default_float, get_precision())
+        return _in_working_dtype(Layout.of(bk, b, batch_ndim), matrix_dtype, bk.default_float)
+    return _form_of_array(tuple(b.shape), bk.dtype(b), batch_ndim, matrix_dtype, bk.default_float, get_precision())
 
 
 def _axes_before_vectors(bk: Backend, b: Any, batch_ndim: int) -> int:
@@ -313,7 +313,7 @@ def tolerance(
     value = default if value is None else value
     if bk.on_host and isinstance(value, int | float):
         return _tolerance_number(name, value, dtype)
-    if type(value) is not float or not 0 <= value < 1:  # most are
+    if type(value) is not float or not 0 <= value < 1:  # the usual case
         check_tolerance_number(name, value)
     if isinstance(value, int | float):
         return bk.asarray(np.full((1, 1), value, dtype), like=rows)
@@ -330,7 +330,7 @@ def tolerance(
     return bk.reshape(bk.astype(array, dtype), (-1, 1) if len(array.shape) else (1, 1))
 
 
-@lru_cache(maxsize=256, typed=True)  # True is no 1
+@lru_cache(maxsize=256, typed=True)  # True differs from 1
 def _tolerance_number(name: str, value: float, dtype: np.dtype) -> np.ndarray:
     check_tolerance_number(name, value)
     number = np.full((1, 1), value, dtype)
@@ -376,11 +376,11 @@ def find_limits(bk: Backend, max_iter: Any, n: int, batch: tuple[int, ...]) -> t
     if isinstance(max_iter, int | np.integer) and not isinstance(max_iter, bool):
         counts, several = np.array([[max_iter]], object), False
     else:
-        found = _counts(bk, max_iter, batch)
-        several = not (hasattr(max_iter, "shape") and found.shape in ((), batch))
-        if several and not (found.ndim == 1 or (found.ndim and found.shape[1:] == batch)):
-            raise ValueError(f"max_iter has the shape {found.shape}; {_EXPECTED_LIMITS.format(batch=batch)}.")
-        counts = found.reshape(len(found) if several else 1, -1)
+        table = _counts(bk, max_iter, batch)
+        several = not (hasattr(max_iter, "shape") and table.shape in ((), batch))
+        if several and not (table.ndim == 1 or (table.ndim and table.shape[1:] == batch)):
+            raise ValueError(f"max_iter has the shape {table.shape}; {_EXPECTED_LIMITS.format(batch=batch)}.")
+        counts = table.reshape(len(table) if several else 1, -1)
     if np.any(counts < 0) or np.any(counts > _LARGEST):
         raise ValueError(f"max_iter must be >= 0 and at most {_LARGEST}; got {max_iter!r}.")
     if np.any(counts[1:] <= counts[:-1]):

@@ -51,7 +51,7 @@ def plain(value: Any) -> Any:
     if isinstance(value, bool | int | float):
         return value
     if not hasattr(value, "shape"):
-        leaves, _ = choose_backend(value).leaves(value)  # of another container that its library knows
+        leaves, _ = choose_backend(value).leaves(value)  # a container of its library
         return [plain(leaf) for leaf in leaves]
     array = np.asarray(choose_backend(value).to_numpy(value))
     return plain({"real": array.real, "imag": array.imag} if np.iscomplexobj(array) else array.tolist())
@@ -113,7 +113,7 @@ def plot_convergence(result: Any, ax: Any = None) -> Any:
         xlabel="iteration",
         ylabel="normal residual norm" if result.least_squares else "residual norm",
     )
-    if few and systems:  # without systems there is nothing to name
+    if few and systems:  # without systems there is no label
         ax.legend()
     return ax
 

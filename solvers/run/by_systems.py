@@ -26,7 +26,7 @@ from .outcome import Outcome, Status
 
 _SAME = 1e-5  # relative difference of images that count as the same
 _MOST = 1 << 24  # numbers of all systems up to which images are compared
-_ROUNDING = 1.5  # by how much a residual norm may exceed the bound where it is computed once more
+_ROUNDING = 1.5  # factor by which a recomputed residual norm may exceed the bound
 
 
 class Local(NamedTuple):
@@ -71,24 +71,24 @@ def _local_operators(
         apart: are the arguments of A split by systems? Then the operators get those of the first device.
     """
     bk, count = A.bk, systems // cut.size_of(cut.batch)
-    found = [None if operator is None else for_some_systems(operator, count) for operator in (A, M, null)]
+    local = [None if operator is None else for_some_systems(operator, count) for operator in (A, M, null)]
     if apart:
         parts, make = bk.flatten(arguments_of(A))
         leads = _leads(bk, arguments_of(A), systems)
         first = [part[:count, ...] if lead else part for part, lead in zip(parts, leads, strict=True)]
-        found[0] = for_some_systems(A, count, make(first))
-    if any(one is None for one in found[1 : 1 + (M is not None)]) or found[0] is None:
+        local[0] = for_some_systems(A, count, make(first))
+    if any(one is None for one in local[1 : 1 + (M is not None)]) or local[0] is None:
         return None
     if null is not None and not _is_split(null, systems) and any(_leads(bk, null, systems)):
-        return None  # of all systems or of each: its arrays do not tell
+        return None  # its arrays may be of all systems or of each
     try:
-        if apart and found[0] is not None:  # its first product may refuse fewer systems
-            found[0].apply(bk.zeros((count, A.shape[1]), A.dtype))
-        pairs = zip((None if apart else A, M), found[:2])
+        if apart and local[0] is not None:  # its first product may refuse fewer systems
+            local[0].apply(bk.zeros((count, A.shape[1]), A.dtype))
+        pairs = zip((None if apart else A, M), local[:2])
         same = all(_does_the_same(bk, *pair, count, systems) for pair in pairs)
     except Exception:  # a function that closes over arrays of all systems may refuse fewer of them
         return None
-    return Local(*found) if same else None  # type: ignore[arg-type]
+    return Local(*local) if same else None  # type: ignore[arg-type]
 
 
 def _does_the_same(bk: Backend, whole: Operator | None, part: Operator | None, count: int, systems: int) -> bool:
@@ -110,8 +110,8 @@ def _does_the_same(bk: Backend, whole: Operator | None, part: Operator | None, c
         image = image if constant is None else image + bk.flat(constant)
         return bk.concat([bk.norm(image - blocks), bk.norm(image)], 1)
 
-    found = bk.concrete_value(difference)
-    return found is None or bool((found[:, 0] <= _SAME * found[:, 1].max()).all())
+    norms = bk.concrete_value(difference)
+    return norms is None or bool((norms[:, 0] <= _SAME * norms[:, 1].max()).all())
 
 
 def _is_split(operator: Operator | None, systems: int) -> bool:
@@ -164,10 +164,10 @@ def run_by_systems(
 
     fields = len(Outcome._fields) - 1
     out_leads = ((1,) * fields) + ((2,) if settings.history else ((),))
-    found = Outcome(*bk.map_parts(on_one_device, cut, arrays, leads, out_leads, apart=True))
+    outcome = Outcome(*bk.map_parts(on_one_device, cut, arrays, leads, out_leads, apart=True))
     if isinstance(A, Matrix):
-        return found
-    return _checked_with_all(bk, A, NullPart.rest_of(bk, rows[0], local.null, settings.both), found)
+        return outcome
+    return _checked_with_all(bk, A, NullPart.rest_of(bk, rows[0], local.null, settings.both), outcome)
 
 
 def _checked_with_all(bk: Backend, A: Operator, b: Array, found: Outcome) -> Outcome:

@@ -62,7 +62,7 @@ HINTS: dict[str, tuple[dict[str, Any], tuple[str, ...]]] = {  # what is given, a
     "pyamg": ({"preconditioner": "pyamg"}, ("'amg'",)),
     "none": ({"preconditioner": "none"}, ("preconditioner=None",)),
     "nearly a kind": ({"preconditioner": "jacobbi"}, ("'jacobi'",)),
-    "no kind": ({"preconditioner": "foo"}, ("There are auto, jacobi, ", "cluster")),
+    "no kind": ({"preconditioner": "foo"}, ("Available: auto, jacobi, ", "cluster")),
 }
 
 

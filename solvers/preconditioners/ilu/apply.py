@@ -37,8 +37,8 @@ class Factored(Composed):
 class TriangleSweeps(Composed):
     """Jacobi sweeps (a truncated Neumann series) for `(I + S) y = r`: `I - S + S^2 - ...`; one product with S each.
 
-    Always finite, and exact after as many sweeps as there are levels. The factors of a Hermitian matrix get polynomials
-    that are the adjoint of each other, so that with positive pivots M is positive definite after any number.
+    The result is always finite, and exact after as many sweeps as there are levels. The factors of a Hermitian matrix
+    get polynomials that are adjoint to each other, so that with positive pivots M is always positive definite.
 
     Source: Anzt, Chow and Dongarra, Iterative sparse triangular solves for preconditioning (2015).
     """
@@ -63,14 +63,14 @@ class TriangleSweeps(Composed):
 
 
 def triangle_solve(S: SparseMatrix, sweeps: int | None) -> Operator:
-    """(Approximate) inverse of I + S, S strictly triangular: by sweeps, or exactly where `sweeps` is None."""
+    """Inverse of I + S for a strictly triangular S, approximate by sweeps, or exact if `sweeps` is None."""
     return inverse_of_unit(S) if sweeps is None else TriangleSweeps(S, sweeps)
 
 
 def factored(
     A: UnitDiagonalMatrix, factors: Array, pivots: Array, sweeps: int | None, scale: float = 1.0
 ) -> tuple[Factored, str | None]:
-    """M = scale x the inverse of `(L + D) D^-1 (D + U)`, and a note on its construction.
+    """M, `scale` times the inverse of `(L + D) D^-1 (D + U)`, and a note.
 
     Args:
         factors: L and U on A's pattern, `(nnz,)` or `(systems, nnz)`, in rows divided by A's units.
@@ -92,7 +92,9 @@ def factored(
         damping = _damping(A, below, above, sweeps)
         below, above = damping * below, damping * above
         if A.known and damping.min() < 1:
-            note = f"triangles damped by {damping.min():.2g}, as sweeps would grow: apply='exact' may be much stronger"
+            note = (
+                f"triangles damped by {damping.min():.2g} because sweeps would grow: apply='exact' may be much stronger"
+            )
     target = A.target
     inverse = DiagonalOperator(target.bk, target.placed(host.reshape(scale / (pivots * A.units), (-1, pattern.n))))
     first = triangle_solve(A.part(target.bk, lower, below), sweeps)
@@ -100,11 +102,11 @@ def factored(
 
 
 def _damping(A: UnitDiagonalMatrix, below: Array, above: Array, sweeps: int) -> Array:
-    """`(1,)` or `(systems, 1)`: t <= 1 such that the sweeps with t S do not increase the error, S each triangle.
+    """`(1,)` or `(systems, 1)`: t <= 1 such that sweeps with t S do not increase the error, for both triangles S.
 
-    The error of ones is |t S|^(sweeps + 1) times ones, in the root mean square. So M stays positive definite and
-    becomes Jacobi's at worst. Iterations of CG with 2 sweeps for the squared Laplace operator, 900 unknowns: 370 with
-    damping, above 4000 without, 500 with no preconditioner.
+    The error is measured as |t S|^(sweeps + 1) times ones, in the root mean square. M stays positive definite, and is
+    that of Jacobi at worst. Iterations of CG with 2 sweeps for the squared Laplace operator with 900 unknowns: 370 with
+    damping, above 4000 without, 500 without a preconditioner.
     """
     host, shape = A.host, (1,) if A.last == 0 else (A.systems, 1)
     damping = host.full(shape, 1, np.empty(0, host.dtype(A.values)).real.dtype, A.values)

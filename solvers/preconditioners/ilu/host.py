@@ -28,13 +28,13 @@ def incomplete_factors(
 ) -> tuple[np.ndarray, np.ndarray, float]:
     """Zero-fill factors in one array, the pivots, and the largest shift that was needed.
 
-    The pivots of Hermitian matrices must keep the sign of the diagonal, because CG needs it; those of others must be
-    at least 1 % of it in size. Else the diagonal is multiplied by 1 + shift, of each system on its own. Where no shift
-    keeps the signs the matrix is indefinite, and they may change.
+    Pivots must be at least 1 % of the diagonal in size, and those of Hermitian matrices must keep its sign, because CG
+    needs it. Otherwise the diagonal is multiplied by 1 + shift, for each system on its own. If no shift keeps the
+    signs, the matrix is indefinite, and they may change.
 
     Args:
-        shift: a number, or "auto" for the smallest of a list.
-        definite: accept no other sign than that of the diagonal.
+        shift: a number, or "auto" for the smallest of a list that suffices.
+        definite: accept only pivots of the sign of the diagonal.
 
     Raises:
         ValueError: there is no such shift.
@@ -65,7 +65,7 @@ def incomplete_factors(
 def _are_good(
     A: UnitDiagonalMatrix, factors: np.ndarray, values: np.ndarray, keep_sign: np.ndarray | bool
 ) -> np.ndarray:
-    """bool `(systems,)`: are pivots large enough, and where `keep_sign` of the sign of the diagonal?"""
+    """bool `(systems,)`: are pivots large enough, and of the sign of the diagonal where `keep_sign`?"""
     pivots = factors[:, A.pattern.diagonal]
     signed = np.broadcast_to(keep_sign, len(factors))[:, None] & (values[:, A.pattern.diagonal] != 0)
     size = np.where(signed, pivots.real, np.abs(pivots))
@@ -73,11 +73,11 @@ def _are_good(
 
 
 def zero_fill(pattern: Pattern, values: np.ndarray) -> np.ndarray:
-    """F on the pattern, the sum of L, D and U, such that `(L + D) D^-1 (D + U)` equals A in the entries of the pattern.
+    """F = L + D + U on the pattern such that `(L + D) D^-1 (D + U)` equals A in the entries of the pattern.
 
     Values and F are `(nnz,)` or `(systems, nnz)`. f_ij = a_ij - sum of f_ik f_kj / f_kk over k < min(i, j), for all
-    entries of a level of min(i, j) at once. Not finite where a pivot is 0. Cost: a few calls of NumPy per level, and
-    one pass over the products.
+    entries of a level of min(i, j) at once. F is not finite where a pivot is 0. Cost: a few calls of NumPy per level,
+    and one pass over the products.
 
     Source: Saad, Iterative Methods for Sparse Linear Systems, 2nd ed., section 10.3.2.
     """
@@ -85,7 +85,7 @@ def zero_fill(pattern: Pattern, values: np.ndarray) -> np.ndarray:
     count = int(levels.max(initial=0)) + 1
     when = levels[np.minimum(pattern.rows[pairs.target], pattern.cols[pairs.target])]
     order = rows_first(when, count)
-    first, second, target, pivot = (index[order].astype(np.intp) for index in pairs)  # as NumPy indexes with
+    first, second, target, pivot = (index[order].astype(np.intp) for index in pairs)  # the index type of NumPy
     bounds = np.searchsorted(when[order], np.arange(count + 1))
     new = np.flatnonzero(np.diff(target, prepend=-1) | np.diff(when[order], prepend=-1))  # where a target begins
     bounds_new = np.searchsorted(new, bounds)
@@ -108,11 +108,7 @@ def zero_fill(pattern: Pattern, values: np.ndarray) -> np.ndarray:
 def ilu_with_dropping(
     own: Matrix, target: Target, apply: str, sweeps: int | None, tolerance: float, fill_factor: float
 ) -> Preconditioner:
-    """ILU with a drop tolerance and row exchanges; see `ilu`.
-
-    Raises:
-        ValueError: a setting does not fit, or SciPy finds the matrix singular.
-        UnsupportedOperation: the values are not known, or there are several systems.
+    """ILU with a drop tolerance and row exchanges.
 
     Source: Li and Shao, A supernodal approach to incomplete LU factorization with partial pivoting, TOMS 37 (2011).
     """
@@ -123,10 +119,10 @@ def ilu_with_dropping(
     if A is None or isinstance(A, tuple):
         got = "of a matrix whose values are not known yet" if A is None else f"of {len(A)} systems"
         raise UnsupportedOperation(
-            f"A drop tolerance was given for a factorisation {got}; expected one matrix whose values are known, as the "
-            "pattern of the factors depends on them. Leave drop_tolerance out for factors in the pattern of A."
+            f"A drop tolerance was given for a factorisation {got}; expected one matrix whose values are known, "
+            "because the pattern of the factors depends on them. Leave drop_tolerance out for the pattern of A."
         )
-    check_finite_rows(A.data, np.repeat(np.arange(A.shape[0]), np.diff(A.indptr)))  # SuperLU would never end
+    check_finite_rows(A.data, np.repeat(np.arange(A.shape[0]), np.diff(A.indptr)))  # SuperLU would not terminate.
     try:
         factors = spilu(sp.csc_array(A), drop_tol=float(tolerance), fill_factor=float(fill_factor))
     except RuntimeError as error:

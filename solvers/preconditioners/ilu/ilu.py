@@ -1,4 +1,4 @@
-"""ILU, IC and SSOR preconditioners: two triangular factors and a diagonal, applied one after the other."""
+"""ILU, IC and SSOR preconditioners: two triangular factors with a diagonal between them."""
 
 from __future__ import annotations
 
@@ -20,11 +20,10 @@ from .matching import Ordered, has_small_diagonal, is_poor
 from .pattern import UnitDiagonalMatrix
 from .sweeps import factors_by_sweeps
 
-_FILL = 10.0  # numbers of the factors per entry of A, at most
-
+_FILL = 10.0  # entries of the factors per entry of A, at most
 _SWEEPS = 2  # Jacobi sweeps for each triangular solve
 _BUILD_SWEEPS = 3  # fixed-point sweeps that make factors of traced values; Chow and Patel (2015) need 3 to 5
-_BUILD_SWEEPS_CAPPED = 5  # likewise, where the levels, after which the sweeps are exact, are known
+_BUILD_SWEEPS_CAPPED = 5  # likewise with `levels`, after which sweeps are exact
 
 
 @of_operator()
@@ -44,43 +43,43 @@ def ilu(
     """Incomplete LU factors in the pattern of A, ILU(0): for non-symmetric matrices and implicit time steps.
 
     For symmetric positive definite matrices CG with "jacobi", or multigrid, is mostly faster: these factors save two
-    thirds of the iterations, which then cost three times as much. M is Hermitian where A is.
+    thirds of the iterations, which then cost three times as much. M is Hermitian if A is.
 
-    Where the values of A are known the factors are exact. In compiled functions that have A as an argument they are
-    approximated by `build_sweeps` sweeps. Two save nearly all iterations that exact factors do; matrices of finite
-    elements may need five, and those of discontinuous elements exact ones.
+    If the values of A are known, the factors are exact. In compiled functions with A as an argument they are
+    approximated by `build_sweeps` sweeps. Two are nearly as good as exact factors; matrices of finite elements may need
+    five, and those of discontinuous elements exact factors.
 
     Args:
         apply: "sweeps" of Jacobi's method for both triangles, or "exact" solves, level by level (on NumPy by SuperLU).
             None: sweeps, but exact with `levels` or `drop_tolerance`. For convection that is much stronger than
             diffusion, exact solves need a third of the iterations or less. Sweeps that would grow, as for the squared
-            Laplace operator, are damped (`note` tells): there, too, exact solves are much stronger.
+            Laplace operator, are damped (see `note`): there, too, exact solves are much stronger.
         sweeps: number of sweeps for each triangle.
-        levels: drop the factors' entries between bands of so many levels of rows, so that exact solves take only so
-            many steps; 16 is a good number.
-        build_sweeps: number of sweeps where the values are not known; None: 3, and 5 with `levels`.
-        shift: multiply the diagonal by 1 + shift; "auto": where pivots demand it (`note` tells).
-        drop_tolerance: drop entries of the factors below this part of their column, instead of those outside the
-            pattern: by SciPy's `spilu` on the host, for one matrix whose values are known.
-        fill_factor: largest number of entries that the factors may then have, relative to that of A.
-        matching: factorise A with its rows in an order, and scaled, so that the diagonal has its largest product, in a
-            narrow order of the unknowns; `apply` is then "exact" by default. None: where the diagonal has zeros or
-            small entries, and the factors of A in its given order make random vectors larger (`note` tells). For
-            matrices whose values are known.
+        levels: drop entries of the factors between bands of this many levels of rows, so that exact solves take only
+            this many steps; 16 is a good choice.
+        build_sweeps: number of sweeps for values that are not known; None: 3, and 5 with `levels`.
+        shift: multiply the diagonal by 1 + shift; "auto": only if pivots demand it (see `note`).
+        drop_tolerance: drop entries of the factors below this fraction of their column, instead of those outside the
+            pattern: by SciPy's `spilu` on the host, for one matrix with known values.
+        fill_factor: largest number of entries of the factors with a drop tolerance, relative to that of A.
+        matching: reorder and scale the rows of A so that the product of the diagonal is largest, and reduce the
+            bandwidth; `apply` is then "exact" by default. None: only if the diagonal has zeros or small entries, and
+            the factors of A in its given order make random vectors larger (see `note`). For matrices with known
+            values.
 
     Raises:
-        ValueError: a setting that does not fit, or no shift makes good pivots, or there is no matching.
-        UnsupportedOperation: A does not show its entries, or its rows are too full.
+        ValueError: a setting is invalid, no shift makes good pivots, or there is no matching.
+        UnsupportedOperation: the entries of A are not available, or its rows are too full.
 
-    Cost: as many numbers as A has entries (the pattern is made symmetric). An application by sweeps costs as many
+    Stores as many numbers as A has entries (the pattern is made symmetric). An application by sweeps costs as many
     products with A as there are sweeps, an exact one a product in as many steps as there are levels.
 
     Source: Saad, Iterative Methods for Sparse Linear Systems, 2nd ed., section 10.3; Chow and Patel, SISC 37 (2015);
     Duff and Koster, SIMAX 22 (2001), for the matching.
     """
-    apply = _checked(apply, sweeps, levels, build_sweeps, shift)
+    apply = _checked_apply(apply, sweeps, levels, build_sweeps, shift)
     if matching not in (None, True, False):
-        raise ValueError(f"matching={matching!r} was given; expected True, False, or None to have it found.")
+        raise ValueError(f"matching={matching!r} was given; expected True, False, or None to decide by the values.")
     if drop_tolerance is not None:
         others = {"levels": levels, "build_sweeps": build_sweeps, "shift": shift, "matching": matching}
         given = [name for name, value in others.items() if value is not None and (name, value) != ("shift", "auto")]
@@ -95,24 +94,20 @@ def ilu(
         raise ValueError(f"fill_factor={fill_factor!r} was given; it takes a drop_tolerance, too.")
     make = partial(incomplete, "ilu", sweeps=sweeps, levels=levels, build=build_sweeps, shift=shift)
     if matching:
-        return _in_order(own, target, apply, make)
+        return _with_matched_rows(own, target, apply, make)
     as_given = UnitDiagonalMatrix.of(own, target)
     if matching is None and has_small_diagonal(own) and is_poor(as_given, 0.0 if shift == "auto" else float(shift)):
-        with suppress(ValueError):  # no order is better
-            return _in_order(own, target, apply, make)
+        with suppress(ValueError):  # There is no better order.
+            return _with_matched_rows(own, target, apply, make)
     return make(as_given, apply)
 
 
 @of_operator()
 def serving_ilu(own: Matrix, target: Target) -> Preconditioner:
-    """`ilu` where its factors are of use, in the given order or with matched rows.
-
-    Raises:
-        ValueError: with small or no entries on the diagonal they are poor, and there is no matching.
-    """
+    """`ilu` with useful factors, in the given order or with matched rows; ValueError if there is no matching."""
     make, as_given = partial(incomplete, "ilu"), UnitDiagonalMatrix.of(own, target)
     if has_small_diagonal(own) and is_poor(as_given, 0.0):
-        return _in_order(own, target, None, make)
+        return _with_matched_rows(own, target, None, make)
     return make(as_given, None)
 
 
@@ -129,20 +124,20 @@ def ic(
 ) -> Preconditioner:
     """Incomplete Cholesky factors in the pattern of A, IC(0): for Hermitian positive definite matrices.
 
-    M is Hermitian positive definite, with any settings. Only the lower triangle of A is read where the values are not
-    known, so M is Hermitian there too. For settings and costs see `ilu`. On most problems CG with "jacobi", or
-    multigrid, is faster; these factors pay where a product or a scalar product is expensive.
+    M is Hermitian positive definite with any settings. If the values are not known, only the lower triangle of A is
+    read, so that M is Hermitian there, too. For settings and costs see `ilu`. On most problems CG with "jacobi", or
+    multigrid, is faster; these factors pay if a product or a scalar product is expensive.
 
     Raises:
-        ValueError: A is known not to be Hermitian, or its diagonal not to be positive, or no shift makes good pivots;
-            or a setting does not fit.
-        UnsupportedOperation: A does not show its entries, or its rows are too full.
+        ValueError: A is known not to be Hermitian, its diagonal is not positive, no shift makes good pivots, or a
+            setting is invalid.
+        UnsupportedOperation: the entries of A are not available, or its rows are too full.
 
-    Cost: as that of `ilu`: as many numbers as A has entries, and by sweeps the multiplications of about 2 products.
+    Stores as many numbers as A has entries; an application by sweeps costs the multiplications of about 2 products.
 
     Source: Meijerink and van der Vorst, Math. Comp. 31 (1977); Saad, 2nd ed., section 10.3.
     """
-    apply = _checked(apply, sweeps, levels, build_sweeps, shift)
+    apply = _checked_apply(apply, sweeps, levels, build_sweeps, shift)
     A = UnitDiagonalMatrix.of(own, target, lower_only=True)
     if A.hermitian is not True:
         raise ValueError("The matrix is not Hermitian; expected a Hermitian positive definite one for 'ic'. Use 'ilu'.")
@@ -161,25 +156,25 @@ def ssor(
 ) -> Preconditioner:
     """Symmetric relaxation, `M^-1 = (D/w + L) (D/w)^-1 (D/w + U) / (2 - w)`, of A = L + D + U.
 
-    Nothing is factorised, so the set-up takes next to no time, also in compiled functions. M is Hermitian where A is,
-    and positive definite where the diagonal is positive. It saves somewhat fewer iterations than "ilu".
+    Nothing is factorised, so that the set-up takes almost no time, also in compiled functions. M is Hermitian if A is,
+    and then positive definite if the diagonal is positive. It saves somewhat fewer iterations than "ilu".
 
     Args:
         omega: the relaxation w, between 0 and 2; 1 is symmetric Gauss-Seidel.
         apply: "sweeps" of Jacobi's method for both triangles (None too), or "exact" solves; see `ilu`.
         sweeps: number of sweeps for each triangle.
 
-    Where the diagonal is 0, it is replaced by the sum of |a_ij| in the row, or by 1 in a row of zeros.
+    A zero on the diagonal is replaced by the sum of |a_ij| in the row, or by 1 in a row of zeros.
 
     Raises:
-        ValueError: omega is not between 0 and 2, or another setting does not fit.
-        UnsupportedOperation: A does not show its entries.
+        ValueError: omega is not between 0 and 2, or another setting is invalid.
+        UnsupportedOperation: the entries of A are not available.
 
-    Cost: as many numbers as A has entries. An application by sweeps costs as many products with A as there are sweeps.
+    Stores as many numbers as A has entries. An application by sweeps costs as many products with A as there are sweeps.
 
     Source: Saad, Iterative Methods for Sparse Linear Systems, 2nd ed., section 10.2.
     """
-    apply = _checked(apply, sweeps) or "sweeps"
+    apply = _checked_apply(apply, sweeps) or "sweeps"
     if check_number("omega", omega, 0) >= 2:
         raise ValueError(f"omega={omega!r} was given; expected a number between 0 and 2.")
     A = UnitDiagonalMatrix.of(own, target)
@@ -199,7 +194,7 @@ def incomplete(
     build: int | None = None,
     shift: float | str = "auto",
 ) -> Preconditioner:
-    """Zero-fill factors as the preconditioner "ilu" or "ic", with the settings of `ilu`."""
+    """Preconditioner "ilu" or "ic" of zero-fill factors, with the settings of `ilu`."""
     if levels is not None:
         A = A.capped(levels)
     apply = apply or ("sweeps" if levels is None else "exact")
@@ -209,7 +204,9 @@ def incomplete(
     if A.known:
         factors, pivots, used = incomplete_factors(A, shift, kind == "ic")
         if used:
-            shifted = f"diagonal multiplied by {1 + used:g}" + (" as pivots demanded it" if shift == "auto" else "")
+            shifted = f"diagonal multiplied by {1 + used:g}" + (
+                " because pivots demanded it" if shift == "auto" else ""
+            )
     else:
         count = build or (_BUILD_SWEEPS if levels is None else max(min(levels - 1, _BUILD_SWEEPS_CAPPED), 1))
         settings |= {"build_sweeps": count}
@@ -218,10 +215,10 @@ def incomplete(
     return _preconditioner(M, kind, A, settings, "; ".join(filter(None, (shifted, damped))) or None)
 
 
-def _in_order(
+def _with_matched_rows(
     own: Matrix, target: Target, apply: str | None, make: Callable[[UnitDiagonalMatrix, str | None], Preconditioner]
 ) -> Preconditioner:
-    """In an order of the rows with a large diagonal; exactly, because sweeps need a dominant one, too."""
+    # Solves are exact by default, because sweeps need a dominant diagonal.
     ordered = Ordered.of(own)
     return ordered.restored(make(UnitDiagonalMatrix.of(ordered.matrix, target), apply or "exact"), target)
 
@@ -236,14 +233,13 @@ def _preconditioner(
     )  # fmt: skip
 
 
-def _checked(
+def _checked_apply(
     apply: str | None,
     sweeps: int,
     levels: int | None = None,
     build: int | None = None,
     shift: float | str = "auto",
 ) -> str | None:
-    """`apply` in lower case, after all settings have been checked."""
     for name, value in (("levels", levels), ("build_sweeps", build)):
         if value is not None:
             check_integer(name, value, 1)

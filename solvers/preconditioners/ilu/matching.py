@@ -1,13 +1,13 @@
-"""Incomplete factors of a matrix whose rows are put into an order with a large diagonal.
+"""Incomplete factors of a matrix whose rows are permuted to a large diagonal.
 
-Incomplete factors without row exchanges need a diagonal that is large. Written as costs, `c_ij = log(max_k |a_kj|) -
+Incomplete factors without row exchanges need a large diagonal. Written as costs, `c_ij = log(max_k |a_kj|) -
 log |a_ij|`, the order is an assignment of rows to columns of least cost. Its dual numbers, `u_i + v_j <= c_ij` with
 equality in the assigned entries, are the logarithms of a scaling after which the diagonal is 1 in size, and nothing is
 larger.
 
-SciPy's `min_weight_full_bipartite_matching` finds the same, but has no dual numbers, and cannot be stopped: for equal
-numbers on a grid of 70 x 70 points in a random order it takes 12 s, for 100 x 100 minutes. Here most rows get their
-column by NumPy, and paths for the others are searched one entry at a time, up to a bound.
+SciPy's `min_weight_full_bipartite_matching` finds the same, but returns no dual numbers, and cannot be stopped: for
+equal values on a grid of 70 x 70 points in a random order it takes 12 s, for 100 x 100 minutes. Here NumPy assigns most
+columns, and paths for the other rows are searched one entry at a time, up to a bound.
 
 Source: Duff and Koster, On algorithms for permuting large entries to the diagonal of a sparse matrix, SIAM J. Matrix
 Anal. Appl. 22 (2001): the product form, MC64 with job 5.
@@ -36,15 +36,15 @@ from .apply import factored
 from .host import incomplete_factors
 from .pattern import UnitDiagonalMatrix
 
-_SMALL = 0.5  # of the largest entry of its row and of its column: a smaller diagonal entry asks for a test of factors
-_POOR = 1.0  # relative size of A M z - z above which M makes random vectors worse than no preconditioner does
-_MOST_SCANNED = 4_000_000  # entries that the search for paths looks at, in two to three seconds
-_LARGEST = 80.0  # exponent of a scaling that is a finite number, in single precision too
+_SMALL = 0.5  # of the largest entry of its row and of its column: factors are tested if a diagonal entry is smaller
+_POOR = 1.0  # relative size of A M z - z above which M is worse than no preconditioner for random vectors
+_MOST_SCANNED = 4_000_000  # entries scanned in the search for paths, in two to three seconds
+_LARGEST = 80.0  # largest exponent of a scaling, finite in single precision too
 _NOTE = "rows put into an order with a large diagonal"
 
 
 def has_small_diagonal(own: Matrix) -> bool:
-    """Is some diagonal entry of a known matrix 0, or less than half of the largest of its row and of its column?"""
+    """Is a diagonal entry of a known matrix 0, or below half of the largest entries of its row and of its column?"""
     bk, rows, cols, values = nonzero_entries(own)
     if not bk.on_host:
         return False
@@ -61,9 +61,9 @@ def has_small_diagonal(own: Matrix) -> bool:
 
 
 def is_poor(A: UnitDiagonalMatrix, shift: float) -> bool:
-    """Do exact solves with the factors make some random vector larger than it was, or are there no factors?
+    """Do exact solves with the factors make a random vector larger, or are there no factors?
 
-    Useful factors leave |A M z - z| < |z|, with rows scaled as in A; those with small pivots 1e2 to 1e100.
+    Useful factors leave |A M z - z| < |z|, with rows scaled as in A; with small pivots it is 1e2 to 1e100 times |z|.
 
     Cost: the factors, two triangular solves and a product.
     """
@@ -80,7 +80,7 @@ def is_poor(A: UnitDiagonalMatrix, shift: float) -> bool:
 
 
 class Ordered(NamedTuple):
-    """A in an order of rows and of columns that puts large entries on the diagonal.
+    """A with rows and columns permuted so that the diagonal is large.
 
     Attributes:
         matrix: row k is row `rows[k]` of A, column k is column `cols[k]` of A times `scale[k]`.
@@ -93,18 +93,14 @@ class Ordered(NamedTuple):
 
     @classmethod
     def of(cls, own: Matrix) -> Ordered:
-        """By the matching, then in a narrow order: that of A has lost its meaning when rows have moved.
+        """Match rows to columns, then reduce the bandwidth, because the given order means nothing once rows have moved.
 
-        For a batch by the product of all sizes, of entries that are not zero in any of its matrices.
-
-        Raises:
-            ValueError: every order has a zero on the diagonal, or it is not found in time.
-            UnsupportedOperation: the values are not known now.
+        A batch is matched by geometric means, of entries that are not zero in any of its matrices.
         """
         bk, rows, cols, values = nonzero_entries(own)
         if not bk.on_host:
             raise UnsupportedOperation(
-                "A matching of rows was asked for of a matrix whose values are not known before the compiled function "
+                "A matching of rows was asked for, of a matrix whose values are not known before the compiled function "
                 "runs; expected values that are known. Leave matching out."
             )
         n, sizes = own.shape[0], np.abs(values)
@@ -115,7 +111,7 @@ class Ordered(NamedTuple):
         if matching is None:
             raise ValueError(
                 "No order of the rows with entries on all of the diagonal was found: the matrix is singular by its "
-                "pattern, or too large to look further. Use 'ilu' with drop_tolerance=1e-3, or a direct method."
+                "pattern, or too large to search further. Use 'ilu' with drop_tolerance=1e-3, or a direct method."
             )
         order, scale = matching
         position = np.argsort(order)
@@ -130,7 +126,7 @@ class Ordered(NamedTuple):
         return cls(matrix, order[narrow], narrow, scale[narrow])
 
     def restored(self, M: Preconditioner, target: Target) -> Preconditioner:
-        """The preconditioner of A from that of `matrix`."""
+        """Preconditioner of A, from that of `matrix`."""
         scale = np.empty(len(self.scale))
         scale[self.cols] = self.scale
         left, right = (target.array(row[None]) for row in (scale, np.ones(len(scale))))
@@ -140,18 +136,18 @@ class Ordered(NamedTuple):
 
 
 def row_matching(rows: np.ndarray, cols: np.ndarray, sizes: np.ndarray, n: int) -> tuple[np.ndarray, np.ndarray] | None:
-    """The order of rows with the largest product of sizes on the diagonal, and a scaling of the columns.
+    """Order of the rows with the largest product of the diagonal, and a scaling of the columns.
 
     Args:
         rows, cols: positions of the entries of a square matrix, row by row, without repetition.
         sizes: |a_ij|, positive and finite.
 
     Returns:
-        `order`, int32 `(n,)`: row `order[k]` of A is number k of the matrix with the large diagonal; and `scale`,
-        `(n,)`, positive: columns multiplied by it, and rows by something, have no entry larger than that on the new
-        diagonal. None where every order has a zero there, or the search would take too long.
+        `order`, int32 `(n,)`: row `order[k]` of A is row k of the matrix with the large diagonal; and `scale`, `(n,)`,
+        positive: with columns multiplied by it, and rows suitably scaled, no entry is larger than those on the new
+        diagonal. None if every order has a zero there, or the search would take too long.
 
-    Cost: some passes over the entries, and up to three seconds for rows that have to make room for each other.
+    Cost: some passes over the entries, and up to three seconds for the augmenting paths.
     """
     if not n or len(np.unique(rows)) < n or len(np.unique(cols)) < n:
         return None
@@ -174,8 +170,8 @@ def _augment(
 ) -> bool:
     """Give each row without a column one, along the shortest augmenting path; changes u, v and `row_of`.
 
-    By Dijkstra's method with reduced costs, up to the nearest column that is free, on Python's lists, which are quick
-    one by one. False if there is no column for some row, or the search takes too long.
+    Dijkstra's method with reduced costs, up to the nearest free column, on Python's lists, which are fast for single
+    entries. False if there is no column for some row, or the search takes too long.
     """
     col_of = [-1] * len(u)
     for j, row in enumerate(row_of):

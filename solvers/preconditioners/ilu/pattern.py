@@ -23,8 +23,8 @@ from ....sparse.operators.concrete import nonzero_entries
 from ...triangular.levels import find_levels
 from ..target import Target
 
-_MOST_PAIRS = 30_000_000  # full rows, where all of them are kept, then take up to half a minute and 3 GB
-_MOST_OFFSETS = 64  # diagonals of a stencil whose sums are compared in pairs
+_MOST_PAIRS = 30_000_000  # full rows then take up to half a minute and 3 GB
+_MOST_OFFSETS = 64  # diagonals of a stencil whose pairwise sums are compared
 _SHIFT = 1 << 40  # larger than any number of entries
 _ROUNDING = 100  # rounding units by which a Hermitian matrix may differ from its adjoint, as in `analysis.symmetry`
 
@@ -51,7 +51,7 @@ class Pattern:
         mirror: index of the entry (j, i) for each entry (i, j).
         n: number of rows.
         lower, diagonal, upper: indices of the entries of each part.
-        starts: first entry of each row, and the number of all.
+        starts: first entry of each row, and the number of entries.
     """
 
     def __init__(self, rows: np.ndarray, cols: np.ndarray, mirror: np.ndarray, n: int) -> None:
@@ -62,9 +62,9 @@ class Pattern:
 
     @classmethod
     def of(cls, rows: np.ndarray, cols: np.ndarray, n: int) -> tuple[Pattern, np.ndarray | None]:
-        """The smallest symmetric pattern of these entries (in row order), and the source of each of its entries.
+        """Smallest symmetric pattern that contains these entries (in row order), and the source of each of its entries.
 
-        Sources are indices of given entries, -1 for none; None where the pattern is unchanged.
+        Sources are indices of given entries, -1 for none; None if the pattern is unchanged.
         """
         starts = starts_of(rows, n)
         given = sp.csr_array((np.arange(1, len(rows) + 1), cols, starts), (n, n))
@@ -82,24 +82,20 @@ class Pattern:
 
     @cached_property
     def levels(self) -> np.ndarray:
-        """int32 `(n,)`: level of each row in the schedule of the lower triangle."""
+        """int32 `(n,)`: level of each row in solves with the lower triangle."""
         rows, cols = self.rows[self.lower], self.cols[self.lower]
         return find_levels(starts_of(rows, self.n), cols, self.n)
 
     @cached_property
     def is_triangle_free(self) -> bool:
-        """Is the graph free of triangles, as on grids? Then only pivots change. Decided by offsets."""
+        """Do the offsets show that the graph has no triangles, as on grids? Then only pivots change."""
         offsets = (self.rows - self.cols)[self.lower]
         offsets = np.flatnonzero(np.bincount(offsets, minlength=1)) if len(offsets) else offsets
         return len(offsets) <= _MOST_OFFSETS and not np.isin(offsets[:, None] + offsets, offsets).any()
 
     @cached_property
     def pairs(self) -> Pairs:
-        """All products that occur. Cost: a few passes over them.
-
-        Raises:
-            UnsupportedOperation: there are too many.
-        """
+        """All products of the factorisation. Cost: a few passes over them."""
         first = self.lower
         pivot = self.cols[first]
         if self.is_triangle_free:  # only f_ik f_ki
@@ -109,9 +105,9 @@ class Pattern:
         ends = np.cumsum(count, dtype=np.int64)
         if len(ends) and ends[-1] > _MOST_PAIRS:
             raise UnsupportedOperation(
-                f"A factorisation in the pattern of this matrix takes {ends[-1]:.2g} products, of {len(self.rows)} "
+                f"A factorisation in the pattern of this matrix needs {ends[-1]:.2g} products, of {len(self.rows)} "
                 f"entries; expected up to {_MOST_PAIRS:.0g}. Its rows are too full: use method 'scipy-direct', or drop "
-                "small entries by drop_tolerance=1e-3."
+                "small entries with drop_tolerance=1e-3."
             )
         second = np.arange(ends[-1] if len(ends) else 0) + np.repeat(after - ends + count, count)
         first, pivot = np.repeat(first, count), np.repeat(pivot, count)
@@ -125,16 +121,16 @@ class Pattern:
 
 @dataclass(frozen=True)
 class UnitDiagonalMatrix:
-    """`A = U V` with a diagonal U and a matrix V of unit diagonal.
+    """`A = U V` with a diagonal matrix U and a matrix V with a unit diagonal.
 
     Attributes:
         target: where the factors are applied.
         host: the library that computes: NumPy where the values are known now.
         pattern: positions of the entries.
-        values: V, `(nnz,)` or `(systems, nnz)`: 1 on the diagonal, 0 where A has 0 there but not in all of the row.
-        units: U, `(n,)` or `(systems, n)`: the diagonal of A; where that is 0 the sum of |a_ij| in the row, or 1.
+        values: V, `(nnz,)` or `(systems, nnz)`: 1 on the diagonal, but 0 if that of A is 0 in a row with other entries.
+        units: U, `(n,)` or `(systems, n)`: the diagonal of A; where it is 0 the sum of |a_ij| in the row, or 1.
         hermitian: is A Hermitian? None: not known.
-        symmetric: bool `(systems,)` where the values are known: is this system Hermitian up to rounding?
+        symmetric: bool `(systems,)`: is each system Hermitian up to rounding? None: values are not known.
     """
 
     target: Target
@@ -147,15 +143,7 @@ class UnitDiagonalMatrix:
 
     @classmethod
     def of(cls, own: Matrix, target: Target, lower_only: bool = False) -> UnitDiagonalMatrix:
-        """Scale any square matrix.
-
-        Args:
-            lower_only: read the lower triangle only, for a matrix that is Hermitian.
-
-        Raises:
-            ValueError: a known entry is not finite.
-            UnsupportedOperation: the positions of its entries are not known.
-        """
+        """Scale a square matrix; with `lower_only` a Hermitian one, of which the lower triangle is read."""
         host, rows, cols, values = nonzero_entries(own)
         values = values if own.systems is not None else values[0]
         pattern, source = Pattern.of(rows, cols, own.shape[0])
@@ -188,17 +176,15 @@ class UnitDiagonalMatrix:
 
     @property
     def known(self) -> bool:
-        """Are the values known now?"""
         return isinstance(self.values, np.ndarray)
 
     @property
     def last(self) -> int:
-        """Number of the axis of the entries."""
+        """Axis of the entries."""
         return len(self.values.shape) - 1
 
     @property
     def systems(self) -> int:
-        """Number of matrices."""
         return 1 if self.last == 0 else int(self.values.shape[0])
 
     def take(self, numbers: Array, indices: np.ndarray) -> Array:
@@ -206,11 +192,9 @@ class UnitDiagonalMatrix:
         return self.host.take_in_bounds(numbers, indices, self.last)
 
     def diagonal(self, values: Array | None = None) -> Array:
-        """Diagonal of values on this pattern, by default its own."""
         return self.take(self.values if values is None else values, self.pattern.diagonal)
 
     def part(self, bk: Backend, entries: np.ndarray | slice, values: Array) -> SparseMatrix:
-        """Sparse matrix of some entries of the pattern, with these values."""
         pattern = self.pattern
         return from_entries(
             bk, pattern.rows[entries], pattern.cols[entries], values, (pattern.n, pattern.n), prune=False,
@@ -218,7 +202,7 @@ class UnitDiagonalMatrix:
         )  # fmt: skip
 
     def capped(self, levels: int) -> UnitDiagonalMatrix:
-        """Drop entries between bands of so many levels of rows, which bounds the depth of a triangular solve."""
+        """Drop entries between bands of `levels` levels of rows, which bounds the depth of triangular solves."""
         pattern = self.pattern
         band = pattern.levels // levels
         kept = np.flatnonzero(band[pattern.rows] == band[pattern.cols])
@@ -228,7 +212,6 @@ class UnitDiagonalMatrix:
         return replace(self, pattern=within, values=self.take(self.values, kept.astype(np.int32)))
 
     def shifted(self, shift: float) -> UnitDiagonalMatrix:
-        """Multiply the diagonal by 1 + shift."""
         if not shift:
             return self
         on = self.host.asarray((self.pattern.rows == self.pattern.cols) * shift, self.host.dtype(self.values))
@@ -236,14 +219,14 @@ class UnitDiagonalMatrix:
 
 
 def check_finite_rows(values: np.ndarray, rows: np.ndarray) -> None:
-    """Raise ValueError for NaN or infinity among known values `(nnz,)` or `(systems, nnz)`."""
+    """Refuse NaN and infinity among known values, `(nnz,)` or `(systems, nnz)`."""
     if not np.isfinite(values).all():
         row = int(rows[np.argwhere(~np.isfinite(values))[0, -1]])
-        raise ValueError(f"Row {row} of A has an entry that is not finite; expected finite ones for this kind.")
+        raise ValueError(f"Row {row} of A has an entry that is not finite; this kind needs finite ones.")
 
 
 def _symmetry(values: np.ndarray, pattern: Pattern) -> tuple[np.ndarray, np.ndarray]:
-    """bool `(systems,)`: is each Hermitian, entry by entry up to rounding; is it so far from it that CG refuses it?"""
+    """bool `(systems,)` each: is it Hermitian entry by entry up to rounding; is it so asymmetric that CG refuses it?"""
     both = np.atleast_2d(values)
     with np.errstate(all="ignore"):
         difference = np.abs(both - both[:, pattern.mirror].conj())

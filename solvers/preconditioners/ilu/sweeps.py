@@ -10,8 +10,8 @@ from .pattern import UnitDiagonalMatrix
 def factors_by_sweeps(A: UnitDiagonalMatrix, sweeps: int) -> tuple[Array, Array]:
     """Zero-fill factors in one array, and the pivots, by fixed-point sweeps over all entries at once.
 
-    f_ij <- a_ij - sum of f_ik f_kj / f_kk over k < min(i, j), from F = A. Every sweep keeps the symmetry of A, and
-    commutes with transposing it; as many sweeps as there are levels of rows, less one, are exact. A pivot smaller than
+    f_ij <- a_ij - sum of f_ik f_kj / f_kk over k < min(i, j), from F = A. Every sweep preserves the symmetry of A and
+    commutes with transposition. With one sweep fewer than there are levels of rows the factors are exact. A pivot below
     1 % of the diagonal, or of the other sign, is replaced by the diagonal.
 
     Source: a symmetric form of Chow and Patel, Fine-grained parallel incomplete LU factorization, SISC 37 (2015).
@@ -29,7 +29,7 @@ def factors_by_sweeps(A: UnitDiagonalMatrix, sweeps: int) -> tuple[Array, Array]
 
 
 def _pivots_by_sweeps(A: UnitDiagonalMatrix, sweeps: int) -> Array:
-    """d_i <- a_ii - sum of a_ik a_ki / d_k over k < i: a product with a matrix, of diagonals on grids."""
+    """d_i <- a_ii - sum of a_ik a_ki / d_k over k < i, as one sparse product per sweep."""
     bk, pattern = A.host, A.pattern
     lower, diagonal = pattern.lower, A.diagonal()
     pivots = usable(A, diagonal)
@@ -44,7 +44,7 @@ def _pivots_by_sweeps(A: UnitDiagonalMatrix, sweeps: int) -> Array:
 
 
 def usable(A: UnitDiagonalMatrix, pivots: Array) -> Array:
-    """Pivots that can be divided by; others are replaced by 1, the diagonal."""
+    """The pivots, where too small ones and those of the wrong sign are replaced by the diagonal, 1."""
     bk, size = A.host, A.host.real(pivots)
     if A.hermitian:
         pivots = bk.astype(size, bk.dtype(pivots))

@@ -151,7 +151,7 @@ def test_shift_of_negative_pivots() -> None:
     shifts = [s for s in (0.01, 0.03, 0.1, 0.3, 1.0, 3.0) if np.diag(textbook(KERSHAW, s)[1]).min() > 0.03]
     for kind in ("ilu", "ic"):
         M = preconditioner(sp.csr_array(KERSHAW), kind, apply="exact")
-        assert M.note == f"diagonal multiplied by {1 + shifts[0]:g} as pivots demanded it" and M.note in repr(M)
+        assert M.note == f"diagonal multiplied by {1 + shifts[0]:g} because pivots demanded it" and M.note in repr(M)
         np.testing.assert_allclose(M.dense(), by_hand(*textbook(KERSHAW, shifts[0]), None), atol=1e-14)
         other = preconditioner(sp.csr_array(KERSHAW), kind, apply="exact", shift=2)
         assert other.note == "diagonal multiplied by 3"
