@@ -458,8 +458,8 @@ def _set_up_empty(request: Request, system: System, method: Method | None, many:
     bk = system.bk
     if takes_vectors(request.A) and not batch_shape(request.A, bk) and system.layout.size:
         layout = system.layout if system.given is None else system.given.layout
-        one = bk.zeros((layout.size,), system.A.dtype, system.like)
-        solver = _set_up(replace(request, b=one, axis=-1, batch_ndim=0), None, many)
+        vector = bk.zeros((layout.size,), system.A.dtype, system.like)
+        solver = _set_up(replace(request, b=vector, axis=-1, batch_ndim=0), None, many)
         as_given = {name: getattr(request, name) for name in ("b", "axis", "batch_ndim")}
         return replace(solver, _request=replace(solver._request, **as_given))
     method = method or METHODS["CG"]
