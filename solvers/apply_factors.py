@@ -1,8 +1,8 @@
 """First lines of a solve on NumPy: existing factors are applied once to one right-hand side; the residual decides.
 
 A solve that its first step ends does the same, operation by operation, so every number is the same.
-Small dense matrices are factorised by LAPACK and with stricter bounds: whatever may be singular, ill-conditioned or
-nearly symmetric is left to the planned solve. So is all that is unusual: other settings, zero or huge numbers, null
+Small dense matrices are factorised by LAPACK and with stricter bounds: systems that may be singular, ill-conditioned or
+nearly symmetric are left to the planned solve. So is everything unusual: other settings, zero or huge numbers, null
 vectors, a residual above the tolerance, and arrays of other libraries that derivatives or transformations watch.
 """
 
@@ -20,7 +20,7 @@ from ..backends.numpy.one_system import OneSystemBackend
 from ..backends.registry import backend_name
 from ..backends.settings import POLICIES
 from ..sparse import DenseOperator
-from .choose import why_auto
+from .choose import ROWS, auto_reason
 from .derivatives.sensitivity import Sensitivity
 from .factors.dense import Apply, regular_factors_of_small
 from .factors.sparse import provider_note
@@ -35,12 +35,12 @@ from .results.words import Background, MadeBy
 from .run.outcome import Status
 
 MOST = 64  # unknowns of small dense systems; with more, the planned solve takes at most a few times as long as LAPACK
-NUMBERS = OneSystemBackend()  # which give the digits that arrays of them do
+NUMBERS = OneSystemBackend()  # same digits as with arrays
 _NEAR, _FAR = 1e-5, 1e5  # sizes of b that need no scaling by powers of two
-_SQUARES = {"f": (1e-20, 1e30), "d": (1e-200, 1e300)}  # as of `Backend.norm`
+_SQUARES = {"f": (1e-20, 1e30), "d": (1e-200, 1e300)}  # as in `Backend.norm`
 _ONE, _CONVERGED = np.int32(1), np.int32(Status.CONVERGED)
 _BY_LAPACK = Background((MadeBy(Direct().name, Direct(), None),))
-_DIRECTLY, _WHY, _HOST = (Rung(Direct()),), why_auto(0), get_backend("numpy")
+_DIRECTLY, _WHY, _HOST = (Rung(Direct()),), auto_reason(ROWS[0].why), get_backend("numpy")
 
 
 def solve_by_factors(plan: Plan, request: Request, b: Any) -> SolveResult | None:
@@ -79,10 +79,10 @@ def solve_small_dense(request: Request) -> SolveResult | None:
             return None
         reason = AS_GIVEN if request.method == "direct" else _WHY
         plan = Plan(matrix, None, _DIRECTLY, None, reason)
-        found = _by_one_application(plan, _BY_LAPACK, lambda rows: solve(rows[0])[None], request, b)
-    if bk is None or found is None:
-        return found
-    return in_library(bk, found, bk.from_host(np.asarray(found.x), request.b), request.b)
+        result = _by_one_application(plan, _BY_LAPACK, lambda rows: solve(rows[0])[None], request, b)
+    if bk is None or result is None:
+        return result
+    return in_library(bk, result, bk.from_host(np.asarray(result.x), request.b), request.b)
 
 
 def _is_plain(request: Request) -> bool:
@@ -116,7 +116,7 @@ def _by_one_application(
     real = type(size)
     rtol = default_rtol(b.dtype) if request.rtol is None else request.rtol
     bound = max(real(rtol) * size, real(request.atol))
-    if not (bound < size and _needs_no_scale(b, size)):  # NaN neither
+    if not (bound < size and _needs_no_scale(b, size)):  # False for NaN
         return None
     x = inverse(rows)
     residual = rows - A.apply(x)

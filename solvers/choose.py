@@ -53,7 +53,7 @@ FAST = FastDirect()
 SMALL_FUNCTION = 5000  # unknowns up to which an eager solve with a function takes less time than tracing it saves
 MOST_ENTRIES = 64  # per unknown, of a function that is traced in order to choose
 _LEAST_GRID = 256  # grid unknowns from which a fast solver is considered
-_LEAST_FOUND = 1000  # likewise where the host could factorise it, of a matrix that does not know its grid
+_LEAST_FOUND = 1000  # likewise where the host could factorise it, for a matrix whose grid is unknown
 BAND = 4  # off-diagonals up to which cyclic reduction costs no more than a few iterations
 BAND_TO_COMPILE = 2  # likewise where the reduction is a part of the program: for 4 it compiles in ten seconds
 _LITTLE = 0.25  # fraction of a work bound that counting the work of factors may cost
@@ -125,9 +125,9 @@ class Facts:
         matrix = self.matrix
         if isinstance(self.A, CutRows | RowCutMatrix):
             return analysis_of(self.A)
-        if matrix is not None and matrix.analysis is None:  # one that was made in order to choose
+        if matrix is not None and matrix.analysis is None:  # it was made for the choice
             matrix = matrix if not self.A.declared else with_declared(matrix, self.A.declared)
-            self.__dict__["matrix"] = matrix  # which the analysis refers to weakly
+            self.__dict__["matrix"] = matrix  # the analysis has a weak reference to it
             analyse_anew(matrix)
         return None if matrix is None else analysis_of(matrix)
 
@@ -207,7 +207,7 @@ class Facts:
         found, system = self.matrix, self.system
         if self.preconditioned or system.A.offset or not isinstance(found, SparseMatrix) or not self.unknowns:
             return False
-        transforming = system.bk.is_eager and system.bk.compiled()  # where the matrices of all lanes are not at hand
+        transforming = system.bk.is_eager and system.bk.compiled()  # the matrices of all lanes are then unknown
         if self.on_host or self.is_cut or transforming or not may_be_narrow(found):
             return False
         return narrow(found).width <= (BAND if self.is_known else BAND_TO_COMPILE)
@@ -265,10 +265,10 @@ class Facts:
 
     def _cost_by(self, cost: Callable[[sp.csr_array], FactorCost]) -> FactorCost | None:
         known = None if self.analysis is None else self.analysis.known
-        one = known[0] if isinstance(known, tuple) and known else known
-        if one is None or self.matrix is None:
+        single = known[0] if isinstance(known, tuple) and known else known
+        if single is None or self.matrix is None:
             return None
-        return cost(sp.csr_array(one)).times(self.matrix.systems or 1)
+        return cost(sp.csr_array(single)).times(self.matrix.systems or 1)
 
     def factors_take_at_most(self, work: float) -> bool:
         """Do factors of the known matrix take at most this work? Counted only where no estimate decides."""
@@ -369,12 +369,12 @@ ROWS = (
     ),
     Row(
         f"on the host: factors take at most {ONE_SOLVE} units of work per stored entry, in each run of a program "
-        f"{IN_EACH_RUN:.0e}, or {FEW} unknowns, and A is not seen to be singular and symmetric",
+        f"{IN_EACH_RUN:.0e}, or {FEW} unknowns, and A is not known to be both singular and symmetric",
         _cheap,
         "scipy-direct", None, "sparse factors cost no more than an iteration, and always work",
     ),
     Row(
-        "a matrix, symmetric, its diagonal of one sign, and not seen to be indefinite",
+        "a matrix, symmetric, its diagonal of one sign, and not known to be indefinite",
         lambda f: f.shows_entries and f.symmetric and f.maybe_definite,
         "CG", "auto", "conjugate gradients suit definite matrices",
     ),
@@ -430,7 +430,12 @@ class MethodChoice(NamedTuple):
     facts: Facts
 
     def explain(self) -> Explanation:
-        return explain(self.facts, self.row, self.fallback)
+        row, facts = ROWS[self.row], self.facts
+        chosen = _best_of(find_method(row.method), facts).name
+        method = chosen if row.preconditioner is None or facts.preconditioned else f"{chosen}, preconditioned"
+        passed = tuple(row.known for row in ROWS[: self.row])
+        fallback = None if self.fallback is None else self.fallback.name
+        return Explanation(_system(facts), passed, row.known, method, row.why, fallback)
 
     @property
     def source(self) -> Operator:
@@ -441,7 +446,7 @@ class MethodChoice(NamedTuple):
     @property
     def why(self) -> str:
         """The reason, in words."""
-        return why_auto(self.row)
+        return auto_reason(ROWS[self.row].why)
 
     @property
     def is_last(self) -> bool:
@@ -503,11 +508,6 @@ class Explanation:
     why: str
     fallback: str | None
 
-    @property
-    def reason(self) -> str:
-        """As `MethodChoice.why`."""
-        return f'"auto" chose it: {self.why}'
-
     def __str__(self) -> str:
         lines = [self.system, *(f"  no   {known}" for known in self.passed), f"  yes  {self.row}"]
         lines.append(f"-> {self.method}: {self.why}")
@@ -516,18 +516,9 @@ class Explanation:
         return "\n".join(lines)
 
 
-def why_auto(row: int) -> str:
-    """The reason of a row of the table, in words."""
-    return f'"auto" chose it: {ROWS[row].why}'
-
-
-def explain(facts: Facts, number: int, fallback: Method | None) -> Explanation:
-    """Explain why row `number` of the table decides."""
-    row = ROWS[number]
-    taken = _best_of(find_method(row.method), facts).name
-    method = taken if row.preconditioner is None or facts.preconditioned else f"{taken}, preconditioned"
-    name = None if fallback is None else fallback.name
-    return Explanation(_system(facts), tuple(r.known for r in ROWS[:number]), row.known, method, row.why, name)
+def auto_reason(why: str) -> str:
+    """The reason for a method in words, with `why` of a row of the table."""
+    return f'"auto" chose it: {why}'
 
 
 def _system(facts: Facts) -> str:
@@ -547,7 +538,7 @@ def _for_random_values(facts: Facts) -> str:
         return ""
     symmetric = "Hermitian" if facts.A.dtype.kind == "c" else "symmetric"
     if facts.symmetric:
-        found = symmetric + (", diagonal of one sign" if facts.maybe_definite else ", no sign of being definite")
+        properties = symmetric + (", diagonal of one sign" if facts.maybe_definite else ", no sign of being definite")
     else:
-        found = "complex symmetric" if facts.complex_symmetric else f"not seen to be {symmetric}"
-    return f"; for random values of the arguments: {found}"
+        properties = "complex symmetric" if facts.complex_symmetric else f"not known to be {symmetric}"
+    return f"; for random values of the arguments: {properties}"

@@ -40,15 +40,15 @@ class FactorCost(NamedTuple):
         return FactorCost(count * self.operations, count * self.numbers, self.indexed)
 
 
-PLACING = 335  # operations that SuperLU makes in the time in which it places a number of its factors
-ANALYSIS = 2500  # operations, per entry, in the time in which the entries of factors are counted
+PLACING = 335  # operations of SuperLU in the time of placing a number of its factors
+ANALYSIS = 2500  # operations per entry in the time of counting the entries of factors
 DOUBT = 6  # factor by which the estimate may be wrong; for graphs without any width it may be far too large
-_LISTED = 2 * 10**7  # entries up to which a pattern is gone through
-_MEMORY = 0.25  # of the machine's, that factors may take
-_BLOCKED = 0.1  # of the time that an operation on sparse factors takes, one on dense ones takes
-_NARROW = 4  # diagonals on each side, with which no other order does better
+_LISTED = 2 * 10**7  # entries up to which a pattern is listed
+_MEMORY = 0.25  # of the machine's memory, for factors
+_BLOCKED = 0.1  # time of an operation on dense factors, relative to one on sparse factors
+_NARROW = 4  # diagonals on each side up to which no other order is better
 _OF_SEPARATOR, _OF_NUMBERS, _OF_PARTS = 10, 7, 0.8  # s^3 operations, s^2 + n log n numbers of L on grids of n unknowns
-_WIDER, _THINNER, _THINNEST = 1.7, 2.4, 0.6  # than a level is what separates a grid, or a mesh
+_WIDER, _THINNER, _THINNEST = 1.7, 2.4, 0.6  # separator relative to a level, for grids and meshes
 
 
 def dense_cost(shape: tuple[int, ...]) -> FactorCost:
@@ -114,8 +114,8 @@ def pattern_of(matrix: Matrix) -> sp.csr_array | None:
     """The entries of one system, ones where values are not known; None of dense matrices, and for unknown places."""
     known = matrix.known()
     if known is not None:
-        one = known[0] if isinstance(known, tuple) and known else known
-        return sp.csr_array(one) if sp.issparse(one) else None
+        entries = known[0] if isinstance(known, tuple) and known else known
+        return sp.csr_array(entries) if sp.issparse(entries) else None
     structure: Any = matrix.structure if isinstance(matrix, SparseMatrix) else None
     if structure is None or matrix.nnz > _LISTED:
         return None
@@ -134,15 +134,15 @@ def matrix_cost(matrix: Matrix, cost: Callable[[sp.csr_array], FactorCost] = fac
     if not isinstance(matrix, SparseMatrix):
         return dense_cost((count, n, n))
     pattern = pattern_of(matrix)
-    one = cost(pattern) if pattern is not None else FactorCost(10 * float(n) ** 2, 10 * float(n) ** (4 / 3))
-    return one.times(count)
+    single = cost(pattern) if pattern is not None else FactorCost(10 * float(n) ** 2, 10 * float(n) ** (4 / 3))
+    return single.times(count)
 
 
 def diagonals_of(matrix: Matrix) -> Sequence[int] | None:
     """The offsets of all diagonals with entries, of a format that knows them."""
     structure: Any = matrix.structure if isinstance(matrix, DIA | Stencil) else None
-    found = structure.diagonals if isinstance(matrix, Stencil) else structure
-    return None if found is None else tuple(found.offsets)
+    diagonals = structure.diagonals if isinstance(matrix, Stencil) else structure
+    return None if diagonals is None else tuple(diagonals.offsets)
 
 
 def fits(cost: FactorCost, dtype: np.dtype) -> bool:
@@ -151,7 +151,7 @@ def fits(cost: FactorCost, dtype: np.dtype) -> bool:
 
 
 def have_room(matrix: Matrix) -> bool:
-    """Do the factors fit? Counted only where neither a bound nor an estimate can tell."""
+    """Do the factors fit? Counted only where neither a bound nor an estimate decides."""
     n, count, offsets = matrix.shape[0], matrix.systems or 1, diagonals_of(matrix)
     most = dense_cost((count, n, n)) if offsets is None else band_cost(n, offsets).times(count)
     if fits(most, matrix.dtype):
@@ -170,7 +170,7 @@ def _memory() -> float:
         return 8e9
 
 
-_COUNTED = 100_000  # entries of which the factors are counted in some hundredths of a second
+_COUNTED = 100_000  # entries up to which counting factors takes a few hundredths of a second
 
 
 def cost_on_grid(matrix: SparseMatrix) -> FactorCost | None:
@@ -184,7 +184,7 @@ def cost_on_grid(matrix: SparseMatrix) -> FactorCost | None:
 
 def expected_cost(matrix: SparseMatrix) -> FactorCost:
     """Cost of a matrix or a batch, whose values need not be known; counted where that is cheap."""
-    found = cost_on_grid(matrix)
-    if found is not None:
-        return found
+    cost = cost_on_grid(matrix)
+    if cost is not None:
+        return cost
     return matrix_cost(matrix) if matrix.nnz <= _COUNTED else matrix_cost(matrix, estimated_cost)

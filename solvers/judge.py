@@ -109,12 +109,12 @@ def _solve(plan: Plan, system: System) -> SolveResult:
 
 def _judged(plan: Plan, system: System, outcome: Outcome) -> SolveResult:
     bk, policy = system.bk, system.on_failure
-    # With "status" or "nan", one rung and no derivatives nobody has to wait for the outcome here.
+    # With "status" or "nan", one rung and no derivatives there is no need to wait for the outcome here.
     known, climbs = not (system.compiled or bk.compiled(outcome.status)), len(plan.rungs) > 1
     asks = policy not in QUIET or (policy == "nan" and bk.is_concrete(system.b))
     waits = known and (asks or climbs or system.is_implicit)
     has_converged = waits and _has_converged(bk, outcome)
-    if not has_converged and system.is_implicit and not system.compiled:  # compiled, `judged_in_program` does it
+    if not has_converged and system.is_implicit and not system.compiled:  # in a program `judged_in_program` does it
         outcome = without_derivatives(bk, outcome, policy, system.may_be_stopped)
     number = int(bk.to_numpy(outcome.rung).max(initial=0)) // 2 if known and climbs else 0
     last = plan.from_rung(number) if number else plan
@@ -162,7 +162,7 @@ def judged_in_program(plan: Plan, system: System, outcome: Outcome, purpose: str
         return outcome
     factors = [number for number, rung in enumerate(plan.rungs) if number and not rung.goes_on]
     last = plan.from_rung(factors[-1]) if factors and has_more(plan, system) else plan
-    made_by = tuple(one._replace(name=purpose + one.name) for one in _made_by(plan, system))
+    made_by = tuple(maker._replace(name=purpose + maker.name) for maker in _made_by(plan, system))
     diagnosis, vectors = _diagnosis(last, system, outcome), None if purpose else _null_vectors(last, system)
     result = replace(_in_user_shapes(plan, system, outcome, None, made_by), x=outcome.x)
     return outcome._replace(x=_apply_policy(system, result, diagnosis, vectors).x)
@@ -259,7 +259,7 @@ def _made_by(plan: Plan, system: System) -> tuple[MadeBy, ...]:
     method, M, *_ = plan.rungs[0]
     name, once = method.name, method.applies_once
     first = MadeBy(name, METHODS[name] if once else method, M.kind if isinstance(M, Preconditioner) else None)
-    if once or not has_more(plan, system):  # where NumPy repeats it, it is the same method
+    if once or not has_more(plan, system):  # NumPy repeats the same method
         return (first,)
     made_by = [first, first]
     for number, rung in enumerate(plan.rungs[1:], 1):
@@ -291,11 +291,7 @@ def _null_vectors(plan: Plan, system: System, part: np.ndarray | None = None) ->
 def _warn_of_singular(plan: Plan, system: System, outcome: Outcome, name: str) -> None:
     """Warn where factors have a zero pivot, x may be rounding only, or b has a component that no x reaches.
 
-    Failures are reported elsewhere.
-
-    Args:
-        outcome: of all systems, known now.
-        name: of the method that made x.
+    Failures are reported elsewhere. The outcome of all systems is known now, and `name` is the method that made x.
     """
     bk = system.bk
     status, consistent, singularity = (
@@ -322,7 +318,7 @@ def _apply_policy(
     """`result`, after raising or warning if some system failed; in compiled functions at run time, by a callback.
 
     Args:
-        look: looks for the causes, once it is known that there is a failure.
+        look: searches for the causes, once a failure is known.
         vectors: names the null vectors to warn of, in which a b of a compiled function may have a component.
     """
     bk, on_failure, stops = system.bk, system.on_failure, system.may_be_stopped
@@ -409,8 +405,8 @@ def raise_or_warn(
         raise (Diverged if np.any(status == Status.DIVERGED) else NotConverged)(message, attached)
 
     otherwise = f"{result.method} did not reach its tolerance. With on_failure='status' result.message says more."
-    kept = None if name is None else Kept(name, on_failure, otherwise)
-    return replace(result, x=bk.guard(failed, handle, result.x, *numbers, kept=kept, noted=noted))
+    stored = None if name is None else Kept(name, on_failure, otherwise)
+    return replace(result, x=bk.guard(failed, handle, result.x, *numbers, kept=stored, noted=noted))
 
 
 def with_nan(bk: Backend, x: Array, status: Array, stops: bool = False) -> Array:

@@ -58,10 +58,7 @@ def climb(plan: Plan, system: System) -> Outcome:
 
 
 def _run(rung: Rung, system: System, limits: Limits) -> Outcome:
-    """One method, in the library, compiled once where that pays, or on the host.
-
-    The outcome has a first axis for checkpoints if there are several limits.
-    """
+    """One method; the outcome has a first axis for checkpoints if there are several limits."""
     if system.monitor is None:
         return _run_reported(rung, system, limits, None)
     report = _report(rung.method, system, system.monitor)
@@ -86,7 +83,7 @@ def _run_reported(rung: Rung, system: System, limits: Limits, report: StepReport
         return apart
     if bk.compiles_solves and not system.compiled and report is None:
         own = A.as_container()
-        inside, null = (None if one is None else one.as_container() for one in (M, system.null))
+        inside, null = (None if operator is None else operator.as_container() for operator in (M, system.null))
         if own.is_container and (inside is None or inside.is_container):
             return bk.compile_if_faster(run, ("settings",))(own, inside, *arrays, null, settings=settings)
     return run(A, M, *arrays, system.null, settings=settings, report=report)
@@ -216,7 +213,7 @@ def _can_be_helped(system: System, outcome: Outcome) -> Array:
     """bool `(systems, 1)`: which have not converged, for a finite b, and were not ended by a callback or time limit?"""
     bk, status = system.bk, outcome.status
     with bk.errstate():
-        failed = (status != _CONVERGED) & bk.isfinite(outcome.bound)  # as is the norm of b
+        failed = (status != _CONVERGED) & bk.isfinite(outcome.bound)  # and so is the norm of b
     if bk.compiled(status) and (system.monitor is None or not system.monitor.may_stop):
         return failed
     return failed & (status != int(Status.STOPPED)) & (status != int(Status.TIME_LIMIT))
@@ -338,11 +335,9 @@ def _rest_on_host(plan: Plan, system: System, first: Outcome) -> Outcome:
 def _on_host(
     system: System, M: Operator | None, solve: Callable[..., Outcome], before: int = 0
 ) -> tuple[Callable[..., Outcome], Sequence[Array]]:
-    """`solve((system, M), *before)` as a function of NumPy arrays, and its arguments as arrays of the library.
+    """`solve((system, M), *arrays)` as a function of NumPy arrays, and its arguments as arrays of the library.
 
-    Args:
-        solve: gets the system and M on the host.
-        before: number of arrays that a call has in front of those of the system.
+    The first `before` arrays of a call go to `solve`, with the system and M on the host.
     """
     host = get_backend("numpy")
     matrix, make_matrix = system.A.for_host()
@@ -364,7 +359,7 @@ def _on_host(
             return kept[0]
         matrix, inverse, basis = (values[a:b] for a, b in pairwise(cut - cut[0]))
         null = make_null(basis)
-        if isinstance(null, WithoutConstantsInside) and not np.any(null.array("active")):  # as in most calls
+        if isinstance(null, WithoutConstantsInside) and not np.any(null.array("active")):  # the usual case
             null = None
         made = make_matrix(matrix), make_inverse(inverse), null
         if not values:  # they are the same in every call
@@ -399,10 +394,7 @@ def _shapes(system: System, limits: Limits) -> list[tuple[tuple[int, ...], np.dt
 def _name(plan: Plan, system: System, *counts: int) -> str | None:
     """Name of the host computation, equal across processes for equal solves; None if unknown.
 
-    The operators are made of random numbers, so that only their structure counts.
-
-    Args:
-        counts: numbers of arrays that a call has, as with x0 or without.
+    The operators are made of random numbers, so that only their structure counts. `counts`: arrays in a call.
     """
     bk, rng, made = system.bk, np.random.default_rng(8), []
     for operator in (system.A, system.null):

@@ -74,7 +74,7 @@ def linear_solve(
             For a matrix: `(..., n)`, the vector on the last axis (see `axis`), all others batch axes, which end with
             those of a batch of matrices; where b has fewer, it serves all of these. A list of vectors is one array with
             a vector in each row. Real or complex, single or double precision.
-        x0: initial guess, shaped as x; zero if None. For a rectangular function A it tells the shape of x.
+        x0: initial guess, shaped as x; zero if None. For a rectangular function A it gives the shape of x.
         method: a name ("auto", "CG", "CG-adaptive", "biCG-stab", "biCG-stab(2)", ..., "direct", "scipy-direct",
             "scipy-GMres", ...; `krylix.solvers.METHODS` has all), upper and lower case alike, its name in other
             libraries ("bicgstab", "pcg", "lu", "spsolve", ...), or a method object.
@@ -98,7 +98,7 @@ def linear_solve(
             that are constants on closed regions, where the values of A are known; None takes the system as it stands:
             whatever solution the method finds, and if there is none a failure.
         matrix_offset: a constant added to every entry of A.
-        on_failure: "raise", "warn", "status" (leave it to the caller to look at the result) or "nan": x of a system
+        on_failure: "raise", "warn", "status" (the caller checks the result) or "nan": x of a system
             that failed, and its derivatives, are NaN, and compiled programs call no host for it. If None the
             policy of `krylix.on_failure` or `krylix.set_global_on_failure`, else "raise".
         sharding: of JAX, how b is spread over several devices, where it does not tell by itself, as a traced array
@@ -109,7 +109,7 @@ def linear_solve(
         progress: True shows a line on stderr; a function is called with (iteration, residual norm, goal).
         callback: a function that is called after each iteration with an `IterationState` (iterations, residual_norm,
             goal, x). If it returns True the solve stops: the status is STOPPED, which is no failure, unless x is within
-            the tolerance. None and False go on; anything else is refused.
+            the tolerance. None and False continue; anything else is refused.
         time_limit: seconds from the call after which the solve stops, at the end of an iteration, with the status
             TIME_LIMIT: a failure. No other method is tried then. In a compiled function from the start of each solve.
         over: the communicator whose members each hold a part of all vectors: one of mpi4py (NumPy), a process group
@@ -140,9 +140,9 @@ def linear_solve(
 
     Cost: see the method. On top: 1 product for the true residual (2 with x0), and where that misses the tolerance 1 to
     measure the attainable accuracy; for a function whose values are known, 1 evaluation to subtract a constant part, 3
-    to test linearity and 2 to look for null vectors when it is seen for the first time. With "auto" a function of more
-    than 5000 unknowns is traced, see docs/choosing.md, and where its values are known in the solve only, so are the
-    sums of its rows. The cause of a failure is looked for in no more products than the solve has made, or a few.
+    to test linearity and 2 to look for null vectors in its first solve. With "auto" a function of more than 5000
+    unknowns is traced, see docs/choosing.md, and where its values are known in the solve only, so are the sums of its
+    rows. The cause of a failure is looked for in no more products than the solve has made, or a few.
 
     Examples:
         >>> import numpy as np, krylix

@@ -27,9 +27,9 @@ log.addHandler(logging.NullHandler())
 def log_choice(choice: Any) -> None:
     """Log a `MethodChoice`: which method was chosen, and why."""
     if log.isEnabledFor(INFO):
-        found = choice.explain()
-        fallback = "" if found.fallback is None else f"; if it fails: {found.fallback}"
-        log.info("auto chose %s: %s (%s%s)", found.method, found.why, found.row, fallback)
+        explanation = choice.explain()
+        fallback = "" if explanation.fallback is None else f"; if it fails: {explanation.fallback}"
+        log.info("auto chose %s: %s (%s%s)", explanation.method, explanation.why, explanation.row, fallback)
 
 
 # Seconds of each set-up inside the current solve, which do not count as its `solve_time`.
@@ -42,13 +42,13 @@ def timed_set_up(what: str, make: Callable[[], T]) -> T:
     if within is None and not log.isEnabledFor(INFO):
         return make()
     began = perf_counter()
-    made = make()
+    result = make()
     seconds = perf_counter() - began
     if within is not None:
         within.append(seconds)
     if log.isEnabledFor(INFO):
-        log.info("%s: set up %r in %.3g s", what, made, seconds)
-    return made
+        log.info("%s: set up %r in %.3g s", what, result, seconds)
+    return result
 
 
 def log_failure(message: str) -> None:

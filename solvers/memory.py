@@ -10,7 +10,7 @@ from weakref import WeakSet
 
 from ..backends.settings import Setting
 
-SETUP_CACHE = Setting("setup_cache", True, compiled=False)  # whether anything is kept of matrices for later solves
+SETUP_CACHE = Setting("setup_cache", True, compiled=False)  # are set-ups kept for later solves?
 T = TypeVar("T")
 _ALL: WeakSet[Memory[Any]] = WeakSet()
 
@@ -18,8 +18,8 @@ _ALL: WeakSet[Memory[Any]] = WeakSet()
 class Memory(Generic[T]):
     """The most recently used things, newest first, each under a key that is compared by `==`.
 
-    A key that holds arrays has an `==` of its own and arrays that nobody writes to. Where threads meet, a thing may be
-    made twice or kept for a little longer; reading takes no lock.
+    A key that holds arrays has its own `==` and arrays that nobody writes to. With several threads, a thing may be made
+    twice or kept a little longer; reading takes no lock.
 
     Attributes:
         count: number of things that are kept at most.

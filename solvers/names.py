@@ -110,7 +110,7 @@ SAME_METHODS = _table(
     ("dense-direct gesv getrf posv potrf", "direct"),
     ("banded solve-banded solveh-banded tridiagonal thomas tdma", "banded-direct"),
 )  # fmt: skip
-"""Other names, squeezed -> ours. They mean the same algorithm, and are taken for it."""
+"""Other names, squeezed -> ours, for the same algorithm."""
 
 FACTORS = frozenset(_table(("lu plu lup cholesky chol llt ldl ldlt solve exact gauss gaussian-elimination", "")))
 """Names of factorisations of a matrix of any kind: dense ones on the array library, others by SuperLU."""

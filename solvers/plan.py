@@ -1,7 +1,7 @@
 """`Plan`: how to solve with one matrix, made once: its rungs, the methods that are tried in turn, and why.
 
 A rung solves the systems that earlier rungs have not. Chosen iterations get as many steps as factors would cost; the
-next rung then goes on from their x, or makes the factors.
+next rung then continues from their x, or makes the factors.
 """
 
 from __future__ import annotations
@@ -41,14 +41,14 @@ AS_GIVEN = "it was asked for"
 MOST_ITERATIONS = 40  # iterations with multigrid on grids, which takes 6 to 15 where it suits the matrix
 LEAST = 50  # iterations that any preconditioner may take
 _ENTRY = 8  # operations on dense blocks in the time of one entry in a product, which memory decides
-_VECTORS = 4  # numbers per unknown that the other operations of an iteration take like entries
-_CALLS = 1e5  # work that the calls of an iteration take, however small the system
+_VECTORS = 4  # entries per unknown that the other operations of an iteration correspond to
+_CALLS = 1e5  # work of the calls of an iteration, for systems of any size
 _SET_UP = 2e7  # likewise of factors
 _EXCHANGES = 2  # times the work, where rows may have to be exchanged
-_SINGULAR = 20  # likewise, where null vectors are known, which factors have to leave out
+_SINGULAR = 20  # likewise, where null vectors are known, which factors have to exclude
 _WORTH = 1.25  # times the iterations so far: with fewer to come it is not worth going on
 _LARGEST = 1 << 30  # iterations: budgets are 32-bit integers in compiled programs
-_FACTORISE = (Direct, FastDirect, ScipyDirect, SparseDirect)  # whose factors are all that a solve applies
+_FACTORISE = (Direct, FastDirect, ScipyDirect, SparseDirect)  # a solve applies nothing but their factors
 _MOST_ON_HOST = 200  # iterations with classical AMG, in a compiled function
 
 
@@ -77,7 +77,7 @@ class Rung(NamedTuple):
 
     Attributes:
         method: of this rung.
-        M: its preconditioner or factors, if made before the solve; a rung that goes on has those of the rung before.
+        M: its preconditioner or factors, if made before the solve; a rung that goes on has those of the previous one.
         steps: iterations of the whole solve after which the next rung takes over; None: the limit of the system.
         goes_on: does it continue from x, for systems whose steps are used up? Else it solves unconverged
             systems from the start.
@@ -166,7 +166,7 @@ class Plan:
         return replace(self, rungs=(Rung(rung.method, M),))
 
     def learned(self) -> Plan:
-        """With classical AMG from the start, where an earlier solve had to go on with it."""
+        """With classical AMG from the start, where an earlier solve had to switch to it."""
         M = self.found.get(1) if len(self.rungs) > 1 and self.rungs[1].make is not None else None
         if M is None:
             return self
@@ -324,10 +324,10 @@ def is_on_grids(M: Operator | None) -> bool:
     """Is M multigrid for a single matrix, with a grid as its finest level and coarser ones below it?"""
     if not isinstance(M, Preconditioner) or M.kind != "multigrid" or M.systems is not None:
         return False
-    found: Any = M.inner
-    while isinstance(found, DiagonallyScaled | Recast | Either):
-        found = found.first if isinstance(found, Either) else found.inner
-    return isinstance(found, Level) and found.kept is None
+    inner: Any = M.inner
+    while isinstance(inner, DiagonallyScaled | Recast | Either):
+        inner = inner.first if isinstance(inner, Either) else inner.inner
+    return isinstance(inner, Level) and inner.kept is None
 
 
 def _budget(
@@ -335,15 +335,15 @@ def _budget(
 ) -> tuple[int | None, bool]:
     """Iterations that the chosen method gets before factors, and whether these cost as much.
 
-    Eagerly they first cost as much as counting the cost of factors, which is then mostly not needed. In a compiled
-    function, and for `many` solves, that cost is estimated at once.
+    Eagerly the first budget costs as much as counting the work of factors, which is mostly not needed then. In a
+    compiled function, and for `many` solves, that work is estimated at once.
     """
-    one = work_of_iteration(system, method, M, matrix)
-    if one is None or method.factorises or not isinstance(matrix, SparseMatrix) or system.several:
+    work = work_of_iteration(system, method, M, matrix)
+    if work is None or method.factorises or not isinstance(matrix, SparseMatrix) or system.several:
         return None, True
     if not (system.is_implicit or many):
-        return _rounded(max(ANALYSIS * matrix.nnz / one, LEAST)), False
-    return _rounded(iterations_for(expected_cost(matrix), system, method, one)), True
+        return _rounded(max(ANALYSIS * matrix.nnz / work, LEAST)), False
+    return _rounded(iterations_for(expected_cost(matrix), system, method, work)), True
 
 
 def work_of_iteration(system: System, method: Method, M: Operator | None, matrix: Operator) -> float | None:
@@ -359,11 +359,11 @@ def work_of_iteration(system: System, method: Method, M: Operator | None, matrix
     return _CALLS + _ENTRY * products * (times * (matrix.nnz + of_M) + vectors)
 
 
-def iterations_for(cost: FactorCost, system: System, method: Method, one: float) -> float:
+def iterations_for(cost: FactorCost, system: System, method: Method, work: float) -> float:
     """Iterations that take as long as factors."""
     times = _SINGULAR if system.null is not None else 1 if method.needs_definite else _EXCHANGES
     solves = _ENTRY * cost.numbers * system.layout.systems
-    return max((_SET_UP + times * cost.work + solves) / one, LEAST)
+    return max((_SET_UP + times * cost.work + solves) / work, LEAST)
 
 
 def counted_steps(system: System, method: Method, M: Operator | None, after: int) -> int | None:
@@ -375,10 +375,10 @@ def counted_steps(system: System, method: Method, M: Operator | None, after: int
         matrix = as_matrix(system.A.without_offset)
     except (UnsupportedOperation, NonlinearError):
         return None
-    one = work_of_iteration(system, method, M, matrix)
-    if one is None:
+    work = work_of_iteration(system, method, M, matrix)
+    if work is None:
         return None
-    most = iterations_for(matrix_cost(matrix), system, method, one)
+    most = iterations_for(matrix_cost(matrix), system, method, work)
     return int(min(most, _LARGEST)) if most > _WORTH * after else after
 
 

@@ -28,7 +28,7 @@ from .adapters.peers import communicator_of_mat, with_peers_read
 from .adapters.table import run_where_spread
 from .apply_factors import solve_by_factors
 from .factors.protocol import DirectInverse
-from .factors.sparse import HostFactors
+from .factors.sparse import HostInverse
 from .gaussian.of_matrix import OfMatrix
 from .judge import solve
 from .methods.method import Method
@@ -229,7 +229,7 @@ class PreparedSolver(OfMatrix, PublicNames):
             shorten(error)
             raise
 
-    solve._torchdynamo_disable = True  # type: ignore[attr-defined]  # as of linear_solve
+    solve._torchdynamo_disable = True  # type: ignore[attr-defined]  # as for linear_solve
 
     def __call__(self, b: ArrayT, *, axis: int | None = None) -> ArrayT:
         """`solve(b, axis=axis).x`, as the function that SciPy's `factorized` returns."""
@@ -270,7 +270,7 @@ class PreparedSolver(OfMatrix, PublicNames):
         return without_compilers(_transposed)(self)
 
     def explain(self) -> str:
-        """Why this method.
+        """Explain the choice of the method.
 
         Returns:
             str: known facts of A, the lines of the table of docs/choosing.md up to the one that holds, the
@@ -308,14 +308,14 @@ class PreparedSolver(OfMatrix, PublicNames):
             array([1.  , 0.25])
         """
         request = replace(self._request, A=A, args=args)
-        found = without_compilers(prepared)(request, self.preconditioner)
-        if self._other is not None:  # null vectors that were named belong to that side of every matrix
-            found = replace(found, _other=self._other._replace(null=None))
+        solver = without_compilers(prepared)(request, self.preconditioner)
+        if self._other is not None:  # given null vectors belong to that side of every matrix
+            solver = replace(solver, _other=self._other._replace(null=None))
         if is_auto(request.method):
-            return found
-        plan, (first, *rest) = found._plan, self._plan.rungs
+            return solver
+        plan, (first, *rest) = solver._plan, self._plan.rungs
         rungs = (plan.rungs[0]._replace(steps=first.steps), *rest)
-        return replace(found, _plan=replace(plan, rungs=rungs, why=self._plan.why, reason=self._plan.reason))
+        return replace(solver, _plan=replace(plan, rungs=rungs, why=self._plan.why, reason=self._plan.reason))
 
     def __copy__(self) -> PreparedSolver:
         return self
@@ -328,13 +328,13 @@ class PreparedSolver(OfMatrix, PublicNames):
             raise pickle.PicklingError(
                 "This solver holds a communicator, which no other process knows; prepare in each of its members."
             )
-        again = isinstance(self.preconditioner, HostFactors)
-        found = {field.name: getattr(self, field.name) for field in fields(self)}
-        found["_request"] = replace(self._request, sharding=None, seen_sharding=None)  # of devices of this process
-        found["_plan"] = replace(self._plan.with_M(None) if again else self._plan, found={})
+        again = isinstance(self.preconditioner, HostInverse)
+        state = {field.name: getattr(self, field.name) for field in fields(self)}
+        state["_request"] = replace(self._request, sharding=None, seen_sharding=None)  # devices belong to this process
+        state["_plan"] = replace(self._plan.with_M(None) if again else self._plan, found={})
         try:
-            content = pickle.dumps(found, pickle.HIGHEST_PROTOCOL)
-        except (pickle.PicklingError, AttributeError, TypeError) as error:  # of functions, each of the three
+            content = pickle.dumps(state, pickle.HIGHEST_PROTOCOL)
+        except (pickle.PicklingError, AttributeError, TypeError) as error:  # functions raise any of the three
             raise pickle.PicklingError(
                 f"This solver cannot be pickled: {error}. A function must be one that pickle finds by its name, at the "
                 "top of a module, and JAX's and TensorFlow's cannot be stored at all: prepare with the matrix of the "
@@ -458,10 +458,10 @@ def _set_up_empty(request: Request, system: System, method: Method | None, many:
     bk = system.bk
     if takes_vectors(request.A) and not batch_shape(request.A, bk) and system.layout.size:
         layout = system.layout if system.given is None else system.given.layout
-        one = bk.zeros((layout.size,), system.A.dtype, system.like)
-        found = _set_up(replace(request, b=one, axis=-1, batch_ndim=0), None, many)
+        vector = bk.zeros((layout.size,), system.A.dtype, system.like)
+        solver = _set_up(replace(request, b=vector, axis=-1, batch_ndim=0), None, many)
         as_given = {name: getattr(request, name) for name in ("b", "axis", "batch_ndim")}
-        return replace(found, _request=replace(found._request, **as_given))
+        return replace(solver, _request=replace(solver._request, **as_given))
     method = method or METHODS["CG"]
     A = system.given.A if system.given is not None else system.A
     plan = Plan(lasting(A.without_offset), KnownNull(None, True), (Rung(method),))
@@ -480,15 +480,15 @@ def _transposed(solver: PreparedSolver) -> PreparedSolver:
 
 def _other_side(request: Request, plan: Plan, before: KnownNull | None) -> OtherSide:
     """Settings of solves with the transpose, the matrix of the plan; `before`: null vectors of the original matrix."""
-    A, given = plan.A, request.nullspace
+    A, nullspace = plan.A, request.nullspace
     if A.shape[0] != A.shape[1]:
-        return OtherSide(_like_for_rows(A, request), None, given, request.axis)
-    if given is not None and plan.null is None and before is not None:  # it has others
-        given = "auto"
-    elif given is not None and not isinstance(given, str) and A.dtype.kind == "c":
-        vectors, structure = A.bk.leaves(given)
-        given = A.bk.unleaves(structure, [A.bk.conj(A.bk.asarray(v, like=request.b)) for v in vectors])
-    return OtherSide(request.b, plan.null, given, request.axis)
+        return OtherSide(_like_for_rows(A, request), None, nullspace, request.axis)
+    if nullspace is not None and plan.null is None and before is not None:  # the transpose has others
+        nullspace = "auto"
+    elif nullspace is not None and not isinstance(nullspace, str) and A.dtype.kind == "c":
+        vectors, structure = A.bk.leaves(nullspace)
+        nullspace = A.bk.unleaves(structure, [A.bk.conj(A.bk.asarray(v, like=request.b)) for v in vectors])
+    return OtherSide(request.b, plan.null, nullspace, request.axis)
 
 
 def _like_for_rows(A: Operator, request: Request) -> Array:
@@ -520,7 +520,7 @@ def _flatten(solver: PreparedSolver) -> tuple[tuple[Any, ...], Any]:
     plan, request, M = solver._plan, solver._request, solver.preconditioner
     null, both = plan.null or (None, False)
     # Factors of the host have no arrays of a library: another solver is another program.
-    factors = M if isinstance(M, HostFactors | PetscInverse) else None
+    factors = M if isinstance(M, HostInverse | PetscInverse) else None
     arrays = [plan.A, None if factors is not None else M, request.b, request.rtol, request.atol, null]
     again, side, other = replace(request, b=None, rtol=None, atol=None), None, solver._other
     if other is not None:

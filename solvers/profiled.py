@@ -29,11 +29,11 @@ def watched_methods() -> Iterator[WatchedMethod]:
 
 def _subclasses(cls: type) -> list[type]:
     """The class and all below, each once."""
-    found: list[type] = [cls]
-    for one in found:
-        below: list[type] = one.__subclasses__()
-        found.extend(sub for sub in below if sub not in found)
-    return found
+    classes: list[type] = [cls]
+    for parent in classes:
+        below: list[type] = parent.__subclasses__()
+        classes.extend(sub for sub in below if sub not in classes)
+    return classes
 
 
 def _kind_of(cls: type) -> str:

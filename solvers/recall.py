@@ -30,12 +30,12 @@ from .results.result import ConvergenceError, SolveResult
 
 MOST_BYTES = 1 << 25  # of the numbers of a matrix whose plan is kept
 MOST_COMPARED = 1 << 28  # bytes of a matrix whose pattern may be known
-MOST_FACTORS = 1 << 27  # bytes of the factors of a plan: those of a grid of three axes are hundreds of times the matrix
+MOST_FACTORS = 1 << 27  # bytes of the factors of a plan; on 3D grids they are hundreds of times larger than the matrix
 MOST_OF_PATTERN = 1 << 28  # bytes of a preconditioner that is kept for its pattern
 LEAST = 5000  # unknowns: smaller matrices get no hierarchy where one is chosen, and cost little anyway
-_SLACK = 10  # iterations that a renewed preconditioner may take more than twice those of a fresh one
+_SLACK = 10  # iterations that a renewed preconditioner may take beyond twice those of a fresh one
 _OF_EACH_SOLVE = ("A", "b", "x0", "args", "history", "monitor", "notes")  # arguments on which no plan depends
-_PLAIN = frozenset((type(None), str, int, float, complex, bool))  # in one test; `_is_plain_setting` has the others
+_PLAIN = frozenset((type(None), str, int, float, complex, bool))  # tested at once; `_is_plain_setting` tests others
 _COMPARED = tuple(f.name for f in fields(Request) if f.name not in (*_OF_EACH_SOLVE, "method"))
 
 PlannedResult = tuple[SolveResult, Plan, System]
@@ -51,7 +51,7 @@ class _Renewable(NamedTuple):
 
 PLANS: Memory[Plan] = Memory(4)
 HIERARCHIES: Memory[_Renewable] = Memory(2)
-_SEEN: Memory[bool] = Memory(4)  # matrices of the last calls: of more in turn, each would push out the next
+_SEEN: Memory[bool] = Memory(4)  # matrices of the last calls
 _PATTERNS: Memory[bool] = Memory(8)  # patterns of the last calls, and whether their preconditioners are worth keeping
 
 
@@ -91,8 +91,8 @@ def solve_or_recall(request: Request, plan_and_solve: PlanAndSolve) -> SolveResu
     call = _call_of(request)
     if call is None:
         return plan_and_solve(request, False, None)[0]
-    kept = PLANS.get((call.settings, call.content)) if call.is_kept else None
-    if kept is not None and (result := _solve_with_plan(kept, request)) is not None:
+    known_plan = PLANS.get((call.settings, call.content)) if call.is_kept else None
+    if known_plan is not None and (result := _solve_with_plan(known_plan, request)) is not None:
         if log.isEnabledFor(DEBUG):
             log.debug("with the plan of an earlier solve: %s", result.message)
         return result
@@ -122,13 +122,13 @@ def _keep(call: Call, plan: Plan, request: Request) -> None:
     if getattr(plan.M, "nbytes", 0) > MOST_FACTORS:
         return
     content = content_of(request.A, call.bk)
-    if content is None or content != call.content:  # written to while it was solved
+    if content is None or content != call.content:  # it was written to during the solve
         return
     PLANS.keep((call.settings, content), plan)
 
 
 def _is_done_by(plan: Plan, system: System, result: SolveResult) -> bool:
-    """Have all systems converged by the first rung?"""
+    """Have all systems converged in the first rung?"""
     return result.method == plan.method.name and bool(result._record.on_host("converged").all())
 
 
@@ -138,12 +138,12 @@ def _solve_on_pattern(call: Call, request: Request, many: bool, plan_and_solve: 
         return plan_and_solve(request, many, None)
     key = call.settings, call.positions
     seen = call.settings, call.positions.checksum()
-    kept = HIERARCHIES.get(key)
-    if kept is None and not was_seen(_PATTERNS, seen):
+    renewable = HIERARCHIES.get(key)
+    if renewable is None and not was_seen(_PATTERNS, seen):
         return plan_and_solve(request, many, None)
     request = request if many else call.with_own_matrix(request)  # because M shares its positions
-    if kept is not None:
-        solved = _by_renewed(request, many, plan_and_solve, key, kept)
+    if renewable is not None:
+        solved = _by_renewed(request, many, plan_and_solve, key, renewable)
         if solved is not None:
             return solved
     result, plan, system = plan_and_solve(request, many, None)
@@ -158,22 +158,22 @@ def _solve_on_pattern(call: Call, request: Request, many: bool, plan_and_solve: 
 
 
 def _by_renewed(
-    request: Request, many: bool, plan_and_solve: PlanAndSolve, key: tuple[Hashable, Content], kept: _Renewable
+    request: Request, many: bool, plan_and_solve: PlanAndSolve, key: tuple[Hashable, Content], renewable: _Renewable
 ) -> PlannedResult | None:
     """The result with the renewed preconditioner, which is dropped if it fails (None) or takes too many iterations."""
     try:
-        result, plan, system = plan_and_solve(request, many, kept.M)
+        result, plan, system = plan_and_solve(request, many, renewable.M)
     except ConvergenceError:
         result = None
     if result is None or not bool(result._record.on_host("converged").all()):
         log.info("the renewed preconditioner of an earlier matrix with this pattern does not serve; making a fresh one")
         HIERARCHIES.drop(key)
         return None
-    if _most_iterations(system, result) > 2 * kept.iterations + _SLACK or result.method != plan.method.name:
+    if _most_iterations(system, result) > 2 * renewable.iterations + _SLACK or result.method != plan.method.name:
         HIERARCHIES.drop(key)
-    elif plan.M is not kept.M and isinstance(plan.M, Preconditioner):
+    elif plan.M is not renewable.M and isinstance(plan.M, Preconditioner):
         positions = Content(key[1].form, tuple(array.copy() for array in key[1].arrays))
-        HIERARCHIES.keep((key[0], positions), kept._replace(M=plan.M))
+        HIERARCHIES.keep((key[0], positions), renewable._replace(M=plan.M))
     return result, plan, system
 
 
@@ -204,7 +204,7 @@ def _call_of(request: Request) -> Call | None:
             return None
         settings: Hashable = (bk.name, tuple(b.shape), str(b.dtype), repr(type(b)), *_settings(request, bk))
         hash(settings)
-    except (NoBackendFound, TypeError, ValueError):  # refused by the solve itself, in its words
+    except (NoBackendFound, TypeError, ValueError):  # the solve itself raises the error
         return None
     return Call(A, bk, settings, content, size <= MOST_BYTES, shape[0] >= LEAST and len(content.arrays) > 1)
 
@@ -218,15 +218,15 @@ def _is_plain(bk: Backend, b: Any) -> bool:
 
 def _settings(request: Request, bk: Backend) -> tuple[Hashable, ...]:
     method, kind = request.method, request.preconditioner
-    found = "auto" if is_auto(method) else find_method(method, request.A)
-    if not isinstance(found, str) and (found.holds_external or not is_ours(type(found))):
-        raise TypeError(f"{found!r} may do something else each time.")
+    resolved = "auto" if is_auto(method) else find_method(method, request.A)
+    if not isinstance(resolved, str) and (resolved.holds_external or not is_ours(type(resolved))):
+        raise TypeError(f"{resolved!r} may do something else each time.")
     if not (kind is None or kind == "auto" or (isinstance(kind, str) and is_ours(PRECONDITIONERS.get(kind)))):
         raise TypeError(f"{kind!r} may be something else each time.")
     others = [getattr(request, name) for name in _COMPARED]
     if not (_PLAIN.issuperset(map(type, others)) or all(map(_is_plain_setting, others))):
         raise TypeError("An array, or something else, cannot be compared by `==`.")
-    return found, get_precision(), bk.stored_dtype(np.dtype(np.float64)), *zip(map(type, others), others)
+    return resolved, get_precision(), bk.stored_dtype(np.dtype(np.float64)), *zip(map(type, others), others)
 
 
 def _is_plain_setting(value: Any) -> bool:

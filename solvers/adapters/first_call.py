@@ -26,7 +26,7 @@ from ..results.result import SolveResult, converted, in_library
 
 MOST_NUMBERS = 1 << 18  # of b; for more, compiling takes less time than the program saves in one solve
 MOST_STEPPED = 1 << 16  # the same for a method that may take thousands of steps
-# Of the matrix, and of loops that are unrolled for it: recording more takes nearly as long as compiling.
+# Limits of the matrix and of unrolled loops: recording more takes nearly as long as compiling.
 LEAST_ENTRIES, MAX_ENTRIES, MAX_OPERATIONS = 1 << 18, 1 << 22, 1000
 _WITH_ARRAYS = ("b", "x0", "rtol", "atol", "max_iter", "nullspace")
 _SETTINGS = (*_WITH_ARRAYS, "batch_ndim", "on_failure", "history", "preconditioner")
@@ -82,8 +82,8 @@ def solve_on_numpy(request: Request, solve: Callable[[Request], SolveResult]) ->
             A = _recorded(bk, request, lambda x: program[0](x, *program[1]))
         if A is None:
             return None
-        there = {name: _on_host(bk, getattr(request, name)) for name in _WITH_ARRAYS}
-        on_host = replace(request, A=A, args=(), program=None, **there)
+        arrays = {name: _on_host(bk, getattr(request, name)) for name in _WITH_ARRAYS}
+        on_host = replace(request, A=A, args=(), program=None, **arrays)
 
         def back(result: SolveResult) -> SolveResult:
             (x,) = bk.results_from_host([np.asarray(result.x)], request.b)

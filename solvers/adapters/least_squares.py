@@ -37,7 +37,7 @@ class Given:
             operator = NormalOperator(self.A, self.damp)
         except TypeError as error:
             raise UnsupportedOperation(f"Least squares need products with the transpose. {error}") from error
-        with np.errstate(all="ignore"):  # not `bk.errstate`, under which no derivatives are recorded
+        with np.errstate(all="ignore"):  # `bk.errstate` would record no derivatives
             return operator, operator.adjoint_inner.apply(self.b)
 
     def restore(self, bk: Backend, result: SolveResult, rows: Array, known_null_space: bool) -> SolveResult:
@@ -57,5 +57,5 @@ class Given:
             leaves, structure = bk.leaves(x)
             why = _UNDERDETERMINED.format(m=m, n=n, method=result.method)
             x = bk.unleaves(structure, [bk.refuse_derivatives(leaf, why) for leaf in leaves])
-        made = result._record.array("function_evaluations") + 2  # A^H b, and A x
-        return changed(result, x, residual=residual, function_evaluations=made)
+        products = result._record.array("function_evaluations") + 2  # A^H b, and A x
+        return changed(result, x, residual=residual, function_evaluations=products)

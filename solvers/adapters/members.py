@@ -1,9 +1,8 @@
 """Solves whose vectors are divided over the members of a communicator (`linear_solve(over=...)`).
 
-Whatever one member can find wrong by itself is checked first, without a message. Then the members exchange whether any
-has failed, and their settings: a member that took another path would leave the others waiting for ever. No decision is
-made by one member's part alone: no entries are traced, no set-up is kept, no fallback is tried, and the cause of a
-failure is not looked for.
+Each member first checks its own arguments, without a message. Then the members exchange whether any has failed, and
+their settings: a member on another path would leave the others waiting for ever. No decision is made by one member's
+part alone: no entries are traced, no set-up is kept, no fallback is tried, and no cause of a failure is looked for.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from ...sparse.analysis.canonical import canonical
 from ...sparse.analysis.spectrum import largest_eigenvalue
 from ...sparse.analysis.symmetry import PRODUCTS
 from ...sparse.formats.row_block import row_block
-from ..choose import Explanation
+from ..choose import Explanation, auto_reason
 from ..judge import solve
 from ..methods.method import Method
 from ..methods.petsc.inverse import PetscInverse, with_diagonal
@@ -64,7 +63,7 @@ def plan_over(request: Request, made: Operator | None = None, previous: Operator
     if method is None:
         method, reason = _chosen(system)
         why = Explanation("a function of parts of vectors", (), reason, method.name, reason, None)
-        plan = replace(plan, why=why, reason=why.reason)
+        plan = replace(plan, why=why, reason=auto_reason(reason))
     M = _made_of_products(given, system) if made is None else made
     agreed(system.bk.communicator, "the requirements of the method", lambda: _check_requirements(system, method, M))
     return replace(plan, rungs=(Rung(method, M),)), system
@@ -122,7 +121,7 @@ def _system_over(request: Request, method: Method | None) -> tuple[System, Opera
     if system.is_empty:
         return replace(system, A=A), None
     A, rows = _linear(bk, A, local)
-    if isinstance(M, Preconditioner) and isinstance(M.inner, FunctionOperator):  # others are of this part alone
+    if isinstance(M, Preconditioner) and isinstance(M.inner, FunctionOperator):  # others act on this part alone
         inner = _on_members(M.inner, bk)
         inner.may_round = True  # type: ignore[attr-defined]
         M = replace(M, inner=inner)

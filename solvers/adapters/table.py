@@ -49,7 +49,7 @@ _FIELDS = ("A", "b", "x0", "args", "preconditioner", "rtol", "atol", "max_iter",
 
 
 def solve_adapted(request: Request, solve: Solve) -> SolveResult:
-    """Solve by the first adapter that the request needs, and others in turn; as it is where it needs none."""
+    """Solve by the first adapter that the request needs, and others in turn; unchanged where it needs none."""
     for into, run in ADAPTERS:
         if (adapted := into(request)) is not None:
             inner, back = adapted
@@ -62,7 +62,7 @@ def solve_adapted(request: Request, solve: Solve) -> SolveResult:
 
 
 def _in_order_of_parts(request: Request) -> tuple[Request, WayBack] | None:
-    """The system in the order of the parts of A, where A is cut, or can be and b is spread, and the way back."""
+    """The system in the order of the parts of A, where A is cut, or b is spread and A can be cut, and the way back."""
     if type(request.A) is not RowCutMatrix:
         if request.seen_sharding is None and request.sharding is None:
             return None
@@ -232,7 +232,7 @@ ADAPTERS: tuple[
     (_in_order_of_parts, None),
     (_with_vectors_last, _one_by_one),
 )  # fmt: skip
-"""Each gives the request in another form and the way back, or None, and runs it in its own way, or as others."""
+"""Each gives the request in another form and the way back, or None, and a special solve of it, or None."""
 
 
 # --- shardings in types
@@ -258,5 +258,5 @@ def run_where_spread(function: Callable[[Request], T], request: Request, spread:
         return function(replace(request, **arrays))
 
     arrays = {name: getattr(request, name) for name in _FIELDS}
-    found: T = bk.with_auto_axes(inside, arrays, like if spread else None)
-    return found
+    result: T = bk.with_auto_axes(inside, arrays, like if spread else None)
+    return result

@@ -93,7 +93,7 @@ class ImplicitSolve(LinearSystem):
         plan, system: of the solve; `make` gives the parts that depend on arrays.
         judge: handles a failure at run time: (plan, system, outcome, purpose) -> the outcome.
         make: arrays -> Parts.
-        as_found: the parts as they are, of which JAX solves first: more may be known of them than of parts made again.
+        as_found: the original parts, with which JAX solves first: more may be known of them than of parts made again.
         is_explicit: see `LinearSystem`.
         transposed: is it the transposed matrix that this solves with?
         purpose: of a solve for a derivative, in words; none for the solve itself.
@@ -127,7 +127,9 @@ class ImplicitSolve(LinearSystem):
             if not apart:
                 M = None if M is None else M.as_container()
             null = None if system.null is None else system.null.as_container()
-            M = M if M is None or (apart and _is_function(M)) else _constant(bk, M)
+            if M is not None and not (apart and _is_function(M)):  # it has no derivatives
+                arrays, make_M = bk.flatten(M)
+                M = make_M([bk.constant(a) for a in arrays])
             as_found = Parts(system.A, M, x0, rtol, atol, relative, system.null)
         elif M is not None and system.compiled:
             M = M.as_container()
@@ -237,14 +239,14 @@ class ImplicitSolve(LinearSystem):
         system = replace(system, history=recorded, monitor=None if derived else system.monitor)
         outcome = climb(plan, system)
         if not derived and not self.system.compiled:
-            return outcome  # whose failure is judged eagerly
-        return self.judge(self.plan, system, outcome, self.purpose)  # M as it was may be known to the host
+            return outcome  # its failure is judged eagerly
+        return self.judge(self.plan, system, outcome, self.purpose)  # the host may know the original M
 
     def _by_symmetry(self, system: System) -> Outcome:
         """The outcome with the conjugate of A in place of its transpose.
 
         A product with a function costs half as much as one with the transpose that the library derives. One of these
-        then checks the outcome, or a solve goes on from there.
+        then checks the outcome, or a solve continues from it.
         """
         A, M, *_ = self.parts()
         if A.dtype.kind == "c":
@@ -303,9 +305,9 @@ def without_derivatives(bk: Backend, outcome: Outcome, on_failure: str, stops: b
     return outcome._replace(x=bk.without_derivatives(outcome.x, has_failed(outcome.status, stops)))
 
 
-def _verified_outcome(system: System, found: Outcome) -> Outcome | None:
-    """`found`, if one product shows that a solve from `found.x` ends there; None where it does not, or is unknown."""
-    bk, b, x = system.bk, system.b, system.bk.flat(found.x)
+def _verified_outcome(system: System, outcome: Outcome) -> Outcome | None:
+    """The outcome, if one product shows that a solve from its x ends there; None where it does not, or is unknown."""
+    bk, b, x = system.bk, system.b, system.bk.flat(outcome.x)
     if system.null is not None or bk.compiled(b, x) or not bk.is_concrete(b):
         return None
     residual = b - system.A.apply(x)
@@ -316,16 +318,11 @@ def _verified_outcome(system: System, found: Outcome) -> Outcome | None:
         if near.any(~((norm <= bound) & near.isfinite(norm) & near.isfinite(bound))):
             return None
     norm, bound = (bk.asarray(a, like=b) for a in (norm, bound))
-    none = bk.zeros_like(found.steps)
-    return found._replace(
+    none = bk.zeros_like(outcome.steps)
+    return outcome._replace(
         x=x, residual=residual, norm=norm, bound=bound, attainable=0 * norm, status=none + int(Status.CONVERGED),
         steps=none, products=none + system.A.products,
     )  # fmt: skip
-
-
-def _constant(bk: Backend, M: Operator) -> Operator:
-    arrays, make = bk.flatten(M)
-    return make([bk.constant(a) for a in arrays])
 
 
 def _relative(system: System) -> Array:
@@ -351,16 +348,16 @@ def _mapped(
 ) -> Parts:
     """The parts of a batch of `size` problems."""
     bk, systems = system.bk, system.layout.systems
-    one = make([a if axis is None else a[0] for a, axis in zip(arrays, axes, strict=True)])
+    single = make([a if axis is None else a[0] for a, axis in zip(arrays, axes, strict=True)])
 
     def operators(name: str) -> Operator | None:
-        operator = getattr(one, name)
+        operator = getattr(single, name)
         if operator is None or (operator.together is None and all(axis is None for axis in axes)):
             return operator
         return MappedOperator(bk, lambda arrays: getattr(make(arrays), name), arrays, axes, size, systems)
 
     def rows(name: str) -> Array:
-        value = getattr(one, name)
+        value = getattr(single, name)
         if value is None:
             return None
         shape = (systems, int(value.shape[1]))
@@ -372,7 +369,7 @@ def _mapped(
     if A is None:
         raise TypeError("A system without a matrix.")
     x0, rtol, atol, relative = map(rows, ("x0", "rtol", "atol", "relative"))
-    return Parts(A, operators("M"), x0, rtol, atol, relative, one.null)
+    return Parts(A, operators("M"), x0, rtol, atol, relative, single.null)
 
 
 _NO_ARRAYS: dict[str, Any] = dict.fromkeys(("A", "b", "x0", "like", "rtol", "atol", "null", "given", "source"))
@@ -382,13 +379,13 @@ def differentiated(plan: Plan, system: System, judge: Judge) -> Outcome:
     """The outcome of a plan, with derivatives of x.
 
     Where a transformation runs eagerly in a library that compiles, a solve and its derivatives are one program:
-    `jax.grad` outside of `jit` runs each operation by itself, and would compile the loops again in every call. A
+    `jax.grad` outside `jit` runs each operation separately, and would compile the loops again in every call. A
     compiled function is differentiated once, and its derivative is compiled once, however often it is called.
     """
     A, M, bk = system.A, plan.M, system.bk
     if bk.compiles_solves and not bk.in_program() and system.monitor is None:
         A, M = A.as_container(), None if M is None else M.as_container()
-        if A.is_container and (M is None or (M.is_container and M.bk is bk)):  # factors of the host are none to JAX
+        if A.is_container and (M is None or (M.is_container and M.bk is bk)):  # JAX cannot hold factors of the host
             arrays = (system.b, system.x0, system.rtol, system.atol)
             null = None if system.null is None else system.null.as_container()
             known = replace(system, **_NO_ARRAYS, compiled=True), plan.with_M(None).rungs, judge

@@ -48,7 +48,7 @@ def matrix_gradient(A: Any, y: Array, x: Array, batch: Sequence[int]) -> Any:
     """
     if is_list_of_matrices(A, get_backend("numpy")):
         ys, xs = (v.reshape(-1, len(A), v.shape[1]) for v in (y, x))
-        return [matrix_gradient(one, ys[:, i], xs[:, i], ys.shape[:1]) for i, one in enumerate(A)]
+        return [matrix_gradient(matrix_i, ys[:, i], xs[:, i], ys.shape[:1]) for i, matrix_i in enumerate(A)]
     if isinstance(A, SparseMatrix):
         return _of_format(A, y, x)
     if sp.issparse(A):
@@ -56,7 +56,7 @@ def matrix_gradient(A: Any, y: Array, x: Array, batch: Sequence[int]) -> Any:
     if isinstance(A, DenseOperator):
         if A.systems is None:
             return _dense(A.shape, A.dtype, y, x, batch)
-        if A.systems == len(y):  # with whatever axes the user's array had
+        if A.systems == len(y):  # the user's array may have had other axes
             return _dense((*batch, *A.shape), A.dtype, y, x, batch)
         return _dense((A.systems, *A.shape), A.dtype, y, x, (len(y) // max(A.systems, 1), A.systems))
     if (of_rows := getattr(A, "gradient_by_entries", None)) is not None:
@@ -69,7 +69,7 @@ def matrix_gradient(A: Any, y: Array, x: Array, batch: Sequence[int]) -> Any:
 
 def _of_format(A: SparseMatrix, y: Array, x: Array) -> SparseMatrix:
     values = A.form.sample(A.bk, A.index_arrays(), -y, x.conj())
-    if A.systems is not None:  # which the rows repeat
+    if A.systems is not None:  # the rows repeat the matrices
         values = tuple(v.reshape(-1, A.systems, *v.shape[1:]).sum(axis=0) for v in values)
     return A.with_stored_values([_kind_of(A.dtype, v) for v in values])
 
@@ -88,7 +88,7 @@ def _sparse(A: Any, y: Array, x: Array) -> Any:
     if A.format in ("lil", "dok"):
         A = A.tocsr()
     rows, columns = places_of_values(A)
-    inside = (rows >= 0) & (rows < A.shape[0])  # a diagonal is stored longer than it is
+    inside = (rows >= 0) & (rows < A.shape[0])  # a stored diagonal may be longer than the matrix
     rows, columns = np.where(inside, rows, 0), np.where(inside, columns, 0)
     values = np.zeros(rows.shape, y.dtype)
     for yi, xi in zip(y, x.conj(), strict=True):  # one system at a time: the entries may be many
@@ -134,7 +134,7 @@ class Sensitivity:
         y = np.where(lost, np.nan, self._backward(np.where(lost, 0, rows)))
         like_b = y if system.like.dtype.kind == "c" else y.real
         full = np.ascontiguousarray(like_b).reshape(*system.layout.batch, *system.layout.shape)
-        more = full.ndim - system.like.ndim  # axes of a batch of matrices, to all of which one b belongs
+        more = full.ndim - system.like.ndim  # axes of a batch of matrices that share b
         gradient = system.layout.placed(bk, full.sum(axis=tuple(range(more))) if more else full)
         return Gradient(gradient, matrix_gradient(system.source, y, self.x, system.layout.batch))
 

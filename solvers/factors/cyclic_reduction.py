@@ -112,7 +112,8 @@ class CyclicReduction(Composed):
         for level, odd in zip(reversed(levels), reversed(gone)):
             at = level.slots
             coupled = block_product(up_before[..., at], y[..., : level.gone])
-            coupled = coupled + block_product(up_after[..., at], _after(bk, y, level))
+            after = bk.pad(y[..., 1:], [(0, 0)] * 3 + [(0, level.gone - level.kept + 1)])
+            coupled = coupled + block_product(up_after[..., at], after)
             y = bk.materialize(_interleaved(bk, y, block_product(pivots[..., at], odd) - coupled))
         return as_rows(bk, y)[:, : self.size]
 
@@ -196,11 +197,6 @@ def _next_to(bk: Backend, before: Array, after: Array, kept: int) -> Array:
 def _shifted(bk: Backend, x: Array, kept: int) -> Array:
     """Shift blocks by one position, keeping `kept` of them."""
     return bk.pad(x[..., : kept - 1], [(0, 0)] * (len(x.shape) - 1) + [(1, 0)])
-
-
-def _after(bk: Backend, y: Array, level: _Level) -> Array:
-    """The kept block after each eliminated one, zero where there is none."""
-    return bk.pad(y[..., 1:], [(0, 0)] * 3 + [(0, level.gone - level.kept + 1)])
 
 
 def _interleaved(bk: Backend, even: Array, odd: Array) -> Array:

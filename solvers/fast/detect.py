@@ -1,22 +1,21 @@
-"""Kronecker sums along the axes of a grid: is a matrix one, and which one is nearest to it?
+"""Detection of Kronecker sums along the axes of a grid, and the Kronecker sum nearest to a matrix.
 
     A = A_0 (x) I (x) I + I (x) A_1 (x) I + I (x) I (x) A_2 + shift * I
 
-So are Laplacians with constant coefficients, with spacings and coefficients that depend on their own axis only, and
-with any boundary conditions that are the same along a side. `separable` reads the parts off a line along each axis;
-then the diagonals, or one product with a random vector, show whether they are all that there is.
+Examples are Laplacians with constant coefficients, or with spacings and coefficients that depend only on their own
+axis, with any boundary conditions that are constant along a side. `separable` reads the terms from a line along each
+axis. The diagonals, or one product with a random vector, then verify that A has no other entries.
 
-`nearby` takes other matrices apart into differences of neighbours and the sums of their rows,
+`nearby` splits other matrices into differences of neighbours and row sums,
 
     (A u)(x) = sum over s of a_s(x) (u(x + s) - u(x)) + rho(x) u(x).
 
-What couples neighbours along an axis is averaged over the other axes, and rho becomes a sum of functions of one
-coordinate each. A coupling across a corner counts for each of its axes, as u(x + s) is about a sum of steps along them.
-So a matrix that is a sum of matrices along the axes stays what it is.
+Couplings of neighbours along an axis are averaged over the other axes, and rho becomes a sum of functions of one
+coordinate each. A diagonal coupling counts for each of its axes, because u(x + s) - u(x) is about a sum of differences
+along them. A Kronecker sum is therefore reproduced exactly.
 
-Coefficients that vary by large factors are taken out before: D^-1/2 A D^-1/2, where D is the mean of the couplings
-around a point, has couplings that are nearly constant, and what is left of the coefficients is in rho (Concus and
-Golub).
+Coefficients that vary by large factors are first removed by scaling: with D the mean of the couplings around a point,
+D^-1/2 A D^-1/2 has nearly constant couplings, and the variation of the coefficients remains in rho (Concus and Golub).
 """
 
 from __future__ import annotations
@@ -38,30 +37,30 @@ from ...sparse.analysis.rounding import ROWS, half_units, of_region
 from ...sparse.formats.entries.grid import points, row_strides
 from ...sparse.operators.couplings import Couplings, Shift, sum_of_terms
 
-_ROUNDING = 100  # times the rounding unit, of the sum of |a_ij| over a row
-_FAR = 10  # times that: what no product could miss
+_ROUNDING = 100  # allowed difference in rounding units of the sum of |a_ij| over a row
+_FAR = 10  # multiple of that, which no product could miss
 _BLOCK = 16384  # numbers that are compared at a time
-_FEW = 8  # diagonals that are quicker one by one
+_FEW = 8  # diagonals, up to which separate products are faster
 _COMPARED = 65536  # entries of diagonals that are compared at a time
-PART = 2**17  # couplings that are computed with at a time: with less, threads wait for each other
+PART = 2**17  # couplings that are processed at a time; with fewer, threads wait for each other
 _NEGLIGIBLE = 1e-12  # distance of couplings
-_TINY = float(np.finfo(float).tiny)  # the least number whose inverse is one, too
-_PLAIN = 2.0**300  # sizes up to it, and down to its inverse, whose squares have a sum in range
-_PLANES = 9  # of each axis, less one: those that are looked at first
-_AS_NEAR = 1.5  # times the distance: constants along an axis, whose transforms are fast, may be so much farther away
+_TINY = float(np.finfo(float).tiny)  # the smallest number whose reciprocal is in range
+_PLAIN = 2.0**300  # sums of squares are in range for sizes between the reciprocal and this
+_PLANES = 9  # planes of each axis that are examined first, plus one
+_AS_NEAR = 1.5  # allowed ratio of the distances with constants along an axis, which have fast transforms, and without
 
-Line = tuple[np.ndarray, np.ndarray, np.ndarray]  # where entries are along an axis, row and column, and their values
-Diagonal = tuple[int, int, Any]  # axis, offset, and a number, or an array that lies along the axis
+Line = tuple[np.ndarray, np.ndarray, np.ndarray]  # rows, columns and values of entries along an axis
+Diagonal = tuple[int, int, Any]  # axis, offset, and a number or an array along the axis
 
 
 @dataclass(frozen=True)
 class Separable:
-    """A sum of matrices along the axes of a grid.
+    """Kronecker sum of matrices along the axes of a grid.
 
     Attributes:
         grid: lengths of the axes.
-        along: one matrix `(n_k, n_k)` for each axis.
-        shift: what is added to the whole diagonal.
+        along: a matrix `(n_k, n_k)` for each axis.
+        shift: multiple of the identity that is added.
         dtype: of the stored entries.
     """
 
@@ -77,7 +76,7 @@ class Separable:
 
     @property
     def most_allowed(self) -> float:
-        """The largest of them, without an array of all."""
+        """Largest entry of `allowed`, without the array."""
         of_axes = (np.max(_mapped(A, self._half_units).sum(axis=1), initial=0) for A in self.along)
         return float(sum(of_axes, self._half_units(self.shift)))
 
@@ -86,13 +85,13 @@ class Separable:
 
     @property
     def maps_constants_to_zero(self) -> bool:
-        """Are all row sums zero up to rounding of the entries?"""
+        """Whether all row sums are zero up to rounding of the entries."""
         sums = self.row_sums(lambda values: np.asarray(values, np.result_type(self.dtype, np.float64)))
         each = np.all(np.abs(sums) <= ROWS * self.allowed)
         return bool(each and np.abs(np.sum(sums)) <= of_region(self.dtype) * np.sum(self.allowed))
 
     def row_sums(self, function: Callable[[Any], Any]) -> np.ndarray:
-        """Row sums, with the parts of the diagonal added separately: `(n_0, n_1, ...)`."""
+        """Row sums of a function of the entries of all terms, `(n_0, n_1, ...)`."""
         total = np.asarray(function(self.shift))
         for axis, A in enumerate(self.along):
             total = total + on_axis(_mapped(A, function).sum(axis=1), axis, len(self.grid))
@@ -100,11 +99,11 @@ class Separable:
 
 
 def separable(matrix: Matrix, host: Operator) -> Separable | str:
-    """The factors of a known square matrix as a Kronecker sum, or the reason why it is none, in words.
+    """Return a known square matrix as a Kronecker sum, or the reason why it is none, in words.
 
     Args:
-        matrix: the matrix, of any library.
-        host: the same for NumPy arrays.
+        matrix: the matrix, in any library.
+        host: the same matrix in NumPy.
 
     Cost: one product with A, one with the sum, and the entries of a line along each axis.
     """
@@ -127,12 +126,12 @@ def separable(matrix: Matrix, host: Operator) -> Separable | str:
 
 
 def _is_sum_of_numbers(matrix: Stencil) -> bool:
-    """Does each entry depend on the place along one axis only, as stencils of numbers show without a product?"""
+    """Does each entry depend only on the position along one axis? Stencils of numbers show that without a product."""
     structure: Any = matrix.structure
     grid, numbers = structure.in_grid, matrix.constant
     if numbers is None or not all(structure.numbers) or not grid == structure.out_grid == matrix.in_shape:
         return False
-    if not sum(abs(complex(number)) for number in numbers) <= np.finfo(matrix.dtype).max / 4:  # nor is one NaN
+    if not sum(abs(complex(number)) for number in numbers) <= np.finfo(matrix.dtype).max / 4:  # and none is NaN
         return False
     for box in structure.boxes:
         whole = [(lo, first, n) == (0, 0, size) for lo, first, n, size in zip(box.lo, box.start, box.shape, grid)]
@@ -144,7 +143,7 @@ def _is_sum_of_numbers(matrix: Stencil) -> bool:
 def _differs(host: Operator, parts: Separable) -> str | None:
     """Reason why the matrix differs from the sum by more than rounding; None if it does not.
 
-    Diagonals are compared entrywise; if that is inconclusive, products with a random vector.
+    Diagonals are compared entry by entry. If that is inconclusive, products with a random vector are compared.
     """
     with np.errstate(all="ignore"):
         lines, rest = _diagonals_of(parts)
@@ -152,20 +151,21 @@ def _differs(host: Operator, parts: Separable) -> str | None:
         bound = _ROUNDING * np.finfo(host.dtype).eps
         values = host.known_values() if isinstance(host, DIA) and not rest else None
         most = abs(parts.shift) + sum(np.max(s) for s in sizes)  # of a row
-        if values is not None and most <= np.finfo(host.dtype).max / 2:  # else products may overflow
+        if values is not None and most <= np.finfo(host.dtype).max / 2:  # otherwise products may overflow
             structure: Any = host.structure  # type: ignore[attr-defined]
             same = equals_sum(values[0], structure.offsets, parts.grid, parts.shift, lines, _FAR * bound * most)
             if same is not None:
                 return None if same else "its entries show that it is no sum of matrices along the axes"
     v = np.random.default_rng(7).random((1, host.shape[1]))
-    v += 0.5  # no small numbers, which would hide entries
+    v += 0.5  # because small numbers would hide entries
     v = v.astype(host.dtype, copy=False)
     with np.errstate(all="ignore"):
-        image = host.apply(v).reshape(parts.grid)  # our own
-        if not np.isfinite(np.sum(image)) and not np.isfinite(image).all():  # the sum is quicker, but may overflow
+        image = host.apply(v).reshape(parts.grid)  # new memory
+        if not np.isfinite(np.sum(image)) and not np.isfinite(image).all():  # the sum is faster, but may overflow
             return "it has entries that are NaN or infinite, or products that overflow"
         for axis, A in rest:
-            image -= _product_along(A, v.reshape(parts.grid), axis)
+            first = np.moveaxis(v.reshape(parts.grid), axis, 0)  # with this axis in front
+            image -= np.moveaxis((A @ first.reshape(len(first), -1)).reshape(first.shape), 0, axis)
         least = bound * (abs(parts.shift) + sum(np.min(s) for s in sizes))
         for rows, part in _differences(image, v.reshape(parts.grid), parts.shift, lines):
             if part.dtype.kind == "f" and max(part.max(), -part.min()) <= least:  # in one pass
@@ -182,7 +182,7 @@ def _differences(
     """`image - shift v - sum of diagonals`, in cache-sized blocks of the first axis."""
     n = len(v)
     size = max(1, _BLOCK * n // max(v.size, 1))
-    room = np.empty((min(size, n), *v.shape[1:]), image.dtype)  # a new array for each product would be new memory
+    room = np.empty((min(size, n), *v.shape[1:]), image.dtype)  # reused, to avoid allocations
     for start in range(0, n, size):
         rows = slice(start, min(start + size, n))
         part, own = image[rows], v[rows]
@@ -202,7 +202,7 @@ def _differences(
 
 
 def _diagonals_of(parts: Separable) -> tuple[list[Diagonal], list[tuple[int, sp.csr_array]]]:
-    """The diagonals of parts with few of them; other parts unchanged."""
+    """Diagonals of terms with few of them, and the other terms unchanged."""
     found: list[Diagonal] = []
     others = []
     for axis, A in enumerate(parts.along):
@@ -221,13 +221,8 @@ def _diagonals_of(parts: Separable) -> tuple[list[Diagonal], list[tuple[int, sp.
     return found, others
 
 
-def _product_along(A: sp.csr_array, v: np.ndarray, axis: int) -> np.ndarray:
-    lines = np.moveaxis(v, axis, 0)
-    return np.moveaxis((A @ lines.reshape(len(lines), -1)).reshape(lines.shape), 0, axis)
-
-
 def on_axis(values: Any, axis: int, rank: int) -> np.ndarray:
-    """Values along an axis, reshaped for broadcasting on the grid."""
+    """Reshape values along an axis for broadcasting on the grid."""
     return np.reshape(values, [-1 if k == axis else 1 for k in range(rank)])
 
 
@@ -236,7 +231,7 @@ def _mapped(A: sp.csr_array, function: Callable[[Any], Any]) -> sp.csr_array:
 
 
 def _line(matrix: Matrix, axis: int) -> Line:
-    """Entries of the line on which all other indices are 0."""
+    """Entries on the line along an axis on which all other indices are 0."""
     found = _of_boxes(matrix, axis) if isinstance(matrix, Stencil) else None
     if found is not None:
         return found
@@ -252,7 +247,7 @@ def _line(matrix: Matrix, axis: int) -> Line:
 
 def _of_boxes(matrix: SparseMatrix, axis: int) -> Line | None:
     structure: Any = matrix.structure
-    if structure.in_grid != matrix.in_shape or structure.out_grid != matrix.out_shape:  # as of flattened arrays
+    if structure.in_grid != matrix.in_shape or structure.out_grid != matrix.out_shape:  # for flattened arrays
         return None
     rows, cols, values = [], [], []
     for box, value in zip(structure.boxes, matrix.constant or ()):
@@ -295,13 +290,13 @@ def equals_sum(
     along: Iterable[Diagonal],
     far: float,
 ) -> bool | None:
-    """True if bitwise equal; False if an entry differs by more than `far`; else None.
+    """Return True if all entries are equal, False if one differs by more than `far`, else None.
 
     Args:
-        diagonals: `(k, n)`, whose entry i is that of row i.
-        shift: of the sum, on its main diagonal besides those of `along`.
+        diagonals: `(k, n)`, with entry i in row i.
+        shift: of the sum, in addition to the main diagonals of `along`.
 
-    Cost: a pass over the entries, or over some of them where they differ.
+    Cost: a pass over the entries, or over some of them if they differ.
     """
     expected: dict[int, list[Diagonal]] = {0: [(0, 0, shift)]}
     for axis, offset, values in along:
@@ -311,7 +306,7 @@ def equals_sum(
     same = True
     for offset, own in zip(offsets, diagonals):
         terms = expected.get(offset)
-        if terms is None:  # there is nothing inside of the matrix; what lies outside is no entry
+        if terms is None:  # entries inside the matrix must be zero; the rest is padding
             found = _compare(own[max(0, -offset) : own.size - max(0, offset)], [], far)
         else:
             found = _compare(own.reshape(grid), terms, far)
@@ -322,7 +317,7 @@ def equals_sum(
 
 
 def _compare(own: np.ndarray, terms: list[Diagonal], far: float) -> bool | None:
-    """Compare one diagonal with the sum of these, which is zero where an offset leaves the grid."""
+    """Compare one diagonal with the sum of terms, which are zero where an offset leaves the grid."""
     inside = [slice(None)] * own.ndim
     for axis, offset, _ in terms:
         n = own.shape[axis]
@@ -344,7 +339,6 @@ def _compare(own: np.ndarray, terms: list[Diagonal], far: float) -> bool | None:
 
 
 def _within(values: Any, axis: int, inside: list[slice]) -> Any:
-    """The values at those positions along an axis."""
     return values if np.ndim(values) == 0 else values[(slice(None),) * axis + (inside[axis],)]
 
 
@@ -352,15 +346,15 @@ def _within(values: Any, axis: int, inside: list[slice]) -> Any:
 
 
 class Nearby(NamedTuple):
-    """`size D^1/2 sum D^1/2` is near the matrix, with the diagonal matrix D.
+    """Approximation `size D^1/2 sum D^1/2` of a matrix, with a diagonal matrix D.
 
     Attributes:
-        size: a power of two, so that units play no role.
-        sum: of matrices along the axes.
-        root: `(*grid)`, of D; None: of ones.
-        distance: of the couplings and of the sums of rows, relative to the size of all couplings.
-        spread: the largest difference of a coupling from the nearby one, relative to that.
-        left: the root mean square of what is left of the sums of rows.
+        size: a power of two, which makes the result independent of units.
+        sum: Kronecker sum.
+        root: D^1/2 as `(*grid)`; None for the identity.
+        distance: error of couplings and row sums, relative to all couplings.
+        spread: largest relative error of a coupling.
+        left: root mean square of the error of row sums.
     """
 
     size: float
@@ -375,10 +369,10 @@ def nearby(A: Couplings, most: float = np.inf) -> Nearby:
     """The nearest Kronecker sum among several candidates, for one real symmetric NumPy matrix.
 
     Args:
-        most: the largest useful spread; above it only that fact is reliable.
+        most: largest useful spread. For a larger one only that fact is reliable.
     """
     size = _size(A)
-    if not 1 / _PLAIN < size < _PLAIN:  # far from the ends of the range units of powers of two change no digit
+    if not 1 / _PLAIN < size < _PLAIN:  # Units that are powers of two change no digit and keep squares in range.
         found = nearby(A.map(lambda a: a / size), most)
         return found._replace(size=found.size * size)
     root = np.sqrt(around(A, means(A)))
@@ -387,16 +381,16 @@ def nearby(A: Couplings, most: float = np.inf) -> Nearby:
 
 
 def _size(A: Couplings) -> float:
-    """The power of two below the largest entry; 1 for zeros."""
+    """Power of two below the largest entry; 1 for zeros."""
     upper = [A.values[s] for s in A.values if s >= A.here]
     largest = max(max(float(np.max(a, initial=0)), -float(np.min(a, initial=0))) for a in upper)
     return float(2.0 ** np.floor(np.log2(largest))) if largest > 0 else 1.0
 
 
 def is_far(A: Couplings, most: float) -> bool:
-    """Is the spread certainly larger than `most`? For one real symmetric NumPy matrix, from a few planes.
+    """Whether the spread is certainly larger than `most`, from a few planes of one real symmetric NumPy matrix.
 
-    Whatever number is near the couplings that lead on from a plane, it is as far from the least or the largest of them.
+    A single number cannot be near both the smallest and the largest coupling from one plane to the next.
     """
     plain = scaled = False
     with np.errstate(over="ignore", invalid="ignore"):
@@ -414,7 +408,7 @@ def is_far(A: Couplings, most: float) -> bool:
 
 
 def _spread(a: np.ndarray) -> float:
-    """Lower bound of the spread of these numbers around any value; 0 if unknown."""
+    """Lower bound of the relative spread of numbers around any value; 0 if unknown."""
     low, high = float(np.min(a, initial=np.inf)), float(np.max(a, initial=-np.inf))
     low, high = min(abs(low), abs(high)), max(abs(low), abs(high))
     same = bool(np.all(a >= 0) or np.all(a <= 0))
@@ -422,7 +416,7 @@ def _spread(a: np.ndarray) -> float:
 
 
 def _of_lines(A: Couplings, root: np.ndarray | None, size: float, most: float) -> Nearby:
-    """Averages along each axis; constant ones if about as near, unless both are too far."""
+    """Averages along each axis, constant ones if they are about as near."""
     up, rows, lines = couplings_by_axis(A, root)
     general = simple = _compared(lines, up, rows)
     constant = [_constant(line) for line in lines]
@@ -438,7 +432,7 @@ def _of_lines(A: Couplings, root: np.ndarray | None, size: float, most: float) -
 
 
 def _constant(line: AxisCouplings) -> AxisCouplings:
-    """Constant coefficients, with a multiple of the coupling added at the ends for boundary conditions."""
+    """Constant coefficients, with multiples of the coupling at the ends for boundary conditions."""
     n = len(line.up)
     if n < 3:
         return line
@@ -454,7 +448,7 @@ def _constant(line: AxisCouplings) -> AxisCouplings:
 
 
 def _compared(lines: list[AxisCouplings], couplings: list[np.ndarray], rows: np.ndarray) -> tuple[float, float, float]:
-    """Distance, spread and residual row sums, see Nearby; some planes at a time, in the cache."""
+    """Distance, spread and error of row sums, see Nearby, from a few planes at a time to stay in the cache."""
     rank, found = len(lines), []
 
     def compare(first: int, last: int) -> None:
@@ -492,29 +486,21 @@ def _matrix(line: AxisCouplings, size: float) -> sp.csr_array:
 
 
 class AxisCouplings(NamedTuple):
-    """Means along one axis: couplings of points i and i + 1 (mod n), and the share of the row sums, `(n,)`."""
+    """Means along one axis: couplings of points i and i + 1 (mod n), and their part of the row sums, `(n,)`."""
 
     up: np.ndarray
     rows: np.ndarray
     ring: bool
 
 
-class CouplingsByAxis(NamedTuple):
-    """Couplings of a matrix, split by axis.
+def couplings_by_axis(
+    A: Couplings, root: np.ndarray | None
+) -> tuple[list[np.ndarray], np.ndarray, list[AxisCouplings]]:
+    """Split D^-1/2 A D^-1/2 by axis, a few planes at a time to stay in the cache.
 
-    Attributes:
-        up: for each axis the coupling of a point to the next one along it, `(*grid)`.
-        rows: the row sums, `(*grid)`.
-        lines: means of both over the other axes.
+    Returns:
+        For each axis the couplings to the next points, `(*grid)`; row sums, `(*grid)`; means over the other axes.
     """
-
-    up: list[np.ndarray]
-    rows: np.ndarray
-    lines: list[AxisCouplings]
-
-
-def couplings_by_axis(A: Couplings, root: np.ndarray | None) -> CouplingsByAxis:
-    """Split D^-1/2 A D^-1/2, some planes at a time, in the cache."""
     grid, rank = A.grid, len(A.grid)
     up, rows = [np.empty(grid, A.diagonal.dtype) for _ in grid], np.empty(grid, A.diagonal.dtype)
     inverse = None if root is None else inverse_with_rim(root, A.periodic)
@@ -525,7 +511,7 @@ def couplings_by_axis(A: Couplings, root: np.ndarray | None) -> CouplingsByAxis:
         own, rest = scaled_planes(part, None if inverse is None else inverse[first : last + 2])
         for all_of_it, one in zip([*up, rows], [*own, rest]):
             all_of_it[first:last] = one
-        sums.append((first, [[_sum_beside(one, axis) for one in (own[axis], rest)] for axis in range(rank)]))
+        sums.append((first, [[_sums_along(one, axis) for one in (own[axis], rest)] for axis in range(rank)]))
 
     cores.in_blocks(read, grid[0], planes_at_a_time(grid))
     found = [one for _, one in sorted(sums, key=lambda one: one[0])]
@@ -533,11 +519,11 @@ def couplings_by_axis(A: Couplings, root: np.ndarray | None) -> CouplingsByAxis:
     for axis, n in enumerate(grid):
         steps, own = (_joined([one[axis][k] for one in found], axis) / (rows.size / n) for k in range(2))
         lines.append(AxisCouplings(steps, own - own.mean() * (rank - 1) / rank, A.periodic[axis]))
-    return CouplingsByAxis(up, rows, lines)
+    return up, rows, lines
 
 
 def _joined(parts: list[np.ndarray], axis: int) -> np.ndarray:
-    """Join means of parts along the first axis."""
+    """Join sums of parts along the first axis."""
     return np.concatenate(parts) if axis == 0 else np.sum(parts, axis=0)
 
 
@@ -553,7 +539,7 @@ def inverse_with_rim(root: np.ndarray, periodic: Sequence[bool]) -> np.ndarray:
 
 
 def scaled_planes(A: Couplings, inverse: np.ndarray | None) -> tuple[list[np.ndarray], np.ndarray]:
-    """Couplings to the next points along each axis, and row sums; `inverse` is a scaling with halo points."""
+    """Couplings to the next points along each axis, and row sums, scaled by `inverse` with halo points."""
     up: list[np.ndarray | None] = [None] * len(A.grid)
     rows = np.zeros(A.grid, A.diagonal.dtype)
     for s, a in A.values.items():
@@ -570,13 +556,12 @@ def scaled_planes(A: Couplings, inverse: np.ndarray | None) -> tuple[list[np.nda
     return [here * one for one in found], here * rows
 
 
-def _sum_beside(a: np.ndarray, axis: int) -> np.ndarray:
-    """Sum over the other axes."""
+def _sums_along(a: np.ndarray, axis: int) -> np.ndarray:
     return a.sum(axis=tuple(k for k in range(a.ndim) if k != axis))
 
 
 def means(A: Couplings) -> list[float]:
-    """Mean magnitude of the non-zero couplings along each axis; 0 without any."""
+    """Mean magnitude of the non-zero couplings along each axis; 0 if there are none."""
     found = []
     for axis in range(len(A.grid)):
         values = [A.values[s] for s in shifts_along(A, axis) if s[axis] > 0 or not A.is_exactly_hermitian]
@@ -587,7 +572,7 @@ def means(A: Couplings) -> list[float]:
 
 
 def _blocks(a: np.ndarray) -> list[np.ndarray]:
-    """Views of blocks of the arrays."""
+    """Views of an array in blocks that fit the cache."""
     if not a.flags.c_contiguous:
         return [a]
     flat = a.reshape(-1)
@@ -595,7 +580,7 @@ def _blocks(a: np.ndarray) -> list[np.ndarray]:
 
 
 def around(A: Couplings, means: Sequence[float]) -> np.ndarray:
-    """`(*grid)`: mean magnitude of a point's couplings, relative to the mean along each axis; 1 without any."""
+    """`(*grid)`: mean magnitude of the couplings of a point, relative to the mean of each axis; 1 if there are none."""
     found = np.empty(A.grid)
 
     def fill(first: int, last: int) -> None:
@@ -612,7 +597,7 @@ def _around_few(A: Couplings, means: Sequence[float]) -> np.ndarray:
         if mean > 0:
             both = np.logical_and.reduce([a > 0 for a in sizes])
             size = sum_of_terms(sizes)
-            size /= np.where(both, len(sizes) * mean, mean)  # there are two at most
+            size /= np.where(both, len(sizes) * mean, mean)  # at most two
             sums += size
             counts += size > 0
             some += 1
@@ -622,12 +607,12 @@ def _around_few(A: Couplings, means: Sequence[float]) -> np.ndarray:
 
 
 def shifts_along(A: Couplings, axis: int) -> list[Shift]:
-    """Offsets of one point along this axis only."""
+    """Offsets by one point along this axis."""
     return [s for s in A.values if s[axis] and not any(step for k, step in enumerate(s) if k != axis)]
 
 
 def planes(A: Couplings, axis: int, first: int, last: int) -> Couplings:
-    """Coefficients of the points with an index from `first` to `last` - 1 along an axis."""
+    """Coefficients of points with an index from `first` to `last` - 1 along an axis."""
     at = (slice(None),) * (axis + 1) + (slice(first, last),)
     grid = (*A.grid[:axis], last - first, *A.grid[axis + 1 :])
     rings = (*A.periodic[:axis], False, *A.periodic[axis + 1 :])

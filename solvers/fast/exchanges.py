@@ -1,9 +1,9 @@
-"""Plan of all-to-all exchanges that make each axis of a cut grid whole in turn.
+"""Plan of all-to-all exchanges that make each axis of a distributed grid whole in turn.
 
-Transforms need whole lines. An exchange over some mesh axes makes those axes of the grid whole that they cut, and cuts
-another one instead (the transpose of distributed Fourier transforms): of a slab the axis that is whole, of a pencil one
-of those that are transformed already, or that wait for their turn with shorter pieces. Each exchange sends a device's
-part of a vector once, however many axes it makes whole, so a plan has few of them rather than small groups:
+Transforms need whole lines. An exchange over some mesh axes makes the grid axes whole that are cut by these, and cuts
+another one instead (the transpose of distributed Fourier transforms). For a slab that is the whole axis, for a pencil
+one that was already transformed, or one that waits for its turn with shorter pieces. Each exchange sends a device's
+part of a vector once for any number of axes, so a plan has few exchanges rather than small groups:
 
 | axes that are cut | exchanges before the eigenvalues, and as many after |
 |---|---|
@@ -11,8 +11,8 @@ part of a vector once, however many axes it makes whole, so a plan has few of th
 | two of two, three of three | 2 |
 | two of three | 1 among all devices, or 2 in smaller groups where there are very many or the third axis is short |
 
-Pieces of one size are sent: where the parts do not divide a length, the last ones are padded with zeros, which are
-taken off before a line is transformed.
+All pieces have the same size. If the parts do not divide a length, the last ones are padded with zeros, which are
+removed before a line is transformed.
 
 Source: Pekurovsky, P3DFFT, SIAM J. Sci. Comput. 34 (2012), for slabs and pencils.
 """
@@ -27,7 +27,7 @@ from typing import NamedTuple
 
 from ...backends import Array, Backend
 
-_EXCHANGE, _MESSAGE = 4096, 64  # numbers that take as long to send as an exchange takes to begin, and each message
+_EXCHANGE, _MESSAGE = 4096, 64  # latency of an exchange and of a message, in numbers that could be sent meanwhile
 
 
 class AxisCut(NamedTuple):
@@ -37,9 +37,8 @@ class AxisCut(NamedTuple):
     parts: int
 
 
-Layout = tuple[
-    tuple[AxisCut, ...], ...
-]  # of each axis of the grid: its cuts, the first one slowest; none if it is whole
+Layout = tuple[tuple[AxisCut, ...], ...]
+"""For each axis of the grid its cuts, the slowest first; none if it is whole."""
 
 
 class AllToAll(NamedTuple):
@@ -48,7 +47,7 @@ class AllToAll(NamedTuple):
     Attributes:
         whole: axes of the grid that become whole.
         split: the axis that is cut instead.
-        before: the layout.
+        before: layout before the exchange.
     """
 
     whole: tuple[int, ...]
@@ -57,7 +56,7 @@ class AllToAll(NamedTuple):
 
     @property
     def level(self) -> AxisCut:
-        """How `split` is cut by it: along all mesh axes that cut those that become whole."""
+        """The cut of `split`: along all mesh axes that cut the axes that become whole."""
         levels = [level for axis in self.whole for level in self.before[axis]]
         return AxisCut(tuple(name for level in levels for name in level.names), math.prod(k for _, k in levels))
 
@@ -70,26 +69,22 @@ class AllToAll(NamedTuple):
 
 
 def piece(n: int, levels: Sequence[AxisCut]) -> int:
-    """Length of the pieces of an axis of n points, the padding included."""
+    """Length of the pieces of an axis of n points, with padding."""
     for level in levels:
         n = -(-n // level.parts)
     return n
 
 
 def whole_axes(layout: Layout) -> tuple[int, ...]:
-    """The axes that are not cut."""
+    """Axes that are not cut."""
     return tuple(axis for axis, levels in enumerate(layout) if not levels)
 
 
 @lru_cache(maxsize=64)
 def exchanges(layout: Layout, grid: tuple[int, ...]) -> tuple[AllToAll, ...]:
-    """The plan after which each axis has been whole once, with the least numbers and messages sent.
+    """Return the cheapest plan in which each axis is whole once, for a grid of at least two axes.
 
-    Args:
-        layout: how the grid is cut.
-        grid: its lengths, of two axes or more.
-
-    Cost: as many tries as there are orders of the axes.
+    Cost: a search over all orders of the axes.
     """
     waiting = frozenset(range(len(grid))) - set(whole_axes(layout))
     return _cheapest(layout, grid, waiting)[1]
@@ -115,7 +110,7 @@ def _next(layout: Layout, waiting: frozenset[int]) -> Iterator[AllToAll]:
 
 
 def _cost(exchange: AllToAll, grid: tuple[int, ...]) -> float:
-    """Numbers that a device sends, the padding included, and the time that exchange and messages take in such units."""
+    """Numbers that a device sends, with padding, plus the latency of the exchange in that unit."""
     parts = exchange.level.parts
     lengths = [piece(n, levels) for n, levels in zip(grid, exchange.before)]
     lengths[exchange.split] = parts * piece(lengths[exchange.split], (exchange.level,))
@@ -123,7 +118,7 @@ def _cost(exchange: AllToAll, grid: tuple[int, ...]) -> float:
 
 
 def forward(bk: Backend, u: Array, exchange: AllToAll, grid: Sequence[int]) -> Array:
-    """The exchange on the block `(batch, *lengths)` of a device."""
+    """Exchange the blocks `(batch, *lengths)` of all devices."""
     split, level = exchange.split, exchange.level
     u = _in_pieces(bk, u, split + 1, level.parts)
     u = bk.permute_dims(u, _to_front(len(u.shape), (split + 1,)))
@@ -155,7 +150,7 @@ def backward(bk: Backend, u: Array, exchange: AllToAll, grid: Sequence[int]) -> 
 
 
 def _in_pieces(bk: Backend, u: Array, axis: int, parts: int) -> Array:
-    """Pad an axis with zeros, and cut it: one axis more."""
+    """Pad an axis with zeros, and split it into two."""
     n = int(u.shape[axis])
     size = -(-n // parts)
     if size * parts > n:
@@ -182,7 +177,7 @@ def _to_front(rank: int, axes: Sequence[int]) -> list[int]:
 
 
 def _beside(rank: int, counts: dict[int, int]) -> list[int]:
-    """Order of `(*parts, batch, *grid)` in which the parts of an axis stand in front of its pieces."""
+    """Order of `(*parts, batch, *grid)` in which the parts of an axis precede its pieces."""
     first = sum(counts.values())
     order, taken = [first], 0
     for axis in range(rank):

@@ -1,8 +1,8 @@
 """Fast diagonalisation: the inverse of a Kronecker sum by eigenvectors along each axis.
 
 It has three forms: transforms nested around the reciprocal eigenvalues; transforms around shifted tridiagonal solves by
-elimination, which take the place of two transforms along the first axis (Hockney); and `SpectralInverse` on grids that
-are cut over devices, with all-to-all exchanges between the transforms.
+elimination, which replace two transforms along the first axis (Hockney); and `SpectralInverse` on grids that are
+distributed over devices, with all-to-all exchanges between the transforms.
 
 Source: Lynch, Rice, Thomas, Numer. Math. 6 (1964); Hockney, J. ACM 12 (1965); Swarztrauber, SIAM Review 19 (1977).
 """
@@ -49,23 +49,23 @@ from .transforms import (
     trigonometric_transform,
 )
 
-_MOST_PER_UNKNOWN, _MOST = 4, 10**6  # numbers of all eigenvectors
-_DEVICES = 16  # parts of a vector, one of which is larger than eigenvectors that a fast transform could do without
-_SURE = 1e-9  # of the largest eigenvalue: the smallest, that pivots show with digits to spare
-_LAPACK = 64 * float(np.finfo(float).eps)  # relative to the largest eigenvalue
-_RANGE = 1e6  # of the scales that make all couplings -1, which is far from the ends of single precision
+_MOST_PER_UNKNOWN, _MOST = 4, 10**6  # most entries of all eigenvectors: per unknown, plus a constant
+_DEVICES = 16  # parts of a vector, one of which must be larger than dense eigenvectors that have a fast transform
+_SURE = 1e-9  # smallest eigenvalue relative to the largest, for which elimination is accurate
+_LAPACK = 64 * float(np.finfo(float).eps)  # error of eigenvalues relative to the largest
+_RANGE = 1e6  # largest ratio of the scales that make all couplings -1, far from the limits of single precision
 _LEAST = 3  # points of a line
-_COST = 100.0  # of both recurrences and what surrounds them, per unknown in the units of `Fourier.cost`
+_COST = 100.0  # of both recurrences and their overhead, per unknown in the units of `Fourier.cost`
 
 
 def fast_inverse(A: Operator) -> Operator:
-    """The inverse of A; of a singular A the pseudo-inverse.
+    """Return the inverse of A, or the pseudo-inverse of a singular A.
 
     Raises:
-        UnsupportedOperation: the values of A are not known now, or it is no sum of matrices along the axes of a grid.
+        UnsupportedOperation: the values of A are not known, or it is no Kronecker sum along the axes of a grid.
 
-    Cost: see `separable`, `trigonometric_eigenvectors` and `eigen`; stores n numbers, and `2 n_k^2` for each
-    axis without a fast transform.
+    Cost: see `separable`, `trigonometric_eigenvectors` and `eigen`; stores n numbers, and `2 n_k^2` for each axis
+    without a fast transform.
 
     Source: Lynch, Rice, Thomas, Numer. Math. 6 (1964), 185-199.
     """
@@ -91,7 +91,7 @@ class Inverse(NamedTuple):
 
     Attributes:
         operator: the inverse.
-        least: the smallest eigenvalue, as `inverse` of `inverse_of_sum` counts it.
+        least: smallest eigenvalue according to the `rule` of `inverse_of_sum`.
     """
 
     operator: Operator
@@ -99,11 +99,11 @@ class Inverse(NamedTuple):
 
 
 class _Axis(NamedTuple):
-    """Eigenvalues `base + values` of one axis, and its eigenvectors: a trigonometric transform, or matrices.
+    """Eigenvalues `base + values` of one axis, with eigenvectors as a trigonometric transform or matrices.
 
     Attributes:
         waves: eigenvectors by formula, if there is one.
-        vectors, inverse: `(n_k, n_k)`; None where a fast transform is used.
+        vectors, inverse: `(n_k, n_k)`; None if a fast transform is used.
     """
 
     base: Any
@@ -114,7 +114,7 @@ class _Axis(NamedTuple):
 
     @property
     def kind(self) -> str | None:
-        """Kind of the fast transform, if it is used."""
+        """Kind of the fast transform, if one is used."""
         return self.waves.kind if self.waves is not None and self.vectors is None else None
 
 
@@ -125,16 +125,16 @@ def inverse_of_sum(
     rule: Rule,
     size: float = 1.0,
 ) -> Inverse:
-    """The inverse of `size` times the sum.
+    """Return the inverse of `size` times the sum.
 
-    Where a library may spread arrays over devices it is a `SpectralInverse`, which needs no numbers of the size of a
-    vector.
+    If the library may distribute arrays over devices, that is a `SpectralInverse`, which stores no arrays of the
+    size of a vector.
 
     Args:
-        rule: not called where lines of a definite matrix are eliminated along the first axis.
+        rule: reciprocals for eigenvalues; not called if lines are eliminated along the first axis.
 
     Raises:
-        UnsupportedOperation: the eigenvectors along an axis would need too much memory, or there are none.
+        UnsupportedOperation: the eigenvectors along an axis would need too much memory, or do not exist.
     """
     wide, eps = np.result_type(np.float64, parts.shift, *(A.dtype for A in parts.along)), float(np.finfo(dtype).eps)
     along = [A.astype(wide) for A in parts.along]
@@ -147,7 +147,7 @@ def inverse_of_sum(
         room -= 0 if axes[-1].vectors is None else A.shape[0] ** 2
     spectra = [on_axis(one.values, axis, len(along)) for axis, one in enumerate(axes, 1)]
     bases, shift = [one.base for one in axes], np.asarray(parts.shift, wide)
-    rings = any(one.kind == "periodic" for one in axes)  # whose transforms leave half of the frequencies
+    rings = any(one.kind == "periodic" for one in axes)  # their transforms store half of the frequencies
     found = None if rings else _eliminated(along[0], sum(spectra, sum(bases, shift)), dtype, bk)
     if found is not None:
         lines, least = found
@@ -165,7 +165,7 @@ def inverse_of_sum(
 
 
 def _eliminated(A: Any, others: np.ndarray, dtype: np.dtype, bk: Backend) -> tuple[Eliminated, float] | None:
-    """Elimination along the first axis and the smallest eigenvalue, if A is definite and that is the quickest."""
+    """Elimination along the first axis and the least eigenvalue; None if A is indefinite or transforms are faster."""
     n, eps = A.shape[0], float(np.finfo(dtype).eps)
     if not others.size or others.dtype.kind != "f":
         return None
@@ -193,19 +193,17 @@ def _spectral(axes: list[_Axis], total: Any, parts: Separable, rule: Rule, size:
 
 
 def _pseudo_inverse(values: Values, parts: Separable, eps: float) -> tuple[Reciprocal, float]:
-    """Zeros in the place of reciprocals of zero; the smallest eigenvalue is not needed by a solve."""
+    """Rule of a pseudo-inverse: zero instead of 1 / 0. A solve does not need the smallest eigenvalue."""
     limit, other = _zeros(values, parts, eps)
     return Reciprocal(max(limit, other / 2)) if limit >= 0 else Reciprocal(), 0.0
 
 
 def _along(A: Any, axis: int, eps: float, bk: Backend, room: int, formulas: int) -> _Axis:
-    """Eigendecomposition along one axis.
-
-    Fast transforms of the library are used where they are quicker than dense products.
+    """Eigendecomposition along one axis, with fast transforms if these are faster than dense products.
 
     Args:
-        room: the most numbers of eigenvectors.
-        formulas: of those that a fast transform could do without.
+        room: most entries of eigenvectors.
+        formulas: most entries of eigenvectors that have a fast transform.
     """
     n, found = A.shape[0], trigonometric_eigenvectors(A, eps)
     if found is not None:
@@ -214,7 +212,7 @@ def _along(A: Any, axis: int, eps: float, bk: Backend, room: int, formulas: int)
         matrix = transform_matrix(found.kind, n)
         return _Axis(found.base, found.values, found, matrix.T, matrix)
     if n * n > room:
-        raise _refusal(f"axis {axis} has {n} points, so many that eigenvectors without a formula do not pay")
+        raise _refusal(f"axis {axis} has {n} points, too many for eigenvectors without a formula")
     one = eigen(A, eps)
     if one is None:
         raise _refusal(f"its part along axis {axis} is neither Hermitian nor made so by a scaling of its rows")
@@ -222,10 +220,10 @@ def _along(A: Any, axis: int, eps: float, bk: Backend, room: int, formulas: int)
 
 
 def _nested(core: Eliminated | np.ndarray, grid: tuple[int, ...], axes: list[_Axis | None], bk: Backend) -> Operator:
-    """Nest the transforms, from the outside: dense, trigonometric, Fourier, around the core.
+    """Nest dense, trigonometric and Fourier transforms, from the outside, around the core.
 
     Args:
-        core: reciprocal eigenvalues on the grid; or the elimination along the first axis.
+        core: reciprocal eigenvalues on the grid, or elimination along the first axis.
     """
     dtype = core.dtype
     around: list[Any] = []  # wrappers of the inner operator
@@ -247,7 +245,7 @@ def _nested(core: Eliminated | np.ndarray, grid: tuple[int, ...], axes: list[_Ax
 
 
 def _core(core: Eliminated | np.ndarray, grid: tuple[int, ...], axes: list[_Axis | None], order: list[int]) -> Operator:
-    """The core for axes in this order; an eliminated first axis stays in place."""
+    """The core for another order of the axes. An eliminated first axis stays in place."""
     if isinstance(core, Eliminated):
         lines = core.pivots.reshape(grid).transpose(order)
         return replace(core, pivots=np.ascontiguousarray(lines).reshape(core.pivots.shape))
@@ -262,7 +260,7 @@ def _kind(one: _Axis | None) -> str | None:
 
 
 def _by_kind(axes: list[_Axis | None], together: bool) -> list[tuple[str, tuple[int, ...]]]:
-    """Axes of trigonometric transforms, last first; grouped by kind where the library transforms several at once."""
+    """Axes of trigonometric transforms, last first, grouped by kind if the library transforms several `together`."""
     found: dict[Any, tuple[str, tuple[int, ...]]] = {}
     for axis, kind in reversed(list(enumerate(map(_kind, axes)))):
         if kind is not None and kind != "periodic":
@@ -276,14 +274,14 @@ def _dense(matrix: np.ndarray) -> Dense:
 
 
 def _zeros(values: Values, parts: Separable, eps: float) -> tuple[float, float]:
-    """The largest magnitude of an eigenvalue that is zero up to rounding, -1 without any, and the least of others.
+    """Largest magnitude of eigenvalues that are zero up to rounding, or -1, and the smallest of the others.
 
-    One at the level of the matrix's own rounding counts if it is the only one, and A maps constants to zero.
+    One eigenvalue at the level of rounding of the entries counts as zero if A maps constants to zero.
 
     Raises:
-        UnsupportedOperation: there are others, as of very different axes in single precision.
+        UnsupportedOperation: there are more of these, for example for very different axes in single precision.
     """
-    if all(part.dtype.kind == "f" for part in values()):  # mostly definite, which takes no array of absolute values
+    if all(part.dtype.kind == "f" for part in values()):  # usually definite, without absolute values
         low, high = extremes_of(values)
         if min(abs(low), abs(high)) > max(_LAPACK, eps) * max(abs(low), abs(high)) and (low > 0) == (high > 0):
             return -1.0, 0.0
@@ -307,15 +305,15 @@ def _matrix_of(A: Operator) -> Matrix:
         return as_matrix(A)
     except UnsupportedOperation as error:
         raise _refusal(
-            f"{str(error).split('. ')[0].rstrip('.')}: its matrix is not found here; give the matrix, or a solver of "
+            f"{str(error).split('. ')[0].rstrip('.')}: its matrix cannot be found; give the matrix, or a solver of "
             "krylix.prepare"
         ) from error
 
 
 def _refusal(why: str) -> UnsupportedOperation:
     return UnsupportedOperation(
-        f"A fast direct solve needs A = sum of matrices along the axes of a grid, as a Laplacian with constant "
-        f"coefficients is, but {why}. Use CG with a preconditioner, or scipy-direct."
+        f"A fast direct solve needs a sum of matrices along the axes of a grid, such as a Laplacian with constant "
+        f"coefficients, but {why}. Use CG with a preconditioner, or scipy-direct."
     )
 
 
@@ -327,12 +325,11 @@ def _refusal(why: str) -> UnsupportedOperation:
 class Eliminated(Composed):
     """Inverse of `diag(1 / before) T diag(1 / after)`, T tridiagonal with off-diagonals -1 along the first axis.
 
-    Of the elimination of T forward along the lines only the pivots are stored; those of positive definite matrices
-    are positive.
+    Only the pivots of forward elimination are stored, which are positive for positive definite matrices.
 
     Attributes:
-        pivots: their reciprocals, for the m lines of n points each, `(n, m)`.
-        before, after: `(n,)`; or `(1,)` the latter, where the former has all of the scale.
+        pivots: reciprocal pivots for the m lines of n points each, `(n, m)`.
+        before, after: `(n,)`, or `(1,)` for the latter if the former has the whole scale.
     """
 
     parts = ("pivots", "before", "after")
@@ -368,14 +365,14 @@ class Eliminated(Composed):
 
 
 def pays(bk: Backend, lines: int, transform: float) -> bool:
-    """Is elimination quicker than two transforms of this cost per unknown, in units of `Fourier.cost`?"""
+    """Whether elimination is faster than two transforms of this cost per unknown, in units of `Fourier.cost`."""
     return _COST + bk.cost_of_step / max(lines, 1) < 2 * transform
 
 
 def extremes(A: sp.csr_array, known: TrigonometricEigenvectors | None) -> tuple[float, float] | None:
-    """Extreme eigenvalues of a matrix along an axis; None where elimination does not apply.
+    """Extreme eigenvalues of a matrix along an axis; None if elimination does not apply.
 
-    It applies to tridiagonal, diagonally symmetrisable matrices without zeros beside the diagonal.
+    It applies to tridiagonal, diagonally symmetrisable matrices without zero off-diagonal entries.
     """
     n = A.shape[0]
     if n < _LEAST or A.dtype.kind != "f" or (known is not None and known.kind == "periodic"):
@@ -393,11 +390,11 @@ def extremes(A: sp.csr_array, known: TrigonometricEigenvectors | None) -> tuple[
 
 
 def eliminated(A: sp.csr_array, others: np.ndarray, sign: int, dtype: np.dtype) -> Eliminated | None:
-    """Inverses of A plus a shift for each line of the first axis; None where scales would leave the range.
+    """Inverses of A plus a shift for each line of the first axis; None if scales would overflow.
 
     Args:
-        A: one for which there are `extremes`.
-        others: `(m,)`; with A they are definite.
+        A: a matrix with `extremes`.
+        others: `(m,)`, the shifts, with which A is definite.
         sign: of all eigenvalues.
 
     Cost: one division and two more operations per unknown.
@@ -435,7 +432,7 @@ def _scales(up: np.ndarray, low: np.ndarray, sign: int) -> tuple[np.ndarray, np.
     return (rows, columns) if max(spread) < _RANGE else None
 
 
-# --- grids that are cut over devices
+# --- grids that are distributed over devices
 
 
 @storable("transforms and eigenvalues of axes")
@@ -443,17 +440,17 @@ def _scales(up: np.ndarray, low: np.ndarray, sign: int) -> tuple[np.ndarray, np.
 class SpectralInverse(Composed):
     """`V diag(1 / (sum of spectra)) V^-1`, V the Kronecker product of eigenvectors along each axis.
 
-    Cost: for one application on a cut grid the exchanges of the plan, and as many back; no reduction. Three vectors of
-    temporary memory, and `2 n_k^2` numbers for each axis without a fast transform, whole on each device.
+    Cost: for one application on a distributed grid the exchanges of the plan, and as many back, without reductions. It
+    needs three temporary vectors, and on each device `2 n_k^2` numbers for each axis without a fast transform.
 
     Attributes:
-        spectra: of all axes, one after the other, `(n_0 + n_1 + ...,)`.
+        spectra: eigenvalues of all axes in turn, `(n_0 + n_1 + ...,)`.
         matrices: eigenvectors and their inverse of each axis without a fast transform, `(2 n_k^2 + ...,)`.
         grid: lengths of the axes.
         kinds: the transform of each axis, see `transforms.KINDS`; "matrix" for those of `matrices`.
         limit, instead, sign: of `Reciprocal`.
-        complex_vectors: is it for complex vectors?
-        transposed: is it the transpose?
+        complex_vectors: whether it is for complex vectors.
+        transposed: whether it is the transpose.
     """
 
     parts = ("spectra", "matrices")
@@ -503,21 +500,22 @@ class SpectralInverse(Composed):
         return own
 
     def on_cells(self, u: Array, cut: Cut | None = None) -> Array:
-        """The image of `(batch, *grid)`, spread over devices as `u` is."""
+        """The product with `(batch, *grid)`, distributed like `u`."""
         bk = self.bk
         parts = self.array("spectra"), self.array("matrices")
         kinds = [bk.dtype(part).kind for part in parts]
-        if bk.dtype(u).kind == "c" and "c" not in kinds:  # messages of both parts at once
+        if bk.dtype(u).kind == "c" and "c" not in kinds:  # one message for both parts
             both = self._mapped(cut, bk.stack(bk.fourier.parts(u)), parts)
             return bk.fourier.complex(both[0], both[1])
         wanted = np.result_type(self.dtype, bk.dtype(u))
         return self._mapped(cut, bk.astype(u, wanted)[None], parts)[0]
 
     def _mapped(self, cut: Cut | None, u: Array, parts: Sequence[Array]) -> Array:
-        """For `(parts, batch, *grid)`."""
+        """The product with `(parts, batch, *grid)`."""
         if cut is None:
             return self._on_block(((),) * len(self.grid), u, *parts)
-        function = partial(self._on_block, layout_of(cut))
+        layout = tuple((AxisCut(names, parts),) if parts > 1 else () for names, parts in zip(cut.names, cut.parts))
+        function = partial(self._on_block, layout)
         return self.bk.map_parts(function, cut, [u, *parts], [2, None, None], 2)
 
     def _on_block(self, layout: Layout, u: Array, spectra: Array, matrices: Array) -> Array:
@@ -533,7 +531,7 @@ class SpectralInverse(Composed):
         return bk.reshape(self._transformed(u, axes[0], matrices, back=True), shape)
 
     def _transformed(self, u: Array, axes: Sequence[int], matrices: Array, back: bool = False) -> Array:
-        """Into the eigenvectors of these axes, or back."""
+        """Transform into the eigenvectors of these axes, or back."""
         for axis in axes:
             kind = self.kinds[axis]
             if kind == "matrix":
@@ -543,7 +541,7 @@ class SpectralInverse(Composed):
         return u
 
     def _matrix(self, matrices: Array, axis: int, back: bool) -> Array:
-        """The inverse of the eigenvectors, or to go back they themselves; the transpose has these transposed."""
+        """The inverse eigenvectors of an axis, or the eigenvectors to transform back; transposed for the transpose."""
         n = self.grid[axis]
         start = sum(2 * m * m for m, kind in zip(self.grid[:axis], self.kinds) if kind == "matrix")
         start += 0 if back != self.transposed else n * n
@@ -551,7 +549,7 @@ class SpectralInverse(Composed):
         return self.bk.matrix_transpose(matrix) if self.transposed else matrix
 
     def _times(self, matrix: Array, u: Array, axis: int) -> Array:
-        """Multiply each line along an axis."""
+        """Multiply all lines along an axis by a matrix."""
         bk, order = self.bk, list(range(len(u.shape)))
         order[axis + 1], order[-1] = order[-1], order[axis + 1]  # its own inverse
         lines = bk.permute_dims(u, order)
@@ -580,11 +578,6 @@ class SpectralInverse(Composed):
         return replace(self._map(lambda A: A, cast), complex_vectors=is_complex)
 
 
-def layout_of(cut: Cut) -> Layout:
-    """How the grid of a distribution is cut."""
-    return tuple((AxisCut(names, parts),) if parts > 1 else () for names, parts in zip(cut.names, cut.parts))
-
-
 def spectral_inverse(
     spectra: Sequence[np.ndarray],
     total: Any,
@@ -593,15 +586,15 @@ def spectral_inverse(
     rule: Reciprocal,
     dtype: np.dtype,
 ) -> SpectralInverse:
-    """The inverse for vectors of `dtype`, in NumPy's arrays.
+    """Return the inverse for vectors of `dtype`, in NumPy arrays.
 
-    Each spectrum is stored as differences from its part of the smallest sum, which is added to the first of them: so
-    small eigenvalues keep their digits in any precision.
+    Each spectrum is stored as differences from its term in the smallest sum, which is added to the first spectrum.
+    Small eigenvalues then keep their digits in any precision.
 
     Args:
-        spectra: of each axis, `(n_k,)`.
-        total: what is added to each of their sums.
-        matrices: eigenvectors and their inverse of each axis of the kind "matrix".
+        spectra: eigenvalues of each axis, `(n_k,)`.
+        total: shift of all sums of eigenvalues.
+        matrices: eigenvectors and their inverse for each axis of the kind "matrix".
     """
     least, at = nearest_to_zero(spectra, total)
     differences = [values - values[place] for values, place in zip(spectra, at)]
@@ -615,7 +608,7 @@ def spectral_inverse(
 
 
 def _own_piece(bk: Backend, values: Array, levels: Sequence[AxisCut]) -> Array:
-    """The piece of a device of numbers along an axis that is cut so; the last ones are repeated as padding."""
+    """The local piece of values along a distributed axis. The last value is repeated as padding."""
     for level in levels:
         size = piece(int(values.shape[0]), (level,))
         padding = size * level.parts - int(values.shape[0])

@@ -1,7 +1,7 @@
-"""Eigendecompositions along one axis, by formula where there is one, else by LAPACK; reciprocals of their sums.
+"""Eigendecompositions along one axis, by formula if there is one, else by LAPACK; reciprocals of their sums.
 
-A tridiagonal matrix whose diagonals are constant, but for the ends of the main one, has sines or cosines for
-eigenvectors. With d in the middle of the diagonal and c beside it the ends say what the boundary is:
+A tridiagonal matrix with constant diagonals, except for the ends of the main one, has sines or cosines as
+eigenvectors. With d on the diagonal and c next to it, the ends determine the boundary condition:
 
 | end | boundary |
 |---|---|
@@ -9,7 +9,7 @@ eigenvectors. With d in the middle of the diagonal and c beside it the ends say 
 | d + c | derivative 0 half a cell behind the last point |
 | d - c | value 0 half a cell behind the last point |
 
-So has a symmetric matrix whose rows are each the one above it moved by one, around the end, for a periodic axis.
+So does a symmetric circulant matrix, for a periodic axis.
 
 Source: Strang, The Discrete Cosine Transform, SIAM Review 41 (1999); Buzbee, Golub, Nielson, SIAM J. Numer. Anal. 7
 (1970).
@@ -29,8 +29,8 @@ from ...backends import Array, Backend
 from .detect import Separable, on_axis
 from .transforms import angles
 
-_PART = 2**17  # eigenvalues that are computed with at a time
-_CLOSE = 100  # times the rounding unit of the largest entry
+_PART = 2**17  # eigenvalues that are processed at a time
+_CLOSE = 100  # difference of equal entries, in rounding units of the largest entry
 _ENDS = {  # of the first and the last point, 1 for d + c and -1 for d - c: the transform into the eigenvectors
     (0, 0): "DST-I",
     (0, -1): "DST-V",
@@ -45,10 +45,10 @@ _ENDS = {  # of the first and the last point, 1 for d + c and -1 for d - c: the 
 
 
 class TrigonometricEigenvectors(NamedTuple):
-    """Sines or cosines as eigenvectors, with eigenvalues `base + values`; smooth ones are near `base`.
+    """Sines or cosines as eigenvectors, with eigenvalues `base + values`. Those of smooth ones are near `base`.
 
-    `base` is the sum of a row in the middle. Where the sums of all axes cancel, as for Laplacians, they do so exactly,
-    and the small eigenvalues keep their digits.
+    `base` is the sum of an inner row. If the sums of all axes cancel, as for Laplacians, they cancel exactly, and small
+    eigenvalues keep their digits.
 
     Attributes:
         kind: of the transform into the eigenvectors, in `transforms.KINDS`.
@@ -70,11 +70,11 @@ class Eigen(NamedTuple):
 
 
 def trigonometric_eigenvectors(A: sp.csr_array, eps: float) -> TrigonometricEigenvectors | None:
-    """Eigenvalues by formula, of (nearly) constant tridiagonal and circulant matrices; None for others.
+    """Eigenvalues by formula for (nearly) constant tridiagonal and circulant matrices; None for others.
 
     Args:
         A: in double precision.
-        eps: rounding unit of the numbers that it was made of.
+        eps: rounding unit of the given entries.
 
     Cost: a few passes over the entries.
     """
@@ -145,7 +145,7 @@ def _of_period(entries: sp.coo_array, limit: float) -> TrigonometricEigenvectors
 
 
 def _of_tridiagonal(d: np.ndarray, up: np.ndarray, low: np.ndarray, eps: float) -> Eigen | None:
-    """By a diagonal S that makes `S^-1 A S` symmetric, for off-diagonal pairs of equal sign."""
+    """Use a diagonal S that makes `S^-1 A S` symmetric, for off-diagonal pairs of equal sign."""
     product = up * low
     if np.any(product < 0) or np.any((product == 0) & ((up != 0) | (low != 0))):
         return None
@@ -160,24 +160,18 @@ def _of_tridiagonal(d: np.ndarray, up: np.ndarray, low: np.ndarray, eps: float) 
     return Eigen(values, scale * vectors, (vectors / scale).T)
 
 
-# --- reciprocals of sums of eigenvalues, with a rule for those that are zero or unwanted
+# --- reciprocals of sums of eigenvalues, with exceptions for those that are zero or unwanted
 
 
 class Reciprocal(NamedTuple):
-    """`1 / v`, but `instead` where `sign v <= limit`, or where `|v| <= limit`.
-
-    Attributes:
-        limit: less than zero: of no eigenvalue.
-        instead: in place of `1 / v`.
-        sign: 1 or -1; 0: magnitudes are compared.
-    """
+    """`1 / v`, but `instead` where `sign v <= limit`, or `|v| <= limit` if `sign` is 0; with `limit >= 0`."""
 
     limit: float = -1.0
     instead: float = 0.0
     sign: int = 0
 
     def invert(self, values: np.ndarray) -> None:
-        """In place, in NumPy."""
+        """Replace values by their reciprocals, in NumPy."""
         small = None if self.limit < 0 else np.nonzero(self._size(np, values) <= self.limit)
         if small is not None:
             values[small] = 1
@@ -186,27 +180,27 @@ class Reciprocal(NamedTuple):
             values[small] = self.instead
 
     def of(self, bk: Backend, values: Array) -> Array:
-        """The same as a new array of any library."""
+        """Reciprocals as a new array of any library."""
         if self.limit < 0:
             return 1 / values
         small = self._size(bk, values) <= self.limit
         return bk.where(small, self.instead, 1 / bk.where(small, 1, values))
 
     def times(self, factor: float) -> Reciprocal:
-        """For eigenvalues multiplied by a positive factor."""
+        """Rule for eigenvalues multiplied by a positive factor."""
         return Reciprocal(self.limit * factor, self.instead / factor, self.sign)
 
     def _size(self, bk: Any, values: Array) -> Array:
         return self.sign * values if self.sign else bk.abs(values)
 
 
-Values = Callable[[], Iterable[np.ndarray]]  # eigenvalues, part by part, each time it is called
+Values = Callable[[], Iterable[np.ndarray]]  # each call returns the eigenvalues, part by part
 Rule = Callable[[Values, Separable, float], tuple[Reciprocal, float]]
-"""Of eigenvalues, the sum that has them, and the rounding unit: their reciprocals, and which is the smallest."""
+"""(eigenvalues, their sum, rounding unit) -> their reciprocals, and the smallest eigenvalue."""
 
 
 def sums_in_parts(spectra: Sequence[np.ndarray], total: Any) -> Iterator[np.ndarray]:
-    """The sums of one number for each axis, and `total`: `(*grid)`, some planes of the first axis at a time."""
+    """Yield the sums of `total` and an eigenvalue of each axis, `(*grid)`, some planes of the first axis at a time."""
     first, *others = spectra
     rest = sum((on_axis(values, axis, len(spectra)) for axis, values in enumerate(others, 1)), np.asarray(total))
     planes = max(1, _PART // max(math.prod(map(len, others)), 1))
@@ -215,13 +209,13 @@ def sums_in_parts(spectra: Sequence[np.ndarray], total: Any) -> Iterator[np.ndar
 
 
 def extremes_of(values: Values) -> tuple[float, float]:
-    """The lowest and the highest real number."""
+    """Smallest and largest real eigenvalue."""
     ends = [(float(np.min(part)), float(np.max(part))) for part in values() if part.size]
     return (min(low for low, _ in ends), max(high for _, high in ends)) if ends else (0.0, 0.0)
 
 
 def nearest_to_zero(spectra: Sequence[np.ndarray], total: Any) -> tuple[Any, tuple[int, ...]]:
-    """The sum of smallest magnitude, and its place on the grid."""
+    """The sum of smallest magnitude, and its position on the grid."""
     found: tuple[Any, tuple[int, ...]] = (np.inf, ())
     start = 0
     for part in sums_in_parts(spectra, total):

@@ -2,14 +2,14 @@
 
     y_k = s_k sum over j of f(pi (2 j + a) (2 k + b) x_j / (4 n + c)),    j, k = 0 ... n - 1,    f = sin or cos
 
-"periodic" is the twelfth, of sin + cos (Hartley's transform) over 2 n: real, as the others are. By the Fourier
-transform of the lengths:
+"periodic" is the twelfth, with sin + cos (Hartley's transform) over 2 n, which is real like the others. All are
+computed by Fourier transforms:
 
 | kinds | how | length |
 |---|---|---|
-| DCT-II, III | Makhoul: even places first, then the odd ones backwards | n |
-| DST-II, III | those of alternating signs, backwards | n |
-| DCT-IV, DST-IV | the odd frequencies of DCT-II of twice as many numbers | 2 n |
+| DCT-II, III | Makhoul: even positions first, then the odd ones backwards | n |
+| DST-II, III | DCT-II, III with alternating signs, backwards | n |
+| DCT-IV, DST-IV | odd frequencies of DCT-II of twice as many numbers | 2 n |
 | DST-I | the odd continuation | 2 n + 2 |
 | DST-V, VI, VII, DCT-VIII | the odd continuation | 2 n + 1 |
 | periodic | sums of real and imaginary parts | n |
@@ -32,11 +32,11 @@ from ...backends import Array, Backend
 from ...sparse import Composed, Dense, Operator, storable
 from ..diagonal import DiagonalOperator
 
-_PASSES, _MOST_FACTORS = 20, 150  # what surrounds a Fourier transform; and its cost by Bluestein
+_PASSES, _MOST_FACTORS = 20, 150  # overhead of a Fourier transform, and its cost by Bluestein's algorithm
 
 
 class TransformKind(NamedTuple):
-    """Parameters of the sum above, and the length of the Fourier transform; `(a, b)` stands for `a n + b`."""
+    """Parameters of the sum above, and length of the Fourier transform, in which `(a, b)` stands for `a n + b`."""
 
     f: Callable[[np.ndarray], np.ndarray]
     a: int
@@ -46,7 +46,7 @@ class TransformKind(NamedTuple):
     inverse: str
 
 
-def _both(x: np.ndarray) -> np.ndarray:
+def _sin_plus_cos(x: np.ndarray) -> np.ndarray:
     return np.asarray(np.sin(x) + np.cos(x))
 
 
@@ -62,7 +62,7 @@ KINDS = {
     "DCT-III": TransformKind(np.cos, 0, 1, (4, 0), (1, 0), "DCT-II"),
     "DCT-IV": TransformKind(np.cos, 1, 1, (4, 0), (2, 0), "DCT-IV"),
     "DCT-VIII": TransformKind(np.cos, 1, 1, (4, 2), (2, 1), "DCT-VIII"),
-    "periodic": TransformKind(_both, 0, 0, (2, 0), (1, 0), "periodic"),
+    "periodic": TransformKind(_sin_plus_cos, 0, 0, (2, 0), (1, 0), "periodic"),
 }
 
 
@@ -77,34 +77,33 @@ def angles(kind: str, n: int) -> np.ndarray:
 def transform_matrix(kind: str, n: int) -> np.ndarray:
     """`(n, n)`: the transform as an orthogonal matrix, read-only."""
     f, a, b, (times, plus), _, inverse = KINDS[kind]
-    if kind in ("DST-III", "DCT-III"):  # whose first or last column is the shorter one
+    if kind in ("DST-III", "DCT-III"):  # their first or last column is shorter
         return transform_matrix(inverse, n).T
     j = np.arange(n)
     whole = times * n + plus
-    matrix = f(np.pi / whole * (np.outer(2 * j + b, 2 * j + a) % (2 * whole)))  # whole numbers lose no digits
+    matrix = f(np.pi / whole * (np.outer(2 * j + b, 2 * j + a) % (2 * whole)))  # integers are reduced without rounding
     matrix /= np.sqrt(np.sum(matrix**2, axis=1, keepdims=True))
     matrix.flags.writeable = False
     return matrix
 
 
 def is_fast(bk: Backend, kind: str, n: int) -> bool:
-    """Is the fast transform of n numbers quicker than the product with its matrix?"""
+    """Whether the fast transform of n numbers is faster than a product with its matrix."""
     return n > fast_cost(bk, kind, n)
 
 
 def fast_cost(bk: Backend, kind: str, n: int) -> float:
     """Cost per number of the fast transform of n numbers, relative to n for the dense product.
 
-    A Fourier transform takes time in proportion to the sum of the prime factors of its length, to a limit, which is
-    that of lengths without small factors; and a product to n. The constant between them is that of the library.
+    The time of a Fourier transform is proportional to the sum of the prime factors of its length, up to a limit for
+    lengths without small factors, and that of a product to n. Their ratio depends on the library.
     """
     times, plus = KINDS[kind].length
-    factors = min(_prime_factors(times * n + plus), _MOST_FACTORS)
+    factors = min(_sum_of_prime_factors(times * n + plus), _MOST_FACTORS)
     return bk.fourier.cost * times * (factors + _PASSES)
 
 
-def _prime_factors(n: int) -> int:
-    """Sum of the prime factors."""
+def _sum_of_prime_factors(n: int) -> int:
     total, p = 0, 2
     while p * p <= n:
         while n % p == 0:
@@ -114,9 +113,9 @@ def _prime_factors(n: int) -> int:
 
 
 def trigonometric_transform(bk: Backend, kind: str, x: Array, axes: Sequence[int]) -> Array:
-    """Transform `x` along these axes, one after the other.
+    """Transform `x` along these axes in turn.
 
-    Cost: that of a Fourier transform of each line, of the length in the table above; twice that of complex numbers.
+    Cost: a Fourier transform of each line, with the length in the table above; two for complex x.
     """
     found = bk.fourier.trigonometric(kind, x, axes)
     if found is not None:
@@ -128,7 +127,7 @@ def trigonometric_transform(bk: Backend, kind: str, x: Array, axes: Sequence[int
         order = list(range(rank))
         order[axis], order[-1] = order[-1], order[axis]  # its own inverse
         moved = axis % rank != rank - 1
-        # else XLA moves them twice, as they are read twice, and holds two more copies meanwhile
+        # Otherwise XLA would transpose twice, because the lines are read twice, and hold two more copies.
         lines = _lines(bk, kind, bk.materialize(bk.permute_dims(x, order)) if moved else x)
         x = bk.permute_dims(lines, order) if moved else lines
     return x
@@ -224,7 +223,7 @@ def _of_cosines(bk: Backend, x: Array) -> Array:
 def _turns(n: int) -> tuple[np.ndarray, np.ndarray]:
     """Normalisation and half-sample phase shifts of half of the frequencies."""
     k = np.arange(n // 2 + 1, dtype=np.float64)
-    # not by `where` or whole numbers, of which torch.compile makes single precision
+    # torch.compile would convert the result of `where`, or integers, to single precision.
     return np.sqrt(np.minimum(k + 1.0, 2.0) / n), np.pi * k / (2 * n)
 
 
@@ -237,10 +236,10 @@ class AlongAxis(Composed):
     """`vectors @ inner @ inverse` with dense matrices along one axis of the grid.
 
     Attributes:
-        inner: of all unknowns.
+        inner: operator on all unknowns.
         vectors, inverse: `(n_k, n_k)`.
         grid: lengths of the axes.
-        axis: which of them.
+        axis: index of the axis.
     """
 
     parts = ("inner", "vectors", "inverse")
@@ -255,13 +254,13 @@ class AlongAxis(Composed):
         return self._along(self.vectors, self.inner.apply(self._along(self.inverse, x)))
 
     def _along(self, matrix: Dense, x: Array) -> Array:
-        """Multiply each line along the axis, for rows `(batch, n)`."""
+        """Multiply all lines along the axis, for rows `(batch, n)`."""
         bk, n = self.bk, self.grid[self.axis]
         before = int(x.shape[0]) * math.prod(self.grid[: self.axis])
         after = math.prod(self.grid[self.axis + 1 :])
         if after == 1:
             image = bk.product(matrix.matrix, bk.reshape(x, (before, n)))
-        elif before == 1:  # the transpose is a view for libraries that hand it to BLAS
+        elif before == 1:  # the transpose is a view that libraries pass to BLAS
             image = bk.product(bk.matrix_transpose(bk.reshape(x, (n, after))), matrix.matrix)
         else:
             lines = bk.permute_dims(bk.reshape(x, (before, n, after)), (0, 2, 1))
@@ -280,11 +279,11 @@ class AlongTrigonometric(Composed):
     """Trigonometric transforms of one kind along some axes around `inner`.
 
     Attributes:
-        inner: of all unknowns; where `swapped`, of the grid whose last axis has changed places with the only one here.
+        inner: operator on all unknowns; if `swapped`, on the grid with the last axis and the single one here swapped.
         kind: of the transform, see `KINDS`.
         grid: lengths of the axes.
-        axes: which of them.
-        swapped: for libraries that transform the last axis only: the other axes are moved there once, not twice.
+        axes: indices of the axes.
+        swapped: for libraries that only transform the last axis, so that other axes are moved there once, not twice.
     """
 
     inner: Operator
@@ -349,5 +348,5 @@ class Periodic(Composed):
 
 
 def _groups(axes: tuple[int, ...]) -> Sequence[tuple[int, ...]]:
-    """Groups of as many axes as libraries transform at once, last ones first: these see real arrays."""
+    """Groups of as many axes as libraries transform at once. The last axes come first and transform real arrays."""
     return [axes[max(0, end - 3) : end] for end in range(len(axes), 0, -3)]

@@ -24,23 +24,23 @@ class BiCGStabState(NamedTuple):
     alpha: Array
     omega: Array
     rr: Array  # <r, r>
-    size: Array  # power of two of the size of A M: powers of K then neither overflow nor vanish
+    size: Array  # power of two near the size of A M, which keeps powers of K in range
     done: Array  # <r, r> at which a system needs no further half step
     broken: Array
 
 
 class _Image(NamedTuple):
-    """Of a vector v."""
+    """Images of a vector v."""
 
-    M: Any  # M v, which x is made of; v itself where there is no M
+    M: Any  # M v, which is added to x; v itself without M
     K: Array  # A M v / size, new memory
 
 
 class _BiCGPart(NamedTuple):
-    """The bi-conjugate half of a step: r[j] = K^j r and u[j] = K^j u.
+    """Bi-conjugate half of a step: r[j] = K^j r and u[j] = K^j u.
 
-    Mr[j] and Mu[j] are what M made of r[j] and u[j], but for the last ones; () without M. They follow the same
-    recurrences, so that x is made of what A was applied to: M may round as it likes.
+    Mr[j] and Mu[j] are the images of r[j] and u[j] under M, except for the last ones; () without M. They follow the
+    same recurrences, so that x is a combination of vectors to which A was applied, and M may have low precision.
     """
 
     x: Array
@@ -59,9 +59,9 @@ class _BiCGPart(NamedTuple):
 class BiCGStab(Method):
     """BiCGStab(l): l steps of bi-conjugate gradients, then a minimisation over l powers of A M.
 
-    For any square A; M preconditions from the right, so the residual is the true one. `l=1` is van der Vorst's
-    BiCGStab; `l=2` also copes with eigenvalues near the imaginary axis, larger l with harder spectra. One iteration is
-    one such cycle. A breakdown restarts from the best x with another left vector.
+    For any square A. M preconditions from the right, so that the residual is the true one. `l=1` is van der Vorst's
+    BiCGStab, `l=2` also handles eigenvalues near the imaginary axis, and larger l harder spectra. One iteration is
+    one such cycle. After a breakdown it restarts from the best x with another left vector.
 
     Cost: 2 l + 6 vectors, with M 2 l more; per iteration 2 l products with A and 2 l with M, and per round one more of
     each at the start.
@@ -140,11 +140,11 @@ class _Products(NamedTuple):
 
     def image(self, v: Array) -> _Image:
         bk, A, M, size = self.bk, self.A, self.M, self.size
-        if bk.updates_in_place:  # scaled afterwards: new memory, also where a function returns its own buffer
+        if bk.updates_in_place:  # Scaling afterwards makes new memory, even if a function returns its own buffer.
             z = apply(M, v)
-            z = z if M is None else bk.copy(z)  # needed when a function may have written to its buffer again
+            z = z if M is None else bk.copy(z)  # needed after a function may have overwritten its buffer
             return _Image(z, bk.times(1 / size, A.apply(z)))
-        z = apply(M, bk.times(1 / size, v))  # else XLA would compute the product again for each use
+        z = apply(M, bk.times(1 / size, v))  # otherwise XLA would compute the product again for each use
         return _Image(v if M is None else z, A.apply(z))
 
     def corrected(self, x: Array, factor: Array, image: Array) -> Array:
@@ -154,7 +154,7 @@ class _Products(NamedTuple):
 
 
 def _half_step(products: _Products, s: BiCGStabState, c: _BiCGPart, j: int) -> _BiCGPart:
-    """One step of bi-conjugate gradients, on r[0..j] and u[0..j]; systems that are done or broken stand still."""
+    """One step of bi-conjugate gradients, on r[0..j] and u[0..j]. Converged and broken systems are unchanged."""
     bk, zero, shadow = products.bk, products.bk.zeros_like(c.alpha), s.shadow
     rho = bk.dot(shadow, c.r[j])
     beta = bk.where(c.live, bk.safe_divide(c.alpha * rho, c.rho), zero)
@@ -162,7 +162,7 @@ def _half_step(products: _Products, s: BiCGStabState, c: _BiCGPart, j: int) -> _
     Mu = tuple(bk.xpay(Mr, -beta, before) for Mr, before in zip(c.Mr, c.Mu))
     image = products.image(u[j])
     u, Mu = (*u, image.K), (*Mu, image.M) if products.M is not None else ()
-    left, gamma, uu = _of_shadow(bk, shadow, u[j + 1])
+    left, gamma, uu = _shadow_products(bk, shadow, u[j + 1])
     # Where gamma is rounding noise, alpha would be noise too, and of any size.
     noise = float(np.finfo(real_dtype(bk.dtype(c.rr))).eps) * bk.sqrt(uu * left)
     broken = c.live & ((bk.abs(gamma) <= noise) | (rho == 0))
@@ -177,7 +177,7 @@ def _half_step(products: _Products, s: BiCGStabState, c: _BiCGPart, j: int) -> _
     return _BiCGPart(x, r, u, Mr, Mu, rho, alpha, rr, live & (rr > s.done), c.broken | broken)
 
 
-def _of_shadow(bk: Backend, shadow: Array, u: Array) -> tuple[Array, Array, Array]:
+def _shadow_products(bk: Backend, shadow: Array, u: Array) -> tuple[Array, Array, Array]:
     """`<shadow, shadow>`, `<shadow, u>` and `<u, u>`; over a communicator in one message."""
     if bk.communicator is None:
         gamma, uu = bk.dot(shadow, u), bk.square_norm(u)
@@ -187,9 +187,9 @@ def _of_shadow(bk: Backend, shadow: Array, u: Array) -> tuple[Array, Array, Arra
 
 
 def _minimise(products: _Products, s: BiCGStabState, c: _BiCGPart) -> BiCGStabState:
-    """Subtract from r[0] its best approximation by r[1..l], found by modified Gram-Schmidt."""
+    """Subtract from r[0] its best approximation by r[1..l], by modified Gram-Schmidt."""
     bk, degree, zero = products.bk, len(c.r) - 1, products.bk.zeros_like(c.alpha)
-    # Systems that reached their goal in a half step leave the minimisation out: r[1..l] is noise to them.
+    # Systems that converged in a half step skip the minimisation, because their r[1..l] is noise.
     live = c.rr > s.done
     r, Mr, tau, first = list(c.r), list(c.Mr), {}, {}
     squares: dict[int, Array] = {}

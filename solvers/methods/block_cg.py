@@ -11,11 +11,11 @@ from ...backends import Array, Backend
 from ...sparse import Matrix, Operator
 from .method import Goal, Method
 
-# A direction is left out where, of its length, less than the square root of this sticks out of the others: it would
-# be half noise. Nothing is lost: the residuals keep that part, and it stands out as soon as their rest is smaller.
-_DEPENDENT = 100.0  # times eps
-_FLAT = 4.0  # times eps, of the largest <p, A p>: zero up to rounding, a null vector of A
-_NOISE = 4.0  # times eps, of the residual at the start: below, a residual points nowhere
+# Largest squared relative distance, in eps, of a direction from the span of the others at which it is omitted, because
+# half of its digits would be noise. The residuals keep that component, which is used once their rest is smaller.
+_DEPENDENT = 100.0
+_FLAT = 4.0  # in eps relative to the largest <p, A p>: zero up to rounding, p is a null vector of A
+_NOISE = 4.0  # in eps relative to the first residual: smaller residuals are noise
 
 
 class BlockCGState(NamedTuple):
@@ -23,7 +23,7 @@ class BlockCGState(NamedTuple):
 
     x: Array
     r: Array
-    p: Array  # orthonormal basis of the search space, with rows of zeros where it has fewer dimensions
+    p: Array  # orthonormal basis of the search space, padded with zero rows
     rr: Array  # <r, r>
     noise: Array  # <r, r> below which a residual adds no direction
     broken: Array
@@ -33,24 +33,24 @@ class BlockCGState(NamedTuple):
 class BlockCG(Method):
     """Block conjugate gradients: every system minimises over the Krylov spaces of all right-hand sides together.
 
-    For many right-hand sides that share one symmetric (Hermitian) definite matrix, positive or negative, and for
-    semi-definite ones with consistent right-hand sides; M likewise. It takes fewer iterations than `CG` by as much as k
-    right-hand sides span the eigenvectors that make CG slow; with one right-hand side it is CG. Right-hand sides may be
-    zero, equal or dependent, and systems may converge at different times: the directions are orthonormalised in each
-    step, and those that have become dependent are left out. (Right-hand sides that differ by 1e-6 to 1e-9 of their size
-    may take more iterations than CG.)
+    For many right-hand sides with one symmetric (Hermitian) definite matrix, positive or negative, or a semi-definite
+    one and consistent right-hand sides. The same holds for M. It takes fewer iterations than `CG` if k right-hand sides
+    together span the eigenvectors that make CG slow; with one right-hand side it is CG. Right-hand sides may be zero,
+    equal or dependent, and systems may converge at different times: directions are orthonormalised in each step, and
+    dependent ones are omitted. (Right-hand sides with relative differences of 1e-6 to 1e-9 may take more iterations
+    than with CG.)
 
-    All systems need the same A and M. Different matrices are refused. A function with batch axes must do the same to
-    every system; that is checked where its values are known now, and otherwise shows as a solve that fails.
+    All systems need the same A and M, and different matrices are refused. A function with batch axes must act equally
+    on all systems. That is checked if its values are known; otherwise the solve fails.
 
     Cost for k systems of n unknowns: 5 blocks of k vectors (x, r, p, a product, M r); per iteration 1 product with A
-    and 1 with M of all systems at once, 16 k^2 n operations on blocks and two eigenvalue problems of size k: for tens
-    of right-hand sides, not thousands.
+    and 1 with M of all systems at once, 16 k^2 n operations on blocks and two eigenvalue problems of size k, which
+    suits tens of right-hand sides, not thousands.
 
     Raises ValueError for a batch of matrices.
 
     Source: O'Leary, Linear Algebra Appl. 29 (1980); Dubrulle, ETNA 12 (2001), for orthonormal directions; Ji and Li,
-    Adv. Comput. Math. 43 (2017), the breakdown-free block method (BFBCG), for leaving out dependent ones.
+    Adv. Comput. Math. 43 (2017), the breakdown-free block method (BFBCG), for omitting dependent ones.
 
     Examples:
         >>> import numpy as np
@@ -114,9 +114,9 @@ class BlockCG(Method):
 
 
 def _check_shared(operator: Operator, what: str) -> None:
-    """One product of an operator with batch axes: the same vector for every system has the same image."""
+    """Check by a product that an operator with batch axes maps the same vector to the same image in all systems."""
     bk, systems = operator.bk, operator.systems
-    if systems is None or systems < 2 or bk.communicator is not None:  # members could differ in what they see
+    if systems is None or systems < 2 or bk.communicator is not None:  # processes could disagree
         return
 
     def images() -> Array:
@@ -133,7 +133,7 @@ def _check_shared(operator: Operator, what: str) -> None:
         raise ValueError(
             f"block-CG needs {what} to be the same for all systems; got {systems} systems with "
             f"{'a batch of matrices' if isinstance(operator, Matrix) else 'different ones'}. "
-            "Use CG, which treats each system by itself, or give one matrix."
+            "Use CG, which solves each system separately, or give one matrix."
         )
 
 
@@ -142,17 +142,17 @@ def _eps(bk: Backend, real: Array) -> float:
 
 
 def _gram(bk: Backend, a: Array, b: Array) -> Array:
-    """Gram matrix `(k, m)`: dot products of the rows of `a` `(k, n)` and `b` `(m, n)`."""
+    """Gram matrix `(k, m)` of the rows of `a` `(k, n)` and `b` `(m, n)`."""
     return bk.stack_dots(b, bk.conj(a))
 
 
 def _times_transposed(bk: Backend, inverse: Array, g: Array) -> Array:
-    """`(inverse g)ᵀ`: a row of coefficients for each system."""
+    """`(inverse g)ᵀ`, with a row of coefficients for each system."""
     return bk.product(inverse, bk.matrix_transpose(g))
 
 
 def _preconditioned(bk: Backend, M: Operator | None, r: Array, rr: Array) -> Array:
-    """M r, scaled to rows of about size 1, since only the span counts; zero for systems that overflowed."""
+    """M r, scaled to rows of about size 1 because only the span matters; zero for systems that overflowed."""
     z, finite = r, bk.isfinite(rr)
     if M is not None:
         z = M.apply(r)
@@ -166,9 +166,9 @@ def _preconditioned(bk: Backend, M: Operator | None, r: Array, rr: Array) -> Arr
 
 
 def _orthonormal(bk: Backend, w: Array, g: Array, live: Array) -> Array:
-    """An orthonormal basis of the rows of `w` where `live` `(k, 1)`, with rows of zeros where these are dependent.
+    """Orthonormal basis of the rows of `w` that are `live` `(k, 1)`, padded with zero rows. Overwrites `w`.
 
-    By the eigenvectors of their Gram matrix `g`, all rows scaled to length 1. Overwrites `w`.
+    It is computed from the eigenvectors of the Gram matrix `g`, with rows scaled to length 1.
     """
     k, dtype = int(w.shape[0]), bk.dtype(w)
     square = bk.reshape(bk.real(bk.diagonal(g)), (1, k))
@@ -185,7 +185,7 @@ def _orthonormal(bk: Backend, w: Array, g: Array, live: Array) -> Array:
 
 
 def _inverse(bk: Backend, g: Array) -> tuple[Array, Array]:
-    """The inverse of a Hermitian `(k, k)` matrix where it is not zero up to rounding; `(1, 1)`: is all of it zero?"""
+    """Pseudo-inverse of a Hermitian `(k, k)` matrix up to rounding, and whether all of it is zero, `(1, 1)`."""
     k, dtype = int(g.shape[0]), bk.dtype(g)
     largest = _largest(bk, bk.reshape(g, (1, k * k)))
     usable = (largest > 0) & bk.isfinite(largest)
@@ -199,5 +199,5 @@ def _inverse(bk: Backend, g: Array) -> tuple[Array, Array]:
 
 
 def _largest(bk: Backend, numbers: Array) -> Array:
-    """`(1, 1)`: the largest absolute value of `(1, m)` numbers that are no unknowns, so the same in all members."""
+    """`(1, 1)`: largest absolute value of `(1, m)` coefficients, which are the same in all processes."""
     return bk.xp.max(bk.abs(numbers), axis=1, keepdims=True)

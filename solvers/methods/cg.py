@@ -13,11 +13,11 @@ from .method import Goal, Method
 class CGState(NamedTuple):
     """Vectors are (batch, n), scalars (batch, 1)."""
 
-    x: Array  # without the last step, alpha p, which is added while p is read for the next one
+    x: Array  # without the last step alpha p, which is added when p is read for the next one
     r: Array
     p: Array  # search direction
     alpha: Array
-    rho: Array  # <r, M r>, of the r before this one
+    rho: Array  # <r, M r> of the previous r
     rr: Array  # <r, r>
     broken: Array
 
@@ -26,8 +26,8 @@ class CGState(NamedTuple):
 class CG(Method):
     """Conjugate gradients with an optional preconditioner.
 
-    For symmetric (Hermitian) definite A, positive or negative, and semi-definite A with a consistent right-hand side;
-    M likewise. Cost: 4 vectors (x, r, p and one product), and per step 1 product with A and 1 with M.
+    For symmetric (Hermitian) definite A, positive or negative, and semi-definite A with a consistent right-hand side.
+    The same holds for M. Cost: 4 vectors (x, r, p and one product), and per step 1 product with A and 1 with M.
 
     Source: Hestenes and Stiefel, J. Res. NBS 49 (1952); Saad, Iterative Methods for Sparse Linear Systems, 2nd ed.,
     Algorithm 9.1.

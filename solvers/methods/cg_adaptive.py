@@ -22,11 +22,11 @@ class CGAdaptiveState(NamedTuple):
 
 @dataclass(frozen=True)
 class CGAdaptive(Method):
-    """The variant of Hestenes and Stiefel whose step and direction are computed from the vectors in hand.
+    """Conjugate gradients by Hestenes and Stiefel with explicitly computed step length and direction.
 
-    alpha = <p, r> / <p, A p> minimises along p whatever p is, and each direction is made A-orthogonal to the last one
-    explicitly. In exact arithmetic it is CG; with rounding, a slightly non-symmetric A or a slightly varying M it
-    loses less. For symmetric (Hermitian) definite A. Cost: 4 vectors, and per step 1 product with A and 1 with M; one
+    alpha = <p, r> / <p, A p> minimises along any p, and each direction is made A-orthogonal to the last one explicitly.
+    In exact arithmetic it is CG. It is less sensitive to rounding errors, a slightly non-symmetric A or a slightly
+    varying M. For symmetric (Hermitian) definite A. Cost: 4 vectors, and per step 1 product with A and 1 with M; one
     dot product more than CG.
 
     Source: Hestenes and Stiefel, J. Res. NBS 49 (1952), equations 3:2a-b.

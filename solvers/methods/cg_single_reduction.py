@@ -27,13 +27,12 @@ class CGSingleReductionState(NamedTuple):
 class CGSingleReduction(Method):
     """Conjugate gradients with one reduction in each step, for many devices.
 
-    The step length follows from <r, M r> and <A M r, M r>, which are computed together with <r, r>: where vectors are
-    spread over devices, one all-reduce of three numbers takes the place of CG's two or three. That pays where a step
-    waits for messages longer than it computes, below about ten million unknowns a device. In exact arithmetic it is
-    CG; A p is updated and not computed, which costs a vector and lets the recurrence drift a little more. A is
-    multiplied once more than in CG, at the start. For symmetric (Hermitian) definite A, positive or negative, and
-    semi-definite A with a consistent right-hand side; M likewise. Cost: 5 vectors, with M 6, and per step 1 product
-    with A and 1 with M.
+    The step length follows from <r, M r> and <A M r, M r>, which are computed together with <r, r>. On vectors that are
+    distributed over devices, one all-reduce of three numbers replaces CG's two or three. That pays if messages take
+    longer than computations, below about ten million unknowns per device. In exact arithmetic it is CG. A p is updated
+    by recurrence, which costs a vector and loses slightly more accuracy. For symmetric (Hermitian) definite A, positive
+    or negative, and semi-definite A with a consistent right-hand side. The same holds for M. Cost: 5 vectors, with M 6,
+    per step 1 product with A and 1 with M, and 1 more product with A at the start.
 
     Source: Chronopoulos and Gear, s-step iterative methods for symmetric linear systems, J. Comput. Appl. Math. 25
     (1989), s = 1; D'Azevedo, Eijkhout and Romine, LAPACK Working Note 56 (1993).
@@ -82,7 +81,7 @@ class CGSingleReduction(Method):
 
 
 def _image(bk: Backend, M: Operator | None, r: Array) -> Array:
-    """M r, which is needed after A was applied: a function may write to what it returned."""
+    """M r, copied because a function may overwrite what it returned."""
     return r if M is None else bk.copy(apply(M, r))
 
 

@@ -19,7 +19,7 @@ class COCRState(NamedTuple):
     z: Array  # M r; r itself without a preconditioner
     p: Array  # search direction
     q: Array  # A p
-    rho: Array  # z^T A z, of the z before this one
+    rho: Array  # z^T A z of the previous z
     rr: Array  # <r, r>
     broken: Array
 
@@ -28,9 +28,9 @@ class COCRState(NamedTuple):
 class COCR(Method):
     """Conjugate A-orthogonal conjugate residuals, for complex symmetric A (A^T = A, not A^H = A).
 
-    Conjugate residuals with products `u^T v` without conjugation; of real symmetric A it is these, and leaves the
-    smallest residual. M is symmetric likewise. As of Helmholtz problems with absorption. Where a product vanishes
-    though the residual does not, it restarts.
+    Conjugate residuals with products `u^T v` without conjugation, for example for Helmholtz problems with absorption. M
+    must be complex symmetric, too. For real symmetric A the method is conjugate residuals, which minimise the residual.
+    It restarts if a product vanishes although the residual does not.
 
     Cost: 6 vectors (with M 7), and per step 1 product with A and 1 with M, and per round 1 with M.
 
@@ -59,7 +59,7 @@ class COCR(Method):
     def init(self, bk: Backend, A: Operator, M: Operator | None, r: Array, goal: Goal) -> COCRState:
         rr = bk.square_norm(r)
         none = bk.astype(bk.zeros_like(rr), bk.dtype(r))
-        z = r if M is None else bk.copy(apply(M, r))  # a function may write to what it returned
+        z = r if M is None else bk.copy(apply(M, r))  # a function may overwrite what it returned
         p, q = bk.zeros_like(r), bk.zeros_like(r)
         return COCRState(bk.zeros_like(r), r, z, p, q, none, rr, bk.full_like(rr, False, bool))
 

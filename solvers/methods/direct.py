@@ -1,4 +1,4 @@
-"""Direct methods: factors of A are applied to the residual until the tolerance is met; several kinds of factors."""
+"""Direct methods: factors of A are applied to the residual until it meets the tolerance."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from ...backends import Array, Backend
 from ...sparse import Operator
 from ..factors.band import banded_factors
 from ..factors.dense import factorise, factors_to_apply_once
-from ..factors.protocol import DirectInverse, InverseFactors, MatrixToFactorise
+from ..factors.protocol import DirectInverse, InverseOperator, MatrixToFactorise
 from ..factors.sparse import SUPERLU, host_factors
 from ..fast.inverse import fast_inverse
 from .method import Goal, Method, apply
 
-_SMALL_CORRECTION = 0.25  # of x
+_SMALL_CORRECTION = 0.25  # relative to x
 
 
 class RefinementState(NamedTuple):
@@ -29,13 +29,15 @@ class RefinementState(NamedTuple):
 
 @dataclass(frozen=True)
 class Direct(Method):
-    """LU with partial pivoting on the array library itself; Cholesky where the matrix proves to be definite.
+    """LU with partial pivoting in the array library itself, or Cholesky if the matrix is definite.
 
-    For any square matrix (a function's is found column by column). Of a singular matrix with a solution it finds the
-    one of least norm, with factors that are shifted a little and null vectors that these show; others are reported.
-    Cost: n^2 numbers and 2/3 n^3 operations per matrix (half for Cholesky), and 1 solve that shows whether it is
-    singular; then per iteration 1 product and 2 triangular solves; mostly 1 iteration. A matrix that seems singular is
-    factorised twice or three times.
+    For any square matrix (that of a function is computed column by column). For a singular matrix and a consistent b it
+    finds the solution of least norm, using slightly shifted factors and the null vectors that these reveal.
+    Inconsistent systems are reported.
+
+    Cost: n^2 numbers and 2/3 n^3 operations per matrix (half for Cholesky), and 1 solve that tests whether it is
+    singular; then per iteration 1 product and 2 triangular solves, usually for 1 iteration. A matrix that seems
+    singular is factorised two or three times.
 
     Examples:
         >>> import numpy as np
@@ -57,15 +59,13 @@ class Direct(Method):
         return "direct"
 
     def factorise(self, bk: Backend, A: Operator) -> Operator:
-        """The inverse of A, as an operator."""
+        """Return the inverse of A as an operator."""
         return factorise(bk, A)
 
     def setup(self, bk: Backend, A: Operator, M: Operator | None) -> Operator:
-        return (
-            M
-            if isinstance(M, DirectInverse)
-            else self.factorise(bk, M.inner if isinstance(M, MatrixToFactorise) else A)
-        )
+        if isinstance(M, DirectInverse):
+            return M
+        return self.factorise(bk, M.inner if isinstance(M, MatrixToFactorise) else A)
 
     def init(self, bk: Backend, A: Operator, M: Operator | None, r: Array, goal: Goal) -> RefinementState:
         rr = bk.square_norm(r)
@@ -78,13 +78,13 @@ class Direct(Method):
         return RefinementState(s.x + d, r, rr, bk.square_norm(d), rr > 0.25 * s.rr)
 
     def is_settled(self, bk: Backend, state: RefinementState, x: Array, scale: Array) -> Array:
-        """Corrections as large as x reveal factors of a singular matrix whose zero pivots are hidden by rounding."""
+        """Corrections as large as x reveal a singular matrix, whose zero pivots are hidden by rounding."""
         return bk.sqrt(state.dd) <= _SMALL_CORRECTION * bk.norm(x) / scale
 
 
 @dataclass(frozen=True)
 class DirectOnce(Direct):
-    """`Direct` as a program holds it: LU, applied once; `DirectOnHost` solves what that leaves over."""
+    """`Direct` in a compiled program: LU, applied once. `DirectOnHost` solves the systems that have not converged."""
 
     applies_once = True
 
@@ -94,7 +94,7 @@ class DirectOnce(Direct):
 
 @dataclass(frozen=True)
 class DirectOnHost(Direct):
-    """`Direct` by NumPy, whatever the library."""
+    """`Direct` in NumPy, for any library."""
 
     on_host = True
 
@@ -103,13 +103,13 @@ class DirectOnHost(Direct):
 class ScipyDirect(Direct):
     """LU of a sparse matrix by SuperLU, with partial pivoting where it is needed; dense and banded ones by LAPACK.
 
-    For any square matrix, real or complex. One factorisation serves all systems of a batch; a batch of matrices has
-    one for each. Of a singular matrix with a solution it finds the one of least norm, with factors that are shifted a
-    little and null vectors that these show; others are reported. Works on the host: arrays of other libraries are
-    copied there and back, in compiled functions by a callback.
+    For any square matrix, real or complex. One factorisation serves all right-hand sides, and each matrix of a batch
+    has its own. For a singular matrix and a consistent b it finds the solution of least norm, using slightly shifted
+    factors and the null vectors that these reveal. Inconsistent systems are reported. It works on the host: arrays of
+    other libraries are copied there and back, in compiled functions by a callback.
 
-    Cost: the numbers of the factors, with their fill, once per matrix; then per iteration 1 product with A and 2
-    triangular solves; mostly 1 iteration.
+    Cost: the numbers in the factors, with fill-in, once per matrix; then per iteration 1 product with A and 2
+    triangular solves, usually for 1 iteration.
 
     Source: Li, ACM TOMS 31 (2005), through scipy.sparse.linalg.splu.
 
@@ -135,20 +135,20 @@ class ScipyDirect(Direct):
 
 @dataclass(frozen=True)
 class SparseDirect(Direct):
-    """Sparse factors by the best library that is installed: Pardiso, rslab, SuperLU. Checked, SuperLU behind all.
+    """Sparse factors by the best library that is installed (Pardiso, rslab, SuperLU), with an accuracy check.
 
-    As `ScipyDirect`, several times as fast where `pip install krylix[direct]` has installed other libraries: in three
-    dimensions, for saddle points, and most of all for other numbers at the same places, whose orderings are kept. Each
-    factorisation has to solve a system with rounding errors only; if it does not, and for singular matrices, SuperLU
-    takes its place. What made the factors is told by `prepare(A).explain()` and `result.to_dict()["why"]`. Matrices of
-    fewer than 500 unknowns are left to SuperLU, banded and dense ones to LAPACK. Factors are in double precision.
+    Like `ScipyDirect`, but several times as fast if `pip install krylix[direct]` has installed other libraries: for
+    three-dimensional problems, for saddle points, and most of all for new values on the same pattern, whose ordering is
+    reused. Factors must solve a test system up to rounding errors. If they do not, and for singular matrices, SuperLU
+    is used instead. `prepare(A).explain()` and `result.to_dict()["why"]` name the library. Matrices of fewer than 500
+    unknowns are factorised by SuperLU, banded and dense ones by LAPACK. Factors are in double precision.
 
     Attributes:
-        library: take only "Pardiso", "rslab" or "SuperLU", which has to be installed, also for small matrices; None
-            takes the first that suits.
+        library: use only "Pardiso", "rslab" or "SuperLU", which must be installed, also for small matrices. None
+            chooses the first that passes the check.
 
-    Cost: as of `ScipyDirect`, the numbers of the factors, 1 product and 2 triangular solves per iteration; before them
-    one solve that checks the factors, which serve the transposed matrix too.
+    Cost: that of `ScipyDirect`, the numbers in the factors, 1 product and 2 triangular solves per iteration, and before
+    them one solve that checks the factors. They serve the transposed matrix too.
 
     Source: Schenk, Gärtner, Future Generation Computer Systems 20 (2004); Li, ACM TOMS 31 (2005). The check: Oettli and
     Prager, Numer. Math. 6 (1964).
@@ -178,26 +178,26 @@ class SparseDirect(Direct):
 
 @dataclass(frozen=True)
 class FastDirect(Direct):
-    """Fast transforms or eigenvectors along each axis of a grid, for sums of matrices that work along one axis each.
+    """Fast transforms or eigenvectors along each axis of a grid, for Kronecker sums of matrices along the axes.
 
-    For Laplacians and Helmholtz operators with constant coefficients, or with spacings and coefficients that depend on
-    their own axis only, with values or derivatives given along each side, or periodic. The matrix, or the function
-    that is traced, must be known before it is solved with, and be such a sum, which one product shows; others are
-    refused, and so are grids with an axis so long that its eigenvectors fill the memory. A singular matrix is solved
-    without its null space.
+    For Laplacians and Helmholtz operators with constant coefficients, or with spacings and coefficients that depend
+    only on their own axis, with Dirichlet, Neumann or periodic boundary conditions. The values of the matrix, or of the
+    traced function, must be known before the solve. A product with a random vector verifies that it is such a sum, and
+    others are refused, as are grids with an axis so long that its eigenvectors would fill the memory. A singular matrix
+    is solved on the complement of its null space.
 
     Along an axis with constant coefficients the eigenvectors are sines, cosines or both, see
-    `solvers/fast/transforms.py`. They are applied by fast transforms, where these are quicker than products
-    with matrices: from 60 to 1000 points on, which depends on the boundary, the library and the prime factors of the
-    number of points. Lines along the first axis of a definite A without periodic axes are eliminated instead, where
-    that is quicker: it takes a few operations.
+    `solvers/fast/transforms.py`. Fast transforms apply them if that is faster than dense products, from 60 to 1000
+    points on, depending on the boundary, the library and the prime factors of the number of points. For a definite A
+    without periodic axes, lines along the first axis are eliminated instead if that is faster, which takes a few
+    operations per unknown.
 
     Cost: n numbers, and 2 n_k^2 for each axis without a fast transform, once per matrix; then per iteration 1 product
-    with A and two transforms along each axis: about 5 n log2(n_k) operations each, or 2 n n_k; mostly 1 iteration.
+    with A and two transforms along each axis of about 5 n log2(n_k) operations each, or 2 n n_k; usually 1 iteration.
 
-    On a grid that is cut over devices each transforms the lines that are whole on it, and all-to-all exchanges of a
-    device's part of the vector make the other axes whole: 2 for one axis that is cut, 4 for two, or three, for each
-    application; the numbers stored are those of the axes only, 1 or 2 n_k^2 for each.
+    If the grid is distributed over devices, each device transforms its complete lines, and all-to-all exchanges of the
+    vector make the other axes complete: 2 exchanges for one distributed axis and 4 for two or three, for each
+    application. Only eigenvalues and eigenvectors of the axes are stored, n_k or 2 n_k^2 numbers for each.
 
     Source: Lynch, Rice, Thomas, Numer. Math. 6 (1964), 185-199; Buzbee, Golub, Nielson, SIAM J. Numer. Anal. 7 (1970);
     Strang, The Discrete Cosine Transform, SIAM Review 41 (1999); Hockney, J. ACM 12 (1965), for the elimination.
@@ -224,24 +224,23 @@ class FastDirect(Direct):
         return "fast-direct"
 
     def factorise(self, bk: Backend, A: Operator) -> Operator:
-        return InverseFactors(fast_inverse(A))
+        return InverseOperator(fast_inverse(A))
 
 
 @dataclass(frozen=True)
 class BandedDirect(Direct):
-    """Cyclic reduction of matrices with few diagonals, as of problems along a line: in the library, and in batches.
+    """Cyclic reduction of banded matrices, for one-dimensional problems: in the array library, and in batches.
 
-    For tridiagonal and banded matrices, also where a ring or another order of the unknowns hides it: a narrow order is
-    found (reverse Cuthill-McKee), in which at most 8 diagonals lie beside the main one. With w of them, blocks of w
-    unknowns are eliminated, every second one at a time, so that log2(n / w) passes over arrays do it all; in compiled
-    functions too, where values may be traced. Dense matrices and LinearOperators must be known; the entries of the
-    latter are found by evaluations, about 12 for each of a row. Rows are not exchanged: for definite matrices, and for
-    those with large diagonals, it is as good as LU; others are refined, and reported where that is not enough. Of a
-    singular matrix with a solution it finds the one of least norm, with pivots that are shifted where they vanish, and
-    null vectors by inverse iteration (2 at most where values are traced).
+    For tridiagonal and banded matrices, also if a periodic axis or the order of the unknowns hides the band. Reverse
+    Cuthill-McKee ordering must find a half bandwidth w of at most 8. Every second block of w unknowns is eliminated at
+    a time, so that log2(n / w) passes over arrays suffice, in compiled functions too, where values may be traced. Dense
+    matrices and LinearOperators must be known; the entries of the latter take about 12 evaluations for each entry of a
+    row. Rows are not exchanged. For definite and diagonally dominant matrices this is as accurate as LU; for others,
+    refinement helps, and failures are reported. For a singular matrix and a consistent b it finds the solution of least
+    norm, with shifted zero pivots and null vectors by inverse iteration (at most 2 if values are traced).
 
-    Cost: 5 w numbers per unknown and 8 w^2 operations for each, once per matrix, and 1 solve and product that show
-    whether it is singular; then per iteration 1 product with A and 10 w operations per unknown; mostly 1 iteration.
+    Cost: 5 w numbers per unknown and 8 w^2 operations for each, once per matrix, and 1 solve and product that test
+    whether it is singular; then per iteration 1 product with A and 10 w operations per unknown; usually 1 iteration.
 
     Source: Buzbee, Golub, Nielson, SIAM J. Numer. Anal. 7 (1970); Heller, SIAM J. Numer. Anal. 13 (1976).
 

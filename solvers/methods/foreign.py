@@ -1,6 +1,6 @@
-"""Methods of other libraries on the host, which solve one system after the other: SciPy's as a table.
+"""Methods of other libraries on the host, which solve one system after the other, and a table of SciPy's.
 
-The tolerance is ours: the true residual decides, and the method is called again on the residual where it stopped early.
+The true residual decides about convergence. A method that stopped too early is called again for the residual.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from ..run.watch import InnerSteps
 from .method import Goal, Method, declare
 
 See = Callable[[np.ndarray, int, Callable[[], np.ndarray]], None]
-"""Tells an iteration: x of one system, the iterations so far, and a function that returns its residual."""
+"""Report of an iteration: x of one system, the iterations so far, and a function that returns its residual."""
 
 
 class LoopStopped(Exception):
@@ -54,14 +54,14 @@ class OneByOne(Method):
         """Solve system `i` to the residual norm `goal` in at most `limit` iterations.
 
         Args:
-            see: to be called after each iteration; may raise `LoopStopped`.
+            see: called after each iteration; it may raise `LoopStopped`.
 
         Returns:
             x, iterations, products with A.
         """
 
-    def told(self) -> InnerSteps | None:
-        """What is told of iterations, in a monitored solve."""
+    def inner_steps(self) -> InnerSteps | None:
+        """Monitor of inner iterations; None unless the solve is monitored."""
         return None
 
     def init(self, bk: Backend, A: Operator, M: Operator | None, r: Array, goal: Goal) -> OneByOneState:
@@ -80,9 +80,9 @@ class OneByOne(Method):
 
     def step(self, bk: Backend, A: Operator, M: Operator | None, s: OneByOneState) -> OneByOneState:
         x, taken, products, least = s.x.copy(), np.zeros_like(s.taken), np.zeros_like(s.products), 1
-        inner, rr = self.told(), s.rr.copy()
+        inner, rr = self.inner_steps(), s.rr.copy()
         for i in np.flatnonzero((s.rr > s.goal * s.goal)[:, 0] & (s.left > 0)[:, 0]):
-            see = None if inner is None else partial(_see, bk, inner, x, taken, rr, int(i))
+            see = None if inner is None else partial(_report, bk, inner, x, taken, rr, int(i))
             found, taken[i, 0], products[i, 0] = self.solve_system(
                 A, M, s.r[i], float(s.goal[i, 0]), int(s.left[i, 0]), int(i), see
             )
@@ -92,21 +92,17 @@ class OneByOne(Method):
                 break
         r = s.r - A.apply(x - s.x)
         rr = bk.square_norm(r)
-        # The library gave up, or has nothing more to give: the true residual decides what that means.
+        # A system above its goal was given up by the library. The true residual decides what that means.
         return OneByOneState(
             x, r, rr, rr > s.goal * s.goal, s.goal, s.left, np.clip(taken, least, np.maximum(s.left, 1)), products + 1
         )
 
 
-def _see(
+def _report(
     bk: Backend, inner: InnerSteps, x: np.ndarray, taken: np.ndarray, rr: np.ndarray, i: int,
     own: np.ndarray, steps: int, residual: Callable[[], np.ndarray],
 ) -> None:  # fmt: skip
-    """Tell an iteration of system `i`, at x + own.
-
-    Raises:
-        LoopStopped: it was the last one.
-    """
+    """Report an iteration of system `i`, at x + own; raise LoopStopped after the last one."""
     active, count, rows = np.zeros(taken.shape, bool), taken.copy(), x
     active[i, 0], count[i, 0] = True, steps
     if inner.takes_x:
@@ -125,12 +121,12 @@ class _Task(NamedTuple):
     M: Any
     goal: float
     limit: int
-    tick: Callable[..., None]  # to be called once per iteration
-    latest: list[np.ndarray]  # the newest x, where SciPy tells it
-    see: Callable[[np.ndarray], None] | None = None  # in a monitored solve, to be called with x after a tick
+    tick: Callable[..., None]  # called once per iteration
+    latest: list[np.ndarray]  # newest x, if SciPy passes it to its callback
+    see: Callable[[np.ndarray], None] | None = None  # called with x after a tick in a monitored solve
 
     def after_iteration(self) -> Callable[..., None]:
-        """A callback that gets x."""
+        """Callback of SciPy that receives x."""
         if self.see is None:
             return self.tick
         see = self.see
@@ -148,7 +144,7 @@ def _standard(function: Callable[..., Any], task: _Task) -> np.ndarray:
 
 
 def _outer(function: Callable[..., Any], task: _Task) -> np.ndarray:
-    """Call back at the start of each outer iteration, including the last one, which only tests convergence."""
+    """Run a method that calls back at the start of each outer iteration; the last one only tests convergence."""
     calls, latest, info = [0], [np.zeros_like(task.b)], 1
 
     def count(x: np.ndarray) -> None:
@@ -176,7 +172,7 @@ def _tfqmr(task: _Task) -> np.ndarray:
 def _gmres(task: _Task) -> np.ndarray:
     restart = min(20, task.limit, task.A.shape[0])
     x, norm = np.zeros_like(task.b), float("inf")
-    for _ in range(max(1, task.limit // restart)):  # what is left over is asked for again
+    for _ in range(max(1, task.limit // restart)):  # the remainder is solved in the next call
         new, info = spl.gmres(task.A, task.b, x0=x, rtol=0.0, atol=task.goal, restart=restart, maxiter=1, M=task.M,
                               callback=task.tick, callback_type="pr_norm")  # fmt: skip
         new_norm = float(np.linalg.norm(task.b - task.A.matvec(new)))
@@ -201,7 +197,7 @@ class _Reached(Exception):
 
 
 def _minres(task: _Task) -> np.ndarray:
-    # MINRES stops on a test of its own, relative to |A| |x|, so the residual is looked at after each step.
+    # MINRES has its own stopping test, relative to |A| |x|, so the residual is computed after each step.
     after = task.after_iteration()
 
     def look(x: np.ndarray) -> None:
@@ -223,14 +219,14 @@ def _least_squares(function: Callable[..., Any], limit_name: str, task: _Task) -
     return result[0]
 
 
-# SciPy's methods raise these where a step cannot be made.
+# SciPy's methods raise these if a step is impossible.
 _OF_SCIPY = (ValueError, np.linalg.LinAlgError, ArithmeticError, RuntimeError)
 
 
 _TWO_SIDED = {"needs_transpose": True, "may_break_down": True}
 _LEAST_SQUARES = {"needs_transpose": True, "takes_preconditioner": False, "minimises_residual": True}
 
-_TABLE: dict[str, tuple[Callable[[_Task], np.ndarray], dict[str, Any]]] = {  # how it is run, and its facts
+_TABLE: dict[str, tuple[Callable[[_Task], np.ndarray], dict[str, Any]]] = {  # function that runs it, and its facts
     "scipy-CG": (partial(_standard, spl.cg), {"needs_hermitian": True, "needs_definite": True}),
     "scipy-GMres": (_gmres, {"minimises_residual": True}),
     "scipy-lGMres": (partial(_outer, spl.lgmres), {"minimises_residual": True, "steps_per_iteration": 30}),
@@ -249,17 +245,17 @@ SCIPY_NAMES = tuple(_TABLE)
 
 @dataclass(frozen=True)
 class ScipyMethod(OneByOne):
-    """One of SciPy's iterative methods, by its name here (`ScipyMethod("scipy-GMres")`).
+    """One of SciPy's iterative methods, by its name in krylix (`ScipyMethod("scipy-GMres")`).
 
-    Runs on the host, one system after the other; arrays of other libraries are copied there and back, in compiled
-    functions by a callback. The tolerance is ours: the true residual decides, and the method is called again on the
-    residual where it stopped too early. `iterations` counts SciPy's callbacks: an inner step for GMRES, an outer one
-    for LGMRES and GCROT(m,k).
+    It runs on the host, one system after the other. Arrays of other libraries are copied there and back, in compiled
+    functions by a callback. The true residual decides about convergence: if SciPy stops too early, the method is called
+    again for the residual. `iterations` counts SciPy's callbacks, which are inner steps for GMRES and outer ones for
+    LGMRES and GCROT(m,k).
 
     Cost: the vectors of SciPy's function, for one system at a time, and copies to the host and back; per iteration its
-    products with A and M, of which MINRES makes a second one with A to look at its residual; per call 1 product more.
-    With a callback, which is called as often as SciPy tells x (for GMRES after each cycle, for LSQR and LSMR at the
-    end), a further product for the residual norm that it gets.
+    products with A and M, with a second product with A for the residual in MINRES; per call 1 more product. A callback
+    costs one more product for its residual norm whenever SciPy passes x (for GMRES after each cycle, for LSQR and LSMR
+    at the end).
 
     Examples:
         >>> import numpy as np
@@ -298,7 +294,7 @@ class ScipyMethod(OneByOne):
         def count(*_: Any, times: int = 1) -> None:
             steps[0] += times
 
-        theirs: list[Exception] = []  # errors of A and M, which are the user's
+        theirs: list[Exception] = []  # errors of the user's A and M
 
         def guarded(product: Callable[..., Any], v: np.ndarray) -> np.ndarray:
             try:
@@ -332,7 +328,7 @@ class ScipyMethod(OneByOne):
         except _OF_SCIPY:
             if theirs:
                 raise
-            found = latest[0]  # SciPy gave up, as MINRES does on an indefinite M: the true residual decides what it is
+            found = latest[0]  # SciPy gave up, as MINRES does for an indefinite M. The true residual decides.
         return np.asarray(found), steps[0], products[0]
 
 
@@ -342,5 +338,5 @@ class _MonitoredScipyMethod(ScipyMethod):
 
     inner: InnerSteps | None = None
 
-    def told(self) -> InnerSteps | None:
+    def inner_steps(self) -> InnerSteps | None:
         return self.inner

@@ -12,7 +12,7 @@ from ...sparse import Operator
 from .method import Goal, Method, apply
 from .shared import combination, components, first_of_each, identity, positions, span, to_unit_size
 
-_NOISE = 10  # times the rounding unit: what is smaller, relative to the vector that it was computed from, is noise
+_NOISE = 10  # rounding units relative to the original vector, below which a remainder is noise
 
 
 class GMRESState(NamedTuple):
@@ -21,10 +21,10 @@ class GMRESState(NamedTuple):
     x: Array  # at the start of the cycle
     r: Array  # there
     v: Array  # row j of V
-    V: Array  # orthonormal; what lies beyond row j is left over from the last cycle
+    V: Array  # orthonormal rows; those beyond row j are from the last cycle
     Z: Any  # M V if M may vary, else ()
     j: Array  # steps in this cycle
-    Q: Array  # product of the rotations, Q H = R: its rows 0 ... j - 1, zero beyond
+    Q: Array  # rows 0 ... j - 1 of the product of the rotations, with Q H = R; zero beyond
     q: Array  # (batch, m), row j of Q
     R: Array  # upper triangle, the identity beyond column j - 1
     g: Array  # (batch, m), Q beta e_1, zero beyond j - 1
@@ -32,7 +32,7 @@ class GMRESState(NamedTuple):
     largest: Array  # |A M v| of the largest v so far
     rr: Array  # <r, r> of the newest x
     broken: Array
-    live: Array  # does the system go on? All that do have the same j
+    live: Array  # whether a system is running; all of these have the same j
 
 
 class _ArnoldiColumn(NamedTuple):
@@ -49,14 +49,14 @@ class _ArnoldiColumn(NamedTuple):
 class GMRES(Method):
     """GMRES(m): the smallest residual over the Krylov space of A M, started anew every m = `restart` steps.
 
-    For any square A; M preconditions from the right, so that the residual is the true one. Singular systems with a
-    solution are solved, except for some whose null space meets the range. `flexible=True` also stores M v for every v,
-    and M may be another one in every step (FGMRES): an inner iteration, say.
+    For any square A. M preconditions from the right, so that the residual is the true one. Consistent singular systems
+    are solved, except for some whose null space and range have a common vector. With `flexible=True` M v is stored for
+    every v, and M may change in every step (FGMRES), such as an inner iteration.
 
-    Arnoldi's basis is made orthogonal by classical Gram-Schmidt, twice. The second pass makes it orthogonal to working
-    precision (Giraud, Langou, Rozloznik and van den Eshof 2005), which one pass of the modified process does not, and
-    each pass is two products with the whole basis instead of 2 j vector operations one after the other. Instead of the
-    rotations of the Hessenberg matrix their product Q is stored.
+    Arnoldi's basis is orthogonalised twice by classical Gram-Schmidt. The second pass makes it orthogonal to working
+    precision (Giraud, Langou, Rozloznik and van den Eshof 2005), unlike one pass of the modified process. Each pass is
+    two products with the whole basis instead of 2 j successive vector operations. The product Q of the rotations of the
+    Hessenberg matrix is stored instead of the rotations.
 
     Cost: m + 5 vectors (2 m + 5 if flexible); per step 1 product with A and 1 with M, and one more M per cycle if not
     flexible; 8 j n operations in step j of a cycle.
@@ -99,7 +99,7 @@ class GMRES(Method):
 
     @property
     def summary(self) -> str:
-        varying = ", with a preconditioner that may be another one in every step" if self.flexible else ""
+        varying = ", with a preconditioner that may change in every step" if self.flexible else ""
         return super().summary.replace("m = restart steps", f"{self.restart} steps") + varying
 
     def init(self, bk: Backend, A: Operator, M: Operator | None, r: Array, goal: Goal) -> GMRESState:
@@ -114,7 +114,7 @@ class GMRES(Method):
         Z = bk.fold(bk.put_row(bk.unfold(s.Z, m), s.j, z)) if self.flexible else ()
         V = bk.unfold(s.V, m)
         new, tail = _rotate(bk, s, _orthogonalise(bk, V, s.j, s.live, A.apply(z)))
-        new = new._replace(V=(), Z=())  # which a branch would copy
+        new = new._replace(V=(), Z=())  # because a branch would copy them
         full = (new.j == m) & s.live
         new = bk.cond(bk.any(full), lambda: self._restarted(bk, M, new, V, Z, full, tail), lambda: new)
         return new._replace(V=bk.fold(bk.put_row(V, new.j, new.v)), Z=Z)
@@ -127,7 +127,7 @@ class GMRES(Method):
         return self._best(bk, M, state, bk.unfold(state.V, m), state.Z)
 
     def _best(self, bk: Backend, M: Operator | None, s: GMRESState, V: Array, Z: Any) -> Array:
-        """x of the cycle's start and the combination of its directions that leaves the smallest residual."""
+        """x at the start of the cycle plus the combination of its directions that minimises the residual."""
         m = int(s.g.shape[1])
         y = bk.linalg.solve_triangular(bk.unfold(s.R, m), s.g, lower=False)
         if self.flexible:
@@ -137,7 +137,7 @@ class GMRES(Method):
     def _restarted(
         self, bk: Backend, M: Operator | None, s: GMRESState, V: Array, Z: Any, full: Array, tail: Array
     ) -> GMRESState:
-        """A new cycle from the newest x for the systems whose cycle is full; its residual costs no product."""
+        """Start a new cycle from the newest x for systems whose cycle is full. Its residual takes no product."""
         # r = (V, v)(conj q, tail) times the last entry of Q beta e_1
         last = bk.astype(s.beta, bk.dtype(s.r)) * s.q[:, :1]
         r = last * (combination(bk, V, bk.conj(s.q)) + tail * s.v)
@@ -147,7 +147,7 @@ class GMRES(Method):
 
 
 def _begin(bk: Backend, x: Array, r: Array, j: Array, m: int) -> GMRESState:
-    """The start of a cycle, without its stacks V and Z."""
+    """State at the start of a cycle, without its stacks V and Z."""
     beta, zero = bk.norm(r), bk.zeros((int(r.shape[0]), m), bk.dtype(r), r)
     v = bk.times(bk.safe_divide(bk.full_like(beta, 1), beta), r)
     Q, q = bk.zeros((int(r.shape[0]), m * m), bk.dtype(r), r), bk.where(positions(bk, m, j) == j, zero + 1, zero)
@@ -157,7 +157,7 @@ def _begin(bk: Backend, x: Array, r: Array, j: Array, m: int) -> GMRESState:
 
 
 def _orthogonalise(bk: Backend, V: Array, j: Array, live: Array, w: Array) -> _ArnoldiColumn:
-    """w in terms of v_0 ... v_j and a new vector."""
+    """Express w in terms of v_0 ... v_j and a new vector."""
     batch, m = int(V.shape[0]), int(V.shape[1])
     w, size = to_unit_size(bk, w)
     before = bk.sqrt(bk.square_norm(w))
@@ -175,10 +175,10 @@ def _orthogonalise(bk: Backend, V: Array, j: Array, live: Array, w: Array) -> _A
 
 
 def _rotate(bk: Backend, s: GMRESState, new: _ArnoldiColumn) -> tuple[GMRESState, Array]:
-    """The state with one more column of H = Q* R, and the entry of q that belongs to its vector v_j.
+    """Add a column to H = Q* R. Also return the entry of q for its vector v_j.
 
-    The last rotation turns (a, after), the end of Q h, into (rho, 0). Where rho is noise, the column depends on the
-    others: A M is singular, and the residual as small as it gets. The system is broken, its state stays as it is.
+    The last rotation maps (a, after), the end of Q h, to (rho, 0). If rho is noise, the column depends on the others: A
+    M is singular, and the residual minimal. The system is then broken, with its state unchanged.
     """
     m, kind = int(s.g.shape[1]), bk.dtype(s.g)
     here, below = positions(bk, m, s.j) == s.j, positions(bk, m, s.j) == s.j + 1
@@ -187,7 +187,7 @@ def _rotate(bk: Backend, s: GMRESState, new: _ArnoldiColumn) -> tuple[GMRESState
     rho = bk.sqrt(bk.real(bk.conj(a) * a) + new.after * new.after)
     largest = bk.maximum(s.largest, new.before * new.size)
     column = bk.product(Q, new.h)
-    # A M maps the new direction less what it shares with the others, of length |(1, shared)|, to length rho
+    # A M maps the new direction, less its components in the others, of length |(1, shared)|, to length rho.
     part = bk.linalg.solve_triangular(R, bk.times(new.size, column), lower=False)
     shared = bk.sum(bk.real(bk.conj(part) * part), 1, keepdims=True)  # of coefficients
     dead = rho * new.size <= _noise(bk, rho) * largest * bk.sqrt(1 + shared)

@@ -12,7 +12,7 @@ from ...sparse import Operator
 from .method import Goal, Method, apply
 from .shared import combination, components, identity, left_vectors, positions, span, to_unit_size
 
-_KAPPA = 0.7  # smallest cosine of the angle between r and A M r that a minimising step is taken for as it is
+_KAPPA = 0.7  # cosine of the angle between r and A M r, below which the minimising step is lengthened
 
 
 class IDRState(NamedTuple):
@@ -26,23 +26,23 @@ class IDRState(NamedTuple):
     mu: Array  # P* G, lower triangle
     f: Array  # (batch, s), P* r, where the first k entries are zero
     omega: Array
-    k: Array  # steps in this cycle: s + 1 make one
-    largest: Array  # of |A u| / |u|, to see what is small
+    k: Array  # steps in this cycle of s + 1
+    largest: Array  # largest |A u| / |u|
     rr: Array  # <r, r>
     broken: Array
-    live: Array  # does the system go on? All that do have the same k
+    live: Array  # whether a system is running; all of these have the same k
 
 
 @dataclass(frozen=True)
 class IDR(Method):
     """IDR(s): residuals in a sequence of shrinking spaces, each of s dimensions less than the one before.
 
-    For any square A; M preconditions from the right, so that the residual is the true one. In exact arithmetic it ends
-    after at most n + n / s products; the work per step does not grow as that of GMRES does. IDR(1) is close to
-    BiCGStab; a larger s needs fewer products where the matrix is hard. One iteration is one product: s of them make the
-    residual orthogonal to the s shadow vectors, one more goes to the next space. Its minimising step is lengthened
-    where r and A M r are nearly orthogonal, as Sleijpen and van der Vorst do to maintain the convergence. A breakdown
-    restarts from the best x with other shadow vectors, which are fixed numbers without a pattern.
+    For any square A. M preconditions from the right, so that the residual is the true one. In exact arithmetic it ends
+    after at most n + n / s products, and unlike GMRES the work per step does not grow. IDR(1) is close to BiCGStab, and
+    a larger s needs fewer products for hard problems. One iteration is one product: s of them make the residual
+    orthogonal to the s shadow vectors, and one more leads to the next space. Its minimising step is lengthened if r and
+    A M r are nearly orthogonal, which Sleijpen and van der Vorst recommend to maintain convergence. After a breakdown
+    it restarts from the best x with other shadow vectors, which are pseudo-random but deterministic.
 
     Cost: 3 s + 5 vectors; per step 1 product with A and 1 with M, and about 8 s n operations.
 
@@ -104,7 +104,7 @@ class IDR(Method):
         P, G, U, mu = (bk.unfold(stack, rows) for stack in (s.P, s.G, s.U, s.mu))
         at, last = positions(bk, rows, s.k), s.k == rows
         first, end = span(bk, s.k, s.live, rows)
-        # u, with A u = g in the present space: r without its part in the newest vectors of G, times omega
+        # u with A u = g in the present space: omega times r, without its components in the newest vectors of G.
         c = bk.linalg.solve_triangular(mu, s.f, lower=True)[:, first:]
         z = apply(M, s.r - combination(bk, G[:, first:, :], c))
         omega = bk.where(last, bk.astype(bk.full_like(s.rr, 1), bk.dtype(z)), s.omega)
@@ -122,13 +122,13 @@ class IDR(Method):
         new = bk.where(at >= s.k, components(bk, P, g), zero)
         largest = bk.maximum(s.largest, gain)
         eps = float(np.finfo(bk.dtype(gain)).eps)
-        # what A maps u to may be nothing but rounding, and u of any size
+        # A u may consist of rounding errors, and u may have any size.
         s = s._replace(largest=largest, broken=s.broken | (gain <= eps**1.5 * largest))
         return _moved(bk, s, P, u, g, size, square, new)
 
 
 def _moved(bk: Backend, s: IDRState, P: Array, u: Array, g: Array, size: Array, before: Array, new: Array) -> IDRState:
-    """A step along u: it makes r orthogonal to p_k too, or smaller where it is to all."""
+    """Step along u, which makes r orthogonal to p_k, or smaller if it is orthogonal to all shadow vectors."""
     rows, kind = int(s.f.shape[1]), bk.dtype(g)
     at, last, zero = positions(bk, rows, s.k), s.k == rows, 0 * s.f
     here, square = at == s.k, bk.square_norm(g)
@@ -142,7 +142,7 @@ def _moved(bk: Backend, s: IDRState, P: Array, u: Array, g: Array, size: Array, 
     r, rr = bk.axpy_norm(-length, g, s.r)
     f = bk.where(at > s.k, s.f - length * new, zero)
     f = bk.cond(bk.any(last & s.live), lambda: bk.where(last, components(bk, P, r), f), lambda: f)
-    row = bk.where(broken, rows + 0 * s.k, s.k)  # beyond the end: nothing is stored
+    row = bk.where(broken, rows + 0 * s.k, s.k)  # past the end, nothing is stored
     U, G = (bk.fold(bk.put_row(bk.unfold(old, rows), row, v)) for old, v in ((s.U, u), (s.G, g)))
     stored = (at == row)[:, None, :]
     mu = bk.fold(bk.where(stored, new[:, :, None], bk.unfold(s.mu, rows)))
@@ -152,7 +152,7 @@ def _moved(bk: Backend, s: IDRState, P: Array, u: Array, g: Array, size: Array, 
 
 
 def _minimising(bk: Backend, t: Array, r: Array, square: Array, rr: Array) -> Array:
-    """<t, r> / <t, t>, lengthened where t and r are nearly orthogonal; never zero unless r is."""
+    """<t, r> / <t, t>, lengthened if t and r are nearly orthogonal, and zero only if r is."""
     kind = bk.dtype(t)
     dot, norms = bk.dot(t, r), bk.sqrt(square) * bk.sqrt(rr)
     size = bk.abs(dot)

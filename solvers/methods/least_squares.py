@@ -15,10 +15,10 @@ from .shared import growth, to_unit_size
 
 @dataclass(frozen=True)
 class LeastSquares(Method):
-    """A method for `min |b - A x|^2 + damp^2 |x|^2`; what `init` and `step` get as M is the adjoint of A.
+    """Method for `min |b - A x|^2 + damp^2 |x|^2`. The M of `init` and `step` is the adjoint of A.
 
-    A square system without damping is handed over as it is. Otherwise the operator is the `NormalOperator` of A, and
-    the residual that of the normal equations; products go through its two factors.
+    A square system without damping is solved as given. Otherwise the operator is the `NormalOperator` of A with its two
+    factors, and the residual is that of the normal equations.
     """
 
     damp: float = 0.0
@@ -47,7 +47,7 @@ class CGLSState(NamedTuple):
     p: Array  # search direction
     gamma: Array  # |normal residual|^2
     rr: Array  # <r, r>
-    size: Array  # power of two of the size of A: squares then neither overflow nor vanish
+    size: Array  # power of two near the size of A, which keeps squares in range
     broken: Array
 
 
@@ -55,9 +55,9 @@ class CGLSState(NamedTuple):
 class CGLS(LeastSquares):
     """Least squares, `min |b - A x|^2 + damp^2 |x|^2`, by conjugate gradients on the normal equations, not formed.
 
-    For any matrix, rectangular or square, of any rank; from a zero start it finds the solution of least norm. Cheaper
-    per step than LSMR and with the same convergence, but the normal residual may rise now and then. A square system
-    (damp = 0) is solved for the residual `b - A x` itself.
+    For any matrix, rectangular or square, of any rank. From a zero start it finds the solution of least norm. It is
+    cheaper per step than LSMR, with the same convergence, but the normal residual is not monotonic. For a square system
+    (damp = 0) the residual is `b - A x` itself.
 
     Cost: 4 vectors of n numbers and 1 of m (m equations, n unknowns); per iteration 1 product with A and 1 with its
     adjoint, and 1 at the start of each round.
@@ -93,11 +93,11 @@ class CGLS(LeastSquares):
 
     def step(self, bk: Backend, A: Operator, M: Operator | None, s: CGLSState) -> CGLSState:
         dtype, damp = bk.dtype(s.x), _damp_of(A) / s.size
-        q = bk.times(1 / s.size, _of_normal(A).apply(s.p))
+        q = bk.times(1 / s.size, _matrix_of(A).apply(s.p))
         square = bk.square_norm(q) + (damp * damp * bk.square_norm(s.p) if _damp_of(A) else 0)
         alpha = bk.astype(bk.safe_divide(s.gamma, square), dtype)
         if isinstance(A, NormalOperator):
-            x = bk.axpy(bk.astype(1 / s.size, dtype) * alpha, s.p, s.x)  # the square of size, in two steps
+            x = bk.axpy(bk.astype(1 / s.size, dtype) * alpha, s.p, s.x)  # divided by the square of size in two steps
             image = bk.times(1 / s.size, apply(M, q))
             if A.damp:
                 image = bk.axpy(bk.astype(damp * damp, dtype), s.p, image)
@@ -108,7 +108,7 @@ class CGLS(LeastSquares):
             r, rr = bk.axpy_norm(-alpha, q, s.r)
             normal = bk.times(1 / s.size, apply(M, r))
             gamma = bk.square_norm(normal)
-            # Where only rounding noise is left of A^H r, and r is not small, there is no solution of A x = b.
+            # If A^H r is rounding noise but r is not small, A x = b has no solution.
             noise = float(np.finfo(bk.dtype(rr)).eps)
             broken = (square == 0) | (gamma <= noise * noise * rr)
         p = bk.xpay(normal, bk.astype(bk.safe_divide(gamma, s.gamma), dtype), s.p)
@@ -122,20 +122,20 @@ class LSMRState(NamedTuple):
     """Vectors v, h are (batch, n), p (batch, m), scalars (batch, 1), all real. A stands for A / size."""
 
     x: Array  # of the system divided by size
-    r: Any  # b - A x of a square system, () where the method sees the normal system only
+    r: Any  # b - A x of a square system, else ()
     v: Array  # right vector of the bidiagonalisation, of length 1
     p: Array  # left vector, of length 1
-    below: Any  # the part of p that belongs to the damping, (batch, n); () without
+    below: Any  # part of p that belongs to the damping, (batch, n); () without damping
     h: Array
     h_bar: Array
-    images: Any  # A h and A h_bar, which keep r up to date; () without r
+    images: Any  # A h and A h_bar, to update r; () without r
     rho: Array  # last diagonal entry of R, where A V = P R
     scaled: Array  # rho_{k-1} rho_bar_{k-1}
     c_bar: Array  # the last rotation of the second factorisation
     s_bar: Array
     zeta_bar: Array  # norm of the normal residual, signed
-    rr: Array  # the residual that counts, squared: of A x = b, or of the normal system
-    size: Array  # power of two of the size of A: squares then neither overflow nor vanish
+    rr: Array  # squared norm of the residual of A x = b, or of the normal equations
+    size: Array  # power of two near the size of A, which keeps squares in range
     broken: Array
 
 
@@ -143,17 +143,17 @@ class LSMRState(NamedTuple):
 class LSMR(LeastSquares):
     """Least squares, `min |b - A x|^2 + damp^2 |x|^2`: the normal residual `A^H (b - A x) - damp^2 x` only falls.
 
-    For any matrix, rectangular or square, of any rank; from a zero start it finds the solution of least norm. Its steps
-    are those of MINRES for the normal equations, without their rounding errors. A square system (damp = 0) is solved
-    for the residual `b - A x` itself; the number of steps grows with the condition of A where CG's, for a definite A,
-    grows with its root.
+    For any matrix, rectangular or square, of any rank. From a zero start it finds the solution of least norm. It is
+    equivalent to MINRES for the normal equations, without their rounding errors. For a square system (damp = 0) the
+    residual is `b - A x` itself. The number of steps grows with the condition number of A; that of CG, for a definite
+    A, grows with its square root.
 
     Cost: 4 vectors of n numbers and 1 of m (m equations, n unknowns), 3 more for a square system, 1 more with damping;
     per iteration 1 product with A and 1 with its adjoint, and 1 (square: 2) at the start of each round.
 
     Source: Fong and Saunders, SIAM J. Sci. Comput. 33 (2011), sections 2 and 3. The bidiagonalisation is Bidiag 2 of
-    Paige and Saunders, ACM Trans. Math. Softw. 8 (1982), which starts from A^H b and makes the upper bidiagonal R at
-    once, so that of LSMR's two factorisations only the second is left.
+    Paige and Saunders, ACM Trans. Math. Softw. 8 (1982), which starts from A^H b and directly gives the upper
+    bidiagonal R, so that only the second of LSMR's two factorisations remains.
 
     Examples:
         >>> import numpy as np
@@ -175,7 +175,7 @@ class LSMR(LeastSquares):
         s = apply(M, r) if square else r
         size_of_s = bk.norm(s)
         v = bk.times(_safe_reciprocal(bk, size_of_s), s)
-        image = _of_normal(A).apply(v)
+        image = _matrix_of(A).apply(v)
         image, size = to_unit_size(bk, image)
         rho, p, below = _normalised(bk, image, bk.times(damp / size, v) if damp else ())
         one = bk.full_like(rho, 1)
@@ -213,14 +213,14 @@ class LSMR(LeastSquares):
         x, h = bk.axpy(ahead, h_bar, s.x), bk.xpay(v, turn, s.h)
 
         # A v' = theta p + rho' p', where p' is the next left vector
-        image = bk.times(1 / s.size, _of_normal(A).apply(v))
+        image = bk.times(1 / s.size, _matrix_of(A).apply(v))
         r, rr, images = s.r, zeta_bar * zeta_bar, s.images
         broken = scaled == 0
         if images:
             image_bar = bk.xpay(images[0], back, images[1])
             r, rr = bk.axpy_norm(-ahead, image_bar, s.r)
             images = (bk.xpay(image, turn, images[0]), image_bar)
-            # Where only rounding noise is left of A^H r, and r is not small, there is no solution of A x = b.
+            # If A^H r is rounding noise but r is not small, A x = b has no solution.
             noise = float(np.finfo(bk.dtype(rr)).eps) * (s.rho + theta) * bk.sqrt(rr)
             broken = broken | ((bk.abs(zeta_bar) <= noise) & (rr > 0))
         image = bk.axpy(number(-theta), s.p, image)
@@ -237,7 +237,7 @@ class LSMR(LeastSquares):
 
 
 def _normalised(bk: Backend, p: Array, below: Any) -> tuple[Array, Array, Any]:
-    """The length of the pair, of which `below` may be (), and the pair divided by it."""
+    """Norm of the pair, in which `below` may be (), and the pair divided by it."""
     square, alone = bk.square_norm(p), isinstance(below, tuple)
     rho = bk.sqrt(square if alone else square + bk.square_norm(below))
     factor = _safe_reciprocal(bk, rho)
@@ -249,11 +249,9 @@ def _safe_reciprocal(bk: Backend, x: Array) -> Array:
     return bk.safe_divide(bk.full_like(x, 1), x)
 
 
-def _of_normal(A: Operator) -> Operator:
-    """The matrix of a normal operator."""
+def _matrix_of(A: Operator) -> Operator:
     return A.inner if isinstance(A, NormalOperator) else A
 
 
 def _damp_of(A: Operator) -> float:
-    """The damping of a normal operator."""
     return A.damp if isinstance(A, NormalOperator) else 0.0

@@ -1,4 +1,4 @@
-"""The Method interface: settings, `init` and `step`. Loops, stopping, masks and printing are elsewhere."""
+"""Interface of methods: settings, `init` and `step`. Loops, stopping tests, masks and logs are elsewhere."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ from ...sparse import Operator
 
 
 class Goal(NamedTuple):
-    """Goal of one round; the residual at the start of a solve is scaled to a norm of about 1."""
+    """Goal of one round. The residual at the start of a solve is scaled to a norm of about 1."""
 
-    norm: Array  # (batch, 1), residual norm at which a system is done
-    attempt: Array  # (batch, 1) integers, number of rounds that ended in a breakdown or stalled
+    norm: Array  # (batch, 1), residual norm at which a system has converged
+    attempt: Array  # (batch, 1) integers, number of rounds that broke down or stagnated
 
 
 class Method(PublicNames, ABC):
-    """A method for `A d = r` from `d = 0`; frozen and hashable.
+    """Method for `A d = r`, starting from `d = 0`; frozen and hashable.
 
-    `init` gives the first state, `step` the next one. A state is a NamedTuple of arrays, each with the batch as its
-    first axis, and has at least: `x` (see `solution`), `r` the residual of the recurrence, `rr` its squared norm and
-    `broken`, True for a system that cannot go on. The method owns the arrays of its state, and only these may be
+    `init` returns the first state, `step` the next one. A state is a NamedTuple of arrays with the batch on the first
+    axis. It has at least `x` (see `solution`), `r`, the residual of the recurrence, `rr`, its squared norm, and
+    `broken`, True for a system that cannot continue. The method owns the arrays of its state, and only these may be
     overwritten by `axpy` and `xpay`.
 
-    The attributes below are facts; a method declares those that differ from the defaults. Requirements are checked
-    before a solve; tests check exactly what the facts promise.
+    The attributes below are facts. A method declares those that differ from the defaults. Requirements are checked
+    before a solve, and generated tests check every fact.
 
     Examples:
         >>> from krylix.solvers import CG, METHODS, Method
@@ -35,67 +35,67 @@ class Method(PublicNames, ABC):
         (True, True)
     """
 
-    # --- what it needs and takes
+    # --- requirements
     needs_hermitian: ClassVar[bool] = False
-    """A is symmetric, or Hermitian where complex; so is the preconditioner."""
+    """A is symmetric, or Hermitian if complex; so is the preconditioner."""
     needs_symmetric: ClassVar[bool] = False
-    """A^T = A, without conjugation where complex; so is the preconditioner."""
+    """A^T = A, without conjugation if complex; the same holds for the preconditioner."""
     needs_definite: ClassVar[bool] = False
-    """A is definite of either sign, or semi-definite with a solution; others may end in a breakdown."""
+    """A is definite with either sign, or semi-definite with a consistent b; others may break down."""
     needs_transpose: ClassVar[bool] = False
-    """Products with the transpose of A (and of the preconditioner)."""
+    """Needs products with the transpose of A (and of the preconditioner)."""
     needs_grid: ClassVar[bool] = False
-    """A is a sum of matrices along the axes of a grid, and known."""
+    """A is a known Kronecker sum of matrices along the axes of a grid."""
     needs_band: ClassVar[bool] = False
-    """A has few diagonals, in some order of the unknowns, at places that are known."""
+    """A has few diagonals in some order of the unknowns, and their positions are known."""
     least_squares: ClassVar[bool] = False
-    """Takes rectangular matrices, and has a setting `damp`."""
+    """Accepts rectangular matrices, and has a setting `damp`."""
     takes_preconditioner: ClassVar[bool] = True
     takes_complex: ClassVar[bool] = True
     combines_images: ClassVar[bool] = False
-    """x is made of what M returned, and residuals of the products of that with A: M may then round as it likes."""
+    """x is a combination of vectors that M returned, and r one of their products with A: M may have low precision."""
 
-    # --- how it works
+    # --- implementation
     applies_only: ClassVar[bool] = False
-    """Takes nothing of A and M but their products: these may be another library's, and the vectors NumPy's."""
+    """Uses only products with A and M, which may belong to another library while vectors are NumPy's."""
     takes_numbers: ClassVar[bool] = False
-    """Does with scalars only what can be done with numbers: those of a system that is alone may be some (`Numbers`)."""
+    """Scalars of a single system may be Python numbers (`Numbers`)."""
     on_host: ClassVar[bool] = False
-    """Runs on NumPy arrays whatever the library."""
+    """Runs on NumPy arrays for any library."""
     can_pause: ClassVar[bool] = True
-    """A solve stopped at a limit goes on as if it had not been stopped."""
+    """A solve that was stopped at a limit continues as if it had not been stopped."""
     keeps_grids: ClassVar[bool] = False
-    """Does with vectors only what rows can that a library keeps as grids (`Backend.on_grid`), and reads no entry."""
+    """Reads no entries of vectors, which a library may then store as grids (`Backend.on_grid`)."""
     couples_systems: ClassVar[bool] = False
-    """A step of one system uses the others; A and M are then the same for all."""
+    """A step of one system uses the others, so A and M must be the same for all."""
     factorises: ClassVar[bool] = False
-    """Solves with factors of A, so that one iteration is mostly enough."""
+    """Solves with factors of A, so that one iteration is usually enough."""
     applies_once: ClassVar[bool] = False
-    """Its factors are applied once, without a loop; another method solves what that leaves over."""
+    """The factors are applied once, without a loop; another method solves the systems that have not converged."""
     short_steps: ClassVar[bool] = False
-    """A step with its factors is no longer than what surrounds it, in compiled functions too."""
+    """A step takes no longer than the overhead around it, in compiled functions too."""
     needs_known: ClassVar[bool] = False
-    """Sets up with the values of A, so that these must be known when a function that it is used in is compiled."""
+    """The set-up needs the values of A, which must be known when a function that contains the solve is compiled."""
     names_provider: ClassVar[bool] = False
-    """Its factors are of a library that it chooses: they are made before a solve, whose result tells of them."""
+    """It chooses a library for its factors before a solve, and the result names that library."""
     keeps_setup: ClassVar[bool] = False
-    """What `setup` makes of A serves all solves with it: factors, or what another library has set up."""
+    """The result of `setup` serves all solves with A: factors, or the set-up of another library."""
     holds_external: ClassVar[bool] = False
-    """What `setup` makes are objects of another library, maybe of several processes, which no cache may keep."""
+    """`setup` returns objects of another library, possibly of several processes, which must not be cached."""
     takes_rows: ClassVar[bool] = False
-    """Over a communicator it takes the rows of a matrix that belong to this member, see `Petsc.of_rows`."""
+    """With a communicator it accepts the rows of a matrix that belong to this process, see `Petsc.of_rows`."""
     lower_precision: ClassVar[bool] = False
-    """Computes inside with fewer digits than the system has; a perfect preconditioner is then not quite perfect."""
+    """Computes with fewer digits than the system has, which limits even an exact preconditioner."""
 
-    # --- what can be expected of it
+    # --- properties
     minimises_residual: ClassVar[bool] = False
-    """Of a system without a solution it finds the x that leaves the least residual, with a singular M too."""
+    """Minimises the residual of inconsistent systems, also with a singular M."""
     may_break_down: ClassVar[bool] = False
-    """Dot products that it divides by may vanish though A is regular, and a restart does not help."""
+    """Divides by dot products that may vanish for regular A, also after a restart."""
     amplifies_rounding: ClassVar[bool] = False
-    """Its residuals may grow so large on their way that their rounding errors keep x from the tolerance."""
+    """Intermediate residuals may be so large that their rounding errors prevent convergence."""
     steps_per_iteration: ClassVar[float] = 1
-    """Dimensions by which an iteration may enlarge the Krylov space: as many unknowns may be found in one."""
+    """Dimensions by which an iteration may enlarge the Krylov space."""
     products_per_step: ClassVar[int] = 1
     """Products with A in each iteration."""
     products_at_start: ClassVar[int] = 0
@@ -108,7 +108,7 @@ class Method(PublicNames, ABC):
 
     @property
     def needs_symmetry(self) -> bool:
-        """Is a real A symmetric, by one of the two facts?"""
+        """Whether a real A must be symmetric."""
         return self.needs_hermitian or self.needs_symmetric
 
     @property
@@ -117,18 +117,18 @@ class Method(PublicNames, ABC):
         return (type(self).__doc__ or "").strip().partition("\n")[0].rstrip(".").replace("`", "")
 
     def setup(self, bk: Backend, A: Operator, M: Operator | None) -> Operator | None:
-        """The M that `init` and `step` get: the preconditioner, or a factorisation."""
+        """Return the M for `init` and `step`: the preconditioner, or factors."""
         return M
 
     def set_up_again(self, bk: Backend, A: Operator, previous: Operator | None) -> Operator | None:
-        """`setup` for another A; `previous` is what it made for one that may have the same pattern."""
+        """`setup` for another A; `previous` is its result for one that may have the same pattern."""
         return self.setup(bk, A, None)
 
     def tell_null(self, M: Operator | None, null: Operator, both: bool) -> None:
-        """Let what `setup` has made know null vectors of A: those that a projection removes.
+        """Pass null vectors of A, which the projection `null` removes, to the result of `setup`.
 
         Args:
-            both: has the adjoint of A them, too?
+            both: whether they are also null vectors of the adjoint.
         """
         return None
 
@@ -138,29 +138,29 @@ class Method(PublicNames, ABC):
 
     @abstractmethod
     def init(self, bk: Backend, A: Operator, M: Operator | None, r: Array, goal: Goal) -> Any:
-        """The state before the first step. `r` is the method's own."""
+        """Return the state before the first step. The method may overwrite `r`."""
 
     @abstractmethod
     def step(self, bk: Backend, A: Operator, M: Operator | None, state: Any) -> Any:
-        """The state after one more iteration."""
+        """Return the state after one more iteration."""
 
     def solution(self, bk: Backend, M: Operator | None, state: Any) -> Array:
         """`d` of this state."""
         return state.x
 
     def is_settled(self, bk: Backend, state: Any, x: Array, scale: Array) -> Any:
-        """Is x, after adding `scale` times `d`, accurate if its residual is at rounding level? None: of all systems."""
+        """Whether x, to which `scale` times `d` was added, can be trusted if its residual is small; None if always."""
         return None
 
     def limited(self, bk: Backend, state: Any, left: Array) -> Any:
-        """The state with the remaining iterations of each system, 0 if it has ended; called before each step.
+        """Return the state with the remaining iterations of each system, 0 if it has ended; called before each step.
 
-        For methods whose step takes several iterations, or treats running systems separately.
+        For methods with several iterations in a step, or with separate systems.
         """
         return state
 
     def monitored(self, inner: Any) -> Method:
-        """The method of a monitored solve (`InnerSteps`): one whose step takes several iterations tells each."""
+        """The method of a monitored solve. One with several iterations in a step reports each to `inner`."""
         return self
 
     def steps_taken(self, state: Any) -> Any:
@@ -177,7 +177,7 @@ class Method(PublicNames, ABC):
 
 
 def declare(method: Method, facts: Mapping[str, Any]) -> None:
-    """Set facts that depend on the settings; call it from `__post_init__`."""
+    """Set facts that depend on the settings, from `__post_init__`."""
     for name, value in facts.items():
         object.__setattr__(method, name, value)  # the settings are frozen
 
@@ -188,5 +188,5 @@ def precision_for(method: Method) -> str | None:
 
 
 def apply(M: Operator | None, r: Array) -> Array:
-    """`M r`, or `r` itself without a preconditioner; never write to the result."""
+    """`M r`, or `r` itself without a preconditioner. The result must not be overwritten."""
     return r if M is None else M.apply(r)

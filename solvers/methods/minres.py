@@ -12,7 +12,7 @@ from ...sparse import Operator
 from .method import Goal, Method, apply
 from .shared import to_unit_size
 
-_NOISE = 10  # times the rounding unit: what is smaller, relative to the terms that it is the sum of, is noise
+_NOISE = 10  # rounding units relative to the terms of a sum, below which it is noise
 
 
 class MINRESState(NamedTuple):
@@ -25,18 +25,18 @@ class MINRESState(NamedTuple):
     v: Array  # M p
     w: Array  # direction of the last step, times gamma
     w_old: Array
-    beta: Array  # below the diagonal in the last column of the tridiagonal matrix, beside it in the next
-    epsilon: Array  # beta after the rotations before the last: two above the diagonal of the next column
-    delta: Array  # and one above
-    c: Array  # the last rotation
+    beta: Array  # off-diagonal entry of the tridiagonal matrix between its last and next column
+    epsilon: Array  # entry two above the diagonal of the next column, after the previous rotations
+    delta: Array  # entry one above the diagonal
+    c: Array  # last rotation
     s: Array
     gamma: Array  # diagonal of the last column after the rotations
     gamma_old: Array
-    ww: Array  # squared norm of w in the inverse of M, as orthogonality of the Lanczos vectors has it
+    ww: Array  # squared norm of w in the inverse of M, by orthogonality of the Lanczos vectors
     ww_old: Array
     cross: Array  # <w, w_old> there
     phi: Array  # norm of the residual in M, with a sign
-    least: Array  # of phi: a residual that M sees no more, and is not small, is in the null space of M
+    least: Array  # smallest phi: below, a residual that is not small lies in the null space of M
     largest: Array  # norm of the largest column so far
     rr: Array  # <r, r>
     broken: Array
@@ -46,16 +46,16 @@ class MINRESState(NamedTuple):
 class MINRES(Method):
     """MINRES: the smallest residual over the Krylov space, from the three-term recurrence of Lanczos.
 
-    For symmetric (Hermitian) A, definite or not, also singular with a consistent right-hand side; with another one it
-    breaks down at a least-squares solution. M must be symmetric (Hermitian) and positive definite, also where A is not,
-    and MINRES then minimises the residual in the norm of M; a solve that finds M not to be so ends as broken down. r is
-    the residual itself, updated with the next Lanczos vector, so that its 2-norm is known without a product.
+    For symmetric (Hermitian) A, definite or not, also singular with a consistent right-hand side. With an inconsistent
+    one it breaks down at a least-squares solution. M must be symmetric (Hermitian) and positive definite even if A is
+    not; other M break down. With M the residual is minimised in the norm of M. r is the residual itself, updated with
+    the next Lanczos vector, so that its 2-norm is known without a product.
 
     Cost: 8 vectors (x, r, 2 of Lanczos, M p, 2 directions and one product; 7 without M), and per step 1 product with A
     and 1 with M; one more M per round at the start.
 
     Source: Paige and Saunders, SIAM J. Numer. Anal. 12 (1975); Choi, Paige and Saunders, SIAM J. Sci. Comput. 33
-    (2011), for the recurrence of r and for preconditioning. Beyond these: the length of each direction is followed by
+    (2011), for the recurrence of r and for preconditioning. In addition, the length of each direction is computed by
     recurrence, and a direction that A M maps to rounding noise ends the round.
 
     Examples:
@@ -108,47 +108,29 @@ class MINRES(Method):
         delta, low = s.c * s.delta / size + s.s * alpha, s.c * alpha - s.s * s.delta / size
         gamma = bk.sqrt(low * low + beta * beta)
         largest = bk.maximum(s.largest, size * bk.sqrt(rest + beta * beta))
-        # w = v - d w_1 - e w_2; A maps it to length gamma: noise where A is singular and nothing is left to gain
+        # w = v - d w_1 - e w_2, and |A w| = gamma, which is noise if A is singular and the residual minimal.
         d, e = delta * (size / s.gamma), s.epsilon / s.gamma_old
         ww = 1 + d * d * s.ww + e * e * s.ww_old + 2 * d * e * s.cross
         dead = (square < 0) | (gamma * size <= noise * largest * bk.sqrt(bk.maximum(ww, 0 * ww)))
         c, sine = bk.where(dead, 0 * low, bk.safe_divide(low, gamma)), bk.safe_divide(beta, gamma)
-        return _moved(bk, M, s, _RotatedColumn(size, u, z, beta, d, e, ww, gamma, c, sine, largest, dead))
-
-
-class _RotatedColumn(NamedTuple):
-    """The new column of the tridiagonal matrix, divided by `size`, after the rotations."""
-
-    size: Array
-    u: Array
-    z: Array  # M u
-    beta: Array
-    d: Array  # its part above the diagonal, in terms of the last directions
-    e: Array
-    ww: Array
-    gamma: Array
-    c: Array
-    s: Array
-    largest: Array
-    dead: Array  # M is not definite, or A is singular and the residual as small as it can be: no step
-
-
-def _moved(bk: Backend, M: Operator | None, s: MINRESState, t: _RotatedColumn) -> MINRESState:
-    kind = bk.dtype(s.r)
-    gamma = t.gamma * t.size
-    w = bk.axpy(bk.astype(-t.d, kind), s.w, bk.xpay(s.v, bk.astype(-t.e, kind), s.w_old))
-    x = bk.axpy(bk.astype(bk.safe_divide(t.c * s.phi, gamma), kind), w, s.x)
-    shrink = bk.where(t.dead, bk.full_like(t.s, 1), t.s * t.s)
-    r = bk.times(shrink, s.r)
-    r, rr = bk.axpy_norm(bk.astype(-bk.safe_divide(t.c * s.phi, t.gamma), kind), t.u, r)
-    inverse = bk.safe_divide(bk.full_like(t.beta, 1), t.beta)
-    p = bk.times(inverse, t.u)
-    v = p if M is None else bk.times(inverse, t.z)
-    beta, phi = t.beta * t.size, -t.s * s.phi
-    return MINRESState(
-        x, r, p, s.p, v, w, s.w,
-        beta=beta, epsilon=s.s * beta, delta=s.c * beta, c=t.c, s=t.s,
-        gamma=bk.where(gamma > 0, gamma, bk.full_like(gamma, 1)), gamma_old=s.gamma,
-        ww=t.ww, ww_old=s.ww, cross=-t.d * s.ww - t.e * s.cross, phi=phi, least=s.least, largest=t.largest, rr=rr,
-        broken=s.broken | t.dead | (bk.abs(phi) <= s.least),
-    )  # fmt: skip
+        # the step along w
+        kind = bk.dtype(s.r)
+        diagonal = gamma * size
+        w = bk.axpy(bk.astype(-d, kind), s.w, bk.xpay(s.v, bk.astype(-e, kind), s.w_old))
+        x = bk.axpy(bk.astype(bk.safe_divide(c * s.phi, diagonal), kind), w, s.x)
+        # There is no step if M is not definite, or A is singular and the residual minimal.
+        shrink = bk.where(dead, bk.full_like(sine, 1), sine * sine)
+        r = bk.times(shrink, s.r)
+        r, rr = bk.axpy_norm(bk.astype(-bk.safe_divide(c * s.phi, gamma), kind), u, r)
+        # the next Lanczos vector
+        inverse = bk.safe_divide(bk.full_like(beta, 1), beta)
+        p = bk.times(inverse, u)
+        v = p if M is None else bk.times(inverse, z)
+        beta, phi = beta * size, -sine * s.phi
+        return MINRESState(
+            x, r, p, s.p, v, w, s.w,
+            beta=beta, epsilon=s.s * beta, delta=s.c * beta, c=c, s=sine,
+            gamma=bk.where(diagonal > 0, diagonal, bk.full_like(diagonal, 1)), gamma_old=s.gamma,
+            ww=ww, ww_old=s.ww, cross=-d * s.ww - e * s.cross, phi=phi, least=s.least, largest=largest, rr=rr,
+            broken=s.broken | dead | (bk.abs(phi) <= s.least),
+        )  # fmt: skip

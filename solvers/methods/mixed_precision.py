@@ -27,9 +27,9 @@ class MixedPrecisionState(NamedTuple):
     x: Array
     r: Array
     rr: Array  # <r, r>
-    goal: Array  # residual norm at which a system is done
+    goal: Array  # residual norm at which a system has converged
     attempt: Array
-    left: Array  # iterations that a system may still take
+    left: Array  # remaining iterations of each system
     taken: Array  # iterations and products of the last step
     products: Array
     broken: Array
@@ -39,19 +39,19 @@ class MixedPrecisionState(NamedTuple):
 class MixedPrecision(Method):
     """x <- x + d with A d = r solved by `inner` in single precision, and r <- r - A d in double, to a double tolerance.
 
-    Single precision moves half the bytes, so an iteration takes about half the time where memory is the limit. Each
-    correction starts `inner` anew, which costs some iterations; it reduces the residual to `inner_rtol` of what it was,
-    the last one to the tolerance. For systems that the inner method solves and whose condition number is below about
-    1e7: beyond, corrections are noise, and the status says so. Entries of A and M, and their products with residuals a
-    million times smaller than b, must lie in the range of single precision (1e-38 to 3e38): entries of 1e-25 do; where
-    they do not, the solve ends as broken down, or at its limit. A system in single precision is solved by `inner` in
-    that precision.
+    Single precision moves half the bytes, so that an iteration takes about half the time if memory traffic dominates.
+    Each correction restarts `inner`, which costs some iterations. It reduces the residual by the factor `inner_rtol`,
+    and the last one reduces it to the tolerance. For systems that the inner method can solve, with condition numbers
+    below about 1e7; beyond, corrections are noise, and the status reports that. Entries of A and M, and their products
+    with residuals a million times smaller than b, must lie in the range of single precision (1e-38 to 3e38), as entries
+    of 1e-25 do. Otherwise the solve breaks down or reaches its limit. A system in single precision is solved by `inner`
+    in that precision.
 
-    A and M are applied to single-precision arrays, also where they are functions. A function that cannot take them, or
-    that computes in double precision because of what it closes over, still gives the right answer, only not faster.
+    A and M are applied to single-precision arrays, even if they are functions. A function that does not accept
+    these, or computes in double precision because of arrays that it closes over, is still correct, but no faster.
 
     One iteration is one of `inner`; `history` has an entry after each correction. Cost: the vectors of `inner` in
-    single precision and 3 in double; per iteration what `inner` costs in single precision, per correction 1 product in
+    single precision and 3 in double; per iteration the cost of `inner` in single precision, per correction 1 product in
     double.
 
     Raises ValueError for an inner method that is direct, minimises |b - A x|, couples systems or runs on the host.
@@ -81,7 +81,7 @@ class MixedPrecision(Method):
         unfit = not isinstance(m, Method) or m.lower_precision or m.factorises
         if unfit or m.on_host or m.couples_systems or m.least_squares:
             raise ValueError(
-                f"MixedPrecision needs an inner method of the library that iterates on each system by itself, such as "
+                f"MixedPrecision needs an inner method of the library that iterates on each system separately, such as "
                 f"CG() or BiCGStab(2); got {getattr(m, 'name', m)!r}. Use that method directly."
             )
         if not 0 < self.inner_rtol < 1:
@@ -129,7 +129,7 @@ class MixedPrecision(Method):
         single = _SINGLE[wide.kind]
         norm = bk.sqrt(s.rr)
         part = s.goal / bk.where(norm > 0, norm, bk.full_like(norm, 1))
-        if wide != single:  # half of the tolerance is left to the rounding of the last correction
+        if wide != single:  # half of the tolerance is for rounding of the last correction
             part = bk.maximum(0.5 * part, bk.full_like(part, self.inner_rtol))
         scale = bk.binary_scale(s.r)
         r = bk.astype(bk.where(s.left > 0, bk.times(1 / scale, s.r), bk.zeros_like(s.r)), single)

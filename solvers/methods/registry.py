@@ -56,13 +56,13 @@ METHODS: dict[str, Method] = {
         *(ScipyMethod(name) for name in SCIPY_NAMES),
     )
 }
-"""Name -> method with its default settings. biCG-stab(l), GMRES(m), FGMRES(m) and IDR(s) exist for every number >= 1.
+"""Name -> method with its default settings. biCG-stab(l), GMRES(m), FGMRES(m) and IDR(s) exist for every integer >= 1.
 
-mixed-... exists for every method that iterates on each system by itself. Methods of your own are passed as objects.
+mixed-... exists for every method that iterates on each system separately. Pass your own methods as objects.
 """
 
 OPTIONAL_METHODS: dict[str, Method] = {method.name: method for method in (Petsc(),)}
-"""Name -> method, of those that need a package which krylix does not install; no choice takes them by itself."""
+"""Name -> method, for those that need a package which krylix does not install. They are never chosen automatically."""
 
 _BY_WORD: dict[str, Method] = {squeezed(name): method for name, method in (METHODS | OPTIONAL_METHODS).items()}
 _BY_WORD["idr"] = IDR()
@@ -77,20 +77,19 @@ _NUMBER = re.compile(r"(.+)\((\d+)\)")
 
 
 def is_auto(method: str | Method) -> bool:
-    """Is it "auto"?"""
+    """Whether the method is "auto"."""
     return isinstance(method, str) and method.strip().lower() == "auto"
 
 
 def find_method(method: str | Method, A: Any = None) -> Method:
-    """The method of this name, or the given method object itself.
+    """Return the method of this name, or the given method object itself.
 
-    Upper and lower case are alike, and hyphens, underscores and spaces may be left out. What other libraries call a
-    method is taken for it: "bicgstab", "pcg", "bicg" (SciPy's), "spsolve"; "lu" and "cholesky" are "direct" for a dense
-    A and "scipy-direct" for every other.
+    Case, hyphens, underscores and spaces do not matter. Names of other libraries are also accepted: "bicgstab", "pcg",
+    "bicg" (SciPy's), "spsolve". "lu" and "cholesky" are "direct" for a dense A and "scipy-direct" otherwise.
 
     Args:
         method: a name, or a method object.
-        A: what is to be solved with, where that is known.
+        A: the matrix or function, if known.
 
     Raises:
         ValueError: no method has this name.
@@ -123,7 +122,7 @@ def find_method(method: str | Method, A: Any = None) -> Method:
 
 
 def _is_dense(A: Any) -> bool:
-    """Is it a dense matrix, or not known yet?"""
+    """Is A dense, or unknown?"""
     if A is None or isinstance(A, Dense):
         return True
     if isinstance(A, list | tuple) and A:
@@ -134,13 +133,13 @@ def _is_dense(A: Any) -> bool:
 
 
 def _hint(method: str) -> str:
-    """Hint of what was meant, as the end of a sentence."""
+    """Suggest a name, as the end of a sentence."""
     key = squeezed(method)
     if key in METHOD_HINTS:
         return f". Did you mean {METHOD_HINTS[key]}?"
     kind = preconditioner_meant(method, {squeezed(name): name for name in PRECONDITIONERS})
     if kind is not None:
-        return f", which is a preconditioner: give preconditioner={kind!r}, with method='auto', 'CG' or 'GMRES', say."
+        return f", which is a preconditioner: give preconditioner={kind!r}, with method='auto', 'CG' or 'GMRES'."
     close = get_close_matches(key, [*_BY_WORD, *SAME_METHODS], 1)
     return f". Did you mean {find_method(close[0]).name!r}?" if close else "."
 

@@ -1,10 +1,10 @@
-"""What methods are made of: stacks of vectors, shadow vectors, and products scaled by powers of two.
+"""Building blocks of methods: stacks of vectors, shadow vectors, and scaling by powers of two.
 
-A stack is `(batch, k, n)`; in the state of a method it is flat, `(batch, k n)`, as the driver freezes rows. Which of
-the k vectors are in use is known to eager libraries only, so a stack has room for all of them from the start.
+A stack is `(batch, k, n)`. In the state of a method it is flat, `(batch, k n)`, because the driver freezes rows. Only
+eager libraries know how many of the k vectors are in use, so a stack is allocated for all of them.
 
-Shadow vectors of bi-orthogonal methods are deterministic pseudo-random, and new ones after each breakdown. Scales are
-powers of two, so that squares and powers neither overflow nor underflow, and no digit changes.
+Shadow vectors of bi-orthogonal methods are pseudo-random but deterministic, and change after each breakdown. Scaling by
+powers of two keeps squares and powers in range without changing any digit.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ def bilinear(bk: Backend, a: Array, b: Array) -> Array:
 
 
 def square_norm_and_dots(bk: Backend, v: Array, *others: Array) -> tuple[Array, ...]:
-    """`<v, v>` and `<v, w>` for other vectors w: over a communicator in one message."""
+    """`<v, v>` and `<v, w>` for other vectors w, over a communicator in one message."""
     if bk.communicator is None:
         return (bk.square_norm(v), *(bk.dot(v, w) for w in others))
     square, *rest = bk.dots((v, v), *((v, w) for w in others))
@@ -28,12 +28,12 @@ def square_norm_and_dots(bk: Backend, v: Array, *others: Array) -> tuple[Array, 
 
 
 def components(bk: Backend, stack: Array, v: Array) -> Array:
-    """`(batch, k)`: the dot product of each vector of the stack with v."""
+    """`(batch, k)`: dot products of the vectors of the stack with v."""
     return bk.conj(bk.stack_dots(stack, bk.conj(v)))
 
 
 def combination(bk: Backend, stack: Array, c: Array) -> Array:
-    """`(batch, n)`: the sum of the vectors of the stack with the factors c `(batch, k)`."""
+    """`(batch, n)`: linear combination of the vectors of the stack with coefficients c `(batch, k)`."""
     return bk.product(bk.matrix_transpose(stack), c)
 
 
@@ -43,15 +43,16 @@ def positions(bk: Backend, count: int, index: Array) -> Array:
 
 
 def identity(bk: Backend, count: int, like: Array) -> Array:
-    """A flat stack of the unit vectors for each system, in the dtype of `like`."""
+    """Flat stack of unit vectors for each system, in the dtype of `like`."""
     eye = bk.asarray(np.eye(count, dtype=bk.dtype(like)).reshape(1, -1), like=like)
     return bk.copy(bk.broadcast_to(eye, (int(like.shape[0]), count * count)))
 
 
 def first_of_each(bk: Backend, stack: Array, c: Array, counts: Array) -> Array:
-    """`combination` of the first `counts` `(batch, 1)` vectors of each system; c is zero beyond.
+    """`combination` of the first `counts` `(batch, 1)` vectors of each system; c is zero for the others.
 
-    Where the counts are known, each system's sum has as many terms as it has alone: BLAS adds more in another order.
+    If the counts are known, each sum has as many terms as for that system alone, because BLAS would add more terms in
+    another order.
     """
     known = bk.concrete_value(lambda: counts)
     if known is None or not known.size:
@@ -64,16 +65,16 @@ def first_of_each(bk: Backend, stack: Array, c: Array, counts: Array) -> Array:
 
 
 def span(bk: Backend, index: Array, live: Array, count: int) -> tuple[int, int]:
-    """Range of `index` `(batch, 1)` over `live` systems, if known, else 0 and `count`."""
+    """Smallest and largest `index` `(batch, 1)` of `live` systems if known, else 0 and `count`."""
     known = bk.concrete_value(lambda: bk.where(live, index, 0 * index - 1))
     found = None if known is None else known[known >= 0]
     return (0, count) if found is None or not found.size else (int(found.min()), int(found.max()))
 
 
 def left_vector(bk: Backend, r: Array, attempt: Array) -> Array:
-    """`(batch, n)`: shadow vector: r, or after a breakdown r plus a pseudo-random vector.
+    """`(batch, n)`: shadow vector r, plus a pseudo-random vector after a breakdown.
 
-    That is as long as r, and longer with each attempt; `attempt` is that of the `Goal`.
+    The second vector is as long as r, and longer after each `attempt` of the `Goal`.
     """
     dtype = bk.dtype(r)
     noise = bk.scatter_numbers(int(r.shape[1]), real_dtype(bk.dtype(r)), r)
@@ -83,9 +84,9 @@ def left_vector(bk: Backend, r: Array, attempt: Array) -> Array:
 
 
 def left_vectors(bk: Backend, r: Array, count: int, attempt: Array) -> Array:
-    """A flat stack `(batch, count n)` of pseudo-random vectors of norm about 1, complex where r is.
+    """Flat stack `(batch, count n)` of pseudo-random vectors of norm about 1, complex if r is.
 
-    They do not depend on r; others with each attempt.
+    They do not depend on r, and change with each attempt.
     """
     n = int(r.shape[1])
     kind, real = bk.dtype(r), real_dtype(bk.dtype(r))
@@ -99,11 +100,11 @@ def left_vectors(bk: Backend, r: Array, count: int, attempt: Array) -> Array:
 
 
 def growth(bk: Backend, image: Array, v: Array) -> Array:
-    """`(batch, 1)`: the growth from v to `image`, as a power of two."""
+    """`(batch, 1)`: size of `image` relative to v, as a power of two."""
     return bk.binary_scale(image) / bk.binary_scale(v)
 
 
 def to_unit_size(bk: Backend, v: Array) -> tuple[Array, Array]:
-    """v divided by the power of two of its size, and that power; always new memory."""
+    """v divided by a power of two near its size, in new memory, and that power."""
     size = bk.binary_scale(v)
     return bk.times(1 / size, v), size

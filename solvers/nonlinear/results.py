@@ -53,7 +53,7 @@ _OF_SEARCHES = {
         "loosen rtol, use double precision, or check that f is differentiable and that its gradient is right",
     ),
     Status.DIVERGED: (
-        "overflowed, or did not start because f(x0) or its gradient is not finite",
+        "met NaN or infinity in f or its gradient",
         "check x0 and f for NaN and infinity, give bounds, or check that f has a lower bound",
     ),
 }

@@ -215,12 +215,12 @@ def _unknown(bk: Backend, A: Any, x0: Any, layout: Layout, method: Method | None
     """The layout of x: that of `x0` for a rectangular function, else that of b."""
     if x0 is None or not is_function(A) or method is None or not method.least_squares:
         return layout
-    found = Layout.of(bk, x0, len(layout.batch), "x0")
-    if (found.shapes, found.structure) == (layout.shapes, layout.structure):
+    layout_of_x = Layout.of(bk, x0, len(layout.batch), "x0")
+    if (layout_of_x.shapes, layout_of_x.structure) == (layout.shapes, layout.structure):
         return layout
-    if found.batch != layout.batch:
-        raise ValueError(f"x0 has the batch axes {found.batch}; expected {layout.batch}, those of b.")
-    return found.with_dtype(layout.dtypes[0])
+    if layout_of_x.batch != layout.batch:
+        raise ValueError(f"x0 has the batch axes {layout_of_x.batch}; expected {layout.batch}, those of b.")
+    return layout_of_x.with_dtype(layout.dtypes[0])
 
 
 def _start(bk: Backend, x0: Any, unknown: Layout, layout: Layout, dtype: np.dtype, cut: Cut | None) -> Array:

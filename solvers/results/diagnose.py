@@ -244,7 +244,7 @@ def affine_preconditioner(case: Case) -> list[Cause]:
 # --- symmetry and definiteness
 
 _LANCZOS_STEPS = 40  # at most, to find a negative eigenvalue of A or M
-_HARMLESS = 1e-6  # asymmetry of M, as of one that computes in single precision
+_HARMLESS = 1e-6  # asymmetry of M, as in single precision
 _CLEARLY = 1e-10  # of the largest curvature, or some rounding units: the sign of smaller ones is not clear
 
 _UNSYMMETRIC = ("use biCG-stab(2) or GMRES, which take any matrix",)
@@ -308,11 +308,7 @@ def _signs(case: Case, probes: Pairs) -> set[int]:
 
 
 def _curvatures(case: Case, pairs: Pairs) -> np.ndarray:
-    """The signs of <v, A v> `(pairs, systems)`, 0 where it may be rounding, as for v that are nearly null vectors of A.
-
-    Args:
-        pairs: v and A v, of which some v are random.
-    """
+    """The signs of <v, A v> `(pairs, systems)`, 0 where it may be rounding, as for near-null vectors v of A."""
     least = max(_CLEARLY, PRODUCTS * case.eps)
     values = np.array([dots(v, Av).real for v, Av in pairs])
     lengths, images = (np.array([norms(pair[k]) for pair in pairs]) for k in (0, 1))
@@ -376,7 +372,7 @@ def _asymmetric_preconditioner(case: Case, signs_of_A: set[int]) -> list[Cause]:
 # --- progress
 
 _HARDLY = 0.5  # of the residual norm at the start: a smaller reduction shows no rate
-_MANY = 1e6  # iterations that nobody would wait for
+_MANY = 1e6  # iterations: more are not worth waiting for
 
 
 def too_few_iterations(case: Case) -> list[Cause]:

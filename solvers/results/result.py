@@ -80,7 +80,7 @@ class Record:
         if self.like is None or self.bk is None or not isinstance(array, _OF_NUMPY):
             return array
         (made,) = without_compilers(self.bk.results_from_host)([np.asarray(array)], self.like)
-        if not self.bk.compiled(made):  # else it belongs to the program that reads it
+        if not self.bk.compiled(made):  # in a program it belongs to that program
             self.arrays[name] = made
         return made
 
@@ -90,7 +90,7 @@ class Record:
         if isinstance(array, _OF_NUMPY):
             return np.asarray(array)
         bk = choose_backend(array)
-        return np.asarray(type(bk).to_numpy(bk, array))  # by the class, whose functions no profile records
+        return np.asarray(type(bk).to_numpy(bk, array))  # method of the class, which profiles do not record
 
     def number(self, name: str, of_python: Callable[[Any], Any]) -> Any:
         """The number of each system as users see it; one whose derivatives are being recorded stays an array."""
@@ -376,7 +376,7 @@ class SolveResult(PublicNames, Generic[ArrayT]):
                 that is not symmetric, solved by a method for symmetric ones.
 
         Cost: a solve, and 1 product to check that nothing was changed (1 more to check the symmetry of a function that
-        was solved by a method for symmetric ones). Without a transpose of its own (rmatvec), a function is evaluated
+        was solved by a method for symmetric ones). Without its own transpose (rmatvec), a function is evaluated
         once per unknown. The result keeps A and b alive, after the first call also the factors of a direct method.
 
         Examples:
@@ -574,14 +574,14 @@ def finish(title: str, function: Callable[..., SolveResult], *args: Any) -> Solv
         if RUNNING:
             with span("solve", title, facts=outcome_facts) as done:
                 result = done(function(*args))
-        else:  # without a span, which a solve of 14 us would notice
+        else:  # a span would slow down a solve of 14 us
             result = function(*args)
     except ConvergenceError as error:
         if (failed := result_of_this_solve(error)) is not None:
             failed._record.complete(begun, failed.checkpoints)
         raise
     record = result._record
-    if record.is_one and record.solve_time is not None:  # as the first lines of a solve on NumPy make it
+    if record.is_one and record.solve_time is not None:  # from `apply_factors.py`
         record.setup_time, record.is_complete = max(perf_counter() - begun - record.solve_time, 0.0), True
     else:
         record.complete(begun, result.checkpoints)

@@ -31,7 +31,7 @@ def to_dict(result: Any, numbers: Sequence[str], include_x: bool) -> dict[str, A
 
 
 def _names(status: Any) -> Any:
-    return [_names(one) for one in status] if isinstance(status, list) else Status(status).name
+    return [_names(number) for number in status] if isinstance(status, list) else Status(status).name
 
 
 def plain(value: Any) -> Any:
@@ -43,15 +43,15 @@ def plain(value: Any) -> Any:
     {'real': [1.0], 'imag': [2.0]}
     """
     if isinstance(value, dict):
-        return {str(key): plain(one) for key, one in value.items()}
+        return {str(key): plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [plain(one) for one in value]
+        return [plain(item) for item in value]
     if isinstance(value, float) and not math.isfinite(value):
         return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
     if isinstance(value, bool | int | float):
         return value
     if not hasattr(value, "shape"):
-        leaves, _ = choose_backend(value).leaves(value)  # of another container that its library knows
+        leaves, _ = choose_backend(value).leaves(value)  # a container of its library
         return [plain(leaf) for leaf in leaves]
     array = np.asarray(choose_backend(value).to_numpy(value))
     return plain({"real": array.real, "imag": array.imag} if np.iscomplexobj(array) else array.tolist())
@@ -113,7 +113,7 @@ def plot_convergence(result: Any, ax: Any = None) -> Any:
         xlabel="iteration",
         ylabel="normal residual norm" if result.least_squares else "residual norm",
     )
-    if few and systems:  # without systems there is nothing to name
+    if few and systems:  # without systems there is no label
         ax.legend()
     return ax
 

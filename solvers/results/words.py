@@ -102,7 +102,7 @@ class Cause(NamedTuple):
 
 FROM_THE_START = Cause(
     "b is not finite, or x0 or its product with A", ("look for NaN and infinity in b (and x0)",)
-)  # of a solve that diverged in 0 steps, whose right-hand side is not known
+)  # of a solve that diverged in 0 steps, with an unknown right-hand side
 
 
 class LookForCauses(Protocol):

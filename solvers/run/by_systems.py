@@ -26,7 +26,7 @@ from .outcome import Outcome, Status
 
 _SAME = 1e-5  # relative difference of images that count as the same
 _MOST = 1 << 24  # numbers of all systems up to which images are compared
-_ROUNDING = 1.5  # by how much a residual norm may exceed the bound where it is computed once more
+_ROUNDING = 1.5  # factor by which a recomputed residual norm may exceed the bound
 
 
 class Local(NamedTuple):
@@ -53,9 +53,9 @@ def solved_by_systems(system: System, M: Operator | None, settings: LoopSettings
         return None
     if system.compiled:
         return run_by_systems(A, local, *arrays, settings=settings, cut=cut, apart=apart)
-    M, null = (None if one is None else one.as_container() for one in (local.M, local.null))
+    M, null = (None if operator is None else operator.as_container() for operator in (local.M, local.null))
     A, local = A.as_container(), Local(local.A.as_container(), M, null)
-    if not all(one is None or one.is_container for one in (A, *local)):
+    if not all(operator is None or operator.is_container for operator in (A, *local)):
         return None
     compiled = system.bk.compile_if_faster(run_by_systems, ("settings", "cut"))
     outcome: Outcome = compiled(A, local, *arrays, settings=settings, cut=cut)
@@ -71,24 +71,24 @@ def _local_operators(
         apart: are the arguments of A split by systems? Then the operators get those of the first device.
     """
     bk, count = A.bk, systems // cut.size_of(cut.batch)
-    found = [None if operator is None else for_some_systems(operator, count) for operator in (A, M, null)]
+    local = [None if operator is None else for_some_systems(operator, count) for operator in (A, M, null)]
     if apart:
         parts, make = bk.flatten(arguments_of(A))
         leads = _leads(bk, arguments_of(A), systems)
         first = [part[:count, ...] if lead else part for part, lead in zip(parts, leads, strict=True)]
-        found[0] = for_some_systems(A, count, make(first))
-    if any(one is None for one in found[1 : 1 + (M is not None)]) or found[0] is None:
+        local[0] = for_some_systems(A, count, make(first))
+    if any(own is None for own in local[1 : 1 + (M is not None)]) or local[0] is None:
         return None
     if null is not None and not _is_split(null, systems) and any(_leads(bk, null, systems)):
-        return None  # of all systems or of each: its arrays do not tell
+        return None  # its arrays may be of all systems or of each
     try:
-        if apart and found[0] is not None:  # its first product may refuse fewer systems
-            found[0].apply(bk.zeros((count, A.shape[1]), A.dtype))
-        pairs = zip((None if apart else A, M), found[:2])
+        if apart and local[0] is not None:  # its first product may refuse fewer systems
+            local[0].apply(bk.zeros((count, A.shape[1]), A.dtype))
+        pairs = zip((None if apart else A, M), local[:2])
         same = all(_does_the_same(bk, *pair, count, systems) for pair in pairs)
     except Exception:  # a function that closes over arrays of all systems may refuse fewer of them
         return None
-    return Local(*found) if same else None  # type: ignore[arg-type]
+    return Local(*local) if same else None  # type: ignore[arg-type]
 
 
 def _does_the_same(bk: Backend, whole: Operator | None, part: Operator | None, count: int, systems: int) -> bool:
@@ -110,8 +110,8 @@ def _does_the_same(bk: Backend, whole: Operator | None, part: Operator | None, c
         image = image if constant is None else image + bk.flat(constant)
         return bk.concat([bk.norm(image - blocks), bk.norm(image)], 1)
 
-    found = bk.concrete_value(difference)
-    return found is None or bool((found[:, 0] <= _SAME * found[:, 1].max()).all())
+    norms = bk.concrete_value(difference)
+    return norms is None or bool((norms[:, 0] <= _SAME * norms[:, 1].max()).all())
 
 
 def _is_split(operator: Operator | None, systems: int) -> bool:
@@ -139,9 +139,9 @@ def run_by_systems(
     bk, systems = settings.bk, int(b.shape[0])
     cut, count = Cut(cut.mesh, (), cut.batch), systems // cut.size_of(cut.batch)  # of rows
     constant = A.constant if isinstance(A, FunctionOperator) else None
-    rows = [None if one is None else bk.flat(one) for one in (b, x0, rtol, atol, constant)]
-    arrays = [one for one in rows if one is not None]
-    leads: list[int | None] = [1 if int(one.shape[0]) == systems else None for one in arrays]
+    rows = [None if array is None else bk.flat(array) for array in (b, x0, rtol, atol, constant)]
+    arrays = [array for array in rows if array is not None]
+    leads: list[int | None] = [1 if int(array.shape[0]) == systems else None for array in arrays]
     makers: list[tuple[int, Callable[[Sequence[Array]], Any]]] = []
     for tree, split in (
         (arguments_of(A) if apart else local.A, apart or _is_split(local.A, systems)),
@@ -155,7 +155,7 @@ def run_by_systems(
 
     def on_one_device(*blocks: Array) -> tuple[Any, ...]:
         given = iter(blocks)
-        values = [None if one is None else next(given) for one in rows]
+        values = [None if array is None else next(given) for array in rows]
         made, M, null = (make([next(given) for _ in range(size)]) for size, make in makers)
         own: Any = for_some_systems(A, count, made) if apart else made
         own = own if values[4] is None else own.with_constant(values[4])
@@ -164,17 +164,17 @@ def run_by_systems(
 
     fields = len(Outcome._fields) - 1
     out_leads = ((1,) * fields) + ((2,) if settings.history else ((),))
-    found = Outcome(*bk.map_parts(on_one_device, cut, arrays, leads, out_leads, apart=True))
+    outcome = Outcome(*bk.map_parts(on_one_device, cut, arrays, leads, out_leads, apart=True))
     if isinstance(A, Matrix):
-        return found
-    return _checked_with_all(bk, A, NullPart.rest_of(bk, rows[0], local.null, settings.both), found)
+        return outcome
+    return _checked_with_all(bk, A, NullPart.rest_of(bk, rows[0], local.null, settings.both), outcome)
 
 
-def _checked_with_all(bk: Backend, A: Operator, b: Array, found: Outcome) -> Outcome:
+def _checked_with_all(bk: Backend, A: Operator, b: Array, outcome: Outcome) -> Outcome:
     """The outcome, with a failure of the systems whose residual differs where A gets all systems."""
-    residual = b - A.apply(found.x)
+    residual = b - A.apply(outcome.x)
     norm = bk.norm(residual)
-    refuted = (found.status == int(Status.CONVERGED)) & bk.negated(norm <= _ROUNDING * found.bound)
-    status = bk.where(refuted, int(Status.STAGNATED), found.status)
-    products = found.products + A.products
-    return found._replace(residual=residual, norm=norm, status=status, products=products)
+    refuted = (outcome.status == int(Status.CONVERGED)) & bk.negated(norm <= _ROUNDING * outcome.bound)
+    status = bk.where(refuted, int(Status.STAGNATED), outcome.status)
+    products = outcome.products + A.products
+    return outcome._replace(residual=residual, norm=norm, status=status, products=products)

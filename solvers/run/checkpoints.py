@@ -64,8 +64,8 @@ class Checkpoints:
         def one(state: Any) -> Any:
             i, kept = state
             limits = bk.where(numbers == i, self.table, 0 * self.table)
-            found = solved(bk.sum(limits, 1, keepdims=True, dtype=bk.dtype(limits)))
-            return i + 1, [bk.put_row(a, 0 * steps + i, b) for a, b in zip(kept, found, strict=True)]
+            results = solved(bk.sum(limits, 1, keepdims=True, dtype=bk.dtype(limits)))
+            return i + 1, [bk.put_row(a, 0 * steps + i, b) for a, b in zip(kept, results, strict=True)]
 
         first = bk.asarray(np.zeros((1, 1), np.int32), like=start[0]), self.empty(start)
         _, kept = bk.while_loop(lambda state: bk.any(state[0] < self.count), one, first)

@@ -1,10 +1,10 @@
-"""The loop that all methods share: rounds of steps, for one system or several, run as it is or compiled.
+"""The loop that all methods share: rounds of steps, for one system or several, run eagerly or compiled.
 
 A round solves `A d = r` from `d = 0`, where r is the true residual at its start, scaled by a power of two so that units
-play no role. The method steps until its recurrence says that the goal is reached, that it cannot go on, or that the
+play no role. The method steps until its recurrence says that the goal is reached, that it cannot continue, or that the
 limit is. Then x + d and its true residual are computed: a system whose true residual is within the tolerance has
 converged, whatever the recurrence said; one whose recurrence had drifted, or broken down, starts another round as long
-as rounds make progress. Systems that have ended are frozen. Of one system, the one is running, so nothing is masked.
+as rounds make progress. Systems that have ended are frozen. A single system is always running, so nothing is masked.
 
 Where the small operations of a library take longer than NumPy's, NumPy iterates on the memory of the library. A step of
 CG is about 35 operations on one number for each system: 1 to 9 us each in PyTorch, 10 to 35 in TensorFlow, 0.3 in
@@ -164,7 +164,7 @@ def run(
         singular = _singularity(bk, b, null, inverse) if method.factorises or null is not None else None
         if report is not None:
             report = report.begun(bk, bk.norm(b))
-        # Corrections by factors have no part in null vectors of their own; an x0 may.
+        # Corrections by factors are orthogonal to the null vectors that factors know; an x0 may not be.
         take_off = None
         if x0 is not None and method.factorises and isinstance(inverse, DirectInverse):
             take_off = inverse.without_null
@@ -189,12 +189,12 @@ def _run_loop(
     def numbers(a: Array | None) -> Any:
         return None if a is None else bk.to_numpy(a)
 
-    M, null = (None if one is None else OnHost(one) for one in (loop.M, loop.null))
-    there = replace(loop, bk=host, A=OnHost(loop.A), M=M, null=null, b=b, x0=numbers(loop.x0))
+    M, null = (None if operator is None else OnHost(operator) for operator in (loop.M, loop.null))
+    on_host = replace(loop, bk=host, A=OnHost(loop.A), M=M, null=null, b=b, x0=numbers(loop.x0))
     with host.errstate():
-        there = there.bounded(numbers(rtol), numbers(atol), limits.last)
-        found = there.outcome(numbers(singular), limits, history)
-    return Outcome(*(() if isinstance(a, tuple) else bk.from_host(np.ascontiguousarray(a)) for a in found))
+        on_host = on_host.bounded(numbers(rtol), numbers(atol), limits.last)
+        outcome = on_host.outcome(numbers(singular), limits, history)
+    return Outcome(*(() if isinstance(a, tuple) else bk.from_host(np.ascontiguousarray(a)) for a in outcome))
 
 
 @dataclass(frozen=True)
@@ -254,8 +254,8 @@ class Loop:
             return [*end[:-2], bk.matrix_transpose(end.history)] if history else list(end[:-2])
 
         like = [*first[:-2], bk.matrix_transpose(first.history)] if history else first[:-2]
-        found: list[Any] = points.each(solved, like, first.steps)
-        *ends, lines = found if history else [*found, ()]
+        results: list[Any] = points.each(solved, like, first.steps)
+        *ends, lines = results if history else [*results, ()]
         end = first._replace(**dict(zip(State._fields[:-2], ends, strict=True)))
         return _outcome(bk, end._replace(history=bk.permute_dims(lines, (0, 2, 1)) if history else ()), singular)
 
@@ -295,7 +295,7 @@ class Loop:
         return self._while(self._round, s)
 
     def _refined_once(self, s: State) -> State:
-        """x + M r, bitwise equal to a round of iterative refinement; meaningless for systems that it does not converge.
+        """x + M r, bitwise equal to a round of iterative refinement; meaningless for systems that it does not solve.
 
         Cost: one application of M and one product, wasted if the residual norm is too large.
         """
@@ -613,7 +613,7 @@ def _steps_of_one(
 def _steps_of_several(
     bk: Backend, method: Method, A: Operator, M: Operator | None, state: Any, rule: StoppingRule, left: int
 ) -> tuple[Any, int]:
-    """Steps while all systems go on: a fifth less time than with masks and counts."""
+    """Steps while all systems continue: a fifth less time than with masks and counts."""
     step, taken = method.step, 0
     while taken < left and ((state.rr > rule.enough) & (state.rr <= rule.largest) & ~state.broken).all():
         state = step(bk, A, M, state)
@@ -634,20 +634,14 @@ def _outcome(bk: Backend, s: State, singular: Array | None) -> Outcome:
 
 
 def _singularity(bk: Backend, b: Array, null: Operator | None, factors: Operator | None) -> Array | None:
-    """`(batch, 1)`, numbers of `Singularity`; None where nothing is known.
-
-    Args:
-        b: the right-hand sides, in rows.
-        null: projects given or found null vectors out.
-        factors: of a direct method.
-    """
-    told = singularity_of(factors)
-    if null is None and told is None:
+    """`(batch, 1)`, numbers of `Singularity`; None where nothing is known."""
+    by_factors = singularity_of(factors)
+    if null is None and by_factors is None:
         return None
     rows = int(b.shape[0])
     none = bk.zeros((rows, 1), np.dtype(np.int32), b)
-    found = none if told is None else bk.broadcast_to(told, (rows, 1)) + none
-    return found if null is None else bk.where(_has_null_vectors(bk, null, b), none + _KNOWN, found)
+    singular = none if by_factors is None else bk.broadcast_to(by_factors, (rows, 1)) + none
+    return singular if null is None else bk.where(_has_null_vectors(bk, null, b), none + _KNOWN, singular)
 
 
 def _has_null_vectors(bk: Backend, null: Operator, b: Array) -> Array:
@@ -685,8 +679,8 @@ def _with_cut_product(A: Operator, own: Operator, cut: Cut, b: Array) -> Operato
     """`own`, with products by blocks where A is a stencil."""
     if not cut.all_names or not A.bk.compiled(b):
         return own
-    found = cut_stencil(A, cut, b)
-    if isinstance(found, str):
-        log.debug("iterations multiply by the function as it is: it %s", found)
+    stencil = cut_stencil(A, cut, b)
+    if isinstance(stencil, str):
+        log.debug("iterations multiply by the function as it is: it %s", stencil)
         return own
-    return InSteps(own, found)
+    return InSteps(own, stencil)

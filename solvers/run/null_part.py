@@ -79,7 +79,7 @@ class NullPart(NamedTuple):
     def _is_rounding(self, bk: Backend) -> Array:
         size, rest = bk.norm(self.part), bk.norm(self.rest)
         most = float(np.finfo(bk.dtype(size)).eps) ** 0.5
-        return (size <= most * bk.maximum(size, rest)) | ~bk.isfinite(size)  # NaN in b is another matter
+        return (size <= most * bk.maximum(size, rest)) | ~bk.isfinite(size)  # NaN in b shows elsewhere
 
 
 def _hypot(bk: Backend, a: Array, b: Array) -> Array:

@@ -17,7 +17,7 @@ class Status(IntEnum):
         STAGNATED: no more progress was made before the tolerance.
         BREAKDOWN: a step divided by (nearly) zero or made nothing better, and a restart did not help.
         DIVERGED: the numbers overflowed, or grew too large for this precision.
-        STOPPED: the callback asked for it. No failure: nothing is raised, and x is the one that the callback got.
+        STOPPED: the callback stopped the solve. No failure: nothing is raised, and x is the one that the callback got.
         TIME_LIMIT: the time limit was reached, which is a failure.
         RUNNING: inside the loop only.
         CANDIDATE: inside the loop only: converged by the recurrence; the true residual is still to be computed.

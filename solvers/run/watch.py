@@ -36,8 +36,8 @@ class IterationState(NamedTuple):
         iterations: iterations of the method so far, an int.
         residual_norm: the residual norm by the method's recurrence, a float; the true one decides at the end.
         goal: the residual norm at which this round ends, a float: the tolerance, and half of it after a restart.
-        x: the current approximation, in the library, shape, axis and dtype of the x that the solve returns, in memory
-            of its own. JAX calls from inside of its program: a callback may read this x (`np.asarray(x)`), but
+        x: the current approximation, in the library, shape, axis and dtype of the x that the solve returns, in its own
+            memory. JAX calls from inside its program: a callback may read this x (`np.asarray(x)`), but
             operations of JAX in it may wait for the program for ever; there x lies on the CPU.
 
     Examples:
@@ -117,7 +117,7 @@ def monitor_of(progress: Progress | None, callback: Any, time_limit: Any) -> Mon
             seconds = float(time_limit)
         except OverflowError:
             seconds = math.inf
-        time_limit = seconds if math.isfinite(seconds) else None  # which no solve reaches
+        time_limit = seconds if math.isfinite(seconds) else None  # no solve reaches it
     if progress in (False, None) and callback is None and time_limit is None:
         return None
     return Monitor(progress or False, callback, time_limit, time.monotonic())
@@ -191,7 +191,7 @@ class StepReport:
             return None
         more = [array for array in (x, self.begin) if array is not None]
         (reason,) = bk.host_call(self._reason, [(tuple(int(k) for k in steps.shape), _INT32)], *numbers, *more)
-        return reason if bk.communicator is None else bk.communicator.max(reason)  # all stop, or none does
+        return reason if bk.communicator is None else bk.communicator.max(reason)  # all members stop, or none does
 
     def _show(self, steps: np.ndarray, norm: np.ndarray, goal: np.ndarray, active: np.ndarray) -> None:
         if self.show is None:
@@ -312,7 +312,7 @@ class InnerSteps:
 
 
 def ended(bk: Backend, status: Array, reason: Array) -> Array:
-    """The status, with the reason for systems that would go on otherwise; a true residual may still be small enough."""
+    """The status, or the reason for systems that would continue; a true residual may still be small enough."""
     return bk.where((reason > 0) & (status != _MAX_ITER) & (status != _DIVERGED), reason, status)
 
 

@@ -18,11 +18,6 @@ class MatrixEntries(NamedTuple):
     n: int
 
 
-def is_function(A: Any) -> bool:
-    """Is A called rather than multiplied with?"""
-    return callable(A) and not hasattr(A, "shape")
-
-
 def entries_of(A: Any) -> MatrixEntries:
     """Entries of a matrix of NumPy, SciPy or krylix.
 
@@ -30,13 +25,13 @@ def entries_of(A: Any) -> MatrixEntries:
         TypeError: A is not a matrix whose entries are known.
         ValueError: it is not one square matrix.
     """
-    found: Any = as_operator(A)
-    if not hasattr(found, "toarray"):
-        raise TypeError(f"A is {found!r}; expected a matrix, whose entries are known, or a function.")
-    shape = (*(() if found.systems is None else (found.systems,)), *found.shape)  # of a batch: that of one of them
+    matrix: Any = as_operator(A)
+    if not hasattr(matrix, "toarray"):
+        raise TypeError(f"A is {matrix!r}; expected a matrix, whose entries are known, or a function.")
+    shape = (*(() if matrix.systems is None else (matrix.systems,)), *matrix.shape)  # of a batch: that of one of them
     if len(shape) != 2 or shape[0] != shape[1]:
         raise ValueError(f"A has the shape {shape}; expected one square matrix (n, n).")
-    if not isinstance(found, SparseMatrix):
-        return MatrixEntries(np.asarray(found.toarray()), None, None, shape[0])
-    coo = found.to_scipy().tocoo()
+    if not isinstance(matrix, SparseMatrix):
+        return MatrixEntries(np.asarray(matrix.toarray()), None, None, shape[0])
+    coo = matrix.to_scipy().tocoo()
     return MatrixEntries(coo.data, coo.row.astype(np.int64), coo.col.astype(np.int64), shape[0])

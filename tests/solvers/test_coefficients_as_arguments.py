@@ -92,7 +92,7 @@ def test_choice(mode: str, name: str, method: str) -> None:
     [
         ("diffusion", "symmetric, diagonal of one sign"),
         ("waves", "symmetric, no sign of being definite"),
-        ("convection", "not seen to be symmetric"),
+        ("convection", "not known to be symmetric"),
     ],
 )
 def test_explanation(name: str, found: str) -> None:

@@ -1,4 +1,4 @@
-"""What a solve by PETSc sets up for a matrix: Mats and KSPs that live as long as it."""
+"""Set-up of PETSc for a matrix: Mats and KSPs."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ from .system import Choice, Found, PetscSystem, suited
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class PetscInverse(Turned, DirectInverse):
-    """KSPs for the matrix of each system, for its transpose too. As an operator it applies the PC.
+    """KSPs for the matrix of each system and its transpose. As an operator it applies the PC.
 
-    A KSP may be shared with other matrices of the same pattern: it takes the numbers of that which is solved with.
+    A KSP may be shared with other matrices of the same pattern. It then receives the values of the present matrix.
 
     Attributes:
         rows: CSR of each matrix.
-        solvers: one for each.
-        hermitian: is it, so that one KSP serves both sides?
+        solvers: one for each matrix.
+        hermitian: whether the matrices are Hermitian, so that one KSP serves both sides.
         again: makes the solvers in another process.
-        last: why the KSP stopped last.
-        has_constants: over a communicator: were constants found to be null vectors, of the adjoint too?
+        last: reason why the KSP stopped last.
+        has_constants: with a communicator, whether constants are null vectors of A and of its adjoint.
     """
 
     bk: Backend
@@ -50,11 +50,11 @@ class PetscInverse(Turned, DirectInverse):
 
     @property
     def note(self) -> str:
-        """The KSP and the PC in words, and why the KSP stopped last."""
+        """Name the KSP and the PC, and the reason why the KSP stopped last."""
         return f"{self.solvers[0].choice}" + (f", which ended with {self.last}" if self.last else "")
 
     def solver(self, i: int) -> tuple[PetscSystem, bool]:
-        """The solver of system `i` in this form, and whether vectors are to be conjugated before and after it."""
+        """The solver of system `i` in this form, and whether vectors have to be conjugated before and after it."""
         k = 0 if self.systems is None else i
         own = self.solvers[k].with_numbers(self.rows[k])
         if self.hermitian and self.transposed:  # A^T is the conjugate of A
@@ -74,15 +74,15 @@ class PetscInverse(Turned, DirectInverse):
         return found
 
     def tell_null(self, null: Operator, both: bool) -> None:
-        """Hand the null vectors that a projection removes over to each Mat."""
+        """Pass the null vectors that a projection removes to each Mat."""
         for k in range(len(self.solvers)):
             solver, conjugated = self.solver(k)
             found = basis_of(null, k)
-            if found is not None and len(found):  # also in a member that has no unknowns
+            if found is not None and len(found):  # also in a process without unknowns
                 solver.tell_null(null, lambda found=found, c=conjugated: found.conj() if c else found, both)
 
     def scale_of_rows(self) -> np.ndarray:
-        """`(local rows,)`: the size of the diagonal entries."""
+        """`(local rows,)`: modulus of the diagonal entries."""
         return np.abs(self.solvers[0].mat.getDiagonal().getArray())
 
     def product(self, x: Array) -> Array:
@@ -123,16 +123,16 @@ def inverse_of(bk: Backend, A: Operator, given: Choice, block_size: int, previou
     """Set up KSPs for the matrices of an operator of NumPy.
 
     Args:
-        given: settings; "" where they are to be chosen.
-        previous: a `PetscInverse` of other matrices, whose solvers are taken where the pattern is the same.
+        given: settings; "" for those that krylix chooses.
+        previous: a `PetscInverse` of other matrices, whose solvers are reused for the same pattern.
 
     Raises:
-        ValueError, TypeError: PETSc cannot take the matrix, or the settings.
-        ImportError: there is no PETSc.
+        ValueError, TypeError: PETSc does not support the matrix or the settings.
+        ImportError: PETSc is not installed.
     """
     if A.offset:
         raise ValueError(
-            "method='petsc' takes no matrix_offset, which makes every entry different from zero. Name the null vectors "
+            "method='petsc' does not support matrix_offset, which makes every entry non-zero. Name the null vectors "
             "of a singular matrix (nullspace='constant'), or use CG or 'scipy-direct'."
         )
     own, matrices = _matrices(bk, A.without_offset)
@@ -163,14 +163,14 @@ def _solvers(
 
 
 def same_pattern(one: Any, other: Any) -> bool:
-    """Have two CSR matrices their entries at the same places, in the same order?"""
+    """Whether two CSR matrices have the same pattern, in the same order."""
     same = one.shape == other.shape and np.array_equal(one.indptr, other.indptr)
     return same and np.array_equal(one.indices, other.indices)
 
 
 def _matrices(bk: Backend, A: Operator) -> tuple[Operator, list[Any]]:
-    """An operator with entries, and its matrices as canonical CSR with a diagonal, of NumPy."""
-    if not isinstance(A, SparseMatrix):  # a function may have a sparse matrix
+    """The operator as a matrix, and each system's as canonical CSR in NumPy with all diagonal entries."""
+    if not isinstance(A, SparseMatrix):  # A function may have a sparse matrix.
         arrays, make = A.for_host()
         A = make([bk.to_numpy(array) for array in arrays])
     if not isinstance(A, SparseMatrix):
@@ -180,10 +180,10 @@ def _matrices(bk: Backend, A: Operator) -> tuple[Operator, list[Any]]:
 
 
 def with_diagonal(A: Any, first: int = 0) -> Any:
-    """With a stored entry in each place of the diagonal, where incomplete factors and MUMPS look for one.
+    """Store all diagonal entries, because incomplete factorisations and MUMPS expect them.
 
     Args:
-        first: column of the diagonal's entry in the first row.
+        first: column of the diagonal entry in the first row.
     """
     n = A.shape[0]
     rows = np.repeat(np.arange(n), np.diff(A.indptr))

@@ -22,26 +22,25 @@ from .system import Choice
 class Petsc(OneByOne):
     """A KSP of PETSc with one of its preconditioners: hypre's BoomerAMG, GAMG, ILU, factors by MUMPS, ...
 
-    Needs petsc4py. Runs on the host, one system after the other, and needs the entries of A; arrays of other libraries
-    are copied there and back, in compiled functions by a callback. What the KSP says of its success is not believed:
-    the true residual decides, and the KSP is called again on the residual where it stopped too early. Its tolerance
-    and its limit of iterations are those of the solve. The transposed system, for derivatives, is solved by the same
-    KSP if A is Hermitian, else by another one with the transposed matrix. Null vectors that were found or given go
-    along as a MatNullSpace. `prepare` keeps the KSP, and its `update` gives other numbers of the same pattern to the
-    same Mat.
+    Needs petsc4py and the entries of A. It runs on the host, one system after the other. Arrays of other libraries are
+    copied there and back, in compiled functions by a callback. The true residual decides about convergence: if the KSP
+    stops too early, it is called again for the residual. Its tolerance and limit of iterations are those of the solve.
+    The transposed system, for derivatives, is solved by the same KSP if A is Hermitian, else by another one with the
+    transposed matrix. Null vectors that were found or given are passed as a MatNullSpace. `prepare` stores the KSP, and
+    `update` puts new values on the same pattern into the same Mat.
 
     Attributes:
-        ksp: name of the Krylov method, `-ksp_type`. If None "cg" for a symmetric (Hermitian) matrix whose diagonal has
-            one sign, "preonly" with factors, "gmres" else.
-        pc: name of the preconditioner, `-pc_type`. If None "hypre" where the diagonal has one sign ("gamg" where hypre
-            is not in the build, and for complex numbers), MUMPS' factors for other symmetric matrices where they are
-            in the build, "ilu" else.
-        options: further options of PETSc by their names: `{"pc_hypre_boomeramg_strong_threshold": 0.5}`. They belong to
-            this KSP alone; those of the command line are not read. One that PETSc does not read is refused.
-        block_size: unknowns per point, as for elasticity, one after the other in x.
+        ksp: name of the Krylov method, `-ksp_type`. If None, "cg" for a symmetric (Hermitian) matrix whose diagonal has
+            one sign, "preonly" with factors, otherwise "gmres".
+        pc: name of the preconditioner, `-pc_type`. If None, "hypre" if the diagonal has one sign ("gamg" if the build
+            has no hypre, and for complex numbers), MUMPS' factors for other symmetric matrices if the build has them,
+            otherwise "ilu".
+        options: further options of PETSc by name: `{"pc_hypre_boomeramg_strong_threshold": 0.5}`. They apply only to
+            this KSP, and options of the command line are ignored. One that PETSc does not read is refused.
+        block_size: unknowns per point, for example of elasticity, stored contiguously in x.
 
-    Cost: that of the KSP and the PC; the entries once more, and once more transposed for derivatives of a matrix that
-    is not Hermitian; per call 1 product more, copies of b and x.
+    Cost: that of the KSP and the PC; a copy of the entries, and a transposed copy for derivatives of a matrix that is
+    not Hermitian; per call 1 more product, and copies of b and x.
 
     Source: Balay et al., PETSc/TAO Users Manual, ANL-21/39 Revision 3.18.
 
@@ -85,7 +84,7 @@ class Petsc(OneByOne):
 
     @property
     def choice(self) -> Choice:
-        """The settings as they were given."""
+        """The given settings."""
         options: Any = self.options
         return Choice(self.ksp or "", self.pc or "", options)
 
@@ -99,7 +98,7 @@ class Petsc(OneByOne):
     def of_rows(
         self, bk: Backend, rows: Any, mat: Any, previous: Operator | None = None
     ) -> tuple[PetscInverse, RowsProduct]:
-        """What `setup` makes, and the product with A, for rows that are cut over the members of a communicator."""
+        """The result of `setup`, and the product with A, for rows that are distributed over processes."""
         return of_members(bk, rows, mat, self.choice, self.block_size, previous)
 
     def set_up_again(self, bk: Backend, A: Operator, previous: Operator | None) -> Operator | None:
@@ -116,7 +115,7 @@ class Petsc(OneByOne):
         self, A: Operator, M: Operator | None, b: np.ndarray, goal: float, limit: int, i: int, see: See | None
     ) -> tuple[np.ndarray, int, int]:
         if not isinstance(M, PetscInverse):
-            raise TypeError(f"petsc solves with what it has set up; got {M!r}.")
+            raise TypeError(f"petsc needs its own set-up; got {M!r}.")
         found = M.solve_system(i, b, goal, limit, see)
         return found.x, found.iterations, found.iterations
 
@@ -133,5 +132,5 @@ class _MonitoredPetsc(Petsc):
 
     inner: InnerSteps | None = None
 
-    def told(self) -> InnerSteps | None:
+    def inner_steps(self) -> InnerSteps | None:
         return self.inner

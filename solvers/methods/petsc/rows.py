@@ -1,4 +1,4 @@
-"""Matrices whose rows are cut over the processes of a communicator: their Mat, its products and KSP."""
+"""Matrices whose rows are distributed over the processes of a communicator: Mat, products and KSP."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from .system import Choice, PetscSystem, errors_explained, has_complex_numbers, 
 
 
 class RowsProduct:
-    """Products of a Mat with vectors of which each process holds its part, with SciPy's names.
+    """Products of a Mat with distributed vectors, with SciPy's names.
 
     Attributes:
         system: the Mat and its KSP.
-        rows: CSR of this process; None where a Mat was given.
-        shape: of this process's part, as vectors are cut as rows are.
+        rows: CSR of this process; None if a Mat was given.
+        shape: of the local part; vectors are distributed like rows.
     """
 
     def __init__(self, system: PetscSystem, rows: Any) -> None:
@@ -29,19 +29,19 @@ class RowsProduct:
         self._in, self._out = system.mat.createVecs()
 
     def matvec(self, v: np.ndarray) -> np.ndarray:
-        """A v, a message to each neighbour."""
+        """Product `A v`, with a message to each neighbour."""
         system = self.system.with_numbers(self.rows)
         return self._product(system, system.mat.mult, v)
 
     def rmatvec(self, v: np.ndarray) -> np.ndarray:
-        """The adjoint times v, likewise."""
+        """Product of the adjoint with v, with a message to each neighbour."""
         system = self.system.with_numbers(self.rows)
         return self._product(system, system.mat.multHermitian, v)
 
     def gradient_by_entries(self, y: np.ndarray, x: np.ndarray) -> Any:
-        """`- y x^H` in the entries of this process's rows, CSR `(local rows, n)`, summed over the systems.
+        """`- y x^H` at the entries of the local rows, CSR `(local rows, n)`, summed over systems; None for a Mat.
 
-        None where the rows are not here, of a Mat. One message to each neighbour per system.
+        Takes one message to each neighbour for each system.
         """
         rows, petsc_ = self.rows, petsc()
         if rows is None:
@@ -81,17 +81,17 @@ class RowsProduct:
 def of_members(
     bk: Backend, rows: Any, mat: Any, given: Choice, block_size: int, previous: Any = None
 ) -> tuple[PetscInverse, RowsProduct]:
-    """The KSP of a matrix, and its products. Collective.
+    """Set up the KSP of a distributed matrix and its products. Collective.
 
     Args:
         bk: of the communicator.
-        rows: CSR of this process, None where a Mat is given.
-        mat: None, or the user's.
-        given: settings; "" where they are to be chosen.
-        previous: a `PetscInverse` of other numbers.
+        rows: CSR of this process; None if a Mat is given.
+        mat: the user's Mat or None.
+        given: settings; "" for those that krylix chooses.
+        previous: a `PetscInverse` for other values.
     """
     communicator: Any = bk.communicator
-    petsc().garbage_cleanup()  # what was let go of since, in all processes at once
+    petsc().garbage_cleanup()  # collective: frees discarded objects of all processes
     system, hermitian = None, False
     if isinstance(previous, PetscInverse) and rows is not None:
         (old,), hermitian = previous.solvers, previous.hermitian
@@ -105,10 +105,10 @@ def of_members(
     product = RowsProduct(system, rows)
     inverse = PetscInverse(
         bk=bk, shape=product.shape, dtype=product.dtype, systems=None,
-        rows=[rows], solvers=[system], hermitian=hermitian, again=_not_here,
+        rows=[rows], solvers=[system], hermitian=hermitian, again=_refuse_pickle,
     )  # fmt: skip
     return inverse, product
 
 
-def _not_here() -> Any:
+def _refuse_pickle() -> Any:
     raise TypeError("A solver over a communicator cannot be stored: prepare again, in all of its processes.")

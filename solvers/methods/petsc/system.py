@@ -1,4 +1,4 @@
-"""A matrix of PETSc with its KSP on a communicator; the bindings, errors in words, and defaults of KSP and PC."""
+"""A matrix of PETSc with its KSP on a communicator; import, errors, and default KSP and PC."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ _INSTALL = (
 )
 _OUT_OF_MEMORY = 55  # PETSC_ERR_MEM
 _COARSEST = "pc_hypre_boomeramg_relax_type_coarse"
-_LOCK = RLock()  # PETSc is not made for several threads
+_LOCK = RLock()  # PETSc is not thread-safe
 _numbers = count()
 
 
 @cache
 def petsc() -> Any:
-    """The module `petsc4py.PETSc`; PETSc is started by its first import.
+    """The module `petsc4py.PETSc`. Its first import starts PETSc.
 
     Raises:
-        ImportError: it is not installed, or cannot be loaded; with what to do.
+        ImportError: it is not installed or cannot be loaded; the message says what to do.
     """
     try:
         return import_module("petsc4py.PETSc")
@@ -47,15 +47,15 @@ def petsc() -> Any:
 
 
 def has_complex_numbers() -> bool:
-    """Was this PETSc built for complex numbers?"""
+    """Whether this PETSc was built for complex numbers."""
     return np.dtype(petsc().ScalarType).kind == "c"
 
 
 def checked_values(values: np.ndarray) -> np.ndarray:
-    """Numbers in the type of this build of PETSc.
+    """Convert values to the type of this build of PETSc.
 
     Raises:
-        TypeError: they are complex, and it was built for real ones.
+        TypeError: they are complex, and it was built for real numbers.
     """
     if values.dtype.kind == "c" and not has_complex_numbers():
         if np.any(values.imag != 0):
@@ -68,48 +68,40 @@ def checked_values(values: np.ndarray) -> np.ndarray:
 
 
 def checked_indices(indices: np.ndarray, rows: int, most: int) -> np.ndarray:
-    """Indices in the type of this build of PETSc.
+    """Convert indices to the type of this build of PETSc.
 
     Args:
         rows: of the whole matrix.
         most: entries of this process.
 
     Raises:
-        ValueError: they do not fit.
+        ValueError: the type is too small.
     """
     wanted = np.dtype(petsc().IntType)
     if max(rows, most) > np.iinfo(wanted).max:
         raise ValueError(
             f"The matrix has {rows} rows and {most} entries in one process; this build of PETSc counts with {wanted}. "
-            "Take one with 64-bit indices (--with-64-bit-indices), or cut the rows over more processes."
+            "Use one with 64-bit indices (--with-64-bit-indices), or distribute the rows over more processes."
         )
     return np.ascontiguousarray(indices, wanted)
 
 
 def is_used(option: str) -> bool:
-    """Has PETSc read an option of its database? True where this build does not tell.
-
-    Args:
-        option: its name with its prefix.
-    """
+    """Whether PETSc has read an option, given with its prefix. True if this build cannot say."""
     used = ctypes.c_int(0)
     try:
         failed = ctypes.CDLL(petsc().__file__).PetscOptionsUsed(None, option.encode(), ctypes.byref(used))
-    except (OSError, AttributeError):  # the bindings have no function for it, and here no symbol of the library
+    except (OSError, AttributeError):  # the bindings have no function for it, and the library no symbol
         return True
     return bool(failed or used.value)
 
 
 @contextmanager
 def errors_explained(what: str) -> Iterator[None]:
-    """Replace errors of PETSc by explained ones.
+    """Replace errors of PETSc by ValueError, or MemoryError, with an explanation.
 
     Args:
-        what: what is done, such as "set up KSP cg with PC hypre".
-
-    Raises:
-        ValueError: PETSc cannot do it.
-        MemoryError: there is no room for it.
+        what: the action, such as "set up KSP cg with PC hypre".
     """
     try:
         yield
@@ -122,7 +114,7 @@ def errors_explained(what: str) -> Iterator[None]:
 
 
 class Choice(NamedTuple):
-    """A Krylov method and a preconditioner of PETSc, with options."""
+    """Krylov method and preconditioner of PETSc, with options."""
 
     ksp: str
     pc: str
@@ -132,8 +124,8 @@ class Choice(NamedTuple):
         return f"KSP {self.ksp} with PC {self.pc}"
 
 
-# The side of the preconditioner on which the residual's own norm is tested. Other methods test the norm of the
-# preconditioned residual, and begin another round where that stopped too early.
+# Side of the preconditioner for which a method tests the norm of the true residual. Other methods test that of the
+# preconditioned residual, and another round begins if they stop too early.
 _TRUE_NORM = {
     "cg": "left", "groppcg": "left", "pipecg": "left", "pipecgrr": "left", "fcg": "left", "pipefcg": "left",
     "cr": "left", "gcr": "right", "fgmres": "right", "pgmres": "right", "gmres": "right", "lgmres": "right",
@@ -143,12 +135,12 @@ _TRUE_NORM = {
 
 
 def suited(given: Choice, hermitian: bool, one_sign: bool, is_complex: bool, ranks: int) -> Choice:
-    """The settings that were given, with what suits the matrix for those that were not ("").
+    """Complete the given settings, in which "" means to choose for the matrix.
 
     Args:
-        hermitian: is it Hermitian?
-        one_sign: have all its diagonal entries one sign, as those of a definite matrix?
-        ranks: processes.
+        hermitian: whether it is Hermitian.
+        one_sign: whether all diagonal entries have one sign, like those of a definite matrix.
+        ranks: number of processes.
     """
     multigrid = "hypre" if _has_pc("hypre") and not is_complex else "gamg"
     if not given.ksp and not given.pc and hermitian and not one_sign:
@@ -160,14 +152,17 @@ def suited(given: Choice, hermitian: bool, one_sign: bool, is_complex: bool, ran
     ksp = given.ksp or ("preonly" if direct else "cg" if hermitian and one_sign else "gmres")
     options = given.options
     if direct and pc != "svd" and ranks > 1 and "pc_factor_mat_solver_type" not in dict(options):
-        options = (("pc_factor_mat_solver_type", "mumps"), *options)  # PETSc's own factors are of one process
+        options = (
+            ("pc_factor_mat_solver_type", "mumps"),
+            *options,
+        )  # PETSc's own factors need one process
     return Choice(ksp, pc, options)
 
 
 def facts_of(mat: Any) -> tuple[bool, bool, bool]:
-    """Whether a Mat is Hermitian, its diagonal has one sign, and that sign is negative, as products show.
+    """Whether a Mat is Hermitian according to 2 products, its diagonal has one sign, and that sign is negative.
 
-    Collective; 2 products, 5 messages.
+    Collective, with 5 messages.
     """
     PETSc = petsc()
     u, Au = mat.createVecs()
@@ -187,7 +182,7 @@ def facts_of(mat: Any) -> tuple[bool, bool, bool]:
 
 
 def ask_for_true_norm(ksp: Any, name: str) -> None:
-    """Let a KSP test the norm of the residual, where it can."""
+    """Let a KSP test the norm of the true residual, if it can."""
     side = _TRUE_NORM.get(name)
     if side is None:
         return
@@ -209,7 +204,7 @@ def _has_pc(name: str) -> bool:
 
 
 def _has_factors(name: str) -> bool:
-    """Can a matrix be factorised by this package, in this build?"""
+    """Does this build have factorisations by this package?"""
     PETSc = petsc()
     mat = PETSc.Mat().createAIJ((1, 1), nnz=1, comm=PETSc.COMM_SELF)
     mat.setValue(0, 0, 1.0)
@@ -229,7 +224,7 @@ def _has_factors(name: str) -> bool:
 
 
 class Found(NamedTuple):
-    """What a KSP says it has done; the true residual is somebody else's."""
+    """Result of a KSP, whose residual is not verified."""
 
     x: np.ndarray
     iterations: int
@@ -237,26 +232,26 @@ class Found(NamedTuple):
 
 
 class PetscSystem:
-    """A Mat and a KSP; one at a time of several matrices of one pattern has its numbers in them.
+    """A Mat and a KSP, which matrices of the same pattern may use in turn.
 
     Attributes:
         mat, ksp: PETSc's objects, collective on their communicator.
         choice: the settings of the KSP.
-        rows: this process's rows as CSR, whose numbers the Mat has now; None where the Mat was given.
+        rows: local rows as CSR, whose values the Mat has now; None if the Mat was given.
     """
 
     def __init__(self, mat: Any, choice: Choice, rows: Any = None, sign: int = 1) -> None:
         """
         Args:
             mat: assembled; the system owns it if `rows` are given.
-            rows: what it was made of.
+            rows: local rows from which it was made.
             sign: -1 if the Mat holds the negative of the matrix.
         """
         self.mat, self.choice, self.rows, self.sign = mat, choice, rows, sign
         self.ksp: Any = None
         self._x: Any = None
         self._b: Any = None
-        self._real = True  # is the last right-hand side?
+        self._real = True  # whether the last right-hand side is real
         self._twin: PetscSystem | None = None
         self._null: Any = None
         self._owns = rows is not None
@@ -271,14 +266,14 @@ class PetscSystem:
 
     @classmethod
     def of(cls, rows: Any, choice: Choice, sign: int, block_size: int, comm: Any = None) -> PetscSystem:
-        """From rows of this process: CSR `(local rows, columns of the whole)`, canonical."""
+        """From local rows: canonical CSR `(local rows, all columns)`."""
         with _LOCK, errors_explained("make a matrix"):
             return cls(made_mat(rows, sign, block_size, comm), choice, rows, sign)
 
     @classmethod
     def over(cls, mat: Any, given: Choice, rows: Any = None) -> tuple[PetscSystem, bool]:
-        """For a Mat of several processes, and whether it is Hermitian. Collective; `rows` as in the constructor."""
-        with _LOCK, errors_explained("look at a matrix"):
+        """For a Mat of several processes; also whether it is Hermitian. Collective; `rows` as in the constructor."""
+        with _LOCK, errors_explained("examine a matrix"):
             hermitian, one_sign, negative = facts_of(mat)
             choice = suited(given, hermitian, one_sign, has_complex_numbers(), mat.getComm().getSize())
             sign = -1 if hermitian and negative and rows is not None else 1
@@ -302,19 +297,19 @@ class PetscSystem:
         self._x, self._b = self.mat.createVecs()
 
     def _check_options(self) -> None:
-        """Raises ValueError for options that nothing has read: PETSc itself says nothing of a misspelt name."""
+        """Raise ValueError for options that nothing has read, because PETSc does not report misspelt names."""
         unread = [name for name, _ in self.choice.options if not is_used(self._prefix + name)]
         if unread:
             raise ValueError(
                 f"PETSc cannot set up {self.choice} with {', '.join(map(repr, unread))}: it has read no such option. "
-                "Correct the name (as of PETSc, without a prefix), or leave out what belongs to another KSP or PC."
+                "Correct the name (that of PETSc, without a prefix), or omit options of another KSP or PC."
             )
 
     def with_numbers(self, rows: Any) -> PetscSystem:
-        """This system with the numbers of `rows`, whose pattern it has; what depends on them is set up anew."""
+        """Put the values of `rows`, which have the same pattern, into this system and update its set-up."""
         if rows is self.rows or self.rows is None:
             return self
-        with _LOCK, errors_explained("take other numbers"):
+        with _LOCK, errors_explained("accept new values"):
             values = checked_values(rows.data)
             starts, columns = _indices(rows)
             self.mat.setValuesCSR(starts, columns, values if self.sign > 0 else -values)
@@ -323,12 +318,12 @@ class PetscSystem:
             if self._twin is not None:
                 self._twin.close()
                 self._twin = None
-            self.ksp.setOperators(self.mat)  # of the same pattern: symbolic factors are kept, the rest is not
+            self.ksp.setOperators(self.mat)  # reuses symbolic factors only
             self.ksp.setUp()
         return self
 
     def transposed(self) -> PetscSystem:
-        """The system of the transposed matrix, with a KSP of its own: PCs cannot all be transposed, hypre's is not."""
+        """The system of the transposed matrix, with its own KSP, because some PCs (hypre's) cannot be transposed."""
         if self._twin is None:
             with _LOCK, errors_explained("transpose a matrix"):
                 mat = petsc().Mat()
@@ -337,15 +332,15 @@ class PetscSystem:
         return self._twin
 
     def tell_null(self, key: Any, vectors: Any, both: bool) -> None:
-        """Hand null vectors over, of the matrix and with `both` of its transpose.
+        """Pass null vectors of the matrix, with `both` also of its transpose, to the Mat.
 
         Args:
-            key: the object that they are of; nothing is done for the one that was given last.
+            key: identifies them; nothing is done for the key that was given last.
             vectors: a function that returns orthonormal rows `(k, local columns)`, or "constant".
         """
         if key is self._null:
             return
-        with _LOCK, errors_explained("take null vectors"):
+        with _LOCK, errors_explained("accept null vectors"):
             PETSc, comm, found = petsc(), self.mat.getComm(), vectors()
             if isinstance(found, str):
                 space = PETSc.NullSpace().create(constant=True, comm=comm)
@@ -354,15 +349,12 @@ class PetscSystem:
             self.mat.setNullSpace(space)
             if both:
                 self.mat.setTransposeNullSpace(space)
-            space.destroy()  # the Mat holds it
+            space.destroy()  # the Mat holds a reference
             self._null = key
-            self._smooth_the_coarsest()
-
-    def _smooth_the_coarsest(self) -> None:
-        """Of a singular matrix hypre would eliminate on the coarsest grid, with a pivot of rounding errors."""
-        if self.choice.pc == "hypre" and _COARSEST not in dict(self.choice.options):
-            petsc().Options(self._prefix).setValue(_COARSEST, "symmetric-SOR/Jacobi")
-            self.ksp.setFromOptions()
+            # Elimination by hypre on the coarsest grid of a singular matrix would have a pivot of rounding errors.
+            if self.choice.pc == "hypre" and _COARSEST not in dict(self.choice.options):
+                PETSc.Options(self._prefix).setValue(_COARSEST, "symmetric-SOR/Jacobi")
+                self.ksp.setFromOptions()
 
     def _vector(self, values: np.ndarray) -> Any:
         vector = self._x.duplicate()
@@ -370,11 +362,7 @@ class PetscSystem:
         return vector
 
     def solve(self, b: np.ndarray, goal: float, limit: int, see: See | None = None) -> Found:
-        """Run the KSP from zero, for the residual norm `goal`, which it may miss in every way.
-
-        Args:
-            b: this process's part.
-        """
+        """Run the KSP from zero to the residual norm `goal`, which it may miss. `b` is the local part."""
         PETSc = petsc()
         with _LOCK, errors_explained(f"solve by {self.choice}"):
             if b.dtype.kind == "c" and not has_complex_numbers():
@@ -398,7 +386,7 @@ class PetscSystem:
         return Found(x if np.all(np.isfinite(x)) else np.zeros_like(x), iterations, reason)
 
     def _solve_parts(self, b: np.ndarray, goal: float, limit: int) -> Found:
-        """Real and imaginary part one after the other, of a real matrix."""
+        """Solve for the real and the imaginary part with a real matrix."""
         solves = [(unit, self.solve(part, goal / 2, limit)) for unit, part in ((1, b.real), (1j, b.imag)) if part.any()]
         ends = [end for _, end in solves]
         worst = next((end.reason for end in ends if "DIVERGED" in end.reason), ends[-1].reason)
@@ -406,7 +394,7 @@ class PetscSystem:
         return Found(x, max(end.iterations for end in ends), worst)
 
     def _solve_watched(self, rtol: float, limit: int, see: See) -> None:
-        """With a test that shows each iterate."""
+        """Solve with a convergence test that reports each iterate."""
         PETSc, first, real = petsc(), [0.0], self._real
         reason = PETSc.KSP.ConvergedReason
 
@@ -437,14 +425,14 @@ class PetscSystem:
             self.ksp.setConvergenceTest(None)
 
     def precondition(self, r: np.ndarray) -> np.ndarray:
-        """One application of the PC."""
+        """Apply the PC to r."""
         with _LOCK, errors_explained(f"apply PC {self.choice.pc}"):
             self._b.setArray(np.ascontiguousarray(self.sign * r, petsc().ScalarType))
             self.ksp.getPC().apply(self._b, self._x)
             return self._x.getArray().copy()
 
     def close(self) -> None:
-        """Destroy what PETSc holds for it. Collective; nothing can be solved after it."""
+        """Destroy all objects of PETSc. Collective; the system cannot be used afterwards."""
         PETSc = petsc()
         if self.ksp is None or PETSc.Sys.isFinalized():
             return
@@ -466,12 +454,12 @@ class PetscSystem:
             return
         if self.mat.getComm().getSize() == 1:
             self.close()
-        else:  # the rest is left to PETSc's own collection of garbage, which is collective
+        else:  # PETSc's collective garbage collection frees the rest
             self._forget_options()
 
 
 def made_mat(rows: Any, sign: int, block_size: int, comm: Any) -> Any:
-    """An AIJ Mat of this process's rows, cut as they are."""
+    """An AIJ Mat of the local rows."""
     PETSc = petsc()
     comm = PETSc.COMM_SELF if comm is None else comm
     (local, n), alone = rows.shape, comm is PETSc.COMM_SELF or comm.size == 1
@@ -491,6 +479,6 @@ def _indices(rows: Any) -> tuple[np.ndarray, np.ndarray]:
 
 @cache
 def reasons() -> dict[int, str]:
-    """Names of the reasons for which a KSP stops."""
+    """Names of the reasons why a KSP stops."""
     kinds: Any = petsc().KSP.ConvergedReason
     return {getattr(kinds, name): name for name in dir(kinds) if name.startswith(("CONVERGED_", "DIVERGED_"))}

@@ -129,12 +129,12 @@ class LineaxSolver(lx.AbstractLinearSolver):
             inner = inner.operator
         is_matrix = isinstance(inner, (lx.MatrixLinearOperator, lx.PyTreeLinearOperator))
         if not is_auto(method):
-            found = find_method(method)
-            if n != m and not found.least_squares:
+            chosen = find_method(method)
+            if n != m and not chosen.least_squares:
                 raise ValueError(
-                    f"{found.name} takes square systems; this operator is {n} x {m}. Use LineaxSolver('LSMR')."
+                    f"{chosen.name} takes square systems; this operator is {n} x {m}. Use LineaxSolver('LSMR')."
                 )
-            return method, is_matrix or found.name in _FACTORISING
+            return method, is_matrix or chosen.name in _FACTORISING
         preconditioned = given or self.preconditioner is not None
         if n <= _SMALL and not preconditioned:
             return "direct", True
@@ -208,10 +208,10 @@ def _code(status: Any, method: str) -> lx.RESULTS:
     }
     if method in _FACTORISING:
         codes |= dict.fromkeys(_SINGULAR, lx.RESULTS.singular)
-    found = lx.RESULTS.where(status == int(Status.CONVERGED), lx.RESULTS.successful, lx.RESULTS.breakdown)
+    result = lx.RESULTS.where(status == int(Status.CONVERGED), lx.RESULTS.successful, lx.RESULTS.breakdown)
     for number, code in codes.items():
-        found = lx.RESULTS.where(status == int(number), code, found)
-    return found
+        result = lx.RESULTS.where(status == int(number), code, result)
+    return result
 
 
 def _check_options(options: dict[str, Any]) -> None:
@@ -309,11 +309,11 @@ class _LinearFunction(eqx.Module):
     @classmethod
     def of(cls, function: Callable[[Any], Any], takes: Any, symmetric: bool = False) -> _LinearFunction:
         gives = jax.eval_shape(function, takes)
-        found: tuple[Any, Any] | None = trace(function, takes)
-        if found is None:
+        traced: tuple[Any, Any] | None = trace(function, takes)
+        if traced is None:
             closed = jax.make_jaxpr(function)(takes)
-            found = _Incomparable(closed.jaxpr, jax.tree.structure(gives)), closed.consts
-        return cls(list(found[1]), found[0], _hashable(takes), _hashable(gives), symmetric)
+            traced = _Incomparable(closed.jaxpr, jax.tree.structure(gives)), closed.consts
+        return cls(list(traced[1]), traced[0], _hashable(takes), _hashable(gives), symmetric)
 
     def __call__(self, x: Any) -> Any:
         return self.program(x, *self.constants)

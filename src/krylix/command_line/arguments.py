@@ -363,11 +363,11 @@ def _add_command(added: Any, name: str, command: Command) -> argparse.ArgumentPa
 
 
 def _refuse_unknown(parser: argparse.ArgumentParser, unknown: Sequence[str]) -> NoReturn:
-    there = [option for option in parser._option_string_actions if option.startswith("--")]
+    options = [option for option in parser._option_string_actions if option.startswith("--")]
     word = unknown[0].partition("=")[0]
     meant = OTHER_OPTIONS.get(word.lower().replace("_", "-"))
-    close = get_close_matches(word, there, 1)
-    meant = meant if meant in there else close[0] if close and word.startswith("-") else None
+    close = get_close_matches(word, options, 1)
+    meant = meant if meant in options else close[0] if close and word.startswith("-") else None
     hint = f"; here {word} is {meant}" if meant else ""
     parser.error(f"unrecognized arguments: {' '.join(unknown)}{hint}")
 

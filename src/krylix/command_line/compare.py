@@ -52,7 +52,7 @@ class ComparisonRow:
         status: how it ended, in words.
         history: relative residual norms, from before the first iteration on.
         bytes: memory of the values of the preconditioner or the factors; None where that is not known.
-        wanted: the method and the preconditioner that were asked for, which may be "auto".
+        wanted: the method and the preconditioner that were given, which may be "auto".
     """
 
     kind: str
@@ -208,7 +208,7 @@ def combinations(A: Any, methods: Sequence[str] = (), kinds: Sequence[str] = ())
         return usual
     methods = methods or [method for method, _ in usual if takes_one(method)]
     kinds = kinds or [kind for _, kind in usual if kind != AUTO]
-    pairs: dict[tuple[str, str], None] = {}  # in order, none twice
+    pairs: dict[tuple[str, str], None] = {}  # in order, without duplicates
     for method in methods:
         suited = [AUTO] if is_auto(method) else kinds if takes_one(method) else [NONE]
         pairs |= dict.fromkeys((method, kind) for kind in suited)

@@ -72,7 +72,7 @@ class SystemRead:
 
     @property
     def rows(self) -> np.ndarray:
-        """b as `linear_solve` takes it: `(m,)`, or `(k, m)` with one right-hand side per row."""
+        """b for `linear_solve`: `(m,)`, or `(k, m)` with one right-hand side per row."""
         return self.b if self.b.ndim == 1 else np.ascontiguousarray(self.b.T)
 
 
@@ -145,7 +145,7 @@ def _read_matrix(options: argparse.Namespace) -> MatrixFile:
 def _accepted_rhs(b: Any, n: int, name: str) -> np.ndarray:
     """A right-hand side `(n,)`, `(n, 1)` or `(1, n)`, or several as columns `(n, k)`, dense."""
     if b.shape == (1, n) and n > 1:
-        b = b.T  # one row can be nothing else
+        b = b.T  # a row is unambiguous here
     if b.ndim not in (1, 2) or b.shape[0] != n or 0 in b.shape:
         hint = " Transpose it: one right-hand side per column." if b.shape[1:] == (n,) else ""
         raise UsageError(f"{name}: got the shape {b.shape}; expected ({n},) or ({n}, k) to fit the matrix.{hint}")

@@ -22,7 +22,7 @@ def check_output(path: Path, endings: Sequence[str], inputs: Sequence[Path | Non
 
     Raises:
         UsageError: another ending than those that can be written, no such folder, no permission, or it is one of the
-            `inputs`, by whatever name or link.
+            `inputs`, under any name or link.
     """
     if not path.name.lower().endswith(tuple(endings)):
         expected = f"expected a name that ends in {', '.join(endings)}"
@@ -40,10 +40,10 @@ def check_output(path: Path, endings: Sequence[str], inputs: Sequence[Path | Non
 
 def _is_same(path: Path, source: Path) -> bool:
     try:
-        file = split_part(source)[0]  # as of `A.mat:K`
+        file = split_part(source)[0]  # as in `A.mat:K`
         other = os.fstat(sys.stdin.fileno()) if source == STDIN else file.stat()
         return os.path.samestat(path.stat(), other)
-    except (OSError, ValueError, AttributeError):  # one of them is no file, or not there
+    except (OSError, ValueError, AttributeError):  # one of them is not a file, or does not exist
         return False
 
 

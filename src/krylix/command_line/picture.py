@@ -21,7 +21,7 @@ _MOST_ROWS = 20  # of a comparison
 
 
 def check_picture(path: Path | None, sources: Sequence[Path | None]) -> None:
-    """See before the work whether a picture can be drawn and written, if one was asked for.
+    """Check before the work that a picture can be drawn and written, if one is wanted.
 
     Raises:
         UsageError: as `check_output`, or matplotlib is not installed.

@@ -77,7 +77,7 @@ class Report:
                 self.streams.say(line)
 
     def end(self) -> None:
-        """Print the JSON object, if it was asked for; numbers that are not finite are null."""
+        """Print the JSON object with --json; numbers that are not finite are null."""
         if self._json:
             self.streams.say(json.dumps(_plain(self._object), allow_nan=False))
 
@@ -109,7 +109,7 @@ class Streams:
         self._aside = True
 
     def say(self, line: str) -> None:
-        """One line now, whatever characters the encoding lacks (file names may have any)."""
+        """Write one line now; characters that the encoding lacks are escaped (file names may have any)."""
         stream = sys.stderr if self._aside else sys.stdout
         encoding = getattr(stream, "encoding", None) or "utf-8"
         self._write(stream, line.encode(encoding, "backslashreplace").decode(encoding) + "\n")
@@ -177,5 +177,5 @@ class Activity:
         try:
             self.stream.write(text)
             self.stream.flush()
-        except (OSError, ValueError):  # a terminal that went away
+        except (OSError, ValueError):  # the terminal was closed
             self._done.set()

@@ -9,8 +9,8 @@ import keras
 import numpy as np
 
 from .. import linear_solve
-from ..matrix_entries import entries_of, is_function
-from ..sparse import COO
+from ..matrix_entries import entries_of
+from ..sparse import COO, is_function
 
 
 @keras.saving.register_keras_serializable(package="krylix")

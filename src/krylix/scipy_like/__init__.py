@@ -7,7 +7,7 @@
 | `splu`, `factorized` | SuperLU, with an ordering of less fill where that is safe |
 | `spsolve_triangular` | `krylix.solve_triangular` |
 | `bicg`, `cgs`, `qmr`, `tfqmr` | SciPy's algorithm; the true residual decides |
-| `lgmres`, `gcrotmk` | SciPy's function, which looks at the true residual itself |
+| `lgmres`, `gcrotmk` | SciPy's function, which tests the true residual itself |
 | `lsqr`, `lsmr` | SciPy's function; norms of the true residual |
 
 Every other name (`LinearOperator`, `eigsh`, `spilu`, `norm`, `expm_multiply`, ...) is SciPy's own.

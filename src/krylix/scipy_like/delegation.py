@@ -1,4 +1,4 @@
-"""Names of `scipy.sparse.linalg` that `krylix.scipy_like` does not define: SciPy's own, looked up when asked for."""
+"""Names of `scipy.sparse.linalg` that `krylix.scipy_like` does not define: SciPy's own, looked up when used."""
 
 from __future__ import annotations
 

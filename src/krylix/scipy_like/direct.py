@@ -249,8 +249,9 @@ def spsolve_triangular(
         )
     if not unit_diagonal and not np.all(A.diagonal()):
         raise LinAlgError("A is singular: zero entry on diagonal.")
-    own = A.dtype if unit_diagonal or A.dtype.kind in "fc" else np.dtype(np.float64)  # SciPy divides by the diagonal
-    dtype = np.promote_types(np.promote_types(own, np.float32), b.dtype)
+    # SciPy divides by the diagonal, so integers become floating-point numbers.
+    matrix_dtype = A.dtype if unit_diagonal or A.dtype.kind in "fc" else np.dtype(np.float64)
+    dtype = np.promote_types(np.promote_types(matrix_dtype, np.float32), b.dtype)
     rows = np.ascontiguousarray(b.T, dtype)[None]  # a batch axis, because a square b would be ambiguous
     x = solve_triangular(A.astype(dtype, copy=False), rows, lower=lower, unit_diagonal=unit_diagonal)
-    return np.asfortranarray(x[0].T)  # the order of SciPy's, and no copy
+    return np.asfortranarray(x[0].T)  # SciPy's memory order, without a copy

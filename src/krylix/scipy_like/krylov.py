@@ -38,7 +38,7 @@ _BICG = ScipySolver(spl.bicg, METHODS["scipy-biCG"], is_scipys=True)
 _CGS = ScipySolver(spl.cgs, METHODS["scipy-CGS"], is_scipys=True)
 _QMR = ScipySolver(spl.qmr, METHODS["scipy-QMR"], is_scipys=True)
 _TFQMR = ScipySolver(spl.tfqmr, METHODS["scipy-TFQMR"], is_scipys=True)
-_LGMRES = ScipySolver(spl.lgmres, METHODS["scipy-lGMres"])  # called directly: it looks at the true residual itself
+_LGMRES = ScipySolver(spl.lgmres, METHODS["scipy-lGMres"])  # called directly: it tests the true residual itself
 _GCROTMK = ScipySolver(spl.gcrotmk, METHODS["scipy-GCrotMK"])
 _RESTART = 20  # of SciPy's GMRES
 
@@ -183,7 +183,7 @@ def gmres(
     """
     if callback_type not in (None, "x", "pr_norm", "legacy"):
         raise ValueError(f"Unknown callback_type: {callback_type!r}")
-    if callback is not None:  # SciPy's function looks at the true residual, too
+    if callback is not None:  # SciPy's function also tests the true residual
         _refuse_method("gmres with a callback", method)
         if is_of_another_library(b):
             raise TypeError(
@@ -462,7 +462,7 @@ def _positive(maxiter: int) -> int:
 # --- least squares: SciPy's functions, with the norms of the true residual in place of their recurrences
 
 _LIMIT = 7  # istop where the limit of iterations came first
-_SOLVED, _LEAST_SQUARES = (1, 4), (2, 5)  # istop; 4 and 5 are as 1 and 2, to working precision
+_SOLVED, _LEAST_SQUARES = (1, 4), (2, 5)  # istop; 4 and 5 mean 1 and 2 to working precision
 _SLACK = 10  # times the tolerance, for the estimate of |A| and rounding
 
 

@@ -13,13 +13,13 @@ from ..backends import choose_backend
 from ..backends.registry import backend_name
 from ..solvers import IterationState, Method, SolveResult, Status, linear_solve
 from ..solvers.preconditioners import preconditioner
-from ..sparse import NonlinearError, Operator
+from ..sparse import NonlinearError, Operator, is_function
 
 FLOATING = "fdFD"
 _MOST = 1 << 29  # iterations; linear_solve keeps counts in 32 bits
 _CONVERGED = int(Status.CONVERGED)
 _ROUNDS = 10  # calls of SciPy's function
-_LESS = 0.5  # of the residual before has to be left, or another round is in vain
+_LESS = 0.5  # a round that reduces the residual less than this is the last one
 
 
 class ScipySolver(NamedTuple):
@@ -29,7 +29,7 @@ class ScipySolver(NamedTuple):
         function: SciPy's.
         method: of krylix, in its place.
         is_scipys: is that SciPy's algorithm? Then its function is called, unless the arguments are for krylix only.
-        breakdown: info after a breakdown, if SciPy's function says that of its own.
+        breakdown: info after a breakdown, if SciPy's function has a special one.
     """
 
     function: Callable[..., Any]
@@ -145,7 +145,7 @@ def solve_by_scipy(
 ) -> tuple[Any, int]:
     """`function(A, b, x0, ...)`, with info 0 only for an x whose true residual is below max(rtol |b|, atol).
 
-    SciPy's recurrences may drift away from the residual, and TFQMR and MINRES stop by bounds of their own. The function
+    SciPy's recurrences may drift away from the residual, and TFQMR and MINRES stop by their own bounds. The function
     is called again from its x until the true residual is below the tolerance.
 
     Args:
@@ -209,11 +209,6 @@ def _is_plain(A: Any, b: Any, x0: Any, M: Any, rtol: Any, atol: Any, maxiter: An
 def is_of_another_library(b: Any) -> bool:
     """Is it an array of JAX, PyTorch, TensorFlow or of another library that krylix knows?"""
     return not isinstance(b, np.ndarray | list | tuple) and backend_name(b) not in (None, "numpy")
-
-
-def is_function(A: Any) -> bool:
-    """Is it a Python function, which `linear_solve` takes and SciPy does not?"""
-    return callable(A) and not hasattr(A, "shape")
 
 
 def is_for_krylix(A: Any, b: Any) -> bool:

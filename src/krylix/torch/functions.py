@@ -99,10 +99,10 @@ def solve_sparse(
 
 def _along(axis: int | None, b: torch.Tensor, x0: torch.Tensor | None, solution: Any) -> torch.Tensor:
     if axis is None:
-        found: torch.Tensor = solution(b, x0)
-        return found
-    found = solution(b.movedim(axis, -1), None if x0 is None else x0.movedim(axis, -1))
-    return found.movedim(-1, axis)
+        x: torch.Tensor = solution(b, x0)
+        return x
+    x = solution(b.movedim(axis, -1), None if x0 is None else x0.movedim(axis, -1))
+    return x.movedim(-1, axis)
 
 
 def _in_graph(
@@ -143,23 +143,17 @@ def _in_graph(
 
 
 def _with_one_batch(values: torch.Tensor, b: torch.Tensor, own: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """Matrices and vectors with the batch axes that `linear_solve` finds for them: those of b, repeated for matrices.
-
-    Args:
-        values: of matrices, with axes in front of their own.
-        b: right-hand sides.
-        own: the axes of one matrix.
-    """
+    """Matrices, whose last `own` axes are those of one, and vectors, with the batch axes of `linear_solve`."""
     axes, shape = values.shape[:-own], values.shape[-own:]
     if not axes or not b.ndim:
         return values, b
     lead = (*axes[: max(len(axes) - b.ndim + 1, 0)], *b.shape[:-1])
     b = b.expand(*lead, b.shape[-1])
-    if axes != lead and axes == (math.prod(lead),):  # in the order of b's
+    if axes != lead and axes == (math.prod(lead),):  # in the order of b
         return values.reshape(*lead, *shape), b
     while axes and axes[0] == 1:
         axes = axes[1:]
-    values, there = values.reshape(*axes, *shape), lead[len(lead) - len(axes) :]
-    if axes != there and all(a in (1, c) for a, c in zip(axes, there, strict=True)):
-        values = values.expand(*there, *shape)
+    values, axes_of_b = values.reshape(*axes, *shape), lead[len(lead) - len(axes) :]
+    if axes != axes_of_b and all(a in (1, c) for a, c in zip(axes, axes_of_b, strict=True)):
+        values = values.expand(*axes_of_b, *shape)
     return values, b  # the operator refuses other axes

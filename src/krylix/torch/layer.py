@@ -8,8 +8,8 @@ from typing import Any
 import torch
 
 from .. import linear_solve
-from ..matrix_entries import entries_of, is_function
-from ..sparse import COO
+from ..matrix_entries import entries_of
+from ..sparse import COO, is_function
 from .functions import solve, solve_sparse
 
 

@@ -415,7 +415,7 @@ def test_entries_that_are_no_numbers_are_refused_as_such(value: float) -> None:
 
 def test_products_that_show_no_entries_are_refused_without_naming_another_library() -> None:
     products = preconditioner(Stencil([2.0], [(0, 0)], (6, 5)), "chebyshev")
-    with pytest.raises(UnsupportedOperation, match=r"is, but .*products only") as refusal:
+    with pytest.raises(UnsupportedOperation, match=r"coefficients, but .*products only") as refusal:
         fast_solver.fast_inverse(products)
     assert "PyTorch" not in str(refusal.value)
 

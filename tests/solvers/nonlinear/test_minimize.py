@@ -120,7 +120,7 @@ def test_failures(mode: str, search: str) -> None:
     assert "2 of 3 systems" in found.message
     marked = minimised(mode, f, start, slope, on_failure="nan", **settings)
     np.testing.assert_array_equal(np.isnan(to_numpy(marked.x)), [[False] * 2, [True] * 2, [True] * 2])
-    with pytest.raises(krylix.Diverged, match="To do: look in x0 and f") as caught:
+    with pytest.raises(krylix.Diverged, match="To do: check x0 and f") as caught:
         minimised(mode, f, start, slope, **settings)
     assert isinstance(caught.value.result, krylix.MinimizeResult)
     with pytest.warns(RuntimeWarning, match="limit of iterations|no step makes"):
