@@ -44,10 +44,7 @@ from ....sparse.operators.halo import Axes
 
 Weights = Mapping[Shift, Mapping[Shift, Array]]  # W[p][c], each `(systems or 1, *coarse grid)`
 _WEAK, _ISOLATED = 0.01, 0.001  # of the diagonal: the sum of the couplings, and that of their sizes
-_MOST_WEAK = {
-    True: 6e-4,
-    False: 0.003,
-}  # of all points between two coarse ones, on the finest grid (True) and on others
+_MOST_WEAK = {True: 6e-4, False: 0.003}  # of all points between two coarse ones, on the finest grid and on others
 _MOST_ISOLATED = 7  # points, and weak ones on small grids: so few are left to the smoother
 _DOMINATED = 0.2  # of the diagonal not due to couplings: smoothing alone solves for such a point
 _NONE = 1e-3  # of the diagonal: a point whose couplings sum to less gets no weights
