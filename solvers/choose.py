@@ -265,10 +265,10 @@ class Facts:
 
     def _cost_by(self, cost: Callable[[sp.csr_array], FactorCost]) -> FactorCost | None:
         known = None if self.analysis is None else self.analysis.known
-        one = known[0] if isinstance(known, tuple) and known else known
-        if one is None or self.matrix is None:
+        single = known[0] if isinstance(known, tuple) and known else known
+        if single is None or self.matrix is None:
             return None
-        return cost(sp.csr_array(one)).times(self.matrix.systems or 1)
+        return cost(sp.csr_array(single)).times(self.matrix.systems or 1)
 
     def factors_take_at_most(self, work: float) -> bool:
         """Do factors of the known matrix take at most this work? Counted only where no estimate decides."""

@@ -114,8 +114,8 @@ def pattern_of(matrix: Matrix) -> sp.csr_array | None:
     """The entries of one system, ones where values are not known; None of dense matrices, and for unknown places."""
     known = matrix.known()
     if known is not None:
-        one = known[0] if isinstance(known, tuple) and known else known
-        return sp.csr_array(one) if sp.issparse(one) else None
+        entries = known[0] if isinstance(known, tuple) and known else known
+        return sp.csr_array(entries) if sp.issparse(entries) else None
     structure: Any = matrix.structure if isinstance(matrix, SparseMatrix) else None
     if structure is None or matrix.nnz > _LISTED:
         return None
@@ -134,8 +134,8 @@ def matrix_cost(matrix: Matrix, cost: Callable[[sp.csr_array], FactorCost] = fac
     if not isinstance(matrix, SparseMatrix):
         return dense_cost((count, n, n))
     pattern = pattern_of(matrix)
-    one = cost(pattern) if pattern is not None else FactorCost(10 * float(n) ** 2, 10 * float(n) ** (4 / 3))
-    return one.times(count)
+    single = cost(pattern) if pattern is not None else FactorCost(10 * float(n) ** 2, 10 * float(n) ** (4 / 3))
+    return single.times(count)
 
 
 def diagonals_of(matrix: Matrix) -> Sequence[int] | None:

@@ -162,7 +162,7 @@ def judged_in_program(plan: Plan, system: System, outcome: Outcome, purpose: str
         return outcome
     factors = [number for number, rung in enumerate(plan.rungs) if number and not rung.goes_on]
     last = plan.from_rung(factors[-1]) if factors and has_more(plan, system) else plan
-    made_by = tuple(one._replace(name=purpose + one.name) for one in _made_by(plan, system))
+    made_by = tuple(maker._replace(name=purpose + maker.name) for maker in _made_by(plan, system))
     diagnosis, vectors = _diagnosis(last, system, outcome), None if purpose else _null_vectors(last, system)
     result = replace(_in_user_shapes(plan, system, outcome, None, made_by), x=outcome.x)
     return outcome._replace(x=_apply_policy(system, result, diagnosis, vectors).x)

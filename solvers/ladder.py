@@ -83,7 +83,7 @@ def _run_reported(rung: Rung, system: System, limits: Limits, report: StepReport
         return apart
     if bk.compiles_solves and not system.compiled and report is None:
         own = A.as_container()
-        inside, null = (None if one is None else one.as_container() for one in (M, system.null))
+        inside, null = (None if operator is None else operator.as_container() for operator in (M, system.null))
         if own.is_container and (inside is None or inside.is_container):
             return bk.compile_if_faster(run, ("settings",))(own, inside, *arrays, null, settings=settings)
     return run(A, M, *arrays, system.null, settings=settings, report=report)

@@ -338,12 +338,12 @@ def _budget(
     Eagerly the first budget costs as much as counting the work of factors, which is mostly not needed then. In a
     compiled function, and for `many` solves, that work is estimated at once.
     """
-    one = work_of_iteration(system, method, M, matrix)
-    if one is None or method.factorises or not isinstance(matrix, SparseMatrix) or system.several:
+    work = work_of_iteration(system, method, M, matrix)
+    if work is None or method.factorises or not isinstance(matrix, SparseMatrix) or system.several:
         return None, True
     if not (system.is_implicit or many):
-        return _rounded(max(ANALYSIS * matrix.nnz / one, LEAST)), False
-    return _rounded(iterations_for(expected_cost(matrix), system, method, one)), True
+        return _rounded(max(ANALYSIS * matrix.nnz / work, LEAST)), False
+    return _rounded(iterations_for(expected_cost(matrix), system, method, work)), True
 
 
 def work_of_iteration(system: System, method: Method, M: Operator | None, matrix: Operator) -> float | None:
@@ -359,11 +359,11 @@ def work_of_iteration(system: System, method: Method, M: Operator | None, matrix
     return _CALLS + _ENTRY * products * (times * (matrix.nnz + of_M) + vectors)
 
 
-def iterations_for(cost: FactorCost, system: System, method: Method, one: float) -> float:
+def iterations_for(cost: FactorCost, system: System, method: Method, work: float) -> float:
     """Iterations that take as long as factors."""
     times = _SINGULAR if system.null is not None else 1 if method.needs_definite else _EXCHANGES
     solves = _ENTRY * cost.numbers * system.layout.systems
-    return max((_SET_UP + times * cost.work + solves) / one, LEAST)
+    return max((_SET_UP + times * cost.work + solves) / work, LEAST)
 
 
 def counted_steps(system: System, method: Method, M: Operator | None, after: int) -> int | None:
@@ -375,10 +375,10 @@ def counted_steps(system: System, method: Method, M: Operator | None, after: int
         matrix = as_matrix(system.A.without_offset)
     except (UnsupportedOperation, NonlinearError):
         return None
-    one = work_of_iteration(system, method, M, matrix)
-    if one is None:
+    work = work_of_iteration(system, method, M, matrix)
+    if work is None:
         return None
-    most = iterations_for(matrix_cost(matrix), system, method, one)
+    most = iterations_for(matrix_cost(matrix), system, method, work)
     return int(min(most, _LARGEST)) if most > _WORTH * after else after
 
 

@@ -28,7 +28,7 @@ from .adapters.peers import communicator_of_mat, with_peers_read
 from .adapters.table import run_where_spread
 from .apply_factors import solve_by_factors
 from .factors.protocol import DirectInverse
-from .factors.sparse import HostFactors
+from .factors.sparse import HostInverse
 from .gaussian.of_matrix import OfMatrix
 from .judge import solve
 from .methods.method import Method
@@ -328,7 +328,7 @@ class PreparedSolver(OfMatrix, PublicNames):
             raise pickle.PicklingError(
                 "This solver holds a communicator, which no other process knows; prepare in each of its members."
             )
-        again = isinstance(self.preconditioner, HostFactors)
+        again = isinstance(self.preconditioner, HostInverse)
         state = {field.name: getattr(self, field.name) for field in fields(self)}
         state["_request"] = replace(self._request, sharding=None, seen_sharding=None)  # devices belong to this process
         state["_plan"] = replace(self._plan.with_M(None) if again else self._plan, found={})
@@ -458,8 +458,8 @@ def _set_up_empty(request: Request, system: System, method: Method | None, many:
     bk = system.bk
     if takes_vectors(request.A) and not batch_shape(request.A, bk) and system.layout.size:
         layout = system.layout if system.given is None else system.given.layout
-        one = bk.zeros((layout.size,), system.A.dtype, system.like)
-        solver = _set_up(replace(request, b=one, axis=-1, batch_ndim=0), None, many)
+        vector = bk.zeros((layout.size,), system.A.dtype, system.like)
+        solver = _set_up(replace(request, b=vector, axis=-1, batch_ndim=0), None, many)
         as_given = {name: getattr(request, name) for name in ("b", "axis", "batch_ndim")}
         return replace(solver, _request=replace(solver._request, **as_given))
     method = method or METHODS["CG"]
@@ -520,7 +520,7 @@ def _flatten(solver: PreparedSolver) -> tuple[tuple[Any, ...], Any]:
     plan, request, M = solver._plan, solver._request, solver.preconditioner
     null, both = plan.null or (None, False)
     # Factors of the host have no arrays of a library: another solver is another program.
-    factors = M if isinstance(M, HostFactors | PetscInverse) else None
+    factors = M if isinstance(M, HostInverse | PetscInverse) else None
     arrays = [plan.A, None if factors is not None else M, request.b, request.rtol, request.atol, null]
     again, side, other = replace(request, b=None, rtol=None, atol=None), None, solver._other
     if other is not None:

@@ -30,8 +30,8 @@ def watched_methods() -> Iterator[WatchedMethod]:
 def _subclasses(cls: type) -> list[type]:
     """The class and all below, each once."""
     classes: list[type] = [cls]
-    for one in classes:
-        below: list[type] = one.__subclasses__()
+    for parent in classes:
+        below: list[type] = parent.__subclasses__()
         classes.extend(sub for sub in below if sub not in classes)
     return classes
 

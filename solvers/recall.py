@@ -158,22 +158,22 @@ def _solve_on_pattern(call: Call, request: Request, many: bool, plan_and_solve: 
 
 
 def _by_renewed(
-    request: Request, many: bool, plan_and_solve: PlanAndSolve, key: tuple[Hashable, Content], kept: _Renewable
+    request: Request, many: bool, plan_and_solve: PlanAndSolve, key: tuple[Hashable, Content], renewable: _Renewable
 ) -> PlannedResult | None:
     """The result with the renewed preconditioner, which is dropped if it fails (None) or takes too many iterations."""
     try:
-        result, plan, system = plan_and_solve(request, many, kept.M)
+        result, plan, system = plan_and_solve(request, many, renewable.M)
     except ConvergenceError:
         result = None
     if result is None or not bool(result._record.on_host("converged").all()):
         log.info("the renewed preconditioner of an earlier matrix with this pattern does not serve; making a fresh one")
         HIERARCHIES.drop(key)
         return None
-    if _most_iterations(system, result) > 2 * kept.iterations + _SLACK or result.method != plan.method.name:
+    if _most_iterations(system, result) > 2 * renewable.iterations + _SLACK or result.method != plan.method.name:
         HIERARCHIES.drop(key)
-    elif plan.M is not kept.M and isinstance(plan.M, Preconditioner):
+    elif plan.M is not renewable.M and isinstance(plan.M, Preconditioner):
         positions = Content(key[1].form, tuple(array.copy() for array in key[1].arrays))
-        HIERARCHIES.keep((key[0], positions), kept._replace(M=plan.M))
+        HIERARCHIES.keep((key[0], positions), renewable._replace(M=plan.M))
     return result, plan, system
 
 

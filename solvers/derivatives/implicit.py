@@ -305,9 +305,9 @@ def without_derivatives(bk: Backend, outcome: Outcome, on_failure: str, stops: b
     return outcome._replace(x=bk.without_derivatives(outcome.x, has_failed(outcome.status, stops)))
 
 
-def _verified_outcome(system: System, found: Outcome) -> Outcome | None:
-    """`found`, if one product shows that a solve from `found.x` ends there; None where it does not, or is unknown."""
-    bk, b, x = system.bk, system.b, system.bk.flat(found.x)
+def _verified_outcome(system: System, outcome: Outcome) -> Outcome | None:
+    """The outcome, if one product shows that a solve from its x ends there; None where it does not, or is unknown."""
+    bk, b, x = system.bk, system.b, system.bk.flat(outcome.x)
     if system.null is not None or bk.compiled(b, x) or not bk.is_concrete(b):
         return None
     residual = b - system.A.apply(x)
@@ -318,8 +318,8 @@ def _verified_outcome(system: System, found: Outcome) -> Outcome | None:
         if near.any(~((norm <= bound) & near.isfinite(norm) & near.isfinite(bound))):
             return None
     norm, bound = (bk.asarray(a, like=b) for a in (norm, bound))
-    none = bk.zeros_like(found.steps)
-    return found._replace(
+    none = bk.zeros_like(outcome.steps)
+    return outcome._replace(
         x=x, residual=residual, norm=norm, bound=bound, attainable=0 * norm, status=none + int(Status.CONVERGED),
         steps=none, products=none + system.A.products,
     )  # fmt: skip
@@ -348,16 +348,16 @@ def _mapped(
 ) -> Parts:
     """The parts of a batch of `size` problems."""
     bk, systems = system.bk, system.layout.systems
-    one = make([a if axis is None else a[0] for a, axis in zip(arrays, axes, strict=True)])
+    single = make([a if axis is None else a[0] for a, axis in zip(arrays, axes, strict=True)])
 
     def operators(name: str) -> Operator | None:
-        operator = getattr(one, name)
+        operator = getattr(single, name)
         if operator is None or (operator.together is None and all(axis is None for axis in axes)):
             return operator
         return MappedOperator(bk, lambda arrays: getattr(make(arrays), name), arrays, axes, size, systems)
 
     def rows(name: str) -> Array:
-        value = getattr(one, name)
+        value = getattr(single, name)
         if value is None:
             return None
         shape = (systems, int(value.shape[1]))
@@ -369,7 +369,7 @@ def _mapped(
     if A is None:
         raise TypeError("A system without a matrix.")
     x0, rtol, atol, relative = map(rows, ("x0", "rtol", "atol", "relative"))
-    return Parts(A, operators("M"), x0, rtol, atol, relative, one.null)
+    return Parts(A, operators("M"), x0, rtol, atol, relative, single.null)
 
 
 _NO_ARRAYS: dict[str, Any] = dict.fromkeys(("A", "b", "x0", "like", "rtol", "atol", "null", "given", "source"))

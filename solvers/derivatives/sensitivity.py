@@ -48,7 +48,7 @@ def matrix_gradient(A: Any, y: Array, x: Array, batch: Sequence[int]) -> Any:
     """
     if is_list_of_matrices(A, get_backend("numpy")):
         ys, xs = (v.reshape(-1, len(A), v.shape[1]) for v in (y, x))
-        return [matrix_gradient(one, ys[:, i], xs[:, i], ys.shape[:1]) for i, one in enumerate(A)]
+        return [matrix_gradient(matrix_i, ys[:, i], xs[:, i], ys.shape[:1]) for i, matrix_i in enumerate(A)]
     if isinstance(A, SparseMatrix):
         return _of_format(A, y, x)
     if sp.issparse(A):

@@ -17,7 +17,7 @@ from ..preconditioners.operators import reordered
 from ..singular.from_factors import examined_blocks
 from ..singular.projections import WithoutVectors
 from .cyclic_reduction import BlockTridiagonal, reduced
-from .protocol import InverseFactors, SingularFactors
+from .protocol import InverseOperator, PseudoInverse
 
 WIDEST = 8  # half bandwidth; the reduction stores 5 times as many values per unknown
 
@@ -108,7 +108,7 @@ def _width(rows: np.ndarray, cols: np.ndarray) -> int:
     return int(np.max(np.abs(rows - cols), initial=0))
 
 
-def banded_factors(A: Operator) -> InverseFactors | SingularFactors:
+def banded_factors(A: Operator) -> InverseOperator | PseudoInverse:
     """Factorise a banded matrix, by NumPy where its values are known.
 
     Raises:
@@ -133,13 +133,13 @@ def banded_factors(A: Operator) -> InverseFactors | SingularFactors:
     inverse = reduced(bk, *blocks.parts, own.shape[0], own.systems is not None, own.dtype)
     seen = examined_blocks(bk, blocks, inverse, own.dtype)
     narrowed: Operator = inverse.astype(own.dtype)
-    factors: Any = InverseFactors(narrowed if order is None else reordered(narrowed, order, order))
+    factors: Any = InverseOperator(narrowed if order is None else reordered(narrowed, order, order))
     if seen is not None:
         *bases, singularity = seen
         if order is not None:
             bases = [bk.take_in_bounds(basis, np.argsort(order), 2) for basis in bases]
         right, left = (WithoutVectors(bk, bk.astype(basis, own.dtype)) for basis in bases)
-        factors = SingularFactors(factors, right, left, singularity)
+        factors = PseudoInverse(factors, right, left, singularity)
     placed: Any = from_host(factors, matrix) if known else factors
     return placed
 

@@ -19,10 +19,10 @@ from ...sparse.analysis.analysis import analysis_of
 from ...sparse.files.storable import Fields, on_host
 from ..singular.from_factors import examined_factors, growth_limit, probe_vector, seems_singular
 from ..singular.projections import WithoutVectors
-from .protocol import DirectInverse, SingularFactors, check_bools
+from .protocol import DirectInverse, PseudoInverse, check_bools
 
 
-class DenseFactors(Turned, DirectInverse):
+class DenseInverse(Turned, DirectInverse):
     """LU or Cholesky factors in arrays of the library. LU has row scales, and optional column scales."""
 
     is_container = True
@@ -44,8 +44,8 @@ class DenseFactors(Turned, DirectInverse):
         self._register()
 
     def _register(self) -> None:
-        register_container(self.bk, DenseFactors, lambda f: (f.factors, f._static()), lambda static, arrays: (
-            DenseFactors(static[0], arrays, *static[1:])))  # fmt: skip
+        register_container(self.bk, DenseInverse, lambda f: (f.factors, f._static()), lambda static, arrays: (
+            DenseInverse(static[0], arrays, *static[1:])))  # fmt: skip
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
@@ -76,25 +76,25 @@ class DenseFactors(Turned, DirectInverse):
         """`(batch, n)` times a diagonal, shared or one per system."""
         return x if scales is None else self.bk.astype(self.bk.reshape(scales, (-1, self.shape[0])), self.dtype) * x
 
-    def turned(self, *, transposed: bool, conjugated: bool) -> DenseFactors:
+    def turned(self, *, transposed: bool, conjugated: bool) -> DenseInverse:
         static = (self.cholesky, self.shape, self.dtype, self.systems)
-        return DenseFactors(self.bk, self.factors, *static, transposed, conjugated)
+        return DenseInverse(self.bk, self.factors, *static, transposed, conjugated)
 
     def for_host(self) -> tuple[Sequence[Array], Callable[[Sequence[np.ndarray]], Operator]]:
         if not self.bk.on_host:
             raise UnsupportedOperation("A factorisation by another library stays where it was made.")
         return (), lambda _: self
 
-    def on_backend(self, bk: Backend, like: Array | None) -> DenseFactors:
+    def on_backend(self, bk: Backend, like: Array | None) -> DenseInverse:
         """Convert NumPy's factors to another library, which may have another convention of interchanges."""
         factors = list(self.factors)
         if not self.cholesky and bk is not self.bk:
             factors[1] = from_interchanges(factors[1], bk.linalg.first_pivot)
         moved = [bk.asarray(f, like=like) for f in factors]
         static = self.cholesky, self.shape, bk.dtype(moved[0]), *self._static()[4:]
-        return DenseFactors(bk, moved, *static)
+        return DenseInverse(bk, moved, *static)
 
-    def astype(self, dtype: np.dtype) -> DenseFactors:
+    def astype(self, dtype: np.dtype) -> DenseInverse:
         """Factors in another precision. Complex factors stay complex."""
         dtype = np.dtype(dtype)
         if self.dtype.kind == "c" and dtype.kind != "c":
@@ -103,13 +103,13 @@ class DenseFactors(Turned, DirectInverse):
         first, *rest = self.factors
         rest = [bk.astype(f, real) if bk.dtype(f).kind == "f" else f for f in rest]
         static = self.cholesky, self.shape, dtype, *self._static()[4:]
-        return DenseFactors(bk, [bk.astype(first, dtype), *rest], *static)
+        return DenseInverse(bk, [bk.astype(first, dtype), *rest], *static)
 
 
 _SETTINGS = ("cholesky", "shape", "systems", "transposed", "conjugated")
 
 
-def _flatten(F: DenseFactors) -> Fields:
+def _flatten(F: DenseInverse) -> Fields:
     factors = [on_host(F.bk, factor) for factor in F.factors]
     if not F.cholesky and factors[1].dtype.kind != "i":
         raise UnsupportedOperation(
@@ -121,7 +121,7 @@ def _flatten(F: DenseFactors) -> Fields:
     return {"factors": tuple(factors), "dtype": F.dtype.name, **{name: getattr(F, name) for name in _SETTINGS}}
 
 
-def _unflatten(given: Fields) -> DenseFactors:
+def _unflatten(given: Fields) -> DenseInverse:
     factors, (n, m), systems, dtype = given["factors"], given["shape"], given["systems"], np.dtype(given["dtype"])
     lead = () if systems is None else (systems,)
     scales = (systems or 1) * n
@@ -135,16 +135,16 @@ def _unflatten(given: Fields) -> DenseFactors:
             raise ValueError(f"the scales of rows and columns have the shapes {[f.shape for f in factors[2:]]}")
     check_bools(given, "transposed", "conjugated", "cholesky")
     turns = given["transposed"], given["conjugated"]
-    return DenseFactors(get_backend("numpy"), factors, given["cholesky"], (n, m), dtype, systems, *turns)
+    return DenseInverse(get_backend("numpy"), factors, given["cholesky"], (n, m), dtype, systems, *turns)
 
 
-storable("dense factors", _flatten, _unflatten)(DenseFactors)
+storable("dense factors", _flatten, _unflatten)(DenseInverse)
 
 
 # --- factors of a matrix
 
 
-def factorise(bk: Backend, A: Operator) -> DenseFactors | SingularFactors:
+def factorise(bk: Backend, A: Operator) -> DenseInverse | PseudoInverse:
     """Factorise A; for a numerically singular A return a pseudo-inverse on its range."""
     matrix = bk.constant(A.dense())
     systems = int(matrix.shape[0]) if len(matrix.shape) == 3 else None
@@ -155,16 +155,16 @@ def factorise(bk: Backend, A: Operator) -> DenseFactors | SingularFactors:
             diagonal = bk.diagonal(factor)
             pivots = diagonal * bk.conj(diagonal) / bk.diagonal(matrix)
             if not bool(bk.any(seems_singular(bk, matrix, lambda b: bk.linalg.cholesky_solve(factor, b), pivots)[0])):
-                return DenseFactors(bk, (factor,), True, A.shape, A.dtype, systems)
+                return DenseInverse(bk, (factor,), True, A.shape, A.dtype, systems)
     factors = bk.linalg.lu_factor(matrix)
     pivots = bk.diagonal(factors[0])
     suspect, _ = seems_singular(bk, matrix, lambda b: bk.linalg.lu_solve(factors, b), pivots)
     if not bk.compiled(matrix) and not bool(bk.any(suspect)):
         one = bk.full((A.shape[0], 1), 1, np.finfo(A.dtype).dtype, matrix)
-        return DenseFactors(bk, (*factors, one, one), False, A.shape, A.dtype, systems)
+        return DenseInverse(bk, (*factors, one, one), False, A.shape, A.dtype, systems)
     *found, right, left, singularity = examined_factors(bk, matrix, factors, suspect)
-    inner = DenseFactors(bk, found, False, A.shape, A.dtype, systems)
-    return SingularFactors(inner, WithoutVectors(bk, right), WithoutVectors(bk, left), singularity)
+    inner = DenseInverse(bk, found, False, A.shape, A.dtype, systems)
+    return PseudoInverse(inner, WithoutVectors(bk, right), WithoutVectors(bk, left), singularity)
 
 
 def factors_to_apply_once(bk: Backend, A: Operator) -> Operator:
@@ -178,7 +178,7 @@ def factors_to_apply_once(bk: Backend, A: Operator) -> Operator:
     systems = int(matrix.shape[0]) if len(matrix.shape) == 3 else None
     one = bk.full((int(suspect.shape[0]), A.shape[0]), 1, np.finfo(A.dtype).dtype, matrix)
     rows = bk.reshape(bk.where(suspect, np.nan * one, one), (-1, 1))
-    return DenseFactors(bk, (lu, pivots, rows), False, A.shape, A.dtype, systems)
+    return DenseInverse(bk, (lu, pivots, rows), False, A.shape, A.dtype, systems)
 
 
 def may_be_definite(bk: Backend, A: DenseOperator) -> bool:

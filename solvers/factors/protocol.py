@@ -191,26 +191,34 @@ class DirectInverse(Operator):
         tree.save_operator(path, self)
 
 
-@storable("grid factors")
 @dataclass(eq=False, repr=False)
-class InverseFactors(Composed, DirectInverse):
-    """The inverse of A as another operator."""
-
-    passes_grids = True
+class _Named(Composed):
+    """Another operator, whose class says what it is for."""
 
     inner: Operator
 
     def apply(self, x: Array) -> Array:
         return self.inner.apply(x)
 
-    def transpose(self) -> InverseFactors:
-        transposed: InverseFactors = self._map(lambda A: A.transpose())
+    def transpose(self) -> Operator:
+        transposed: Operator = self._map(lambda A: A.transpose())
         return transposed
+
+
+class MatrixToFactorise(_Named):
+    """Matrix of A, to be factorised in its place."""
+
+
+@storable("grid factors")
+class InverseOperator(_Named, DirectInverse):
+    """Inverse of A as another operator, such as fast transforms or a reduced band."""
+
+    passes_grids = True
 
 
 @storable("factors of a singular matrix")
 @dataclass(eq=False, repr=False)
-class SingularFactors(Composed, DirectInverse):
+class PseudoInverse(Composed, DirectInverse):
     """`R F`, a pseudo-inverse of a singular A on its range: R projects out the null space.
 
     F is any inverse of A on its range, such as shifted factors. The component of b outside the range of A stays in b,
@@ -239,25 +247,11 @@ class SingularFactors(Composed, DirectInverse):
     def apply(self, x: Array) -> Array:
         return projected_twice(self.right, self.inner.apply(x))
 
-    def transpose(self) -> SingularFactors:
+    def transpose(self) -> PseudoInverse:
         return replace(self, inner=self.inner.transpose(), right=self.left.transpose(), left=self.right.transpose())
 
-    def conj(self) -> SingularFactors:
+    def conj(self) -> PseudoInverse:
         return replace(self, inner=self.inner.conj(), right=self.right.conj(), left=self.left.conj())
-
-
-@dataclass(eq=False, repr=False)
-class MatrixToFactorise(Composed):
-    """The matrix of A, to be factorised in its place."""
-
-    inner: Operator
-
-    def apply(self, x: Array) -> Array:
-        return self.inner.apply(x)
-
-    def transpose(self) -> MatrixToFactorise:
-        transposed: MatrixToFactorise = self._map(lambda A: A.transpose())
-        return transposed
 
 
 def singularity_of(factors: Operator | None) -> Array | None:
@@ -265,7 +259,7 @@ def singularity_of(factors: Operator | None) -> Array | None:
 
     Regular systems have 0 there; all may, because compiled programs cannot choose another operator for regular ones.
     """
-    if isinstance(factors, SingularFactors):
+    if isinstance(factors, PseudoInverse):
         return factors.array("singularity")
     return getattr(factors, "singularity", None)
 

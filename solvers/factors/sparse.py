@@ -67,14 +67,17 @@ def host_factors(bk: Backend, A: Operator, by: str | None) -> Operator:
     if not isinstance(inner, SparseMatrix):
         return factorise(bk, A)
     own: Any = kept(inner)  # factorised again where the factors are read from a file
-    return HostFactors(bk, own, offset, A.dtype, by=by)
+    return HostInverse(bk, own, offset, A.dtype, by=by)
 
 
-class HostFactors(Products, DirectInverse):
+class HostInverse(Products, DirectInverse):
     """Factors of a NumPy matrix plus an offset, on the host. Files store the matrix, which is factorised again.
 
     That takes no longer than two triangular solves by SciPy with factors read from a file, which for a grid of
     300 x 300 would be 20 times as large as the matrix.
+
+    The form is relative to `matrix`. That of the solver is relative to the matrix that was factorised, which for a kept
+    solver may be the transpose or the conjugate of this one.
     """
 
     def __init__(
@@ -142,29 +145,29 @@ class HostFactors(Products, DirectInverse):
     def projections(self) -> tuple[Operator, Operator] | None:
         return self.solver.null
 
-    def transpose(self) -> HostFactors:
+    def transpose(self) -> HostInverse:
         return self._with(transposed=not self.transposed, solver=self.solver.turned(True, False))
 
-    def conj(self) -> HostFactors:
+    def conj(self) -> HostInverse:
         return self._with(conjugated=not self.conjugated, solver=self.solver.turned(False, True))
 
-    def astype(self, dtype: np.dtype) -> HostFactors:
+    def astype(self, dtype: np.dtype) -> HostInverse:
         """Factors for vectors of another precision. Complex factors stay complex."""
         if self.working.kind == "c" and np.dtype(dtype).kind != "c":
             return self
         return self._with(dtype=np.dtype(dtype))
 
-    def _with(self, **changed: Any) -> HostFactors:
+    def _with(self, **changed: Any) -> HostInverse:
         names = ("bk", "matrix", "offset", "dtype", "solver", "transposed", "conjugated", "working", "by")
-        return HostFactors(**{**{name: getattr(self, name) for name in names}, **changed})
+        return HostInverse(**{**{name: getattr(self, name) for name in names}, **changed})
 
-    def on_backend(self, bk: Backend, like: Array | None) -> HostFactors:
+    def on_backend(self, bk: Backend, like: Array | None) -> HostInverse:
         return self._with(bk=bk, dtype=bk.stored_dtype(self.dtype))
 
     def for_host(self) -> tuple[Sequence[Array], Callable[[Sequence[np.ndarray]], Operator]]:
         return (), lambda _: self.on_backend(get_backend("numpy"), None)
 
-    def __deepcopy__(self, memo: Any) -> HostFactors:
+    def __deepcopy__(self, memo: Any) -> HostInverse:
         return self
 
     def __getstate__(self) -> dict[str, Any]:
@@ -179,27 +182,27 @@ def provider_note(factors: Operator | None) -> str:
     """Name the library that was chosen for the factors, as the end of a sentence."""
     if isinstance(note := getattr(factors, "note", None), str):
         return f"; {note}"
-    if not isinstance(factors, HostFactors) or factors.by == SUPERLU.name:
+    if not isinstance(factors, HostInverse) or factors.by == SUPERLU.name:
         return ""
     return f"; factors by {factors.made_by}"
 
 
-def _flatten(F: HostFactors) -> Fields:
+def _flatten(F: HostInverse) -> Fields:
     settings = {"offset": F.offset, "transposed": F.transposed, "conjugated": F.conjugated, "by": F.by}
     return {"matrix": F.matrix, "dtype": F.working.name, **settings}
 
 
-def _unflatten(given: Fields) -> HostFactors:
+def _unflatten(given: Fields) -> HostInverse:
     matrix, offset, dtype = given["matrix"], given["offset"], np.dtype(given["dtype"])
     if not isinstance(matrix, SparseMatrix) or matrix.shape[0] != matrix.shape[1] or dtype.char not in "fdFD":
         raise ValueError(f"factors of {matrix!r} in {dtype} are given; expected those of a square sparse matrix")
     check_bools(given, "transposed", "conjugated")
     turns = given["transposed"], given["conjugated"]
     by = given.get("by", SUPERLU.name)  # not stored in older files
-    return HostFactors(get_backend("numpy"), matrix, offset, dtype, None, *turns, by=by)
+    return HostInverse(get_backend("numpy"), matrix, offset, dtype, None, *turns, by=by)
 
 
-storable("factorised on the host", _flatten, _unflatten)(HostFactors)
+storable("factorised on the host", _flatten, _unflatten)(HostInverse)
 
 
 # --- one matrix, and several

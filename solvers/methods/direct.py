@@ -9,7 +9,7 @@ from ...backends import Array, Backend
 from ...sparse import Operator
 from ..factors.band import banded_factors
 from ..factors.dense import factorise, factors_to_apply_once
-from ..factors.protocol import DirectInverse, InverseFactors, MatrixToFactorise
+from ..factors.protocol import DirectInverse, InverseOperator, MatrixToFactorise
 from ..factors.sparse import SUPERLU, host_factors
 from ..fast.inverse import fast_inverse
 from .method import Goal, Method, apply
@@ -224,7 +224,7 @@ class FastDirect(Direct):
         return "fast-direct"
 
     def factorise(self, bk: Backend, A: Operator) -> Operator:
-        return InverseFactors(fast_inverse(A))
+        return InverseOperator(fast_inverse(A))
 
 
 @dataclass(frozen=True)

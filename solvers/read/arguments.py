@@ -130,14 +130,14 @@ def _as_array(bk: Backend, leaf: Any, what: str, like: Array | None) -> Array:
 
 def _stacked(bk: Backend, vectors: Any) -> Array:
     """`(vectors, n)`, from a list or tuple."""
-    shapes = {tuple(one.shape): None for one in vectors}
+    shapes = {tuple(vector.shape): None for vector in vectors}
     if len(shapes) > 1:
         raise ValueError(
             f"b is a {type(vectors).__name__} of arrays of the shapes {', '.join(map(str, shapes))}; expected vectors "
             "of one length, or one array."
         )
     dtype = np.result_type(*map(bk.dtype, vectors))
-    return bk.stack([bk.astype(one, dtype) for one in vectors])
+    return bk.stack([bk.astype(vector, dtype) for vector in vectors])
 
 
 def last_axis(bk: Backend, request: Request, b: Array) -> Array:
@@ -203,16 +203,16 @@ def form_of(bk: Backend, A: Any, b: Any, batch_ndim: int) -> tuple[Layout, np.dt
     Raises:
         TypeError, ValueError: b is nothing that A takes.
     """
-    matrix_dtype = operand_dtype(A, bk)
+    A_dtype = operand_dtype(A, bk)
     if type(batch_ndim) is not int or batch_ndim < 0:
         raise ValueError(f"batch_ndim must be the number of batch axes, an integer >= 0; got {batch_ndim!r}.")
     if isinstance(A, FunctionOperator):
         batch_ndim = len(A.layout.batch)
-    elif matrix_dtype is not None:
+    elif A_dtype is not None:
         batch_ndim = _axes_before_vectors(bk, b, batch_ndim)
     if not bk.is_array(b):
-        return _in_working_dtype(Layout.of(bk, b, batch_ndim), matrix_dtype, bk.default_float)
-    return _form_of_array(tuple(b.shape), bk.dtype(b), batch_ndim, matrix_dtype, bk.default_float, get_precision())
+        return _in_working_dtype(Layout.of(bk, b, batch_ndim), A_dtype, bk.default_float)
+    return _form_of_array(tuple(b.shape), bk.dtype(b), batch_ndim, A_dtype, bk.default_float, get_precision())
 
 
 def _axes_before_vectors(bk: Backend, b: Any, batch_ndim: int) -> int:
@@ -233,17 +233,17 @@ def _axes_before_vectors(bk: Backend, b: Any, batch_ndim: int) -> int:
 
 @lru_cache(maxsize=256)
 def _form_of_array(
-    shape: tuple[int, ...], dtype: np.dtype, batch_ndim: int, found: Any, default: np.dtype, precision: int | None
+    shape: tuple[int, ...], dtype: np.dtype, batch_ndim: int, A_dtype: Any, default: np.dtype, precision: int | None
 ) -> tuple[Layout, np.dtype]:
     # The working dtype depends on `precision`, which is only a key of the cache.
-    return _in_working_dtype(Layout.of_shapes((shape,), (dtype,), None, batch_ndim, "b"), found, default)
+    return _in_working_dtype(Layout.of_shapes((shape,), (dtype,), None, batch_ndim, "b"), A_dtype, default)
 
 
-def _in_working_dtype(layout: Layout, found: Any, default: np.dtype) -> tuple[Layout, np.dtype]:
-    """Args: found: the dtype of the matrix, None for a function."""
-    integer = found if found is not None and found.kind in "fc" else default
+def _in_working_dtype(layout: Layout, A_dtype: Any, default: np.dtype) -> tuple[Layout, np.dtype]:
+    """A_dtype: of a matrix, None for a function."""
+    integer = A_dtype if A_dtype is not None and A_dtype.kind in "fc" else default
     dtype = working_dtype(
-        np.result_type(*layout.dtypes), complex_=found is not None and found.kind == "c", integer=integer
+        np.result_type(*layout.dtypes), complex_=A_dtype is not None and A_dtype.kind == "c", integer=integer
     )
     same = {(d.kind, d.itemsize) for d in layout.dtypes} == {(dtype.kind, dtype.itemsize)}
     return layout if same else layout.in_kind_of(dtype), dtype
@@ -480,12 +480,12 @@ def vector_for(A: Any, args: Any, caller: str = "prepare") -> Array:
     if is_function(A) or isinstance(A, FunctionOperator):
         raise TypeError(f"{caller}(A, like) needs `like` for a function A: an array of the shape and dtype of b.")
     bk = choose_backend(A, *of_libraries(args))
-    one = A[0] if isinstance(A, list | tuple) and A and hasattr(A[0], "shape") else A
-    shape = one.shape if hasattr(one, "shape") else np.shape(one)
+    single = A[0] if isinstance(A, list | tuple) and A and hasattr(A[0], "shape") else A
+    shape = single.shape if hasattr(single, "shape") else np.shape(single)
     if len(shape) < 2:
         raise ValueError(f"A has the shape {tuple(shape)}; expected a matrix (n, n).")
     dtype = operand_dtype(A, bk)
-    return bk.zeros((int(shape[-2]),), dtype if dtype.kind in "fc" else bk.default_float, _array_of(bk, one))
+    return bk.zeros((int(shape[-2]),), dtype if dtype.kind in "fc" else bk.default_float, _array_of(bk, single))
 
 
 def _array_of(bk: Backend, A: Any) -> Array | None:

@@ -98,14 +98,14 @@ def device_notes(system: System, method: Method, M: Operator | None) -> tuple[st
         return (f"systems spread over the mesh axes {', '.join(cut.batch)}, each on one device",)
     parts = " x ".join(map(str, cut.parts))
     spread = f"vectors spread over {parts} devices, along the mesh axes {', '.join(cut.all_names)}"
-    moved = [str(one) for one in transfers(system, method, M)]
+    moved = [str(transfer) for transfer in transfers(system, method, M)]
     return (spread, *(moved or ["messages: halo exchanges with neighbours, reductions, and gathers of small grids"]))
 
 
 def warn_of_transfers(system: System, method: Method, M: Operator | None) -> None:
     """Warn of transfers that are not small, at the caller's line; others are logged."""
-    for one in transfers(system, method, M):
-        if one.size >= LEAST:
-            warn_caller(str(one), GatherWarning)
+    for transfer in transfers(system, method, M):
+        if transfer.size >= LEAST:
+            warn_caller(str(transfer), GatherWarning)
         else:
-            log.debug("%s", one)
+            log.debug("%s", transfer)

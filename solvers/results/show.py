@@ -31,7 +31,7 @@ def to_dict(result: Any, numbers: Sequence[str], include_x: bool) -> dict[str, A
 
 
 def _names(status: Any) -> Any:
-    return [_names(one) for one in status] if isinstance(status, list) else Status(status).name
+    return [_names(number) for number in status] if isinstance(status, list) else Status(status).name
 
 
 def plain(value: Any) -> Any:
@@ -43,9 +43,9 @@ def plain(value: Any) -> Any:
     {'real': [1.0], 'imag': [2.0]}
     """
     if isinstance(value, dict):
-        return {str(key): plain(one) for key, one in value.items()}
+        return {str(key): plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [plain(one) for one in value]
+        return [plain(item) for item in value]
     if isinstance(value, float) and not math.isfinite(value):
         return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
     if isinstance(value, bool | int | float):

@@ -53,9 +53,9 @@ def solved_by_systems(system: System, M: Operator | None, settings: LoopSettings
         return None
     if system.compiled:
         return run_by_systems(A, local, *arrays, settings=settings, cut=cut, apart=apart)
-    M, null = (None if one is None else one.as_container() for one in (local.M, local.null))
+    M, null = (None if operator is None else operator.as_container() for operator in (local.M, local.null))
     A, local = A.as_container(), Local(local.A.as_container(), M, null)
-    if not all(one is None or one.is_container for one in (A, *local)):
+    if not all(operator is None or operator.is_container for operator in (A, *local)):
         return None
     compiled = system.bk.compile_if_faster(run_by_systems, ("settings", "cut"))
     outcome: Outcome = compiled(A, local, *arrays, settings=settings, cut=cut)
@@ -77,7 +77,7 @@ def _local_operators(
         leads = _leads(bk, arguments_of(A), systems)
         first = [part[:count, ...] if lead else part for part, lead in zip(parts, leads, strict=True)]
         local[0] = for_some_systems(A, count, make(first))
-    if any(one is None for one in local[1 : 1 + (M is not None)]) or local[0] is None:
+    if any(own is None for own in local[1 : 1 + (M is not None)]) or local[0] is None:
         return None
     if null is not None and not _is_split(null, systems) and any(_leads(bk, null, systems)):
         return None  # its arrays may be of all systems or of each
@@ -139,9 +139,9 @@ def run_by_systems(
     bk, systems = settings.bk, int(b.shape[0])
     cut, count = Cut(cut.mesh, (), cut.batch), systems // cut.size_of(cut.batch)  # of rows
     constant = A.constant if isinstance(A, FunctionOperator) else None
-    rows = [None if one is None else bk.flat(one) for one in (b, x0, rtol, atol, constant)]
-    arrays = [one for one in rows if one is not None]
-    leads: list[int | None] = [1 if int(one.shape[0]) == systems else None for one in arrays]
+    rows = [None if array is None else bk.flat(array) for array in (b, x0, rtol, atol, constant)]
+    arrays = [array for array in rows if array is not None]
+    leads: list[int | None] = [1 if int(array.shape[0]) == systems else None for array in arrays]
     makers: list[tuple[int, Callable[[Sequence[Array]], Any]]] = []
     for tree, split in (
         (arguments_of(A) if apart else local.A, apart or _is_split(local.A, systems)),
@@ -155,7 +155,7 @@ def run_by_systems(
 
     def on_one_device(*blocks: Array) -> tuple[Any, ...]:
         given = iter(blocks)
-        values = [None if one is None else next(given) for one in rows]
+        values = [None if array is None else next(given) for array in rows]
         made, M, null = (make([next(given) for _ in range(size)]) for size, make in makers)
         own: Any = for_some_systems(A, count, made) if apart else made
         own = own if values[4] is None else own.with_constant(values[4])
@@ -170,11 +170,11 @@ def run_by_systems(
     return _checked_with_all(bk, A, NullPart.rest_of(bk, rows[0], local.null, settings.both), outcome)
 
 
-def _checked_with_all(bk: Backend, A: Operator, b: Array, found: Outcome) -> Outcome:
+def _checked_with_all(bk: Backend, A: Operator, b: Array, outcome: Outcome) -> Outcome:
     """The outcome, with a failure of the systems whose residual differs where A gets all systems."""
-    residual = b - A.apply(found.x)
+    residual = b - A.apply(outcome.x)
     norm = bk.norm(residual)
-    refuted = (found.status == int(Status.CONVERGED)) & bk.negated(norm <= _ROUNDING * found.bound)
-    status = bk.where(refuted, int(Status.STAGNATED), found.status)
-    products = found.products + A.products
-    return found._replace(residual=residual, norm=norm, status=status, products=products)
+    refuted = (outcome.status == int(Status.CONVERGED)) & bk.negated(norm <= _ROUNDING * outcome.bound)
+    status = bk.where(refuted, int(Status.STAGNATED), outcome.status)
+    products = outcome.products + A.products
+    return outcome._replace(residual=residual, norm=norm, status=status, products=products)

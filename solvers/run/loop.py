@@ -189,7 +189,7 @@ def _run_loop(
     def numbers(a: Array | None) -> Any:
         return None if a is None else bk.to_numpy(a)
 
-    M, null = (None if one is None else OnHost(one) for one in (loop.M, loop.null))
+    M, null = (None if operator is None else OnHost(operator) for operator in (loop.M, loop.null))
     on_host = replace(loop, bk=host, A=OnHost(loop.A), M=M, null=null, b=b, x0=numbers(loop.x0))
     with host.errstate():
         on_host = on_host.bounded(numbers(rtol), numbers(atol), limits.last)

@@ -377,10 +377,10 @@ def _of_systems(outcome: SolveOutcome, norms_of_b: np.ndarray) -> list[Fact]:
     ]
     facts = [Fact("", None, {"systems": systems})]
     if len(systems) > 1:
-        for i, one in enumerate(systems[:_MAX_COLUMNS]):
-            steps = iterations_in_words(one["iterations"])
-            norm = f"{_symbol(outcome)} = {one['checked_residual_norm']:.3e}, tolerance {one['tolerance']:.3e}"
-            facts.append(Fact(f"  column {i}", f"{one['status']}, {steps}, {norm}"))
+        for i, system in enumerate(systems[:_MAX_COLUMNS]):
+            steps = iterations_in_words(system["iterations"])
+            norm = f"{_symbol(outcome)} = {system['checked_residual_norm']:.3e}, tolerance {system['tolerance']:.3e}"
+            facts.append(Fact(f"  column {i}", f"{system['status']}, {steps}, {norm}"))
     if len(systems) > _MAX_COLUMNS:
         facts.append(Fact("", f"... and {len(systems) - _MAX_COLUMNS} more columns"))
     return facts
