@@ -375,7 +375,7 @@ def examined_sparse(
         if not blown < _GROWN / np.finfo(wide.dtype).eps:
             kind = Singularity.SINGULAR if blown == np.inf else Singularity.ILL_CONDITIONED
             return shifted._replace(singularity=kind)
-    ill = not blown < limit and _condition(wide, lu) * np.finfo(dtype).eps >= 1
+    ill = not blown < limit and _estimated_condition(wide, lu) * np.finfo(dtype).eps >= 1
     return MatrixFactors(lu, own, singularity=Singularity.ILL_CONDITIONED if ill else Singularity.REGULAR)
 
 
@@ -388,8 +388,7 @@ def _factors(matrix: Any, factorise: Callable[[Any], Factors]) -> tuple[Any, flo
     return lu, growth(matrix, lu.solve)
 
 
-def _condition(matrix: Any, lu: Factors) -> float:
-    """Estimate of the condition number of an equilibrated matrix, by two solves; as `_is_ill_conditioned` of arrays."""
+def _estimated_condition(matrix: Any, lu: Factors) -> float:
     v = np.random.default_rng(2).uniform(-1, 1, matrix.shape[0]).astype(matrix.dtype)
     image = lu.solve(v)
     back = lu.solve_transposed((image / np.linalg.norm(image)).conj())

@@ -1,4 +1,4 @@
-"""Aggregation AMG: pyamg aggregates, prolongations and coarse matrices are made here, for other numbers again."""
+"""Aggregation AMG: pyamg aggregates; prolongations are computed here, also for other values on the same pattern."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from .classical.renewal import ScaledValues
 from .levels import HostLevel, adjoint, eigenvalue_bound, relative, without_duplicates
 from .settings import OMEGA, AmgSettings
 
-_SWEEPS = 4  # of Gauss-Seidel, as in pyamg, which turn constants into better near-null-space candidates
+_SWEEPS = 4  # of Gauss-Seidel, as in pyamg, which improve constants as near-null-space candidates
 
 
 def aggregated_levels(
@@ -30,9 +30,9 @@ def aggregated_levels(
 
     Source: Vanek, Mandel and Brezina, Algebraic multigrid by smoothed aggregation, Computing 56 (1996).
     """
-    levels, (right, left) = [HostLevel.finest(A)], _candidates(A, hermitian, near_nullspace, block_size)
+    levels, (right, left) = [HostLevel.finest(A)], _near_null_candidates(A, hermitian, near_nullspace, block_size)
     while A.shape[0] > settings.max_coarse and len(levels) < settings.max_levels:
-        tentative, coarse_right, other, coarse_left = _tentative(A, settings, right, left, block_size)
+        tentative, coarse_right, other, coarse_left = _tentative_prolongations(A, settings, right, left, block_size)
         if not 0 < tentative.shape[1] < A.shape[0]:
             break
         level = with_transfers(levels[-1], tentative, other, settings)
@@ -43,7 +43,7 @@ def aggregated_levels(
 
 
 def with_transfers(level: HostLevel, T: sp.csr_array, other: sp.csr_array | None, settings: AmgSettings) -> HostLevel:
-    """The level with P of a tentative prolongation T, and R of that of the adjoint matrix (None: R is Pᴴ)."""
+    """The level with P from a tentative prolongation T, and R from that of the adjoint matrix (None: R is Pᴴ)."""
     rho = eigenvalue_bound(level.A)
     P = _smoothed(level.A, T, rho) if settings.smooths else T
     R = adjoint(P)
@@ -57,7 +57,7 @@ def _smoothed(A: sp.csr_array, T: sp.csr_array, rho: float) -> sp.csr_array:
     return sp.csr_array(T - OMEGA / rho * (relative(A) @ T))
 
 
-def _candidates(
+def _near_null_candidates(
     A: sp.csr_array, hermitian: bool, near_nullspace: np.ndarray | None, block_size: int
 ) -> tuple[np.ndarray, np.ndarray | None]:
     """Near-null-space candidates of A, and for a non-Hermitian A of its adjoint."""
@@ -69,7 +69,7 @@ def _candidates(
 
 
 def _relaxed(A: sp.csr_array, columns: np.ndarray) -> np.ndarray:
-    """Candidates relaxed on A x = 0; unchanged where that gives zero or non-finite ones."""
+    """Candidates after relaxation on A x = 0, where the result is finite and not zero; else unchanged."""
     from pyamg.relaxation.relaxation import gauss_seidel
 
     relaxed = []
@@ -80,10 +80,10 @@ def _relaxed(A: sp.csr_array, columns: np.ndarray) -> np.ndarray:
     return np.stack(relaxed, 1)
 
 
-def _tentative(
+def _tentative_prolongations(
     A: sp.csr_array, settings: AmgSettings, right: np.ndarray, left: np.ndarray | None, block_size: int
 ) -> tuple[sp.csr_array, np.ndarray, sp.csr_array | None, np.ndarray | None]:
-    """Tentative prolongations for A and for its adjoint, each with the candidates on the next coarser level."""
+    """Tentative prolongations for A and for its adjoint, each with the candidates of the next coarser level."""
     from pyamg.aggregation import aggregate, fit_candidates
     from pyamg.strength import symmetric_strength_of_connection
 
@@ -101,23 +101,16 @@ def _tentative(
 
 @dataclass(frozen=True)
 class Smoothed:
-    """Rule of the prolongation `(I - omega / rho D⁻¹ A) T`, or T.
-
-    Attributes:
-        tentative: the structure of T.
-        smooths: is it smoothed?
-    """
+    """Rule of the prolongation `(I - omega / rho D⁻¹ A) T` if `smooths`, else T."""
 
     tentative: Structure
     smooths: bool
 
     @property
     def shape(self) -> tuple[int, int]:
-        """`(n, m)` of the prolongation."""
         return self.tentative.shape
 
     def plan(self, A: CsrStructure) -> SmoothingPlan:
-        """Places for matrices with the structure of A."""
         T, shape = self.tentative, self.tentative.shape
         smoothing = products_of_entries(A, T) if self.smooths else None
         first = T.entries()
@@ -129,16 +122,16 @@ class Smoothed:
 
 
 class SmoothingPlan(NamedTuple):
-    """Places of the numbers of `T - omega / rho D⁻¹ A T`."""
+    """Positions of the values of `T - omega / rho D⁻¹ A T`."""
 
     prolongation: CsrStructure
     rows: np.ndarray  # of the entries of T
     smoothing: Meeting | None  # of A T; None where P = T
-    tentative: np.ndarray  # of each entry of P: the number of T's, or -1
-    smoothed: np.ndarray | None  # of each entry of P: the number of A T's, or -1
+    tentative: np.ndarray  # of each entry of P: the index of that of T, or -1
+    smoothed: np.ndarray | None  # of each entry of P: the index of that of A T, or -1
 
     def values(self, bk: Backend, level: ScaledValues, T: SparseMatrix, rho: Array) -> Array:
-        """Entries in row order of P for the scaled matrix, with bounds `rho` of its eigenvalues, one per system."""
+        """Values of P in row order, for the scaled matrix of a level with eigenvalue bounds `rho`, one per system."""
         a, last = level.values, len(level.values.shape) - 1
         t = bk.astype(bk.constant(T.entry_arrays()), bk.dtype(a))
         t = t / bk.take_in_bounds(level.scale, self.rows, last)
@@ -151,7 +144,7 @@ class SmoothingPlan(NamedTuple):
 
 
 def _sources(both: Order, count: int) -> tuple[np.ndarray, np.ndarray]:
-    """Sources of each entry of a union: index in the first list (of `count`) and in the second, or -1."""
+    """Sources of each entry of a union: index in the first list (of length `count`) and in the second, or -1."""
     total = len(both.order) if both.order is not None else len(both.rows)
     order = both.order if both.order is not None else np.arange(total, dtype=np.int32)
     ids = both.ids if both.ids is not None else np.arange(total, dtype=np.int32)

@@ -1,4 +1,4 @@
-"""Algebraic multigrid: which coarsening, and the ways to a hierarchy of known and of unknown values."""
+"""Algebraic multigrid: choice of the coarsening, and set-up for known and for traced values."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from ..multigrid.cycle import numbers_stored
 from ..pipeline import entries_of, of_operator
 from ..target import Target
 from .components import components_for, entries_within
-from .cycle import of_levels, small, sparse_form
+from .cycle import inverted, of_levels, sparse_form
 from .hierarchy import coarsened, tentative_of
 from .levels import adjoint, levels_of_pyamg, nearer_order, reordered_matrix, rows_in
 from .on_host import AppliedByHost
@@ -29,16 +29,16 @@ from .settings import COARSENINGS, GIVEN, AmgSettings, near_nullspace_columns
 
 
 class CoarseningFacts(NamedTuple):
-    """Facts that decide where no coarsening is given.
+    """Facts that decide if no coarsening is given.
 
     Attributes:
-        known: the values are those of one matrix, and known now, or those of a `pattern`.
-        hermitian: that matrix is Hermitian; False where values are not known.
+        known: the values are those of one known matrix, or of a `pattern`.
+        hermitian: that matrix is Hermitian; False if values are not known.
         vectors: a near null space was given.
         several: there are several unknowns per point.
-        components: a Hermitian matrix of several components, of which each can be coarsened by itself: said by
-            `block_size`, or found. With rigid motions: of a body that is not slender.
-        m_matrix: the values are those of an M-matrix, as far as its rows prove it.
+        components: a Hermitian matrix of several components that can be coarsened separately, given by `block_size` or
+            detected. With rigid motions the body must not be slender.
+        m_matrix: the rows prove an M-matrix.
     """
 
     known: bool
@@ -50,7 +50,7 @@ class CoarseningFacts(NamedTuple):
 
 
 class CoarseningRow(NamedTuple):
-    """One line of the table: a condition, in words and as a function, the coarsening and why."""
+    """A row of the table: a condition in words and as a function, the coarsening, and why."""
 
     known: str
     holds: Callable[[CoarseningFacts], bool]
@@ -59,7 +59,6 @@ class CoarseningRow(NamedTuple):
 
     @property
     def reason(self) -> str:
-        """Coarsening and why, in a line."""
         return f"{self.coarsening}, as {self.why}"
 
 
@@ -108,7 +107,7 @@ ROWS = (
 
 
 def choose_coarsening(facts: CoarseningFacts) -> CoarseningRow:
-    """The first row that holds."""
+    """The first row of the table that holds."""
     return next(row for row in ROWS if row.holds(facts))
 
 
@@ -133,52 +132,51 @@ def amg(
 ) -> Preconditioner:
     """One cycle of algebraic multigrid, for matrices of elliptic equations on any mesh.
 
-    Hermitian for a Hermitian A, and positive definite with it. Where the values of A are known, the hierarchy is made
-    of them on the host; where they are traced, or differ among the systems of a batch, unknowns are put together as for
-    unit coefficients on the same pattern, and all numbers are computed in the library; for "classical" in JAX's
-    programs on a CPU the host sets up the hierarchy in each run, and applies it.
+    M is Hermitian if A is, and positive definite if A is. If the values of A are known, the hierarchy is set up from
+    them on the host. If they are traced, or differ among the systems of a batch, unknowns are coarsened as for unit
+    coefficients on the same pattern, and all values are computed in the library. For "classical" in JAX's programs on a
+    CPU the host sets up the hierarchy in each run, and applies it.
 
     Args:
         near_nullspace: vectors that A nearly maps to zero, on the first axis: `(k, n)`, or `(k, points, unknowns per
-            point)`, such as `rigid_motions(points)` for elasticity; default: constants. Given, they decide for
-            smoothed aggregation, but for the rigid motions of a compact body, which classical coarsening of each
-            component by itself reduces faster.
-        block_size: unknowns per point, which stay together; default: as `near_nullspace` says, else 1.
+            point)`, such as `rigid_motions(points)` for elasticity; default: constants. If given, smoothed aggregation
+            is the default, except for rigid motions of a compact body, for which classical coarsening of each
+            component converges faster.
+        block_size: unknowns per point, which stay together; default: that of `near_nullspace`, else 1.
         coarsening: "classical", by strong couplings with extended+i interpolation, for equations whose coefficients may
-            jump anywhere; "smoothed-aggregation"; "aggregation", which stores less and takes more steps, with
+            jump anywhere; "smoothed-aggregation"; "aggregation", which stores less and takes more iterations, with
             corrections times 1.6. Default: "classical" for known values that are Hermitian or those of an M-matrix,
-            else "smoothed-aggregation"; docs/preconditioners.md has the table. Other coarsenings of pyamg come as
+            else "smoothed-aggregation"; docs/preconditioners.md has the table. For other coarsenings of pyamg use
             `hierarchy`.
-        cycle: "V" or "W". There is no K-cycle: it is not linear, as it solves with Krylov's methods in between.
-        smoother: "chebyshev", or "jacobi", which is the default where A is known not to be Hermitian.
-        degree: of the smoother's polynomial; so many products with A before and after the coarser levels.
-        strength: how strong a coupling is at least by which unknowns are put together, of 1; default 0, and 0.25 for
-            "classical" (0.7 for graphs with hubs).
+        cycle: "V" or "W". There is no K-cycle, because its inner Krylov methods make it nonlinear.
+        smoother: "chebyshev", or "jacobi", which is the default if A is known not to be Hermitian.
+        degree: degree of the smoother's polynomial: the products with A before and after the coarser levels.
+        strength: least strength of a coupling, relative to the strongest, by which unknowns are coarsened; default 0,
+            and 0.25 for "classical" (0.7 for graphs with hubs).
         over_correction: factor of corrections by coarser levels; default 1, for "aggregation" 1.6.
-        max_levels, max_coarse: at most so many levels (20), and unknowns on the coarsest one (300), unless it cannot be
-            made smaller. It is solved with a dense (pseudo-)inverse.
-        precision: "single" computes on all levels but the coarsest in single precision where A is in double: two thirds
-            of the memory and of the time, and as many iterations.
-        hierarchy: a `MultilevelSolver` of pyamg for A, whose levels are taken.
-        pattern: where the values of A are not known: a known matrix with the same places of entries, whose values
-            decide instead of unit coefficients; or a preconditioner of this kind, which gets the numbers of A: unknowns
-            stay together as they are, other settings are those of that one.
+        max_levels, max_coarse: largest number of levels (20), and of unknowns on the coarsest one (300), unless it
+            cannot be coarsened further. It is solved with a dense (pseudo-)inverse.
+        precision: "single" computes on all levels but the coarsest in single precision where A is in double precision:
+            two thirds of the memory and of the time, and as many iterations.
+        hierarchy: a `MultilevelSolver` of pyamg for A, whose levels are used.
+        pattern: for an A whose values are not known: a known matrix with the same pattern, whose values replace unit
+            coefficients; or a preconditioner of this kind, of which the aggregates or splittings and all settings are
+            used for the values of A.
 
     Raises:
-        ValueError: a setting that has no such value, a zero on the diagonal of a row that is not empty, or a matrix
-            that could not be coarsened.
-        UnsupportedOperation: entries of A are not known where they are needed.
+        ValueError: a setting is invalid, a row with entries has a zero on the diagonal, or A could not be coarsened.
+        UnsupportedOperation: the entries of A are not available.
 
     Stores 2 to 5 times as many numbers as A has entries, and costs 7 to 13 products with A.
 
     Source: Ruge and Stuben, Algebraic multigrid, in McCormick (ed.), Multigrid methods, SIAM (1987), De Sterck, Yang
     and Heys, Reducing complexity in parallel algebraic multigrid preconditioners, SIAM J. Matrix Anal. Appl. 27 (2006),
     De Sterck, Falgout, Nolting and Yang, Distance-two interpolation for parallel algebraic multigrid, Numer. Linear
-    Algebra Appl. 15 (2008), and Baker, Falgout, Kolev and Yang, Multigrid smoothers for
-    ultraparallel computing, SIAM J. Sci. Comput. 33 (2011), for "classical"; Vanek, Mandel and Brezina, Algebraic
+    Algebra Appl. 15 (2008), and Baker, Falgout, Kolev and Yang, Multigrid smoothers for ultraparallel computing, SIAM
+    J. Sci. Comput. 33 (2011), for "classical"; Vanek, Mandel and Brezina, Algebraic
     multigrid by smoothed aggregation, Computing 56 (1996); Braess, Towards algebraic multigrid for elliptic problems of
     second order, Computing 55 (1995), for "aggregation"; Bell, Olson and Schroder, PyAMG: algebraic multigrid solvers
-    in Python, JOSS 7 (2022), for what it makes.
+    in Python, JOSS 7 (2022), for its aggregates and splittings.
     """
     if coarsening == GIVEN or (coarsening is not None and hierarchy is not None):
         beside = " with a hierarchy" if hierarchy is not None else ""
@@ -226,14 +224,14 @@ def amg(
     order = nearer_order(own, block_size)
     columns = columns if columns is None or order is None else columns[order]
     given = None if pattern is None else _known_pattern(pattern, own)
-    if isinstance(known, sp.csr_array):  # a pattern says nothing more
+    if isinstance(known, sp.csr_array):  # A pattern adds nothing to known values.
         return _of_known(own, target, known, settings, coarsening is None, order, columns, block_size)
     hermitian, fixed = (False, None) if given is None else hermitian_and_double(given, "amg")
     if coarsening is None:
         facts = CoarseningFacts(fixed is not None, hermitian, columns is not None, block_size > 1)
         settings = replace(settings, coarsening=choose_coarsening(facts).coarsening)
     if own.shape[0] <= settings.max_coarse or settings.max_levels == 1 or own.systems == 0:
-        return small(own, target, settings)
+        return inverted(own, target, settings)
     sparse = sparse_form(own)
     if fixed is not None:
         components = components_for(fixed, None, block_size) if hermitian and settings.is_classical else None
@@ -250,14 +248,12 @@ def amg(
 
 
 def _by_host(own: SparseMatrix, settings: AmgSettings) -> Preconditioner:
-    """Set up by the host in each run of a program, when the values are known."""
-    cycle = AppliedByHost.of(own, settings, _cycle_now)
+    cycle = AppliedByHost.of(own, settings, _cycle_on_host)
     costs = numbers_stored(cycle), 10 * own.nnz, own.nnz
     return Preconditioner(cycle, "amg", None, *costs, settings.pairs(), "set up by the host in each run")
 
 
-def _cycle_now(A: SparseMatrix, settings: AmgSettings) -> Operator:
-    """The cycle of known values on NumPy's arrays."""
+def _cycle_on_host(A: SparseMatrix, settings: AmgSettings) -> Operator:
     given: Any = dict(settings.pairs())
     made: Any = amg
     inner: Operator = made(A, **given).inner
@@ -274,7 +270,7 @@ def _of_known(
     columns: np.ndarray | None,
     block_size: int,
 ) -> Preconditioner:
-    """Set up from known values; `chooses`: by the table, and by smoothed aggregation where that coarsening fails."""
+    """Set up from known values; if `chooses`, by the table, or by smoothed aggregation if that coarsening fails."""
     hermitian, wide = hermitian_and_double(known, "amg")
     components = None
     if hermitian and (chooses or settings.is_classical):
@@ -302,7 +298,7 @@ def _of_known(
 
 
 def _of_hierarchy(matrix: Matrix, target: Target, known: Any, hierarchy: Any, settings: AmgSettings) -> Preconditioner:
-    """Take levels of a pyamg hierarchy; for a traced A, a batch, or other numbers only its prolongations."""
+    """Use the levels of a pyamg hierarchy; for a traced A, a batch, or other values only its prolongations."""
     if not getattr(hierarchy, "levels", None):
         raise TypeError(f"hierarchy={hierarchy!r} was given; expected a MultilevelSolver of pyamg.")
     levels = levels_of_pyamg(hierarchy)

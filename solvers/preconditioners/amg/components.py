@@ -1,4 +1,4 @@
-"""Several unknowns at each point, such as the displacements of elasticity: which unknown is of which component.
+"""Components of problems with several unknowns at each point, such as the displacements of elasticity.
 
 The part of A within components, without entries between different ones, is coarsened: a scalar equation for each. By
 Korn's inequality its eigenvalues relative to A are bounded for a body of moderate proportions, so that CG takes twice
@@ -25,16 +25,16 @@ from .classical.rows import gathered, reduced, repeated, selected
 _DIMENSIONS = (3, 2)  # of the space in which points are: as many displacements each
 _SAMPLE = 1000  # rows
 _CANCELS = 1e-6  # sum of the couplings to another component, of that of their absolute values
-_DISTINCT = 0.75  # points at which a row has entries, of its entries: an nth for n components, 1 for one
-_SHARE = 0.5  # of the rows in which it does: others are beside the border
+_DISTINCT = 0.75  # ratio of points to entries of a row: 1 / k for k components
+_SHARE = 0.5  # of the rows in which they cancel: others are at the boundary
 _SLENDER = 5.0  # lengths of a body relative to its other extents
 
 
 def components_for(A: sp.csr_array, columns: np.ndarray | None, block_size: int) -> np.ndarray | None:
-    """Labels of the unknowns of a Hermitian matrix of several components, as they are given or found; else None.
+    """Component of each unknown of a Hermitian matrix, given or detected; None if there is only one.
 
     Args:
-        columns: near-null-space vectors `(n, k)`: None too where they are not rigid motions of a compact body.
+        columns: near-null-space vectors `(n, k)`: the result is None unless they are rigid motions of a compact body.
     """
     diagonal = A.diagonal().real
     if not (np.all(diagonal > 0) or np.all(diagonal < 0)):
@@ -47,11 +47,10 @@ def components_for(A: sp.csr_array, columns: np.ndarray | None, block_size: int)
 
 
 def found_components(A: sp.csr_array) -> np.ndarray | None:
-    """Labels `(n,)` of the unknowns, where A is elasticity with the unknowns of each point in a row, or one component
-    after the other; else None.
+    """Component of each unknown, `(n,)`, if A is elasticity, ordered by points or by components; else None.
 
-    A translation in one direction leaves no forces: couplings to each other component cancel in all rows but those
-    beside the border. Couplings of scalar equations between unknowns with even and odd numbers do not.
+    A translation causes no forces, so that couplings to each other component cancel in all rows but those at the
+    boundary. In scalar equations couplings between even and odd unknowns do not.
 
     Cost: sums over at most 1000 rows.
     """
@@ -67,13 +66,13 @@ def found_components(A: sp.csr_array) -> np.ndarray | None:
 
 
 def _share_points(sample: sp.csr_array, points: np.ndarray) -> bool:
-    """Do rows have several entries at most of the points that they have any at?"""
+    """Do rows have several entries at most points?"""
     places = repeated(np.arange(sample.shape[0], dtype=np.int64), sample) * len(points) + points[sample.indices]
     return len(np.unique(places)) < _DISTINCT * sample.nnz
 
 
 def _cancel(sample: sp.csr_array, own: np.ndarray, labels: np.ndarray, count: int) -> bool:
-    """Do couplings to other components cancel in most rows, which also have couplings to their own one?"""
+    """Do couplings to other components cancel in most rows, besides couplings to their own component?"""
     kinds, rows = np.eye(count)[labels], np.arange(len(own))
     sums, sizes = np.abs(sample @ kinds), np.abs(sample) @ kinds
     others = np.arange(count) != own[:, None]
@@ -89,7 +88,7 @@ def within_components(A: sp.csr_array, labels: np.ndarray) -> sp.csr_array:
 
 
 def entries_within(A: SparseMatrix, labels: np.ndarray) -> SparseMatrix:
-    """Likewise in a library, where values may be traced."""
+    """`within_components` for a matrix of any library, whose values may be traced."""
     rows, cols, _ = A.structure.entries()
     kept = np.flatnonzero(labels[rows] == labels[cols])
     values = A.bk.take_in_bounds(A.entry_values(), kept, 0 if A.systems is None else 1)
@@ -99,8 +98,7 @@ def entries_within(A: SparseMatrix, labels: np.ndarray) -> SparseMatrix:
 def compact_rigid_motions(columns: np.ndarray, block_size: int) -> bool:
     """Are near-null-space vectors `(n, k)` rigid motions of a body that is not slender?
 
-    Rotations show its extents: displacements of a rod by them are small along it, as rotations about it are small, and
-    large across.
+    Rotations measure its extents: those of a rod move it little along its axis, and much across.
     """
     n, k = columns.shape
     if block_size not in _DIMENSIONS or k <= block_size or columns.dtype.kind == "c":
@@ -120,14 +118,14 @@ def rigid_motions(points: Any) -> np.ndarray:
     """Translations and rotations of points, as `near_nullspace` of an "amg" preconditioner, or as a null space.
 
     Args:
-        points: coordinates `(n, dim)` of the points, of NumPy or anything that it reads.
+        points: coordinates `(n, dim)` of the points, as an array or nested lists.
 
     Returns:
         Vectors `(k, n, dim)`, k = 1, 3 and 6 in one, two and three dimensions: orthonormal, translations first, then
-        rotations about the middle of the points. Points that lie on one line or all in one place have fewer.
+        rotations about the centre of the points. Points on one line, or all at one place, have fewer.
 
     Raises:
-        ValueError: points are not finite numbers `(n, dim)`.
+        ValueError: the points are not finite numbers `(n, dim)`.
 
     Examples:
         >>> from krylix import rigid_motions
@@ -152,11 +150,11 @@ def rigid_motions(points: Any) -> np.ndarray:
         turning = np.zeros_like(centred)
         turning[:, i], turning[:, j] = -centred[:, j], centred[:, i]
         motions.append(turning)
-    return _orthonormal(np.stack(motions).reshape(len(motions), n * dim)).reshape(-1, n, dim)
+    return _orthonormal_basis(np.stack(motions).reshape(len(motions), n * dim)).reshape(-1, n, dim)
 
 
-def _orthonormal(rows: np.ndarray) -> np.ndarray:
-    """By Gram-Schmidt, without rows that are sums of others."""
+def _orthonormal_basis(rows: np.ndarray) -> np.ndarray:
+    # Gram-Schmidt, which drops rows that depend on others.
     kept: list[np.ndarray] = []
     for row in rows:
         rest = row

@@ -1,4 +1,4 @@
-"""Cycle of a hierarchy with known values: how its levels are scaled, ordered and smoothed; its preconditioner."""
+"""Cycle of a hierarchy with known values: scaling, order and smoothers of its levels."""
 
 from __future__ import annotations
 
@@ -28,16 +28,23 @@ from ..multigrid.cycle import (
 from ..operators import DiagonallyScaled, inner_dtype, note_on_precision, permuted, recast
 from ..target import Target
 from .classical.rows import gathered, on_diagonal, repeated, selected
-from .levels import HostLevel, eigenvalue_bound, is_diagonal, is_solved_by_scaling, kept_for_updates, places_in
+from .levels import (
+    HostLevel,
+    eigenvalue_bound,
+    inverse_permutation,
+    is_diagonal,
+    is_solved_by_scaling,
+    kept_for_updates,
+)
 from .settings import BOUND, AmgSettings
 
 
 class Form(NamedTuple):
-    """The form in which the matrix of a level is used: `diag(left) A diag(right)`, with its unknowns in an order.
+    """Form of the matrix of a level: `diag(left) A diag(right)`, with its unknowns in an order.
 
     Attributes:
         left, right: `(n,)`; None: ones. Without a `left` smoothers divide by a diagonal.
-        order: unknown `order[k]` becomes number k; None: as they are.
+        order: unknown `order[k]` becomes number k; None: unchanged.
     """
 
     left: np.ndarray | None = None
@@ -48,13 +55,10 @@ class Form(NamedTuple):
 def known_cycle(levels: list[HostLevel], settings: AmgSettings, hermitian: bool, target: Target) -> Operator:
     """The cycle over all levels, finest first, on the arrays of a library.
 
-    Levels of aggregates, and those of very large or small numbers, are scaled to a unit diagonal on both sides, by sums
-    of rows where they are classical and Hermitian. Other classical levels stay as they are, which saves a tenth of the
-    set-up, and their smoothers divide by these diagonals; where A is not Hermitian, coarse and fine unknowns are
-    smoothed in turns unless settings ask for something else.
-
-    Raises:
-        ValueError: the coarsest level is too large.
+    Levels of aggregates, and those of very large or small numbers, are scaled on both sides to a unit diagonal, or to
+    unit row sums if they are classical and Hermitian. Other classical levels are not scaled, which saves a tenth of
+    the set-up, and their smoothers divide by these diagonals. If A is not Hermitian, coarse and fine unknowns are
+    smoothed in turns, unless settings say otherwise.
 
     Source: Baker, Falgout, Kolev and Yang, Multigrid smoothers for ultraparallel computing, SIAM J. Sci. Comput. 33
     (2011), for smoothing with row sums.
@@ -63,7 +67,7 @@ def known_cycle(levels: list[HostLevel], settings: AmgSettings, hermitian: bool,
     within = replace(target, dtype=inner_dtype(settings.precision, target.dtype)) if several else target
     in_turns = settings.is_classical and several and not hermitian and settings.uses_cf_relaxation
     forms = _forms(levels, settings, hermitian, within.dtype, in_turns)
-    coarsest = _coarsest(levels, forms[-1], settings, hermitian, target, within)
+    coarsest = _coarsest_inverse(levels, forms[-1], settings, hermitian, target, within)
     parts = [
         _level(level, own, below, settings, hermitian, within, in_turns, finest=k == 0)
         for k, (level, own, below) in enumerate(zip(levels[:-1], forms[:-1], forms[1:]))
@@ -90,10 +94,10 @@ def _forms(
 
 
 def _form_in_turns(level: HostLevel) -> Form:
-    """Coarse unknowns first, divided by a diagonal D; 1 in rows of zeros.
+    """Coarse unknowns first, divided by a diagonal D.
 
-    That is the diagonal of A, but the sum of the other entries of a row within the coarse or the fine unknowns where
-    that is larger, so that Jacobi steps on either of them do not diverge.
+    D is the diagonal of A, or the sum of the other entries of a row within the coarse or the fine unknowns if that is
+    larger, so that Jacobi steps on either of them do not diverge. In rows of zeros it is 1.
     """
     diagonal, splitting = level.A.diagonal(), level.splitting
     size = np.abs(diagonal)
@@ -109,16 +113,15 @@ def _form_in_turns(level: HostLevel) -> Form:
 
 
 def _is_in_range(levels: list[HostLevel], dtype: np.dtype) -> bool:
-    """Are the entries of the diagonals, which smoothers divide by, far from the ends of the range of a dtype?"""
+    """Is the finest diagonal, by which smoothers divide, far from overflow and underflow?"""
     sizes = np.abs(levels[0].A.diagonal())
     largest = float(np.finfo(dtype).max) ** 0.25
     return bool(np.all((sizes == 0) | ((sizes < largest) & (sizes > 1 / largest))))
 
 
-def _coarsest(
+def _coarsest_inverse(
     levels: list[HostLevel], form: Form, settings: AmgSettings, hermitian: bool, target: Target, within: Target
 ) -> Operator:
-    """The (pseudo-)inverse of the coarsest matrix in its form, computed with a unit diagonal."""
     A, as_it_is = levels[-1].A, form.left is None or len(levels) == 1
     if form.left is None:
         left, right = scales_of(A, hermitian)
@@ -148,13 +151,15 @@ def _level(
     if hermitian and not as_it_is:
         R = sp.csr_array(P.conj().T)
     else:
-        R = _scaled(level.R, factor * (1.0 if below.left is None else below.left), _inverse(own.left))
+        right = None if own.left is None else 1 / own.left
+        R = _scaled(level.R, factor * (1.0 if below.left is None else below.left), right)
     P, R = _reordered(P, own.order, below.order), _reordered(R, below.order, own.order)
-    rows = "csr" if target.bk.has_compiled_rows and (as_it_is or in_turns) else None  # on few diagonals nowhere
+    rows = "csr" if target.bk.has_compiled_rows and (as_it_is or in_turns) else None  # never on few diagonals
     smoother: Smoother
     if level.exact:
-        inverse = target.array(_inverse_of_fine(level, A)[None])
-        smoother = Elimination(target.matrix(A, copy=not as_it_is), inverse, hermitian)
+        fine, diagonal = ~np.asarray(level.splitting), A.diagonal()
+        inverse = np.where(fine, 1 / np.where(fine, diagonal, 1), 0)
+        smoother = Elimination(target.matrix(A, copy=not as_it_is), target.array(inverse[None]), hermitian)
     elif in_turns:
         smoother = _relaxation(level, own, target)
     else:
@@ -179,25 +184,15 @@ def _scaled(A: sp.csr_array, left: float | np.ndarray | None, right: np.ndarray 
     return sp.csr_array((A.data * repeated(left, A), A.indices, A.indptr), A.shape)
 
 
-def _inverse(diagonal: np.ndarray | None) -> np.ndarray | None:
-    return None if diagonal is None else 1 / diagonal
-
-
 def _reordered(A: sp.csr_array, rows: np.ndarray | None, cols: np.ndarray | None) -> sp.csr_array:
     found = A if rows is None else sp.csr_array(A[rows])
     if cols is None:
         return found
-    return sp.csr_array((found.data, gathered(places_in(cols), found.indices), found.indptr), found.shape)
-
-
-def _inverse_of_fine(level: HostLevel, A: sp.csr_array) -> np.ndarray:
-    """`(n,)`: `1 / a_ii` of fine unknowns, 0 of others."""
-    fine, diagonal = ~np.asarray(level.splitting), A.diagonal()
-    return np.where(fine, 1 / np.where(fine, diagonal, 1), 0)
+    return sp.csr_array((found.data, gathered(inverse_permutation(cols), found.indices), found.indptr), found.shape)
 
 
 def _eigenvalues(level: HostLevel, settings: AmgSettings, hermitian: bool) -> float:
-    """Bound of the eigenvalues of a level as it is smoothed; for sums of rows it is known."""
+    """Bound of the eigenvalues of a level as it is smoothed; by row sums it is known."""
     if settings.is_classical and (hermitian or settings.smoother_of(hermitian) == "jacobi"):
         return BOUND[hermitian]
     known = None if settings.is_classical else level.rho
@@ -205,7 +200,7 @@ def _eigenvalues(level: HostLevel, settings: AmgSettings, hermitian: bool) -> fl
 
 
 def _relaxation(level: HostLevel, own: Form, target: Target) -> CFRelaxation:
-    """Of `N = I - diag(left) A`, without zeros and with coarse unknowns first."""
+    """Smoother by `N = I - diag(left) A`, without zeros and with coarse unknowns first."""
     A, k = level.A, int(np.count_nonzero(np.asarray(level.splitting)))
     data, diagonal = A.data * repeated(-np.asarray(own.left), A), on_diagonal(A)
     data[diagonal] += 1
@@ -216,18 +211,18 @@ def _relaxation(level: HostLevel, own: Form, target: Target) -> CFRelaxation:
     FC, FF = selected(fine, to_coarse), selected(fine, ~to_coarse)
     FC = sp.csr_array((FC.data, FC.indices, FC.indptr), (n - k, k))
     FF = sp.csr_array((FF.data, FF.indices - k, FF.indptr), (n - k, n - k))
-    rows = "csr" if target.bk.has_compiled_rows else None  # blocks are on few diagonals nowhere
+    rows = "csr" if target.bk.has_compiled_rows else None  # blocks are never on few diagonals
     matrices: Any = (target.matrix(M, rows, copy=False) for M in (A, N[:k], FC, FF))
     return CFRelaxation(*matrices)
 
 
-# --- what all ways to a hierarchy end with: a preconditioner that says what it costs ---
+# --- the cycle as a preconditioner ---
 
 
-def small(own: Matrix, target: Target, settings: AmgSettings) -> Preconditioner:
-    """The exact inverse of a small matrix."""
+def inverted(own: Matrix, target: Target, settings: AmgSettings) -> Preconditioner:
+    """The (pseudo-)inverse of a small matrix, as a preconditioner."""
     cycle, hermitian = exact_inverse(own, "amg")
-    return described(cycle, own, target, settings, hermitian)
+    return as_preconditioner(cycle, own, target, settings, hermitian)
 
 
 def of_levels(
@@ -238,11 +233,11 @@ def of_levels(
     hermitian: bool,
     order: np.ndarray | None = None,
 ) -> Preconditioner:
-    """The cycle of levels of a known matrix, in an order of its unknowns."""
-    return described(known_cycle(levels, settings, hermitian, target), own, target, settings, hermitian, order)
+    """The cycle of a known matrix as a preconditioner, with its levels in an order of the unknowns."""
+    return as_preconditioner(known_cycle(levels, settings, hermitian, target), own, target, settings, hermitian, order)
 
 
-def described(
+def as_preconditioner(
     cycle: Operator,
     own: Matrix,
     target: Target,
@@ -250,7 +245,7 @@ def described(
     hermitian: bool | None,
     order: np.ndarray | None = None,
 ) -> Preconditioner:
-    """A cycle as a preconditioner: in the order of A, with its costs and settings."""
+    """The cycle as a preconditioner in the order of A, with its costs and settings."""
     cycle = cycle if order is None else permuted(cycle, order, target)
     costs = numbers_stored(cycle), work_of(cycle), own.nnz
     return Preconditioner(cycle, "amg", hermitian, *costs, settings.pairs(), note_on_precision(cycle))

@@ -1,4 +1,4 @@
-"""Hierarchies on the host: coarsened afresh, on aggregates and splittings of other values, and for unknown values."""
+"""Hierarchies on the host: coarsened anew, on aggregates and splittings of other values, and for unknown values."""
 
 from __future__ import annotations
 
@@ -31,8 +31,7 @@ def coarsened(
     """Levels, finest first; a single one for a small A.
 
     Args:
-        components: labels `(n,)` of the unknowns: classical levels are those of A without entries between different
-            ones.
+        components: labels `(n,)` of the unknowns: classical levels are those of A without entries between components.
 
     Raises:
         ValueError: A cannot be coarsened.
@@ -66,7 +65,7 @@ def galerkin_levels(
     """Levels of A, finest first, on the aggregates or the splittings of another matrix.
 
     Args:
-        checked: None where the splittings of classical levels no longer serve A, see `is_reusable`.
+        checked: return None if the splittings of classical levels no longer suit A, see `is_reusable`.
 
     Cost: two products of sparse matrices on each level, one more and 15 with vectors for smoothing.
     """
@@ -94,9 +93,9 @@ def galerkin_levels(
 def tentative_of(
     structure: Structure, settings: AmgSettings, near_nullspace: np.ndarray | None, block_size: int
 ) -> tuple[Tentative, ...]:
-    """Tentative prolongations for matrices of unknown values, finest first; the last ones are kept by pattern.
+    """Tentative prolongations for matrices of unknown values, finest first, cached by pattern.
 
-    They are those of unit coefficients, which suit any values; those of one matrix with jumps only similar matrices.
+    They are those of unit coefficients, which suit any values; those of a matrix with jumps suit only similar ones.
     """
     if near_nullspace is None:
         return _tentative_of(structure, settings, None, "", block_size)
@@ -108,12 +107,11 @@ def _tentative_of(
     structure: Structure, settings: AmgSettings, vectors: bytes | None, dtype: str, block_size: int
 ) -> tuple[Tentative, ...]:
     columns = None if vectors is None else np.frombuffer(vectors, dtype).reshape(structure.shape[0], -1)
-    levels = coarsened(_unit_coefficients(structure), settings, True, columns, block_size)
+    levels = coarsened(_graph_laplacian(structure), settings, True, columns, block_size)
     return tuple(level.tentative for level in levels if level.tentative is not None)
 
 
-def _unit_coefficients(structure: Structure) -> sp.csr_array:
-    """The Laplacian of the graph of a structure: -1 for each pair that is coupled, and rows whose sum is zero."""
+def _graph_laplacian(structure: Structure) -> sp.csr_array:
     rows, cols, _ = structure.entries()
     apart = rows != cols
     ones = sp.csr_array((np.ones(int(apart.sum())), (rows[apart], cols[apart])), structure.shape)

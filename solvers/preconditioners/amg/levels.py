@@ -1,4 +1,4 @@
-"""Levels of a known matrix on the host: Galerkin products, rounding on their diagonals, an order of the unknowns."""
+"""Levels of a known matrix on the host, rounding on coarse diagonals, and an order of the unknowns."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from .classical.renewal import ClassicalRule, Injection
 from .classical.rows import on_diagonal, repeated, row_sums
 
 Tentative: TypeAlias = sp.csr_array | ClassicalRule
-"""What an update makes a prolongation of: that of aggregates before smoothing, or a rule of interpolation."""
+"""Source of a prolongation in updates: that of aggregates before smoothing, or a rule of interpolation."""
 
 _DOMINANT = 1.5  # times the diagonal entry: rows of a smaller sum of absolute values
 
@@ -30,11 +30,11 @@ class HostLevel(NamedTuple):
     """SciPy matrices of a level.
 
     Attributes:
-        A: its matrix.
-        terms: sizes of the terms that the diagonal of A is the sum of: of the finest matrix |a_ii|. The rounding of a
-            coarse matrix is relative to them, as its small entries can be rounding that finer levels have left.
-        P, R: from and to the next coarser level; None on the coarsest.
-        tentative: what an update makes P of.
+        A: the matrix.
+        terms: sizes of the terms whose sum is the diagonal of A; for the finest matrix |a_ii|. The rounding of a coarse
+            matrix is relative to them, because its small entries can be rounding from finer levels.
+        P, R: prolongation and restriction; None on the coarsest level.
+        tentative: source of P in updates.
         rho: a bound of the eigenvalues of D⁻¹ A, if computed.
         splitting: of classical coarsening, mask of the coarse unknowns.
         exact: fine unknowns are eliminated, so that P and R make no error.
@@ -54,13 +54,13 @@ class HostLevel(NamedTuple):
         return cls(A, np.abs(A.diagonal()))
 
     def below(self, coarse: sp.csr_array) -> HostLevel:
-        """The next coarser level, with the matrix R A P without rows of rounding only; may write to `coarse`."""
+        """The next coarser level, with `coarse` = R A P without rows of mere rounding."""
         terms = np.asarray(_squared(self.P).T @ self.terms)
         return HostLevel(_without_rounding_residues(coarse, self.P, self.A, terms), terms)
 
 
 def kept_for_updates(tentative: Tentative, bk: Backend, dtype: np.dtype, like: Array | None) -> Operator:
-    """What a level of a cycle keeps for updates, beside an array of a library."""
+    """The operator that a level of a cycle keeps for updates."""
     if isinstance(tentative, ClassicalRule):
         return Injection.of(tentative, bk, dtype, like)
     return from_csr(bk, tentative.astype(dtype), prune=False, format="csr", like=like)
@@ -106,7 +106,7 @@ def is_diagonal(A: sp.csr_array) -> bool:
 
 
 def is_solved_by_scaling(A: sp.csr_array, most: int) -> bool:
-    """Is A diagonal, or of more than `most` unknowns with diagonal entries of at least twice the rest of their rows?"""
+    """Is A diagonal, or larger than `most` with diagonal entries of at least twice the rest of their rows?"""
     if is_diagonal(A):
         return True
     if A.shape[0] <= most:
@@ -115,24 +115,24 @@ def is_solved_by_scaling(A: sp.csr_array, most: int) -> bool:
 
 
 def without_duplicates(A: Any) -> sp.csr_array:
-    """A in rows, with no place twice."""
+    """A in CSR format, with duplicates added up."""
     rows = sp.csr_array(A)
     rows.sum_duplicates()
     return rows
 
 
-# --- rounding on the diagonal of coarse matrices: what is left of regions where A maps constants to zero ---
+# --- rounding on the diagonal of coarse matrices, from regions where A maps constants to zero ---
 
 _ROUNDING = 64.0  # times the rounding unit and the terms of the finest level, likewise
-_RESIDUE = 0.75  # power of the rounding unit: sums of that size, of terms of one, are of rounding only
+_RESIDUE = 0.75  # power of the rounding unit: such sums of terms of size one are only rounding
 
 
 def _without_rounding_residues(
     coarse: sp.csr_array, P: sp.csr_array, A: sp.csr_array, terms: np.ndarray
 ) -> sp.csr_array:
-    """`P^T A P` without rows of rounding only, whose inverse is huge and of any sign.
+    """`P^T A P` without rows of mere rounding, whose inverse would be huge and of any sign.
 
-    A closed region that has shrunk to a point leaves one. It gets the diagonal that the point would have without
+    A closed region that has shrunk to a point leaves such a row. It gets the diagonal that the point would have without
     neighbours.
     """
     squares = _squared(P).T @ A.diagonal()
@@ -150,14 +150,12 @@ def _squared(P: sp.csr_array) -> sp.csr_array:
 def values_without_rounding_residues(
     bk: Backend, structure: CsrStructure, values: Array, P: CsrStructure, p: Array, diagonal: Array, terms: Array
 ) -> tuple[Array, Array]:
-    """Likewise for entries in row order, `(nnz,)` or `(systems, nnz)`, in any library, and the coarse `terms`.
+    """Likewise for values in row order, `(nnz,)` or `(systems, nnz)`, in any library, and the coarse `terms`.
 
     Args:
-        structure: of the coarse matrix.
-        P: the structure of the prolongation.
-        p: its entries.
-        diagonal: of the finer matrix, `(n,)` or `(systems, n)`.
-        terms: of the finer matrix, likewise; real.
+        structure: structure of the coarse matrix.
+        P, p: structure and values of the prolongation.
+        diagonal, terms: of the finer matrix, `(n,)` or `(systems, n)`; terms are real.
     """
     last = len(values.shape) - 1
     squares = bk.sum_entries(p * bk.conj(p) * bk.take_in_bounds(diagonal, P.rows, last), P.cols, P.shape[1])
@@ -169,12 +167,12 @@ def values_without_rounding_residues(
     return bk.where(bk.asarray(structure.rows == structure.cols, like=values), diagonal_values, values), below
 
 
-# --- an order of the unknowns (reverse Cuthill-McKee) that places coupled ones near each other ---
+# --- reverse Cuthill-McKee order of the unknowns ---
 #
-# Aggregation visits the unknowns in their order: in a random one, as of many meshes, aggregates have odd shapes, which
+# Aggregation visits the unknowns in their order. In a random one, as on many meshes, aggregates have odd shapes, which
 # costs a third of the iterations, and products take half as long again for lack of locality.
 
-_LEAST = 2000  # unknowns: fewer are in the cache anyway
+_LEAST = 2000  # unknowns: fewer fit into the cache anyway
 _FAR = 0.1  # relative mean distance of coupled unknowns: a third in a random order
 _NEARER = 0.25  # required reduction of that distance
 _SAMPLE = 1000  # rows
@@ -198,23 +196,23 @@ def nearer_order(matrix: Matrix, block_size: int = 1) -> np.ndarray | None:
     graph = csr_array(np.ones(len(every), np.int8), to, starts_of(every, n), matrix.shape)
     if block_size > 1:
         pairs = (every // block_size, to // block_size)
-        # entries of one place are added: numbers of 8 bits would come to 0 with 256 of them
+        # Duplicates are added up: 256 ones of 8 bits would give 0.
         graph = sp.csr_array((np.ones(len(every), bool), pairs), (n // block_size, n // block_size))
     points = reverse_cuthill_mckee(graph, symmetric_mode=False).astype(np.int32)
     order = (points[:, None] * block_size + np.arange(block_size, dtype=np.int32)).reshape(-1)
-    places = places_in(order)
+    places = inverse_permutation(order)
     return order if float(np.mean(np.abs(places[rows] - places[cols]))) <= _NEARER * distance else None
 
 
-def places_in(order: np.ndarray) -> np.ndarray:
-    """Inverse permutation: the new number of each unknown."""
+def inverse_permutation(order: np.ndarray) -> np.ndarray:
+    """New number of each unknown."""
     places = np.empty_like(order)
     places[order] = np.arange(len(order), dtype=order.dtype)
     return places
 
 
 def rows_in(matrix: sp.csr_array, order: np.ndarray | None) -> sp.csr_array:
-    """Symmetrically permuted matrix; None: unchanged."""
+    """The matrix, symmetrically permuted by `order`."""
     if order is None:
         return matrix
     permuted = sp.csr_array(matrix[order][:, order])
@@ -223,10 +221,10 @@ def rows_in(matrix: sp.csr_array, order: np.ndarray | None) -> sp.csr_array:
 
 
 def reordered_matrix(matrix: SparseMatrix, order: np.ndarray | None) -> SparseMatrix:
-    """Symmetrically permuted matrix in its library; values may be traced. Cost: a sort."""
+    """The matrix, symmetrically permuted in its library; values may be traced. Cost: a sort."""
     if order is None:
         return matrix
     rows, cols, _ = matrix.structure.entries()
-    places, values = places_in(order), matrix.entry_values()
+    places, values = inverse_permutation(order), matrix.entry_values()
     like = matrix.anchor()
     return from_entries(matrix.bk, places[rows], places[cols], values, matrix.shape, prune=False, like=like)

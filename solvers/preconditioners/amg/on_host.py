@@ -1,7 +1,7 @@
-"""Cycles of traced values that the host sets up and applies, in compiled programs whose runs tell these values.
+"""Cycles of traced values that the host sets up and applies in each run of a compiled program.
 
-Where the coefficients of a run jump decides which unknowns are coarse, so no program can hold the hierarchy. NumPy
-makes it in each run, as outside of programs, and keeps the last ones: of the same numbers it is made once. Splittings
+Jumps of the coefficients of a run decide which unknowns are coarse, so that no program can hold the hierarchy. NumPy
+sets it up in each run, as outside programs, and caches the last ones by their values. Splittings
 of unit coefficients, which a program can hold, take 10 times the iterations where coefficients jump by 1e4 in blocks
 (1.6 times the run time with the hierarchy at hand), do not converge in 300 where they jump by 1e6 between cells, and
 their programs take 3 to 5 times as long to compile.
@@ -30,15 +30,15 @@ Made = Callable[[SparseMatrix, AmgSettings], Operator]
 
 @dataclass(eq=False, repr=False)
 class AppliedByHost(Composed):
-    """An operator that the host makes of a matrix of traced values, such as the cycle of its levels, and applies.
+    """An operator that the host builds from a matrix of traced values, such as its cycle, and applies.
 
     Attributes:
         bk: the library.
-        values: of the entries in row order, `(nnz,)`.
-        digest: of the values, int32 `(4,)`, which the host has found.
-        structure: of the matrix.
-        settings: of the hierarchy.
-        make: from a known matrix to the operator; a function of a module, as it is compared.
+        values: values in row order, `(nnz,)`.
+        digest: digest of the values, int32 `(4,)`, computed by the host.
+        structure: structure of the matrix.
+        settings: settings of the hierarchy.
+        make: builds the operator from a known matrix; a module-level function, because it is compared.
         transposed: the transpose?
     """
 
@@ -63,7 +63,6 @@ class AppliedByHost(Composed):
 
     @classmethod
     def of(cls, A: SparseMatrix, settings: AmgSettings, make: Made) -> AppliedByHost:
-        """For a matrix whose values are traced."""
         bk, entries = A.bk, A.structure.entries()
         structure = CsrStructure.by_rows(entries.rows, entries.cols, A.shape)
         values = bk.constant(A.entry_arrays())
@@ -72,10 +71,6 @@ class AppliedByHost(Composed):
         return cls(bk, values, digest, structure, settings, make)
 
     def apply(self, x: Array) -> Array:
-        """
-        Raises:
-            UnsupportedOperation: the program may not call the host, which it could when this was made.
-        """
         if not self.bk.sets_up_by_host():
             raise UnsupportedOperation(
                 "amg(coarsening='classical') for traced values is set up and applied by the host, which programs with "
@@ -96,7 +91,7 @@ class AppliedByHost(Composed):
             return [(cycle.transpose() if self.transposed else cycle).apply(np.array(x))]
 
     def _in_program(self, values: Array, digest: Array, x: Array) -> list[Array]:
-        """Jacobi's scaling, for programs that leave this process."""
+        # Jacobi's scaling, for programs that leave this process.
         diagonal = self.structure.diagonal(self.bk, (values,), None)
         return [x / self.bk.where(diagonal != 0, diagonal, 1)]
 
@@ -110,7 +105,7 @@ def _digest(values: np.ndarray) -> list[np.ndarray]:
 
 
 def _cycle(digest: bytes, A: SparseMatrix, settings: AmgSettings, make: Made) -> Operator:
-    """The kept cycle of these values, or a new one; Jacobi's scaling where there is none."""
+    """The cached cycle of these values, or a new one; Jacobi's scaling if it cannot be built."""
     key = digest, A.structure, settings, A.dtype
     if (known := _CYCLES.get(key)) is not None:
         return known

@@ -1,8 +1,8 @@
-"""New numbers of a hierarchy: an update keeps aggregates or splittings, and computes all matrices anew.
+"""Updates of a hierarchy: they keep aggregates or splittings, and compute all matrices anew.
 
-Known values are set up by SciPy. For others the index pairs of the sparse products are found once per pattern (symbolic
-set-up); with them new numbers of A give a new hierarchy by gathers, products and sums of segments (numeric set-up), in
-compiled programs, too.
+For known values SciPy does this. For others the index pairs of the sparse products are computed once per pattern
+(symbolic set-up); with them new values of A give a new hierarchy by gathers, products and segment sums (numeric
+set-up), in compiled programs, too.
 """
 
 from __future__ import annotations
@@ -45,13 +45,13 @@ from ..target import Target, suitable_format
 from .aggregation import Smoothed, SmoothingPlan
 from .classical.renewal import ClassicalRule, EliminationPlan, Injection, InterpolationPlan, ScaledValues
 from .components import entries_within
-from .cycle import described, of_levels, small, sparse_form
+from .cycle import as_preconditioner, inverted, of_levels, sparse_form
 from .hierarchy import coarsened, galerkin_levels
 from .levels import Tentative, kept_for_updates, reordered_matrix, rows_in, values_without_rounding_residues
 from .settings import BOUND, AmgSettings
 
 Rule: TypeAlias = ClassicalRule | Smoothed
-"""How the prolongation of a level is made of its matrix; compared by content."""
+"""Rule that computes the prolongation of a level from its matrix; compared by content."""
 
 
 def updated(M: Preconditioner, A: Operator, checked: bool = True) -> Preconditioner | None:
@@ -60,7 +60,7 @@ def updated(M: Preconditioner, A: Operator, checked: bool = True) -> Preconditio
     None if the pattern has new entries, or the matrix is real and the first one was complex.
 
     Args:
-        checked: do known values for which the splittings no longer serve get new ones?
+        checked: compute new splittings for known values that no longer suit the old ones.
 
     Raises:
         ValueError: M is of another kind or size.
@@ -76,7 +76,7 @@ def updated(M: Preconditioner, A: Operator, checked: bool = True) -> Preconditio
     if components is not None:
         entries = entries_within(sparse_form(entries), components)
     if not tentative and A.shape[0] <= settings.max_coarse:
-        return built(A, entries, lambda own, target: small(own, target, settings))
+        return built(A, entries, lambda own, target: inverted(own, target, settings))
     if not _covers(cycle, reordered_matrix(sparse_form(entries), order)):
         return None
     return built(
@@ -95,13 +95,13 @@ def on_pattern(
     """Set up on a pattern: by SciPy for known values, else in the library.
 
     Args:
-        checked: are splittings made anew where they do not serve known values?
+        checked: compute new splittings for known values that no longer suit the old ones.
     """
     known, prolongations = in_scipy(own), [kept for T in tentative if (kept := _known_tentative(T)) is not None]
     if known is None or len(prolongations) < len(tentative):
         given: Any = target.A
         cycle = renewed(reordered_matrix(sparse_form(given), order), tentative, settings, None)
-        return described(cycle, own, target, settings, None, order)
+        return as_preconditioner(cycle, own, target, settings, None, order)
     if isinstance(known, sp.csr_array):
         hermitian, wide = hermitian_and_double(known, "amg")
         wide = rows_in(wide, order)
@@ -111,17 +111,17 @@ def on_pattern(
         return of_levels(own, target, levels, settings, hermitian, order)
     hermitian = all(hermitian_and_double(one, "amg")[0] for one in known)
     cycle = renewed(reordered_matrix(own, order), placed_at(prolongations, own), settings, hermitian)
-    return described(target.moved(cycle), own, target, settings, hermitian, order)
+    return as_preconditioner(target.moved(cycle), own, target, settings, hermitian, order)
 
 
 def placed_at(tentative: Sequence[Tentative], A: SparseMatrix) -> list[Operator]:
-    """Convert to the library and device of A."""
+    """Convert tentative prolongations to the library and device of A."""
     like = A.anchor()
     return [kept_for_updates(T, A.bk, A.dtype, like) for T in tentative]
 
 
 def target_within(target: Target, components: np.ndarray) -> Target:
-    """The target without entries between different components."""
+    """The target for A without entries between different components."""
     return Target(entries_within(sparse_form(entries_of(target.A)), components), target.dtype)
 
 
@@ -129,7 +129,7 @@ def target_within(target: Target, components: np.ndarray) -> Target:
 
 
 def _known_tentative(kept: Operator) -> Tentative | None:
-    """What `kept_for_updates` was given; None where numbers of it are traced."""
+    """The argument of `kept_for_updates`; None if its values are traced."""
     if isinstance(kept, Injection):
         return kept.rule
     tentative: Any = kept.known()
@@ -137,12 +137,12 @@ def _known_tentative(kept: Operator) -> Tentative | None:
 
 
 def tentative_matrices(cycle: Operator) -> list[Operator]:
-    """What all levels keep for updates, finest first; none for a single level."""
+    """Operators that the levels keep for updates, finest first; none for a single level."""
     return [level.kept for level in levels_of_cycle(cycle) if level.kept is not None]
 
 
 def _components_kept(tentative: Sequence[Operator], order: np.ndarray | None) -> np.ndarray | None:
-    """Labels of the unknowns of A within whose components a hierarchy was made; None: of one component."""
+    """Component of each unknown of A in the hierarchy; None: there is one."""
     first = tentative[0] if tentative else None
     labels = first.rule.labels if isinstance(first, Injection) else None
     if labels is None or order is None:
@@ -153,9 +153,9 @@ def _components_kept(tentative: Sequence[Operator], order: np.ndarray | None) ->
 
 
 def order_of(M: Operator) -> np.ndarray | None:
-    """Order of the unknowns in which a hierarchy was made; None: as they are.
+    """Order of the unknowns in which a hierarchy was set up; None: unchanged.
 
-    Levels of coarse and fine unknowns in turns have an order, too, in which what they keep is not.
+    Levels smoothed in turns on coarse and fine unknowns have an order, too, but their operators for updates do not.
     """
     if not isinstance(M, Permuted):
         return None
@@ -166,7 +166,7 @@ def order_of(M: Operator) -> np.ndarray | None:
 
 
 def _covers(cycle: Operator, A: SparseMatrix) -> bool:
-    """Has the matrix of the finest level an entry wherever A has one?"""
+    """Does the pattern of the finest level contain that of A?"""
     first: Any = next((level.A for level in levels_of_cycle(cycle)), None)
     rows, cols, _ = A.structure.entries()
     if first is None:  # one level only, as of a diagonal matrix
@@ -182,7 +182,7 @@ def _covers(cycle: Operator, A: SparseMatrix) -> bool:
 
 
 class ValueLayout(NamedTuple):
-    """How values in row order lie in the format that suits a matrix."""
+    """Layout of values in row order in the format that suits a matrix."""
 
     structure: Structure
     regather: Regather
@@ -195,25 +195,25 @@ class ValueLayout(NamedTuple):
         return cls(*rows.convert(FORMATS[format].structure_class))  # type: ignore[attr-defined]
 
     def matrix(self, bk: Backend, values: Array, like: Array | None) -> SparseMatrix:
-        """Of values `(nnz,)` or `(systems, nnz)` in row order."""
+        """The matrix of values `(nnz,)` or `(systems, nnz)` in row order."""
         systems = None if len(values.shape) == 1 else int(values.shape[0])
         return SparseMatrix.build(bk, self.structure, self.regather(bk, (values,), systems), like=like)
 
 
 class LevelPattern(NamedTuple):
-    """Of one level: the prolongation, the products A P and Pᴴ (A P), and where their entries go."""
+    """Symbolic set-up of a level: its prolongation, and the products A P and Pᴴ (A P)."""
 
     A: ValueLayout
     P: ValueLayout
     R: ValueLayout
     plan: InterpolationPlan | EliminationPlan | SmoothingPlan
-    transposed: np.ndarray  # of each entry of Pᴴ: the number of P's
+    transposed: np.ndarray  # of each entry of Pᴴ: the index of that of P
     image: Meeting  # of A P
     coarse: Meeting  # of Pᴴ (A P)
 
 
 class HierarchyPattern(NamedTuple):
-    """Structures of the matrices of all levels, in rows, and what is between one and the next."""
+    """CSR structures of the matrices of all levels, and the patterns between them."""
 
     structures: tuple[CsrStructure, ...]
     levels: tuple[LevelPattern, ...]
@@ -262,10 +262,10 @@ def _scaled_values(bk: Backend, A: CsrStructure, values: Array, by_rows: bool = 
 
 
 def renewed(A: SparseMatrix, tentative: Sequence[Operator], settings: AmgSettings, hermitian: bool | None) -> Operator:
-    """Cycle for A from what levels keep for updates, finest first.
+    """Cycle for A from the operators that levels keep for updates, finest first.
 
     Cost: two products of sparse matrices and 15 with vectors on each level, and an eigenvalue decomposition on the
-    coarsest. What depends on patterns only is found once for each.
+    coarsest. The symbolic set-up is done once per pattern.
 
     Source: Vanek, Mandel and Brezina, Algebraic multigrid by smoothed aggregation, Computing 56 (1996).
     """
@@ -304,7 +304,7 @@ def renewed(A: SparseMatrix, tentative: Sequence[Operator], settings: AmgSetting
 
 
 def _rule_of(kept: Operator, smooths: bool) -> Rule:
-    """How the prolongation of a level is made; `smooths`: are tentative prolongations of aggregates smoothed?"""
+    """Rule for the prolongation of a level; `smooths`: are those of aggregates smoothed?"""
     if isinstance(kept, Injection):
         return kept.rule
     tentative: Any = kept
@@ -330,11 +330,6 @@ def _diagonal(bk: Backend, A: CsrStructure, values: Array) -> Array:
 
 
 def _coarsest(bk: Backend, A: CsrStructure, current: ScaledValues, terms: Array, like: Array | None) -> Operator:
-    """Coarsest solve: a dense (pseudo-)inverse, or the identity for a (scaled) diagonal matrix.
-
-    Raises:
-        ValueError: it is too large.
-    """
     if np.array_equal(A.entries().rows, A.cols):
         return DiagonalOperator(bk, bk.full_like(_as_rows(current.scale), 1))
     check_dense(A.shape[0])
@@ -342,10 +337,10 @@ def _coarsest(bk: Backend, A: CsrStructure, current: ScaledValues, terms: Array,
 
 
 def _phase(bk: Backend, A: CsrStructure, values: Array, each: bool) -> Array:
-    """Unit factors `(n,)` or `(systems, n)` of the rows, with which the smoother converges.
+    """Phases `(n,)` or `(systems, n)` of the rows, with which the smoother converges.
 
-    One phase for all rows of a system, which a Hermitian matrix stays one with; or with `each`, one for each row. Of a
-    real diagonal -1 where no entry is positive; of a complex one against the phase of its sum.
+    One phase for all rows of a system preserves a Hermitian matrix; with `each` there is one for each row. For a real
+    diagonal it is -1 if no entry is positive; for a complex one it cancels the phase of the sum.
     """
     systems = None if len(values.shape) == 1 else int(values.shape[0])
     diagonal = _as_rows(A.diagonal(bk, (values,), systems))

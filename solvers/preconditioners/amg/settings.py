@@ -15,8 +15,8 @@ COARSENINGS = ("classical", "smoothed-aggregation", "aggregation")
 GIVEN = "given"  # prolongations of a user's hierarchy
 OMEGA = 4 / 3  # of smoothed prolongations, over the largest eigenvalue
 BOUND = {True: 1 / 1.05, False: 4 / (3 * 0.7)}
-"""By whether A is Hermitian: eigenvalues of classical levels, as smoothers are given them. Hermitian ones, relative to
-sums of rows, end at 1, and the polynomials 5 % above the bound; others, relative to the diagonal, are damped by 0.7."""
+"""Eigenvalue bounds of classical levels for smoothers, by whether A is Hermitian. Hermitian levels, relative to row
+sums, have eigenvalues up to 1, and polynomials reach 5 % above the bound; others are damped by 0.7."""
 
 
 @dataclass(frozen=True)
@@ -55,41 +55,39 @@ class AmgSettings:
 
     @property
     def threshold(self) -> float:
-        """Strength threshold."""
         if self.strength is not None:
             return self.strength
-        return 0.25 if self.is_classical else 0.0  # of aggregation every coupling is strong
+        return 0.25 if self.is_classical else 0.0  # in aggregation every coupling is strong
 
     @property
     def factor(self) -> float:
         """Factor of coarse-grid corrections."""
         if self.over_correction is not None:
             return self.over_correction
-        # 1.8, as of Braess, takes 1 or 2 iterations fewer of 13 to 32 for smooth coefficients, and 7 % more for jumps
+        # Braess' 1.8 saves 1 or 2 of 13 to 32 iterations for smooth coefficients, and takes 7 % more for jumps.
         return 1.6 if self.coarsening == "aggregation" else 1.0
 
     @property
     def smooths(self) -> bool:
-        """Are prolongations smoothed in the numeric set-up?"""
+        """Are prolongations smoothed?"""
         return self.coarsening == "smoothed-aggregation"
 
     @property
     def is_classical(self) -> bool:
-        """Are the levels those of `classical_levels`, smoothed with the sums of rows?"""
         return self.coarsening == "classical"
 
     @property
     def uses_cf_relaxation(self) -> bool:
-        """Where A is not Hermitian: are coarse and fine unknowns smoothed in turns, as nothing else was asked for?"""
+        """Are coarse and fine unknowns of a non-Hermitian A smoothed in turns, because nothing else was requested?"""
         plain = AmgSettings(self.coarsening)
         return all(getattr(self, k) == getattr(plain, k) for k in ("cycle", "smoother", "degree", "over_correction"))
 
     def smoother_of(self, hermitian: bool | None) -> str:
-        """Default smoother: Chebyshev requires real eigenvalues; `hermitian` None: not known."""
+        """The given smoother, or by default Chebyshev, but Jacobi if eigenvalues may be complex."""
         return self.smoother or ("jacobi" if hermitian is False else "chebyshev")
 
     def pairs(self) -> tuple[tuple[str, Any], ...]:
-        """Pairs of name and value that differ from the defaults."""
+        """Pairs of name and value of the coarsening, and of settings that differ from the defaults."""
         default = AmgSettings()
         settings = {f.name: getattr(self, f.name) for f in fields(self)}
         return tuple((k, v) for k, v in settings.items() if k == "coarsening" or v != getattr(default, k))
@@ -100,11 +98,8 @@ def near_nullspace_columns(
 ) -> tuple[np.ndarray | None, int]:
     """Near null space as columns `(n, k)`, and the number of unknowns per point.
 
-    The latter is that of vectors `(k, points, unknowns per point)`, such as those of `rigid_motions`. For a real matrix
+    Vectors `(k, points, unknowns per point)`, such as those of `rigid_motions`, give that number. For a real matrix
     complex vectors are split into real and imaginary parts.
-
-    Raises:
-        ValueError: they do not fit to n unknowns, or are not finite.
     """
     size = block_size or 1
     if given is not None:

@@ -51,13 +51,13 @@ def prolongation(
     """`(n, coarse unknowns)`: rows of W at fine unknowns, of the identity at coarse ones.
 
     Args:
-        A: with a positive diagonal, its rows sorted, no place twice.
+        A: with a positive diagonal, sorted rows and no duplicates.
         coupled: its entries as real numbers, see `couplings`.
         sums: of `coupled` in each row.
         strong: mask of the strong entries.
-        coarse: mask of the unknowns.
+        coarse: mask of the coarse unknowns.
         symmetric: are `coupled` those of a symmetric matrix, `a_ki = a_ik`?
-        most: entries of a row at most, the largest ones, scaled to the sum that the whole row has.
+        most: number of largest entries kept in a row, scaled to the sum of the whole row.
     """
     fine = np.flatnonzero(~coarse)
     numbers = numbered(coarse, A.indices.dtype)
@@ -69,8 +69,8 @@ def prolongation(
     places = np.flatnonzero(ff)
     own, of_k = coupled.take(places), gathered(beta, numbers.take(A.indices.take(places)))
     below = of_k + (own if symmetric else np.minimum(_of_transpose(A, coupled, places), 0))
-    below[below == 0] = -np.inf  # k takes from nobody: an entry that counts as weak
-    values = np.ones(len(A.data), A.dtype)  # on the diagonal, for one product that makes A_FC + F A_FC
+    below[below == 0] = -np.inf  # k does not interpolate: the entry counts as weak.
+    values = np.ones(len(A.data), A.dtype)  # ones on the diagonal: one product then makes A_FC + F A_FC
     values[places] = A.data.take(places) / below
     N = product(submatrix(selected(A, ff | (on_diagonal(A) & of_fine), values), fine, numbers, len(fine)), A_FC)
     total = None
@@ -82,9 +82,9 @@ def prolongation(
 
 
 def without_explosion(A: sp.csr_array, strong: np.ndarray, coarse: np.ndarray, coupled: np.ndarray) -> np.ndarray:
-    """`strong`, but of couplings between fine unknowns the 10 strongest of a row, where there are too many paths.
+    """`strong`, but with only the 10 strongest couplings between fine unknowns in a row if there are too many paths.
 
-    A_FF A_FC could then have many times the entries of A, as with hubs. What is left out counts as weak.
+    Otherwise A_FF A_FC could have many times the entries of A, as with hubs. Omitted couplings count as weak.
     """
     if np.diff(A.indptr).max() <= _MOST_PATHS:
         return strong
@@ -105,7 +105,7 @@ def _of_transpose(A: sp.csr_array, coupled: np.ndarray, places: np.ndarray) -> n
 def _weights(N: sp.csr_array, total: np.ndarray | None, sums: np.ndarray, most: int) -> sp.csr_array:
     """`W = -N / (e - t)`: the largest entries of each row, with the sum of all.
 
-    Where a row has so negative a sum that its weights would add up to more than 10, they add up to that.
+    If the sum of a row of A is so negative that its weights would add up to more than 10, they add up to 10.
     """
     sizes = np.abs(N.data)
     W = selected(N, largest_in_rows(sizes, N.indptr, most))

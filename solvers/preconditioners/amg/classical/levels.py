@@ -1,12 +1,12 @@
 """Levels of classical AMG: fine unknowns interpolate from coarse ones, or are eliminated where they are of one colour.
 
-Where couplings are only between unknowns of different colours, as with 5 points in two dimensions and 7 in three, those
-of one colour are known once the others are: with F for them,
+If couplings are only between unknowns of different colours, as with 5 points in two dimensions and 7 in three, the
+unknowns F of one colour follow from the others C:
 
     A^-1 = P S^-1 R + D_F^-1,   P = [I; -D_F^-1 A_FC],   R = [I, -A_CF D_F^-1],   S = R A P = A_CC - A_CF D_F^-1 A_FC.
 
-This level has no error. It takes one product to set up and half of a product with A to apply, instead of interpolation
-and smoothing.
+This level makes no error. It costs one sparse product to set up and half a product with A to apply, instead of
+interpolation and smoothing.
 
 Source: for the elimination Saad, Iterative Methods for Sparse Linear Systems, 2nd ed., section 12.4.1 (red-black
 ordering); Ruge and Stuben, Algebraic multigrid (1987), section 4.1.
@@ -27,7 +27,7 @@ from .rows import gathered, numbered, on_diagonal, product, repeated, row_sums, 
 from .splitting import couplings, first_pass, pmis, strong_entries, threshold_of, with_positive_diagonal
 
 _MOST_COARSE = 0.9  # of the unknowns: where more are coarse, another level does not pay
-_MOST_ENTRIES = 15  # in all levels, times those of A: of graphs without geometry each level has more
+_MOST_ENTRIES = 15  # in all levels, times those of A: on graphs without geometry each level has more
 _MEAN = 7.5  # entries of a row: with more, matrices have triangles
 _MOST_PATHS = 3  # over eliminated unknowns, for each entry of A
 _FEWEST = 0.25  # of the unknowns are eliminated at least
@@ -41,9 +41,9 @@ def classical_levels(
 
     Args:
         A: of double precision.
-        hermitian: is A Hermitian? Then the restriction is the adjoint of the prolongation; else its transpose, too.
-        components: `(n,)`, a label of each unknown where it is one of several at a point: only those of one label are
-            interpolated from each other. The products with which coarse matrices are made are with all of A.
+        hermitian: is A Hermitian?
+        components: labels `(n,)` of the unknowns: only those with the same label are interpolated from each other.
+            Galerkin products use all of A.
 
     Raises:
         ValueError: coarse matrices get more and more entries.
@@ -64,7 +64,7 @@ def classical_levels(
             P.sort_indices()
             R, rule = adjoint(P), ClassicalRule.of(A, P, coarse, strong, components)
             level = levels[-1]._replace(P=P, R=R, tentative=rule, splitting=coarse)
-            pair = level, level.below(sorted_rows(_galerkin(A, P, R, most - A.nnz), hermitian))
+            pair = level, level.below(sorted_rows(_galerkin_product(A, P, R, most - A.nnz), hermitian))
         levels[-1:] = pair
         most -= A.nnz
         A = levels[-1].A
@@ -72,12 +72,7 @@ def classical_levels(
     return levels
 
 
-def _galerkin(A: sp.csr_array, P: sp.csr_array, R: sp.csr_array, most: int) -> sp.csr_array:
-    """R A P.
-
-    Raises:
-        ValueError: it has more entries than `most`.
-    """
+def _galerkin_product(A: sp.csr_array, P: sp.csr_array, R: sp.csr_array, most: int) -> sp.csr_array:
     image = product(A, P)
     coarse = product(R, image) if image.nnz <= 2 * most else image
     if coarse.nnz > most:
@@ -92,7 +87,7 @@ def _galerkin(A: sp.csr_array, P: sp.csr_array, R: sp.csr_array, most: int) -> s
 def _coarsened(
     A: sp.csr_array, theta: float, hermitian: bool, components: np.ndarray | None, level: int
 ) -> tuple[np.ndarray, np.ndarray, sp.csr_array]:
-    """The strong entries, the coarse unknowns and the prolongation of a level."""
+    """Masks of the strong entries and of the coarse unknowns of a level, and its prolongation."""
     own = None if components is None else repeated(components, A) == gathered(components, A.indices)
     diagonal = A.diagonal()
     B = with_positive_diagonal(A if own is None else selected(A, own), diagonal)
@@ -109,9 +104,9 @@ def _coarsened(
 
 
 def red_black_splitting(A: sp.csr_array) -> np.ndarray | None:
-    """Mask of the unknowns that stay when those of one colour are eliminated, `(n,)`; None where that does not pay.
+    """Mask `(n,)` of the unknowns that stay when those of one colour are eliminated; None if that does not pay.
 
-    Two colours there are where the graph of A, doubled, falls into two parts.
+    Two colours suffice if the bipartite double cover of the graph of A is not connected.
 
     Cost: some passes over the entries of A, if rows are short.
     """
@@ -134,27 +129,25 @@ def red_black_splitting(A: sp.csr_array) -> np.ndarray | None:
 
 
 def _has_triangles(A: sp.csr_array) -> bool:
-    """Is an unknown of a sample coupled to two that are coupled to each other? Then two colours are not enough.
-
-    Args:
-        A: with its whole diagonal stored.
-    """
+    """Does a sample of rows have triangles, which need three colours? The whole diagonal of A must be stored."""
     rows = evenly_spread(A.shape[0], _SAMPLE)
     ones = sp.csr_array((np.ones(A.nnz, np.int8), A.indices, A.indptr), A.shape)
     some = ones[rows]
     off = selected(some, some.indices != repeated(rows, some))
-    paths = off @ ones  # to each neighbour one over its own diagonal; 8 bits may hide triangles, and make none
+    paths = (
+        off @ ones
+    )  # one path to each neighbour over its diagonal; overflow of 8 bits may hide triangles, but makes none
     return bool(np.any(off.multiply(paths).data > 1))
 
 
 def eliminated(
     level: HostLevel, coarse: np.ndarray, hermitian: bool, components: np.ndarray | None = None
 ) -> tuple[HostLevel, HostLevel] | None:
-    """The level that eliminates the unknowns outside of `coarse`, and that of S; None if these are coupled.
+    """The level that eliminates the unknowns outside `coarse`, and that of S; None if these are coupled.
 
     Args:
-        level: of a matrix with sorted rows and no zeros on its diagonal.
-        components: labels that an update needs.
+        level: level of a matrix with sorted rows and no zeros on its diagonal.
+        components: labels that updates need.
     """
     A = level.A
     fine, own, from_coarse = ~coarse, on_diagonal(A), gathered(coarse, A.indices)
@@ -183,9 +176,9 @@ def eliminated(
 
 
 def _with_exact_sums(S: sp.csr_array, CC: sp.csr_array, sums: np.ndarray) -> sp.csr_array:
-    """S with the diagonal that its rows have by their sums, where less cancels in these.
+    """S with the diagonal computed from row sums where these suffer less from cancellation.
 
-    An unknown that is coupled to an eliminated one much more than to all others has a small diagonal entry, the
+    If an unknown is coupled to an eliminated one much more strongly than to all others, its diagonal entry is a small
     difference of two large numbers.
     """
     own, diagonal = on_diagonal(S), S.diagonal()

@@ -1,9 +1,9 @@
-"""Renewal of classical levels: what an update of a level keeps, and its prolongation for other numbers.
+"""Updates of classical levels: prolongations for other values of the matrix.
 
-An update keeps the splitting, the strong couplings and the pattern of the prolongation. Positions of the numbers of
-extended+i interpolation are found once per pattern; with them new numbers are gathers, products and sums of segments,
-in compiled programs, too. The formulas are those of `interpolation`; of N only the kept entries are computed, as its
-row sums are `t = beta + F beta`.
+An update keeps the splitting, the strong couplings and the pattern of the prolongation. The index pairs of extended+i
+interpolation are computed once per pattern; with them new values are gathers, products and segment sums, in compiled
+programs, too. The formulas are those of `interpolation`. Only the kept entries of N are computed, because its row sums
+are `t = beta + F beta`.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ from .splitting import DOMINATED, couplings, strong_entries, with_positive_diago
 
 @dataclass(frozen=True)
 class ClassicalRule:
-    """Rule of extended+i interpolation: what classical coarsening has chosen on a level.
+    """Rule of extended+i interpolation: the choices of classical coarsening on a level.
 
     Attributes:
         injection: `(n, m)`: the entry of each coarse unknown, in its column of the next coarser level.
         kept: `(n, m)`: the pattern of the prolongation, that of `injection` included.
         strong: `(n, n)`: strong couplings.
-        components: `(n, k)`: to which of k components an unknown belongs, which are interpolated apart; None: to one.
-        eliminates: are fine unknowns coupled to coarse ones only, and those of a Hermitian matrix?
+        components: `(n, k)`: the component of each unknown, if there are several, which are interpolated separately.
+        eliminates: is the matrix Hermitian, with fine unknowns coupled to coarse ones only?
     """
 
     injection: Structure
@@ -56,7 +56,7 @@ class ClassicalRule:
         components: np.ndarray | None = None,
         eliminates: bool = False,
     ) -> ClassicalRule:
-        """Of a level on the host with sorted rows: masks of its coarse unknowns and of the strong entries of A."""
+        """Rule of a level on the host with sorted rows, from masks of its coarse unknowns and of the strong entries."""
         n, m = P.shape
         starts = np.append(0, np.cumsum(row_counts(strong, A)))
         membership = None
@@ -73,32 +73,29 @@ class ClassicalRule:
 
     @property
     def shape(self) -> tuple[int, int]:
-        """`(n, m)` of the prolongation."""
         return self.injection.shape
 
     @property
     def coarse(self) -> np.ndarray:
-        """Mask of the coarse unknowns."""
         mask = np.zeros(self.shape[0], bool)
         mask[self.injection.entries().rows] = True
         return mask
 
     @property
     def labels(self) -> np.ndarray | None:
-        """The component of each unknown."""
+        """Component of each unknown."""
         return None if self.components is None else self.components.entries().cols
 
     def keeps_all(self, A: sp.csr_array) -> bool:
-        """Has the prolongation all entries of fine rows of A but the diagonal ones, as where these are eliminated?"""
+        """Does the prolongation keep all off-diagonal entries of fine rows of A, as in an elimination?"""
         kept = np.bincount(self.kept.entries().rows, minlength=self.shape[0])
         return bool(np.all(np.diff(A.indptr)[~self.coarse] == kept[~self.coarse] + 1))
 
     def plan(self, A: CsrStructure) -> InterpolationPlan | EliminationPlan:
-        """Positions for matrices with the structure of A."""
         return EliminationPlan.of(A, self) if self.eliminates else self.interpolation(A)
 
     def interpolation(self, A: CsrStructure) -> InterpolationPlan:
-        """Likewise, of interpolation in any case; the last one is kept."""
+        """The plan of extended+i interpolation, also if `eliminates`; the last one is cached."""
         plan: InterpolationPlan | None = self.__dict__.get("_last")
         if plan is None or plan.A != A:
             plan = self.__dict__["_last"] = InterpolationPlan.of(A, self)
@@ -114,11 +111,11 @@ class ClassicalRule:
 
 
 class ScaledValues(NamedTuple):
-    """Matrix of a level in CSR order, scaled from both sides, while its numbers are made in a library.
+    """Values of the matrix of a level in CSR order, scaled on both sides.
 
     Attributes:
         values: `(nnz,)` or `(systems, nnz)`.
-        scale: `(n,)` or `(systems, n)`: the matrix is what it was before, times this from both sides.
+        scale: `(n,)` or `(systems, n)`: `values` are `before` times this on both sides.
         before: the values before scaling.
     """
 
@@ -132,9 +129,9 @@ class EliminationPlan(NamedTuple):
 
     Attributes:
         prolongation: structure of P.
-        entries: positions of its entries in the matrix of the level, or -1 where that has none.
+        entries: positions of its entries in the matrix of the level, or -1 for none.
         rows: positions of the diagonal entries of their rows, likewise.
-        coarse: mask of the entries that are ones, of coarse unknowns.
+        coarse: mask of the entries of coarse unknowns, which are ones.
     """
 
     prolongation: CsrStructure
@@ -150,7 +147,7 @@ class EliminationPlan(NamedTuple):
         return cls(CsrStructure(starts_of(rows, n), cols, rule.shape), entries, diagonal, coarse[cols] == rows)
 
     def values(self, bk: Backend, level: ScaledValues, kept: Any, rho: Array) -> Array:
-        """Entries of P in row order, for the scaled matrix of a level."""
+        """Values of P in row order, for the scaled matrix of a level."""
         last = len(level.before.shape) - 1
         entries, diagonal = (take_or_zero(bk, level.before, at) for at in (self.entries, self.rows))
         scale = bk.take_in_bounds(level.scale, self.prolongation.rows, last)
@@ -159,7 +156,7 @@ class EliminationPlan(NamedTuple):
 
 
 class InterpolationPlan(NamedTuple):
-    """Positions of the numbers of extended+i interpolation; int32. Fine unknowns are numbered 0, 1, ...
+    """Positions (int32) of the values of extended+i interpolation. Fine unknowns are numbered 0, 1, ...
 
     `F` stands for the couplings between fine unknowns with weights, and `W` for the kept weights of fine unknowns.
     """
@@ -182,9 +179,9 @@ class InterpolationPlan(NamedTuple):
 
     @classmethod
     def of(cls, A: CsrStructure, rule: ClassicalRule) -> InterpolationPlan:
-        """The positions for a level; strong couplings without an entry of A are left out.
+        """Positions for a level; strong couplings without an entry of A are omitted.
 
-        Cost: searches of all single products among the kept entries.
+        Cost: searches for all single products among the kept entries.
         """
         (n, m), (coarse, columns, _) = rule.shape, rule.injection.entries()
         coarse_of = np.full(n, -1, np.int32)
@@ -223,16 +220,15 @@ class InterpolationPlan(NamedTuple):
         )
 
     def values(self, bk: Backend, level: ScaledValues, kept: Any, rho: Array) -> Array:
-        """Entries of P in row order, for the scaled matrix of a level."""
         p, last = self.weights(bk, level.before), len(level.before.shape) - 1
         return p / bk.take_in_bounds(level.scale, self.prolongation.rows, last)
 
     def weights(self, bk: Backend, a: Array) -> Array:
-        """Entries of P in row order from those of A, `(nnz,)` or `(systems, nnz)`.
+        """Values of P in row order from those of A, `(nnz,)` or `(systems, nnz)`.
 
-        Strong couplings that have the sign of the diagonal by now count as weak ones.
+        Strong couplings that now have the sign of the diagonal count as weak.
 
-        Cost: 12 gathers and 6 sums of segments.
+        Cost: 12 gathers and 6 segment sums.
         """
         last, fine = len(a.shape) - 1, len(self.fine)
 
@@ -250,17 +246,17 @@ class InterpolationPlan(NamedTuple):
         beta = summed(_coupled(bk, c), self.to_coarse_rows, fine)
         beside = take(beta, self.to_fine_cols)
         below = beside + _coupled(bk, back)
-        total = beta + summed(_quotient(bk, _coupled(bk, f), below) * beside, self.to_fine_rows, fine)
-        F = _quotient(bk, f, bk.astype(below, bk.dtype(a)))
-        N = summed(take(_with_one(bk, F), self.left) * take(c, self.right), self.into, len(self.rows))
+        total = beta + summed(_quotient_or_zero(bk, _coupled(bk, f), below) * beside, self.to_fine_rows, fine)
+        F = _quotient_or_zero(bk, f, bk.astype(below, bk.dtype(a)))
+        N = summed(take(_append_one(bk, F), self.left) * take(c, self.right), self.into, len(self.rows))
         kept = summed(bk.abs(N), self.rows, fine)
         denominator = bk.maximum(take(sums, self.fine) - total, -total / LARGEST_SUM)
-        scale = _quotient(bk, _quotient(bk, total, kept), denominator)
+        scale = _quotient_or_zero(bk, _quotient_or_zero(bk, total, kept), denominator)
         W = N * bk.astype(take(scale, self.rows), bk.dtype(a))
-        return take(_with_one(bk, W), self.source)
+        return take(_append_one(bk, W), self.source)
 
     def _units_and_sums(self, bk: Backend, a: Array) -> tuple[Array, Array]:
-        """Unit numbers `(n,)` that turn the diagonal positive, and real sums of the rows that are rotated by them."""
+        """Phases `(n,)` that make the diagonal positive, and real sums of the rows rotated by them."""
         last, (n, _) = len(a.shape) - 1, self.A.shape
         diagonal = self.A.diagonal(bk, (a,), None if last == 0 else int(a.shape[0]))
         size = bk.abs(diagonal)
@@ -278,7 +274,7 @@ Entries = tuple[np.ndarray, np.ndarray]
 
 
 def _products(F: Entries, C: Entries, W: Entries, fine: int, m: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Single products of `C + F C` that add to entries of W, in the order of these."""
+    """Single products of `C + F C` that contribute to W, in the order of its entries."""
     starts = starts_of(C[0], fine)
     counts = np.diff(starts)[F[1]]
     check_size(int(counts.sum(dtype=np.int64)) + len(C[0]), "single products of couplings")
@@ -300,23 +296,21 @@ def _coupled(bk: Backend, rotated: Array) -> Array:
 
 
 def _opposite(bk: Backend, rotated: Array) -> Array:
-    """Real couplings that are not negative are 0."""
+    """The couplings, with positive real ones replaced by 0."""
     return rotated if bk.dtype(rotated).kind == "c" else bk.where(rotated < 0, rotated, 0)
 
 
-def _quotient(bk: Backend, a: Array, b: Array) -> Array:
-    """`a / b`, 0 where b is 0."""
+def _quotient_or_zero(bk: Backend, a: Array, b: Array) -> Array:
     some = b != 0
     return bk.where(some, a / bk.where(some, b, 1), 0)
 
 
-def _with_one(bk: Backend, x: Array) -> Array:
-    """`x` with a one at its end."""
+def _append_one(bk: Backend, x: Array) -> Array:
     lead = tuple(int(n) for n in x.shape[:-1])
     return bk.concat([x, bk.full((*lead, 1), 1, bk.dtype(x), x)], len(lead))
 
 
-# --- does the splitting of other numbers still serve a matrix? ---
+# --- does the splitting of other values still suit a matrix? ---
 
 CHECKED = 2  # finest levels whose splittings are checked
 _SAMPLE = 5000  # rows
@@ -328,16 +322,16 @@ _LEAST = 0.05  # ... of their couplings from those that were strong
 def is_reusable(rule: ClassicalRule, A: sp.csr_array, threshold: float) -> bool:
     """Are the strong couplings of A, with sorted rows, mostly those of the rule?
 
-    Read off hierarchies of one medium with the numbers of another (constant, smooth, lognormal, blocks, channels; 121
-    pairs): all that took more than 2.0 times the iterations of a fresh one are found out, and those of coefficients
-    that drift are not.
+    The limits were measured on hierarchies of one medium with the values of another (constant, smooth, lognormal,
+    blocks, channels; 121 pairs): all that took more than 2.0 times the iterations of a fresh one are rejected, and
+    those of drifting coefficients are not.
 
     Cost: some passes over 5000 rows.
     """
     if rule.keeps_all(A):
-        return True  # whatever the numbers are
+        return True  # for any values
     fine = np.flatnonzero(~rule.coarse)
-    if len(fine) > _SAMPLE:  # a random sample, as unknowns at equal distances may be alike
+    if len(fine) > _SAMPLE:  # a random sample, because evenly spaced unknowns may be alike
         fine = fine[np.unique(np.random.default_rng(0).integers(0, len(fine), _SAMPLE))]
     B = A[fine]
     rows = repeated(fine, B)
@@ -348,7 +342,7 @@ def is_reusable(rule: ClassicalRule, A: sp.csr_array, threshold: float) -> bool:
     sums = reduced(np.add, coupled, B.indptr, 0.0)
     n = A.shape[0]
     was_strong = find_keys(keys_of(*rule.strong.in_rows(fine), n), keys_of(rows, B.indices, n)) >= 0
-    is_whole = reduced(np.add, was_strong.astype(np.int32), B.indptr, 0) < STRONGEST  # else some were left out
+    is_whole = reduced(np.add, was_strong.astype(np.int32), B.indptr, 0) < STRONGEST  # else some were omitted
     strong = strong_entries(B, coupled, sums, np.abs(diagonal), threshold) & repeated(is_whole, B)
     if np.count_nonzero(strong & ~was_strong) > _NEW * np.count_nonzero(strong):
         return False
@@ -358,11 +352,10 @@ def is_reusable(rule: ClassicalRule, A: sp.csr_array, threshold: float) -> bool:
     return bool(np.count_nonzero(takes & (taken < _LEAST * whole)) <= _LOST * np.count_nonzero(takes))
 
 
-# --- the operator that a level keeps ---
+# --- the operator that a level keeps for updates ---
 
 
 def _fields(kept: Injection) -> dict[str, Any]:
-    """Fields in files: an operator and arrays."""
     rule = kept.rule
     arrays = {name: tuple(fields_of(getattr(rule, name)).items()) for name in ("kept", "strong")}
     return {"injection": kept.injection, **arrays, "components": rule.labels, "eliminates": np.array(rule.eliminates)}
@@ -385,11 +378,11 @@ def _from_fields(given: dict[str, Any]) -> Injection:
 @storable("interpolation of classical AMG", _fields, _from_fields)
 @dataclass(eq=False, repr=False)
 class Injection(Composed):
-    """Injection of coarse unknowns, with the rule by which numbers of A make a prolongation of it.
+    """Injection of coarse unknowns, with the rule that computes a prolongation from the values of A.
 
     Attributes:
         injection: ones at coarse unknowns, in the columns of the next coarser level.
-        rule: in what is static: who gets this as an argument of a compiled function knows it, too.
+        rule: static, so that it is known where this is an argument of a compiled function.
     """
 
     parts = ("injection",)
@@ -404,7 +397,6 @@ class Injection(Composed):
 
     @classmethod
     def of(cls, rule: ClassicalRule, bk: Backend, dtype: np.dtype, like: Array | None) -> Injection:
-        """Beside an array of a library."""
         ones = rule.injection.to_scipy((np.ones(rule.shape[1], dtype),))
         return cls(from_csr(bk, ones, prune=False, format="csr", like=like), rule)
 

@@ -1,4 +1,4 @@
-"""CSR matrices by rows, without loops over rows: reductions, selections of entries, products in one pass."""
+"""Vectorised operations on rows of CSR matrices: reductions, selections of entries, products in one pass."""
 
 from __future__ import annotations
 
@@ -7,15 +7,13 @@ import scipy.sparse as sp
 
 from .....backends.loops import csr_matmat
 
-_ROOM = 6  # times the entries of both factors: where a product could have more, they are counted beforehand
-_CLASSES = (2, 8, 20, 60)  # rows longer than `most` by up to so many are sorted together, in a padded table
+_ROOM = 6  # times the entries of both factors: a product that could have more is counted beforehand
+_CLASSES = (2, 8, 20, 60)  # rows that exceed `most` by up to so many are sorted together, in a padded table
 
 
 def reduced(ufunc: np.ufunc, x: np.ndarray, starts: np.ndarray, empty: float) -> np.ndarray:
-    """`ufunc` over the entries x of each row; `empty` where a row has none.
-
-    No differences of prefix sums, which would cancel.
-    """
+    """`ufunc` over the entries x of each row; `empty` for rows without entries."""
+    # Differences of prefix sums would suffer from cancellation.
     first, some = starts[:-1], starts[1:] > starts[:-1]
     if some.all():
         return ufunc.reduceat(x, first) if len(first) else np.zeros(0, x.dtype)
@@ -26,29 +24,29 @@ def reduced(ufunc: np.ufunc, x: np.ndarray, starts: np.ndarray, empty: float) ->
 
 
 def row_sums(x: np.ndarray, A: sp.csr_array) -> np.ndarray:
-    """Sums of numbers, one for each entry of A, over its rows: a product with ones, the quickest way."""
+    """Row sums of x, one number for each entry of A; a product with ones is the fastest way."""
     return np.asarray(sp.csr_array((x, A.indices, A.indptr), A.shape) @ np.ones(A.shape[1], x.dtype))
 
 
 def row_counts(mask: np.ndarray, A: sp.csr_array) -> np.ndarray:
-    """How many entries of each row of A are in the mask."""
+    """Number of entries of each row of A in the mask."""
     return np.diff(_counts_before(mask, A))
 
 
 def _counts_before(mask: np.ndarray, A: sp.csr_array) -> np.ndarray:
-    """How many entries of the mask lie before each row of A, and in all."""
+    """Number of entries of the mask before each row of A, and in all."""
     before = np.zeros(len(mask) + 1, A.indptr.dtype)
     np.cumsum(mask, out=before[1:])
     return gathered(before, A.indptr)
 
 
 def repeated(per_row: np.ndarray, A: sp.csr_array) -> np.ndarray:
-    """For each entry of A what its row has."""
+    """For each entry of A the value of its row."""
     return np.repeat(per_row, np.diff(A.indptr))
 
 
 def gathered(x: np.ndarray, indices: np.ndarray) -> np.ndarray:
-    """`x[indices]` for indices in range, in a fourth of the time: NumPy converts those of 32 bits if it checks them."""
+    """`x[indices]` for indices in range, four times as fast, because NumPy need not convert and check 32-bit ones."""
     return x.take(indices, mode="clip")
 
 
@@ -58,23 +56,23 @@ def on_diagonal(A: sp.csr_array) -> np.ndarray:
 
 
 def numbered(mask: np.ndarray, dtype: np.dtype) -> np.ndarray:
-    """0, 1, ... for those in a mask, and likewise for those that are not."""
+    """Number the elements in a mask 0, 1, ..., and likewise all others."""
     return np.where(mask, np.cumsum(mask), np.cumsum(~mask)).astype(dtype) - 1
 
 
 def submatrix(A: sp.csr_array, rows: np.ndarray, numbers: np.ndarray, width: int) -> sp.csr_array:
-    """These rows of A, of which the others are empty, with renumbered columns."""
+    """These rows of A with renumbered columns; all other rows of A must be empty."""
     starts = A.indptr[np.append(rows, A.shape[0])]
     return sp.csr_array((A.data, gathered(numbers, A.indices), starts), (len(rows), width))
 
 
 def keys_of(rows: np.ndarray, cols: np.ndarray, width: int) -> np.ndarray:
-    """One number for each place; rising with entries in row order."""
+    """One number for each position, ascending for entries in row order."""
     return rows * np.int64(width) + cols
 
 
 def find_keys(keys: np.ndarray, wanted: np.ndarray) -> np.ndarray:
-    """Positions (int32) in a rising list of keys; -1 for those that it has not."""
+    """Positions (int32) in an ascending list of keys; -1 for missing ones."""
     if not len(keys):
         return np.full(len(wanted), -1, np.int32)
     at = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
@@ -82,15 +80,13 @@ def find_keys(keys: np.ndarray, wanted: np.ndarray) -> np.ndarray:
 
 
 def transposed_entries(A: sp.csr_array, places: np.ndarray, rows: np.ndarray) -> np.ndarray:
-    """Positions (int32) of the entries (j, i) of a square A for its entries (i, j) at some places; -1 without one.
+    """Positions (int32) of the entries (j, i) of a square A with sorted rows, for its entries (i, j) at `places`.
 
-    Args:
-        A: with sorted rows.
-        rows: i, of each of the places.
+    They are -1 for missing entries; `rows` are the i.
     """
     numbers = np.arange(len(A.indices), dtype=np.int32)
     mirror = sp.csr_array(sp.csr_array((numbers, A.indices, A.indptr), A.shape).T)
-    if np.array_equal(mirror.indptr, A.indptr) and np.array_equal(mirror.indices, A.indices):  # which is the rule
+    if np.array_equal(mirror.indptr, A.indptr) and np.array_equal(mirror.indices, A.indices):  # the usual case
         return np.asarray(mirror.data.take(places))
     n = A.shape[0]
     keys = keys_of(repeated(np.arange(n, dtype=np.int64), A), A.indices, n)
@@ -98,13 +94,13 @@ def transposed_entries(A: sp.csr_array, places: np.ndarray, rows: np.ndarray) ->
 
 
 def selected(A: sp.csr_array, mask: np.ndarray, data: np.ndarray | None = None) -> sp.csr_array:
-    """The entries of A where `mask`, with other numbers if given."""
+    """The entries of A in the mask, with other values if `data` are given."""
     places, values = np.flatnonzero(mask), A.data if data is None else data
     return sp.csr_array((values.take(places), A.indices.take(places), _counts_before(mask, A)), A.shape)
 
 
 def largest_in_rows(sizes: np.ndarray, starts: np.ndarray, most: int) -> np.ndarray:
-    """Mask of the `most` largest entries of each row; all of shorter rows."""
+    """Mask of the `most` largest entries of each row."""
     lengths, kept = np.diff(starts), np.ones(len(sizes), bool)
     longest, below = int(lengths.max(initial=0)), most
     classes = [min(most + more, longest) for more in _CLASSES]
@@ -119,22 +115,22 @@ def largest_in_rows(sizes: np.ndarray, starts: np.ndarray, most: int) -> np.ndar
 
 
 def _smallest(sizes: np.ndarray, starts: np.ndarray, lengths: np.ndarray, rows: np.ndarray, most: int) -> np.ndarray:
-    """Places of all but the `most` largest entries of rows that have more."""
+    """Positions of all but the `most` largest entries of longer rows."""
     width = int(lengths[rows].max())
     places = starts[rows][:, None] + np.arange(width, dtype=starts.dtype)
     beyond = np.arange(width) >= lengths[rows][:, None]
     table = sizes.take(places, mode="clip")
-    table[beyond] = -1  # less than any, so that what is cut away includes it
+    table[beyond] = -1  # below any size, so that padding is among the smallest
     cut = np.argpartition(table, width - most - 1, axis=1)[:, : width - most]
     smallest = np.take_along_axis(places, cut, 1)
     return np.asarray(smallest[~np.take_along_axis(beyond, cut, 1)])
 
 
 def product(A: sp.csr_array, B: sp.csr_array) -> sp.csr_array:
-    """A B, rows not sorted; both of one dtype and with indices of one dtype.
+    """A B with unsorted rows.
 
-    SciPy counts the entries of a product before it makes them, which is a third of the time. Here they get as much room
-    as there can be, where that is not much: what is not used of it is never touched.
+    SciPy counts the entries of a product first, which takes a third of the time. Here the largest possible number is
+    allocated if that is not much; unused memory is never touched.
     """
     lengths = np.diff(B.indptr)
     room = int(gathered(lengths, A.indices).sum(dtype=np.int64))
@@ -151,5 +147,5 @@ def product(A: sp.csr_array, B: sp.csr_array) -> sp.csr_array:
 
 
 def sorted_rows(A: sp.csr_array, hermitian: bool) -> sp.csr_array:
-    """A product with sorted rows: transposing sorts in two passes, and a Hermitian matrix is its own adjoint."""
+    """A with sorted rows; transposing sorts in two passes, and a Hermitian matrix is its own adjoint."""
     return sp.csr_array(A.conj().T) if hermitian else sp.csr_array(A.tocsc().tocsr())

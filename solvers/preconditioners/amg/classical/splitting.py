@@ -9,12 +9,12 @@ from ..settings import AmgSettings
 from .rows import gathered, on_diagonal, reduced, repeated
 
 _HUB = 20  # times the mean number of entries of a row
-_STRENGTH_OF_HUBS = 0.7  # of graphs with such rows: as many iterations as with 0.25, for four fifths of the memory
-DOMINATED = 0.9  # of the diagonal entry, as in BoomerAMG: rows of a larger sum are solved by smoothing alone
+_STRENGTH_OF_HUBS = 0.7  # for graphs with such rows: as many iterations as with 0.25, for four fifths of the memory
+DOMINATED = 0.9  # of the diagonal entry, as in BoomerAMG: rows with a larger sum are solved by smoothing alone
 
 
 def with_positive_diagonal(A: sp.csr_array, diagonal: np.ndarray) -> sp.csr_array:
-    """Rows multiplied by unit numbers that make the diagonal positive; A itself where it is."""
+    """A with rows multiplied by phases that make the diagonal positive."""
     size = np.abs(diagonal)
     if np.array_equal(diagonal, size):
         return A
@@ -23,10 +23,10 @@ def with_positive_diagonal(A: sp.csr_array, diagonal: np.ndarray) -> sp.csr_arra
 
 
 def couplings(A: sp.csr_array, own: np.ndarray | None = None) -> np.ndarray:
-    """The entries of rows with a positive diagonal as real numbers, negative where i takes the value of j.
+    """The entries of rows with a positive diagonal as real numbers, negative for couplings that interpolate.
 
-    Those of a real matrix are its entries. Those of a complex one are `-|a_ij|` and `a_ii`, as if phases were those of
-    the unknowns: a Hermitian matrix `D A D^H` with unit numbers D is coarsened like A.
+    For a real matrix they are its entries. For a complex one they are `-|a_ij|` and `a_ii`, so that a Hermitian matrix
+    `D A D^H` with phases D is coarsened like A.
 
     Args:
         own: mask of the entries on the diagonal; default: those of a square matrix.
@@ -45,9 +45,9 @@ def strong_entries(
 
     Args:
         A: rows of a matrix.
-        coupled: of their entries, see `couplings`; zeros are never strong.
-        sums: of `coupled` in each row.
-        diagonal: of these rows, positive.
+        coupled: their `couplings`; zeros are never strong.
+        sums: sums of `coupled` in each row.
+        diagonal: diagonal entries of these rows, positive.
     """
     least = theta * reduced(np.minimum, coupled, A.indptr, 0.0)
     least[(least >= 0) | (sums > DOMINATED * diagonal)] = -np.inf
@@ -55,7 +55,7 @@ def strong_entries(
 
 
 def threshold_of(A: sp.csr_array, settings: AmgSettings) -> float:
-    """Strength threshold: as it was given, or the default, a higher one for graphs with hubs."""
+    """The given strength threshold, or the default, which is higher for graphs with hubs."""
     lengths = np.diff(A.indptr)
     hubs = len(lengths) and lengths.max() > _HUB * max(lengths.mean(), 1)
     return _STRENGTH_OF_HUBS if hubs and settings.strength is None else settings.threshold
@@ -64,12 +64,12 @@ def threshold_of(A: sp.csr_array, settings: AmgSettings) -> float:
 def pmis(S: sp.csr_array, seed: int = 0) -> np.ndarray:
     """Mask of the coarse unknowns: a maximal independent set of the graph of S or S^T, `(n,)`.
 
-    First those that most others depend on, ties at random. An unknown that no other depends on is fine.
+    Unknowns on which most others depend come first, ties at random. An unknown on which no other depends is fine.
 
     Args:
         S: `(n, n)`: i depends on j where it has an entry; none on its diagonal.
 
-    Cost: some passes over the entries of S, over ever fewer of them.
+    Cost: some passes over ever fewer entries of S.
 
     Source: De Sterck, Yang and Heys, Reducing complexity in parallel algebraic multigrid preconditioners, SIAM J.
     Matrix Anal. Appl. 27 (2006).
@@ -92,11 +92,11 @@ def pmis(S: sp.csr_array, seed: int = 0) -> np.ndarray:
 
 
 def first_pass(S: sp.csr_array) -> np.ndarray:
-    """Mask of the coarse unknowns, `(n,)`: one after the other the one on which most others depend, those that depend
-    on fine ones counting twice.
+    """Mask of the coarse unknowns, `(n,)`, by the first pass of Ruge and Stuben.
 
-    Coarse unknowns lie regularly: on a grid of five points they are those of one colour. Fine ones may depend on each
-    other without a common coarse one, which distant interpolation takes care of.
+    In turn the unknown becomes coarse on which most others depend, where dependents of fine unknowns count twice.
+    Coarse unknowns lie regularly: for five-point stencils they are those of one colour. Fine ones may depend on each
+    other without a common coarse one, which distance-two interpolation allows.
 
     Args:
         S: `(n, n)`: i depends on j where it has an entry; none on its diagonal.
