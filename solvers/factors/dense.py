@@ -195,7 +195,7 @@ Apply = Callable[[np.ndarray], np.ndarray]
 
 _LEAST_PIVOT = {"d": 1e-10, "D": 1e-10, "f": 1e-4, "F": 1e-4}  # smallest pivot relative to the largest
 _ALLOWED = {code: growth_limit(1, code) for code in "fdFD"}  # divided by sqrt(n) below
-_ASYMMETRIC = 0.05  # of the largest entry: the difference of transposed entries above which Cholesky is not tried
+_ASYMMETRIC = 0.05  # difference of transposed entries relative to the largest, above which Cholesky is not tried
 _GETRF = {"f": lapack.sgetrf, "d": lapack.dgetrf, "F": lapack.cgetrf, "D": lapack.zgetrf}
 _GETRS = {"f": lapack.sgetrs, "d": lapack.dgetrs, "F": lapack.cgetrs, "D": lapack.zgetrs}
 _POTRS = {"f": lapack.spotrs, "d": lapack.dpotrs, "F": lapack.cpotrs, "D": lapack.zpotrs}

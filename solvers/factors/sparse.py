@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from threading import Lock
-from typing import Any, NamedTuple
+from typing import Any
 from weakref import WeakValueDictionary
 
 import numpy as np
@@ -18,14 +19,13 @@ from scipy.linalg import lapack
 
 from ...backends import Array, Backend, get_backend
 from ...sparse import Operator, SparseMatrix, storable
-from ...sparse.analysis.equilibrate import equilibrated, scales
 from ...sparse.files.storable import Fields
 from ...sparse.formats.entries.scipy_form import csc_array
 from ...sparse.operators.concrete import kept
 from ...sparse.operators.products import Products
 from ..log import log
 from ..memory import SETUP_CACHE, Memory
-from ..singular.from_factors import Singularity, growth, growth_limit, null_vectors_of_sparse, shifted_factors
+from ..singular.from_factors import MatrixFactors, examined_sparse
 from ..singular.projections import WithoutVectors, projected_twice
 from .cholmod import Cholmod
 from .dense import factorise
@@ -48,8 +48,6 @@ SUPERLU = SuperLU()
 PROVIDERS: dict[str, Provider] = {one.name: one for one in (Pardiso(), Cholmod(), Rslab(), SUPERLU)}
 """Name -> library of sparse factors, in the order in which they are tried."""
 
-_BLOWN = 0.1  # growth of a random vector under the inverse of a singular matrix, in units of 1 / eps
-_SLACK = 10  # see `growth_limit`
 _WASTE, _SMALL = 4, 8  # storage limit per row of a band: multiple of its entries, plus a constant
 _FIRST = 64  # leading values that are compared first, because different matrices mostly differ in them
 
@@ -205,46 +203,7 @@ def _unflatten(given: Fields) -> HostInverse:
 storable("factorised on the host", _flatten, _unflatten)(HostInverse)
 
 
-# --- one matrix, and several
-
-
-class MatrixFactors(NamedTuple):
-    """Factors of one matrix, or of R A C in double precision, and its singularity.
-
-    Attributes:
-        factors: None where an entry is not finite, or no shift makes the matrix regular. Then x is NaN.
-        scales: the diagonals of R and C.
-        border: whether `[[A, 1], [c 1ᵀ, -1]]` is factorised instead of A + c 1 1ᵀ, which is dense.
-        singularity: a value of `Singularity`.
-        null: orthonormal null vectors of A and of its adjoint, `(k, n)` each; with `border` those of the bordered
-            matrix, `(k, n + 1)`, which no projection of A is made of.
-    """
-
-    factors: Factors | None
-    scales: tuple[np.ndarray, np.ndarray] | None = None
-    border: bool = False
-    singularity: int = Singularity.REGULAR
-    null: tuple[np.ndarray, np.ndarray] | None = None
-
-    def solve(self, b: np.ndarray, transposed: bool) -> np.ndarray:
-        """Solve for rows b, in double precision where A was scaled."""
-        factors, n = self.factors, b.shape[1]
-        if factors is None:
-            return np.full_like(b, np.nan)
-        if self.border:  # The last unknown is y = c 1^T x; transposed, y = 1^T x.
-            b = np.concatenate([b, np.zeros((len(b), 1), b.dtype)], axis=1)
-        solve = factors.solve_transposed if transposed else factors.solve
-        if self.scales is None:
-            x = np.ascontiguousarray(solve(np.ascontiguousarray(b.T)).T, b.dtype)
-        else:
-            first, last = self.scales[::-1] if transposed else self.scales
-            with np.errstate(over="ignore"):  # the solve detects infinities
-                wide = np.result_type(b.dtype, np.float64)
-                x = np.ascontiguousarray(solve(np.ascontiguousarray((b * first).T, wide)).T * last)
-        if self.border and self.null is not None:
-            basis = self.null[1].conj() if transposed else self.null[0]
-            x = x - (x @ basis.conj().T) @ basis
-        return x[:, :n]
+# --- a matrix or several
 
 
 @dataclass(frozen=True, eq=False)
@@ -322,58 +281,14 @@ def _solver_of(matrix: SparseMatrix, offset: complex, dtype: np.dtype, by: str |
 def _factors_of(matrix: Any, offset: complex, providers: tuple[Provider, ...]) -> MatrixFactors:
     if not np.isfinite(matrix.data).all():
         return MatrixFactors(None)
+    factorise = partial(lu_of, providers=providers), partial(lu_of, providers=(SUPERLU,)), lu_of
     if not offset:
-        return _examined(matrix, providers)
+        return examined_sparse(matrix, *factorise)
     n = matrix.shape[0]
     row = sp.csc_array(np.full((1, n), offset, matrix.dtype))
     column = sp.csc_array(np.ones((n, 1), matrix.dtype))
     bordered = sp.block_array([[matrix, column], [row, sp.csc_array([[-1.0]])]], format="csc", dtype=matrix.dtype)
-    return _examined(bordered, providers)._replace(border=True)
-
-
-def _examined(matrix: Any, providers: tuple[Provider, ...]) -> MatrixFactors:
-    """Factorise in the precision of the matrix, or R A C by SuperLU in double precision if it seems singular.
-
-    R and C are powers of two that equilibrate A, because a badly scaled matrix also looks singular.
-    """
-    dtype, n = matrix.dtype, matrix.shape[0]
-    limit = growth_limit(n, dtype, _SLACK)
-    lu, blown = _factors(matrix, providers)
-    if blown < limit:
-        return MatrixFactors(lu)
-    own, double = scales(matrix), matrix.astype(np.result_type(dtype, np.float64))
-    wide = equilibrated(double, *own)
-    lu, blown = _factors(wide, (SUPERLU,))
-    if not blown < limit:
-        try:
-            shifted = MatrixFactors(shifted_factors(wide, dtype, lu_of), own)
-        except ExactlySingular:
-            return MatrixFactors(None, singularity=Singularity.SINGULAR)
-        right, left, singularity = null_vectors_of_sparse(double, shifted.solve, own, dtype)
-        if len(right) or len(left):
-            return shifted._replace(singularity=singularity, null=(right, left))
-        if not blown < _BLOWN / np.finfo(wide.dtype).eps:
-            kind = Singularity.SINGULAR if blown == np.inf else Singularity.ILL_CONDITIONED
-            return shifted._replace(singularity=kind)
-    ill = not blown < limit and _condition(wide, lu) * np.finfo(dtype).eps >= 1
-    return MatrixFactors(lu, own, singularity=Singularity.ILL_CONDITIONED if ill else Singularity.REGULAR)
-
-
-def _factors(matrix: Any, providers: tuple[Provider, ...]) -> tuple[Any, float]:
-    """Factors, and the growth of a random vector under the inverse; None and infinity if a pivot is zero."""
-    try:
-        lu = band_factors(matrix) or sparse_factors(matrix, providers)
-    except ExactlySingular:
-        return None, np.inf
-    return lu, growth(matrix, lu.solve)
-
-
-def _condition(matrix: Any, lu: Factors) -> float:
-    """Estimate the condition number of an equilibrated matrix by two solves."""
-    v = np.random.default_rng(2).uniform(-1, 1, matrix.shape[0]).astype(matrix.dtype)
-    image = lu.solve(v)
-    back = lu.solve_transposed((image / np.linalg.norm(image)).conj())
-    return float(np.linalg.norm(back) * abs(matrix).sum(axis=1).max())
+    return examined_sparse(bordered, *factorise)._replace(border=True)
 
 
 # --- libraries
@@ -395,13 +310,18 @@ def providers_of(name: str | None) -> tuple[Provider, ...]:
     return (found,)
 
 
-def lu_of(A: Any) -> Factors:
-    """LU factors of a square `csc_array`: banded LU if it is banded, else SuperLU.
+def lu_of(A: Any, providers: tuple[Provider, ...] = ()) -> Factors:
+    """Factors of a square `csc_array` without duplicates: banded LU if it is banded, else by one of the libraries.
+
+    Without libraries SuperLU factorises it, and its pattern is not kept.
 
     Raises:
         ExactlySingular: a pivot is zero.
     """
-    return band_factors(A) or SuperLUFactors(factors_of(A), A.dtype)
+    band = band_factors(A)
+    if band is not None:
+        return band
+    return sparse_factors(A, providers) if providers else SuperLUFactors(factors_of(A), A.dtype)
 
 
 def sparse_factors(A: Any, providers: tuple[Provider, ...]) -> Factors:

@@ -377,7 +377,7 @@ def nearby(A: Couplings, most: float = np.inf) -> Nearby:
         return found._replace(size=found.size * size)
     root = np.sqrt(around(A, means(A)))
     roots = (None, root) if np.ptp(root) > 0 else (None,)
-    return min((_of_lines(A, D, size, most) for D in roots), key=lambda one: one.distance)
+    return min((_nearest_sum(A, D, size, most) for D in roots), key=lambda one: one.distance)
 
 
 def _size(A: Couplings) -> float:
@@ -415,11 +415,11 @@ def _spread(a: np.ndarray) -> float:
     return (high - low) / (high + low) if same and 0 < high < np.inf else 0.0
 
 
-def _of_lines(A: Couplings, root: np.ndarray | None, size: float, most: float) -> Nearby:
+def _nearest_sum(A: Couplings, root: np.ndarray | None, size: float, most: float) -> Nearby:
     """Averages along each axis, constant ones if they are about as near."""
     up, rows, lines = couplings_by_axis(A, root)
     general = simple = _compared(lines, up, rows)
-    constant = [_constant(line) for line in lines]
+    constant = [_constant_coefficients(line) for line in lines]
     is_simple = general[1] <= most
     if is_simple:
         simple = _compared(constant, up, rows)
@@ -431,7 +431,7 @@ def _of_lines(A: Couplings, root: np.ndarray | None, size: float, most: float) -
     )
 
 
-def _constant(line: AxisCouplings) -> AxisCouplings:
+def _constant_coefficients(line: AxisCouplings) -> AxisCouplings:
     """Constant coefficients, with multiples of the coupling at the ends for boundary conditions."""
     n = len(line.up)
     if n < 3:

@@ -126,7 +126,7 @@ def forward(bk: Backend, u: Array, exchange: AllToAll, grid: Sequence[int]) -> A
     inner = {axis: [k.parts for k in exchange.before[axis]] for axis in exchange.whole}
     sizes = [k for parts in inner.values() for k in parts]
     u = bk.reshape(u, (*sizes, *u.shape[1:]))
-    u = bk.permute_dims(u, _beside(len(grid), {axis: len(parts) for axis, parts in inner.items()}))
+    u = bk.permute_dims(u, _parts_before_pieces(len(grid), {axis: len(parts) for axis, parts in inner.items()}))
     for axis in exchange.whole:
         u = _joined(bk, u, axis + 1, grid[axis], exchange.before[axis])
     return u
@@ -140,7 +140,7 @@ def backward(bk: Backend, u: Array, exchange: AllToAll, grid: Sequence[int]) -> 
         for number, one in enumerate(exchange.before[axis]):
             u = _in_pieces(bk, u, axis + 1 + number, one.parts)
     counts = {axis: len(exchange.before[axis]) for axis in exchange.whole}
-    order = _beside(len(grid), counts)
+    order = _parts_before_pieces(len(grid), counts)
     u = bk.permute_dims(u, [order.index(k) for k in range(len(order))])
     u = bk.reshape(u, (level.parts, *u.shape[sum(counts.values()) :]))
     u = bk.all_to_all(u, level.names, 0, 0)
@@ -176,7 +176,7 @@ def _to_front(rank: int, axes: Sequence[int]) -> list[int]:
     return [*axes, *(k for k in range(rank) if k not in axes)]
 
 
-def _beside(rank: int, counts: dict[int, int]) -> list[int]:
+def _parts_before_pieces(rank: int, counts: dict[int, int]) -> list[int]:
     """Order of `(*parts, batch, *grid)` in which the parts of an axis precede its pieces."""
     first = sum(counts.values())
     order, taken = [first], 0

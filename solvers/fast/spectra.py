@@ -31,7 +31,7 @@ from .transforms import angles
 
 _PART = 2**17  # eigenvalues that are processed at a time
 _CLOSE = 100  # difference of equal entries, in rounding units of the largest entry
-_ENDS = {  # of the first and the last point, 1 for d + c and -1 for d - c: the transform into the eigenvectors
+_ENDS = {  # (first end, last end), 1 for d + c and -1 for d - c -> transform into the eigenvectors
     (0, 0): "DST-I",
     (0, -1): "DST-V",
     (-1, 0): "DST-VI",

@@ -193,7 +193,7 @@ def _cosines(bk: Backend, x: Array) -> Array:
     n = int(x.shape[-1])
     if n == 1:
         return x
-    scales, waves = _turns(n)
+    scales, waves = _scales_and_phases(n)
     mixed = bk.concat([x[..., ::2], _backwards(bk, x[..., 1::2])], -1)
     real, imaginary = bk.fourier.parts(bk.fourier.forward(mixed, (-1,)))
     cos, sin = (_constant(bk, scales * f(waves), x) for f in (np.cos, np.sin))
@@ -205,7 +205,7 @@ def _of_cosines(bk: Backend, x: Array) -> Array:
     n = int(x.shape[-1])
     if n == 1:
         return x
-    scales, waves = _turns(n)
+    scales, waves = _scales_and_phases(n)
     cos, sin = (_constant(bk, f(waves) / scales, x) for f in (np.cos, np.sin))
     first = x[..., : n // 2 + 1]
     last = bk.concat([bk.zeros((*x.shape[:-1], 1), bk.dtype(x), x), _backwards(bk, x)[..., : n // 2]], -1)
@@ -220,8 +220,7 @@ def _of_cosines(bk: Backend, x: Array) -> Array:
     return bk.reshape(pairs, (*lead, 2 * half))[..., :n]
 
 
-def _turns(n: int) -> tuple[np.ndarray, np.ndarray]:
-    """Normalisation and half-sample phase shifts of half of the frequencies."""
+def _scales_and_phases(n: int) -> tuple[np.ndarray, np.ndarray]:
     k = np.arange(n // 2 + 1, dtype=np.float64)
     # torch.compile would convert the result of `where`, or integers, to single precision.
     return np.sqrt(np.minimum(k + 1.0, 2.0) / n), np.pi * k / (2 * n)

@@ -144,7 +144,7 @@ def log_determinant(
         else:
             sign, log = _dense_slogdet(matrix) if host is None else _sparse_slogdet(matrix, host)
             return LogDeterminant(sign, log, 0 * A.bk.constant(A.bk.abs(sign)))
-    return _estimate(A, like, probes, steps, key)
+    return _lanczos_estimate(A, like, probes, steps, key)
 
 
 def _dense_slogdet(A: Matrix) -> tuple[Array, Array]:
@@ -186,8 +186,7 @@ def _sparse_slogdet(A: Matrix, host: HostMatrices) -> tuple[Array, Array]:
     return sign, log
 
 
-def _estimate(A: Operator, like: Array, probes: int, steps: int, key: Any) -> LogDeterminant:
-    """Estimate by stochastic Lanczos quadrature."""
+def _lanczos_estimate(A: Operator, like: Array, probes: int, steps: int, key: Any) -> LogDeterminant:
     if A.systems is not None:
         raise UnsupportedOperation(f"logdet by Lanczos' method takes one matrix; got {A.systems}. Pass one at a time.")
     bk, n = A.bk, A.shape[0]

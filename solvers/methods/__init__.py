@@ -1,1 +1,1 @@
-"""Methods, one file each; families and what they share in folders."""
+"""Methods, one file each; building blocks that they share are in `shared`."""

@@ -101,7 +101,7 @@ class BlockCG(Method):
 
         q = A.apply(s.p)
         _, (pq, pr) = bk.by_parts(energies, s.p, q, s.r)
-        inverse, is_zero = _inverse(bk, pq)
+        inverse, is_zero = _pseudo_inverse(bk, pq)
         alpha = _times_transposed(bk, inverse, pr)
         (x, r), (rr, qz) = bk.by_parts(descend, s.x, s.r, s.p, q)
         z = _preconditioned(bk, M, r, rr)
@@ -184,7 +184,7 @@ def _orthonormal(bk: Backend, w: Array, g: Array, live: Array) -> Array:
     return bk.xpay_block(None, bk.astype(inverse, dtype) * scale * bk.matrix_transpose(vectors), w)
 
 
-def _inverse(bk: Backend, g: Array) -> tuple[Array, Array]:
+def _pseudo_inverse(bk: Backend, g: Array) -> tuple[Array, Array]:
     """Pseudo-inverse of a Hermitian `(k, k)` matrix up to rounding, and whether all of it is zero, `(1, 1)`."""
     k, dtype = int(g.shape[0]), bk.dtype(g)
     largest = _largest(bk, bk.reshape(g, (1, k * k)))

@@ -334,8 +334,6 @@ class ScipyMethod(OneByOne):
 
 @dataclass(frozen=True)
 class _MonitoredScipyMethod(ScipyMethod):
-    """The method in a monitored solve."""
-
     inner: InnerSteps | None = None
 
     def inner_steps(self) -> InnerSteps | None:

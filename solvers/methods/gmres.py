@@ -189,7 +189,7 @@ def _rotate(bk: Backend, s: GMRESState, new: _ArnoldiColumn) -> tuple[GMRESState
     column = bk.product(Q, new.h)
     # A M maps the new direction, less its components in the others, of length |(1, shared)|, to length rho.
     part = bk.linalg.solve_triangular(R, bk.times(new.size, column), lower=False)
-    shared = bk.sum(bk.real(bk.conj(part) * part), 1, keepdims=True)  # of coefficients
+    shared = bk.sum(bk.real(bk.conj(part) * part), 1, keepdims=True)  # squared norm of the coefficients
     dead = rho * new.size <= _noise(bk, rho) * largest * bk.sqrt(1 + shared)
     c, sine = bk.safe_divide(a, bk.astype(rho, kind)), bk.astype(bk.safe_divide(new.after, rho), kind)
     row = bk.conj(c) * s.q + bk.where(below, sine, zero)

@@ -42,7 +42,7 @@ class LeastSquares(Method):
 class CGLSState(NamedTuple):
     """Vectors are (batch, n), scalars (batch, 1). A stands for A / size."""
 
-    x: Array  # of the system divided by size
+    x: Array  # solution of the system with A / size
     r: Array  # b - A x of a square system, else the normal residual
     p: Array  # search direction
     gamma: Array  # |normal residual|^2
@@ -121,7 +121,7 @@ class CGLS(LeastSquares):
 class LSMRState(NamedTuple):
     """Vectors v, h are (batch, n), p (batch, m), scalars (batch, 1), all real. A stands for A / size."""
 
-    x: Array  # of the system divided by size
+    x: Array  # solution of the system with A / size
     r: Any  # b - A x of a square system, else ()
     v: Array  # right vector of the bidiagonalisation, of length 1
     p: Array  # left vector, of length 1

@@ -27,7 +27,7 @@ from .implicit import LinearSolver, implicit_root
 from .results import NonlinearResult, register_result
 
 _MOST_STEPS = 50  # default limit; near a root 3 to 8 steps are needed, with damped steps before it some tens
-_DECREASE = 1e-4  # of the residual norm, relative to the linear model (Eisenstat and Walker 1994)
+_DECREASE = 1e-4  # decrease of the residual norm relative to the linear model (Eisenstat and Walker 1994)
 _MOST_HALVINGS = 30  # down to 1e-9 of Newton's step
 _RUNNING, _CONVERGED, _MAX_ITER, _STAGNATED, _BREAKDOWN, _DIVERGED = map(
     int, (Status.RUNNING, Status.CONVERGED, Status.MAX_ITER, Status.STAGNATED, Status.BREAKDOWN, Status.DIVERGED)

@@ -18,7 +18,7 @@ _OPTIONS: dict[str, dict[str, Any]] = {
     "BFGS": {"norm": 2},
     "CG": {"norm": 2},
 }
-Value = tuple[float, np.ndarray]  # of f, and its gradient
+Value = tuple[float, np.ndarray]  # f and its gradient
 
 
 class _OutOfEvaluations(Exception):

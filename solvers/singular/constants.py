@@ -118,8 +118,8 @@ def _largest(image: np.ndarray | None) -> float:
     return np.nan if image is None else float(np.max(np.abs(image), initial=0))
 
 
-_NEAR = 1e-3  # of the diagonal: no null vectors where row sums are larger
-_HALF_OF_THE_DIGITS = 12  # of numbers in single precision
+_NEAR = 1e-3  # row sums relative to the diagonal, above which constants are no null vectors
+_HALF_OF_THE_DIGITS = 12  # bits of half of the significand in single precision
 
 _Known = SparseMatrix | Dense | CutStencil
 

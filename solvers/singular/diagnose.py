@@ -95,7 +95,7 @@ def unreachable(A: Operator, b: np.ndarray, asked: np.ndarray) -> np.ndarray | N
 
     Cost: one pass over the entries, and for matrices of at most 300 unknowns a singular value decomposition each.
     """
-    known = _entries(A) if asked.any() and not A.offset else None
+    known = _known_matrices(A) if asked.any() and not A.offset else None
     if known is None:
         return None
     wide = b.astype(np.result_type(b.dtype, np.float64))
@@ -103,14 +103,13 @@ def unreachable(A: Operator, b: np.ndarray, asked: np.ndarray) -> np.ndarray | N
     with np.errstate(all="ignore"):
         if isinstance(known, tuple) or getattr(known, "ndim", 2) == 3:
             for i in np.flatnonzero(asked):
-                part[i] = _part_outside(known[i], wide[i : i + 1])[0]
+                part[i] = _norms_outside_range(known[i], wide[i : i + 1])[0]
         else:
-            part[asked] = _part_outside(known, wide[asked])
+            part[asked] = _norms_outside_range(known, wide[asked])
     return part
 
 
-def _entries(A: Operator) -> Any:
-    """The known square matrix as SciPy's or NumPy's, one per system for a batch."""
+def _known_matrices(A: Operator) -> Any:
     A = A.without_offset
     if A.shape[0] != A.shape[1] or A.bk.communicator is not None:
         return None
@@ -122,12 +121,12 @@ def _entries(A: Operator) -> Any:
     return A.known() if isinstance(A, Matrix) else None
 
 
-def _part_outside(matrix: Any, b: np.ndarray) -> np.ndarray:
+def _norms_outside_range(matrix: Any, b: np.ndarray) -> np.ndarray:
     """`(batch,)`: norm of the component of each row of b in the detected left null space."""
     if not np.isfinite(matrix.data if sp.issparse(matrix) else matrix).all():
         return np.zeros(len(b))
     n, matrix = matrix.shape[0], sp.csr_array(matrix)
-    if n <= _SMALL and _is_regular(matrix):
+    if n <= _SMALL and _is_certainly_regular(matrix):
         return np.zeros(len(b))
     if n <= _SMALL:
         rows = _zeros(matrix, 1)  # Rounding would mix these with other null vectors.
@@ -140,8 +139,8 @@ def _part_outside(matrix: Any, b: np.ndarray) -> np.ndarray:
     return np.linalg.norm((np.abs(totals) / np.sqrt(np.bincount(labels)))[:, closed], axis=1)
 
 
-def _is_regular(matrix: Any) -> bool:
-    """Is A certainly regular, by LAPACK's estimate of the condition number? It is cheaper than singular values."""
+def _is_certainly_regular(matrix: Any) -> bool:
+    # LAPACK's estimate of the condition number is cheaper than singular values.
     n, kind = matrix.shape[0], np.result_type(matrix.dtype, np.float64)
     dense = matrix.toarray().astype(kind)
     factor, estimate = lapack.get_lapack_funcs(("getrf", "gecon"), (dense,))

@@ -10,13 +10,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from enum import IntEnum
 from functools import lru_cache, partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
 
 from ...backends import Array, Backend, get_backend
 from ...sparse.analysis.canonical import row_maxima
+from ...sparse.analysis.equilibrate import equilibrated, scales
 from ...sparse.analysis.matching import greedy_matching, maximum_matching
 from ...sparse.fingerprint import fingerprint
 from ..factors.cyclic_reduction import BlockTridiagonal, CyclicReduction, reduced
@@ -58,6 +59,8 @@ _FEW = 256
 _NUMBERS = 2 * 10**7  # most entries of all null vectors of a sparse matrix
 _NOTHING = 1e-10  # entries of unit vectors below are rounding errors
 _BLOWN = 1e4  # growth of a random vector, times the shift, above which the shifted matrix is still singular
+_GROWN = 0.1  # growth of a random vector under the inverse of a singular matrix, in units of 1 / eps
+_SLACK = 10  # see `growth_limit`
 _INACCURATE = 1e-4  # relative residual of a random solve with a band above which the matrix is examined
 _REGULAR, _ILL, _SINGULAR = (int(s) for s in (Singularity.REGULAR, Singularity.ILL_CONDITIONED, Singularity.SINGULAR))
 
@@ -297,6 +300,99 @@ def _scaled(bk: Backend, matrix: Array, scales: Array) -> Array:
 
 
 # --- sparse matrices, on the host
+
+
+class MatrixFactors(NamedTuple):
+    """Factors of one matrix, or of R A C in double precision, and its singularity.
+
+    Attributes:
+        factors: None where an entry is not finite, or no shift makes the matrix regular. Then x is NaN.
+        scales: the diagonals of R and C.
+        border: whether `[[A, 1], [c 1ᵀ, -1]]` is factorised instead of A + c 1 1ᵀ, which is dense.
+        singularity: a value of `Singularity`.
+        null: orthonormal null vectors of A and of its adjoint, `(k, n)` each; with `border` those of the bordered
+            matrix, `(k, n + 1)`, which no projection of A is made of.
+    """
+
+    factors: Factors | None
+    scales: tuple[np.ndarray, np.ndarray] | None = None
+    border: bool = False
+    singularity: int = Singularity.REGULAR
+    null: tuple[np.ndarray, np.ndarray] | None = None
+
+    def solve(self, b: np.ndarray, transposed: bool) -> np.ndarray:
+        """Solve for rows b, in double precision where A was scaled."""
+        factors, n = self.factors, b.shape[1]
+        if factors is None:
+            return np.full_like(b, np.nan)
+        if self.border:  # The last unknown is y = c 1^T x; transposed, y = 1^T x.
+            b = np.concatenate([b, np.zeros((len(b), 1), b.dtype)], axis=1)
+        solve = factors.solve_transposed if transposed else factors.solve
+        if self.scales is None:
+            x = np.ascontiguousarray(solve(np.ascontiguousarray(b.T)).T, b.dtype)
+        else:
+            first, last = self.scales[::-1] if transposed else self.scales
+            with np.errstate(over="ignore"):  # the solve detects infinities
+                wide = np.result_type(b.dtype, np.float64)
+                x = np.ascontiguousarray(solve(np.ascontiguousarray((b * first).T, wide)).T * last)
+        if self.border and self.null is not None:
+            basis = self.null[1].conj() if transposed else self.null[0]
+            x = x - (x @ basis.conj().T) @ basis
+        return x[:, :n]
+
+
+def examined_sparse(
+    matrix: Any,
+    factorise: Callable[[Any], Factors],
+    factorise_scaled: Callable[[Any], Factors],
+    factorise_shifted: Callable[[Any], Factors],
+) -> MatrixFactors:
+    """Factorise in the precision of the matrix, or R A C in double precision if it seems singular.
+
+    R and C are powers of two that equilibrate A, because a badly scaled matrix also looks singular.
+
+    Args:
+        matrix: CSC, of finite numbers.
+        factorise, factorise_scaled, factorise_shifted: make factors of A, of R A C, and of that with a shift; they
+            raise `ExactlySingular`.
+    """
+    dtype = matrix.dtype
+    limit = growth_limit(matrix.shape[0], dtype, _SLACK)
+    lu, blown = _factors(matrix, factorise)
+    if blown < limit:
+        return MatrixFactors(lu)
+    own, double = scales(matrix), matrix.astype(np.result_type(dtype, np.float64))
+    wide = equilibrated(double, *own)
+    lu, blown = _factors(wide, factorise_scaled)
+    if not blown < limit:
+        try:
+            shifted = MatrixFactors(shifted_factors(wide, dtype, factorise_shifted), own)
+        except ExactlySingular:
+            return MatrixFactors(None, singularity=Singularity.SINGULAR)
+        right, left, singularity = null_vectors_of_sparse(double, shifted.solve, own, dtype)
+        if len(right) or len(left):
+            return shifted._replace(singularity=singularity, null=(right, left))
+        if not blown < _GROWN / np.finfo(wide.dtype).eps:
+            kind = Singularity.SINGULAR if blown == np.inf else Singularity.ILL_CONDITIONED
+            return shifted._replace(singularity=kind)
+    ill = not blown < limit and _estimated_condition(wide, lu) * np.finfo(dtype).eps >= 1
+    return MatrixFactors(lu, own, singularity=Singularity.ILL_CONDITIONED if ill else Singularity.REGULAR)
+
+
+def _factors(matrix: Any, factorise: Callable[[Any], Factors]) -> tuple[Any, float]:
+    """Factors, and the growth of a random vector under the inverse; None and infinity if a pivot is zero."""
+    try:
+        lu = factorise(matrix)
+    except ExactlySingular:
+        return None, np.inf
+    return lu, growth(matrix, lu.solve)
+
+
+def _estimated_condition(matrix: Any, lu: Factors) -> float:
+    v = np.random.default_rng(2).uniform(-1, 1, matrix.shape[0]).astype(matrix.dtype)
+    image = lu.solve(v)
+    back = lu.solve_transposed((image / np.linalg.norm(image)).conj())
+    return float(np.linalg.norm(back) * abs(matrix).sum(axis=1).max())
 
 
 def growth(matrix: Any, solve: Callable[[np.ndarray], np.ndarray]) -> float:

@@ -108,7 +108,7 @@ def _null_vectors(
         basis, number, going = state
         start = bk.product(starts, bk.astype(places == number, bk.dtype(starts)))
         z, found = _converged(bk, equations, basis, bk.astype(equations.scales * start, dtype), going, goal, limit)
-        row = bk.where(found, number, bk.full_like(number, most))  # beyond the end: dropped
+        row = bk.where(found, number, bk.full_like(number, most))  # past the end, nothing is stored
         return bk.put_row(basis, row, z), number + 1, found
 
     number = bk.asarray(np.zeros((1, 1), np.int32), like=none)

@@ -125,7 +125,6 @@ def _sparse(A: SparseMatrix, b: Array, lower: bool, unit: bool, transpose: bool,
 
 
 def _triangle(A: SparseMatrix, lower: bool, unit: bool) -> SparseMatrix:
-    """The triangle with its stored or unit diagonal."""
     rows, cols, _ = A.structure.entries()
     n, host = A.shape[0], A.host
     inside = (rows > cols if lower else rows < cols) | (False if unit else rows == cols)

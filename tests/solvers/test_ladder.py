@@ -104,13 +104,13 @@ def test_torch_derivatives_climb_too() -> None:
 @pytest.mark.compiled_by_default(modes=("jax-jit",))
 def test_nothing_is_factorised_on_success(mode: str, monkeypatch: pytest.MonkeyPatch) -> None:
     made: list[int] = []
-    factorise = sparse._examined
+    factorise = sparse.examined_sparse
 
     def counted(*given: Any) -> Any:
         made.append(1)
         return factorise(*given)
 
-    monkeypatch.setattr(sparse, "_examined", counted)
+    monkeypatch.setattr(sparse, "examined_sparse", counted)
     f, easy = function_of(mode), 1 + rng.random(N)
 
     def solve(b: Any, k: Any) -> Any:

@@ -128,8 +128,6 @@ def _as_text(value: Any) -> str:
 
 @dataclass(frozen=True)
 class _MonitoredPetsc(Petsc):
-    """The method in a monitored solve."""
-
     inner: InnerSteps | None = None
 
     def inner_steps(self) -> InnerSteps | None:

@@ -144,7 +144,7 @@ def suited(given: Choice, hermitian: bool, one_sign: bool, is_complex: bool, ran
     """
     multigrid = "hypre" if _has_pc("hypre") and not is_complex else "gamg"
     if not given.ksp and not given.pc and hermitian and not one_sign:
-        factors = "mumps" if _has_factors("mumps") else "superlu_dist" if _has_factors("superlu_dist") else ""
+        factors = next((name for name in ("mumps", "superlu_dist") if _has_factorisations_by(name)), "")
         if factors:
             return Choice("preonly", "lu", (("pc_factor_mat_solver_type", factors), *given.options))
     pc = given.pc or (multigrid if one_sign else "ilu" if ranks == 1 else "asm")
@@ -203,8 +203,7 @@ def _has_pc(name: str) -> bool:
     return True
 
 
-def _has_factors(name: str) -> bool:
-    """Does this build have factorisations by this package?"""
+def _has_factorisations_by(name: str) -> bool:
     PETSc = petsc()
     mat = PETSc.Mat().createAIJ((1, 1), nnz=1, comm=PETSc.COMM_SELF)
     mat.setValue(0, 0, 1.0)

@@ -316,7 +316,7 @@ def test_copies_of_a_result() -> None:
 def test_factors(method: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """One factorisation for all derivatives of a result; none for that of a prepared solver."""
     calls = []
-    for module, name in ((direct, "factorise"), (sparse, "_examined")):
+    for module, name in ((direct, "factorise"), (sparse, "examined_sparse")):
         original = getattr(module, name)
         monkeypatch.setattr(module, name, lambda *a, f=original, n=name: (calls.append(n), f(*a))[1])
     A = REAL if method == "direct" else sp.csc_array(REAL)

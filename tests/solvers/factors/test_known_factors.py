@@ -31,7 +31,7 @@ def made(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         function = getattr(module, name)
         monkeypatch.setattr(module, name, lambda *a, **k: counted.append(name) or function(*a, **k))
 
-    count(sparse, "_examined")
+    count(sparse, "examined_sparse")
     count(sparse, "factorise")  # of dense matrices
     count(direct, "factorise")
     return counted

@@ -55,8 +55,8 @@ def dense(places: tuple[np.ndarray, np.ndarray], values: np.ndarray, n: int = N)
 def made(monkeypatch: pytest.MonkeyPatch) -> Any:
     """A list that gets longer with each factorisation."""
     calls: list[int] = []
-    factorise = sparse._examined
-    monkeypatch.setattr(sparse, "_examined", lambda *given: calls.append(1) or factorise(*given))
+    factorise = sparse.examined_sparse
+    monkeypatch.setattr(sparse, "examined_sparse", lambda *given: calls.append(1) or factorise(*given))
     krylix.clear_setup_cache()
     yield calls
     krylix.clear_setup_cache()

@@ -16,7 +16,7 @@ import scipy.sparse.linalg
 import krylix
 from gradients import gradient
 from krylix import NotConverged, SingularMatrixWarning, linear_solve, load_preconditioner, prepare
-from krylix.solvers.factors import dense, sparse
+from krylix.solvers.factors import dense
 from krylix.solvers.factors.protocol import ExactlySingular
 from krylix.solvers.singular import from_factors
 from modes import array, solve, to_numpy
@@ -221,7 +221,7 @@ def test_start_prepared_and_files(method: str, monkeypatch: pytest.MonkeyPatch, 
     np.testing.assert_allclose(
         load_preconditioner(tmp_path / "factors.npz") @ b, expected, rtol=1e-4, atol=1e-5
     )  # without refinement
-    for module, name in ((dense, "seems_singular"), (sparse, "_factors")):
+    for module, name in ((dense, "seems_singular"), (from_factors, "_factors")):
         monkeypatch.setattr(module, name, None)  # asked once, when it was prepared
     for _ in range(2):
         result = solver.solve(b)
@@ -265,7 +265,7 @@ def test_either_side_may_have_more_null_vectors(rights: int, lefts: int, monkeyp
         assert len(right) == len(left) == 2
         return right[:rights], left[:lefts], singularity
 
-    monkeypatch.setattr(sparse, "null_vectors_of_sparse", some)
+    monkeypatch.setattr(from_factors, "null_vectors_of_sparse", some)
     b = matrix @ np.ones(8)
     for given, rhs in ((sp.csr_array(matrix), b), ([sp.csr_array(matrix), sp.eye_array(8)], np.stack([b, b]))):
         krylix.clear_setup_cache()
@@ -302,7 +302,7 @@ def test_no_shift_makes_it_regular(monkeypatch: pytest.MonkeyPatch) -> None:
     def fails(*_: Any) -> Any:
         raise ExactlySingular("Factor is exactly singular")
 
-    monkeypatch.setattr(sparse, "lu_of", fails)
+    monkeypatch.setattr(from_factors, "shifted_factors", fails)
     krylix.clear_setup_cache()
     result = linear_solve(sp.csr_array(np.ones((3, 3))), np.ones(3), method="scipy-direct", on_failure="status")
     assert not result.converged and result.singular
