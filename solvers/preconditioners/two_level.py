@@ -175,7 +175,7 @@ def cluster(
 
 @of_operator()
 def schwarz(own: Matrix, target: Target, *, size: int = _SIZE, clusters: int = _CLUSTERS) -> Preconditioner:
-    """Exact solves in small subdomains, and a small dense system for what is constant on clusters of unknowns.
+    """Exact solves in small subdomains, and a small dense system for vectors that are constant on clusters of unknowns.
 
     On several devices (`krylix.sparse.row_cut`) subdomains and clusters lie within the parts, and an application sends
     one number per cluster and no ghost values. Without a limit on the clusters, iterations hardly grow with the number

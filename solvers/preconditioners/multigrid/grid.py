@@ -92,7 +92,8 @@ def multigrid(
 
     Raises:
         ValueError: a setting is invalid, a row with entries has a zero on the diagonal, or the coarsest grid is too
-        large. UnsupportedOperation: the entries of A are not available, or couple points that are no neighbours.
+            large.
+        UnsupportedOperation: the entries of A are not available, or couple points that are no neighbours.
 
     Stores 11 numbers per point in two dimensions, 15 in three, and the inverse on the coarsest grid: its points times
     those of a line, or of a plane. Costs 7 to 9 products with A.
