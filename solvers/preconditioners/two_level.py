@@ -1,4 +1,4 @@
-"""Two-level preconditioners: a correction in a small coarse space, added to what smooths within its clusters.
+"""Two-level preconditioners: a correction in a small coarse space, added to a smoother within its clusters.
 
 The coarse space is constant on clusters of unknowns (Nicolaides). "cluster" adds it to Jacobi, "schwarz" to exact
 solves in small subdomains, and so does "schwarz" of a matrix whose rows are cut, with subdomains within the parts.
@@ -45,10 +45,10 @@ _LARGEST = 4096  # most columns: their matrix is inverted as a dense one
 _MOST = 512  # clusters of "cluster" by default
 _SIZE, _CLUSTERS = 32, 2048  # of "schwarz"
 _TRACED = 256  # most clusters where values are traced, whose matrix each device inverts in each run
-_LLOYD = 4  # sweeps in which centres move: more change little
-_SHORT = 3  # unknowns along an axis whose unknowns stay apart: components of vectors rather than neighbours
-_FULL = 0.25  # of all entries, from which a pattern does not show which unknowns are near each other
-_STALLED = 0.98  # a level that joins fewer changes nothing any more
+_LLOYD = 4  # sweeps that move the centres: more change little
+_SHORT = 3  # unknowns along an axis that is not clustered: components of vectors rather than neighbours
+_FULL = 0.25  # of all entries, from which a pattern does not show which unknowns are close
+_STALLED = 0.98  # of the sets remain: further levels change nothing
 
 
 # --- the coarse space ---
@@ -109,7 +109,7 @@ def _coarse_correction(own: Any, target: Target, *, spread: Any) -> Precondition
         raise ValueError(f"P has the shape {spread.shape}; expected ({own.shape[0]}, m) with m from 1 to {_LARGEST}.")
     dtype = np.result_type(own.dtype, spread.dtype) if spread.dtype.kind == "c" else own.dtype
     spread = kept(spread).astype(dtype)
-    # P^H (A P), in a form in which what may be traced stands on the left
+    # P^H (A P), in a form with traced matrices on the left
     bk, blocks = own.bk, ((own @ spread).T @ spread.conj()).T.dense()
     inverse, hermitian, singular = _coarse_inverse(bk, blocks if own.systems is not None else blocks[None])
     inner = Dense(bk, *(inverse if own.systems is not None else inverse[0],) * (2 if bk.on_host else 1))
@@ -123,8 +123,8 @@ def _coarse_correction(own: Any, target: Target, *, spread: Any) -> Precondition
 def _coarse_inverse(bk: Backend, blocks: Array) -> tuple[Array, bool | None, bool]:
     """Inverses of `(systems, m, m)`, whether they are Hermitian, and whether one is singular.
 
-    For known values a singular one gets its pseudo-inverse. Else it is tried again with a multiple of the matrix of
-    ones, since constants are the usual null vectors; if that is singular too, there is no correction.
+    For known values a singular one gets its pseudo-inverse. Otherwise a multiple of the matrix of ones is added,
+    because constants are the usual null vectors; if that is singular, too, there is no correction.
     """
     inverse, singular = inverses(bk, blocks)
     if bk.on_host:
@@ -177,14 +177,14 @@ def cluster(
 def schwarz(own: Matrix, target: Target, *, size: int = _SIZE, clusters: int = _CLUSTERS) -> Preconditioner:
     """Exact solves in small subdomains, and a small dense system for what is constant on clusters of unknowns.
 
-    On several devices, where rows are cut (`krylix.sparse.row_cut`), subdomains and clusters lie within the parts, and
-    an application sends one number per cluster and no values of neighbours. Without a limit of the clusters, iterations
-    hardly grow with the number of unknowns, and not with that of the devices.
+    On several devices (`krylix.sparse.row_cut`) subdomains and clusters lie within the parts, and an application sends
+    one number per cluster and no ghost values. Without a limit on the clusters, iterations hardly grow with the number
+    of unknowns, and not with the number of devices.
 
     Args:
         A: a matrix, or a function that can be traced.
-        size: most unknowns of a subdomain, rounded down to a power of two; clusters are half as large or larger.
-        clusters: how many there are at most.
+        size: largest size of a subdomain, rounded down to a power of two; clusters are at least half as large.
+        clusters: largest number of clusters.
 
     Raises:
         ValueError: a setting, or entries that are infinite or NaN.
@@ -238,12 +238,9 @@ def labels_of_clusters(n: int, clusters: Any, grid: Sequence[int], rows: np.ndar
 
     Args:
         n: number of unknowns.
-        clusters: about how many; the number of boxes along each axis of the grid, as a tuple; or labels.
-        grid: shape of the grid of the unknowns, last axis fastest; of one axis: the graph decides.
+        clusters: approximate number; a tuple of the number of boxes along each axis of the grid; or labels.
+        grid: shape of the grid of the unknowns, last axis fastest; for a single axis the graph decides.
         rows, cols: positions of the entries, in row order.
-
-    Raises:
-        ValueError: none of these.
     """
     if isinstance(clusters, tuple):
         return _boxes(grid, clusters)
@@ -259,7 +256,7 @@ def labels_of_clusters(n: int, clusters: Any, grid: Sequence[int], rows: np.ndar
 
 
 def _of_components(labels: np.ndarray, k: int) -> np.ndarray:
-    """Labels of k unknowns at each node, one set of clusters for each component; -1 stays -1."""
+    """Labels of k unknowns at each node, with separate clusters for each component; -1 stays -1."""
     return np.where(labels[:, None] < 0, -1, k * labels[:, None] + np.arange(k)).reshape(-1)
 
 
@@ -268,7 +265,7 @@ def boxes_per_axis(grid: Sequence[int], count: int) -> tuple[int, ...]:
     boxes = {axis: size for axis, size in enumerate(grid) if size <= _SHORT}
     rest = [axis for axis in range(len(grid)) if axis not in boxes]
     left = count / math.prod(boxes.values())
-    for axis in sorted(rest, key=lambda axis: grid[axis]):  # the shorter ones, which may be shorter than an edge
+    for axis in sorted(rest, key=lambda axis: grid[axis]):  # short axes first, which may be shorter than an edge
         others = [grid[a] for a in rest if a not in boxes]
         edge = (math.prod(others) / max(left, 1)) ** (1 / len(others))
         boxes[axis] = min(max(round(grid[axis] / edge), 1), grid[axis])
@@ -290,8 +287,9 @@ def _boxes(grid: Sequence[int], boxes: Sequence[Any]) -> np.ndarray:
 def connected_clusters(n: int, rows: np.ndarray, cols: np.ndarray, count: int) -> np.ndarray:
     """`(n,)`: nearest of `count` centres in the graph, -1 where none is connected (Lloyd aggregation).
 
-    Centres start at random and move to where it is farthest to other clusters, as in Lloyd's algorithm: Bell, Algebraic
-    Multigrid for Discrete Differential Forms, 2008, section 4.3.
+    Centres start at random and move to the point farthest from other clusters, as in Lloyd's algorithm.
+
+    Source: Bell, Algebraic Multigrid for Discrete Differential Forms, 2008, section 4.3.
     """
     graph = sp.csr_array((np.ones(len(rows)), (rows, cols)), (n, n))
     centres = np.random.default_rng(0).choice(n, count, replace=False)
@@ -321,9 +319,9 @@ def _nearest(graph: sp.csr_array, centres: np.ndarray) -> np.ndarray:
 
 
 def aggregates(n: int, rows: np.ndarray, cols: np.ndarray) -> Iterator[np.ndarray]:
-    """Labels `(n,)` 0, 1, ... of connected sets of at most 1, 2, 4, ... unknowns, while they still grow.
+    """Labels `(n,)` of connected sets of at most 1, 2, 4, ... unknowns, while they still grow.
 
-    Each level joins pairs of the sets of the level before. Cost: a few sorts of the entries in each level.
+    Each level joins pairs of the sets of the previous level. Cost: a few sorts of the entries in each level.
     """
     graph, labels = graph_of(rows, cols, n), np.arange(n)
     yield labels
@@ -367,7 +365,7 @@ def block_jacobi_by_parts(A: CutRows) -> Preconditioner:
 
 @dataclass(eq=False, repr=False)
 class SubdomainSolves(Composed):
-    """The inverses of subdomains, and of a coarse matrix, which takes one sum per cluster of all devices.
+    """Inverses of subdomains, and of a coarse matrix that acts on one sum per cluster of all devices.
 
     Attributes:
         spread: how vectors are distributed.
@@ -424,18 +422,18 @@ def _apply_on_device(bk: Any, names: Sequence[str], *blocks: Array) -> Array:
 
 @dataclass(frozen=True, eq=False)
 class PartTables:
-    """Subdomains and clusters of each part, and where their entries are; unknowns of padding are in none of them.
+    """Subdomains and clusters of each part, and the positions of their entries; padding belongs to none of them.
 
     Attributes:
-        places: `(parts, s, k)` int32: unknowns of each subdomain, the number of rows of a part for none.
-        back: `(parts, size)` where each unknown is among the places of its part, `s k` for padding.
-        blocks: `(parts, s, k, k)` slots of the entries of their matrices among the values of a part, own and rest one
-            after the other, then 0 and 1.
-        clusters: `(parts, size)` cluster of each unknown, `count` for padding.
+        places: `(parts, s, k)` int32: unknowns of each subdomain; the number of rows of a part stands for none.
+        back: `(parts, size)`: position of each unknown in `places` of its part; `s k` for padding.
+        blocks: `(parts, s, k, k)`: positions of the entries of the subdomain matrices in the values of a part, own and
+            rest concatenated, then 0 and 1.
+        clusters: `(parts, size)`: cluster of each unknown; `count` for padding.
         count: clusters of a part, with padding.
-        sums: `(parts, values)` to which entry of the coarse matrix `(count, parts count)`, row by row, each value of a
-            part adds, own, rest and away; one more for padding.
-        subdomains, in_all: how many subdomains and clusters there are, without padding.
+        sums: `(parts, values)`: the entry of the coarse matrix `(count, parts count)`, row by row, to which each value
+            of a part (own, rest and away) is added; one more for padding.
+        subdomains, in_all: numbers of subdomains and clusters, without padding.
     """
 
     places: np.ndarray
@@ -492,7 +490,7 @@ def tables_of(layout: LocalRows, size: int, most: int) -> PartTables:
 
 
 def _members(labels: np.ndarray, m: int) -> tuple[np.ndarray, np.ndarray]:
-    """Unknowns of each label, padded, and where each unknown is among them."""
+    """Unknowns of each label, padded, and the position of each unknown among them."""
     parts = len(labels)
     order = np.argsort(labels, axis=1, kind="stable")
     ordered = np.take_along_axis(labels, order, 1)
@@ -526,7 +524,7 @@ def _by_parts(A: CutRows, kind: str, tables: PartTables, coarse: bool) -> Precon
 
 
 def _inverses_on_host(values: Sequence[np.ndarray], tables: PartTables, coarse: bool) -> tuple[np.ndarray, ...]:
-    """Inverses of the subdomains and of the coarse matrix, by NumPy."""
+    """Inverses of the subdomains and of the coarse matrix, and the transpose of the latter, by NumPy."""
     bk, parts = get_backend("numpy"), len(tables.places)
     flat = [np.concatenate([array[p].reshape(-1) for array in values]) for p in range(parts)]
     blocks = np.stack([_subdomain_blocks(bk, flat[p], tables.blocks[p], values) for p in range(parts)])
@@ -542,7 +540,7 @@ def _inverses_on_host(values: Sequence[np.ndarray], tables: PartTables, coarse: 
 
 
 def _inverses_on_devices(A: CutRows, *, tables: PartTables, coarse: bool) -> tuple[Array, ...]:
-    """The same of values that are traced, on the device of each part."""
+    """Likewise for traced values, on the device of each part."""
     arrays = [A.array(name) for name in VALUES]
     parts, count = A.layout.parts, tables.count
 
@@ -567,7 +565,7 @@ def _inverses_on_devices(A: CutRows, *, tables: PartTables, coarse: bool) -> tup
 
 
 def _subdomain_blocks(bk: Any, flat: Array, slots: Array, values: Sequence[Array]) -> Array:
-    """`(s, k, k)`: the matrices of the subdomains of a part, of its values one after the other."""
+    """`(s, k, k)`: the matrices of the subdomains of a part, from its concatenated values."""
     inside = sum(int(np.prod(tuple(array.shape[1:]))) for array in values[:2])
     ends = bk.asarray(np.array([0, 1]), bk.dtype(flat), like=flat)
     return bk.take_in_bounds(bk.concat([flat[:inside], ends]), slots, 0)
@@ -580,6 +578,6 @@ def _coarse_rows(bk: Any, flat: Array, ids: Array, count: int, parts: int) -> Ar
 
 
 def _padded_clusters(bk: Any, coarse: Array) -> Array:
-    """The coarse matrix with 1 on the diagonal of clusters that are padding, which have no entries."""
+    """The coarse matrix with 1 on the diagonal of padding, which has no entries."""
     empty = bk.sum(bk.abs(coarse), 1) == 0
     return coarse + bk.astype(empty, bk.dtype(coarse))[:, None] * bk.asarray(np.eye(len(empty)), bk.dtype(coarse))

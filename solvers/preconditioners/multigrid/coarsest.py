@@ -1,4 +1,4 @@
-"""Matrices of known values before they are smoothed, and on the coarsest level: checks, scalings, dense inverses."""
+"""Checks and scalings of matrices with known values, and dense inverses for the coarsest level."""
 
 from __future__ import annotations
 
@@ -11,22 +11,18 @@ from ....backends import Array, Backend, get_backend
 from ....sparse import Dense, Matrix
 from ....sparse.analysis.symmetry import nearest_hermitian
 from ....sparse.operators.concrete import in_scipy
+from ..amg.classical.rows import row_sums
 from ..checks import check_finite, check_in_range
 from ..target import Target
 
-_CUT = 10  # times n eps: singular values below, relative to the largest one, count as zero
-_GIVEN = 4  # times the rounding of the entries that A was given with, likewise: what that makes of a null vector
+_CUT = 10  # times n eps: smaller singular values, relative to the largest one, count as zero
+_GIVEN = 4  # times the rounding of the given entries of A, likewise: its effect on a null vector
 _OF_TERMS = 64  # times eps and the terms that a matrix was summed from, likewise
 _LARGEST = 3000  # unknowns
 
 
 def hermitian_and_double(A: sp.csr_array, kind: str) -> tuple[bool, sp.csr_array]:
-    """Whether A is Hermitian, and A in double precision, made exactly Hermitian if it is nearly so.
-
-    Raises:
-        ValueError: an entry is not finite, the inverse of the diagonal overflows, or a row with entries has a zero on
-            the diagonal.
-    """
+    """Is A Hermitian; and A in double precision, exactly Hermitian if it is nearly so."""
     check_finite(kind, bool(np.isfinite(A.data).all()))
     check_in_range(kind, A.diagonal())
     rows = np.flatnonzero((A.diagonal() == 0) & (np.diff(A.indptr) > 0))
@@ -61,7 +57,7 @@ def scales_of(A: sp.csr_array, hermitian: bool, by_rows: bool = False) -> Scales
             Hermitian matrix is above 1.
     """
     diagonal = A.diagonal()
-    size = _sums_of_sizes(A) if by_rows else np.abs(diagonal)
+    size = row_sums(np.abs(A.data), A) if by_rows else np.abs(diagonal)
     positive = size > 0
     right = 1 / np.sqrt(np.where(positive, size, 1))
     if hermitian:
@@ -69,14 +65,8 @@ def scales_of(A: sp.csr_array, hermitian: bool, by_rows: bool = False) -> Scales
     return Scales(right * np.where(positive, np.conj(diagonal) / np.where(positive, size, 1), 1), right)
 
 
-def _sums_of_sizes(A: sp.csr_array) -> np.ndarray:
-    """`(n,)`: of the absolute values in each row."""
-    sizes = sp.csr_array((np.abs(A.data), A.indices, A.indptr), A.shape)
-    return np.asarray(sizes @ np.ones(A.shape[1], sizes.dtype))
-
-
 def check_dense(n: int) -> None:
-    """Raises ValueError for a matrix too large to be inverted as a dense one."""
+    """Refuse a coarsest level too large for a dense inverse."""
     if n > _LARGEST:
         raise ValueError(
             f"The coarsest level has {n} unknowns; expected at most {_LARGEST}, as its inverse is dense. Allow more "
@@ -85,19 +75,19 @@ def check_dense(n: int) -> None:
 
 
 def rounding_of(given: np.dtype, levels: int) -> float:
-    """Relative rounding of the coarsest of so many levels, for a fine matrix in this precision.
+    """Relative rounding of the coarsest of `levels` levels, for a fine matrix in the precision `given`.
 
-    What rounding takes from the sum of a row counts about four times as much on each coarser level.
+    The rounding of row sums counts about four times as much on each coarser level.
     """
     return float(np.finfo(given).eps) * 4.0 ** (levels - 1)
 
 
 def known_inverse(A: np.ndarray, hermitian: bool, rounding: float, terms: np.ndarray | None = None) -> np.ndarray:
-    """The (pseudo-)inverse of `(n, n)`, exactly Hermitian where A is said to be.
+    """The (pseudo-)inverse of `(n, n)`, exactly Hermitian if `hermitian`.
 
     Args:
-        rounding: relative, of the entries that A was made of; its null vectors are such up to that.
-        terms: `(n,)`: sizes of what the diagonal of a Hermitian A was summed from, by default 1.
+        rounding: relative rounding of the entries from which A was computed, up to which null vectors are exact.
+        terms: `(n,)`: sizes of the terms whose sum is the diagonal of a Hermitian A, by default 1.
     """
     n, eps = max(len(A), 1), float(np.finfo(A.dtype).eps)
     cut = max(_CUT * n * eps, _GIVEN * rounding)
@@ -120,14 +110,7 @@ def inverse_of_scaled(
     rounding: float,
     terms: np.ndarray | None = None,
 ) -> np.ndarray:
-    """`known_inverse` of `diag(left) A diag(right)`.
-
-    Args:
-        terms: of A before it is scaled.
-
-    Raises:
-        ValueError: it is too large.
-    """
+    """`known_inverse` of `diag(left) A diag(right)`, with the terms of the unscaled A."""
     check_dense(A.shape[0])
     scaled = None if terms is None else np.abs(left * right) * terms
     return known_inverse(times_diagonals(left, A, right).toarray(), hermitian, rounding, scaled)
@@ -136,8 +119,8 @@ def inverse_of_scaled(
 def _are_kept(bk: Backend, values: Array, cut: float, cut_beyond: float) -> Array:
     """Mask of ascending eigenvalues above `cut`; above `cut_beyond` for the sign opposite to the largest one.
 
-    Rounding on finer levels adds up on coarse ones, and makes null vectors of semidefinite matrices such eigenvalues,
-    with which M would be indefinite.
+    Rounding accumulates on coarse levels, and turns null vectors of semidefinite matrices into such eigenvalues, with
+    which M would be indefinite.
     """
     if not int(values.shape[0]):
         return values > 0
@@ -150,8 +133,8 @@ def _are_kept(bk: Backend, values: Array, cut: float, cut_beyond: float) -> Arra
 def traced_inverse(bk: Backend, A: Array, terms: Array | None = None) -> Array:
     """(Pseudo-)inverse of traced values, `(n, n)` or `(systems, n, n)`.
 
-    What is not Hermitian is inverted by LU with a small shift, which serves singular matrices, too. `terms`, with the
-    shape of its diagonal, are as for `known_inverse`.
+    A non-Hermitian A is inverted by LU with a small shift, which works for singular matrices, too. `terms`, with the
+    shape of the diagonal, are those of `known_inverse`.
     """
     if len(A.shape) == 3:
         return bk.stack([traced_inverse(bk, A[i], None if terms is None else terms[i]) for i in range(int(A.shape[0]))])
@@ -159,7 +142,7 @@ def traced_inverse(bk: Backend, A: Array, terms: Array | None = None) -> Array:
     eps = float(np.finfo(bk.dtype(A)).eps)
     n = int(A.shape[0])
     size, difference = (bk.max_abs(bk.reshape(M, (1, n * n)))[0, 0] for M in (A, A - adjoint))
-    # both, as a branch that depends on values is none where libraries map functions
+    # Both are computed, because mapped functions cannot branch on values.
     return bk.where(difference <= 100 * eps * size, _by_eigenvalues(bk, A, terms), _by_lu(bk, A))
 
 
@@ -173,7 +156,7 @@ def _by_eigenvalues(bk: Backend, A: Array, terms: Array | None) -> Array:
         kept = kept & (bk.abs(values) > _OF_TERMS * eps * sizes)
     inverse = bk.astype(bk.where(kept, 1 / bk.where(kept, values, 1), 0), dtype)
     scaled = vectors * inverse
-    found = bk.product(bk.conj(vectors), scaled)  # rows i of: sum over k of conj(v_jk) scaled_ik
+    found = bk.product(bk.conj(vectors), scaled)  # row i: sum over k of conj(v_jk) scaled_ik
     return (found + bk.matrix_transpose(bk.conj(found))) / 2
 
 
@@ -188,11 +171,7 @@ def _by_lu(bk: Backend, A: Array) -> Array:
 
 
 def exact_inverse(matrix: Matrix, kind: str) -> tuple[Dense, bool | None]:
-    """(Pseudo-)inverse, computed with a unit diagonal, and whether it is Hermitian (None: unknown).
-
-    Raises:
-        ValueError: an entry is not finite, or a row with entries has a zero on the diagonal.
-    """
+    """(Pseudo-)inverse, computed with a unit diagonal, and whether it is Hermitian (None: unknown)."""
     known, target = in_scipy(matrix), Target(matrix, matrix.dtype)
     if known is None:
         return _traced(matrix), None

@@ -37,7 +37,7 @@ from ....sparse.operators.couplings import (
 from ....sparse.operators.halo import Axes
 
 Parts = dict[Shift, list[Array]]
-_ROWS = 16384  # that stay in the cache while their diagonals are read, one after the other
+_ROWS = 16384  # that stay in the cache while their diagonals are read in turn
 _SAMPLE = 500  # rows
 
 
@@ -47,7 +47,7 @@ def couplings_of(matrix: Matrix, grid: tuple[int, ...]) -> Couplings:
     Raises:
         UnsupportedOperation: it couples points that are no neighbours.
 
-    Cost: one pass over the values; for other formats than stencils and diagonals also over positions.
+    Cost: one pass over the values, and over positions except for stencils and diagonals.
     """
     own: Any = concrete(matrix)
     if isinstance(own, Stencil) and own.structure.in_grid == own.structure.out_grid == grid:  # type: ignore[attr-defined]
@@ -63,12 +63,14 @@ def couplings_of(matrix: Matrix, grid: tuple[int, ...]) -> Couplings:
         values.setdefault(shift, zero)
     couplings = Couplings(bk, grid, rings, values, systems)
     if analysis_of(matrix).is_exactly_hermitian:
-        couplings.__dict__["is_exactly_hermitian"] = True  # of this object: those made of it may have other numbers
+        couplings.__dict__["is_exactly_hermitian"] = (
+            True  # of this object only: objects derived from it may have other values
+        )
     return couplings
 
 
 def couples_neighbours(matrix: Matrix) -> bool:
-    """Is it a matrix with a known grid of two axes or more that couples neighbours only, by its structure?"""
+    """Does the structure of a matrix with a known grid of two or more axes couple neighbours only?"""
     own: Any = matrix
     grid = own.in_shape
     if len(grid) < 2 or own.out_shape != grid or not isinstance(own, SparseMatrix):
@@ -108,7 +110,7 @@ def _of_boxes(matrix: Any, grid: tuple[int, ...]) -> tuple[Parts, tuple[bool, ..
 
 
 def _of_diagonals(matrix: Any, grid: tuple[int, ...]) -> tuple[Parts, tuple[bool, ...]] | None:
-    """From DIA, or CSR read as diagonals, where offsets are neighbours and stay on the grid; else None."""
+    """From DIA, or CSR read as diagonals, if all offsets are those of neighbours on the grid; else None."""
     if matrix.systems is not None or min(grid) < 3 or not isinstance(matrix, (CSR, DIA)) or matrix.constant is None:
         return None
     if isinstance(matrix, DIA):
@@ -128,7 +130,7 @@ def _of_diagonals(matrix: Any, grid: tuple[int, ...]) -> tuple[Parts, tuple[bool
         for axis, step in enumerate(shift, 1):
             edge = [slice(None)] * values.ndim
             edge[axis] = slice(-1, None) if step > 0 else slice(0, 1)
-            if step and values[tuple(edge)].any():  # which goes on in the next line, or is stored outside of the matrix
+            if step and values[tuple(edge)].any():  # It wraps to the next line, or is stored outside the matrix.
                 return None
         parts[shift] = [values]
     return parts, (False,) * len(grid)
@@ -147,7 +149,7 @@ def _of_entries(matrix: Any, grid: tuple[int, ...]) -> tuple[Parts, tuple[bool, 
 
 
 def _codes(rows: np.ndarray, cols: np.ndarray, grid: tuple[int, ...]) -> tuple[np.ndarray, tuple[bool, ...]]:
-    """A number for the offset of each entry, and which axes are rings."""
+    """The offset of each entry as a number, and which axes are rings."""
     codes = np.zeros(len(rows), np.int64)
     rings = []
     for n, stride in zip(grid, row_strides(grid)):
@@ -176,7 +178,7 @@ def neighbours_diagonals(A: Any, grid: tuple[int, ...]) -> tuple[tuple[int, ...]
     """Ascending offsets and diagonals `(k, n)`, indexed by row; None if other points than neighbours are coupled.
 
     Args:
-        A: SciPy's `csr_array` with every entry once; stored zeros count as none.
+        A: `csr_array` without duplicates; stored zeros are ignored.
         grid: lengths of the axes, last one fastest.
 
     Cost: a pass over the entries for each diagonal, in the cache.
@@ -214,7 +216,7 @@ def _diagonals(A: Any, offsets: list[int]) -> np.ndarray:
 
 
 def couplings_matrix(A: Couplings, as_grid: bool = False) -> Operator:
-    """Matrix in the format with the fastest products in its library, or for `as_grid` as in other libraries."""
+    """Matrix in the format with the fastest products in its library; with `as_grid` that of libraries but NumPy."""
     if as_grid or not A.bk.on_host:
         return MatrixOnGrid.of(A)
     if A.systems is None and not any(A.periodic):
@@ -224,7 +226,7 @@ def couplings_matrix(A: Couplings, as_grid: bool = False) -> Operator:
 
 
 def couplings_stencil(A: Couplings) -> SparseMatrix:
-    """As a Stencil: a box of points per offset, and one more for each wrap-around of a periodic axis."""
+    """The Stencil with a box of points per offset, and one more for each wrap-around of a periodic axis."""
     boxes, values = [], []
     for shift, a in A.values.items():
         for box in itertools.product(*(_ranges(n, s, ring) for n, s, ring in zip(A.grid, shift, A.periodic))):
@@ -232,7 +234,8 @@ def couplings_stencil(A: Couplings) -> SparseMatrix:
             if min(shape) > 0:
                 boxes.append(Shifted(lo, shape, tuple(r[2] for r in box)))
                 part = a[(slice(None), *boxes[-1].rows)]
-                values.append(_of_systems(A, part))
+                each = None if A.systems is None else (A.systems, *map(int, part.shape[1:]))
+                values.append(part[0] if each is None else A.bk.broadcast_to(part, each))
     n = A.diagonal.shape[1:]
     structure = StencilStructure(tuple(map(int, n)), tuple(map(int, n)), boxes, [False] * len(boxes))
     size: Any = structure.shape[0]
@@ -247,24 +250,17 @@ def _ranges(n: int, step: int, ring: bool) -> list[tuple[int, int, int]]:
     return [inside, (n - 1, 1, 0) if step > 0 else (0, 1, n - 1)]
 
 
-def _of_systems(A: Couplings, part: Array) -> Array:
-    """`(systems, *box)`, of a single matrix `(*box)`."""
-    if A.systems is None:
-        return part[0]
-    return A.bk.broadcast_to(part, (A.systems, *map(int, part.shape[1:])))
-
-
 @storable("matrix on a grid")
 @dataclass(eq=False, repr=False)
 class MatrixOnGrid(Composed):
     """`image[x] = sum over k of values[k][x] * u[x + shifts[k]]`.
 
-    All values are one array, since in compiled loops each array costs compile time.
+    All values are one array, because in compiled loops each array costs compile time.
 
     Attributes:
-        values: `(shifts, systems or 1, *grid)`; zero where they leave the grid.
-        shifts: -1, 0 or 1 along each axis; -s is among them where s is.
-        grid, periodic: lengths of the axes, and which of them are rings; as of `Couplings` they may be cut.
+        values: `(shifts, systems or 1, *grid)`; zero for neighbours off the grid.
+        shifts: -1, 0 or 1 along each axis; with s they contain -s.
+        grid, periodic: lengths of the axes, and which of them are rings; as in `Couplings` they may be cut.
         batch: is there one matrix for each system?
     """
 
@@ -280,7 +276,6 @@ class MatrixOnGrid(Composed):
 
     @classmethod
     def of(cls, A: Couplings) -> MatrixOnGrid:
-        """From stencil coefficients, in the order of their offsets."""
         values = settled(A.bk, {s: A.values[s] for s in A.shifts} if [*A.values] != [*A.shifts] else A.values)
         array = values.array if isinstance(values, Stacked) else A.bk.stack([*values.values()])
         return cls(A.bk, array, A.shifts, A.grid, A.periodic, A.systems is not None)
@@ -314,7 +309,7 @@ class MatrixOnGrid(Composed):
         return bk.reshape(image, (int(x.shape[0]), self.shape[0]))
 
     def for_host(self) -> tuple[Sequence[Array], Callable[[Sequence[np.ndarray]], Operator]]:
-        """As a DIA matrix where possible, whose products are quicker on the host."""
+        """As a DIA matrix if possible, because its products are faster on the host."""
         arrays, make = super().for_host()
         if self.batch or any(self.periodic):
             return arrays, make

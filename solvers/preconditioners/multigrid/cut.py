@@ -26,8 +26,8 @@ from .grid import Smoothing, checked_couplings, checked_smoothing, cycle_of, res
 from .grid_levels import LEAST, LEAST_RING, WEAK, Coarsest, GridLevel, made, strengths_of
 from .transfer import Interpolation
 
-_DIRECT = 256  # points of the coarsest grid: more would be as much work for a device as its part of the finest
-_SIDE = 8  # points along each axis of what a device has of the gathered grid, at most
+_DIRECT = 256  # points of the coarsest grid: more would cost a device as much as its part of the finest grid
+_SIDE = 8  # points along each axis of the part of the gathered grid on a device, at most
 _MOST_PADDING = 2  # times as many points
 
 
@@ -43,14 +43,7 @@ def multigrid_on_cut_grid(
     directional: bool = True,
     precision: str | None = None,
 ) -> Preconditioner | None:
-    """`multigrid` for vectors that are spread over a device mesh, with its settings.
-
-    Returns:
-        None where the blocks of the vectors are no boxes of the grid.
-
-    Raises:
-        ValueError, UnsupportedOperation: as of `multigrid`; the parts do not divide a periodic axis.
-    """
+    """`multigrid` for vectors spread over a device mesh; None if their blocks are no boxes of the grid."""
     choose = checked_smoothing(cycle, smoother, degree, precision)
     points = None if direct is None else check_integer("direct", direct, 1)
     entries = entries_of(A)
@@ -88,17 +81,14 @@ def cut_multigrid(
     direct: int | None = None,
     strengths: Sequence[float] | None = None,
 ) -> Preconditioner:
-    """As `multigrid`, with arrays that are spread over the mesh as vectors are.
+    """`multigrid` with arrays that are spread over the mesh like vectors.
 
     Args:
-        couplings: of the whole matrix, in NumPy where they are known, or in the library.
+        couplings: those of the whole matrix, in NumPy if they are known, else in the library.
         bk: the library of vectors.
         cut: how vectors are spread.
-        direct: points of the coarsest grid, at most; by default 256.
+        direct: largest number of points of the coarsest grid; by default 256.
         strengths: see `plan_of`.
-
-    Raises:
-        ValueError: the parts do not divide a periodic axis; or matrices of a batch that is spread, too.
 
     Stores 31 local vectors in two dimensions and 39 in three, and the gathered grid, of at most 8^d points for each
     device. Costs, besides what `CutMultigrid` sends, the work of `multigrid` on the points of a device.
@@ -136,7 +126,6 @@ def _spread(couplings: Couplings, setup: CutSetup) -> Array:
 
 
 def _note(plan: CutPlan, cut: Cut, precision: str | None) -> str:
-    """Where it is cut, and what is gathered."""
     parts = " x ".join(map(str, cut.parts))
     own = math.prod(cut.local(plan.grids[-1]))
     levels = f"{len(plan.factors)} level{'s' * (len(plan.factors) != 1)} cut into {parts} parts"
@@ -149,9 +138,9 @@ def couplings_by_products(A: Operator, grid: tuple[int, ...], cut: Cut) -> Coupl
     """Stencil coefficients of A on a cut grid.
 
     Raises:
-        UnsupportedOperation: it is no stencil of neighbours, or cannot be traced.
+        UnsupportedOperation: A is no stencil of neighbours, or cannot be traced.
 
-    Cost: as of `cut_stencil`.
+    Cost: that of `cut_stencil`.
     """
     bk, alone = A.bk, Cut(cut.mesh, cut.names)
     zeros = bk.spread_over(bk.zeros((1, *grid), A.dtype, getattr(A, "like", None)), alone, 1)
@@ -174,7 +163,7 @@ def couplings_by_products(A: Operator, grid: tuple[int, ...], cut: Cut) -> Coupl
 
 
 def _on_grid(A: CutStencil, shift: Shift, value: Array) -> Array:
-    """`(1, *grid)`: a number in all points that have this neighbour."""
+    """`(1, *grid)`: the value at all points that have this neighbour."""
     bk, axes = A.bk, len(A.grid)
     if len(value.shape):
         return value[None]
@@ -185,7 +174,7 @@ def _on_grid(A: CutStencil, shift: Shift, value: Array) -> Array:
         along = bk.asarray(
             inside.reshape([-1 if k == axis else 1 for k in range(-1, axes)]).astype(A.dtype), like=value
         )
-        found = found * bk.materialize(along)  # or the compiler would make one constant of all axes
+        found = found * bk.materialize(along)  # Otherwise the compiler would build one constant over all axes.
     return bk.spread_over(found, A.spread, -1)
 
 
@@ -193,9 +182,9 @@ class CutPlan(NamedTuple):
     """The levels on which arrays are cut.
 
     Attributes:
-        grid: the finest one, with points that are added at the end of open axes.
-        factors: by which each of these grids is coarsened; the grid below the last one is gathered.
-        most: points that a device should have of the gathered grid, at most.
+        grid: the finest one, padded at the end of open axes.
+        factors: coarsening factors of each of these grids; the grid below the last one is gathered.
+        most: points of the gathered grid that a device should hold, at most.
     """
 
     grid: tuple[int, ...]
@@ -204,7 +193,7 @@ class CutPlan(NamedTuple):
 
     @property
     def grids(self) -> list[tuple[int, ...]]:
-        """Those that are cut, and the gathered one."""
+        """The cut grids, and the gathered one."""
         found = [self.grid]
         for factors in self.factors:
             found.append(tuple(-(-n // f) for n, f in zip(found[-1], factors)))
@@ -214,14 +203,14 @@ class CutPlan(NamedTuple):
 def plan_of(
     grid: tuple[int, ...], cut: Cut, periodic: tuple[bool, ...], strengths: Sequence[float] | None = None
 ) -> CutPlan:
-    """Coarsen until a device has at most 8^d points, and no further: it then solves on all of them.
+    """Coarsen until a device has at most 8^d points; then it solves on the whole gathered grid.
 
-    Rings are not padded, so that their blocks are halved while their length is even. Where padding would double the
+    Rings are not padded, so that their blocks are halved while their length is even. If padding would double the
     points, the grid is gathered earlier.
 
     Args:
-        strengths: of the couplings along each axis, if known: axes along which they are weak are not coarsened yet. On
-            the coarser grid they are a quarter for an axis that was halved, as differences are of second order.
+        strengths: strength of the couplings along each axis, if known: axes with weak ones are not coarsened yet. A
+            halved axis has a quarter of the strength, because differences are of second order.
 
     Raises:
         ValueError: the parts do not divide a ring.
@@ -250,7 +239,7 @@ def plan_of(
 
 
 def _step(lengths: Shift, cut: Cut, periodic: Sequence[bool], strengths: Sequence[float]) -> Shift | None:
-    """Factors of the next level; None where there is none."""
+    """Coarsening factors of the next level, or None if there is none."""
     long = [n >= (LEAST_RING if ring else LEAST) for n, ring in zip(lengths, periodic)]
     largest = max((s for s, can in zip(strengths, long) if can), default=0)
     halved = [can and s >= WEAK * largest for s, can in zip(strengths, long)]
@@ -261,7 +250,7 @@ def _step(lengths: Shift, cut: Cut, periodic: Sequence[bool], strengths: Sequenc
 
 
 def _padded(grid: Shift, cut: Cut, periodic: Sequence[bool], factors: Sequence[Shift]) -> Shift:
-    """The grid whose blocks can be halved so."""
+    """The padded grid, whose blocks can be coarsened by these factors."""
     units = [parts * math.prod(f[axis] for f in factors) for axis, parts in enumerate(cut.parts)]
     return tuple(
         n if ring or parts == 1 else -(-n // unit) * unit
@@ -270,13 +259,13 @@ def _padded(grid: Shift, cut: Cut, periodic: Sequence[bool], factors: Sequence[S
 
 
 class CutSetup(NamedTuple):
-    """What is known of a cut system when its program is compiled.
+    """Static data of a cut cycle.
 
     Attributes:
         grid: the given one, without padding.
-        shifts: of the couplings on the finest grid.
-        dtype: of A.
-        direct: points of the coarsest grid, at most.
+        shifts: offsets of the couplings on the finest grid.
+        dtype: dtype of A.
+        direct: largest number of points of the coarsest grid.
         batch: is there one matrix for each system?
     """
 
@@ -294,7 +283,7 @@ class CutSetup(NamedTuple):
 
     @property
     def within(self) -> np.dtype:
-        """The dtype of all levels that are cut."""
+        """The dtype of all cut levels."""
         return inner_dtype(self.smoothing.precision, self.dtype)
 
 
@@ -303,8 +292,8 @@ class CutArrays(NamedTuple):
 
     Attributes:
         scale: diagonal scaling of the cycle on both sides, `(systems or 1, *grid)`.
-        sign: of the matrix of each system, `(systems or 1, 1, ...)`, over its size for single precision.
-        levels: for each level two arrays: the values of the matrix, and the weights of the interpolation to it.
+        sign: sign of the matrix of each system, `(systems or 1, 1, ...)`, divided by its size for single precision.
+        levels: for each level the values of the matrix, and the weights of the interpolation to it.
         coarse: the cycle on the gathered grid.
     """
 
@@ -318,7 +307,7 @@ def cut_levels(values: Array, setup: CutSetup) -> CutArrays:
     """Set up all levels.
 
     Args:
-        values: `(shifts, systems or 1, *padded grid)`, zero in points that are no part of the grid.
+        values: `(shifts, systems or 1, *padded grid)`, zero at padding.
 
     Cost: the products and transfers of 3^d probes on each level; one gather of the coefficients of the gathered grid.
     """
@@ -333,7 +322,7 @@ def _on_block(values: Array, this: CutSetup) -> CutArrays:
     A = Couplings(bk, shape, axes, Stacked(this.shifts, bk.constant(values)), systems)
     A = A.symmetrised() if this.hermitian else A
     sign = signs_of(A)
-    if this.within != this.dtype:  # interpolation has numbers of the size of sqrt(A)
+    if this.within != this.dtype:  # Interpolation has numbers of the size of sqrt(A).
         sign = sign / sizes_of(A)
     A = A.map(lambda array: bk.astype(sign, bk.dtype(array)) * array)
     levels = []
@@ -376,8 +365,8 @@ class CutMultigrid(Composed):
     """A cycle on a grid that is cut over a device mesh.
 
     Attributes:
-        scale, sign, levels, coarse: see `CutArrays`; spread over the mesh, but for what is of the gathered grid.
-        setup: how it was made.
+        scale, sign, levels, coarse: see `CutArrays`; spread over the mesh except for the gathered grid.
+        setup: its static data.
 
     Cost: for each level and side of a cut axis a message for each product, and one message up and one down for each
     axis; one all-gather of the residual on the gathered grid. Nothing else leaves a device.
@@ -395,7 +384,6 @@ class CutMultigrid(Composed):
 
     @classmethod
     def of(cls, arrays: CutArrays, setup: CutSetup) -> CutMultigrid:
-        """From what was set up."""
         return cls(*arrays, setup)
 
     def _settle(self) -> None:
@@ -473,7 +461,7 @@ def _applied(x: Any, M: CutMultigrid) -> Any:
 
 
 def _cycle(M: CutMultigrid, levels: tuple[Array, ...], coarse: Operator) -> Operator:
-    """On a block."""
+    """The cycle on a block."""
     this, bk, axes = M.setup, M.bk, M.setup.cut.axes(M.setup.periodic)
     shapes, parts = M.matrices(), []
     for k in range(len(this.plan.factors)):
@@ -486,7 +474,7 @@ def _cycle(M: CutMultigrid, levels: tuple[Array, ...], coarse: Operator) -> Oper
 
 
 def _in_range(cycle: Operator, x: Array, this: CutSetup) -> Array:
-    """The cycle applied to x, which may be of a wider dtype: it is scaled to the size of one then."""
+    """Apply the cycle to x; an x of a wider dtype is scaled to the size of one first."""
     bk, dtype = this.bk, np.dtype(this.bk.dtype(x))
     if cycle.dtype == dtype:
         return cycle.apply(x)
@@ -514,11 +502,11 @@ def _transposed(levels: tuple[Array, ...], M: CutMultigrid) -> tuple[Array, ...]
 
 @dataclass(eq=False, repr=False)
 class GatheredCycle(Composed):
-    """`inner`, on the whole grid, as an operator on blocks; inside of `map_parts`.
+    """`inner`, on the whole grid, as an operator on blocks inside `map_parts`.
 
     Attributes:
-        grid: of the block.
-        axes: how it is cut.
+        grid: grid of the block.
+        axes: how the grid is cut.
 
     Cost: one all-gather of the vector.
     """

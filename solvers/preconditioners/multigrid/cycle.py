@@ -1,8 +1,8 @@
 """The multigrid cycle: levels, each with a smoother, above a coarsest solve.
 
-A polynomial smoother is the two-term recurrence d <- alpha_k d + beta_k D⁻¹ r, x <- x + d, r <- r - A d, so that its
-transpose is the same one with the transpose of A, and for a Hermitian A with eigenvalues below 1.4 times the bound that
-it was made for, smoothing reduces the error in the norm of A.
+A polynomial smoother is the two-term recurrence d <- alpha_k d + beta_k D⁻¹ r, x <- x + d, r <- r - A d. Its transpose
+is the same recurrence with the transpose of A. For a Hermitian A with eigenvalues below 1.4 times the given bound it
+reduces the error in the norm of A.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from ..operators import DiagonallyScaled, Permuted, Recast, recast
 from ..target import suited
 
 VISITS = {"V": 1, "W": 2}
-"""How often a cycle goes to the next coarser level from each one."""
-_LOWER, _UPPER = 0.35, 1.05  # the interval of Chebyshev's polynomials, of the bound of the eigenvalues
+"""Visits to the next coarser level from each level."""
+_LOWER, _UPPER = 0.35, 1.05  # interval of Chebyshev's polynomials, relative to the bound of the eigenvalues
 
 
 def chebyshev_coefficients(rho: Array, degree: int) -> list[tuple[Array, Array]]:
@@ -114,10 +114,10 @@ class PolynomialSmoother(Smoother):
     """`x + p(D⁻¹ A) D⁻¹ (b - A x)`, with the same polynomial before and after the coarser levels.
 
     Attributes:
-        alphas: factors of the direction before, `(degree, systems or 1)`.
+        alphas: factors of the previous direction, `(degree, systems or 1)`.
         weights: `-beta D⁻¹`, `(degree, systems or 1, n)`; of an A scaled to D = I `(degree, systems or 1, 1)`.
 
-    Cost: 2 degree products with A in a cycle, and 1 for each visit to the coarser levels but the first.
+    Cost: 2 degree products with A per cycle, and 1 for each visit to the coarser levels but the first.
     """
 
     parts = ("A", "alphas", "weights")
@@ -166,7 +166,7 @@ class PolynomialSmoother(Smoother):
         return found
 
     def _direction(self, step: tuple[Array, Array], e: Array, before: Array | None) -> Array:
-        """A new array `alpha d - beta D⁻¹ e`, where d is the one before; 0 for the first."""
+        """A new array `alpha d - beta D⁻¹ e` with the previous direction d, which is 0 at first."""
         bk, (alpha, weight) = self.bk, step
         if int(self.weights.shape[2]) > 1:
             found = weight * e
@@ -189,26 +189,26 @@ class PolynomialSmoother(Smoother):
         return replace(self, A=suited(self.A.T, self.bk, self.like))
 
     def on_backend(self, bk: Backend, like: Array | None) -> Operator | None:
-        own = replace(self, A=suited(self.A, bk, like))  # while the matrix still knows its zeros
+        own = replace(self, A=suited(self.A, bk, like))  # before the zeros of the matrix are traced
         return super(PolynomialSmoother, own).on_backend(bk, like)
 
 
 @storable("coarse and fine unknowns smoothed in turns")
 @dataclass(eq=False, repr=False)
 class CFRelaxation(Smoother):
-    """Smoother for matrices that are not symmetric, with `I - N = D⁻¹ A`, coarse unknowns first.
+    """Smoother for non-symmetric matrices, with `I - N = D⁻¹ A`, coarse unknowns first.
 
-    A Jacobi step on the coarse unknowns, then two on the fine ones, each with the newest values of the others: for two
-    colours that is Gauss-Seidel. Steps before and after the correction are the same, since with an upwind matrix
-    information has one direction. The transpose takes the transposed steps in the opposite order.
+    A Jacobi step on the coarse unknowns is followed by two on the fine ones, each with the newest values of the others:
+    with two colours this is Gauss-Seidel. Steps before and after the correction are the same, because with an upwind
+    matrix information has one direction. The transpose takes the transposed steps in the opposite order.
 
     Attributes:
-        A: the matrix, in the order of the unknowns of the whole.
-        C: rows of N of the coarse unknowns, `(coarse, n)`; transposed if `transposed`.
-        FC: rows of the fine ones, columns of the coarse ones; transposed if `transposed`.
-        FF: likewise, columns of the fine ones.
+        A: the matrix, in the original order of the unknowns.
+        C: coarse rows of N, `(coarse, n)`; transposed if `transposed`.
+        FC: fine rows, coarse columns; transposed if `transposed`.
+        FF: fine rows, fine columns; likewise.
 
-    Cost: 2 products with N and 2 more with FF in a cycle.
+    Cost: 2 products with N and 2 more with FF per cycle.
 
     Source: Trottenberg, Oosterlee and Schuller, Multigrid (2001), section A.7.1 for C/F relaxation, and 7.8 for upwind
     matrices.
@@ -240,7 +240,7 @@ class CFRelaxation(Smoother):
             step = materialize(self.FF.apply(bf))
             xf = materialize(bf + step)
             xc = materialize(bc + self.FC.apply(xf))
-            rc, rf = self._split(self.C.apply(xc))  # but for what the fine unknowns leave to themselves
+            rc, rf = self._split(self.C.apply(xc))  # without the residual of the fine unknowns
             r = bk.concat([rc, rf + self.FF.apply(step)], axis=1)
             return bk.concat([xc, xf], axis=1), materialize(r)
         xf = materialize(bf + self.FC.apply(bc))  # from x = 0 the first step on the coarse ones is x = b
@@ -277,9 +277,9 @@ class CFRelaxation(Smoother):
 @storable("elimination of fine unknowns")
 @dataclass(eq=False, repr=False)
 class Elimination(Smoother):
-    """`D_F⁻¹ b`: the exact solve for fine unknowns that are coupled to coarse ones only, beside `P coarse R`.
+    """`D_F⁻¹ b`: exact solve for fine unknowns that are coupled to coarse ones only, to be added to `P coarse R`.
 
-    What it leaves to the coarse unknowns is in R, so that b stands for the residual, and A is for updates only.
+    R contains its effect on the coarse unknowns, so that b replaces the residual, and A is for updates only.
 
     Attributes:
         inverse: `(systems or 1, n)`, `1 / a_ii` of fine unknowns, 0 of coarse ones.
@@ -321,12 +321,12 @@ class Level(Composed):
     Hermitian where A is, and positive definite with it. The transpose is the same cycle with transposed parts.
 
     Attributes:
-        smoother: with the matrix of this level.
-        P: prolongation, from the next coarser level.
-        R: restriction, to it.
+        smoother: smoother, which holds the matrix of this level.
+        P: prolongation from the next coarser level.
+        R: restriction to the next coarser level.
         coarse: approximate inverse of the next coarser matrix.
-        kept: of algebraic levels, from which an update makes a new P: the prolongation before smoothing and scaling, or
-            of classical levels an `Injection`; else None.
+        kept: source of P in updates of algebraic levels: the prolongation before smoothing and scaling, or for
+            classical levels an `Injection`; else None.
         visits: number of visits to the coarser levels (1: V-cycle, 2: W-cycle).
 
     Cost: that of the smoother, and one product with P and R each for every visit.
@@ -357,12 +357,10 @@ class Level(Composed):
 
     @property
     def A(self) -> Operator:
-        """The matrix of this level."""
         return self.smoother.A
 
     @property
     def hermitian(self) -> bool:
-        """Is it known to be?"""
         return self.smoother.hermitian
 
     def apply(self, x: Array) -> Array:
@@ -371,7 +369,7 @@ class Level(Composed):
         return self._cycle(self.bk.materialize(negated(self.bk, x)))
 
     def _cycle(self, b: Array) -> Array:
-        """The cycle for b, or where the smoother has this sign for -b, which may be overwritten."""
+        """The cycle for b, or for -b if the smoother has this sign; then b may be overwritten."""
         S, P = self.smoother, self.P
         x, r = S.start(b)
         for _ in range(1, self.visits):
@@ -416,7 +414,7 @@ class LevelParts(NamedTuple):
 
 
 def cycle_over(levels: Sequence[LevelParts], coarsest: Operator, visits: int = 1) -> Operator:
-    """The cycle over all levels, finest first, each in the precision of its smoother."""
+    """Cycle over all levels, finest first, each in the precision of its smoother."""
     found = coarsest
     for parts in reversed(levels):
         S = parts.smoother
@@ -425,7 +423,7 @@ def cycle_over(levels: Sequence[LevelParts], coarsest: Operator, visits: int = 1
 
 
 def levels_of_cycle(M: Operator) -> list[Level]:
-    """Levels, finest first, of a cycle within scalings, orders and other precisions."""
+    """Levels, finest first, of a cycle inside scalings, permutations and casts."""
     found: list[Level] = []
     inner: Any = M
     while isinstance(inner, DiagonallyScaled | Recast | Permuted | Level):
@@ -441,7 +439,7 @@ def numbers_stored(M: Operator) -> int:
         return M.nnz
     parts = [getattr(M, name) for name in M.parts] if isinstance(M, Composed) else []
     each = [array for part in parts for array in (part if isinstance(part, tuple) else (part,)) if array is not None]
-    once = {id(part): part for part in each}.values()  # one that stands for two is stored once
+    once = {id(part): part for part in each}.values()  # a shared one is stored once
     return sum(numbers_stored(p) if isinstance(p, Operator) else math.prod(map(int, p.shape)) for p in once)
 
 

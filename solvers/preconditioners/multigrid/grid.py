@@ -1,4 +1,4 @@
-"""The multigrid preconditioner: structured multigrid from the stencil of a matrix."""
+"""Structured multigrid from the stencil of a matrix."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ from .transfer import Interpolation, interpolation_places
 from .weights import WeaklyCoupled, coarse_grid
 
 _SMALL = 64  # unknowns up to which there is one grid
-_RESIDUE = 0.75  # power of the rounding unit: sums of that size, of terms of one, are of rounding only
+_RESIDUE = 0.75  # power of the rounding unit: such sums of terms of size one are only rounding
 _CYCLES = {visits: cycle for cycle, visits in VISITS.items()}
 
 
@@ -70,32 +70,32 @@ def multigrid(
 ) -> Preconditioner:
     """One cycle of multigrid for a matrix on a grid, whose points are coupled to their neighbours.
 
-    The interpolation follows the coefficients (box multigrid), so that jumps of any size between blocks, obstacles and
-    boundaries of all kinds need no care; periodic axes are recognised. On the coarsest grid the matrix is solved with
-    exactly, by elimination of one line or plane after the other. Where the values of a single matrix are known, points
-    are counted that are weakly coupled to a coarser grid: of thin lines and walls, channels, coefficients that jump
-    from cell to cell. A grid with too many, and what is below it, is left to classical AMG ("amg"); the note of the
-    preconditioner says so. Hermitian for a Hermitian A, and positive definite with it. Where the values of A are
-    traced, the levels are set up in each run: by NumPy in JAX's programs on a CPU that may call the host, else in the
-    library, which takes a second or two of compilation for each level.
+    The interpolation follows the coefficients (black box multigrid), so that jumps of any size between blocks,
+    obstacles and all kinds of boundaries need no care; periodic axes are recognised. On the coarsest grid the solve is
+    exact, by elimination of one line or plane after the other. For a single matrix with known values, the points are
+    counted that are weakly coupled to a coarser grid: those of thin lines and walls, channels, or coefficients that
+    jump from cell to cell. A grid with too many, and all coarser ones, are replaced by classical AMG ("amg"), which
+    `note` reports. M is Hermitian if A is, and positive definite if A is. If the values of A are traced, the levels are
+    set up in each run: by NumPy in JAX's programs on a CPU that may call the host, else in the library, which takes a
+    second or two of compilation for each level.
 
     Args:
-        grid: shape of the grid that the unknowns lie on, last axis fastest, if A neither knows nor shows it.
+        grid: shape of the grid of the unknowns, last axis fastest; needed where A neither declares nor shows it.
         cycle: "V" or "W".
-        smoother: "chebyshev", or "jacobi", which is the default where A is known not to be Hermitian.
-        degree: of the smoother's polynomial; so many products with A before and after the coarser grids.
-        direct: the coarsest grid has at most so many points; by default 64 along one axis, 16^3, and 64^2, or 128^2
-            where too many points are known to be weakly coupled.
-        directional: halve only axes along which couplings are strong, where values are known.
-        precision: "single" computes on all grids but the coarsest in single precision where A is in double: three
-            quarters of the memory, half to two thirds of the time, and as many iterations.
+        smoother: "chebyshev", or "jacobi", which is the default if A is known not to be Hermitian.
+        degree: degree of the smoother's polynomial: the products with A before and after the coarser grids.
+        direct: largest number of points of the coarsest grid; default: 64 in one dimension, 16^3 in three, and in two
+            64^2, or 128^2 if too many points are known to be weakly coupled.
+        directional: halve only axes along which couplings are strong, if values are known.
+        precision: "single" computes on all grids but the coarsest in single precision where A is in double precision:
+            three quarters of the memory, half to two thirds of the time, and as many iterations.
 
     Raises:
-        ValueError: a setting, a zero on the diagonal of a row that is not empty, or too large a coarsest grid.
-        UnsupportedOperation: A does not show its entries, or couples points that are no neighbours.
+        ValueError: a setting is invalid, a row with entries has a zero on the diagonal, or the coarsest grid is too
+        large. UnsupportedOperation: the entries of A are not available, or couple points that are no neighbours.
 
-    Stores 11 numbers for each point of two dimensions, 15 of three, and the inverse on the coarsest grid: its points
-    times those of a line, or of a plane. Costs 7 to 9 products with A.
+    Stores 11 numbers per point in two dimensions, 15 in three, and the inverse on the coarsest grid: its points times
+    those of a line, or of a plane. Costs 7 to 9 products with A.
 
     Source: Dendy, Black box multigrid, J. Comput. Phys. 48 (1982).
     """
@@ -119,11 +119,7 @@ def multigrid(
 def checked_smoothing(
     cycle: str, smoother: str | None, degree: int, precision: str | None
 ) -> Callable[[bool | None], Smoothing]:
-    """The smoothing that the settings mean, once it is known whether A is Hermitian.
-
-    Raises:
-        ValueError: there is no such setting.
-    """
+    """Check the settings, and return the smoothing as a function of whether A is Hermitian."""
     if cycle not in VISITS:
         raise ValueError(f"cycle={cycle!r} was given; expected one of {', '.join(map(repr, VISITS))}.")
     if smoother is not None:
@@ -136,12 +132,7 @@ def checked_smoothing(
 
 
 def checked_couplings(A: Couplings) -> bool:
-    """Is it Hermitian?
-
-    Raises:
-        ValueError: it has what is no finite number, or an overflowing inverse, or a row with entries but a zero on the
-            diagonal.
-    """
+    """Refuse values that cannot be smoothed, and return whether A is Hermitian."""
     check_finite("multigrid", A.is_finite())
     check_in_range("multigrid", A.diagonal)
     wrong = A.diagonal == 0
@@ -166,20 +157,14 @@ class Smoothing(NamedTuple):
     as_grids: bool = False  # are NumPy's matrices made of shifted grids, as those of all other libraries?
 
     def smoother_of(self, A: Operator, bound: Array, hermitian: bool) -> PolynomialSmoother:
-        """Of a matrix of unit row sums, with bounds `(systems or 1,)` of its eigenvalues."""
+        """Smoother of a matrix of unit row sums, with eigenvalue bounds `(systems or 1,)`."""
         coefficients = polynomial(A.bk, self.smoother, bound, self.degree)
         alphas, weights = (A.bk.astype(each, A.dtype) for each in coefficients)
         return PolynomialSmoother(A, alphas, weights[:, :, None], hermitian)
 
 
 class GridCycle(NamedTuple):
-    """A cycle.
-
-    Attributes:
-        inner: the operator.
-        points: of the coarsest grid.
-        note: what the preconditioner says of it, see `_note`.
-    """
+    """A cycle, the points of its coarsest grid, and a note for the preconditioner."""
 
     inner: Operator
     points: int
@@ -199,9 +184,9 @@ def cycle_of(
     """Cycle for stencil coefficients in the given dtype.
 
     Args:
-        target: NumPy, with the formats of the library that the cycle is for. None: all levels are grids, whatever they
-            lose.
-        above: number of levels above, whose rounding is in the coefficients.
+        target: NumPy, with the formats of the library of the cycle. None: all levels are grids, even if points are
+            weakly coupled.
+        above: number of finer levels, whose rounding is in the coefficients.
     """
     known = own.bk.on_host
     wide = np.result_type(dtype, np.float64)
@@ -209,7 +194,7 @@ def cycle_of(
     working = working.symmetrised() if hermitian else working
     sign = signs_of(working)
     within = inner_dtype(smoothing.precision, dtype)
-    if within != dtype:  # interpolation has numbers of the size of sqrt(A)
+    if within != dtype:  # Interpolation has numbers of the size of sqrt(A).
         sign = sign / sizes_of(working)
     factor = own.bk.astype(sign, own.bk.dtype(working.diagonal))
     signed = working.with_values({s: factor * a for s, a in working.values.items()})
@@ -231,7 +216,6 @@ def cycle_of(
 
 
 def _note(finest: tuple[int, ...], grid: tuple[int, ...], weak_points: WeaklyCoupled) -> str:
-    """Why and from where on the cycle is algebraic."""
     where = "" if grid == finest else f" from the grid {grid} on"
     return f"classical AMG{where}: coefficients jump, {weak_points} are weakly coupled to a coarser grid"
 
@@ -239,14 +223,13 @@ def _note(finest: tuple[int, ...], grid: tuple[int, ...], weak_points: WeaklyCou
 def with_cost(
     cycle: Operator, hermitian: bool | None, settings: tuple[tuple[str, Any], ...], note: str | None = None
 ) -> Preconditioner:
-    """The preconditioner with its cost."""
+    """The cycle as a preconditioner, with its costs."""
     costs = numbers_stored(cycle), work_of(cycle), None
     notes = "; ".join(part for part in (note, note_on_precision(cycle)) if part)
     return Preconditioner(cycle, "multigrid", hermitian, *costs, settings, notes or None)
 
 
 def _exact(A: Couplings, dtype: np.dtype, levels: int, hermitian: bool) -> Operator:
-    """The inverse on the coarsest grid."""
     bk, batch, shift = A.bk, A.systems is not None, 2 * rounding_of(dtype, levels)
     pivots, lower, upper = (bk.astype(part, dtype) for part in block_tridiagonal_inverse(A, shift, hermitian))
     return BlockTridiagonalInverse(bk, pivots, lower, upper, A.grid, A.periodic, A.shifts, batch)
@@ -261,9 +244,9 @@ def _assembled(
     dtype: np.dtype,
     within: np.dtype,
 ) -> Operator:
-    """The cycle over all levels for vectors of the dtype of the matrix, on all but the coarsest in that of `within`.
+    """The cycle over all levels for vectors in `dtype`, with all levels but the coarsest in the dtype `within`.
 
-    For `sign` times what they were made of; `inner` is an inverse for the last one.
+    The levels are those of `sign` times the matrix, and `inner` is an inverse for the last one.
     """
     bk = inner.bk
     parts = []
@@ -294,22 +277,18 @@ def signs_of(A: Couplings) -> Array:
 
 
 def sizes_of(A: Couplings) -> Array:
-    """Of the diagonal of each system, `(systems or 1, 1, ...)`, real and positive."""
+    """Size of the diagonal of each system, `(systems or 1, 1, ...)`, real and positive."""
     bk, largest = A.bk, A.largest(A.diagonal)
     return bk.reshape(bk.where(largest > 0, largest, bk.full_like(largest, 1)), (-1, *(1,) * len(A.grid)))
 
 
 def residue_of(dtype: np.dtype) -> float:
-    """What may be rounding in sums of terms of one, see `without_rounding_residues`."""
+    """Largest rounding in sums of terms of size one, see `without_rounding_residues`."""
     return float(np.finfo(dtype).eps) ** _RESIDUE
 
 
 def algebraic_cycle(A: Couplings, smoothing: Smoothing, hermitian: bool, target: Target) -> Operator:
-    """A cycle of classical AMG for the stencil coefficients of a single matrix, in NumPy's arrays.
-
-    Args:
-        target: of NumPy's library, with the formats of another one.
-    """
+    """Cycle of classical AMG for the stencil coefficients of a single matrix, on NumPy's arrays."""
     settings = AmgSettings(
         coarsening="classical",
         cycle=_CYCLES[smoothing.visits],
@@ -321,7 +300,7 @@ def algebraic_cycle(A: Couplings, smoothing: Smoothing, hermitian: bool, target:
 
 
 def _rows(A: Couplings) -> sp.csr_array:
-    """As rows, without the zeros of couplings that leave the grid."""
+    """The matrix in CSR format, without the zeros of couplings that leave the grid."""
     matrix: Matrix = couplings_stencil(A).to("csr")
     found = sp.csr_array(matrix.known())
     found.eliminate_zeros()
@@ -331,20 +310,17 @@ def _rows(A: Couplings) -> sp.csr_array:
 def cycle_in_runs(
     A: Couplings, dtype: np.dtype, points: int, smoothing: Smoothing, wanted: Array | None = None
 ) -> GridCycle:
-    """Cycle for coefficients that are known when a program runs.
+    """Cycle for coefficients that are known only when a program runs.
 
-    NumPy sets it up without a second of compilation for each level; but not in programs of other devices and
+    NumPy sets it up, which saves a second of compilation for each level, except in programs for other devices and
     libraries, those with `on_failure="nan"`, and exported ones.
 
     Args:
-        points: of the coarsest grid at most.
-        wanted: `(1,)`; where it is not positive, the arrays of the cycle are unspecified.
-
-    Raises:
-        ValueError: the coarsest grid is too large.
+        points: largest number of points of the coarsest grid.
+        wanted: `(1,)`; unless it is positive, the arrays of the cycle are unspecified.
     """
     bk = A.bk
-    smoothing = smoothing._replace(as_grids=True)  # the host's arrays are those of the program
+    smoothing = smoothing._replace(as_grids=True)  # The host returns the arrays of the program's cycle.
     setup = _SetUp(replace(A, values={}), tuple(A.values), dtype, points, smoothing)
     blank = setup.blank()
     returns = [(array.shape, array.dtype) for array in blank.bk.flatten(blank)[0]]
@@ -362,13 +338,9 @@ def cycle_in_runs(
 
 @dataclass(frozen=True, eq=False)
 class _SetUp:
-    """Set-up of a cycle from coefficients in the order of `shifts`; it outlives the trace and keeps no tracers.
+    """Set-up of a cycle from coefficients in the order of `shifts`; it outlives the trace and holds no tracers."""
 
-    Attributes:
-        grid: couplings without values.
-    """
-
-    grid: Couplings
+    grid: Couplings  # without values
     shifts: tuple[Shift, ...]
     dtype: np.dtype
     points: int
@@ -399,7 +371,6 @@ class _SetUp:
         return DiagonallyScaled(inner, scale, scale)
 
     def _blank_from(self, grid: tuple[int, ...], shifts: tuple[Shift, ...], within: np.dtype) -> Operator:
-        """The cycle from a level down."""
         host, rows, batch = get_backend("numpy"), self.grid.systems or 1, self.grid.systems is not None
         A = replace(self.grid, grid=grid, values=dict.fromkeys(shifts))
         factors = coarsening_factors(A, False) if math.prod(grid) > self.points else None
@@ -429,7 +400,7 @@ def _points_of_coarsest(M: Any) -> int:
 
 
 def _filled(M: Any, bk: Backend, arrays: Iterator[Array]) -> Any:
-    """M of another library, with other arrays."""
+    """M in another library, with its arrays replaced in order."""
     if not isinstance(M, Composed):
         return None if M is None else next(arrays)
     return M._moved({name: _filled(getattr(M, name), bk, arrays) for name in M.parts}, bk)

@@ -1,13 +1,13 @@
 """Levels of structured multigrid, scaled to unit absolute row sums: grids, Galerkin products, set-up in blocks.
 
-Galerkin products are made by shifts of whole arrays, or in compiled programs by probing: products with vectors of ones
-in every third point, of the whole grid if it is cut. There a loop over few vectors is an operation and the hundred
-products of arrays are a hundred: they take ten seconds to compile, and the loop half a second.
+Galerkin products are computed by shifts of whole arrays, or in compiled programs by probing: products with vectors of
+ones in every third point, of the whole grid if it is cut. There a loop over a few vectors compiles in half a second,
+and the hundred products of arrays in ten.
 
-On the host large levels are made in blocks of rows of the grid, which stay in the cache: 0.85 of the time for a grid of
-1000 x 1000 points. Everything that a point of the coarser grid has comes from the points around it. A block therefore
-has some rows more on each side than are kept of it, and numbers are the same, to the last digit, as if the grid were
-taken at once. Threads would not help: each of some hundred short operations waits for the interpreter.
+On the host large levels are set up in blocks of rows of the grid, which stay in the cache: 0.85 of the time for a grid
+of 1000 x 1000 points. The values at a point of the coarser grid depend only on nearby points. A block therefore has
+halo rows on each side, and its values are the same to the last digit as without blocks. Threads would not help, because
+each of some hundred short operations waits for the interpreter.
 """
 
 from __future__ import annotations
@@ -48,14 +48,14 @@ from .weights import (
     without_rounding_residues,
 )
 
-WEAK = 0.25  # of the strongest axis: couplings along an axis that need no coarsening yet
+WEAK = 0.25  # of the strongest axis: an axis with weaker couplings is not coarsened yet
 LEAST_RING = 6  # points of a periodic axis that can be halved: there must be three at least
 LEAST = 3  # points of an axis that can be halved: one coarse point between two fine ones
-_SAMPLE = 50_000  # points that tell how strong couplings are
+_SAMPLE = 50_000  # points at which the strength of couplings is measured
 _MOST_NUMBERS = 4 * 10**7  # of the inverse on the coarsest grid
-_AROUND = 2  # rows of the coarser grid that a number of a level may come from, to either side
-_ROWS_OF_A_BLOCK = 32  # of the coarser grid: a larger part leaves the cache, of a smaller one more is computed twice
-_LEAST_IN_BLOCKS = 2**15  # points of a grid that is worth more than one part
+_AROUND = 2  # rows of the coarser grid on either side that values of a level may depend on
+_ROWS_OF_A_BLOCK = 32  # of the coarser grid: larger blocks leave the cache, and smaller ones compute more values twice
+_LEAST_IN_BLOCKS = 2**15  # points of a grid from which blocks pay
 
 
 class GridLevel(NamedTuple):
@@ -64,7 +64,7 @@ class GridLevel(NamedTuple):
     Attributes:
         A: scaled on both sides; the coarsest one of several is not.
         P: the interpolation from the next coarser grid's own variables to the scaled ones; None on the coarsest one.
-        scale: the diagonal scaling of A on both sides, `(systems or 1, *grid)`, if any.
+        scale: diagonal scaling of A on both sides, `(systems or 1, *grid)`, if any.
     """
 
     A: Couplings
@@ -76,10 +76,10 @@ class GridLevels(NamedTuple):
     """Levels, finest first, and the weakly coupled points of each grid.
 
     Attributes:
-        levels: the last one is solved with exactly; with a `rest` all have an interpolation, and there may be none.
+        levels: the last one is solved exactly; with a `rest` all have an interpolation, and there may be none.
         weak_points: of each grid that was examined.
-        rest: the matrix on the grid below them that no coarser one suits, for which coarse points have to be chosen by
-            its couplings; or None.
+        rest: the matrix on the next grid, if no coarser grid suits it, so that coarse points have to be chosen by its
+            couplings; else None.
     """
 
     levels: list[GridLevel]
@@ -100,16 +100,16 @@ def levels_of(
 
     Args:
         A: with a diagonal that is positive where it is not zero.
-        rounding: what may be rounding, see `without_rounding_residues`.
-        dtype: in which matrices and interpolations are to be used; they may have that of A, but for the coarsest.
-        may_stop: may a `rest` be left where too many points are weakly coupled, of a single matrix in NumPy?
+        rounding: relative size of rounding, see `without_rounding_residues`.
+        dtype: dtype in which matrices and interpolations but the coarsest are used; they may have that of A.
+        may_stop: may a `rest` be left if too many points of a single matrix in NumPy are weakly coupled?
 
     Raises:
         ValueError: the coarsest grid is too large.
     """
     bk, levels, weak_points = A.bk, list[GridLevel](), list[WeaklyCoupled]()
-    while _points(A.grid) > direct.most:
-        small = _points(A.grid) <= direct.fine
+    while math.prod(A.grid) > direct.most:
+        small = math.prod(A.grid) <= direct.fine
         factors = coarsening_factors(A, directional)
         if factors is None or max(factors) == 1:
             break
@@ -132,7 +132,7 @@ def levels_of(
 
 def _limit(A: Couplings, factors: tuple[int, ...], finest: bool) -> Callable[[WeaklyCoupled], bool]:
     """Are too many points of the grid of A weakly coupled to the next one?"""
-    points = sum(f > 1 for f in factors) * _points(coarse_grid(A.grid, factors))
+    points = sum(f > 1 for f in factors) * math.prod(coarse_grid(A.grid, factors))
     return lambda weak_points: weak_points.too_many(finest, points)
 
 
@@ -144,7 +144,8 @@ def made(A: Couplings, factors: tuple[int, ...], hermitian: bool, rounding: floa
     """Set up one level: scaling, weights and Galerkin product."""
     bk, scale = A.bk, _scale(A)
     own = diagonally_scaled(A, scale)
-    found, weak_points = weights_and_weakly_coupled(_symmetric_part(A, hermitian), factors)
+    symmetric_part = (A if hermitian else A.symmetrised()).map(bk.real)
+    found, weak_points = weights_and_weakly_coupled(symmetric_part, factors)
     stacked = bk.astype(stacked_weights(bk, found, factors), bk.dtype(A.diagonal))
     P = _interpolation(A, _divided(bk, stacked, scale, factors), factors)
     if bk.is_eager:
@@ -167,13 +168,6 @@ def diagonally_scaled(A: Couplings, scale: Array) -> Couplings:
     return A.with_values(values)
 
 
-def _points(grid: Sequence[int]) -> int:
-    found = 1
-    for n in grid:
-        found *= n
-    return found
-
-
 def _scale(A: Couplings) -> Array:
     """`1 / sqrt` of the absolute row sums (l1-Jacobi), so that no eigenvalue exceeds one; 1 for zero rows.
 
@@ -183,11 +177,6 @@ def _scale(A: Couplings) -> Array:
     bk, sums = A.bk, A.sum_of_sizes()
     one = bk.full_like(sums, 1)
     return bk.materialize(bk.where(sums > 0, 1 / bk.sqrt(bk.where(sums > 0, sums, one)), one))
-
-
-def _symmetric_part(A: Couplings, hermitian: bool) -> Couplings:
-    """Real symmetric part, from which interpolation weights are made."""
-    return (A if hermitian else A.symmetrised()).map(A.bk.real)
 
 
 def _divided(bk: Backend, weights: Array, scale: Array, factors: tuple[int, ...]) -> Array:
@@ -203,7 +192,7 @@ class Coarsest(NamedTuple):
 
     Attributes:
         most: points at most.
-        fine: grids of so many points are solved on where a coarser one would lose too much, see `WeaklyCoupled`.
+        fine: points up to which a grid is solved exactly if a coarser one would lose too much, see `WeaklyCoupled`.
     """
 
     most: int
@@ -221,7 +210,7 @@ def coarsening_factors(A: Couplings, directional: bool) -> tuple[int, ...] | Non
     """2 for each axis that is to be halved; None where no axis can be.
 
     Args:
-        directional: leave axes alone along which couplings are weak, which takes values that are known.
+        directional: do not halve axes along which couplings are weak; needs known values.
     """
     coupled = [any(s[axis] for s in A.values) for axis in range(len(A.grid))]
     possible = [
@@ -239,7 +228,9 @@ def coarsening_factors(A: Couplings, directional: bool) -> tuple[int, ...] | Non
 
 def strengths_of(A: Couplings) -> list[float]:
     """Strength of the couplings along each axis: the median over a sample of points."""
-    some = (0, *np.ix_(*(evenly_spread(n, _least(A.grid)) for n in A.grid)))
+    along_axis = int(_SAMPLE ** (1 / max(sum(n > 1 for n in A.grid), 1)))
+    # Evenly spread, because coefficients may be periodic layers.
+    some = (0, *np.ix_(*(evenly_spread(n, along_axis) for n in A.grid)))
     sizes = {s: np.abs(a[some]) for s, a in A.values.items()}
     own = sizes[A.here]
     live = own > 0
@@ -249,13 +240,8 @@ def strengths_of(A: Couplings) -> list[float]:
     return [float(np.median(total[live] / own[live])) for total in along]
 
 
-def _least(grid: tuple[int, ...]) -> int:
-    """Size of the sample along each axis; evenly spread, as coefficients may be periodic layers."""
-    return int(_SAMPLE ** (1 / max(sum(n > 1 for n in grid), 1)))
-
-
 def check_coarsest(grid: tuple[int, ...], periodic: tuple[bool, ...]) -> None:
-    """Raises ValueError where the coarsest grid is too large to be solved on exactly."""
+    """Refuse a coarsest grid too large for an exact solve."""
     numbers = numbers_of_blocks(grid, periodic)
     if numbers > _MOST_NUMBERS:
         raise ValueError(
@@ -269,8 +255,8 @@ def coarse_couplings(
 ) -> Couplings:
     """Galerkin product for the interpolation with real weights W; the diagonal is that of `without_rounding_residues`.
 
-    Cost: in two dimensions 130 products of arrays of the coarse grid for a matrix of nine points and half of that for
-    one of five, in three 1100 for one of 27; of a Hermitian matrix half of the second part is mirrored.
+    Cost: products of arrays of the coarse grid: in two dimensions 130 for nine-point stencils and half as many for
+    five-point ones, in three 1100 for 27 points; for a Hermitian matrix half of the second part is mirrored.
     """
     bk, grid = A.bk, coarse_grid(A.grid, factors)
     images = {p: _images(A, W, p, factors) for p in parities(factors)}
@@ -294,7 +280,7 @@ def coarse_couplings(
 
 
 def couplings_of_coarse(grid: tuple[int, ...]) -> tuple[Shift, ...]:
-    """Offsets on a coarse grid, whatever those of the finer one are."""
+    """Offsets on a coarse grid, for any offsets of the finer one."""
     return tuple(s for s in neighbours(len(grid)) if all(n > 1 or not k for n, k in zip(grid, s)))
 
 
@@ -314,7 +300,7 @@ def _images(A: Couplings, W: Weights, p: Shift, factors: tuple[int, ...]) -> dic
 def probed_couplings(A: Operator, P: Interpolation, rounding: float = 0.0) -> Couplings:
     """Stencil coefficients of `P^T A P`, by probing; the diagonal is that of `without_rounding_residues`.
 
-    Cost: a product with each for every colour, 3^d on most grids.
+    Cost: a product with A, P and P^T for every colour; there are 3^d on most grids.
     """
     bk, grid, rows = P.bk, P.coarse, A.systems or 1
     colours = [colours_of(*length_and_ring(n, axis)) for n, axis in zip(grid, P.periodic)]
@@ -336,7 +322,7 @@ def probed_couplings(A: Operator, P: Interpolation, rounding: float = 0.0) -> Co
 
 
 def colours_of(n: int, ring: bool) -> np.ndarray:
-    """Colours of n points along an axis: neighbours of the same point have different ones."""
+    """Colours of n points along an axis: all neighbours of a point have different ones."""
     if not ring:
         return np.arange(n) % 3
     if n < 6:
@@ -348,7 +334,7 @@ def colours_of(n: int, ring: bool) -> np.ndarray:
 def _told_apart(
     A: Operator, P: Interpolation, images: Array, colours: Sequence[np.ndarray], counts: Sequence[int], rounding: float
 ) -> Couplings:
-    """Read coefficients off the images: that of x + s is the image of its colour at x, which no other neighbour has."""
+    """Read coefficients off the images: that of x + s is the value at x of the image of the colour of x + s."""
     bk, grid, axes = P.bk, P.coarse, len(P.coarse)
     found = bk.reshape(images, (int(images.shape[0]), *counts, *grid))
     steps = [(0,) if len(each) == 1 else (-1, 0, 1) for each in colours]
@@ -383,9 +369,9 @@ class LevelArrays(NamedTuple):
     """Arrays of a level, computed from its stencil coefficients.
 
     Attributes:
-        scale: of its unknowns, `(systems or 1, *grid)`.
-        own: its couplings, scaled.
-        weights: of the interpolation, `(places, systems or 1, *coarse grid)`.
+        scale: scaling of its unknowns, `(systems or 1, *grid)`.
+        own: its scaled couplings.
+        weights: weights of the interpolation, `(places, systems or 1, *coarse grid)`.
         coarse: couplings of the next coarser grid.
         weak_points: see `weights_and_weakly_coupled`.
     """
@@ -407,10 +393,10 @@ def blockwise_setup(
     """`make(A)` for NumPy arrays, block by block, and its weakly coupled points; coefficients and weights in `dtype`.
 
     Args:
-        stops: asked after each block whether there are too many of these already; then there are no arrays.
+        stops: tells after each block whether there are too many of these; then no arrays are returned.
     """
     grid, factor = coarse_grid(A.grid, factors), factors[0]
-    if A.grid[0] * int(np.prod(A.grid[1:])) < _LEAST_IN_BLOCKS or grid[0] < 2 * _ROWS_OF_A_BLOCK:
+    if math.prod(A.grid) < _LEAST_IN_BLOCKS or grid[0] < 2 * _ROWS_OF_A_BLOCK:
         made = make(A)
         weak_points = WeaklyCoupled.of(made.weak_points, slice(None))
         if stops(weak_points):
@@ -419,7 +405,10 @@ def blockwise_setup(
     whole, weak_points = None, WeaklyCoupled()
     for start in range(0, grid[0], _ROWS_OF_A_BLOCK):
         end = min(start + _ROWS_OF_A_BLOCK, grid[0])
-        before, after = _around(start, end, grid[0], A.periodic[0])
+        # Halo rows before and after the block: none at the ends of the grid.
+        before, after = min(_AROUND, start), min(_AROUND, grid[0] - end)
+        if A.periodic[0]:
+            before = after = _AROUND
         part = make(_rows(A, factor * (start - before), factor * (end + after)))
         whole = whole or _Whole(A, grid, part, dtype)
         whole.put(part, slice(start, end), before, factor)
@@ -427,11 +416,6 @@ def blockwise_setup(
         if stops(weak_points):
             return None, weak_points
     return whole.made(A, grid), weak_points  # type: ignore[union-attr]
-
-
-def _around(start: int, end: int, n: int, ring: bool) -> tuple[int, int]:
-    """Halo rows of a part before and after its own: none at the ends of the grid."""
-    return (_AROUND, _AROUND) if ring else (min(_AROUND, start), min(_AROUND, n - end))
 
 
 def _rows(A: Couplings, start: int, end: int) -> Couplings:

@@ -1,4 +1,4 @@
-"""Prolongation and restriction, as operators made of interpolation weights."""
+"""Prolongation and restriction by interpolation weights."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ....sparse.operators.couplings import Shift, are_flat, opposite, shifted_ar
 from ....sparse.operators.halo import Axes, added_halo, are_cut
 from .weights import Weights, coarse_grid, every
 
-_PART, _LEAST = 32768, 4  # points of the coarser grid that NumPy takes at a time, and rows of it at least
+_PART, _LEAST = 32768, 4  # points of the coarser grid in a block of NumPy, and its fewest rows
 _SHARED = 4  # times as many points, with several threads
 
 
@@ -44,11 +44,11 @@ class Interpolation(Composed):
     Attributes:
         weights: `(places, systems or 1, *coarse grid)`, in the order of `interpolation_places`; zero where one of
             the two points is off the grid.
-        grid: of all points.
-        factors: by which each axis is coarsened.
+        grid: the finer grid.
+        factors: coarsening factor of each axis.
         periodic: which axes are rings, or how they are cut: then the grids are blocks, inside of `map_parts`.
         batch: is there one matrix for each system?
-        transposed: from all points to the coarser grid?
+        transposed: from the finer to the coarser grid?
     """
 
     parts = cut = ("weights",)
@@ -79,7 +79,7 @@ class Interpolation(Composed):
 
     @property
     def by_place(self) -> Weights:
-        """The weights by p and c."""
+        """Weights by p and c."""
         found: dict[Shift, dict[Shift, Array]] = {}
         for k, (p, c) in enumerate(interpolation_places(self.factors)):
             found.setdefault(p, {})[c] = self.weights[k]
@@ -128,7 +128,7 @@ class Interpolation(Composed):
         return shifted_arrays(self.bk, u, _box(self.factors), self.periodic)
 
     def _up_on_host(self, own: dict[tuple[Shift, Shift], Array], u: np.ndarray) -> np.ndarray:
-        """Interpolate in NumPy, block by block of coarse rows, which stay in the cache."""
+        """Interpolate in NumPy by blocks of coarse rows, which stay in the cache."""
         image = np.empty((len(u), *self.grid), np.result_type(u, self.dtype))
 
         def work(start: int, end: int) -> None:
@@ -144,7 +144,7 @@ class Interpolation(Composed):
 
     @property
     def _at_a_time(self) -> int:
-        """Coarse rows per block in NumPy: all of a periodic axis, and more with several threads."""
+        """Coarse rows per block in NumPy: all of a periodic axis; blocks are larger with several threads."""
         size = _PART if cores.count == 1 else _SHARED * _PART
         return self.coarse[0] if self.periodic[0] else max(size // math.prod(self.coarse[1:]), _LEAST)
 

@@ -6,16 +6,16 @@ Every axis is coarsened by a factor, 2 or 1: the coarse points are those whose i
 Source: Alcouffe, Brandt, Dendy and Painter, The multi-grid method for the diffusion equation with strongly
 discontinuous coefficients, SIAM J. Sci. Stat. Comput. 2 (1981); Dendy, Black box multigrid, J. Comput. Phys. 48 (1982).
 
-Weakly coupled points show whether a coarser grid can represent what the matrix couples. A point between two coarse ones
-along an axis interpolates by its couplings along that axis, collapsed over the others. Where these are next to nothing
-of its diagonal it belongs to what passes between the points of the coarser grid: thin lines and walls, channels,
-coefficients that jump from cell to cell. A few such points are harmless, many are not: then coarse points have to be
-chosen by the couplings, as algebraic multigrid does.
+Weakly coupled points show whether a coarser grid can represent the couplings of a matrix. A point between two coarse
+ones along an axis interpolates by its couplings along that axis, collapsed over the others. If these are negligible
+relative to its diagonal, the point belongs to structures that a coarser grid misses: thin lines and walls, channels,
+coefficients that jump from cell to cell. A few such points are harmless. With many, coarse points have to be chosen by
+the couplings, as algebraic multigrid does.
 
-Couplings may be next to nothing one by one, as beside a thin line, each point of which leaves an error that varies
-slowly along it: conjugate gradients need an iteration or two for each. Or they cancel, as those of Galerkin products
-do here and there: a small share of all points does no harm. On the finest grid, that of the user's stencil, a smaller
-share shows that coarser ones will lose more.
+Each coupling may be negligible by itself, as next to a thin line, each point of which leaves an error that varies
+slowly along it: conjugate gradients need an iteration or two for each. Or they cancel, as in a few points of Galerkin
+products, which does no harm. On the finest grid, that of the user's stencil, a smaller share shows that coarser ones
+will lose more.
 
 Large blocks with jumps of any size have no such points, nor do smooth coefficients, or layers that are halved along
 their strong axes only.
@@ -46,7 +46,7 @@ Weights = Mapping[Shift, Mapping[Shift, Array]]  # W[p][c], each `(systems or 1,
 _WEAK, _ISOLATED = 0.01, 0.001  # of the diagonal: the sum of the couplings, and that of their sizes
 _MOST_WEAK = {True: 6e-4, False: 0.003}  # of all points between two coarse ones, on the finest grid and on others
 _MOST_ISOLATED = 7  # points, and weak ones on small grids: so few are left to the smoother
-_DOMINATED = 0.2  # of the diagonal that is no coupling: smoothing alone solves for such a point
+_DOMINATED = 0.2  # of the diagonal not due to couplings: smoothing alone solves for such a point
 _NONE = 1e-3  # of the diagonal: a point whose couplings sum to less gets no weights
 
 
@@ -71,14 +71,14 @@ def parities(factors: tuple[int, ...]) -> list[Shift]:
 def weights_and_weakly_coupled(A: Couplings, factors: tuple[int, ...]) -> tuple[Weights, list[Array]]:
     """Interpolation weights of real couplings with a positive diagonal, so that A P vanishes nearly at fine points.
 
-    A point between two coarse ones along an axis takes the couplings of its row summed over the other axes; the points
-    between four of them then take from the points that have their weights already, and so on. Where a row sums to
-    almost nothing the weights sum to one; a point that depends on no other, as in obstacles, is no part of the coarser
-    grid, and no point takes from it: what is coupled past it, across corners, is taken from the other points.
+    A point between two coarse ones along an axis uses the couplings of its row, summed over the other axes. The points
+    between four coarse ones then interpolate from points whose weights are known, and so on. If a row sums to almost
+    nothing, the weights sum to one. A point without couplings, as in obstacles, is no part of the coarser grid, and no
+    point interpolates from it.
 
     Returns:
-        The weights; and of a single matrix in NumPy for each coarsened axis which points between two coarse ones along
-        it are `weakly_coupled`, `(1, *coarse grid)`.
+        The weights; and for a single matrix in NumPy, for each coarsened axis, `weakly_coupled` of the points between
+        two coarse ones along it, `(1, *coarse grid)`.
     """
     bk, here, live = A.bk, A.here, _live(A)
     first = bk.full_like(A.diagonal, 1) if live is None else live
@@ -99,14 +99,14 @@ def weights_and_weakly_coupled(A: Couplings, factors: tuple[int, ...]) -> tuple[
 
 
 def without_rounding_residues(bk: Backend, diagonal: Array, W: Weights, periodic: Axes, rounding: float) -> Array:
-    """The diagonal of `P^T A P`, of an A whose rows are of size one, where rounding can no longer make A indefinite.
+    """The diagonal of `P^T A P`, for an A with rows of size one, changed so that rounding cannot make it indefinite.
 
-    A closed region where A maps constants to zero leaves rounding of any sign, whose inverse is huge: a row of nothing
-    else, if it has shrunk to a point, or one small eigenvalue. The first gets another diagonal, the sum of the squares
-    of its weights, the second a shift. A point that no other takes from gets a one.
+    A closed region where A maps constants to zero leaves rounding of any sign, whose inverse is huge: a row of mere
+    rounding, if it has shrunk to a point, or one small eigenvalue. The row gets the sum of the squares of its weights
+    as diagonal, and the eigenvalue a shift. A point from which no other interpolates gets a one.
 
     Args:
-        rounding: what may be rounding, relative to the sum of the squares.
+        rounding: largest rounding, relative to the sum of the squares.
     """
     parts: dict[Shift, Array] = {}
     for own in W.values():
@@ -146,7 +146,7 @@ def _collapsed(
     """Couplings of the points p, collapsed over the axes where p is 0, and the factor that normalises them.
 
     Args:
-        weak_points: gets the `weakly_coupled` among p, if given.
+        weak_points: list to which `weakly_coupled` of p is appended, if given.
     """
     bk, rows = A.bk, _rows(A, p, factors)
     sums: dict[Shift, list[Array]] = {}
@@ -162,7 +162,7 @@ def _collapsed(
     one = bk.full_like(diagonal, 1)
     safe = bk.where(diagonal > 0, diagonal, one)
     strength = sum_of_terms(list(along.values()))
-    # the excess counts only where it is not small beside the weakest side: else rounding would make it up
+    # The excess counts only if it is not small relative to the weakest side; otherwise it may be mere rounding.
     counts = diagonal > (1 + _weakest(bk, along, p) / safe) * (diagonal - excess)
     divisor = strength + bk.where(counts, excess, zero)
     good = (bk.abs(strength) > _NONE * safe) & (bk.abs(divisor) > _NONE * safe)
@@ -180,7 +180,7 @@ def _at_neighbour(A: Couplings, a: Array, p: Shift, t: Shift, factors: tuple[int
 
 
 def _weakest(bk: Backend, along: dict[Shift, Array], p: Shift) -> Array:
-    """Smaller coupling of the two sides along an axis of p."""
+    """Weakest coupling to a side along an axis of p."""
     found = None
     for axis in (axis for axis, q in enumerate(p) if q):
         for side in (-1, 1):
@@ -197,9 +197,9 @@ def weakly_coupled(
     """0 for points that are coupled to a coarser grid, 1 for weakly coupled, 2 for isolated ones; int8.
 
     Args:
-        diagonal: of points between two coarse ones along an axis.
+        diagonal: diagonal of points between two coarse ones along an axis.
         excess: sums of their rows.
-        strength: sums of their couplings along the axis, positive where they are of the opposite sign of the diagonal.
+        strength: sums of their couplings along the axis, positive if their sign is opposite to that of the diagonal.
         terms: these couplings, one by one.
     """
     weak = (strength < _WEAK * diagonal) & (excess <= _DOMINATED * diagonal) & (diagonal > 0)
@@ -211,12 +211,12 @@ def weakly_coupled(
 
 
 class WeaklyCoupled(NamedTuple):
-    """Counts from one grid to the next, over all axes that are halved.
+    """Counts from one grid to the next, over all halved axes.
 
     Attributes:
-        points: between two coarse ones.
-        weak: those with couplings towards these that sum to less than 0.01 of the diagonal.
-        isolated: those among them with couplings of less than 0.001 without regard to signs.
+        points: points between two coarse ones.
+        weak: those whose couplings to these sum to less than 0.01 of the diagonal.
+        isolated: those whose absolute couplings sum to less than 0.001 of it.
     """
 
     points: int = 0
@@ -225,7 +225,7 @@ class WeaklyCoupled(NamedTuple):
 
     @classmethod
     def of(cls, points: Sequence[np.ndarray], rows: slice) -> WeaklyCoupled:
-        """Of `weakly_coupled` along each axis, in some rows of the coarser grid."""
+        """Count `weakly_coupled` along each axis, in some rows of the coarser grid."""
         found = [each[:, rows] for each in points]
         return cls(
             sum(each.size for each in found),
@@ -234,15 +234,14 @@ class WeaklyCoupled(NamedTuple):
         )
 
     def plus(self, other: WeaklyCoupled) -> WeaklyCoupled:
-        """Counts of both together."""
         return WeaklyCoupled(*(a + b for a, b in zip(self, other)))
 
     def too_many(self, finest: bool, points: int) -> bool:
         """Are they too many for multigrid on grids?
 
         Args:
-            finest: are they those of the finest grid?
-            points: of the whole grid, some of which may not have been looked at.
+            finest: is this the finest grid?
+            points: number of points of the whole grid, also of those not yet examined.
         """
         return self.isolated > _MOST_ISOLATED or self.weak > max(_MOST_WEAK[finest] * points, _MOST_ISOLATED)
 
