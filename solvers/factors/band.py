@@ -1,4 +1,4 @@
-"""Factors of banded matrices: bandwidth, partition into a block tridiagonal matrix, and cyclic reduction."""
+"""Factors of banded matrices: bandwidth, partition into blocks and cyclic reduction; on the host, LU by LAPACK."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
+from scipy.linalg import lapack
 from scipy.sparse.csgraph import reverse_cuthill_mckee
 
 from ...backends import Array, Backend
@@ -17,9 +18,10 @@ from ..preconditioners.operators import reordered
 from ..singular.from_factors import examined_blocks
 from ..singular.projections import WithoutVectors
 from .cyclic_reduction import BlockTridiagonal, reduced
-from .protocol import InverseOperator, PseudoInverse
+from .protocol import ExactlySingular, Factors, InverseOperator, PseudoInverse
 
 WIDEST = 8  # half bandwidth; the reduction stores 5 times as many values per unknown
+_WASTE, _SMALL = 4, 8  # storage limit per row of a band on the host: multiple of its entries, plus a constant
 
 
 class Band(NamedTuple):
@@ -159,3 +161,55 @@ def _refusal(why: str, instead: str) -> UnsupportedOperation:
     return UnsupportedOperation(
         f"banded-direct needs a matrix with at most {WIDEST} diagonals beside the main one, but {why}. Use {instead}."
     )
+
+
+# --- on the host, by LAPACK
+
+
+class BandFactors(Factors):
+    """LU factors with partial pivoting in band storage `(2 lower + upper + 1, n)`, double precision.
+
+    A one-dimensional grid of a thousand points has a condition number of a million, which leaves single precision at
+    most two digits. Bands are so small that double precision costs next to nothing.
+    """
+
+    library = "LAPACK"
+
+    def __init__(self, A: Any, lower: int, upper: int) -> None:
+        """Factorise a SciPy CSC matrix without duplicates.
+
+        Raises:
+            ExactlySingular: a pivot is zero.
+        """
+        n, _ = A.shape
+        columns = np.repeat(np.arange(n), np.diff(A.indptr))
+        band = np.zeros((2 * lower + upper + 1, n), np.result_type(A.dtype, np.float64), order="F")
+        band[lower + upper + A.indices - columns, columns] = A.data
+        self.lower, self.upper = lower, upper
+        factorise, self._solve = lapack.get_lapack_funcs(("gbtrf", "gbtrs"), (band,))
+        self.factors, self.exchanges, failed = factorise(band, lower, upper, overwrite_ab=True)
+        if failed:
+            raise ExactlySingular("Factor is exactly singular")
+        self.nnz, self.dtype = int(self.factors.size), self.factors.dtype
+
+    def solve(self, b: np.ndarray) -> np.ndarray:
+        return np.asarray(self._solve(self.factors, self.lower, self.upper, b, self.exchanges)[0])
+
+    def solve_transposed(self, b: np.ndarray) -> np.ndarray:
+        return np.asarray(self._solve(self.factors, self.lower, self.upper, b, self.exchanges, trans=1)[0])
+
+
+def lapack_band_factors(A: Any) -> BandFactors | None:
+    """Factorise a CSC matrix that is banded in the given order; None for others.
+
+    Raises:
+        ExactlySingular: a pivot is zero.
+    """
+    n, nnz = A.shape[0], A.nnz
+    if not nnz:
+        return None
+    distance = A.indices - np.repeat(np.arange(n, dtype=A.indices.dtype), np.diff(A.indptr))
+    lower, upper = max(int(distance.max()), 0), max(-int(distance.min()), 0)
+    if (2 * lower + upper + 1) * n > _WASTE * nnz + _SMALL * n:
+        return None
+    return BandFactors(A, lower, upper)

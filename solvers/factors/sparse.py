@@ -15,7 +15,6 @@ from weakref import WeakValueDictionary
 
 import numpy as np
 import scipy.sparse as sp
-from scipy.linalg import lapack
 
 from ...backends import Array, Backend, get_backend
 from ...sparse import Operator, SparseMatrix, storable
@@ -27,13 +26,13 @@ from ..log import log
 from ..memory import SETUP_CACHE, Memory
 from ..singular.from_factors import MatrixFactors, examined_sparse
 from ..singular.projections import WithoutVectors, projected_twice
+from .band import lapack_band_factors
 from .cholmod import Cholmod
 from .dense import factorise
 from .pardiso import Pardiso
 from .pattern import EntryPattern, digest_of
 from .protocol import (
     DirectInverse,
-    ExactlySingular,
     Factors,
     FactorsRefused,
     PatternRefused,
@@ -48,7 +47,6 @@ SUPERLU = SuperLU()
 PROVIDERS: dict[str, Provider] = {one.name: one for one in (Pardiso(), Cholmod(), Rslab(), SUPERLU)}
 """Name -> library of sparse factors, in the order in which they are tried."""
 
-_WASTE, _SMALL = 4, 8  # storage limit per row of a band: multiple of its entries, plus a constant
 _FIRST = 64  # leading values that are compared first, because different matrices mostly differ in them
 
 
@@ -318,7 +316,7 @@ def lu_of(A: Any, providers: tuple[Provider, ...] = ()) -> Factors:
     Raises:
         ExactlySingular: a pivot is zero.
     """
-    band = band_factors(A)
+    band = lapack_band_factors(A)
     if band is not None:
         return band
     return sparse_factors(A, providers) if providers else SuperLUFactors(factors_of(A), A.dtype)
@@ -385,58 +383,6 @@ def _made(known: KnownPattern, provider: Provider, A: Any) -> Factors:
     found.library = provider.name
     found.known = known  # The analyses live as long as the factors.
     return found
-
-
-# --- LAPACK, for bands
-
-
-class BandFactors(Factors):
-    """LU factors with partial pivoting in band storage `(2 lower + upper + 1, n)`, double precision.
-
-    A one-dimensional grid of a thousand points has a condition number of a million, which leaves single precision at
-    most two digits. Bands are so small that double precision costs next to nothing.
-    """
-
-    library = "LAPACK"
-
-    def __init__(self, A: Any, lower: int, upper: int) -> None:
-        """Factorise a SciPy CSC matrix without duplicates.
-
-        Raises:
-            ExactlySingular: a pivot is zero.
-        """
-        n, _ = A.shape
-        columns = np.repeat(np.arange(n), np.diff(A.indptr))
-        band = np.zeros((2 * lower + upper + 1, n), np.result_type(A.dtype, np.float64), order="F")
-        band[lower + upper + A.indices - columns, columns] = A.data
-        self.lower, self.upper = lower, upper
-        factorise, self._solve = lapack.get_lapack_funcs(("gbtrf", "gbtrs"), (band,))
-        self.factors, self.exchanges, failed = factorise(band, lower, upper, overwrite_ab=True)
-        if failed:
-            raise ExactlySingular("Factor is exactly singular")
-        self.nnz, self.dtype = int(self.factors.size), self.factors.dtype
-
-    def solve(self, b: np.ndarray) -> np.ndarray:
-        return np.asarray(self._solve(self.factors, self.lower, self.upper, b, self.exchanges)[0])
-
-    def solve_transposed(self, b: np.ndarray) -> np.ndarray:
-        return np.asarray(self._solve(self.factors, self.lower, self.upper, b, self.exchanges, trans=1)[0])
-
-
-def band_factors(A: Any) -> BandFactors | None:
-    """Factorise a CSC matrix that is banded in the given order; None for others.
-
-    Raises:
-        ExactlySingular: a pivot is zero.
-    """
-    n, nnz = A.shape[0], A.nnz
-    if not nnz:
-        return None
-    distance = A.indices - np.repeat(np.arange(n, dtype=A.indices.dtype), np.diff(A.indptr))
-    lower, upper = max(int(distance.max()), 0), max(-int(distance.min()), 0)
-    if (2 * lower + upper + 1) * n > _WASTE * nnz + _SMALL * n:
-        return None
-    return BandFactors(A, lower, upper)
 
 
 # --- caches

@@ -300,6 +300,8 @@ def _scaled(bk: Backend, matrix: Array, scales: Array) -> Array:
 
 
 # --- sparse matrices, on the host
+# Scales, shift and condition estimate are those of arrays above, in SciPy: a dense shift would fill the factors, and
+# matrices are factorised one after the other, which needs no batches.
 
 
 class MatrixFactors(NamedTuple):

@@ -42,6 +42,8 @@ def both_null_vectors(
 ) -> tuple[Array, Array]:
     """Orthonormal null vectors of A and of its adjoint, each `(systems, most, n)`, padded with zeros.
 
+    Each side is accepted by itself: one may have more vectors where a singular value is about at the limit.
+
     Left null vectors are first computed roughly. Only S keeps the rounding errors of a solve in their direction from
     growing, and it may be nearly orthogonal to them. After projecting them out, those of A are accurate to the last
     digit, and with these the left ones are computed again.

@@ -17,8 +17,7 @@ import krylix
 from cells import in_turn
 from gradients import gradient
 from krylix import UnsupportedOperation, as_operator, linear_solve, prepare
-from krylix.solvers.factors.band import WIDEST, narrow
-from krylix.solvers.factors.sparse import band_factors
+from krylix.solvers.factors.band import WIDEST, lapack_band_factors, narrow
 from krylix.sparse import DIA
 from modes import COMPILED, EAGER, array, compiled, library, to_numpy
 
@@ -299,7 +298,7 @@ def test_factors_of_the_host_are_those_of_a_band(case: str, dtype: str) -> None:
     if case == "tridiagonal":
         A = (np.eye(40, k=1) + 0.95 * np.eye(40, k=-1)).astype(dtype)  # of an even size, which is regular
     b = rng.standard_normal((2, len(A))).astype(dtype)
-    assert band_factors(sp.csc_array(A)) is not None
+    assert lapack_band_factors(sp.csc_array(A)) is not None
     factors: Any = prepare(sp.csr_array(A), b[0], method="scipy-direct").preconditioner
     for found, M in ((factors, A), (factors.T, A.T), (factors.conj().T, A.conj().T)):
         expected = np.linalg.solve(M.astype(np.complex128), b[0])
@@ -323,10 +322,10 @@ def test_factors_of_a_band_have_all_digits_of_single_precision(dtype: str) -> No
 
 def test_wide_matrices_are_no_bands() -> None:
     grid = sp.kron(sp.eye_array(40), banded(40, 1, 1)) + sp.kron(banded(40, 1, 1), sp.eye_array(40))
-    assert band_factors(sp.csc_array(grid)) is None
-    assert band_factors(sp.csc_array((5, 5))) is None
+    assert lapack_band_factors(sp.csc_array(grid)) is None
+    assert lapack_band_factors(sp.csc_array((5, 5))) is None
     with pytest.raises(RuntimeError, match="singular"):
-        band_factors(sp.csc_array(np.ones((2, 2))))
+        lapack_band_factors(sp.csc_array(np.ones((2, 2))))
 
 
 @pytest.mark.filterwarnings("ignore::krylix.SingularMatrixWarning")
