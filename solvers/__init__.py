@@ -17,7 +17,7 @@ from .methods.cg_adaptive import CGAdaptive
 from .methods.cg_single_reduction import CGSingleReduction
 from .methods.cocr import COCR
 from .methods.direct import BandedDirect, Direct, FastDirect, ScipyDirect, SparseDirect
-from .methods.foreign import ScipyMethod
+from .methods.scipy_methods import ScipyMethod
 from .methods.gmres import GMRES
 from .methods.idr import IDR
 from .methods.least_squares import CGLS, LSMR
@@ -33,7 +33,7 @@ from .nonlinear.results import MinimizeResult, NonlinearResult
 from .preconditioners import PRECONDITIONERS, Preconditioner, preconditioner, rigid_motions
 from .preconditioners.files import load_preconditioner
 from .prepared import PreparedSolver, prepare
-from .recall import clear_setup_cache, set_global_setup_cache, setup_cache
+from .plan_cache import clear_setup_cache, set_global_setup_cache, setup_cache
 from .results.devices import GatherWarning
 from .results.result import ConvergenceError, Diverged, NotConverged, SolveResult
 from .run.outcome import Status

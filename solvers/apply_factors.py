@@ -31,7 +31,7 @@ from .plan import AS_GIVEN, Plan, Rung
 from .read.arguments import Request, default_rtol
 from .read.system import KnownNull, read_system
 from .results.result import Gradient, Record, SolveResult, in_library
-from .results.words import Background, MadeBy
+from .results.messages import Background, MadeBy
 from .run.outcome import Status
 
 MOST = 64  # unknowns of small dense systems; with more, the planned solve takes at most a few times as long as LAPACK

@@ -31,7 +31,7 @@ from .preconditioners import Preconditioner
 from .read.system import System
 from .results.diagnose import Diagnosis, affine_preconditioner, not_finite, too_few_iterations, wrong_symmetry
 from .results.result import Diverged, NotConverged, Record, SolveResult, converted, in_numpy, register_result
-from .results.words import (
+from .results.messages import (
     SINGULARITIES,
     Background,
     EndState,

@@ -25,7 +25,7 @@ from .names import MethodName, PreconditionerName, with_our_names
 from .plan import plans
 from .read.arguments import Request, refused_args
 from .read.system import read_system
-from .recall import PlannedResult, solve_or_recall
+from .plan_cache import PlannedResult, solve_or_recall
 from .results.result import ArrayT, SolveResult, finish
 from .run.watch import Callback, Progress, monitor_of
 

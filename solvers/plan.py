@@ -35,7 +35,7 @@ from .read.arguments import Request
 from .read.requirements import check_requirements, refuse_infinite_entries, refuse_preconditioner, refuse_unsuited
 from .read.system import KnownNull, System, with_constants
 from .results.devices import warn_of_transfers
-from .results.words import Background, MadeBy
+from .results.messages import Background, MadeBy
 
 AS_GIVEN = "it was asked for"
 MOST_ITERATIONS = 40  # iterations with multigrid on grids, which takes 6 to 15 where it suits the matrix

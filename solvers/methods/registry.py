@@ -20,7 +20,7 @@ from .cg_adaptive import CGAdaptive
 from .cg_single_reduction import CGSingleReduction
 from .cocr import COCR
 from .direct import BandedDirect, Direct, FastDirect, ScipyDirect, SparseDirect
-from .foreign import SCIPY_NAMES, ScipyMethod
+from .scipy_methods import SCIPY_NAMES, ScipyMethod
 from .gmres import GMRES
 from .idr import IDR
 from .least_squares import CGLS, LSMR

@@ -16,7 +16,7 @@ import numpy as np
 from ...backends import Array, Backend, choose_backend
 from ...backends.settings import QUIET
 from ..judge import raise_or_warn
-from ..results.words import failed_in_words, furthest
+from ..results.messages import failed_in_words, furthest
 from ..run.outcome import Status, iterations_in_words
 
 SCIPY_METHODS = ("L-BFGS-B", "BFGS", "CG")

@@ -39,7 +39,7 @@ from .fast import fast, fast_on_cut_grid
 from .ilu import ic, ilu, ssor
 from .jacobi import block_jacobi, jacobi, jacobi_on_blocks
 from .multigrid.cut import multigrid_on_cut_grid
-from .multigrid.grid import multigrid
+from .multigrid.multigrid import multigrid
 from .pipeline import check_square, constant_linear_part
 from .shifted_laplacian import shifted_laplacian
 from .two_level import block_jacobi_by_parts, cluster, schwarz, schwarz_by_parts

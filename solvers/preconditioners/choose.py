@@ -19,7 +19,7 @@ from .ilu import serving_ilu
 from .jacobi import jacobi, jacobi_on_blocks
 from .multigrid.couplings import couples_neighbours
 from .multigrid.cut import multigrid_on_cut_grid
-from .multigrid.grid import multigrid
+from .multigrid.multigrid import multigrid
 from .pipeline import entries_or_products
 from .runtime_choice import ilu_or_jacobi, ilu_pays_unseen, multigrid_or_jacobi, pays_unseen
 from .shifted_laplacian import looks_like_waves

@@ -22,7 +22,7 @@ from .ilu.ilu import incomplete
 from .ilu.pattern import UnitDiagonalMatrix
 from .jacobi import jacobi
 from .multigrid.couplings import couples_neighbours, couplings_of
-from .multigrid.grid import Smoothing, cycle_in_runs, with_cost
+from .multigrid.multigrid import Smoothing, cycle_in_runs, with_cost
 from .operators import Either
 from .pipeline import grid_of, of_operator
 from .target import Target

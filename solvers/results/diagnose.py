@@ -28,7 +28,7 @@ from ..preconditioners import Preconditioner
 from ..read.system import System
 from ..run.null_part import NullPart
 from ..run.outcome import Outcome, Status, has_failed
-from .words import FACTORISE, FROM_THE_START, Cause, EndState
+from .messages import FACTORISE, FROM_THE_START, Cause, EndState
 
 
 @dataclass(frozen=True)

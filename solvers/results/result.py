@@ -20,7 +20,7 @@ from ...backends.public_names import PublicNames
 from ...sparse.notebook import html_table
 from ..run.outcome import Status, has_failed
 from .show import in_lines, plot_convergence, to_dict
-from .words import Background, Cause, EndState, LookForCauses, describe, methods_in_words
+from .messages import Background, Cause, EndState, LookForCauses, describe, methods_in_words
 
 ArrayT = TypeVar("ArrayT")  # type of `b`
 T = TypeVar("T")

@@ -25,7 +25,7 @@ from ..factors.superlu import splu_in_memory
 from ..read.system import System
 from ..results.diagnose import Case, norms
 from ..results.result import SolveResult
-from ..results.words import FACTORISE, LEAST_SQUARES, SINGULAR, Cause
+from ..results.messages import FACTORISE, LEAST_SQUARES, SINGULAR, Cause
 from ..run.outcome import Outcome, Status, has_failed
 from ..singular.from_factors import Singularity
 

@@ -17,7 +17,7 @@ from cells import METHOD_NAMES, in_turn
 from frameworks import torch
 from krylix import ConvergenceError, Status, linear_solve, prepare
 from krylix.solvers import METHODS
-from krylix.solvers.results.words import Failure, is_least_squares
+from krylix.solvers.results.messages import Failure, is_least_squares
 from modes import array, product, solve, to_numpy
 
 N = 30

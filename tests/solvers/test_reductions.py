@@ -13,7 +13,7 @@ from library import label, library_files
 
 FOLDERS = ("solvers/methods/", "solvers/run/", "solvers/adapters/members.py")
 # What runs for whole vectors only: `adapters/members.py` refuses these.
-WHOLE = ("solvers/methods/petsc/", "solvers/methods/foreign.py")
+WHOLE = ("solvers/methods/petsc/", "solvers/methods/scipy_methods.py")
 UNNAMED = {"sum", "product", "any", "all", "max", "min", "mean", "prod", "norm", "vdot", "dot", "einsum", "matmul"}
 NAMED = {"dot", "norm"}  # of `bk`
 # How often, by file. `any` asks statuses and conditions (batch, 1), which follow from sums over all members; `sum` and

@@ -19,7 +19,7 @@ from krylix.solvers import CG, METHODS, PRECONDITIONERS
 from krylix.solvers.preconditioners import DiagonalOperator
 from modes import EAGER, Numbers, array, to_numpy
 
-CACHE: Any = sys.modules["krylix.solvers.recall"]
+CACHE: Any = sys.modules["krylix.solvers.plan_cache"]
 N = 81  # dense systems of a few unknowns have no setup to keep
 GRID = sp.csr_array(
     sp.kron(sp.diags_array([-1.0, 2.0, -1.0], offsets=[-1, 0, 1], shape=(9, 9)), np.eye(9))

@@ -16,7 +16,7 @@ from krylix import linear_solve, setup_cache
 from krylix.solvers.preconditioners import UPDATES, DiagonalOperator, jacobi
 from modes import array, to_numpy
 
-CACHE: Any = sys.modules["krylix.solvers.recall"]
+CACHE: Any = sys.modules["krylix.solvers.plan_cache"]
 SIDE = 24
 N = SIDE * SIDE
 SETTINGS: dict[str, Any] = {"method": "CG", "preconditioner": "amg", "rtol": 1e-8}

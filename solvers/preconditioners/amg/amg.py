@@ -22,7 +22,7 @@ from ..target import Target
 from .components import components_for, entries_within
 from .cycle import inverted, of_levels, sparse_form
 from .hierarchy import coarsened, tentative_of
-from .levels import adjoint, levels_of_pyamg, nearer_order, reordered_matrix, rows_in
+from .host_levels import adjoint, levels_of_pyamg, nearer_order, reordered_matrix, rows_in
 from .on_host import AppliedByHost
 from .renewal import on_pattern, placed_at, target_within, updated
 from .settings import COARSENINGS, GIVEN, AmgSettings, near_nullspace_columns

@@ -28,7 +28,7 @@ from ..multigrid.cycle import (
 from ..operators import DiagonallyScaled, inner_dtype, note_on_precision, permuted, recast
 from ..target import Target
 from .classical.rows import gathered, on_diagonal, repeated, selected
-from .levels import (
+from .host_levels import (
     HostLevel,
     eigenvalue_bound,
     inverse_permutation,

@@ -16,7 +16,7 @@ from .classical.renewal import CHECKED, ClassicalRule, is_reusable
 from .classical.rows import product, sorted_rows
 from .classical.splitting import threshold_of
 from .components import within_components
-from .levels import HostLevel, Tentative, adjoint, is_diagonal
+from .host_levels import HostLevel, Tentative, adjoint, is_diagonal
 from .settings import AmgSettings
 
 

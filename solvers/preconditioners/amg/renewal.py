@@ -47,7 +47,7 @@ from .classical.renewal import ClassicalRule, EliminationPlan, Injection, Interp
 from .components import entries_within
 from .cycle import as_preconditioner, inverted, of_levels, sparse_form
 from .hierarchy import coarsened, galerkin_levels
-from .levels import Tentative, kept_for_updates, reordered_matrix, rows_in, values_without_rounding_residues
+from .host_levels import Tentative, kept_for_updates, reordered_matrix, rows_in, values_without_rounding_residues
 from .settings import BOUND, AmgSettings
 
 Rule: TypeAlias = ClassicalRule | Smoothed

@@ -18,7 +18,7 @@ from krylix.solvers.preconditioners.amg.classical.levels import classical_levels
 from krylix.solvers.preconditioners.amg.classical.renewal import ClassicalRule
 from krylix.solvers.preconditioners.amg.cycle import sparse_form
 from krylix.solvers.preconditioners.amg.hierarchy import galerkin_levels
-from krylix.solvers.preconditioners.amg.levels import reordered_matrix
+from krylix.solvers.preconditioners.amg.host_levels import reordered_matrix
 from krylix.solvers.preconditioners.amg.renewal import order_of, renewed, tentative_matrices
 from krylix.solvers.preconditioners.amg.settings import AmgSettings
 from krylix.sparse.formats.compressed import CsrStructure
