@@ -17,7 +17,6 @@ from .methods.cg_adaptive import CGAdaptive
 from .methods.cg_single_reduction import CGSingleReduction
 from .methods.cocr import COCR
 from .methods.direct import BandedDirect, Direct, FastDirect, ScipyDirect, SparseDirect
-from .methods.scipy_methods import ScipyMethod
 from .methods.gmres import GMRES
 from .methods.idr import IDR
 from .methods.least_squares import CGLS, LSMR
@@ -26,14 +25,15 @@ from .methods.minres import MINRES
 from .methods.mixed_precision import MixedPrecision
 from .methods.petsc.method import Petsc
 from .methods.registry import METHODS, OPTIONAL_METHODS, find_method
+from .methods.scipy_methods import ScipyMethod
 from .names import MethodName, PreconditionerName
 from .nonlinear.minimize import minimize
 from .nonlinear.newton import solve_nonlinear
 from .nonlinear.results import MinimizeResult, NonlinearResult
+from .plan_cache import clear_setup_cache, set_global_setup_cache, setup_cache
 from .preconditioners import PRECONDITIONERS, Preconditioner, preconditioner, rigid_motions
 from .preconditioners.files import load_preconditioner
 from .prepared import PreparedSolver, prepare
-from .plan_cache import clear_setup_cache, set_global_setup_cache, setup_cache
 from .results.devices import GatherWarning
 from .results.result import ConvergenceError, Diverged, NotConverged, SolveResult
 from .run.outcome import Status

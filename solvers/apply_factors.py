@@ -30,8 +30,8 @@ from .methods.direct import Direct
 from .plan import AS_GIVEN, Plan, Rung
 from .read.arguments import Request, default_rtol
 from .read.system import KnownNull, read_system
-from .results.result import Gradient, Record, SolveResult, in_library
 from .results.messages import Background, MadeBy
+from .results.result import Gradient, Record, SolveResult, in_library
 from .run.outcome import Status
 
 MOST = 64  # unknowns of small dense systems; with more, the planned solve takes at most a few times as long as LAPACK

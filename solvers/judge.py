@@ -30,7 +30,6 @@ from .plan import Plan
 from .preconditioners import Preconditioner
 from .read.system import System
 from .results.diagnose import Diagnosis, affine_preconditioner, not_finite, too_few_iterations, wrong_symmetry
-from .results.result import Diverged, NotConverged, Record, SolveResult, converted, in_numpy, register_result
 from .results.messages import (
     SINGULARITIES,
     Background,
@@ -41,6 +40,7 @@ from .results.messages import (
     inconsistent_in_words,
     singular_in_words,
 )
+from .results.result import Diverged, NotConverged, Record, SolveResult, converted, in_numpy, register_result
 from .run.outcome import Outcome, Status, has_failed
 from .singular.diagnose import singular, why_no_solution
 from .singular.from_factors import Singularity

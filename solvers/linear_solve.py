@@ -23,9 +23,9 @@ from .methods.method import Method
 from .methods.registry import find_method, is_auto
 from .names import MethodName, PreconditionerName, with_our_names
 from .plan import plans
+from .plan_cache import PlannedResult, solve_or_recall
 from .read.arguments import Request, refused_args
 from .read.system import read_system
-from .plan_cache import PlannedResult, solve_or_recall
 from .results.result import ArrayT, SolveResult, finish
 from .run.watch import Callback, Progress, monitor_of
 

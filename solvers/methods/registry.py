@@ -20,7 +20,6 @@ from .cg_adaptive import CGAdaptive
 from .cg_single_reduction import CGSingleReduction
 from .cocr import COCR
 from .direct import BandedDirect, Direct, FastDirect, ScipyDirect, SparseDirect
-from .scipy_methods import SCIPY_NAMES, ScipyMethod
 from .gmres import GMRES
 from .idr import IDR
 from .least_squares import CGLS, LSMR
@@ -28,6 +27,7 @@ from .method import Method
 from .minres import MINRES
 from .mixed_precision import MixedPrecision
 from .petsc.method import Petsc
+from .scipy_methods import SCIPY_NAMES, ScipyMethod
 
 METHODS: dict[str, Method] = {
     method.name: method

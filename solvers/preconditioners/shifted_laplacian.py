@@ -22,8 +22,8 @@ from .checks import MOST_STEPS, check_finite, check_in_range, check_integer, che
 from .multigrid.coarsest import exact_inverse
 from .multigrid.couplings import couples_neighbours, couplings_of
 from .multigrid.cycle import VISITS
-from .multigrid.multigrid import Smoothing, cycle_of, with_cost
 from .multigrid.grid_levels import Coarsest, coarsest
+from .multigrid.multigrid import Smoothing, cycle_of, with_cost
 from .operators import check_precision, precision_as_setting
 from .pipeline import grid_of, of_operator
 from .target import Target

@@ -19,8 +19,8 @@ from ...backends.profile.spans import RUNNING, is_traced, span
 from ...backends.public_names import PublicNames
 from ...sparse.notebook import html_table
 from ..run.outcome import Status, has_failed
-from .show import in_lines, plot_convergence, to_dict
 from .messages import Background, Cause, EndState, LookForCauses, describe, methods_in_words
+from .show import in_lines, plot_convergence, to_dict
 
 ArrayT = TypeVar("ArrayT")  # type of `b`
 T = TypeVar("T")

@@ -24,8 +24,8 @@ from ..factors.protocol import ExactlySingular
 from ..factors.superlu import splu_in_memory
 from ..read.system import System
 from ..results.diagnose import Case, norms
-from ..results.result import SolveResult
 from ..results.messages import FACTORISE, LEAST_SQUARES, SINGULAR, Cause
+from ..results.result import SolveResult
 from ..run.outcome import Outcome, Status, has_failed
 from ..singular.from_factors import Singularity
 

@@ -16,7 +16,7 @@ from ....sparse.analysis.analysis import analysis_of
 from ....sparse.analysis.canonical import canonical
 from ...factors.protocol import DirectInverse
 from ...singular.given import basis_of
-from ..foreign import See
+from ..scipy_methods import See
 from .system import Choice, Found, PetscSystem, suited
 
 

@@ -11,8 +11,8 @@ import numpy as np
 from ....backends import Backend
 from ....sparse import Operator
 from ...run.watch import InnerSteps
-from ..foreign import OneByOne, See
 from ..method import Method
+from ..scipy_methods import OneByOne, See
 from .inverse import PetscInverse, inverse_of
 from .rows import RowsProduct, of_members
 from .system import Choice

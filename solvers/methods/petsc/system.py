@@ -16,7 +16,7 @@ import numpy as np
 
 from ....sparse.analysis.symmetry import PRODUCTS
 from ...log import log
-from ..foreign import LoopStopped, See
+from ..scipy_methods import LoopStopped, See
 
 _INSTALL = (
     "Install PETSc with its bindings: 'apt-get install python3-petsc4py python3-mpi4py mpi-default-bin' (Debian and "

@@ -22,8 +22,8 @@ from ..pipeline import built, entries_of, grid_of
 from ..target import Target
 from .couplings import MatrixOnGrid, couplings_of
 from .cycle import VISITS, LevelParts, cycle_over, numbers_stored, work_of
-from .multigrid import Smoothing, checked_couplings, checked_smoothing, cycle_of, residue_of, signs_of, sizes_of
 from .grid_levels import LEAST, LEAST_RING, WEAK, Coarsest, GridLevel, made, strengths_of
+from .multigrid import Smoothing, checked_couplings, checked_smoothing, cycle_of, residue_of, signs_of, sizes_of
 from .transfer import Interpolation
 
 _DIRECT = 256  # points of the coarsest grid: more would cost a device as much as its part of the finest grid

@@ -19,7 +19,7 @@ import scipy.sparse as sp
 from scipy.sparse.csgraph import connected_components
 
 from .....sparse.formats.entries.some_rows import evenly_spread
-from ..levels import HostLevel, adjoint
+from ..host_levels import HostLevel, adjoint
 from ..settings import AmgSettings
 from .interpolation import prolongation, with_coarse, without_explosion
 from .renewal import ClassicalRule
