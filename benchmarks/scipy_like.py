@@ -15,7 +15,7 @@ import scipy.sparse as sp
 import scipy.sparse.linalg as spl
 
 from krylix import linear_solve, scipy_like
-from krylix.scipy_like import direct, iterate
+from krylix.scipy_like import direct, wrap
 
 from .measure import compare, per_call
 from .settings import Settings
@@ -35,7 +35,7 @@ def rows(settings: Settings) -> Iterator[Row]:
 
     for name in FUNCTIONS:
         ours = getattr(scipy_like, name)
-        with mock.patch.object(iterate, "linear_solve", at_once), mock.patch.object(direct, "linear_solve", at_once):
+        with mock.patch.object(wrap, "linear_solve", at_once), mock.patch.object(direct, "linear_solve", at_once):
             pair = (per_call(partial(ours, A, b), settings.calls), per_call(at_once, settings.calls))
             yield Row(f"scipy_like.{name} without its solve, n = {N}", "a call", compare(*pair, settings.repeats),
                       budget_seconds=ADDED)  # fmt: skip

@@ -27,7 +27,7 @@ RNG = np.random.default_rng(0)
 def the_general_way() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch, setup_cache(False):
         patch.setattr(LINEAR_SOLVE, "solve_small_dense", lambda request: None)
-        for name in ("recall", "prepared"):
+        for name in ("plan_cache", "prepared"):
             patch.setattr(sys.modules[f"krylix.solvers.{name}"], "solve_by_factors", lambda plan, request, b: None)
         yield
 

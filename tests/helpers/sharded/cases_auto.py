@@ -13,11 +13,11 @@ import numpy as np
 
 import krylix
 from krylix import linear_solve
-from krylix.solvers.results import transfers
+from krylix.solvers.results import devices
 
 from .cases import Case, Later, shifted
 
-transfers.LEAST = 0  # warn of small ones, too
+devices.LEAST = 0  # warn of small ones, too
 SIDES = {2: 64, 3: 16}
 MESHES = {"rows": ("i", "j"), "columns": ("i", "j"), "2x2": ("i", "j"), "2x2x2": ("i", "j", "k")}
 

@@ -15,7 +15,7 @@ import scipy.sparse as sp
 import krylix
 from krylix import linear_solve
 from krylix.solvers import METHODS, PRECONDITIONERS
-from krylix.solvers.results import transfers
+from krylix.solvers.results import devices
 
 from .cases import Case, Later, exact, shifted, star
 from .cases_cut_products import conduction
@@ -23,7 +23,7 @@ from .cases_cut_products import conduction
 N = 16
 GRID = np.random.default_rng(0).normal(size=(N, N))
 COARSENED = 128  # points along each axis of a grid that multigrid does not gather as a whole
-transfers.LEAST = 0  # warn of small ones, too
+devices.LEAST = 0  # warn of small ones, too
 
 
 def blocks() -> Any:

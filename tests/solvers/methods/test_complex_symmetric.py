@@ -90,7 +90,6 @@ def test_a_breakdown_is_no_false_success() -> None:
     assert batch.converged[1:].all() and batch.status[0] == result.status
 
 
-@pytest.mark.compiled_by_default("COCR")
 @pytest.mark.parametrize("mode", ["jax-jit", "tf-function"])
 def test_compiled_and_differentiated(mode: str) -> None:
     """The adjoint is a solve with conj(A), which is symmetric too."""
