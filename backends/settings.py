@@ -29,7 +29,7 @@ class Setting(Generic[T]):
         self._global = default
         self._compiled = compiled
         self._context: Any = None
-        # Made before anything is compiled, where it can be: what was compiled earlier is compiled again.
+        # JAX compiles again what it compiled before this context existed, so it is made as early as possible.
         self._in_jax()
 
     def get(self) -> T:
@@ -176,7 +176,7 @@ def working_dtype(dtype: np.dtype, *, complex_: bool = False, integer: np.dtype 
 # --- what failed solves do
 
 OnFailure: TypeAlias = Literal["raise", "warn", "status", "nan"]
-"""What a failed solve does, see `linear_solve`."""
+"""Policies for solves that fail, see `linear_solve`."""
 
 POLICIES: tuple[OnFailure, ...] = get_args(OnFailure)
 QUIET = ("status", "nan")  # the caller looks at what the solve returns
@@ -254,7 +254,7 @@ def on_failure(policy: OnFailure) -> Iterator[None]:
 
 
 def has_pure_programs() -> bool:
-    """Are programs compiled without host callbacks under the policy in force?"""
+    """Whether programs are compiled without host callbacks under the current policy."""
     pure = _pure.get()
     return get_on_failure() == "nan" if pure is None else pure
 

@@ -155,7 +155,7 @@ def _norm(plan: Plan, rows: np.ndarray) -> Any:
 
 
 def _needs_no_scale(b: np.ndarray, size: np.floating[Any]) -> bool:
-    """Is the largest entry far from overflow and underflow? The norm mostly shows it."""
+    """Whether the largest entry is far from overflow and underflow, which the norm mostly shows."""
     return bool(_NEAR * len(b) ** 0.5 < size < _FAR or _NEAR < abs(b).max() < _FAR)
 
 

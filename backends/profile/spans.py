@@ -118,7 +118,7 @@ def span(kind: str, name: str, bk: Any = None, facts: Facts | None = None) -> Sp
 
 
 def is_compiling() -> bool:
-    """Is PyTorch's compiler reading this? It sees no more than what is called without a profile."""
+    """Whether PyTorch's compiler traces this call. Spans are then left out of its graph."""
     compiler = sys.modules.get("torch.compiler")
     return compiler is not None and compiler.is_dynamo_compiling()
 
@@ -144,14 +144,14 @@ def _is_on_accelerator(x: Any) -> bool:
 
 
 def is_traced(bk: Any) -> bool:
-    """Is an operation of this backend recorded into a program now, to run later?"""
+    """Whether operations of this backend are recorded into a program that runs later."""
     if bk is None or bk.is_eager or not bk.compiled():
         return False
     return bool(not bk.has_pure_arrays or bk.in_program())
 
 
 def name_of(function: Any) -> str:
-    """What to call a function of the user."""
+    """Name of a user's function, or of its class."""
     return str(getattr(function, "__name__", type(function).__name__))
 
 
@@ -159,7 +159,7 @@ def name_of(function: Any) -> str:
 
 
 class CallDescription(NamedTuple):
-    """What the events of a method say.
+    """Description of the events of a watched method.
 
     Attributes:
         kind: a key of `event.KINDS`.

@@ -109,7 +109,7 @@ def _library_of(request: Request) -> Backend | None:
 
 
 def _is_for_host(request: Request, method: str | Method) -> bool:
-    """Does NumPy take the same steps in about the time of the program? Unknown for methods from outside krylix."""
+    """Whether NumPy takes the same steps in about the same time. Methods from outside krylix count as slower."""
     kind, count = request.preconditioner, int(np.prod(request.b.shape))
     if not (kind is None or kind == "auto" or (isinstance(kind, str) and is_ours(PRECONDITIONERS.get(kind)))):
         return False
