@@ -9,12 +9,11 @@ from .compilers import without_compilers
 from .convert import convert
 from .interface.arrays import nan_of
 from .interface.backend import Array, Backend
-from .interface.bilinear import Bilinear
 from .interface.control import Kept, select
 from .interface.cuts import Cut, CutAxis
 from .interface.devices import ComputeDevice
-from .interface.implicit import LinearSystem
-from .interface.sparse_kernels import CooEntries
+from .interface.kernels import Bilinear, CooEntries
+from .interface.transformations import LinearSystem
 from .malloc import tune_malloc
 from .profile import get_current_profile, profile, profile_function
 from .registry import (

@@ -15,9 +15,9 @@ from typing import Any
 
 import numpy as np
 
-from . import defaults, others
+from . import others
 from .foreign import is_foreign, refuse_foreign
-from .interface.backend import Backend
+from .interface.backend import Backend, entered
 
 _CLASSES = {
     "numpy": (".numpy.backend", "NumpyBackend"),
@@ -195,7 +195,7 @@ def default_backend() -> Backend:
         >>> krylix.default_backend().name
         'numpy'
     """
-    return defaults.innermost() or (_chosen[0] if _chosen else _load("numpy"))
+    return context_backend() or (_chosen[0] if _chosen else _load("numpy"))
 
 
 def context_backend() -> Backend | None:
@@ -209,8 +209,7 @@ def context_backend() -> Backend | None:
         >>> krylix.context_backend() is None
         True
     """
-    found: Backend | None = defaults.innermost()
-    return found
+    return (entered.get() or (None,))[-1]
 
 
 def use(backend: str | Backend) -> Backend:

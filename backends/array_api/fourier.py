@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ..interface.along_axes import Fourier
 from ..interface.arrays import Array
+from ..interface.kernels import Fourier
 
 
 class ArrayApiFourier(Fourier):

@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 
 from ..interface.arrays import Array, Integers, have_one_dtype
-from ..interface.indexing import Indexing
+from ..interface.kernels import Kernels
 from .host import OfIndices, on_host
 from .scatter import scatter_rows
 from .sums import Halving, halving
 
 
-class ArrayApiIndexing(Indexing):
+class ArrayApiIndexing(Kernels):
     """`take` of the standard. Index arrays of NumPy are moved to the device of the data once."""
 
     name: str

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from ..interface.arrays import Array
-from ..interface.linalg import Linalg
+from ..interface.kernels import Linalg
 from .sums import in_order
 from .triangles import cholesky, lu, solve_lower, solve_upper
 

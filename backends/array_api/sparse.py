@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from ..interface.arrays import Array
-from ..interface.sparse_kernels import CooEntries
+from ..interface.kernels import CooEntries
 
 
 class NoSparse:

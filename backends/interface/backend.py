@@ -7,46 +7,47 @@ written to. Dtypes are NumPy dtypes on every backend.
 
 from __future__ import annotations
 
+import sys
 from abc import abstractmethod
 from collections.abc import Callable, Hashable, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from contextvars import ContextVar
+from functools import cached_property
+from importlib import import_module
+from importlib.util import find_spec
 from numbers import Number
 from typing import Any, ClassVar
 
 import numpy as np
 
-from .. import defaults
 from ..operations.binding import NamedOperations
-from .along_axes import Fourier, Recurrences
+from ..settings import get_precision
 from .arrays import Array as Array
 from .arrays import have_one_dtype, scattered
+from .containers import Opened, flatten_with_structure
 from .control import Control
 from .cuts import Collectives, Cut
 from .devices import Devices
-from .linalg import Linalg
-from .members import Members
-from .new_arrays import NewArrays
-from .sparse_kernels import SparseKernels
-from .structure import Opened, flatten_with_structure
+from .kernels import Fourier, Kernels, Linalg
 from .transformations import Transformations
-from .updates import Updates
 
+entered: ContextVar[tuple[Backend, ...]] = ContextVar("krylix_backends", default=())  # by `with backend:`
 _SAFE_SQUARES = {"f": (1e-20, 1e30), "d": (1e-200, 1e300)}  # far from both ends
 
 
-class Backend(
-    Control,
-    SparseKernels,
-    Transformations,
-    Recurrences,
-    Updates,
-    NewArrays,
-    Devices,
-    Collectives,
-    Members,
-    NamedOperations,
-):
+class Backend(Control, Kernels, Transformations, Devices, Collectives, NamedOperations):
     """One array library. Use as a context (`with choose_backend("torch"):`) to make it the default."""
+
+    linalg: Linalg  # dense factorisations
+    fourier: Fourier  # transforms
+    sparse: Any  # reads and makes sparse matrices of the library itself, see numpy/sparse.py
+    where: Callable[[Array, Any, Any], Array]
+    maximum: Callable[[Array, Any], Array]
+    sqrt: Callable[[Array], Array]
+    abs: Callable[[Array], Array]
+    real: Callable[[Array], Array]
+    conj: Callable[[Array], Array]
+    isfinite: Callable[[Array], Array]
 
     is_eager: ClassVar[bool] = False  # is control flow always Python's, never compiled?
     raises_in_programs: Any = True  # can a compiled program raise an error, in every process that runs it?
@@ -60,21 +61,45 @@ class Backend(
     has_unknown_sizes: ClassVar[bool] = False  # may sizes in compiled functions depend on numbers?
     requires_fixed_shapes_when_tracing: ClassVar[bool] = False  # is a function compiled for each shape?
     prefers_channels_last: ClassVar[bool] = False  # are channels behind grids quicker than in front?
-    linalg: Linalg  # dense factorisations
-    fourier: Fourier  # transforms
-    sparse: Any  # reads and makes sparse matrices of the library itself, see numpy/sparse.py
 
     def __repr__(self) -> str:
         return f"<krylix backend {self.name}>"
 
     def __enter__(self) -> Backend:
-        defaults.push(self)
+        entered.set((*entered.get(), self))
         return self
 
     def __exit__(self, *exc: object) -> None:
-        defaults.pop()
+        entered.set(entered.get()[:-1])
 
-    # --- arrays -------------------------------------------------------------------------------------------------
+    @classmethod
+    def _module(cls, name: str) -> Any:
+        """The module of this name in the folder of a library: "devices", "standard", "operations"; None: there is none.
+
+        Late, by name: most solves need none of them, and only the folder of a library imports the library.
+        """
+        for owner in cls.__mro__:
+            package = owner.__module__.rpartition(".")[0]
+            beside = f"{package}.{name}"
+            if package and package != __package__ and (beside in sys.modules or find_spec(beside)):
+                return import_module(beside)
+        return None
+
+    @cached_property
+    def _own_operations(self) -> Any:
+        return self._module("operations")
+
+    @classmethod
+    def _needed_module(cls, name: str, contents: str) -> Any:
+        module = cls._module(name)
+        if module is None:
+            raise TypeError(
+                f"{cls.__name__} has no module {name!r} beside it; expected one with {contents}, as the folders in "
+                "krylix.backends have, or a backend made of a namespace by krylix.register_backend."
+            )
+        return module
+
+    # --- arrays -------------------------------------------------------------------------------------------------------
 
     @abstractmethod
     def is_array(self, x: Any) -> bool:
@@ -207,15 +232,7 @@ class Backend(
         """Open a container type registered with the library, other than dictionaries, lists and tuples."""
         return None
 
-    # --- elementwise and reductions -----------------------------------------------------------------------------
-
-    where: Callable[[Array, Any, Any], Array]
-    maximum: Callable[[Array, Any], Array]
-    sqrt: Callable[[Array], Array]
-    abs: Callable[[Array], Array]
-    real: Callable[[Array], Array]
-    conj: Callable[[Array], Array]
-    isfinite: Callable[[Array], Array]
+    # --- elementwise and reductions -----------------------------------------------------------------------------------
 
     def negated(self, condition: Array) -> Array:
         """Where a comparison does not hold, as those of NaN; TensorFlow's graphs take `~(a < b)` for `a >= b`."""
@@ -300,7 +317,7 @@ class Backend(
         """A new array of `x`'s shape and device, filled with one number."""
         return self.full(tuple(x.shape), value, np.dtype(dtype) if dtype is not None else self.dtype(x), x)
 
-    # --- several vectors for each system: a stack `(batch, k, n)`, flat `(batch, k n)` where rows are frozen ---------
+    # --- several vectors for each system: a stack `(batch, k, n)`, flat `(batch, k n)` where rows are frozen ----------
 
     def room_for(self, v: Array, count: int) -> Array:
         """A stack of zeros for `count` vectors per system, like v `(batch, n)`."""
@@ -314,7 +331,7 @@ class Backend(
         """`(batch, k, n)` as `(batch, k n)`."""
         return self.reshape(stack, (int(stack.shape[0]), int(stack.shape[1]) * int(stack.shape[2])))
 
-    # --- dense matrices -----------------------------------------------------------------------------------------
+    # --- dense matrices -----------------------------------------------------------------------------------------------
 
     @abstractmethod
     def product(self, matrix: Array, x: Array) -> Array:
@@ -327,3 +344,122 @@ class Backend(
     @abstractmethod
     def diagonal(self, matrix: Array, offset: int = 0) -> Array:
         """`(..., n, n)` -> `(..., n)`; above the main diagonal by `offset`."""
+
+    # --- new arrays, and the array API standard -----------------------------------------------------------------------
+
+    @property
+    def default_float(self) -> np.dtype:
+        """The dtype that this library gives to real numbers by default."""
+        return np.dtype(np.float64)
+
+    @property
+    def float_type(self) -> np.dtype:
+        """The dtype of new real numbers: of `krylix.precision`, or else the library's own."""
+        bits = get_precision()
+        return self.default_float if bits is None else np.dtype(f"float{bits}")
+
+    @property
+    def complex_type(self) -> np.dtype:
+        """The dtype of new complex numbers, whose parts are real ones of `float_type` or wider."""
+        return np.promote_types(self.float_type, np.complex64)
+
+    def stored_dtype(self, dtype: np.dtype) -> np.dtype:
+        """The dtype that a NumPy array of `dtype` becomes in the library: JAX may be set to single precision."""
+        return np.dtype(dtype)
+
+    def enable_double_precision(self) -> None:
+        """Enable double precision for the rest of the process, where the library has a switch for it."""
+        return None
+
+    def zeros(
+        self, shape: int | Sequence[int], dtype: Any = None, like: Array | None = None, device: Any = None
+    ) -> Array:
+        """A new array of zeros, on `like`'s device or another; of `float_type` where no dtype is given."""
+        if isinstance(dtype, np.dtype) and device is None:
+            return self._zeros(shape, dtype, like)
+        return self.full(shape, 0, self.float_type if dtype is None else dtype, like, device)
+
+    @abstractmethod
+    def _zeros(self, shape: Any, dtype: np.dtype, like: Array | None) -> Array: ...
+
+    def full(
+        self, shape: int | Sequence[int], value: Any, dtype: Any = None, like: Array | None = None, device: Any = None
+    ) -> Array:
+        """A new array filled with one number, on `like`'s device or another; of the number's dtype, as in `xp.full`."""
+        if isinstance(dtype, np.dtype) and device is None:
+            return self._full(shape, value, dtype, like)
+        made = self.xp.full(shape, value, dtype=dtype)
+        if device is not None:
+            return self.to_device(made, device)
+        return made if like is None else self.asarray(made, like=like)
+
+    @abstractmethod
+    def _full(self, shape: Any, value: Any, dtype: np.dtype, like: Array | None) -> Array: ...
+
+    @cached_property
+    def xp(self) -> Any:
+        """The array API standard 2024.12 on this library: functions, dtypes, `linalg` and `fft`, alike on all four.
+
+        One promotion rule holds: an integer with real or complex numbers gives the latter's dtype, arrays without axes
+        count as arrays, and numbers of Python only raise the kind. `krylix.precision` sets the dtype of new real
+        numbers. What a library has beyond the standard is no part of it.
+        """
+        return self._needed_module("standard", "the namespace `xp`").xp
+
+    # --- updates of vectors, which may overwrite the array named `y`, and that alone ----------------------------------
+
+    def axpy(self, a: Array, x: Array, y: Array) -> Array:
+        """`y + a x`; may overwrite `y`."""
+        return y + a * x
+
+    def xpay(self, x: Array, a: Array, y: Array) -> Array:
+        """`x + a y`; may overwrite `y`."""
+        return x + a * y
+
+    def axpy_norm(self, a: Array, x: Array, y: Array) -> tuple[Array, Array]:
+        """`y + a x` and its squared norm; may overwrite `y`."""
+        y = self.axpy(a, x, y)
+        return y, self.square_norm(y)
+
+    def axpy_xpay(self, a: Array, p: Array, x: Array, z: Array, b: Array) -> tuple[Array, Array]:
+        """`x + a p` and `z + b p`; may overwrite `x` and `p`."""
+        return self.axpy(a, p, x), self.xpay(z, b, p)
+
+    def axpy_block(self, c: Array, x: Array, y: Array) -> Array:
+        """`y + c x` with c `(k, m)`, a few rows x `(m, n)` and y `(k, n)`; may overwrite `y`."""
+        return y + self.product(self.matrix_transpose(x), c)
+
+    def xpay_block(self, x: Array | None, c: Array, y: Array) -> Array:
+        """`x + c y` with c `(k, k)`, x (zero where None) and a few rows y `(k, n)`; may overwrite `y`."""
+        image = self.product(self.matrix_transpose(y), c)
+        return image if x is None else x + image
+
+    def by_parts(self, function: Callable[..., tuple[tuple[Array, ...], tuple[Array, ...]]], *blocks: Array) -> Any:
+        """`function(*blocks)` -> (new values of the first blocks, sums over n); these blocks may be overwritten.
+
+        Blocks are a few long rows `(k, n)`. The function treats all n positions alike, so a library may call it
+        blockwise.
+        """
+        return function(*blocks)
+
+    # --- vectors of which this process or device holds a part ---------------------------------------------------------
+
+    communicator: Any = None  # of the members that hold the parts of vectors, see `Communicator`
+    _communicators: ClassVar[str] = ""  # what `over=` takes with arrays of the library
+    _of_members: ClassVar[tuple[type, ...]] = ()  # what it needs beside `communicators.reductions.SumsOverMembers`
+
+    def _communicator(self, over: Any) -> Any:
+        """The `Communicator` of what a user gave as `over=`; None if it is none for arrays of this library."""
+        return None
+
+    def stack_dots(self, stack: Array, v: Array) -> Array:
+        """`(k, n)` or `(batch, k, n)` and each row of `(batch, n)` -> `(batch, k)`: sums over n, nothing conjugated."""
+        return self.product(stack, v)
+
+    def unknowns(self, v: Array) -> int:
+        """Length n of rows `(batch, n)`; of parts the sum over all members, at the cost of a message."""
+        return int(v.shape[1])
+
+    def replicated(self, x: Array) -> Array:
+        """A number that is the same in all members, in the type of such a number."""
+        return x

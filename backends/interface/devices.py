@@ -13,7 +13,6 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from .arrays import Array
-from .own_modules import needed_module
 
 
 @dataclass(frozen=True)
@@ -76,10 +75,11 @@ class Devices:
     name: str
     is_array: Callable[[Any], bool]
     asarray: Callable[[Any], Array]
+    _needed_module: Callable[[str, str], Any]
 
     @property
     def _devices(self) -> DeviceModule:
-        found: DeviceModule = needed_module(self, "devices", "the functions of DeviceModule")
+        found: DeviceModule = self._needed_module("devices", "the functions of DeviceModule")
         return found
 
     def list_devices(self, device_type: str | None = None) -> list[ComputeDevice]:

@@ -24,7 +24,7 @@ class RandomNumbers:
     def __init__(self, bk: Any) -> None:
         self.bk = bk
 
-    # --- keys -----------------------------------------------------------------------------------------------------
+    # --- keys ---------------------------------------------------------------------------------------------------------
 
     def key(self, seed: Any) -> Array:
         """The key of a seed."""
@@ -41,7 +41,7 @@ class RandomNumbers:
         """Begin the stream anew from which numbers without a key come."""
         _own.generator = np.random.Generator(np.random.Philox(known_seed(seed)))
 
-    # --- numbers --------------------------------------------------------------------------------------------------
+    # --- numbers ------------------------------------------------------------------------------------------------------
 
     def uniform(self, shape: Sequence[int], double: bool, key: Any) -> Array:
         """Real numbers in [0, 1)."""

@@ -1,39 +1,33 @@
-"""Function transformations of an array library: derivatives, compilation, vectorisation."""
+"""Function transformations of an array library: derivatives, of solves too, compilation, vectorisation."""
 
 from __future__ import annotations
 
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from functools import partial
+from itertools import compress
 from threading import RLock
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
 from .arrays import Array
-from .implicit import LinearSystem
-from .tree import Container, flatten
-from .vmap import Vmap
+from .containers import Container, flatten
 
 
-class Differentiated(NamedTuple):
-    """A loss, and how its derivatives are found: a cotangent of real numbers gives d/dRe + i d/dIm of each array.
-
-    Attributes:
-        loss: an array of any shape.
-        outputs: what else the function has returned.
-        pull: cotangent -> those of the arrays; zeros where an array has no influence.
-        pull_each: cotangents, stacked along a first axis -> those of the arrays, likewise.
-    """
-
-    loss: Array
-    outputs: Any
-    pull: Callable[[Array], Sequence[Array]]
-    pull_each: Callable[[Array], Sequence[Array]]
-
-
-class Transformations(Vmap):
+class Transformations(ABC):
     """Backend methods that transform functions."""
+
+    name: str
+    is_array: Callable[[Any], bool]
+    copy: Callable[[Array], Array]
+    stack: Callable[[Sequence[Array]], Array]
+    asarray: Callable[..., Array]
+    zeros: Callable[..., Array]
+    dtype: Callable[[Array], Any]
+    leaves: Callable[[Any], tuple[list[Any], Any]]
+    unleaves: Callable[[Any, Sequence[Array]], Any]
 
     has_derivatives: ClassVar[bool] = True  # can the library transpose a linear function?
     derivatives: ClassVar[str] = ""  # how users take derivatives, for messages
@@ -41,16 +35,11 @@ class Transformations(Vmap):
     has_root_rule: ClassVar[bool] = False  # has it a rule for derivatives of roots, to every order?
     compiles_solves: ClassVar[bool] = False  # does an eager solve gain from `compile`?
 
-    name: str
-    is_array: Callable[[Any], bool]
-    copy: Callable[[Array], Array]
-    stack: Callable[[Sequence[Array]], Array]
-
     def __init__(self) -> None:
         self.containers: dict[type, Container] = {}
         self._registering = RLock()
 
-    # --- derivatives -----------------------------------------------------------------------------------------------
+    # --- derivatives --------------------------------------------------------------------------------------------------
 
     def implicit_solve(self, system: LinearSystem, b: Array) -> tuple[Array, tuple[Array, ...]]:
         """`system.solve(b)`, with exact derivatives of x where the library has them."""
@@ -149,7 +138,7 @@ class Transformations(Vmap):
 
         return self._with_rule(rule, inputs, outputs)
 
-    # --- whole functions ----------------------------------------------------------------------------------------
+    # --- whole functions ----------------------------------------------------------------------------------------------
 
     def compile_if_faster(self, function: Callable[..., Any], static: tuple[str, ...]) -> Callable[..., Any]:
         """`function` compiled once for each value of its `static` arguments, where the library gains from it."""
@@ -222,3 +211,169 @@ class Transformations(Vmap):
     def flatten(self, tree: Any) -> tuple[list[Array], Callable[[Sequence[Array]], Any]]:
         """Arrays of a container, and the function that rebuilds it from other arrays."""
         return flatten(tree, self.is_array, self.containers)
+
+    # --- functions of one element -------------------------------------------------------------------------------------
+
+    def vmap(self, function: Callable[..., Any], axes: Sequence[int | None] | None = None) -> Callable[..., Any]:
+        """`function` of each element along the first axis of its arguments, with the results stacked.
+
+        Arguments are arrays or containers of them. One whose entry in `axes` is None is shared, and so is one of size 1
+        beside larger ones; the others have entry 0. Without `axes` all have.
+        """
+
+        def mapped(*args: Any) -> Any:
+            own = tuple(axes) if axes is not None else (0,) * len(args)
+            sizes = self._mapped_sizes(args, own)
+            if len(set(sizes.values())) > 1:
+                alone = [i for i, size in sizes.items() if size == 1]
+                args = tuple(self._first(x) if i in alone else x for i, x in enumerate(args))
+                own = tuple(None if i in alone else axis for i, axis in enumerate(own))
+            return self._vmap(function, own)(*args)
+
+        return mapped
+
+    def _mapped_sizes(self, args: Sequence[Any], axes: Sequence[int | None]) -> dict[int, int]:
+        """The size of each argument that is mapped, by its place.
+
+        Raises:
+            ValueError: there is none, or their sizes do not fit together.
+        """
+        if len(args) != len(axes) or not {*axes} <= {0, None} or 0 not in axes:
+            raise ValueError(
+                f"vmap got axes={tuple(axes)} and {len(args)} arguments; expected 0 or None for each, and one 0 at "
+                "least. Move another axis to the front."
+            )
+        sizes: dict[int, int] = {}
+        for i, (x, axis) in enumerate(zip(args, axes, strict=True)):
+            if axis is None:
+                continue
+            arrays = [x] if self.is_array(x) else self.leaves(x)[0]
+            shapes = {tuple(a.shape[:1] if hasattr(a, "shape") else np.shape(a)[:1]) for a in arrays}
+            if len(shapes) != 1 or not shapes.isdisjoint(((), (None,))):
+                found = ", ".join(str(*shape) or "none" for shape in shapes)
+                raise ValueError(
+                    f"vmap got argument {i} with first axes of size {found}; expected one size for all of its arrays."
+                )
+            sizes[i] = shapes.pop()[0]
+        if len({*sizes.values()} - {1}) > 1:
+            raise ValueError(
+                f"vmap got first axes of size {', '.join(map(str, sizes.values()))}; expected one size, or 1 for an "
+                "argument that all elements share."
+            )
+        return sizes
+
+    def _first(self, tree: Any) -> Any:
+        leaves, structure = self.leaves(tree)
+        return self.unleaves(structure, [leaf[0, ...] for leaf in leaves])
+
+    def _vmap(self, function: Callable[..., Any], axes: Sequence[int | None]) -> Callable[..., Any]:
+        """`vmap` of arguments whose sizes fit. `function` of no elements is called once, with zeros."""
+
+        def element(tree: Any, i: int) -> Any:
+            leaves, structure = self.leaves(tree)
+            return self.unleaves(structure, [leaf[i, ...] for leaf in leaves])
+
+        def zeros(tree: Any) -> Any:
+            leaves, structure = self.leaves(tree)
+            arrays = [self.asarray(x) for x in leaves]
+            return self.unleaves(structure, [self.zeros(tuple(x.shape[1:]), self.dtype(x), x) for x in arrays])
+
+        def called(part: Callable[[Any], Any], args: Sequence[Any]) -> tuple[list[Array], Any]:
+            found = function(*(a if axis is None else part(a) for a, axis in zip(args, axes, strict=True)))
+            leaves, structure = self.leaves(found)
+            return [self.copy(self.asarray(x)) for x in leaves], structure  # a function may return one buffer each time
+
+        def mapped(*args: Any) -> Any:
+            size = next(self.leaves(a)[0][0].shape[0] for a, axis in zip(args, axes, strict=True) if axis == 0)
+            parts: list[Callable[[Any], Any]] = [partial(element, i=i) for i in range(int(size))]
+            opened = [called(part, args) for part in parts or [zeros]]
+            columns = [self.stack(column) for column in zip(*(leaves for leaves, _ in opened), strict=True)]
+            return self.unleaves(opened[0][1], columns if size else [x[:0, ...] for x in columns])
+
+        return mapped
+
+
+class Differentiated(NamedTuple):
+    """A loss, and how its derivatives are found: a cotangent of real numbers gives d/dRe + i d/dIm of each array.
+
+    Attributes:
+        loss: an array of any shape.
+        outputs: what else the function has returned.
+        pull: cotangent -> those of the arrays; zeros where an array has no influence.
+        pull_each: cotangents, stacked along a first axis -> those of the arrays, likewise.
+    """
+
+    loss: Array
+    outputs: Any
+    pull: Callable[[Array], Sequence[Array]]
+    pull_each: Callable[[Array], Sequence[Array]]
+
+
+# --- What a backend needs to know of a solve in order to differentiate it by the implicit function theorem ------------
+
+
+class LinearSystem(ABC):
+    """A solve of `A x = b`, with A and all else given by arrays.
+
+    Attributes:
+        arrays: what the system is made of, so that it can be made again of other values in the rule of a derivative.
+        is_explicit: is all that is traced or recorded among them? Only JAX can do without, as it finds by itself what
+            a function closes over.
+        differentiable: for each of them, has x a derivative with respect to it? Those are the entries of A.
+        grid: shape of the one array that a row is, None where it is none.
+    """
+
+    grid: tuple[int, ...] | None
+    arrays: Sequence[Array]
+    differentiable: Sequence[bool]
+    is_explicit: bool = True
+
+    @abstractmethod
+    def product(self, x: Array) -> Array:
+        """`A x` for rows `(batch, n)`, linear in x; differentiable in x and the `differentiable` arrays."""
+
+    def factors(self, x: Array) -> Sequence[Array]:
+        """Rows `x` multiplied by each operator that `solve` uses: a trial of whether all of them exist."""
+        return (self.product(x),)
+
+    @abstractmethod
+    def solve(self, b: Array, given: Array | None = None) -> tuple[Array, tuple[Array, ...]]:
+        """x, and arrays without derivatives, whose first axis is that of `b`.
+
+        `given` `(batch, 1)`: is `b` the right-hand side that was given, and not one of a derivative? From a library
+        that asks one system for both.
+        """
+
+    @abstractmethod
+    def tangent(self) -> LinearSystem:
+        """The solve with the same matrix for the right-hand side of a derivative."""
+
+    @abstractmethod
+    def transpose(self) -> LinearSystem:
+        """The solve with the transposed matrix for the right-hand side of a derivative."""
+
+    @abstractmethod
+    def with_arrays(self, arrays: Sequence[Array]) -> LinearSystem:
+        """The same system made of other arrays."""
+
+    def without_arrays(self) -> LinearSystem:
+        """What of the system does not depend on its arrays, to be completed by `with_arrays`, and outlives them."""
+        return self.with_arrays(())
+
+    def entries(self) -> list[Array]:
+        """The arrays that have derivatives."""
+        return list(compress(self.arrays, self.differentiable))
+
+    def with_entries(self, entries: Sequence[Array]) -> LinearSystem:
+        """The same system with others of the arrays that have derivatives."""
+        new = iter(entries)
+        pairs = zip(self.arrays, self.differentiable, strict=True)
+        return self.with_arrays([next(new) if changes else array for array, changes in pairs])
+
+    @abstractmethod
+    def started_at(self, x: Array) -> LinearSystem:
+        """The same system with `x` as the initial guess."""
+
+    @abstractmethod
+    def mapped(self, size: int, axes: Sequence[int | None]) -> LinearSystem:
+        """`size` such systems at once, the first in front; `axes` is 0 for arrays that have one more axis for it."""

@@ -9,8 +9,8 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from ..interface.along_axes import Fourier, Recurrences
 from ..interface.arrays import Array
+from ..interface.kernels import Fourier, Kernels
 
 _COST_OF_STEP = 5e3
 
@@ -35,7 +35,7 @@ class JaxFourier(Fourier):
         return lax.complex(real, imaginary)
 
 
-class JaxRecurrences(Recurrences):
+class JaxRecurrences(Kernels):
     """A scan over rows on a single CPU; elsewhere recursive doubling, as steps are slow or rows sharded."""
 
     @property

@@ -15,10 +15,9 @@ from jax.extend.core import jaxpr_as_fun
 
 from ..interface.arrays import Spec, native_order, scattered
 from ..interface.backend import Array
-from ..interface.bilinear import Arrays, Bilinear
 from ..interface.control import Kept, as_declared
-from ..interface.implicit import LinearSystem
-from ..interface.indexing import Indexing
+from ..interface.kernels import Arrays, Bilinear, Kernels
+from ..interface.transformations import LinearSystem
 from ..settings import exponent_bits, has_pure_programs, real_dtype
 from .along_axes import JaxFourier, JaxRecurrences
 from .derivatives.bilinear import bilinear
@@ -155,7 +154,7 @@ class JaxBackend(JaxIndexing, JaxLoops, JaxMemory, JaxRecurrences, JaxCollective
         return jnp.reshape(cells_of(x), shape)
 
     def add_box(self, x: Array, lo: Sequence[int], part: Array) -> Array:
-        return Indexing.add_box(self, x, lo, part) if self.spreads_arrays() else super().add_box(x, lo, part)
+        return Kernels.add_box(self, x, lo, part) if self.spreads_arrays() else super().add_box(x, lo, part)
 
     concat = staticmethod(jnp.concatenate)
     stack = staticmethod(jnp.stack)

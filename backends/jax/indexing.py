@@ -10,12 +10,12 @@ import jax.numpy as jnp
 from jax import lax
 
 from ..interface.arrays import Array, Integers
-from ..interface.indexing import Indexing
+from ..interface.kernels import Kernels
 from .sharding.grid_rows import GridStack
 
 
-class JaxIndexing(Indexing):
-    """Indexing by gather, scatter and the like, without bounds checks."""
+class JaxIndexing(Kernels):
+    """Kernels by gather, scatter and the like, without bounds checks."""
 
     def take_in_bounds(self, x: Array, index: Integers, axis: int = 0) -> Array:
         where = (slice(None),) * (axis % jnp.ndim(x))

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from ..interface.arrays import Array
-from ..interface.linalg import Linalg
+from ..interface.kernels import Linalg
 from .tracing import is_compiled
 
 

@@ -9,9 +9,9 @@ import jax.numpy as jnp
 import numpy as np
 from jax.experimental import sparse as jsp
 
+from ..interface.arrays import check_count, check_range, check_rising
 from ..interface.backend import Array
-from ..interface.places import check_count, check_range, check_rising
-from ..interface.sparse_kernels import CooEntries
+from ..interface.kernels import CooEntries
 
 
 class JaxSparse:

@@ -14,7 +14,7 @@ from jax import lax
 from ..interface.arrays import SMALL, pairs_alike, pairs_with_int
 from ..interface.backend import Array, Backend
 from ..interface.cuts import Cut
-from ..interface.sparse_kernels import diagonal_places
+from ..interface.kernels import diagonal_places
 from ..settings import real_dtype
 from .direct import direct, dot_of_one, largest_bits, power_bits, scale_bits, select_elements
 from .sharding.grid_rows import (

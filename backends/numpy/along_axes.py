@@ -12,8 +12,8 @@ import scipy.fft
 
 from ..cores import available
 from ..cores import shared as cores
-from ..interface.along_axes import Fourier
 from ..interface.arrays import Array
+from ..interface.kernels import Fourier
 
 _CORES = available()
 _SMALL = 32768  # numbers that one core transforms before others have begun
@@ -59,7 +59,7 @@ class NumpyFourier(Fourier):
 
 
 def recurrence(factors: np.ndarray, x: np.ndarray, backward: bool) -> np.ndarray:
-    """See `Recurrences.recurrence`."""
+    """See `Kernels.recurrence`."""
     found = x.astype(np.result_type(factors, x))  # a copy
     n, m = factors.shape
     order = range(n - 1, -1, -1) if backward else range(n)

@@ -12,7 +12,7 @@ from scipy.linalg import blas
 
 from ..interface.arrays import SMALL, have_one_dtype, pairs_alike, pairs_with_int
 from ..interface.backend import Array, Backend
-from ..interface.tree import tree_leaves
+from ..interface.containers import tree_leaves
 from ..settings import exponent_bits
 from . import vectors
 from .along_axes import COST_OF_STEP, NumpyFourier, recurrence

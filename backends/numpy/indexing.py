@@ -8,13 +8,13 @@ import numpy as np
 import scipy.sparse as sp
 
 from ..interface.arrays import Array, Integers
-from ..interface.indexing import Indexing
+from ..interface.kernels import Kernels
 
 _SPARSE_PRODUCTS = "bBhHiIlLqQfdFD"  # dtypes that SciPy's compiled products know
 _SMALL = 16384  # values; bincount then takes less time than making a matrix of SciPy
 
 
-class NumpyIndexing(Indexing):
+class NumpyIndexing(Kernels):
     """By NumPy's own functions, and SciPy's compiled products for sums."""
 
     def take_in_bounds(self, x: Array, index: Integers, axis: int = 0) -> Array:

@@ -11,8 +11,7 @@ import scipy.sparse as sp
 
 from ..cores import shared as cores
 from ..interface.arrays import Array, Integers
-from ..interface.bilinear import Arrays
-from ..interface.sparse_kernels import Place, SparseKernels, clipped, diagonal_places, inside
+from ..interface.kernels import Arrays, Kernels, Place, clipped, diagonal_places, inside
 from ..loops import add_product
 from ..rows import rows_times
 from .indexing import NumpyIndexing
@@ -24,7 +23,7 @@ _SMALL = 4096  # with less entries than this, making a matrix object of SciPy ta
 BLOCK = 65536
 
 
-class NumpyKernels(NumpyIndexing, SparseKernels):
+class NumpyKernels(NumpyIndexing, Kernels):
     """Vectors are read in place; only the image is allocated, row-major like them."""
 
     def dia_product(
@@ -129,7 +128,7 @@ def dia_product(diagonals: np.ndarray, where: Sequence[Place], x: np.ndarray, n:
 
 
 def boxes_product(boxes: Sequence[Any], values: Sequence[np.ndarray], x: np.ndarray, grid: Sequence[int]) -> np.ndarray:
-    """See `SparseKernels.boxes_product`; parts are rows along the first axis of the grid."""
+    """See `Kernels.boxes_product`; parts are rows along the first axis of the grid."""
     image = np.empty((len(x), *grid), x.dtype)
     shared = [np.broadcast_to(value, (len(x), *box.shape)) for box, value in zip(boxes, values, strict=True)]
     line = max(len(x) * math.prod(grid[1:]), 1)

@@ -7,7 +7,7 @@ from scipy.linalg import lapack
 
 from .. import lapack as host
 from ..interface.arrays import Array
-from ..interface.linalg import Linalg
+from ..interface.kernels import Linalg
 
 
 class NumpyLinalg(Linalg):

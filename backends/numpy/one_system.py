@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from ..interface.backend import Array
-from ..interface.tree import tree_map
+from ..interface.containers import tree_map
 from . import vectors
 from .backend import AXPY, LONG, NumpyBackend
 from .vectors import ALONE, BLOCK

@@ -8,7 +8,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from ..interface.backend import Array
-from ..interface.sparse_kernels import CooEntries, row_starts
+from ..interface.kernels import CooEntries, row_starts
 
 
 class NumpySparse:

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from difflib import get_close_matches
-from functools import cached_property
 from importlib import import_module
 from types import MethodType
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from ..interface.own_modules import own_module
 from .added import ADDED
 
 if TYPE_CHECKING:
@@ -25,6 +23,7 @@ class NamedOperations(Names):
     name: str
     xp: Any
     has_derivatives: ClassVar[bool]
+    _own_operations: Any  # the module of the library's own functions; None where it has none
 
     if not TYPE_CHECKING:  # or any misspelt name would have a type
 
@@ -88,11 +87,6 @@ class NamedOperations(Names):
             return callable(getattr(getattr(self.xp, within) if within else self, own))
         except AttributeError:  # which says why
             return False
-
-    @cached_property
-    def _own_operations(self) -> Any:
-        """The library's own functions, where it has such a module."""
-        return own_module(type(self), "operations")
 
     def __dir__(self) -> list[str]:
         return sorted({*super().__dir__(), *import_module(".table", __package__).OPERATIONS})

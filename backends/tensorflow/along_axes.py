@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 
 import tensorflow as tf
 
-from ..interface.along_axes import Fourier
 from ..interface.arrays import Array
+from ..interface.kernels import Fourier
 
 
 class TensorflowFourier(Fourier):

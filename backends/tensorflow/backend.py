@@ -13,9 +13,9 @@ from tensorflow.python.ops import control_flow_util
 
 from ..interface.arrays import SMALL, Spec, have_one_dtype, nan_of, pairs_alike, pairs_with_int
 from ..interface.backend import Array, Backend
-from ..interface.bilinear import Arrays, Bilinear
 from ..interface.control import Kept, as_declared, select
-from ..interface.implicit import LinearSystem
+from ..interface.kernels import Arrays, Bilinear
+from ..interface.transformations import LinearSystem
 from ..settings import exponent_bits
 from .along_axes import TensorflowFourier
 from .bilinear import bilinear

@@ -7,7 +7,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from ..interface.bilinear import PRODUCT, TRANSPOSED, Arrays, Bilinear, evaluate_bilinear, transposed_arguments
+from ..interface.kernels import PRODUCT, TRANSPOSED, Arrays, Bilinear, evaluate_bilinear, transposed_arguments
 from .implicit import has_tangent, recording
 
 

@@ -12,7 +12,7 @@ import numpy as np
 import tensorflow as tf
 from tensorflow.python.eager import forwardprop_util, record  # not public; a test pins them
 
-from ..interface.implicit import LinearSystem
+from ..interface.transformations import LinearSystem
 from .vectorized import refuse_when_vectorized
 
 

@@ -7,11 +7,11 @@ from collections.abc import Iterable, Sequence
 import tensorflow as tf
 
 from ..interface.arrays import Array, Integers
-from ..interface.indexing import Indexing
+from ..interface.kernels import Kernels
 
 
-class TensorflowIndexing(Indexing):
-    """Indexing by gather and segment sums."""
+class TensorflowIndexing(Kernels):
+    """Kernels by gather and segment sums."""
 
     def take_in_bounds(self, x: Array, index: Integers, axis: int = 0) -> Array:
         return tf.gather(x, index, axis=axis)

@@ -7,7 +7,7 @@ import tensorflow as tf
 
 from .. import lapack
 from ..interface.arrays import Array
-from ..interface.linalg import Linalg
+from ..interface.kernels import Linalg
 
 
 class TensorflowLinalg(Linalg):

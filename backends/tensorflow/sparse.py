@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from ..interface.places import check_count, check_range
-from ..interface.sparse_kernels import CooEntries
+from ..interface.arrays import check_count, check_range
+from ..interface.kernels import CooEntries
 
 
 class TensorflowSparse:

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import torch
 
-from ..interface.along_axes import Fourier
 from ..interface.arrays import Array
+from ..interface.kernels import Fourier
 from ..numpy.along_axes import NumpyFourier
 from .transformed import is_plain
 

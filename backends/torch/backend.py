@@ -12,9 +12,9 @@ from torch.utils._pytree import register_pytree_node, tree_flatten, tree_map_onl
 
 from ..interface.arrays import WRITES, Spec, native_order
 from ..interface.backend import Array
-from ..interface.bilinear import Arrays, Bilinear
-from ..interface.implicit import LinearSystem
-from ..interface.structure import Opened
+from ..interface.containers import Opened
+from ..interface.kernels import Arrays, Bilinear
+from ..interface.transformations import LinearSystem
 from ..numpy.along_axes import COST_OF_STEP, recurrence
 from ..settings import exponent_bits
 from .along_axes import TorchFourier

@@ -8,11 +8,11 @@ import numpy as np
 import torch
 
 from ..interface.arrays import Array, Integers
-from ..interface.indexing import Indexing
+from ..interface.kernels import Kernels
 
 
-class TorchIndexing(Indexing):
-    """Indexing by index_select and index_add, each the derivative of the other."""
+class TorchIndexing(Kernels):
+    """Kernels by index_select and index_add, each the derivative of the other."""
 
     def take_in_bounds(self, x: Array, index: Integers, axis: int = 0) -> Array:
         index, axis = as_index(index, x), axis % x.ndim

@@ -8,7 +8,7 @@ import torch
 from torch._C import _functorch  # not public; a test pins it
 
 from ..interface.arrays import Array, Integers
-from ..interface.sparse_kernels import Place, SparseKernels, clipped, diagonal_places, inside
+from ..interface.kernels import Kernels, Place, clipped, diagonal_places, inside
 from .indexing import TorchIndexing, as_index
 from .transformed import is_tracked, is_transformed, may_have_derivatives
 
@@ -16,7 +16,7 @@ _MANY = 4096  # entries; with fewer it takes longer to call for each system than
 _PART = 2**17  # numbers of the image that are worked on at a time, which stay in the cache
 
 
-class TorchKernels(TorchIndexing, SparseKernels):
+class TorchKernels(TorchIndexing, Kernels):
     """Sparse products; in place only without autograd and transformations, as always inside `bilinear`."""
 
     def dia_product(

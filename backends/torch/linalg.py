@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 from ..interface.arrays import Array
-from ..interface.linalg import Linalg
+from ..interface.kernels import Linalg
 
 
 class TorchLinalg(Linalg):

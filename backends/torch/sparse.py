@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from ..interface.places import check_count, check_range, check_rising
-from ..interface.sparse_kernels import CooEntries, row_starts
+from ..interface.arrays import check_count, check_range, check_rising
+from ..interface.kernels import CooEntries, row_starts
 from .derivatives.sparse_values import values_of
 from .dtypes import numpy_dtype
 from .indexing import as_index

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from ..interface.backend import Array, Backend
-from ..interface.tree import tree_leaves
+from ..interface.containers import tree_leaves
 from .transformed import transforming
 
 

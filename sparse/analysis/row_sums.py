@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ...backends.cores import shared as cores
-from ...backends.interface.sparse_kernels import inside
+from ...backends.interface.kernels import inside
 from ..formats import DIA
 from ..operator import Operator
 

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ...backends.interface.places import check_count, check_range, check_rising
+from ...backends.interface.arrays import check_count, check_range, check_rising
 from ..formats.compressed import CscStructure, CsrStructure
 from ..formats.coo import CooStructure
 from ..formats.dia import DiaStructure

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ...backends import Backend, get_backend
-from ...backends.interface.places import check_range
+from ...backends.interface.arrays import check_range
 from ..errors import UnsupportedOperation
 from ..operator import Operator
 from . import archive

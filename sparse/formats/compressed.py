@@ -11,7 +11,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from ...backends import Array
-from ...backends.interface.bilinear import Arrays, Bilinear
+from ...backends.interface.kernels import Arrays, Bilinear
 from .entries.integers import check_size, lengths_text, repeat_rows, starts_of
 from .entries.order import rows_first
 from .entries.sample import entries_sample

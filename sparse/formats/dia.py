@@ -11,8 +11,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from ...backends import Array, Backend, get_backend
-from ...backends.interface.bilinear import Arrays, Bilinear
-from ...backends.interface.sparse_kernels import diagonal_places, inside
+from ...backends.interface.kernels import Arrays, Bilinear, diagonal_places, inside
 from .entries.compress import compress, compress_nonzero
 from .entries.given import as_values, known_array
 from .entries.integers import check_shape, check_size, repeat_rows

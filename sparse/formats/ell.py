@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from ...backends import Array, get_backend
-from ...backends.interface.bilinear import Arrays, Bilinear
+from ...backends.interface.kernels import Arrays, Bilinear
 from .entries.given import as_values, known_array
 from .entries.integers import check_shape, check_size, lengths_text, places_in_rows, repeat_rows, starts_from, starts_of
 from .entries.sample import ell_sample

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from ...backends import Array
-from ...backends.interface.bilinear import Arrays, Bilinear
+from ...backends.interface.kernels import Arrays, Bilinear
 from .ell import filled, pack, packed_entries, scatter, without_padding
 from .entries.given import read_lines
 from .entries.integers import (

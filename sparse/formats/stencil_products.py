@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import Any
 
 from ...backends import Array
-from ...backends.interface.bilinear import Arrays, Bilinear
+from ...backends.interface.kernels import Arrays, Bilinear
 from .entries.box_diagonals import Grid, Shifted
 
 _THIN = 8  # times smaller than the grid: added in place, as the wrapped rows of a periodic stencil are

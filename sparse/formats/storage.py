@@ -14,7 +14,7 @@ from typing import Any, ClassVar, TypeVar
 import numpy as np
 
 from ...backends import Array, Backend, get_backend
-from ...backends.interface.bilinear import Bilinear, Each
+from ...backends.interface.kernels import Bilinear, Each
 from ...backends.registry import register_container
 from .entries.order import sorted_entries
 from .entries.regather import Regather, concatenated_values

@@ -13,7 +13,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from ...backends import Array, Backend, get_backend
-from ...backends.interface.bilinear import Bilinear
+from ...backends.interface.kernels import Bilinear
 from .entries.integers import check_shape, starts_of
 from .entries.order import rows_first
 from .entries.regather import Regather, concatenated_values

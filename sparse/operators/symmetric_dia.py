@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ...backends import Array, Backend
-from ...backends.interface.sparse_kernels import Place
+from ...backends.interface.kernels import Place
 from ...backends.numpy.kernels import dia_product, symmetric_places
 from ..analysis.analysis import analysis_of
 from ..formats import DIA

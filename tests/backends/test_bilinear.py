@@ -7,7 +7,7 @@ import pytest
 
 from bilinear_forms import FORMS, M, N, close, dense, dtypes, indices_of, native, values_of
 from contract import MODES, backend, rows
-from krylix.backends.interface.bilinear import Each
+from krylix.backends.interface.kernels import Each
 from modes import compiled
 
 # The sum of both forms covers each; where programs are compiled, the single ones run on demand.

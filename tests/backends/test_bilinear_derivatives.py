@@ -28,7 +28,7 @@ from bilinear_forms import (
 )
 from contract import backend, rows
 from frameworks import jax, jnp, tf, torch
-from krylix.backends.interface.tree import tree_map
+from krylix.backends.interface.containers import tree_map
 
 # The sum of both covers each form; the single ones run on demand.
 few_forms = pytest.mark.parametrize(

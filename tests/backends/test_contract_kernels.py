@@ -5,14 +5,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-import krylix.backends.interface.sparse_kernels
+import krylix.backends.interface.kernels
 import krylix.backends.numpy.indexing
 import krylix.backends.numpy.kernels
 from contract import CELLS, MODES, backend, check, covers, rows, run, run_each, wide
 from frameworks import torch
 from krylix.backends import Backend
-from krylix.backends.interface.bilinear import Bilinear
-from krylix.backends.interface.sparse_kernels import diagonal_places
+from krylix.backends.interface.kernels import Bilinear, diagonal_places
 from krylix.sparse.formats.entries.box_diagonals import Shifted
 from krylix.sparse.formats.entries.sample import ell_sample, entries_sample
 from modes import array, to_numpy
@@ -255,7 +254,7 @@ def test_large_matrices_take_other_ways(mode: str, monkeypatch: pytest.MonkeyPat
         (krylix.backends.numpy.kernels, "_BYTES", 56),
         (krylix.backends.numpy.kernels, "_SMALL", 1),
         (krylix.backends.numpy.indexing, "_SMALL", 1),
-        (krylix.backends.interface.sparse_kernels, "_UNROLLED", 1),
+        (krylix.backends.interface.kernels, "_UNROLLED", 1),
     ):
         monkeypatch.setattr(module, name, value)
     for dtype in ("float32", "complex128"):
@@ -289,7 +288,7 @@ def test_torch_kernels_have_derivatives_themselves(transform: str) -> None:
         return one + bk.entries_product(d[0], at, cols, x, 4, starts) + bk.dia_sample((0, 1), x, x).sum(0)
 
     def generic(d: Any, x: Any) -> Any:
-        kernels: Any = krylix.backends.interface.sparse_kernels.SparseKernels
+        kernels: Any = krylix.backends.interface.kernels.Kernels
         products = (kernels.dia_product(bk, d, (-1, 0, 1), x, 4, transposed=t) for t in (False, True))
         sampled = kernels.dia_sample(bk, (0, 1), x, x).sum(0)
         return sum(products) + kernels.entries_product(bk, d[0], at, cols, x, 4) + sampled

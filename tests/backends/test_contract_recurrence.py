@@ -10,7 +10,7 @@ import pytest
 
 from contract import CELLS, MODES, backend, check, covers, real_of, rows, run, wide
 from frameworks import lazy
-from krylix.backends.interface.along_axes import Recurrences
+from krylix.backends.interface.kernels import Kernels
 
 jax = lazy("jax")
 torch = lazy("torch")
@@ -38,7 +38,7 @@ def own(bk: Any, factors: Any, x: Any, backward: bool) -> Any:
 
 def passes(bk: Any, factors: Any, x: Any, backward: bool) -> Any:
     """The way of all libraries, which those with steps take on accelerators and under transformations."""
-    return Recurrences.recurrence(bk, factors, x, backward)
+    return Kernels.recurrence(bk, factors, x, backward)
 
 
 @covers("recurrence")

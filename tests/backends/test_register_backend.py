@@ -12,7 +12,6 @@ import krylix
 from frameworks import jnp
 from krylix import NoBackendFound, choose_backend, linear_solve, register_backend
 from krylix.backends import get_backend, registry
-from krylix.backends.interface.own_modules import needed_module
 from krylix.backends.numpy.backend import NumpyBackend
 
 A = sp.diags_array([-1.0, 2.5, -1.0], offsets=[-1, 0, 1], shape=(5, 5)).tocsr()
@@ -211,5 +210,5 @@ def test_a_class_that_derives_from_a_library_has_what_that_has() -> None:
 
 
 def test_a_backend_without_a_folder_says_what_is_expected() -> None:
-    with pytest.raises(TypeError, match=r"object has no module 'standard' beside it; expected one with the namespace"):
-        needed_module(object(), "standard", "the namespace `xp`")
+    with pytest.raises(TypeError, match=r"Backend has no module 'standard' beside it; expected one with the namespace"):
+        krylix.backends.Backend._needed_module("standard", "the namespace `xp`")

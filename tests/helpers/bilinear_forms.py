@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from contract import backend, rows
-from krylix.backends.interface.bilinear import Bilinear
+from krylix.backends.interface.kernels import Bilinear
 from krylix.sparse.formats.entries.sample import entries_sample
 from modes import array, to_numpy
 

@@ -10,9 +10,9 @@ import numpy as np
 import krylix
 from krylix.backends import Backend
 from krylix.backends.interface.backend import Backend as Base
+from krylix.backends.interface.containers import tree_map
 from krylix.backends.interface.devices import Devices
-from krylix.backends.interface.linalg import Linalg
-from krylix.backends.interface.tree import tree_map
+from krylix.backends.interface.kernels import Linalg
 from modes import array, compiled, library, to_numpy
 
 MODES = ("numpy", "jax", "jax-jit", "torch", "tf", "tf-function")

@@ -10,7 +10,7 @@ import scipy.sparse as sp
 import krylix
 from cells import DTYPES, cast, cells, check_true_residual, suits
 from krylix.backends import get_backend
-from krylix.backends.interface.tree import tree_leaves
+from krylix.backends.interface.containers import tree_leaves
 from krylix.backends.numpy.one_system import OneSystemBackend
 from krylix.solvers import METHODS
 from krylix.solvers.methods.method import Goal

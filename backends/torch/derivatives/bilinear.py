@@ -10,7 +10,7 @@ import torch
 from torch.autograd import forward_ad
 
 from ...compilers import without_compilers
-from ...interface.bilinear import PRODUCT, SAMPLE, TRANSPOSED, Arrays, Bilinear, evaluate_bilinear, transposed_arguments
+from ...interface.kernels import PRODUCT, SAMPLE, TRANSPOSED, Arrays, Bilinear, evaluate_bilinear, transposed_arguments
 from ..indexing import as_index
 from ..transformed import is_tracked, is_transformed, may_have_derivatives, with_signature
 

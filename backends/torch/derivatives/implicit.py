@@ -16,7 +16,7 @@ from torch._C import _functorch  # not public, as the next functions of torch; a
 from torch.autograd import forward_ad
 
 from ...autocast import without_autocast
-from ...interface.implicit import LinearSystem
+from ...interface.transformations import LinearSystem
 from ..transformed import with_signature
 from .pullback import pullback
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ....backends.interface.places import check_count, check_range, check_rising
+from ....backends.interface.arrays import check_count, check_range, check_rising
 
 
 def checked_scipy(A: Any, name: str = "A") -> Any:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ....backends.cores import shared as cores
-from ....backends.interface.sparse_kernels import inside
+from ....backends.interface.kernels import inside
 from .integers import check_size, starts_from
 
 _BLOCK = 16384  # rows

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from ....backends import Array, Backend, choose_backend
-from ....backends.interface.places import check_count, check_rising
+from ....backends.interface.arrays import check_count, check_rising
 from .integers import as_indices, check_shape, repeat_rows
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ....backends.interface.places import check_range
+from ....backends.interface.arrays import check_range
 
 LIMIT = 2**31 - 1
 
