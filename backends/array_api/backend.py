@@ -8,27 +8,72 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
+from weakref import ref
 
 import numpy as np
 
-from ..interface.arrays import Array, have_one_dtype, native_order
+from ..interface.arrays import Array, Integers, have_one_dtype, native_order
 from ..interface.backend import Backend
 from ..interface.devices import DeviceModule
-from ..standard.library import is_number
-from .devices import ArrayApiDevices
-from .fourier import ArrayApiFourier
-from .host import OfIndices, on_host
-from .indexing import ArrayApiIndexing
-from .linalg import ArrayApiLinalg
-from .sparse import NoSparse
-from .standard import ArrayApiLibrary
-from .sums import in_order
+from .linalg import ArrayApiFourier, ArrayApiLinalg
+from .segments import Halving, halving, in_order, scatter_rows
+from .standard import ArrayApiDevices, ArrayApiLibrary, NoSparse
 
-_ON_HOST = 1  # DLPack's number of the CPU
+_REFUSALS = (AttributeError, BufferError, NotImplementedError, RuntimeError, TypeError, ValueError)
 
 
-class ArrayApiBackend(ArrayApiIndexing, Backend):
+def on_host(x: Array, library: str) -> np.ndarray:
+    """The array as one of NumPy, by DLPack, or as CuPy copies it.
+
+    Raises:
+        TypeError: the library gives no copy on the host.
+    """
+    reason: Exception | None = None
+    for copy in (lambda: np.from_dlpack(x, device="cpu"), lambda: np.from_dlpack(x), lambda: x.get()):
+        try:
+            return np.asarray(copy())
+        except _REFUSALS as error:
+            reason = error
+    raise TypeError(
+        f"An array of {library} on the device {getattr(x, 'device', None)} is needed on the host, which the library "
+        f"refuses ({reason}). Give a NumPy array in its place, or choose a method and a preconditioner that need no "
+        "matrix on the host: method='CG' or 'GMRES' with preconditioner=None or 'jacobi'."
+    ) from reason
+
+
+class _MadeOfIndices(NamedTuple):
+    owner: Any  # weak reference to the array with the memory
+    copy: np.ndarray  # its numbers, as its owner may write to it
+    made: Any
+
+
+class OfIndices:
+    """What was made of index arrays of NumPy, until these are gone: products of a matrix ask each time.
+
+    What a matrix of SciPy has may be written to between two solves, so that numbers are compared each time: a pass over
+    them, which is less than what a product does.
+    """
+
+    def __init__(self) -> None:
+        self._entries: dict[tuple[Any, ...], _MadeOfIndices] = {}
+
+    def get(self, index: np.ndarray, key: tuple[Any, ...], make: Callable[[np.ndarray], Any]) -> Any:
+        """`make(index)`, made once for each `key`."""
+        owner = index
+        while isinstance(owner.base, np.ndarray):  # views are made anew for each product
+            owner = owner.base
+        whole = (id(owner), index.ctypes.data, index.shape, index.strides, index.dtype.str, *key)
+        entry = self._entries.get(whole)
+        if entry is not None and entry.owner() is owner and np.array_equal(entry.copy, index):
+            return entry.made
+        copy = index.copy()
+        made = make(copy)
+        self._entries[whole] = _MadeOfIndices(ref(owner, lambda _: self._entries.pop(whole, None)), copy, made)
+        return made
+
+
+class ArrayApiBackend(Backend):
     """The arrays of one namespace.
 
     Args:
@@ -50,7 +95,6 @@ class ArrayApiBackend(ArrayApiIndexing, Backend):
         self.fourier = ArrayApiFourier(namespace, self._is_complex)
         self.sparse = NoSparse(name)
         self.places = ArrayApiDevices(namespace, name)
-        self._has_maximum = hasattr(namespace, "maximum")  # since 2023.12
 
     @property
     def _devices(self) -> DeviceModule:
@@ -68,7 +112,7 @@ class ArrayApiBackend(ArrayApiIndexing, Backend):
     def is_array(self, x: Any) -> bool:
         return self.library.is_array(x)
 
-    # --- making and reading ---------------------------------------------------------------------------------------
+    # --- making and reading -------------------------------------------------------------------------------------------
 
     def asarray(self, x: Any, dtype: np.dtype | None = None, like: Array | None = None) -> Array:
         device = like.device if like is not None else self.places.chosen.get()
@@ -130,31 +174,13 @@ class ArrayApiBackend(ArrayApiIndexing, Backend):
         leaves, structure = self.leaves(x)  # copied, as the standard has no arrays that refuse to be written to
         return function(self.unleaves(structure, [self.copy(leaf) for leaf in leaves]), *args)
 
-    # --- elementwise and reductions -------------------------------------------------------------------------------
+    # --- elementwise and reductions -----------------------------------------------------------------------------------
 
     def where(self, condition: Array, a: Any, b: Any) -> Array:
-        if not self.is_array(condition) or self._unlike(a, b):
-            return self.xp.where(condition, a, b)
-        like = a if self.is_array(a) else b
-        return self.namespace.where(condition, self._beside(a, like), self._beside(b, like))
+        return self.xp.where(condition, a, b)
 
     def maximum(self, a: Array, b: Any) -> Array:
-        if not self._has_maximum or not self.is_array(a) or self._unlike(a, b):
-            return self.xp.maximum(a, b)
-        return self.namespace.maximum(a, self._beside(b, a))
-
-    def _unlike(self, a: Any, b: Any) -> bool:
-        """Does it need promotion: arrays of two dtypes, of NumPy beside the library's, or a number of a higher kind?"""
-        if self.is_array(a) and self.is_array(b):
-            return bool(a.dtype != b.dtype)
-        array, other = (a, b) if self.is_array(a) else (b, a)
-        if not self.is_array(array) or not is_number(other):  # NumPy's numbers have a dtype
-            return True
-        return self.library.kinds[array.dtype] not in ("c" if isinstance(other, complex) else "fc")
-
-    def _beside(self, x: Any, like: Array) -> Array:
-        """A number as an array like another one, since the standards before 2024 take arrays only."""
-        return x if self.is_array(x) else self.asarray(x, self.dtype(like), like)
+        return self.xp.maximum(a, b)
 
     def sqrt(self, x: Array) -> Array:
         return self.namespace.sqrt(x) if self.library.kinds[x.dtype] in "fc" else self.xp.sqrt(x)
@@ -215,7 +241,7 @@ class ArrayApiBackend(ArrayApiIndexing, Backend):
         power = self.where(x < float(limits.tiny), self.zeros_like(x), power)
         return self.where(self.isfinite(x), power, x)
 
-    # --- dense matrices and states --------------------------------------------------------------------------------
+    # --- dense matrices and states ------------------------------------------------------------------------------------
 
     def product(self, matrix: Array, x: Array) -> Array:
         """Row by row, see `dot`."""
@@ -258,3 +284,68 @@ class ArrayApiBackend(ArrayApiIndexing, Backend):
             f"The transpose of a function on arrays of {self.name} is not known, as the array API standard has no "
             "derivatives. Give the matrix, or use JAX, PyTorch or TensorFlow arrays."
         )
+
+    # --- moving entries -----------------------------------------------------------------------------------------------
+
+    def take_in_bounds(self, x: Array, index: Integers, axis: int = 0) -> Array:
+        shape, axis = tuple(x.shape), axis % len(x.shape)
+        taken = self.namespace.take(x, self._positions(index, x), axis=axis)
+        if len(index.shape) == 1:
+            return taken
+        return self.namespace.reshape(taken, (*shape[:axis], *index.shape, *shape[axis + 1 :]))
+
+    def segment_sum(self, values: Array, ids: Integers, count: int, sorted: bool = False) -> Array:
+        xp, shape = self.namespace, tuple(values.shape)
+        zero = xp.zeros((1, *shape[1:]), dtype=values.dtype, device=values.device)
+        if not count or not shape[0]:
+            return xp.zeros((count, *shape[1:]), dtype=values.dtype, device=values.device)
+        host = ids if isinstance(ids, np.ndarray) else on_host(ids, self.name)
+        plan: Halving = self.of_indices.get(host, ("halving", count), lambda index: halving(index, count))
+        found = values if plan.order is None else self.take_in_bounds(values, plan.order)
+        for first, second in plan.steps:
+            found = self.take_in_bounds(found, first) + self.take_in_bounds(xp.concat([found, zero], axis=0), second)
+        return self.take_in_bounds(xp.concat([found, zero], axis=0), plan.places)
+
+    def _pad_with_zeros(self, x: Array, widths: Sequence[tuple[int, int]]) -> Array:
+        for axis, (before, after) in enumerate(widths):
+            shape = tuple(x.shape)
+            edges = [
+                self.namespace.zeros((*shape[:axis], width, *shape[axis + 1 :]), dtype=x.dtype, device=x.device)
+                for width in (before, after)
+            ]
+            if before or after:
+                x = self.namespace.concat([edges[0], x, edges[1]], axis=axis)
+        return x
+
+    def concat(self, arrays: Sequence[Array], axis: int | None = 0) -> Array:
+        if all(map(self.is_array, arrays)) and have_one_dtype(arrays):
+            return self.namespace.concat(list(arrays), axis=axis)
+        return self.xp.concat(arrays, axis=axis)
+
+    def permute_dims(self, x: Array, axes: Sequence[int]) -> Array:
+        return self.namespace.permute_dims(x, tuple(axes))
+
+    def flip(self, x: Array, axis: int | Sequence[int] | None = None) -> Array:
+        return self.namespace.flip(x, axis=tuple(axis) if isinstance(axis, Sequence) else axis)
+
+    def _scatter_rows(self, rows: Array, places: Integers, values: Array, mode: str) -> Array:
+        """A copy of rows `(n, channels)` with others put in at places `(count,)`: "update", "add", "max" or "min"."""
+        host = places if isinstance(places, np.ndarray) else on_host(places, self.name)
+        return scatter_rows(self.namespace, self.take_in_bounds, rows, host, values, mode)
+
+    def _positions(self, index: Integers, like: Array) -> Array:
+        """Positions `(count,)` on the device of `like`."""
+        if not isinstance(index, np.ndarray):
+            return self.namespace.reshape(index, (-1,))
+        device = like.device
+        return self.of_indices.get(index, ("positions", str(device)), lambda i: self._moved(i, device))
+
+    def _moved(self, index: np.ndarray, device: Any) -> Array:
+        flat = np.ascontiguousarray(index.reshape(-1), np.int64)
+        return self.namespace.asarray(flat, dtype=self.namespace.int64, device=device)
+
+
+# --- Backend for any library of the array API standard: eager, made of the standard's functions only ------------------
+# Functions of arrays are called, and never traced or differentiated.
+
+_ON_HOST = 1  # DLPack's number of the CPU

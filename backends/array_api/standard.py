@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from functools import wraps
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 
+from ..interface.arrays import Array
+from ..interface.devices import ComputeDevice, host_device
+from ..interface.kernels import CooEntries
 from ..standard.library import ArrayLibrary
 from ..standard.names import DTYPES, RULES
 from ..standard.namespace import Namespace
@@ -183,3 +188,116 @@ def devices_of(namespace: Any) -> list[Any]:
     first = info.default_device()
     others = [device for device in info.devices() if device is not None and device != first]
     return others if first is None else [first, *others]
+
+
+# --- Devices of a library of the array API standard, as its namespace tells them --------------------------------------
+
+_TYPES = {1: "CPU", 2: "GPU", 3: "GPU", 7: "GPU", 8: "GPU", 10: "GPU", 13: "GPU", 14: "GPU"}  # DLPack's numbers
+
+
+class ArrayApiDevices:
+    """See `DeviceModule`; the default is krylix's own, of this thread, where the standard knows none that can be set.
+
+    Args:
+        namespace: of the library.
+        name: of the backend.
+    """
+
+    def __init__(self, namespace: Any, name: str) -> None:
+        self.namespace, self.name = namespace, name
+        self.chosen: ContextVar[Any] = ContextVar(f"krylix_device_of_{name}", default=None)
+
+    def all_devices(self) -> list[ComputeDevice]:
+        """Those of the namespace; of an older standard that of a new array."""
+        every = devices_of(self.namespace) or [self._of_new_arrays()]
+        return [self._described(ref) for ref in every]
+
+    def _described(self, ref: Any) -> ComputeDevice:
+        try:
+            number = self.namespace.zeros(1, dtype=self.namespace.int64, device=ref).__dlpack_device__()[0]
+        except Exception:  # a device that another process holds, or without DLPack: the library says it in its own way
+            number = 0
+        if number == 1:
+            return host_device(self.name, name_of(ref), ref)
+        return ComputeDevice(self.name, name_of(ref), _TYPES.get(int(number), "OTHER"), -1, -1, str(ref), ref)
+
+    def device_of(self, x: Array) -> Any:
+        """As the array says."""
+        return x.device
+
+    def current(self) -> Any:
+        """As set in this thread, or else as the library says."""
+        chosen = self.chosen.get()
+        return self._of_new_arrays() if chosen is None else chosen
+
+    def _of_new_arrays(self) -> Any:
+        return self.namespace.zeros(1, dtype=self.namespace.int64).device
+
+    @contextmanager
+    def scope(self, ref: Any) -> Iterator[None]:
+        """Arrays that krylix makes in this thread go there."""
+        token = self.chosen.set(ref)
+        try:
+            yield
+        finally:
+            self.chosen.reset(token)
+
+    def make_default(self, ref: Any) -> None:
+        """For arrays that krylix makes in this thread."""
+        self.chosen.set(ref)
+
+    def moved(self, x: Array, ref: Any) -> Array:
+        """By the array's own method."""
+        return x if x.device == ref else x.to_device(ref)
+
+
+def name_of(ref: Any) -> str:
+    """How the library calls a device, without the words around it."""
+    text = str(ref)
+    inner = text[text.find("(") + 1 : text.rfind(")")] if text.endswith(")") else text
+    return inner.strip("'\"") or text
+
+
+# --- Sparse matrices of a library of the array API standard: there are none -------------------------------------------
+
+
+class NoSparse:
+    """Matrices of SciPy and of krylix take their place.
+
+    Args:
+        name: of the backend.
+    """
+
+    to_dense = "{}"
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def accepts(self, x: Any) -> bool:
+        """Nothing is one."""
+        return False
+
+    def dtype(self, x: Any) -> np.dtype:
+        """Of nothing."""
+        raise self._refusal()
+
+    def check(self, x: Any, what: str) -> None:
+        """There is nothing to check."""
+
+    def entries(self, x: Any) -> CooEntries:
+        """Of nothing."""
+        raise self._refusal()
+
+    def native(self, values: Array, rows: np.ndarray, cols: np.ndarray, shape: tuple[int, int]) -> Any:
+        """
+        Raises:
+            TypeError: always.
+        """
+        raise self._refusal()
+
+    def _refusal(self) -> TypeError:
+        return TypeError(
+            f"The array API standard has no sparse matrices, so krylix knows none of {self.name}; expected another "
+            "library. Take the matrix of krylix itself, which multiplies arrays of "
+            f"{self.name}, or that of SciPy: native('numpy')."
+        )
