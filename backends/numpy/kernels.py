@@ -14,17 +14,18 @@ from ..interface.arrays import Array, Integers
 from ..interface.kernels import Arrays, Kernels, Place, clipped, diagonal_places, inside
 from ..loops import add_product
 from ..rows import rows_times
-from .indexing import NumpyIndexing
 
 _BYTES = 2**19  # of a part of the image: with less, threads wait for each other, with more it leaves the cache
 _SMALL = 4096  # with less entries than this, making a matrix object of SciPy takes longer than multiplying
 # Numbers of the image that are worked on at a time. A pass over all diagonals for each block, which stays in the cache,
 # took 2.9 ms for five diagonals of 1024^2 numbers, and parts of a quarter of that 4.6 ms, as each begins to read anew.
 BLOCK = 65536
+_SPARSE_PRODUCTS = "bBhHiIlLqQfdFD"  # dtypes that SciPy's compiled products know
+_FEW = 16384  # values; bincount then takes less time than making a matrix of SciPy
 
 
-class NumpyKernels(NumpyIndexing, Kernels):
-    """Vectors are read in place; only the image is allocated, row-major like them."""
+class NumpyKernels(Kernels):
+    """Entries by NumPy's own functions, products by SciPy's compiled loops: vectors are read in place."""
 
     def dia_product(
         self, diagonals: Array, offsets: Sequence[int], x: Array, n: int, transposed: bool = False
@@ -81,6 +82,39 @@ class NumpyKernels(NumpyIndexing, Kernels):
         if values.size < _SMALL:
             return np.ascontiguousarray(super().entries_product(values, rows, cols, x, n))
         return _rows_times(sp.coo_array((values, (rows, cols)), shape), x)
+
+    # --- moving entries -----------------------------------------------------------------------------------------------
+
+    def take_in_bounds(self, x: Array, index: Integers, axis: int = 0) -> Array:
+        return np.take(x, index, axis)
+
+    def segment_sum(self, values: Array, ids: Integers, count: int, sorted: bool = False) -> Array:
+        if values.ndim == 1 and values.dtype.char in "fd" and len(values) < _FEW:
+            return np.bincount(ids, values, count).astype(values.dtype, copy=False)
+        if values.dtype.char not in _SPARSE_PRODUCTS or not values.size:
+            result = np.zeros((count, *values.shape[1:]), values.dtype)
+            np.add.at(result, ids, values)
+            return result
+        nnz = len(values)
+        if values.dtype.char == "f" and nnz < _FEW:  # as bincount does
+            return self.segment_sum(values.astype(np.float64), ids, count, sorted).astype(np.float32)
+        if values.ndim == 1:
+            one_column = sp.coo_array((values, (ids, np.zeros(nnz, np.int32))), (count, 1))
+            return np.reshape(one_column @ np.ones(1, values.dtype), (count,))  # SciPy: a number if count is 1
+        # one entry per column, which is what CSC stores
+        sums = sp.csc_array((np.ones(nnz, values.dtype), ids, np.arange(nnz + 1)), (count, nnz))
+        return (sums @ values.reshape(nnz, -1)).reshape(count, *values.shape[1:])
+
+    def _pad_with_zeros(self, x: Array, widths: Sequence[tuple[int, int]]) -> Array:
+        padded = np.zeros([lo + n + hi for n, (lo, hi) in zip(x.shape, widths, strict=True)], x.dtype)
+        padded[tuple(slice(lo, lo + n) for n, (lo, _) in zip(x.shape, widths))] = x
+        return padded
+
+    def permute_dims(self, x: Array, axes: Sequence[int]) -> Array:
+        return np.transpose(x, axes)
+
+    def flip(self, x: Array, axis: int | Sequence[int] | None = None) -> Array:
+        return np.flip(x, tuple(axis) if isinstance(axis, Sequence) else axis)
 
 
 def _one_by_one(product: Callable[[Array, Array], Array], values: Array, x: Array, n: int) -> Array:

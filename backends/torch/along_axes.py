@@ -8,7 +8,7 @@ import torch
 
 from ..interface.arrays import Array
 from ..interface.kernels import Fourier
-from ..numpy.along_axes import NumpyFourier
+from ..numpy.backend import NumpyFourier
 from .transformed import is_plain
 
 

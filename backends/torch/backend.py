@@ -15,7 +15,7 @@ from ..interface.backend import Array
 from ..interface.containers import Opened
 from ..interface.kernels import Arrays, Bilinear
 from ..interface.transformations import LinearSystem
-from ..numpy.along_axes import COST_OF_STEP, recurrence
+from ..numpy.backend import COST_OF_STEP, recurrence
 from ..settings import exponent_bits
 from .along_axes import TorchFourier
 from .derivatives.bilinear import bilinear

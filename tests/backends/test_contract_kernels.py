@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 import krylix.backends.interface.kernels
-import krylix.backends.numpy.indexing
 import krylix.backends.numpy.kernels
 from contract import CELLS, MODES, backend, check, covers, rows, run, run_each, wide
 from frameworks import torch
@@ -253,7 +252,7 @@ def test_large_matrices_take_other_ways(mode: str, monkeypatch: pytest.MonkeyPat
     for module, name, value in (
         (krylix.backends.numpy.kernels, "_BYTES", 56),
         (krylix.backends.numpy.kernels, "_SMALL", 1),
-        (krylix.backends.numpy.indexing, "_SMALL", 1),
+        (krylix.backends.numpy.kernels, "_SMALL", 1),
         (krylix.backends.interface.kernels, "_UNROLLED", 1),
     ):
         monkeypatch.setattr(module, name, value)

@@ -64,7 +64,7 @@ atexit.register(lambda: print(total()))
 """,
     "small products": """
 import time, numpy as np
-from krylix.backends.numpy.small_blas import times_each, times_rows
+from krylix.backends.numpy.vectors import times_each, times_rows
 stack, x = np.ones((1, 31, 2000), complex), np.ones((1, 2000), complex)
 square = np.ones((97, 97))
 def work():

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from krylix.backends.numpy.small_blas import times_each, times_rows
+from krylix.backends.numpy.vectors import times_each, times_rows
 
 rng = np.random.default_rng(0)
 SHAPES = [(31, 2000), (5, 20_000), (70, 300), (100, 100), (1, 20_000), (32, 256), (31, 255), (40, 2049)]
