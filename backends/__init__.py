@@ -14,7 +14,6 @@ from .interface.cuts import Cut, CutAxis
 from .interface.devices import ComputeDevice
 from .interface.kernels import Bilinear, CooEntries
 from .interface.transformations import LinearSystem
-from .malloc import tune_malloc
 from .profile import get_current_profile, profile, profile_function
 from .registry import (
     NoBackendFound,
@@ -34,6 +33,7 @@ from .settings import (
     real_dtype,
     set_global_on_failure,
     set_global_precision,
+    tune_malloc,
     working_dtype,
 )
 

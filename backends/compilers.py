@@ -1,14 +1,35 @@
-"""`without_compilers`: run a function outside of compilers that read Python source, and of strict modes."""
+"""Run functions outside of compilers that read Python source, of PyTorch's autocast, and of strict modes."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from contextlib import ExitStack
 from functools import wraps
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
 
-from .autocast import without_autocast
 from .registry import get_backend
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def without_autocast(function: Callable[P, R]) -> Callable[P, R]:
+    """`function`, in which tensors keep their dtype; what it calls of the user's too."""
+
+    @wraps(function)
+    def in_full_precision(*args: P.args, **kwargs: P.kwargs) -> R:
+        torch: Any = sys.modules["torch"]
+        if not torch._C._is_any_autocast_enabled():
+            return function(*args, **kwargs)
+        with ExitStack() as stack:
+            for device in ("cpu", "cuda", "mps", "xpu"):
+                if torch.amp.is_autocast_available(device) and torch.is_autocast_enabled(device):
+                    stack.enter_context(torch.autocast(device, enabled=False))
+            return function(*args, **kwargs)
+
+    return in_full_precision
+
 
 _wrapped: dict[tuple[Callable[..., Any], bool, bool, bool, bool], Callable[..., Any]] = {}
 

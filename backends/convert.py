@@ -7,9 +7,8 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from .foreign import refuse_foreign
 from .interface.backend import Array, Backend
-from .registry import NoBackendFound, backend_name, default_backend, get_backend
+from .registry import NoBackendFound, backend_name, default_backend, get_backend, refuse_foreign
 
 
 def convert(x: Any, backend: str | Backend | None = None) -> Array:

@@ -1,8 +1,4 @@
-"""Which backend an object belongs to, found from its type without importing any framework.
-
-Four libraries have a folder each. Any other one of the array API standard gets a backend when its first array is met,
-or when it is registered.
-"""
+"""Which backend an object belongs to, found from its type without importing any framework."""
 
 from __future__ import annotations
 
@@ -15,9 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from . import others
-from .foreign import is_foreign, refuse_foreign
 from .interface.backend import Backend, entered
+
+# Four libraries have a folder each. Any other one of the array API standard gets a backend when its first array is met,
+# or when it is registered.
 
 _CLASSES = {
     "numpy": (".numpy.backend", "NumpyBackend"),
@@ -103,10 +100,10 @@ def get_backend(name: str | Backend) -> Backend:
         return _load(key)
     if str(name) in _loaded:
         return _loaded[str(name)]
-    namespace = others.imported_namespace(str(name))
+    namespace = imported_namespace(str(name))
     if namespace is not None:
         owner = _owner_of(namespace.zeros(1))
-        return _load(owner) if owner else _added(others.of_namespace(namespace, str(name)))
+        return _load(owner) if owner else _added(of_namespace(namespace, str(name)))
     raise NoBackendFound(
         f"No backend is called {name!r}; there are {', '.join({**_CLASSES, **_loaded})}. Import a library of the array "
         "API standard first; krylix.register_backend makes any other one known."
@@ -146,7 +143,7 @@ def register_backend(backend: Any, name: str | None = None) -> Backend:
             + "; expected one that is not taken: give name=."
         )  # fmt: skip
     if not ready:
-        found = others.of_namespace(backend, name)
+        found = of_namespace(backend, name)
         owner = _owner_of(backend.zeros(1))
         if owner:
             raise TypeError(f"The arrays of {name} have a backend already: krylix.choose_backend({owner!r}).")
@@ -245,10 +242,10 @@ def backend_name(x: Any) -> str | None:
 def _find_owner(x: Any) -> str | None:
     """The name for objects of the type of x; an array of an unknown library makes that known."""
     found = _owner_of(x)
-    namespace = others.namespace_of(x) if found is None and not is_foreign(type(x)) else None
+    namespace = namespace_of(x) if found is None and not is_foreign(type(x)) else None
     if namespace is None or _owner_of(namespace.zeros(1)) is not None:  # no array of its own namespace
         return found
-    return _added(others.of_namespace(namespace, getattr(namespace, "__name__", type(x).__name__))).name
+    return _added(of_namespace(namespace, getattr(namespace, "__name__", type(x).__name__))).name
 
 
 def _owner_of(x: Any) -> str | None:
@@ -346,3 +343,96 @@ def _names(x: Any, in_callables: bool) -> list[str]:
 def of_libraries(args: Sequence[Any]) -> list[Any]:
     """Those of a function's arguments that hold arrays of the libraries; the others are the function's own affair."""
     return [x for x in args if libraries_of(x)]
+
+
+# --- Arrays of libraries that krylix does not compute with: refused by name, never taken for NumPy's ------------------
+
+# By the package that a type comes from: what krylix can take of it.
+_INSTEAD = {
+    "xarray": "x.data, the array inside",
+    "dask": "x.compute()",
+    "pandas": "x.to_numpy()",
+    "polars": "x.to_numpy()",
+    "cudf": "x.to_cupy()",
+    "pyarrow": "x.to_numpy()",
+    "awkward": "awkward.to_numpy(x)",
+    "sparse": "x.to_scipy_sparse()",
+    "pint": "x.magnitude, the numbers without their unit",
+    "astropy": "x.value, the numbers without their unit",
+    "unyt": "x.value, the numbers without their unit",
+    "h5py": "x[...], which reads it",
+    "zarr": "x[...], which reads it",
+    "netCDF4": "x[...], which reads it",
+}
+_OURS = __name__.partition(".")[0]
+
+
+def package_of(cls: type) -> str:
+    """The package that a type, or the first of its bases that is named here, comes from."""
+    roots = [base.__module__.partition(".")[0] for base in cls.__mro__]
+    return next((root for root in roots if root in _INSTEAD), roots[0])
+
+
+def is_foreign(cls: type) -> bool:
+    """Is it a type of one of these libraries?"""
+    return package_of(cls) in _INSTEAD
+
+
+def refuse_foreign(x: Any) -> None:
+    """Refuse an object that is an array to others, as it could become NumPy's; anything else passes.
+
+    Raises:
+        TypeError: it has `__array__` or the like, or is of a library named here and has a shape.
+    """
+    package, cls = package_of(type(x)), type(x)
+    acts_as_array = any(hasattr(cls, f"__array{how}__") for how in ("", "_interface", "_namespace"))
+    if isinstance(x, type) or package == _OURS or not (acts_as_array or (package in _INSTEAD and hasattr(x, "shape"))):
+        return
+    # CuPy's name for the copy on the host: such libraries refuse `numpy.asarray`
+    own_way = "x.get(), or a newer version of the library" if callable(getattr(cls, "get", None)) else None
+    raise TypeError(
+        f"A {cls.__name__} of {package} was given, whose arrays krylix does not compute with; expected an array of "
+        f"NumPy, JAX, PyTorch, TensorFlow or a library of the array API standard. Give "
+        f"{_INSTEAD.get(package, own_way or 'numpy.asarray(x)')}."
+    )
+
+
+# --- Backends of libraries that have no folder here: made of a namespace of the array API standard, or given ready ----
+
+_NEEDED = ("asarray", "astype", "concat", "matmul", "permute_dims", "take", "where")
+
+
+def namespace_of(x: Any) -> Any:
+    """The namespace of the standard that an array names as its own, if that is not NumPy's and complete; else None."""
+    own = getattr(type(x), "__array_namespace__", None)
+    try:
+        namespace = None if own is None else own(x)
+    except Exception:  # of another version of the standard, say: no array that can be computed with
+        return None
+    return None if namespace is np or not _has_all(namespace) else namespace
+
+
+def imported_namespace(name: str) -> Any:
+    """The module of this name, if it is imported and of the standard; else None."""
+    module = sys.modules.get(name)
+    return module if hasattr(module, "__array_namespace_info__") and _has_all(module) else None
+
+
+def of_namespace(namespace: Any, name: str) -> Backend:
+    """A backend made of the functions of the namespace.
+
+    Raises:
+        TypeError: it has not all that is needed.
+    """
+    if not _has_all(namespace):
+        raise TypeError(
+            f"{namespace!r:.80} was given; expected a namespace of the array API standard, such as a module, or a "
+            f"krylix.backends.Backend. It has no {', '.join(n for n in _NEEDED if not hasattr(namespace, n))}."
+        )
+    # by name, as only those who have such arrays need it
+    found: Backend = import_module(".array_api.backend", __package__).ArrayApiBackend(namespace, name)
+    return found
+
+
+def _has_all(namespace: Any) -> bool:
+    return all(callable(getattr(namespace, name, None)) for name in _NEEDED)

@@ -11,8 +11,7 @@ import scipy.sparse as sp
 
 from krylix import linear_solve
 from krylix.backends import get_backend
-from krylix.backends.cores import shared
-from krylix.backends.rows import rows_times
+from krylix.backends.host_math import cores, rows_times
 from krylix.sparse import Stencil
 
 from .measure import Sampler, compare, seconds_passed
@@ -31,12 +30,12 @@ def rows(settings: Settings) -> Iterator[Row]:
             pair = with_threads(cores, call, calls), with_threads(1, call, calls)
             yield Row(f"{name}, {cores} threads", "one thread", compare(*pair, settings.repeats))
     finally:
-        shared.use(None)
+        cores.use(None)
 
 
 def with_threads(count: int, call: Callable[[], Any], calls: int) -> Sampler:
     def sample() -> float:
-        shared.use(count)
+        cores.use(count)
         call()
         return seconds_passed(call, calls)
 

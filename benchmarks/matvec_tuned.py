@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from krylix.backends.malloc import tune_malloc
+from krylix.backends.settings import tune_malloc
 
 from .matvec import rows as matvec_rows
 from .settings import Settings

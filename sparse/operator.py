@@ -11,8 +11,8 @@ import numpy as np
 import scipy.sparse as sp
 
 from ..backends import Array, Backend
+from ..backends.host_math import rows_times, transposed_times
 from ..backends.public_names import PublicNames
-from ..backends.rows import rows_times, transposed_times
 from .scipy_products import ScipyProducts
 
 

@@ -1,4 +1,4 @@
-"""Kernels of a backend: moving entries, sparse products with derivatives, Fourier transforms, recurrences, factorisations.
+"""Kernels of a backend: moving entries, sparse products with derivatives, transforms, recurrences, factorisations.
 
 Arrays have any number of axes and any dtype; what moves entries is linear, and differentiable where the library
 differentiates. Integer arrays are int32 or int64, of the library or of NumPy; the latter are copied to the device of

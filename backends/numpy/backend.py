@@ -12,9 +12,7 @@ import scipy.fft
 import scipy.sparse as sp
 from scipy.linalg import blas, lapack
 
-from .. import lapack as host
-from ..cores import available
-from ..cores import shared as cores
+from ..host_math import available, batched_inverse, cholesky_or_none, cores, lu_factor
 from ..interface.arrays import SMALL, Array, have_one_dtype, pairs_alike, pairs_with_int
 from ..interface.backend import Backend
 from ..interface.containers import tree_leaves
@@ -97,7 +95,7 @@ class NumpyLinalg(Linalg):
     first_pivot = 0
 
     def lu_factor(self, matrix: Array) -> tuple[Array, ...]:
-        return host.lu_factor(matrix)
+        return lu_factor(matrix)
 
     def _lu_columns(self, factors: tuple[Array, ...], columns: Array, transposed: bool) -> Array:
         lu, pivots = factors
@@ -108,7 +106,7 @@ class NumpyLinalg(Linalg):
         return np.array([solve(f, p, rhs, trans=int(transposed))[0] for f, p, rhs in every])
 
     def inverse(self, matrix: Array) -> Array:
-        return host.batched_inverse(matrix)
+        return batched_inverse(matrix)
 
     def _triangular_columns(self, matrix: Array, columns: Array, lower: bool) -> Array:
         (solve,) = lapack.get_lapack_funcs(("trtrs",), (matrix, columns))
@@ -118,7 +116,7 @@ class NumpyLinalg(Linalg):
         return np.array(found, columns.dtype).reshape(columns.shape)
 
     def cholesky(self, matrix: Array) -> Array | None:
-        return host.cholesky_or_none(matrix)
+        return cholesky_or_none(matrix)
 
     def _cholesky_columns(self, factor: Array, columns: Array) -> Array:
         (solve,) = lapack.get_lapack_funcs(("potrs",), (factor, columns))

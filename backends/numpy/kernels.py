@@ -9,11 +9,9 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from ..cores import shared as cores
+from ..host_math import add_product, cores, rows_times
 from ..interface.arrays import Array, Integers
 from ..interface.kernels import Arrays, Kernels, Place, clipped, diagonal_places, inside
-from ..loops import add_product
-from ..rows import rows_times
 
 _BYTES = 2**19  # of a part of the image: with less, threads wait for each other, with more it leaves the cache
 _SMALL = 4096  # with less entries than this, making a matrix object of SciPy takes longer than multiplying

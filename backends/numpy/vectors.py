@@ -11,8 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from ..cores import shared as cores
-from ..loops import add_multiple
+from ..host_math import add_multiple, cores
 
 # Elements of one BLAS call. OpenBLAS spreads calls of 10 000 elements and more over threads, and on a busy machine then
 # waits for them: 8 ms instead of 4 us was measured.
@@ -167,7 +166,7 @@ def scale_and_add(x: np.ndarray, a: Any, y: np.ndarray) -> None:
 
 
 # --- Dense products split into BLAS calls small enough for OpenBLAS to run each in the calling thread -----------------
-# It spreads larger ones over threads, and on a busy machine then waits for them: ten times as long as the work, and more.
+# It spreads larger ones over threads, and on a busy machine then waits for them for ten times as long as the work.
 # Where parts begin depends on shapes alone, so that results are the same, to the last digit, for any number of threads.
 
 _ROWS = 31  # of a stack in one call

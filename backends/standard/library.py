@@ -92,7 +92,7 @@ class ArrayLibrary(ABC):
         """The devices that `device=` may name."""
         return [None]
 
-    # --- dtypes ---------------------------------------------------------------------------------------------------
+    # --- dtypes -------------------------------------------------------------------------------------------------------
 
     def float_type(self) -> np.dtype:
         """The dtype of new real numbers: of the precision in force, or the library's own."""
@@ -167,7 +167,7 @@ class ArrayLibrary(ABC):
             )
         return self.native(x)
 
-    # --- promotion ------------------------------------------------------------------------------------------------
+    # --- promotion ----------------------------------------------------------------------------------------------------
 
     def promote(self, a: Any, b: Any) -> Any:
         """The native dtype of two arrays together."""

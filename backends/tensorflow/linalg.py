@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import tensorflow as tf
 
-from .. import lapack
+from .. import host_math
 from ..interface.arrays import Array
 from ..interface.kernels import Linalg
 
@@ -19,7 +19,7 @@ class TensorflowLinalg(Linalg):
         if not tf.executing_eagerly():
             q, r = tf.linalg.qr(matrix)
             return r, q
-        lu, pivots = lapack.lu_factor(matrix.numpy())
+        lu, pivots = host_math.lu_factor(matrix.numpy())
         single = pivots.reshape(-1, pivots.shape[-1])
         permutation = np.array([_permutation(p) for p in single], np.int32).reshape(pivots.shape)
         return tf.convert_to_tensor(lu), tf.convert_to_tensor(permutation)
@@ -41,7 +41,7 @@ class TensorflowLinalg(Linalg):
         if not tf.executing_eagerly():
             return None
         if matrix.dtype.is_complex:  # TensorFlow returns memory as it found it for an indefinite complex matrix
-            factor = lapack.cholesky_or_none(matrix.numpy())
+            factor = host_math.cholesky_or_none(matrix.numpy())
             return None if factor is None else tf.convert_to_tensor(factor)
         try:
             factor = tf.linalg.cholesky(matrix)

@@ -12,7 +12,7 @@ import numpy as np
 from scipy.linalg import lapack
 
 from ...backends import Array, Backend, get_backend
-from ...backends.lapack import cholesky_or_none
+from ...backends.host_math import cholesky_or_none
 from ...backends.registry import register_container
 from ...sparse import DenseOperator, Operator, Turned, UnsupportedOperation, storable
 from ...sparse.analysis.analysis import analysis_of

@@ -12,7 +12,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from ...backends import Array, Backend
-from ...backends.lapack import batched_inverse, inverse_of_definite
+from ...backends.host_math import batched_inverse, inverse_of_definite
 from ...sparse import Composed, storable
 from ...sparse.formats.entries.grid import row_strides
 from ...sparse.formats.entries.regather import take_or_zero

@@ -30,7 +30,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from ...backends import get_backend
-from ...backends.cores import shared as cores
+from ...backends.host_math import cores
 from ...backends.numpy.vectors import square_sum
 from ...sparse import DIA, Matrix, Operator, SparseMatrix, Stencil
 from ...sparse.analysis.rounding import ROWS, half_units, of_region

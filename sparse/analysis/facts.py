@@ -13,7 +13,7 @@ import numpy as np
 import scipy.sparse as sp
 from scipy.sparse.csgraph import breadth_first_order, connected_components
 
-from ...backends.cores import shared as cores
+from ...backends.host_math import cores
 from .canonical import canonical as canonical
 from .canonical import row_maxima, row_range
 from .symmetry import is_hermitian as is_hermitian

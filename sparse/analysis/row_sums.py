@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ...backends.cores import shared as cores
+from ...backends.host_math import cores
 from ...backends.interface.kernels import inside
 from ..formats import DIA
 from ..operator import Operator

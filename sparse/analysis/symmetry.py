@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from ...backends.rows import rows_times, transposed_times
+from ...backends.host_math import rows_times, transposed_times
 from ..operator import Operator
 from .canonical import canonical, row_maxima
 

@@ -9,7 +9,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from ...backends import get_backend
-from ...backends.rows import product_of, rows_times
+from ...backends.host_math import product_of, rows_times
 from .entries.integers import LIMIT, starts_of
 from .entries.regather import concatenated_values
 from .entries.scipy_form import csr_array

@@ -12,9 +12,8 @@ import scipy.sparse.linalg as spl
 
 from cells import in_turn
 from krylix import linear_solve
-from krylix.backends import get_backend, loops
-from krylix.backends.cores import Cores, available, shared
-from krylix.backends.rows import rows_times
+from krylix.backends import get_backend, host_math
+from krylix.backends.host_math import Cores, available, cores, rows_times
 from krylix.sparse import Stencil
 
 N = 2 * 131072 + 17  # several blocks, the last one short
@@ -26,7 +25,7 @@ bk: Any = get_backend("numpy")
 @pytest.fixture(autouse=True)
 def give_back() -> Iterator[None]:
     yield
-    shared.use(None)
+    cores.use(None)
 
 
 def numbers(dtype: str, *shape: int) -> np.ndarray:
@@ -38,9 +37,9 @@ def of_each_number(call: Callable[[], Any]) -> Any:
     """What it returns with one thread, which is what it returns with any number of them."""
     found = []
     for threads in (1, 2, 3):
-        shared.use(threads)
+        cores.use(threads)
         found.append(call())
-        assert shared.started == (threads > 1)
+        assert cores.started == (threads > 1)
     for other in found[1:]:
         np.testing.assert_array_equal(other, found[0])
     return found[0]
@@ -82,9 +81,9 @@ def test_rows_in_any_order() -> None:
 def test_what_is_left_to_scipy(kind: Any) -> None:
     A = tridiagonal("float64")
     A, x = (A, numbers("float32", N)) if kind == "mixed" else (kind(A), numbers("float64", N))
-    shared.use(3)
+    cores.use(3)
     np.testing.assert_array_equal(rows_times(A, x), A @ x)
-    assert not shared.started
+    assert not cores.started
 
 
 @pytest.mark.parametrize(
@@ -144,9 +143,9 @@ def test_sums_and_updates(dtype: str, shape: tuple[int, int]) -> None:
 
     found = []
     for threads in (1, 2, 3):
-        shared.use(threads)
+        cores.use(threads)
         found.append(all_of(slice(None)))
-        assert shared.started == (threads > 1)
+        assert cores.started == (threads > 1)
         found.append([np.concatenate(parts) for parts in zip(*(all_of(slice(i, i + 1)) for i in range(shape[0])))])
     for other in found[1:]:
         for one, same in zip(found[0], other, strict=True):
@@ -191,39 +190,42 @@ def test_without_scipys_loops(monkeypatch: pytest.MonkeyPatch) -> None:
         return [rows_times(A, x[0]), bk.axpy(a, x, y.copy())[0], bk.dia_product(d, (-1, 0, 1), x, N)[0]]
 
     expected = all_of()
-    monkeypatch.setattr(loops, "_COMPLETE", False)
+    monkeypatch.setattr(host_math, "_COMPLETE", False)
     np.testing.assert_allclose(all_of(), expected, rtol=1e-12, atol=1e-12)
 
 
 def test_loops_never_read_beyond_their_arrays() -> None:
     short, long = np.ones(3), np.ones(5)
-    for wrong in (lambda: loops.add_product(short, long, long.copy()), lambda: loops.add_product(long, long, short)):
+    for wrong in (
+        lambda: host_math.add_product(short, long, long.copy()),
+        lambda: host_math.add_product(long, long, short),
+    ):
         with pytest.raises(ValueError, match="broadcast"):
             wrong()
     with pytest.raises(ValueError, match="broadcast"):
-        loops.add_multiple(np.ones(1), long, short)
+        host_math.add_multiple(np.ones(1), long, short)
     strided = np.zeros(6)
-    loops.add_product(np.arange(6.0)[::2], np.arange(6.0)[::2], strided[::2])
-    loops.add_multiple(np.ones(1), np.arange(6.0)[::2], strided[::2])
+    host_math.add_product(np.arange(6.0)[::2], np.arange(6.0)[::2], strided[::2])
+    host_math.add_multiple(np.ones(1), np.arange(6.0)[::2], strided[::2])
     np.testing.assert_array_equal(strided, [0, 0, 6, 0, 20, 0])
 
 
 def test_each_block_once_and_in_fixed_places() -> None:
-    for cores in map(Cores, (1, 2, 3)):
+    for pool in map(Cores, (1, 2, 3)):
         found: set[tuple[int, int]] = set()
-        cores.in_blocks(lambda *block: found.add(block), 10, 4)  # noqa: B023
+        pool.in_blocks(lambda *block: found.add(block), 10, 4)  # noqa: B023
         assert found == {(0, 4), (4, 8), (8, 10)}
         cores.in_blocks(lambda *_: pytest.fail("there is no block"), 0, 4)
 
 
 def test_small_arrays_start_no_thread() -> None:
-    shared.use(8)
+    cores.use(8)
     A, b = tridiagonal("float64", 1000), np.ones(1000)
     linear_solve(A @ A.T + sp.eye_array(1000), b, method="CG", on_failure="status", max_iter=5)
     for n in (1, 16384):
         bk.dia_product(np.ones((1, n)), (0,), np.ones((1, n)), n)
         rows_times(sp.eye_array(n, format="csr"), np.ones(n))
-    assert not shared.started
+    assert not cores.started
 
 
 @pytest.mark.parametrize("threads", [1, 2, 3])

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from krylix.backends.malloc import tune_malloc
+from krylix.backends.settings import tune_malloc
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="of systems that fork")
 
@@ -40,7 +40,7 @@ PROGRAMS = {
     "fork": """
 import atexit, os, threading
 import numpy as np
-from krylix.backends.cores import shared
+from krylix.backends.host_math import shared
 
 assert threading.active_count() == 1
 shared.use(3)
@@ -79,7 +79,7 @@ print((time.process_time() - cpu) / (time.thread_time() - own))
     "allocator": """
 import resource
 import numpy as np
-from krylix.backends.malloc import tune_malloc
+from krylix.backends.settings import tune_malloc
 
 done = tune_malloc()
 assert done is tune_malloc()

@@ -7,7 +7,7 @@ import pytest
 import scipy.sparse as sp
 
 from cells import DTYPES
-from krylix.backends.rows import product_of, rows_times, transposed_times
+from krylix.backends.host_math import product_of, rows_times, transposed_times
 
 SHAPES = ((1, 1), (5, 7), (40, 30), (30, 0))
 

@@ -9,7 +9,7 @@ import pytest
 import scipy.sparse as sp
 
 import krylix
-from krylix.backends.cores import shared
+from krylix.backends.host_math import cores
 from krylix.backends.numpy import kernels
 from krylix.sparse import DIA, as_symmetric_dia
 from krylix.sparse.operators import symmetric_dia
@@ -55,7 +55,7 @@ def test_same_digits(dtype: str, batch: int, threads: int) -> None:
     rng = np.random.default_rng(2)
     x, y = (rng.standard_normal((batch, N)).astype(dtype) for _ in range(2))
     x[:, 3] = np.inf
-    shared.use(threads)
+    cores.use(threads)
     try:
         np.testing.assert_array_equal(half.apply(x), A.apply(x))
         np.testing.assert_array_equal(half.add_to(y.copy(), x), A.add_to(y.copy(), x))
@@ -67,7 +67,7 @@ def test_same_digits(dtype: str, batch: int, threads: int) -> None:
         strided = np.asfortranarray(np.stack([y, y], axis=2))[:, :, 0]
         np.testing.assert_allclose(half.add_to(strided, x), y + exact, atol=20 * limit)
     finally:
-        shared.use(None)
+        cores.use(None)
 
 
 def test_vectors_of_another_dtype() -> None:

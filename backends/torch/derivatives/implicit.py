@@ -15,7 +15,7 @@ import torch
 from torch._C import _functorch  # not public, as the next functions of torch; a test pins them
 from torch.autograd import forward_ad
 
-from ...autocast import without_autocast
+from ...compilers import without_autocast
 from ...interface.transformations import LinearSystem
 from ..transformed import with_signature
 from .pullback import pullback

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from ....backends import Array, Backend
-from ....backends.cores import shared as cores
+from ....backends.host_math import cores
 from ....sparse import CSR, DIA, Composed, Matrix, Operator, SparseMatrix, Stencil, UnsupportedOperation, storable
 from ....sparse.analysis.analysis import analysis_of
 from ....sparse.analysis.canonical import row_range

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from ....backends import Array, Backend
-from ....backends.cores import shared as cores
+from ....backends.host_math import cores
 from ....sparse import Composed, storable
 from ....sparse.operators.couplings import Shift, are_flat, opposite, shifted_array, shifted_arrays, sum_of_terms
 from ....sparse.operators.halo import Axes, added_halo, are_cut

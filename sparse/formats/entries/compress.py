@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ....backends.cores import shared as cores
+from ....backends.host_math import cores
 from ....backends.interface.kernels import inside
 from .integers import check_size, starts_from
 
