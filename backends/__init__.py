@@ -3,8 +3,7 @@
 if __name__ != "krylix.backends":  # reached through sys.path (repository root), not through the package
     raise ModuleNotFoundError(f"{__file__} is krylix.backends, not a top-level module", name=__name__)
 
-from .communicators.communicator import Communicator, OtherMemberFailed, agreed
-from .communicators.reductions import find_communicator, over_members
+from .communicators import Communicator, OtherMemberFailed, agreed, find_communicator, over_members
 from .compilers import without_compilers
 from .convert import convert
 from .interface.arrays import nan_of

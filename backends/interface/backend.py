@@ -446,7 +446,7 @@ class Backend(Control, Kernels, Transformations, Devices, Collectives, NamedOper
 
     communicator: Any = None  # of the members that hold the parts of vectors, see `Communicator`
     _communicators: ClassVar[str] = ""  # what `over=` takes with arrays of the library
-    _of_members: ClassVar[tuple[type, ...]] = ()  # what it needs beside `communicators.reductions.SumsOverMembers`
+    _of_members: ClassVar[tuple[type, ...]] = ()  # what it needs beside `communicators.SumsOverMembers`
 
     def _communicator(self, over: Any) -> Any:
         """The `Communicator` of what a user gave as `over=`; None if it is none for arrays of this library."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from typing import Any
@@ -12,6 +11,7 @@ import scipy.fft
 import scipy.sparse as sp
 from scipy.linalg import blas, lapack
 
+from ..communicators import by_mpi
 from ..host_math import available, batched_inverse, cholesky_or_none, cores, lu_factor
 from ..interface.arrays import SMALL, Array, have_one_dtype, pairs_alike, pairs_with_int
 from ..interface.backend import Backend
@@ -187,12 +187,7 @@ class NumpyBackend(NumpyKernels, Backend):
     fourier = NumpyFourier()
     sparse = NumpySparse()
 
-    def _communicator(self, over: Any) -> Any:
-        if "mpi4py" not in sys.modules:  # then it is none of its
-            return None
-        from ..communicators.by_mpi import by_mpi
-
-        return by_mpi(over)
+    _communicator = staticmethod(by_mpi)
 
     def is_array(self, x: Any) -> bool:
         # subclasses have products of their own: np.matrix

@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from torch.utils._pytree import register_pytree_node, tree_flatten, tree_map_only, tree_unflatten
 
+from ..communicators import by_torch
 from ..interface.arrays import WRITES, Spec, native_order
 from ..interface.backend import Array
 from ..interface.containers import Opened
@@ -66,12 +67,7 @@ class TorchBackend(TorchKernels, TorchUpdates, DerivativesOfFunctions, TorchProm
     def default_float(self) -> np.dtype:
         return numpy_dtype(torch.get_default_dtype())
 
-    def _communicator(self, over: Any) -> Any:
-        if not torch.distributed.is_available():
-            return None
-        from ..communicators.by_torch import by_torch
-
-        return by_torch(over)
+    _communicator = staticmethod(by_torch)
 
     def is_array(self, x: Any) -> bool:
         return isinstance(x, torch.Tensor) and x.layout == torch.strided

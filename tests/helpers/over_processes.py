@@ -42,11 +42,11 @@ def with_mpi() -> SimpleNamespace:
         comm.Sendrecv(np.ascontiguousarray(u[-1:]), after, 2, upper, before, 2)
         return np.concatenate([upper, u, lower])
 
-    from krylix.backends.communicators import by_mpi
+    from krylix.backends.communicators import MPICommunicator
 
     return SimpleNamespace(
         comm=comm, rank=comm.Get_rank(), array=np.array, numpy=np.asarray, exchanged=exchanged, joined=np.concatenate,
-        zeros=np.zeros_like, reducer=by_mpi.MPICommunicator, close=lambda: None, wrong="i",
+        zeros=np.zeros_like, reducer=MPICommunicator, close=lambda: None, wrong="i",
     )  # fmt: skip
 
 
@@ -86,12 +86,12 @@ def with_torch() -> SimpleNamespace:
             upper, lower = (0 * upper, lower) if rank == 0 else (upper, 0 * lower)
         return torch.cat([upper, u, lower])
 
-    from krylix.backends.communicators import by_torch
+    from krylix.backends.communicators import TorchCommunicator
 
     return SimpleNamespace(
         comm=dist.group.WORLD, rank=rank, array=lambda x: torch.from_numpy(np.array(x)), exchanged=exchanged,
         numpy=lambda x: x.detach().numpy(), joined=torch.cat, zeros=torch.zeros_like, wrong=3,
-        reducer=by_torch.TorchCommunicator, close=lambda: (dist.barrier(), dist.destroy_process_group()),
+        reducer=TorchCommunicator, close=lambda: (dist.barrier(), dist.destroy_process_group()),
     )  # fmt: skip
 
 
