@@ -1,9 +1,8 @@
-"""Where does the time of a solve go? A profile says it by lines of this file, and draws it.
+"""Where does the time of a solve go? A profile says it, by lines of this file.
 
 Heat spreads in a plate of blocks whose conductivities differ by a factor of 10 000: a set-up, and five implicit steps
 that share it. The profile has every product with the matrix, every application of the preconditioner and every dot
-product, inside the step that made them. `profile_a_solve.json` opens in https://ui.perfetto.dev, `profile_a_solve.png`
-is a picture of the same.
+product, inside the step that made them. `profile_a_solve.json` opens in https://ui.perfetto.dev, which draws it.
 """
 
 import numpy as np
@@ -47,7 +46,6 @@ def main():
     with krylix.profile(save="profile_a_solve.json") as prof:
         end, counts = spread(f, u, 5)
     prof.print(min_duration=1e-3)
-    prof.plot("profile_a_solve.png")
 
     of_kind = {
         kind: sum(event.kind == kind for event in prof.events) for kind in ("product", "preconditioner", "solve")
@@ -60,7 +58,7 @@ def main():
     assert np.max(np.abs(plain - end)) <= 1e-6 * np.max(np.abs(u))  # watching changes nothing
     slowest = max((event for event in prof.events if event.kind == "region"), key=lambda event: event.duration)
     print(f"longest: {slowest.name}, {1e3 * slowest.duration:.1f} ms of {1e3 * prof.duration:.1f}")
-    print("written to profile_a_solve.json and profile_a_solve.png")
+    print("written to profile_a_solve.json")
 
 
 if __name__ == "__main__":

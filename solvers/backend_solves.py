@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..backends import Array, Backend
-from ..backends.operations.added import add_operation
+from ..backends.operations.binding import add_operation
 from .linear_solve import linear_solve as solve
 from .results.result import SolveResult
 

@@ -14,8 +14,7 @@ import numpy as np
 from ..interface.arrays import Array
 from ..interface.devices import ComputeDevice, host_device
 from ..interface.kernels import CooEntries
-from ..standard.library import ArrayLibrary
-from ..standard.names import DTYPES, RULES
+from ..standard.library import DTYPES, RULES, ArrayLibrary
 from ..standard.namespace import Namespace
 
 _OPERANDS = {"pair", "first_pair", "power", "real_pair", "listed", "where", "clip", "diff"}  # rules for several arrays

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeAlias
 
 import numpy as np
 
-from ..operations import dense
+from ..operations import mathematics
 from .arrays import Array, Integers
 
 # --- Bilinear maps, such as a sparse matrix-vector product, with derivatives of every order ---------------------------
@@ -434,7 +434,7 @@ class Fourier(ABC):
 
 
 class Linalg(ABC):
-    """Right-hand sides and solutions are rows of `(batch, n)`; those of `operations.dense` are columns."""
+    """Right-hand sides and solutions are rows of `(batch, n)`; those of `operations.mathematics` are columns."""
 
     first_pivot: ClassVar[int | None] = None  # first row index of LU's interchanges; None: a permutation
     _backend: Any = None  # of which it is an attribute
@@ -448,7 +448,7 @@ class Linalg(ABC):
 
         def __getattr__(self, name: str) -> Any:
             """Operations for users, which are names of the backend, too: only what the class has not comes here."""
-            if name not in dense.NAMES:
+            if name not in mathematics.NAMES:
                 raise AttributeError(f"bk.linalg has no {name!r}; bk.xp.linalg has the names of the standard.")
             return getattr(self._backend, name)
 

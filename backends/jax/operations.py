@@ -38,7 +38,7 @@ block_until_ready = jax.block_until_ready
 
 
 def compile(f: Callable[..., Any], static: Sequence[str] = ()) -> Callable[..., Any]:
-    """See `operations.whole`."""
+    """See `operations.functions`."""
     return jax.jit(f, static_argnames=tuple(static))
 
 

@@ -10,9 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ..standard.axes import axes_of
-from ..standard.library import ArrayLibrary
-from ..standard.names import DTYPES
+from ..standard.library import DTYPES, ArrayLibrary, axes_of
 from ..standard.namespace import Namespace
 
 

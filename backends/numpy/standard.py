@@ -7,8 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ..standard.library import ArrayLibrary
-from ..standard.names import DTYPES
+from ..standard.library import DTYPES, ArrayLibrary
 from ..standard.namespace import Namespace
 
 

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from difflib import get_close_matches
+from functools import wraps
 from importlib import import_module
 from types import MethodType
 from typing import TYPE_CHECKING, Any, ClassVar
-
-from .added import ADDED
 
 if TYPE_CHECKING:
     from .names import Names
 else:
     Names = object
 
-_BY_DERIVATIVES = ("derivatives",)  # groups of operations that need those of the library
+_BY_DERIVATIVES = ("hessian", "jacobian")  # operations that need those of the library
 
 
 class NamedOperations(Names):
@@ -36,27 +36,27 @@ class NamedOperations(Names):
 
     def _bind(self, name: str) -> Any:
         # Late: an import of krylix, and most solves, ask for none.
-        aliases, operations = (import_module(f".{m}", __package__) for m in ("aliases", "table"))
-        if name in aliases.ALIASES:
-            return getattr(self, aliases.ALIASES[name])
-        if name not in operations.OPERATIONS:
-            close = get_close_matches(name, {*dir(self), *aliases.ALIASES}, 1)
+        table = import_module(".table", __package__)
+        if name in table.ALIASES:
+            return getattr(self, table.ALIASES[name])
+        if name not in table.OPERATIONS:
+            close = get_close_matches(name, {*dir(self), *table.ALIASES}, 1)
             raise AttributeError(
                 f"A backend has no operation {name!r}." + (f" Did you mean {close[0]}?" if close else "")
             )
         if hasattr(self._own_operations, name):
-            rule = operations.OPERATIONS[name].rule
+            rule = table.OPERATIONS[name].rule
             return self.xp.promoted(rule, getattr(self._own_operations, name))
         if name in ADDED:
             return MethodType(ADDED[name][1], self)
-        if operations.OPERATIONS[name].module:
+        if table.OPERATIONS[name].module:
             return self._composed(name)
-        if name not in operations.RULES:
+        if name not in table.RULES:
             raise AttributeError(
                 f"{self.name} has no {name}, which is no part of the array API standard: supports({name!r}) is False. "
                 'Convert the arrays to a library that has it, with krylix.convert(x, "jax"), say.'
             )
-        return import_module(".by_place", __package__).by_place(name, getattr(self.xp, name))
+        return by_place(name, getattr(self.xp, name))
 
     def _composed(self, name: str) -> Any:
         """The operation made of others, where a method of the class goes beyond what solvers need."""
@@ -73,10 +73,10 @@ class NamedOperations(Names):
         Args:
             name: such as "sin", "jacobian", or "linalg.eigh" for a function of `xp.linalg`.
         """
-        aliases, operations = (import_module(f".{m}", __package__) for m in ("aliases", "table"))
-        name = aliases.ALIASES.get(name, name)
-        operation = operations.OPERATIONS.get(name)
-        if operation is not None and operation.group in _BY_DERIVATIVES and not self.has_derivatives:
+        table = import_module(".table", __package__)
+        name = table.ALIASES.get(name, name)
+        operation = table.OPERATIONS.get(name)
+        if name in _BY_DERIVATIVES and not self.has_derivatives:
             return False
         if operation is None and "." not in name:
             return not name.startswith("_") and callable(getattr(type(self), name, None))
@@ -90,3 +90,47 @@ class NamedOperations(Names):
 
     def __dir__(self) -> list[str]:
         return sorted({*super().__dir__(), *import_module(".table", __package__).OPERATIONS})
+
+
+# --- Operations that the layers above add to every backend, such as solves --------------------------------------------
+
+ADDED: dict[str, tuple[str, Callable[..., Any]]] = {}  # by name: group and function
+
+
+def add_operation(function: Callable[..., Any], group: str) -> None:
+    """Make `name(bk, ...)` an operation of every backend; at import, before anybody asks for one."""
+    ADDED[function.__name__] = (group, function)
+
+
+# --- Settings of the standard's functions that users give by their place; the standard has them by name only ----------
+
+_REDUCTIONS = "all argmax argmin count_nonzero max mean min prod std var"
+# Name -> how many arguments come first, and what follows them by place.
+_PLACES = {
+    **dict.fromkeys(_REDUCTIONS.split(), (1, ("axis", "keepdims"))),
+    **dict.fromkeys(("argsort", "cumulative_prod", "cumulative_sum", "sort"), (1, ("axis",))),
+    **dict.fromkeys(("roll", "take_along_axis"), (2, ("axis",))),
+    **dict.fromkeys(("empty", "ones", "ones_like"), (1, ("dtype",))),
+    **dict.fromkeys(("tril", "triu"), (1, ("k",))),
+}
+
+
+def by_place(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+    """The function, which takes these settings by place, too."""
+    if name not in _PLACES:
+        return function
+    first, settings = _PLACES[name]
+
+    @wraps(function)
+    def called(*args: Any, **keywords: Any) -> Any:
+        if first < len(args) <= first + len(settings):
+            given = dict(zip(settings, args[first:], strict=False))
+            return function(*args[:first], **_with_tuples(given), **_with_tuples(keywords))
+        return function(*args, **_with_tuples(keywords))
+
+    return called
+
+
+def _with_tuples(settings: dict[str, Any]) -> dict[str, Any]:
+    """NumPy takes no lists of axes."""
+    return {name: tuple(given) if isinstance(given, list) else given for name, given in settings.items()}

@@ -9,7 +9,7 @@ from itertools import product
 from typing import Any
 
 from ..interface.arrays import Array
-from .positions import folded, known_shape
+from .gathering import folded, known_shape
 
 _EXTRAPOLATIONS = ("zeros", "boundary", "periodic", "symmetric", "reflect", "undefined")
 

@@ -9,8 +9,17 @@ from typing import Any
 import numpy as np
 
 from ..interface.arrays import Array, Integers
-from .gathering import unravel_index
-from .positions import UNKNOWN_SIZE, check_size_is_known, constant, filling, first_rows, known_shape, one_axis, signed
+from .gathering import (
+    UNKNOWN_SIZE,
+    check_size_is_known,
+    constant,
+    filling,
+    first_rows,
+    known_shape,
+    one_axis,
+    signed,
+    unravel_index,
+)
 
 
 def nonzero(bk: Any, x: Array, length: int | None = None, fill_value: int = -1) -> Array:

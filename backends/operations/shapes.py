@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from ..interface.arrays import Array, Integers
+from .gathering import check_size_is_known, constant, filling, folded, known_shape, one_axis
 from .lists import searchsorted
-from .positions import check_size_is_known, constant, filling, folded, known_shape, one_axis
 
 
 def pad(bk: Any, x: Array, widths: Sequence[tuple[int, int]], mode: str = "constant", value: Any = 0) -> Array:

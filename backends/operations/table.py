@@ -4,31 +4,27 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from ..standard.names import RULES
-from .added import ADDED
+from ..standard.library import RULES
+from .binding import ADDED
 
 # By the module of this folder that composes them. A name of the standard that stands here, too, has more arguments.
 _COMPOSED = {
-    "custom_gradient": "custom_gradient",
-    "derivatives": "hessian jacobian",
+    "functions": "block_until_ready compile custom_gradient hessian jacobian numpy_call stop_gradient",
     "random": "random_key random_normal random_permutations random_split random_uniform seed",
-    "whole": "block_until_ready compile numpy_call stop_gradient",
     "shapes": """broadcast_size copy_leaves expand_dims linspace_without_last multi_slice pad pad_to repeat stack_leaves
         tile_to unstack""",
     "gathering": "batched_gather_nd gather_nd ravel_multi_index scatter scatter_nd take unravel_index",
     "lists": "bincount boolean_mask histogram indexed_segment_sum nonzero quantile searchsorted unique",
     "grids": "conv fft grid_sample ifft",
-    "products": "tensordot",
-    "dense": "lstsq matrix_rank svd",
-    "special": "factorial sigmoid softplus",
+    "mathematics": "factorial lstsq matrix_rank sigmoid softplus svd tensordot",
     "inspection": """auto_cast get_sparse_format is_available is_sparse shape size staticshape take_apart to_complex
         to_float to_int32 to_int64 variable""",
 }
 # Each library's own function, with no other way to compute it; by the rule of the standard for arguments like these.
 _NATIVE = {
-    "products": {"einsum": "subscripts"},
-    "dense": {"eig": "real", "eigvals": "real"},
-    "special": {"erf": "real", "gammainc": "real_pair", "gammaincc": "real_pair", "lgamma": "real"},
+    "einsum": "subscripts",
+    **dict.fromkeys(("eig", "eigvals", "erf", "lgamma"), "real"),
+    **dict.fromkeys(("gammainc", "gammaincc"), "real_pair"),
 }
 # Names without derivatives: their results are integers, conditions or dtypes, or they are not called in a derivative.
 _WITHOUT_DERIVATIVES = {
@@ -86,8 +82,7 @@ class BackendOperation(NamedTuple):
 
 def _rows() -> dict[str, BackendOperation]:
     composed = {name: module for module, names in _COMPOSED.items() for name in names.split()}
-    native = {name: group for group, names in _NATIVE.items() for name in names}
-    rules = {name: rule for names in _NATIVE.values() for name, rule in names.items()}
+    native = dict.fromkeys(_NATIVE, "mathematics")
     groups = {**{name: "standard" for name in RULES if "." not in name}, **native, **composed}
     rows = {
         name: BackendOperation(
@@ -96,7 +91,7 @@ def _rows() -> dict[str, BackendOperation]:
             composed.get(name),
             name not in _WITHOUT_DERIVATIVES,
             _SIZED_BY_NUMBERS.get(name, ()),
-            rules.get(name, "any"),
+            _NATIVE.get(name, "any"),
         )
         for name, group in groups.items()
     }
@@ -105,3 +100,52 @@ def _rows() -> dict[str, BackendOperation]:
 
 
 OPERATIONS = _rows()
+
+
+# --- Other words for operations, as PhiML's backends have them: each is the operation itself --------------------------
+
+ALIASES = {
+    "and_": "bitwise_and",
+    "arccos": "acos",
+    "arccosh": "acosh",
+    "arcsin": "asin",
+    "arcsinh": "asinh",
+    "arctan": "atan",
+    "arctan2": "atan2",
+    "arctanh": "atanh",
+    "batch_gather": "take",
+    "batched_bincount": "bincount",
+    "batched_gather_1d": "take_along_axis",
+    "cast": "astype",
+    "cumsum": "cumulative_sum",
+    "determine_size": "broadcast_size",
+    "disassemble": "take_apart",
+    "div": "divide",
+    "divide_no_nan": "safe_divide",
+    "floordiv": "floor_divide",
+    "gamma_inc_l": "gammainc",
+    "gamma_inc_u": "gammaincc",
+    "gather": "take",
+    "gather_1d": "take",
+    "get_default_device": "default_device",
+    "greater_or_equal": "greater_equal",
+    "greater_than": "greater",
+    "histogram1d": "histogram",
+    "invert": "bitwise_invert",
+    "jit_compile": "compile",
+    "log_gamma": "lgamma",
+    "matrix_rank_dense": "matrix_rank",
+    "matrix_solve_least_squares": "lstsq",
+    "mod": "remainder",
+    "mul": "multiply",
+    "mul_matrix_batched_vector": "product",
+    "or_": "bitwise_or",
+    "scatter_1d_scalar": "scatter_nd",
+    "scatter_nd_scalar": "scatter_nd",
+    "shift_bits_left": "bitwise_left_shift",
+    "shift_bits_right": "bitwise_right_shift",
+    "stop_gradient_tree": "stop_gradient",
+    "sub": "subtract",
+    "transpose": "permute_dims",
+    "xor": "bitwise_xor",
+}

@@ -37,7 +37,7 @@ def profile(
         save: a file to write at the end, as `Profile.save` does, also after an error.
 
     Yields:
-        Profile: to be printed, saved and drawn.
+        Profile: to be printed and saved.
 
     Cost: 5 ms at the beginning, and 10 to 20 us for each call, of which `retime` leaves half.
 
@@ -48,8 +48,7 @@ def profile(
         >>> [event.facts["iterations"] for event in prof.events if event.kind == "solve"]
         [2]
     """
-    install = _module("places").install
-    found: Profile = _module("user_profile").Profile(_names(backends), trace, blocking, install)
+    found: Profile = _module("user_profile").Profile(_names(backends), trace, blocking)
     try:
         with found._record():
             yield found

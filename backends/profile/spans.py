@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from ..registry import backend_name, get_backend
 
 if TYPE_CHECKING:
-    from .event import ProfileEvent
-    from .recording import RecordedRun
+    from .recording import ProfileEvent, RecordedRun
 
 T = TypeVar("T")
 Facts = Callable[[Any], dict[str, Any]]

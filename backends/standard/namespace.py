@@ -6,10 +6,8 @@ import math
 from difflib import get_close_matches
 from typing import Any
 
-from .creation import Creation
-from .inspection import Inspection, NamespaceInfo
-from .library import ArrayLibrary
-from .names import EXTENSIONS, ORDERED, RULES, VERSION, find
+from .creation import Creation, Inspection, NamespaceInfo
+from .library import EXTENSIONS, ORDERED, RULES, VERSION, ArrayLibrary, find
 from .promotion import Promotion, in_order
 
 

@@ -71,12 +71,12 @@ def variable(x: Array) -> Array:
 
 
 def block_until_ready(tree: Any) -> Any:
-    """See `operations.whole`."""
+    """See `operations.functions`."""
     if tf.executing_eagerly():
         tf.test.experimental.sync_devices()
     return tree
 
 
 def compile(f: Callable[..., Any], static: Sequence[str] = ()) -> Callable[..., Any]:
-    """See `operations.whole`; a graph is made for each value of what is no tensor, named or not."""
+    """See `operations.functions`; a graph is made for each value of what is no tensor, named or not."""
     return tf.function(f, autograph=False)

@@ -46,7 +46,7 @@ def variable(x: Array) -> Array:
 
 
 def block_until_ready(tree: Any) -> Any:
-    """See `operations.whole`."""
+    """See `operations.functions`."""
     for device in {x.device for x in tree_leaves(tree) if isinstance(x, torch.Tensor)}:
         if device.type not in ("cpu", "meta"):
             getattr(torch, "accelerator", torch.cuda).synchronize(device)
@@ -54,7 +54,7 @@ def block_until_ready(tree: Any) -> Any:
 
 
 def compile(f: Callable[..., Any], static: Sequence[str] = ()) -> Callable[..., Any]:
-    """See `operations.whole`."""
+    """See `operations.functions`."""
     return torch.compile(f)
 
 

@@ -9,8 +9,7 @@ import pytest
 
 import operation_names
 from krylix.backends import get_backend
-from krylix.backends.operations.aliases import ALIASES
-from krylix.backends.operations.table import OPERATIONS
+from krylix.backends.operations.table import ALIASES, OPERATIONS
 
 BACKENDS = ("numpy", "jax", "torch", "tensorflow")
 

@@ -12,7 +12,7 @@ import krylix
 from called import check_none_wrong, failed, numbers
 from krylix.backends import get_backend
 from krylix.backends.operations.table import OPERATIONS
-from krylix.backends.standard.names import RULES
+from krylix.backends.standard.library import RULES
 from modes import compiled, library
 from operation_samples import GROUPS, SAMPLES, Sample, evaluate, of_group, operands
 

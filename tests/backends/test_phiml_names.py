@@ -9,7 +9,7 @@ import warnings
 import pytest
 
 import krylix
-from krylix.backends.operations.aliases import ALIASES
+from krylix.backends.operations.table import ALIASES
 from krylix.sparse import SparseMatrix
 from library import ROOT
 

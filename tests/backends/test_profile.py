@@ -18,12 +18,11 @@ from frameworks import jax, jnp, tf, torch
 from krylix.backends import get_backend, get_current_profile, profile, profile_function, registry
 from krylix.backends.numpy.backend import NumpyBackend
 from krylix.backends.numpy.one_system import OneSystemBackend
-from krylix.backends.operations.aliases import ALIASES
-from krylix.backends.operations.table import OPERATIONS
-from krylix.backends.profile import operations, spans, watching
-from krylix.backends.profile.event import KINDS
+from krylix.backends.operations.table import ALIASES, OPERATIONS
+from krylix.backends.profile import spans, watching
+from krylix.backends.profile.recording import KINDS
 from krylix.backends.profile.user_profile import Profile
-from krylix.backends.standard.names import RULES
+from krylix.backends.standard.library import RULES
 
 numpy = get_backend("numpy")
 x = np.arange(4.0)
@@ -53,7 +52,7 @@ def test_an_operation_with_its_line_and_arrays() -> None:
 
 
 def test_every_operation_is_recorded_once_by_any_word() -> None:
-    others = {*operations.QUESTIONS, *filter(operations.makes_functions, OPERATIONS)}
+    others = {*watching.QUESTIONS, *filter(watching.makes_functions, OPERATIONS)}
     assert {name for name, rule in RULES.items() if rule == "dtypes"} <= others
     words = sorted({*OPERATIONS, *ALIASES} - others - {name for name in ALIASES if ALIASES[name] in others})
     words = [name for name in words if callable(getattr(numpy, name))]
@@ -211,8 +210,8 @@ def test_functions_that_are_kept_record_nothing_later() -> None:
 
 def test_excluded_names_are_there() -> None:
     there = {name for cls in (krylix.backends.Backend, OneSystemBackend) for name in dir(cls)} | set(OPERATIONS)
-    assert {*operations.QUESTIONS, *operations.MAKERS, *operations.KIND_OF} <= there
-    assert {*operations.KIND_OF.values(), *operations.MAKERS.values()} <= set(KINDS)
+    assert {*watching.QUESTIONS, *watching.MAKERS, *watching.KIND_OF} <= there
+    assert {*watching.KIND_OF.values(), *watching.MAKERS.values()} <= set(KINDS)
 
 
 def test_a_library_that_is_needed_first_in_a_profile(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -420,21 +419,6 @@ def test_a_residual_that_is_nan_is_reported() -> None:
     for event in prof.events:
         event.facts.update(residual_norm=float("nan"), converged=False)
     assert "residual_norm=nan converged=False" in prof.report()
-
-
-def test_picture(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with profile() as prof:
-        krylix.linear_solve(np.diag(x + 1), x, method="CG")
-        with prof.region("a name of $money$ that is long"):
-            pass
-    pytest.importorskip("matplotlib")
-    ax = prof.plot(tmp_path / "timeline.png")
-    assert (tmp_path / "timeline.png").stat().st_size > 1000
-    assert ax.get_ylim()[0] == max(event.depth for event in prof.events) + 0.5
-    assert profile_function(lambda: None).plot(ax=ax) is ax
-    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
-    with pytest.raises(ImportError, match="pip install matplotlib"):
-        prof.plot()
 
 
 # ---- programs

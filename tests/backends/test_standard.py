@@ -15,7 +15,7 @@ import pytest
 import krylix
 from called import check_none_wrong, code_of, failed, numbers, run_in_jax
 from krylix.backends import Backend, get_backend
-from krylix.backends.standard.names import RULES
+from krylix.backends.standard.library import RULES
 from standard import GROUPS, Call, calls_of, environment, operands, signatures
 
 # PyTorch has hardly any operation on these.

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from krylix.backends.standard.names import DTYPES, RULES
+from krylix.backends.standard.library import DTYPES, RULES
 
 _BINARY = ["add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "matmul", "and", "or", "xor", "lshift", "rshift"]
 _OTHERS = ["lt", "le", "eq", "ne", "gt", "ge", "neg", "pos", "abs", "invert"]

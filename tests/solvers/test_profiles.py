@@ -13,7 +13,7 @@ import scipy.sparse as sp
 import krylix
 from krylix import linear_solve, matrix_from_function, preconditioner, prepare, profile, profile_function
 from krylix.backends import get_backend
-from krylix.backends.profile.event import ProfileEvent
+from krylix.backends.profile.recording import ProfileEvent
 from krylix.backends.profile.user_profile import Profile
 
 N = 40

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from ...standard.axes import axes_of
+from ...standard.library import axes_of
 from .library import COMPLEX, cast, on_device
 from .manipulation import moveaxis
 

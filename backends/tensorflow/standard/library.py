@@ -10,9 +10,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from ...standard.axes import axes_of
-from ...standard.library import ArrayLibrary
-from ...standard.names import DTYPES
+from ...standard.library import DTYPES, ArrayLibrary, axes_of
 
 WHOLE = frozenset(getattr(tf, name) for name in DTYPES[1:9])
 UNSIGNED = frozenset(getattr(tf, name) for name in DTYPES[5:9])

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from ...standard.results import QR, SVD, EigenPairs, SignAndLog
+from ...standard.promotion import QR, SVD, EigenPairs, SignAndLog
 from .library import COMPLEX, sizes
 from .manipulation import common_shape, joined
 from .reductions import sum

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from ...standard.axes import axes_of, one_axis
+from ...standard.library import axes_of, one_axis
 from .library import along_axis, flat, sizes
 
 broadcast_to = tf.broadcast_to

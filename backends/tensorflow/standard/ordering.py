@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from ...standard.axes import axes_of
-from ...standard.results import UniqueAll, parts_of
+from ...standard.library import axes_of
+from ...standard.promotion import UniqueAll, parts_of
 from .library import COMPLEX, along_axis, cast, flat, sizes
 
 

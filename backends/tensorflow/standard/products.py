@@ -6,7 +6,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from ...standard.axes import axes_of, check_lengths
+from ...standard.library import axes_of, check_lengths
 from .elementwise import conj
 from .library import WHOLE, in_int64
 

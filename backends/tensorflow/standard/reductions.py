@@ -8,7 +8,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from ...standard.axes import axes_of, one_axis
+from ...standard.library import axes_of, one_axis
 from .library import COMPLEX, cast, over, sizes
 
 Axis = int | Sequence[int] | None

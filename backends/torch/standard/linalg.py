@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from ...standard.axes import check_lengths
+from ...standard.library import check_lengths
 from .manipulation import matrix_transpose
 
 __all__ = ["matrix_transpose"]

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from ...standard.axes import axes_of, one_axis
+from ...standard.library import axes_of, one_axis
 
 
 def broadcast_arrays(*arrays: torch.Tensor) -> list[torch.Tensor]:

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from ...standard.results import UniqueAll, parts_of
+from ...standard.promotion import UniqueAll, parts_of
 
 
 def sort(x: torch.Tensor, /, *, axis: int = -1, descending: bool = False, stable: bool = True) -> torch.Tensor:
