@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from typing import Any
 
@@ -12,38 +12,160 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 from jax.extend.core import jaxpr_as_fun
+from jax.sharding import SingleDeviceSharding
 
-from ..interface.arrays import Spec, native_order, scattered
-from ..interface.backend import Array
+from ..interface.arrays import Array, Spec, native_order, scattered
+from ..interface.backend import Backend
 from ..interface.control import Kept, as_declared
 from ..interface.kernels import Arrays, Bilinear, Kernels
 from ..interface.transformations import LinearSystem
 from ..settings import exponent_bits, has_pure_programs, real_dtype
-from .along_axes import JaxFourier, JaxRecurrences
 from .derivatives.bilinear import bilinear
-from .derivatives.differentiated import differentiated
+from .derivatives.functions import differentiated, transpose_function, with_no_derivative, with_rule
 from .derivatives.implicit import implicit_solve, refused, without_derivatives
-from .derivatives.transposed import transpose_function
-from .derivatives.with_rule import with_no_derivative, with_rule
-from .host_calls.by_host import by_host
-from .host_calls.exported import unless_exported
+from .host_calls.by_host import by_host, unless_exported
 from .host_calls.guard import guarded, rescued
-from .indexing import JaxIndexing
-from .linalg import JaxLinalg
-from .loops import JaxLoops
-from .memory import JaxMemory
-from .on_numpy import may_leave_to_host, results_from_host
-from .program.constants import hiding_constants
-from .program.function import called, compiled, trace
-from .program.recorded import recorded
+from .kernels import JaxFourier, JaxIndexing, JaxLinalg, JaxRecurrences
+from .program.function import called, compiled, hiding_constants, recorded, trace
 from .sharding.collectives import JaxCollectives
-from .sharding.grid_rows import cells_of
+from .sharding.grid_rows import cells_of, on_cells
 from .sharding.placement import first_placed, placed_like, with_auto_axes
-from .sharding.varying import axes_of, is_mapped, runs_all_branches, vary
+from .sharding.varying import axes_after, axes_of, is_mapped, runs_all_branches, vary, vary_alike, varying_function
 from .sparse import JaxSparse
-from .strict import leniently
-from .tracing import host_view, is_compiled, is_traced, is_tracing, value_now
+from .tracing import host_view, is_compiled, is_in_use, is_traced, is_tracing, leniently, value_now
 from .vectors import JaxVectors
+
+Condition = Callable[[Any], Any]
+Body = Callable[[Any], Any]
+
+
+class JaxLoops(Backend):
+    """The part of the backend about them."""
+
+    def _while_loop(self, condition: Callable[[Any], Any], body: Callable[[Any], Any], state: Any) -> Any:
+        if is_mapped():
+            state = vary_alike(state)
+            state = vary(state, axes_after(body, state))
+            body = varying_function(body, axes_of(jax.tree.leaves(state)))
+        return lax.while_loop(condition, body, state)
+
+    def _bounded_loop(self, condition: Condition, body: Body, state: Any, limits: Sequence[int]) -> Any:
+        return self._up_to(condition, body, jnp.zeros((), np.int32), state, limits[0])[1]
+
+    def _stacked_loop(self, condition: Condition, body: Body, state: Any, limits: Sequence[int]) -> Any:
+        done, state = jnp.zeros((), np.int32), jax.tree.map(jnp.asarray, state)
+        if is_mapped():  # where a scan has to say over which devices its state varies
+            states = []
+            for limit in limits:
+                done, state = self._up_to(condition, body, done, state, limit)
+                states.append(state)
+            return jax.tree.map(lambda *leaves: jnp.stack(leaves), *states)
+
+        def further(carry: Any, limit: Any) -> Any:
+            carry = self._up_to(condition, body, carry[0], carry[1], limit)
+            return carry, carry[1]
+
+        return lax.scan(further, (done, state), np.asarray(limits, np.int32))[1]
+
+    def _up_to(self, condition: Condition, body: Body, done: Any, state: Any, limit: Any) -> Any:
+        return self._while_loop(
+            lambda s: (s[0] < limit) & condition(s[1]), lambda s: (s[0] + 1, body(s[1])), (done, state)
+        )
+
+    def for_loop(self, count: int, body: Callable[[Any], Any], state: Any) -> Any:
+        if is_mapped():  # where a loop has to say over which devices its state varies
+            return self._counted(count, body, state)
+        return lax.fori_loop(0, count, lambda _, s: body(s), state)
+
+
+# --- Materialization in XLA: intermediate results that are computed once and stored, and constants that are split -----
+
+_SMALL = 16384  # numbers that are cut in no time
+_MOST_ROWS = 5  # of one array that are read at the same time: seven were in each other's way in the cache
+
+
+class JaxMemory:
+    """Barriers against XLA's rematerialization of cheap operations, and its elementwise splitting of constants."""
+
+    asarray: Callable[..., Array]
+    compiled: Callable[..., bool]
+    spreads_arrays: Callable[[], bool]
+
+    def uncut(self, x: Array) -> Array:
+        few = x.ndim > 1 and x.shape[-2] <= _MOST_ROWS
+        return lax.optimization_barrier(x) if few and x.size > _SMALL and is_compiled(x) else x
+
+    def apart(self, x: np.ndarray) -> Any:
+        return tuple(map(self.asarray, x)) if x.size > _SMALL and self.compiled() else self.asarray(x)
+
+    def materialize(self, x: Array) -> Any:
+        if not is_compiled(x):
+            return x
+        if self.spreads_arrays():  # XLA's partitioner makes wrong numbers of what is written into a part of a grid
+            return on_cells(lax.optimization_barrier, x)
+        if not x.size:
+            return x
+        return _written(x, lax.slice(x, (0,) * x.ndim, (1,) * x.ndim), (0,) * x.ndim)
+
+    def pad_materialized(self, x: Array, before: int, after: int) -> Any:
+        if not is_compiled(x) or self.spreads_arrays() or not x.size:
+            return self.materialize(lax.pad(x, jnp.zeros((), x.dtype), [(0, 0, 0), (before, after, 0)]))
+        return _written(jnp.zeros((x.shape[0], before + x.shape[1] + after), x.dtype), x, (0, before))
+
+    def stack_materialized(self, arrays: Sequence[Array]) -> Array:
+        if len(arrays) < 2 or not is_compiled(arrays[0]):
+            return self.materialize(jnp.stack(arrays))
+        found, first = jnp.zeros((len(arrays), *arrays[0].shape), arrays[0].dtype), (0,) * arrays[0].ndim
+        for k, x in enumerate(arrays):  # each is written in place, and none fused into what follows
+            found = lax.dynamic_update_slice(found, x[None], (k, *first), allow_negative_indices=False)
+        return found
+
+
+def _written(buffer: Array, part: Array, start: Sequence[int]) -> Array:
+    """Write a part into `buffer` from `start` on.
+
+    XLA does it in place, and never fuses it into its users. At a constant index it would, so the index is hidden.
+    """
+    places = tuple(lax.optimization_barrier(np.int32(k)) for k in start)
+    return lax.dynamic_update_slice(buffer, part, places, allow_negative_indices=False)
+
+
+# --- NumPy in the place of a program that JAX would have to compile first; results as those of the program ------------
+
+# Settings of the user's with which he watches operations of JAX, or moves them elsewhere.
+_WATCHED = ("jax_disable_jit", "jax_debug_nans", "jax_debug_infs", "jax_default_device")
+
+_enable_x64: Any = jax.enable_x64 if hasattr(jax, "enable_x64") else jax.experimental.enable_x64
+
+
+def may_leave_to_host(b: Any, *arrays: Any) -> bool:
+    """See `Control.may_leave_to_host`."""
+    if jax.device_count() > 1 or jax.default_backend() != "cpu" or is_compiled((b, *arrays)):
+        return False
+    if any(getattr(jax.config, name, None) for name in _WATCHED):
+        return False
+    usual = not b.weak_type and isinstance(b.sharding, SingleDeviceSharding)
+    return usual and all(map(_is_plain, jax.tree.leaves((b, *arrays))))
+
+
+def _is_plain(x: Any) -> bool:
+    """Does it have values on the CPU, in a currently enabled dtype?"""
+    if not isinstance(x, jax.Array):
+        return True
+    return is_in_use(x) and all(device.platform == "cpu" for device in x.devices())
+
+
+def results_from_host(arrays: Sequence[np.ndarray], like: Any) -> Sequence[Any]:
+    """See `Control.results_from_host`: all in one call, on the device of `like` where somebody has placed that.
+
+    In double precision where `like` is, though the user may have left `jax.enable_x64` since.
+    """
+    with nullcontext() if is_in_use(like) else _enable_x64(True):
+        found: Sequence[Any] = jax.device_put(list(arrays), like.sharding if like.committed else None)
+        return found
+
+
+# --- JAX: eager and inside `jax.jit`; arrays are immutable, so updates make new ones ----------------------------------
 
 _handed_over = jax.jit(lambda x: x)  # arguments of programs become arrays in half the time that jnp.asarray takes
 

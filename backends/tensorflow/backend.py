@@ -12,31 +12,31 @@ from tensorflow.python.eager import record  # not public, as the next; tests pin
 from tensorflow.python.ops import control_flow_util
 
 from ..interface.arrays import SMALL, Spec, have_one_dtype, nan_of, pairs_alike, pairs_with_int
-from ..interface.backend import Array, Backend
+from ..interface.backend import Array
 from ..interface.control import Kept, as_declared, select
 from ..interface.kernels import Arrays, Bilinear
 from ..interface.transformations import LinearSystem
 from ..settings import exponent_bits
-from .along_axes import TensorflowFourier
-from .bilinear import bilinear
-from .differentiated import differentiated
-from .evaluate import eagerly, is_eager
-from .fold import GraphConstantFolder
-from .implicit import has_tangent, implicit_solve, refused, without_derivatives
-from .indexing import TensorflowIndexing
-from .linalg import TensorflowLinalg
-from .loops import TensorflowLoops
-from .recorded import recorded
-from .sparse import TensorflowSparse
-from .standard import elementwise
-from .vectorized import declare_shapes, one_by_one
-from .with_rule import with_no_derivative, with_rule
+from .derivatives import (
+    bilinear,
+    differentiated,
+    has_tangent,
+    implicit_solve,
+    refused,
+    with_no_derivative,
+    with_rule,
+    without_derivatives,
+)
+from .kernels import TensorflowFourier, TensorflowIndexing, TensorflowLinalg, TensorflowSparse
+from .loops import TensorflowLoops, declare_shapes, one_by_one
+from .program import GraphConstantFolder, eagerly, is_eager, recorded
+from .standard import functions
 
 _DTYPES = {tf.as_dtype(np.dtype(char)): np.dtype(char) for char in "?iqefdFD"}
 _ALIKE, _WITH_INT = pairs_alike(_DTYPES), pairs_with_int(_DTYPES)
 
 
-class TensorflowBackend(TensorflowIndexing, TensorflowLoops, Backend):
+class TensorflowBackend(TensorflowIndexing, TensorflowLoops):
     """TensorFlow tensors and variables."""
 
     name = "tensorflow"
@@ -115,9 +115,7 @@ class TensorflowBackend(TensorflowIndexing, TensorflowLoops, Backend):
         return tf.stack(arrays, axis) if have_one_dtype(arrays) else self.xp.stack(arrays, axis=axis)
 
     broadcast_to = staticmethod(tf.broadcast_to)
-    abs, real, conj, isfinite = map(
-        staticmethod, (elementwise.abs, elementwise.real, elementwise.conj, elementwise.isfinite)
-    )
+    abs, real, conj, isfinite = map(staticmethod, (functions.abs, functions.real, functions.conj, functions.isfinite))
 
     def where(self, condition: Array, a: Any, b: Any) -> Array:
         pair = (getattr(a, "dtype", type(a)), getattr(b, "dtype", type(b)))

@@ -11,44 +11,41 @@ import torch
 from torch.utils._pytree import register_pytree_node, tree_flatten, tree_map_only, tree_unflatten
 
 from ..communicators import by_torch
-from ..interface.arrays import WRITES, Spec, native_order
-from ..interface.backend import Array
-from ..interface.containers import Opened
+from ..interface.arrays import SMALL, WRITES, Spec, have_one_dtype, native_order, pairs_alike, pairs_with_int
+from ..interface.backend import Array, Backend
+from ..interface.containers import Opened, tree_leaves
 from ..interface.kernels import Arrays, Bilinear
 from ..interface.transformations import LinearSystem
 from ..numpy.backend import COST_OF_STEP, recurrence
 from ..settings import exponent_bits
-from .along_axes import TorchFourier
 from .derivatives.bilinear import bilinear
-from .derivatives.differentiated import DerivativesOfFunctions
+from .derivatives.functions import DerivativesOfFunctions, Refused, WithoutDerivatives, pullback
 from .derivatives.implicit import implicit_solve
-from .derivatives.marked import Refused, WithoutDerivatives
-from .derivatives.pullback import pullback
-from .dtypes import NUMPY_DTYPE, TORCH_DTYPE, numpy_dtype
 from .kernels import TorchKernels
-from .linalg import TorchLinalg
+from .linalg import TorchFourier, TorchLinalg
 from .program.closures import open_function
 from .program.watch import is_recorded
-from .promotion import TorchPromotion
 from .sparse import TorchSparse
-from .transformed import (
+from .tensors import (
+    NUMPY_DTYPE,
+    TORCH_DTYPE,
     check_for_host,
     is_plain,
     is_tracked,
     is_transformed,
     may_have_derivatives,
+    numpy_dtype,
     transforming,
     value_of,
     version,
 )
-from .updates import TorchUpdates
 
 _LONG = 2**15  # bytes of a row; see `dot`
 _SHORT = 2**20  # bytes of a row: updates of longer ones take NumPy longer than torch, small operations included
 _BOUNDARY = 64  # bytes
 
 
-class TorchBackend(TorchKernels, TorchUpdates, DerivativesOfFunctions, TorchPromotion):
+class TorchBackend(TorchKernels, DerivativesOfFunctions, Backend):
     """PyTorch tensors."""
 
     name = "torch"
@@ -290,6 +287,87 @@ class TorchBackend(TorchKernels, TorchUpdates, DerivativesOfFunctions, TorchProm
         # torch's cotangent map is the conjugate transpose
         return lambda y: transposed(y.conj().resolve_conj())[0].conj().resolve_conj()
 
+    # --- any dtypes: torch's own functions where they agree, else those of the standard -------------------------------
+
+    def concat(self, arrays: Sequence[Array], axis: int | None = 0) -> Array:
+        if axis is None or not have_one_dtype(arrays):
+            return self.xp.concat(arrays, axis=axis)
+        return torch.cat(list(arrays), axis)
+
+    def stack(self, arrays: Sequence[Array], axis: int = 0) -> Array:
+        return torch.stack(list(arrays), axis) if have_one_dtype(arrays) else self.xp.stack(arrays, axis=axis)
+
+    def where(self, condition: Array, a: Any, b: Any) -> Array:
+        pair = (getattr(a, "dtype", type(a)), getattr(b, "dtype", type(b)))
+        if getattr(condition, "dtype", None) is torch.bool and (
+            pair in _ALIKE or (pair in _WITH_INT and (a if pair[0] is int else b) in SMALL)
+        ):
+            return torch.where(condition, a, b)
+        return self.xp.where(condition, a, b)
+
+    def maximum(self, a: Array, b: Any) -> Array:
+        if getattr(a, "dtype", a) is getattr(b, "dtype", b):
+            return torch.maximum(a, b)
+        return self.xp.maximum(a, b)
+
+    def sqrt(self, x: Array) -> Array:
+        return torch.sqrt(x) if x.dtype in _FLOATING else self.xp.sqrt(x)
+
+    def any(self, x: Array, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Any:
+        return (
+            x.any()
+            if axis is None and not keepdims and x.dtype is torch.bool
+            else self.xp.any(x, axis=axis, keepdims=keepdims)
+        )
+
+    def sum(
+        self, x: Array, axis: int | Sequence[int] | None = None, keepdims: bool = False, dtype: Any = None
+    ) -> Array:
+        axis = tuple(axis) if isinstance(axis, list) else axis
+        if dtype is None and x.dtype in _FLOATING:
+            return x.sum(axis, keepdims, dtype=x.dtype) if axis != () else x  # torch sums over all where none is given
+        return self.xp.sum(x, axis=axis, keepdims=keepdims, dtype=dtype)
+
+    # --- updates in place ---------------------------------------------------------------------------------------------
+
+    def axpy(self, a: Array, x: Array, y: Array) -> Array:
+        recorded = torch.is_grad_enabled() and (x.requires_grad or y.requires_grad)  # which may need y as it is
+        if recorded or transforming():
+            return torch.addcmul(y, x, _scalar(a))
+        return y.addcmul_(x, _scalar(a))
+
+    def xpay(self, x: Array, a: Array, y: Array) -> Array:
+        return torch.addcmul(x, y, _scalar(a), out=y)
+
+    def step_active(self, step: Callable[[Any], Any], state: Any, active: Array) -> Any:
+        if active.shape[0] == 1 or bool(active.all()):
+            return step(state)
+        # Steps overwrite the state, so the finished systems are saved and restored.
+        finished = (~active[:, 0]).nonzero()[:, 0]
+        kept = [leaf.index_select(0, finished) for leaf in tree_leaves(state)]
+        new = step(state)
+        for leaf, old in zip(tree_leaves(new), kept, strict=True):
+            leaf.index_copy_(0, finished, old)
+        return new
+
+    def put(self, buffer: Array, row: Array, values: Array, active: Array) -> Array:
+        systems = active[:, 0].nonzero()[:, 0]
+        buffer[row[systems, 0], systems] = values[systems, 0]
+        return buffer
+
+    def put_row(self, stack: Array, row: Array, values: Array) -> Array:
+        systems = (row[:, 0] < stack.shape[1]).nonzero()[:, 0]
+        stack[systems, row[systems, 0]] = values[systems]
+        return stack
+
+    def put_block(self, rows: Array, start: Array, values: Array) -> Array:
+        first = int(start[0])
+        rows[:, first : first + values.shape[1]] = values
+        return rows
+
+    def axpy_block(self, c: Array, x: Array, y: Array) -> Array:
+        return y.addmm_(c, x)
+
 
 def _detached(x: Array) -> Array:
     return x if is_transformed(x) else x.detach()
@@ -301,3 +379,17 @@ def _aligned(row: Array) -> Array:
 
 
 __all__ = ["NUMPY_DTYPE", "TorchBackend"]
+
+
+# --- Functions of a backend for any dtypes: torch's own where they agree, else those of the standard ------------------
+
+_FLOATING = frozenset(native for native, dtype in NUMPY_DTYPE.items() if dtype.kind in "fc")
+_ALIKE, _WITH_INT = pairs_alike(NUMPY_DTYPE), pairs_with_int(NUMPY_DTYPE)
+
+
+# --- Vectors and states updated in place ------------------------------------------------------------------------------
+
+
+def _scalar(a: Array) -> Array:
+    """One system's `(1, 1)` as a 0-d tensor: torch then updates vectors without broadcasting."""
+    return a.reshape(()) if a.shape[0] == 1 else a

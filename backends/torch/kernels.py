@@ -1,23 +1,23 @@
-"""Sparse products in PyTorch: its CSR product, and DIA products in place where autograd records nothing."""
+"""Entries and sparse products in PyTorch: its CSR product, and DIA products in place where autograd records nothing."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
 import torch
-from torch._C import _functorch  # not public; a test pins it
+from torch._C import _functorch
 
 from ..interface.arrays import Array, Integers
 from ..interface.kernels import Kernels, Place, clipped, diagonal_places, inside
-from .indexing import TorchIndexing, as_index
-from .transformed import is_tracked, is_transformed, may_have_derivatives
+from .tensors import is_tracked, is_transformed, may_have_derivatives
 
 _MANY = 4096  # entries; with fewer it takes longer to call for each system than to gather for all at once
 _PART = 2**17  # numbers of the image that are worked on at a time, which stay in the cache
 
 
-class TorchKernels(TorchIndexing, Kernels):
-    """Sparse products; in place only without autograd and transformations, as always inside `bilinear`."""
+class TorchKernels(Kernels):
+    """Entries by index_select and index_add, each the derivative of the other; sparse products."""
 
     def dia_product(
         self, diagonals: Array, offsets: Sequence[int], x: Array, n: int, transposed: bool = False
@@ -63,6 +63,28 @@ class TorchKernels(TorchIndexing, Kernels):
             return (matrix @ x.reshape(-1)).reshape(-1, n)
         return torch.stack([_csr(*index, v, shape) @ row for v, row in zip(values, x, strict=True)])
 
+    # --- moving entries -----------------------------------------------------------------------------------------------
+
+    def take_in_bounds(self, x: Array, index: Integers, axis: int = 0) -> Array:
+        index, axis = as_index(index, x), axis % x.ndim
+        taken = x.index_select(axis, index.reshape(-1))
+        return taken if index.ndim == 1 else taken.reshape((*x.shape[:axis], *index.shape, *x.shape[axis + 1 :]))
+
+    def segment_sum(self, values: Array, ids: Integers, count: int, sorted: bool = False) -> Array:
+        return values.new_zeros((count, *values.shape[1:])).index_add(0, as_index(ids, values), values)
+
+    def _pad_with_zeros(self, x: Array, widths: Sequence[tuple[int, int]]) -> Array:
+        flat = [width for pair in reversed(widths) for width in pair]
+        return torch.nn.functional.pad(x, flat) if any(flat) else x  # a batched gradient lacks a rule for no padding
+
+    def permute_dims(self, x: Array, axes: Sequence[int]) -> Array:
+        return x.permute(tuple(axes))
+
+    def flip(self, x: Array, axis: int | Sequence[int] | None = None) -> Array:
+        if isinstance(axis, Sequence):
+            return x.flip(tuple(axis))
+        return x.flip(tuple(range(x.ndim)) if axis is None else axis)
+
 
 def _csr(starts: torch.Tensor, cols: torch.Tensor, values: torch.Tensor, shape: tuple[int, int]) -> torch.Tensor:
     return torch.sparse_csr_tensor(starts, cols, values, shape, check_invariants=False)
@@ -100,3 +122,17 @@ def _add_parts(diagonals: torch.Tensor, where: Sequence[Place], x: torch.Tensor,
         end = min(start + size, n)
         for d, lo, hi, shift, step in clipped(where, start, end):
             y[:, lo:hi].addcmul_(diagonals[..., d, lo + shift : hi + shift], x[:, lo + step : hi + step])
+
+
+# --- Gather, scatter, pad, permute and flip in PyTorch ----------------------------------------------------------------
+
+
+def as_index(index: Integers, like: torch.Tensor) -> torch.Tensor:
+    """Integers as a tensor that torch indexes with, on `like`'s device."""
+    if isinstance(index, torch.Tensor):
+        return index if index.dtype in (torch.int32, torch.int64) else index.long()
+    array = np.asarray(index)
+    array = np.require(array, array.dtype if array.dtype.char in "ilq" else np.int64, ["C", "W"])
+    if any(stride < 0 for stride in array.strides):  # also along an axis of one element, which NumPy does not mind
+        array = array.copy()
+    return torch.as_tensor(array, device=like.device)

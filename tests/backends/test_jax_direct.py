@@ -11,7 +11,7 @@ from krylix.backends import get_backend
 
 jax = lazy("jax")
 jnp = lazy("jax.numpy")
-direct = lazy("krylix.backends.jax.direct")
+direct = lazy("krylix.backends.jax.vectors")
 
 REAL = ("float32", "float64")
 COMPLEX = ("complex64", "complex128")

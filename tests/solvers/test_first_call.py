@@ -141,7 +141,7 @@ def equations(jaxpr: Any) -> Iterator[Any]:
 
 def test_large_constants_of_a_solve_are_hidden_from_the_compiler() -> None:
     """And small ones are not: what is made of them is folded."""
-    hiding = pytest.importorskip("krylix.backends.jax.program.constants").hiding_constants
+    hiding = pytest.importorskip("krylix.backends.jax.program.function").hiding_constants
     large, small = jnp.arange(2.0**18 + 1), jnp.arange(3.0)
     program = jax.make_jaxpr(hiding(lambda x: (x + large, small)))(0.0)
     barriers = [e for e in equations(program.jaxpr) if e.primitive.name == "optimization_barrier"]

@@ -20,7 +20,7 @@ from jax.interpreters import ad, batching, mlir
 from ...interface.arrays import Array
 from ...interface.kernels import PRODUCT, SAMPLE, TRANSPOSED, Arrays, Bilinear, evaluate_bilinear, transposed_arguments
 from ..sharding.varying import is_mapped
-from ..strict import lenient
+from ..tracing import lenient
 
 primitive = Primitive("krylix_bilinear")
 primitive.multiple_results = True

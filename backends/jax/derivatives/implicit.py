@@ -16,11 +16,11 @@ from jax.extend.core import ClosedJaxpr
 
 from ...interface.arrays import Array
 from ...interface.transformations import LinearSystem
-from ..program.constants import evaluated, hiding_constants
+from ..program.function import evaluated, hiding_constants
 from ..sharding.grid_rows import GridRows, cells_of, on_cells
 from ..sharding.varying import axes_after, casts, is_mapped, vary, varying_function
+from .functions import with_transpose
 from .solve import Rules, solve
-from .transposed import with_transpose
 
 Arrays = Sequence[Array]
 Solve = Callable[[Any, Any], tuple[Any, Arrays]]  # (product, b) -> x, arrays without derivatives

@@ -17,7 +17,7 @@ from jax.extend.core import ClosedJaxpr, Primitive, jaxpr_as_fun
 from jax.interpreters import ad, batching, mlir
 
 from ...interface.arrays import Array
-from ..strict import lenient
+from ..tracing import lenient
 
 Arrays = Sequence[Array]
 

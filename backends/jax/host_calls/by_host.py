@@ -130,3 +130,45 @@ def _lower_by_name(
 batching.primitive_batchers[primitive] = _batch
 mlir.register_lowering(primitive, _lower)
 mlir.register_lowering(primitive, _lower_by_name, platform="cpu")
+
+
+# --- Fallbacks in exported programs (`jax.export`), which cannot call back into this process --------------------------
+
+exported_or_not = Primitive("krylix_unless_exported")
+
+
+exported_or_not.multiple_results = True
+
+
+def unless_exported(
+    here: Callable[..., Sequence[Array]], exported: Callable[..., Sequence[Array]], *arrays: Array
+) -> list[Array]:
+    """`here(*arrays)`, or `exported(*arrays)` in a program made by `jax.export`. No derivatives."""
+    return list(exported_or_not.bind(*arrays, here=here, exported=exported))
+
+
+@exported_or_not.def_impl
+def _run_here(*arrays: Array, here: Callable[..., Any], exported: Callable[..., Any]) -> Sequence[Array]:
+    return here(*arrays)
+
+
+def _abstract_either(*arrays: Any, here: Callable[..., Any], exported: Callable[..., Any]) -> Any:
+    program = jax.make_jaxpr(here)(*arrays)
+    return program.out_avals, program.effects
+
+
+def _batch_both(arrays: Sequence[Array], axes: Sequence[Any], **functions: Callable[..., Any]) -> tuple[Any, Any]:
+    mapped = {name: jax.vmap(function, tuple(axes)) for name, function in functions.items()}
+    found = exported_or_not.bind(*arrays, **mapped)
+    return found, [0] * len(found)
+
+
+def _lower_one(ctx: Any, *operands: Any, here: Callable[..., Any], exported: Callable[..., Any]) -> Any:
+    parameters = getattr(ctx.module_context, "lowering_parameters", None)  # not public
+    chosen = exported if getattr(parameters, "for_export", False) else here
+    return mlir.lower_fun(chosen, multiple_results=True)(ctx, *operands)
+
+
+exported_or_not.def_effectful_abstract_eval(_abstract_either)
+batching.primitive_batchers[exported_or_not] = _batch_both
+mlir.register_lowering(exported_or_not, _lower_one)

@@ -23,8 +23,7 @@ from jax.custom_batching import custom_vmap
 
 from ...interface.arrays import Array, nan_of
 from ...interface.control import Kept, as_declared
-from .by_host import by_host
-from .exported import unless_exported
+from .by_host import by_host, unless_exported
 
 _CHEAP = 2048  # operations: XLA counts those of a program, and runs it at once if they are fewer than 1000
 _SMALL = 64  # numbers in x: solves with more have as many operations

@@ -10,9 +10,8 @@ import jax
 from jax import lax
 
 from ..sharding.varying import is_mapped
-from .form import Constant, Equation, Fixed, Program
-from .inner import CALLS, CHECKPOINTS
-from .run_rule import run_rule
+from .canonical import CALLS, CHECKPOINTS, Constant, Equation, Fixed, Program
+from .rules import run_rule
 
 Constants = Mapping[int, Any]
 

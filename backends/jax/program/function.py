@@ -8,11 +8,17 @@ takes a millisecond, and its program is the key; the arrays that it closes over 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import cache
+from functools import cache, cached_property
 from typing import Any
 
 import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+from jax.extend.core import ClosedJaxpr, Literal, jaxpr_as_fun
 
+from ..sharding.varying import is_mapped
+from ..tracing import is_tracing
 from .canonical import ProgramBuilder
 from .evaluate import run_program
 
@@ -101,3 +107,100 @@ class CompiledFunction:
 def compiled(function: Callable[..., Any], static: tuple[str, ...]) -> CompiledFunction:
     """The compiled `function`, shared by all callers."""
     return CompiledFunction(function, static)
+
+
+# --- Trace a user's function once, and inline its program wherever the solver's program calls it ----------------------
+# Solvers multiply by the same function in ten places: its matrix is traced, it is tested, and it stands in several
+# loops.
+
+
+class RecordedFunction:
+    """A recorded `function(x)`; it belongs to the trace in which it was recorded.
+
+    Attributes:
+        program: the closed program, of the arrays in x.
+        function: `(x, *constants)`, the same with other values of what it closes over: of `program.consts`, in its
+            order. It outlives the trace, as it holds none of these.
+        by_lines: the same function, slower to trace, whose equations keep the lines of the user's source.
+    """
+
+    def __init__(self, program: Any, structure: Any) -> None:
+        self.program, self._structure = program, structure
+        self.function = _of_constants(program.jaxpr, structure)
+
+    def __call__(self, x: Any) -> Any:
+        return self.function(x, *self.program.consts)
+
+    def by_lines(self, x: Any) -> Any:
+        return jax.tree.unflatten(self._structure, jaxpr_as_fun(self.program)(*jax.tree.leaves(x)))
+
+    def fits(self, x: Any) -> bool:
+        """Do these arrays have the recorded shapes and dtypes?"""
+        avals, leaves = self.program.in_avals, jax.tree.leaves(x)
+        return len(avals) == len(leaves) and all(
+            tuple(x.shape) == a.shape and x.dtype == a.dtype for x, a in zip(leaves, avals, strict=True)
+        )
+
+    @cached_property
+    def is_known(self) -> bool:
+        """Do results depend on x and known values only?"""
+        jaxpr, consts = self.program.jaxpr, self.program.consts
+        traced = {v for v, x in zip(jaxpr.constvars, consts, strict=True) if isinstance(x, jax.core.Tracer)}
+        for equation in jaxpr.eqns:
+            if any(not isinstance(v, Literal) and v in traced for v in equation.invars):
+                traced.update(equation.outvars)
+        return not any(not isinstance(v, Literal) and v in traced for v in jaxpr.outvars)
+
+
+def _of_constants(jaxpr: Any, structure: Any) -> Callable[..., Any]:
+    def results(constants: Sequence[Any], leaves: Sequence[Any]) -> list[Any]:
+        return list(jaxpr_as_fun(ClosedJaxpr(jaxpr, list(constants)))(*leaves))
+
+    inlined = jax.jit(results, inline=True)  # traced once, and no call in the program
+    return lambda x, *constants: jax.tree.unflatten(structure, inlined(constants, jax.tree.leaves(x)))
+
+
+def recorded(function: Callable[..., Any], x: Any, args: Sequence[Any]) -> RecordedFunction | None:
+    """`function(x, *args)` for arrays like x; None where no program is being made, or one for several devices at once,
+    where arrays have types that a record does not tell.
+    """
+    if not is_tracing() or is_mapped():
+        return None
+    program, shapes = jax.make_jaxpr(lambda x: called(function, x, args), return_shape=True)(x)
+    return RecordedFunction(program, jax.tree.structure(shapes))
+
+
+# --- Large known arrays in a program: XLA folds, sinks and copies what it sees to be constant -------------------------
+# That takes up to a fifth of the time in which a multigrid method is compiled.
+
+_LARGE = 2**18  # numbers: fewer are folded in no time, and what is made of them is a kernel more
+
+
+def hiding_constants(function: Callable[..., Any]) -> Callable[..., Any]:
+    """`function`, in which no large array that it closes over is a constant to XLA; as it is outside of programs.
+
+    Those that are computed in the program cannot be told from constants, and gain and lose nothing.
+    """
+
+    def hiding(*arrays: Any) -> Any:
+        if not _may_hide():
+            return function(*arrays)
+        program, shapes = jax.make_jaxpr(function, return_shape=True)(*arrays)
+        return jax.tree.unflatten(jax.tree.structure(shapes), evaluated(program, *jax.tree.leaves(arrays)))
+
+    return hiding
+
+
+def evaluated(program: ClosedJaxpr, *leaves: Any) -> list[Any]:
+    """What a program computes, none of whose large arrays is a constant to XLA."""
+    consts = list(program.consts)
+    large = [i for i, x in enumerate(consts) if np.size(x) > _LARGE] if _may_hide() else []
+    if large:
+        hidden = lax.optimization_barrier([jnp.asarray(consts[i]) for i in large])
+        for i, x in zip(large, hidden, strict=True):
+            consts[i] = x
+    return list(jaxpr_as_fun(ClosedJaxpr(program.jaxpr, consts))(*leaves))
+
+
+def _may_hide() -> bool:
+    return is_tracing() and not is_mapped() and jax.device_count() == 1

@@ -1,16 +1,11 @@
-"""The array API standard on TensorFlow, made of `tf.*`, `tf.math`, `tf.linalg` and `tf.signal`, an idea a file."""
+"""The array API standard on TensorFlow, made of `tf.*`, `tf.math`, `tf.linalg` and `tf.signal`."""
 
 import tensorflow as tf
 
 from ...standard.namespace import Namespace
-from . import creation, elementwise, fft, linalg, manipulation, norms, ordering, products, reductions
-from .library import TensorflowLibrary
+from . import fft, functions, linalg
 
 xp = Namespace(
-    TensorflowLibrary(),
-    {
-        "": (creation, elementwise, reductions, ordering, manipulation, products, tf.math, tf.bitwise, tf),
-        "linalg": (linalg, norms, products, manipulation),
-        "fft": (fft,),
-    },
+    functions.TensorflowLibrary(),
+    {"": (functions, linalg, tf.math, tf.bitwise, tf), "linalg": (linalg, functions), "fft": (fft,)},
 )

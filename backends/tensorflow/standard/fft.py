@@ -10,8 +10,7 @@ import numpy as np
 import tensorflow as tf
 
 from ...standard.library import axes_of
-from .library import COMPLEX, cast, on_device
-from .manipulation import moveaxis
+from .functions import COMPLEX, cast, moveaxis, on_device
 
 _Transform = Callable[[Any, int], Any]  # of the last axis, which has this length before or after
 

@@ -1,16 +1,16 @@
-"""Linear algebra: `tf.linalg` by the standard's words. Norms are in `norms.py`, products in `products.py`."""
+"""Linear algebra: `tf.linalg` by the standard's words, products and norms."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
+from ...standard.library import axes_of, check_lengths
 from ...standard.promotion import QR, SVD, EigenPairs, SignAndLog
-from .library import COMPLEX, sizes
-from .manipulation import common_shape, joined
-from .reductions import sum
+from .functions import COMPLEX, WHOLE, common_shape, conj, in_int64, joined, max, min, over, root, sizes, sum
 
 det, inv = tf.linalg.det, tf.linalg.inv
 
@@ -131,3 +131,91 @@ def diagonal(x: Any, /, *, offset: int = 0) -> Any:
 def trace(x: Any, /, *, offset: int = 0, dtype: Any = None) -> Any:
     """The sum of a diagonal."""
     return sum(diagonal(x, offset=offset), axis=-1, dtype=dtype)
+
+
+# --- Products of vectors, matrices and tensors ------------------------------------------------------------------------
+
+# Integers that TensorFlow does not multiply matrices of.
+_WIDENED = WHOLE - {tf.int32, tf.int64}
+
+
+def _matmul(a: Any, b: Any) -> Any:
+    if len(a.shape) == len(b.shape) == 1:
+        check_lengths("matmul", a, b, 0)
+        return tf.reduce_sum(a * b)
+    if len(b.shape) == 1:
+        return tf.linalg.matvec(a, b)
+    return tf.squeeze(tf.matmul(a[..., None, :], b), -2) if len(a.shape) == 1 else tf.matmul(a, b)
+
+
+def matmul(x1: Any, x2: Any, /) -> Any:
+    """The product of matrices, or of a matrix and a vector."""
+    if not (len(x1.shape) and len(x2.shape)):
+        raise ValueError("xp.matmul got an array without axes; expected vectors or matrices. Numbers take xp.multiply.")
+    return in_int64(_WIDENED, _matmul)(x1, x2)
+
+
+def tensordot(x1: Any, x2: Any, /, *, axes: Any = 2) -> Any:
+    """Products summed over pairs of axes."""
+    return in_int64(_WIDENED, tf.tensordot)(x1, x2, axes=axes)
+
+
+def vecdot(x1: Any, x2: Any, /, *, axis: int = -1) -> Any:
+    """The sum of conj(x1) x2 over an axis."""
+    check_lengths("vecdot", x1, x2, axis)
+    return tf.reduce_sum(conj(x1) * x2, axis)
+
+
+def outer(x1: Any, x2: Any, /) -> Any:
+    """All products of an element of each of two vectors."""
+    if len(x1.shape) != 1 or len(x2.shape) != 1:
+        raise ValueError(f"xp.linalg.outer got shapes {tuple(x1.shape)} and {tuple(x2.shape)}; expected vectors.")
+    return x1[:, None] * x2
+
+
+def cross(x1: Any, x2: Any, /, *, axis: int = -1) -> Any:
+    """The vector product."""
+    check_lengths("linalg.cross", x1, x2, axis, 3)
+    axis = axis if axis < 0 else axes_of(axis, len(x1.shape))[0] - len(x1.shape)
+    one, two = (lambda x: tf.roll(x, -1, axis)), (lambda x: tf.roll(x, -2, axis))
+    return one(x1) * two(x2) - two(x1) * one(x2)
+
+
+# --- Norms of vectors and matrices ------------------------------------------------------------------------------------
+
+_BY_SINGULAR_VALUES = {"nuc": sum, 2: max, -2: min}
+_BY_LINES = {1: (max, -2), -1: (min, -2), np.inf: (max, -1), -np.inf: (min, -1)}  # with the axis summed over
+
+
+def _root_of_squares(x: Any, axes: Any, keepdims: bool) -> Any:
+    squares = tf.math.real(x * tf.math.conj(x)) if x.dtype in COMPLEX else tf.square(x)
+    return root(tf.reduce_sum(squares, axes, keepdims))
+
+
+def vector_norm(x: Any, /, *, axis: int | Sequence[int] | None = None, keepdims: bool = False, ord: Any = 2) -> Any:
+    """Norms of vectors, over one axis, several or all."""
+    if ord == 2:
+        return over(_root_of_squares, x, axis, keepdims)
+    size = tf.abs(x)
+    if ord in (np.inf, -np.inf):
+        return (max if ord > 0 else min)(size, axis=axis, keepdims=keepdims)
+    if ord == 0:
+        return sum(tf.cast(size != 0, size.dtype), axis=axis, keepdims=keepdims)
+    if ord == 1:
+        return sum(size, axis=axis, keepdims=keepdims)
+    power = tf.constant(ord, size.dtype)
+    return root(sum(size**power, axis=axis, keepdims=keepdims), power)
+
+
+def matrix_norm(x: Any, /, *, keepdims: bool = False, ord: Any = "fro") -> Any:
+    """Norms of matrices."""
+    if ord == "fro":
+        return over(_root_of_squares, x, (-2, -1), keepdims)
+    if ord in _BY_SINGULAR_VALUES:
+        found = _BY_SINGULAR_VALUES[ord](svdvals(x), axis=-1)
+        return found[..., None, None] if keepdims else found
+    if ord not in _BY_LINES:
+        raise ValueError(f"xp.linalg.matrix_norm got ord={ord!r}; expected 'fro', 'nuc', 1, -1, 2, -2, inf or -inf.")
+    reduce, axis = _BY_LINES[ord]
+    lines = sum(tf.abs(x), axis=axis, keepdims=True)
+    return reduce(lines, axis=(-2, -1), keepdims=keepdims)

@@ -11,8 +11,8 @@ from torch.autograd import forward_ad
 
 from ...compilers import without_compilers
 from ...interface.kernels import PRODUCT, SAMPLE, TRANSPOSED, Arrays, Bilinear, evaluate_bilinear, transposed_arguments
-from ..indexing import as_index
-from ..transformed import is_tracked, is_transformed, may_have_derivatives, with_signature
+from ..kernels import as_index
+from ..tensors import is_tracked, is_transformed, may_have_derivatives, with_signature
 
 
 @dataclass(frozen=True)

@@ -17,8 +17,8 @@ from torch.autograd import forward_ad
 
 from ...compilers import without_autocast
 from ...interface.transformations import LinearSystem
-from ..transformed import with_signature
-from .pullback import pullback
+from ..tensors import with_signature
+from .functions import pullback
 
 
 def implicit_solve(system: LinearSystem, b: torch.Tensor) -> tuple[torch.Tensor, tuple[torch.Tensor, ...]]:

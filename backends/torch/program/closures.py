@@ -17,7 +17,7 @@ from torch.autograd import forward_ad
 from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_leaves, tree_map, tree_map_only
 
-from ..transformed import is_tracked, is_transformed, transforming
+from ..tensors import is_tracked, is_transformed, transforming
 from .recorded import LeftTorch, TapeFunction, record
 
 

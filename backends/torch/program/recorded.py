@@ -17,8 +17,8 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_flatten, tree_leaves, tree_unflatten
 
-from ..derivatives.marked import Refused
-from ..transformed import is_tracked, is_transformed, may_have_derivatives, version
+from ..derivatives.functions import Refused
+from ..tensors import is_tracked, is_transformed, may_have_derivatives, version
 from .straight_line import AtenCall, Operand, straight_line, written_arguments
 from .watch import Watch, tensors_in
 

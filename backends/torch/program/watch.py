@@ -13,7 +13,7 @@ from torch.autograd.function import BackwardCFunction
 from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_leaves
 
-from ..transformed import is_transformed
+from ..tensors import is_transformed
 
 _CUTS = {torch.Tensor.detach, torch.Tensor.detach_, torch.detach, torch.Tensor.data.__get__}
 _LEAVES_TORCH = {  # values that a program could not follow

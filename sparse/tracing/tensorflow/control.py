@@ -8,7 +8,7 @@ from typing import Any, Protocol
 import numpy as np
 import tensorflow as tf
 
-from ....backends.tensorflow.evaluate import tensor_of
+from ....backends.tensorflow.program import tensor_of
 from ...errors import UnsupportedOperation
 from ..conjugates import Conjugate
 from ..engine import coefficients as co

@@ -16,8 +16,16 @@ import tensorflow as tf
 from tensorflow.python.eager import record as tapes  # not public; a test pins it
 
 from ....backends import Backend
-from ....backends.tensorflow.evaluate import BY_HANDLE, CUSTOM, eagerly, evaluate, is_eager, tensor_of, value_of
-from ....backends.tensorflow.fold import GraphConstantFolder
+from ....backends.tensorflow.program import (
+    BY_HANDLE,
+    CUSTOM,
+    GraphConstantFolder,
+    eagerly,
+    evaluate,
+    is_eager,
+    tensor_of,
+    value_of,
+)
 from ...errors import NonlinearError, UnsupportedOperation
 from ..conjugates import Conjugate, on_conjugates, proper
 from ..engine import coefficients as co

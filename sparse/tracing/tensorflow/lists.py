@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from ....backends.tensorflow.evaluate import tensor_of
+from ....backends.tensorflow.program import tensor_of
 from ..engine import coefficients as co
 from ..engine.linear import Linear, reshape
 from ..engine.operands import shape_of

@@ -9,7 +9,7 @@ from typing import Any
 import tensorflow as tf
 from tensorflow.python.eager.polymorphic_function.concrete_function import ConcreteFunction  # not public
 
-from ....backends.tensorflow.recorded import graph_of
+from ....backends.tensorflow.program import graph_of
 from ...errors import NonlinearError, UnsupportedOperation
 from .messages import failed, leaves_tensorflow
 

@@ -9,7 +9,7 @@ import numpy as np
 import tensorflow as tf
 
 from ....backends import get_backend
-from ....backends.tensorflow.implicit import has_tangent
+from ....backends.tensorflow.derivatives import has_tangent
 from ...errors import UnsupportedOperation
 from ..traced import Shaped, Traced, arguments, check_dtypes, matrix_dtype
 from .interpreter import GraphInterpreter

@@ -17,8 +17,7 @@ import numpy as np
 import torch
 
 from ....backends import Backend
-from ....backends.torch.dtypes import TORCH_DTYPE, numpy_dtype
-from ....backends.torch.transformed import is_tracked, may_have_derivatives
+from ....backends.torch.tensors import TORCH_DTYPE, is_tracked, may_have_derivatives, numpy_dtype
 from ...errors import NonlinearError, UnsupportedOperation
 from ..conjugates import Conjugate, on_conjugates, proper
 from ..engine import coefficients as co

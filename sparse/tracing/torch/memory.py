@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from ....backends import Backend
-from ....backends.torch.dtypes import numpy_dtype
+from ....backends.torch.tensors import numpy_dtype
 from ...errors import UnsupportedOperation
 from ...formats.entries.grid import affine, row_strides
 from ..conjugates import Conjugate, conjugated, proper

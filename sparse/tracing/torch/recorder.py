@@ -23,7 +23,7 @@ from torch.utils._pytree import tree_flatten
 
 from ....backends.torch.program.recorded import Recording
 from ....backends.torch.program.watch import Watch
-from ....backends.torch.transformed import is_tracked
+from ....backends.torch.tensors import is_tracked
 from ..engine.refusals import NoRule
 from ..nested import mapped
 from .lists import for_each, of_one

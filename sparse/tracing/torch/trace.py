@@ -11,8 +11,7 @@ from torch.autograd import forward_ad
 from torch.utils._pytree import tree_flatten, tree_map, tree_unflatten
 
 from ....backends import get_backend
-from ....backends.torch.dtypes import TORCH_DTYPE, numpy_dtype
-from ....backends.torch.transformed import transforming
+from ....backends.torch.tensors import TORCH_DTYPE, numpy_dtype, transforming
 from ...errors import UnsupportedOperation
 from ..traced import Shaped, Traced, arguments, check_dtypes, matrix_dtype
 from .interpreter import StepInterpreter

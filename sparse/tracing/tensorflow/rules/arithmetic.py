@@ -10,7 +10,7 @@ import numpy as np
 import tensorflow as tf
 
 from .....backends import get_backend
-from .....backends.tensorflow.evaluate import evaluate
+from .....backends.tensorflow.program import evaluate
 from ....errors import UnsupportedOperation
 from ...conjugates import conjugated
 from ...engine import coefficients as co

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from .....backends.tensorflow.evaluate import eagerly, evaluate
+from .....backends.tensorflow.program import eagerly, evaluate
 from ....errors import UnsupportedOperation
 from ...engine.arithmetic import negate, scale
 from ...engine.linear import Linear, linear_among, reshape

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from .....backends.tensorflow.evaluate import evaluate
+from .....backends.tensorflow.program import evaluate
 from ...engine.linear import Linear
 from ...engine.operations.unit_images import along_axes, by_unit_images, seems_linear
 from ...engine.refusals import NoRule, NotLinear, integers

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from .....backends.torch.dtypes import TORCH_DTYPE, numpy_dtype
+from .....backends.torch.tensors import TORCH_DTYPE, numpy_dtype
 from ...conjugates import conjugated
 from ...engine import coefficients as co
 from ...engine.arithmetic import add, convert, divide, negate, real_part, scale

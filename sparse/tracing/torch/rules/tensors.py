@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from .....backends.torch.transformed import is_tracked
+from .....backends.torch.tensors import is_tracked
 from ...engine.linear import Linear
 from ...engine.refusals import NoRule
 from ..steps import Step

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 from tensorflow.python import pywrap_tfe
-from tensorflow.python.eager import context, record  # not public, as the next; tests pin them
+from tensorflow.python.eager import context, execute, record
 from tensorflow.python.framework.func_graph import FuncGraph, func_graph_from_py_func
 from tensorflow.python.ops.resource_variable_ops import BaseResourceVariable
 
@@ -155,3 +155,172 @@ def _variables_by_value() -> Iterator[None]:
             yield
         finally:
             BaseResourceVariable._read_variable_op = native
+
+
+# --- Evaluate graph operations on tensors that do not depend on the input, with TensorFlow's derivatives --------------
+
+CUSTOM = "_gradient_op_type"  # of an operation with a gradient of its own
+
+
+def is_eager(x: Any) -> bool:
+    """Does a tensor have a value now?"""
+    return not tf.is_symbolic_tensor(x)
+
+
+def eagerly() -> AbstractContextManager[Any]:
+    """Context of eager execution, also while a graph is traced."""
+    return nullcontext() if tf.executing_eagerly() else context.eager_mode()
+
+
+def tensor_of(value: Any, dtype: Any = None) -> tf.Tensor:
+    """Convert a coefficient to a tensor."""
+    if isinstance(value, tf.Tensor):
+        return value
+    with eagerly():
+        return tf.constant(value, dtype)
+
+
+def evaluate(op: tf.Operation, values: Sequence[Any], dtypes: dict[Any, Any] | None = None) -> list[tf.Tensor]:
+    """Evaluate an operation for other operands.
+
+    Args:
+        op: of some graph.
+        values: known ones, or tensors of the graph that is being made.
+        dtypes: in place of those that the operation has.
+    """
+    tensors = [tensor_of(value, None if i.dtype == tf.variant else i.dtype) if not dtypes else tensor_of(value)
+               for value, i in zip(values, op.inputs)]  # fmt: skip
+    if all(is_eager(x) for x in tensors):
+        with eagerly():
+            return _at_once(op, tensors, dtypes or {})
+    return _in_graph(op, tensors)
+
+
+def _at_once(op: tf.Operation, tensors: list[tf.Tensor], dtypes: dict[Any, Any]) -> list[tf.Tensor]:
+    attributes = _attributes(op, dtypes)
+    found = execute.execute(
+        op.type.encode(), len(op.outputs), inputs=tensors, attrs=attributes, ctx=context.context()
+    )  # fmt: skip
+    if execute.must_record_gradient():
+        execute.record_gradient(op.type, tensors, attributes, found)
+    return list(found)
+
+
+def _attributes(op: tf.Operation, dtypes: dict[Any, Any]) -> tuple[Any, ...]:
+    found: list[Any] = []
+    for attribute in op.op_def.attr:
+        value = op.get_attr(attribute.name)
+        if attribute.type == "func":
+            value = value.name
+        elif attribute.type == "shape":
+            value = _shape(value)
+        elif attribute.type == "list(shape)":
+            value = [_shape(shape) for shape in value]
+        elif attribute.type == "type":
+            value = dtypes.get(value, value)
+        found += [attribute.name, value]
+    return tuple(found)
+
+
+def _shape(proto: Any) -> list[int] | None:
+    return tf.TensorShape(proto).as_list() if not proto.unknown_rank else None
+
+
+def _in_graph(op: tf.Operation, tensors: list[tf.Tensor]) -> list[tf.Tensor]:
+    """Add the operation to the current graph, under its open tapes."""
+    graph = tf.compat.v1.get_default_graph()
+    own = {a.name for a in op.op_def.attr}
+    attributes = {name: value for name, value in op.node_def.attr.items() if name in own}
+    made = graph._create_op_internal(  # not public; the public one is deprecated, and warns
+        op.type, [tf.convert_to_tensor(x) for x in tensors], [x.dtype for x in op.outputs], attrs=attributes
+    )
+    found = list(made.outputs)
+    if execute.must_record_gradient():
+        flat = tuple(part for a in op.op_def.attr for part in (a.name, made.get_attr(a.name)))
+        execute.record_gradient(op.type, list(made.inputs), flat, found)
+    return found
+
+
+def _gathered(op: tf.Operation, variable: tf.Variable, indices: Any) -> tf.Tensor:
+    return tf.gather(tf.identity(variable), indices, batch_dims=op.get_attr("batch_dims"))
+
+
+BY_HANDLE: dict[str, Callable[..., tf.Tensor]] = {  # what reads a variable, for the tapes that are open now
+    "ReadVariableOp": lambda op, variable: tf.identity(variable),
+    "ResourceGather": _gathered,
+    "ResourceGatherNd": lambda op, variable, indices: tf.gather_nd(tf.identity(variable), indices),
+}
+
+
+def value_of(op: tf.Operation) -> np.ndarray:
+    """Value of a constant operation."""
+    return tf.make_ndarray(op.get_attr("value"))
+
+
+# --- Constant folding of symbolic tensors -----------------------------------------------------------------------------
+# Inside of `tf.function` even `tf.range(8)` is symbolic. Where a coefficient is such a value the matrix can be known
+# while the graph is made, and where a mask or an index is, its structure. What the graph captures counts as constant
+# for integers and booleans only, unless it is asked for: a derivative of the program by it may be wanted later.
+
+MAX_OPERATIONS = 2000
+
+
+class GraphConstantFolder:
+    """Constant folder for one trace, with a cache of values."""
+
+    def __init__(self) -> None:
+        self._found: dict[tuple[int, bool], tuple[Any, Any]] = {}  # with the tensor, so that its id stays its own
+
+    def value(self, x: tf.Tensor, captured: bool = False) -> Any:
+        """The value of a tensor; None where it is not known.
+
+        With `captured` also of floating numbers that were computed from what the graph captures, which is the same
+        whenever it runs: for what has no derivatives.
+        """
+        captured = captured or not (x.dtype.is_floating or x.dtype.is_complex)
+        pending, count = [x], 0
+        while pending:
+            tensor = pending[-1]
+            if (id(tensor), captured) in self._found:
+                pending.pop()
+                continue
+            sources = self._sources(tensor, captured)
+            missing = [s for s in sources or () if (id(s), captured) not in self._found and not is_eager(s)]
+            count += 1
+            if count > MAX_OPERATIONS:
+                return None
+            if missing:
+                pending += missing
+                continue
+            self._compute(tensor, sources, captured)
+        return self._found[id(x), captured][1]
+
+    def _sources(self, x: tf.Tensor, captured: bool) -> list[tf.Tensor] | None:
+        """Tensors from which it is computed; None if unknown."""
+        outside = _captured(x)
+        if outside is not None:
+            return [outside] if captured else None
+        op = x.op
+        if op.type == "Placeholder" or op.op_def.is_stateful or op.type.endswith(("While", "If", "Case", "Call")):
+            return None
+        return list(op.inputs)
+
+    def _compute(self, x: tf.Tensor, sources: list[tf.Tensor] | None, captured: bool) -> None:
+        values = [s if is_eager(s) else self._found[id(s), captured][1] for s in sources or ()]
+        if sources is None or any(value is None for value in values):
+            self._found[id(x), captured] = x, None
+        elif _captured(x) is not None:
+            self._found[id(x), captured] = x, values[0]
+        elif x.op.type == "Const":
+            self._found[id(x), captured] = x, value_of(x.op)
+        else:
+            for output, value in zip(x.op.outputs, evaluate(x.op, values)):
+                self._found[id(output), captured] = output, value
+
+
+def _captured(x: tf.Tensor) -> Any:
+    """The outer tensor that a graph captures; small ones look like constants."""
+    for outside, inside in getattr(x.graph, "captures", ()):
+        if inside is x:
+            return outside
+    return None
