@@ -247,7 +247,7 @@ def _with_linear_rule(rule: Rule, inputs: Arrays, outputs: Arrays) -> Sequence[j
     return passed_on(inputs, outputs)
 
 
-def _pulled(rule: Rule, inputs: Arrays, outputs: Arrays, cotangents: tuple[Any, ...]) -> tuple[jax.Array | None, ...]:
+def _pulled(rule: Rule, inputs: Arrays, outputs: Arrays, cotangents: Sequence[Any]) -> tuple[jax.Array | None, ...]:
     """The rule in the convention of JAX."""
     known = [None if c.dtype == jax.dtypes.float0 else jnp.conj(c) for c in cotangents]
     return tuple(None if g is None else jnp.conj(g) for g in rule(inputs, outputs, known))
