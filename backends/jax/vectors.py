@@ -31,7 +31,7 @@ from .sharding.grid_rows import (
     sums_of_cells,
     unfolded,
 )
-from .sharding.placement import spread
+from .sharding.parts import spread
 from .sharding.varying import is_mapped
 
 

@@ -10,7 +10,7 @@ import jax
 from jax import lax
 
 from ..sharding.varying import is_mapped
-from .canonical import CALLS, CHECKPOINTS, Constant, Equation, Fixed, Program
+from .form import CALLS, CHECKPOINTS, Constant, Equation, Fixed, Program
 from .rules import run_rule
 
 Constants = Mapping[int, Any]

@@ -18,7 +18,7 @@ import numpy as np
 from jax.custom_derivatives import SymbolicZero
 from jax.extend import core
 
-from .canonical import Program, constants_of
+from .form import Program, constants_of
 
 
 class RuleBuilder(Protocol):

@@ -19,7 +19,7 @@ from ...interface.cuts import Cut, CutAxis
 from ...settings import real_dtype
 from ..tracing import is_tracing, is_vectorizing
 from .grid_rows import GridRows, cells_of
-from .placement import WHOLE, checked_sharding, grid_spec, names_in, of_blocks, spread
+from .parts import WHOLE, checked_sharding, grid_spec, names_in, of_blocks, spread
 from .varying import apart as tell_nothing
 from .varying import axes_of, is_mapped, vary, varying_function
 

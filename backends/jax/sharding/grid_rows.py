@@ -22,7 +22,7 @@ from jax import lax
 
 from ...interface.arrays import Array
 from ...interface.cuts import Cut
-from .placement import WHOLE, batch_spec, grid_spec, is_reduced_by_parts, of_blocks
+from .parts import WHOLE, batch_spec, grid_spec, is_reduced_by_parts, of_blocks
 
 
 @jax.tree_util.register_pytree_node_class
