@@ -31,7 +31,6 @@ from ..methods.method import Method
 from ..names import NO_PRECONDITIONER, is_method, preconditioner_meant, squeezed
 from .amg.amg import amg
 from .amg.renewal import updated
-from .base import Preconditioner, Spread
 from .chebyshev import chebyshev, chebyshev_by_parts
 from .choose import AUTOMATIC, choose_kind, chosen_for_blocks
 from .composed import foreign_piece
@@ -40,6 +39,7 @@ from .ilu import ic, ilu, ssor
 from .jacobi import block_jacobi, jacobi, jacobi_on_blocks
 from .multigrid.cut import multigrid_on_cut_grid
 from .multigrid.multigrid import multigrid
+from .operators import Preconditioner, Spread
 from .pipeline import check_square, constant_linear_part
 from .shifted_laplacian import shifted_laplacian
 from .two_level import block_jacobi_by_parts, cluster, schwarz, schwarz_by_parts

@@ -13,13 +13,13 @@ from ...sparse.analysis.facts import is_dominated, is_m_matrix
 from ...sparse.analysis.random_values import with_facts
 from ...sparse.operators.concrete import as_matrix, concrete, is_known
 from ..diagonal import DOMINANT
-from .base import Preconditioner, Spread
 from .fast import fast_where_near
 from .ilu import serving_ilu
 from .jacobi import jacobi, jacobi_on_blocks
 from .multigrid.couplings import couples_neighbours
 from .multigrid.cut import multigrid_on_cut_grid
 from .multigrid.multigrid import multigrid
+from .operators import Preconditioner, Spread
 from .pipeline import entries_or_products
 from .runtime_choice import ilu_or_jacobi, ilu_pays_unseen, multigrid_or_jacobi, pays_unseen
 from .shifted_laplacian import looks_like_waves

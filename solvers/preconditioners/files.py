@@ -8,7 +8,7 @@ from ...backends import Array, choose_backend, without_compilers
 from ...sparse import Operator
 from ...sparse.files import tree
 from ..factors.protocol import DirectInverse
-from .base import Preconditioner
+from .operators import Preconditioner
 
 
 def load_preconditioner(path: Any, like: Array | None = None) -> Preconditioner:

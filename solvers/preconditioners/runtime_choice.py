@@ -17,15 +17,13 @@ from ...sparse import Matrix, Operator
 from ...sparse.analysis.analysis import on_its_grid
 from ...sparse.operators.couplings import Couplings, sum_of_terms
 from ..diagonal import DOMINANT
-from .base import Preconditioner
 from .ilu.ilu import incomplete
 from .ilu.pattern import UnitDiagonalMatrix
 from .jacobi import jacobi
 from .multigrid.couplings import couples_neighbours, couplings_of
 from .multigrid.multigrid import Smoothing, cycle_in_runs, with_cost
-from .operators import Either
-from .pipeline import grid_of, of_operator
-from .target import Target
+from .operators import Either, Preconditioner
+from .pipeline import Target, grid_of, of_operator
 
 _NOTE = "jacobi in runs whose values do not suit it"
 _POSITIVE = 0.25  # admissible share of positive off-diagonals: finite elements have some, and factors may not exist

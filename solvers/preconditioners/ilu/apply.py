@@ -11,25 +11,8 @@ from ....sparse import Composed, Operator, SparseMatrix, storable
 from ...diagonal import DiagonalOperator
 from ...triangular.host import inverse_of_unit
 from ..checks import MOST_STEPS, check_integer
+from ..operators import TripleProduct
 from .pattern import UnitDiagonalMatrix
-
-
-@storable("factored")
-@dataclass(eq=False, repr=False)
-class Factored(Composed):
-    """`upper inverse lower`, with (approximate) inverses of the unit triangular factors."""
-
-    parts = ("lower", "inverse", "upper")
-
-    lower: Operator
-    inverse: DiagonalOperator
-    upper: Operator
-
-    def transpose(self) -> Factored:
-        return Factored(self.upper.transpose(), self.inverse, self.lower.transpose())
-
-    def apply(self, x: Array) -> Array:
-        return self.upper.apply(self.inverse.apply(self.lower.apply(x)))
 
 
 @storable("sweeps over a triangle")
@@ -69,7 +52,7 @@ def triangle_solve(S: SparseMatrix, sweeps: int | None) -> Operator:
 
 def factored(
     A: UnitDiagonalMatrix, factors: Array, pivots: Array, sweeps: int | None, scale: float = 1.0
-) -> tuple[Factored, str | None]:
+) -> tuple[TripleProduct, str | None]:
     """M, `scale` times the inverse of `(L + D) D^-1 (D + U)`, and a note.
 
     Args:
@@ -97,8 +80,8 @@ def factored(
             )
     target = A.target
     inverse = DiagonalOperator(target.bk, target.placed(host.reshape(scale / (pivots * A.units), (-1, pattern.n))))
-    first = triangle_solve(A.part(target.bk, lower, below), sweeps)
-    return Factored(first, inverse, triangle_solve(A.part(target.bk, upper, above), sweeps)), note
+    left, right = A.part(target.bk, upper, above), A.part(target.bk, lower, below)
+    return TripleProduct(triangle_solve(left, sweeps), inverse, triangle_solve(right, sweeps)), note
 
 
 def _damping(A: UnitDiagonalMatrix, below: Array, above: Array, sweeps: int) -> Array:

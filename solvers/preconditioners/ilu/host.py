@@ -12,11 +12,10 @@ from ....sparse.formats import from_csr
 from ....sparse.formats.entries.order import rows_first
 from ....sparse.operators.concrete import in_scipy
 from ...diagonal import DiagonalOperator
-from ..base import Preconditioner
 from ..checks import check_number
-from ..operators import reordered
-from ..target import Target
-from .apply import Factored, triangle_solve
+from ..operators import Preconditioner, TripleProduct, reordered
+from ..pipeline import Target
+from .apply import triangle_solve
 from .pattern import Pattern, UnitDiagonalMatrix, check_finite_rows
 
 LEAST_PIVOT = 0.01  # of the diagonal
@@ -136,7 +135,8 @@ def ilu_with_dropping(
     unit = (sp.csr_array(sp.tril(factors.L, -1)), sp.csr_array(sp.diags_array(1 / pivots) @ sp.triu(upper, 1)))
     triangles = [from_csr(target.bk, S.astype(own.dtype), prune=False, like=target.like) for S in unit]
     inverse = DiagonalOperator(target.bk, target.array((1 / pivots)[None]))
-    inner = Factored(triangle_solve(triangles[0], sweeps), inverse, triangle_solve(triangles[1], sweeps))
+    lower, upper_unit = (triangle_solve(S, sweeps) for S in triangles)
+    inner = TripleProduct(upper_unit, inverse, lower)
     v = np.random.default_rng(3).standard_normal(A.shape[0]).astype(upper.dtype)
     forward, backward = factors.solve(v), factors.solve(v, "H")
     seems_hermitian = np.linalg.norm(forward - backward) <= CHOSEN * np.linalg.norm(forward)

@@ -10,11 +10,10 @@ from typing import Any
 import numpy as np
 
 from ....sparse import Matrix
-from ..base import Preconditioner
 from ..checks import MOST_STEPS, check_choice, check_integer, check_number
-from ..pipeline import of_operator
-from ..target import Target
-from .apply import Factored, factored
+from ..operators import Preconditioner, TripleProduct
+from ..pipeline import Target, of_operator
+from .apply import factored
 from .host import ilu_with_dropping, incomplete_factors
 from .matching import Ordered, has_small_diagonal, is_poor
 from .pattern import UnitDiagonalMatrix
@@ -224,7 +223,7 @@ def _with_matched_rows(
 
 
 def _preconditioner(
-    M: Factored, kind: str, A: UnitDiagonalMatrix, settings: dict[str, Any], note: str | None
+    M: TripleProduct, kind: str, A: UnitDiagonalMatrix, settings: dict[str, Any], note: str | None
 ) -> Preconditioner:
     entries, n = (len(A.pattern.rows) - A.pattern.n) * A.systems, A.pattern.n * A.systems
     return Preconditioner(

@@ -29,9 +29,8 @@ from ....sparse.analysis.matching import greedy_matching
 from ....sparse.formats import from_entries
 from ....sparse.formats.entries.integers import starts_of
 from ....sparse.operators.concrete import nonzero_entries
-from ..base import Preconditioner
-from ..operators import DiagonallyScaled, reordered
-from ..target import Target
+from ..operators import DiagonallyScaled, Preconditioner, reordered
+from ..pipeline import Target
 from .apply import factored
 from .host import incomplete_factors
 from .pattern import UnitDiagonalMatrix

@@ -16,7 +16,7 @@ from krylix.solvers.preconditioners.ilu import host
 from krylix.solvers.preconditioners.ilu.host import incomplete_factors, zero_fill
 from krylix.solvers.preconditioners.ilu.pattern import Pattern, UnitDiagonalMatrix
 from krylix.solvers.preconditioners.ilu.sweeps import factors_by_sweeps
-from krylix.solvers.preconditioners.target import Target
+from krylix.solvers.preconditioners.pipeline import Target
 from modes import COMPILED, array, compiled, to_numpy
 from named_problems import convection, elements, jumps, poisson, squared_laplace
 
