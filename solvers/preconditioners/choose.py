@@ -25,7 +25,7 @@ from ..diagonal import DOMINANT
 from .fast import fast_where_near
 from .ilu import serving_ilu
 from .ilu.ilu import incomplete
-from .ilu.pattern import UnitDiagonalMatrix
+from .ilu.unit_diagonal import UnitDiagonalMatrix
 from .jacobi import jacobi, jacobi_on_blocks
 from .multigrid.couplings import couples_neighbours, couplings_of
 from .multigrid.cut import multigrid_on_cut_grid
