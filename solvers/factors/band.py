@@ -15,10 +15,10 @@ from ...sparse.formats.dia import DiaStructure
 from ...sparse.formats.entries.regather import take_or_zero
 from ...sparse.operators.concrete import as_matrix, concrete, concrete_entries, from_host
 from ..preconditioners.operators import reordered
-from ..singular.from_factors import examined_blocks
 from ..singular.projections import WithoutVectors
 from .cyclic_reduction import BlockTridiagonal, reduced
 from .protocol import ExactlySingular, Factors, InverseOperator, PseudoInverse
+from .singularity import examined_blocks
 
 WIDEST = 8  # half bandwidth; the reduction stores 5 times as many values per unknown
 _WASTE, _SMALL = 4, 8  # storage limit per row of a band on the host: multiple of its entries, plus a constant
@@ -131,8 +131,9 @@ def banded_factors(A: Operator) -> InverseOperator | PseudoInverse:
         raise _refusal("there are no unknowns", "any other method")
     bk = own.bk
     wide = np.result_type(own.dtype, np.float64) if known else own.dtype
-    blocks = BlockTridiagonal(*tridiagonal_blocks(own, max(width, 1), order), own.shape[0]).astype(bk, wide)
-    inverse = reduced(bk, *blocks.parts, own.shape[0], own.systems is not None, own.dtype)
+    parts = tridiagonal_blocks(own, max(width, 1), order)
+    blocks: Any = BlockTridiagonal(bk, *parts, own.shape[0], own.systems is not None).astype(wide)
+    inverse = reduced(blocks, own.dtype)
     seen = examined_blocks(bk, blocks, inverse, own.dtype)
     narrowed: Operator = inverse.astype(own.dtype)
     factors: Any = InverseOperator(narrowed if order is None else reordered(narrowed, order, order))

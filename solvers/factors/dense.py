@@ -17,9 +17,9 @@ from ...backends.registry import register_container
 from ...sparse import DenseOperator, Operator, Turned, UnsupportedOperation, storable
 from ...sparse.analysis.analysis import analysis_of
 from ...sparse.files.storable import Fields, on_host
-from ..singular.from_factors import examined_factors, growth_limit, probe_vector, seems_singular
 from ..singular.projections import WithoutVectors
 from .protocol import DirectInverse, PseudoInverse, check_bools
+from .singularity import examined_factors, growth_limit, probe_vector, seems_singular
 
 
 class DenseInverse(Turned, DirectInverse):

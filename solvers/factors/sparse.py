@@ -24,7 +24,6 @@ from ...sparse.operators.concrete import kept
 from ...sparse.operators.products import Products
 from ..log import log
 from ..memory import SETUP_CACHE, Memory
-from ..singular.from_factors import MatrixFactors, examined_sparse
 from ..singular.projections import WithoutVectors, projected_twice
 from .band import lapack_band_factors
 from .cholmod import Cholmod
@@ -41,6 +40,7 @@ from .protocol import (
     check_bools,
 )
 from .rslab import Rslab
+from .singularity import MatrixFactors, examined_sparse
 from .superlu import LEAST, SuperLU, SuperLUFactors, factors_of, is_stable
 
 SUPERLU = SuperLU()

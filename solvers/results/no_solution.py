@@ -21,10 +21,10 @@ from ...sparse.analysis.rounding import ROWS, closed_components, half_units, of_
 from ...sparse.operators.concrete import as_matrix
 from ..cost import estimated_cost
 from ..factors.protocol import ExactlySingular
+from ..factors.singularity import Singularity
 from ..factors.superlu import splu_in_memory
 from ..read.system import System
 from ..run.outcome import Outcome, Status, has_failed
-from ..singular.from_factors import Singularity
 from .diagnose import Case, norms
 from .messages import FACTORISE, LEAST_SQUARES, SINGULAR, Cause
 from .result import SolveResult
