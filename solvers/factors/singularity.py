@@ -169,7 +169,8 @@ def _shifted(
     right, left = null_vectors(bk, sides, suspect & finite, most, (wide, dtype))
     blown = ~bk.isfinite(bk.max_abs(image)) & finite
     singular = suspect & (blown | (bk.max_abs(bk.fold(right)) > 0))
-    condition = _condition(bk, scaled, image, lambda b: bk.linalg.lu_solve(factors, b, True))
+    rows = bk.reshape(bk.sum(bk.abs(scaled), -1), (-1, n))
+    condition = _condition(bk, rows, image, lambda b: bk.linalg.lu_solve(factors, b, True))
     ill = suspect & finite & bk.negated(condition * float(np.finfo(dtype).eps) < 1)
     regular = bk.linalg.lu_factor(shifted)
 
@@ -183,14 +184,14 @@ def _shifted(
     return *parts, bk.astype(right, dtype), bk.astype(left, dtype), number
 
 
-def _condition(bk: Backend, matrix: Array, image: Array, solve_transposed: Callable[[Array], Array]) -> Array:
+def _condition(bk: Backend, rows: Array, image: Array, solve_transposed: Callable[[Array], Array]) -> Array:
     """`(systems or 1, 1)`: estimate of the condition number.
 
     Args:
+        rows: `(systems or 1, n)`, sums of absolute values.
         image: the inverse times a random vector, from which a solve with the adjoint estimates the norm of the inverse.
     """
-    back = bk.conj(solve_transposed(bk.conj(bk.times(1 / bk.norm(image), image))))
-    rows = bk.reshape(bk.sum(bk.abs(matrix), -1), (-1, int(matrix.shape[-1])))
+    back = solve_transposed(bk.conj(bk.times(1 / bk.norm(image), image)))
     return bk.norm(back) * bk.max_abs(rows)
 
 
@@ -459,7 +460,8 @@ def examined_sparse(
             return shifted._replace(singularity=kind)
     if blown < limit:
         return MatrixFactors(lu, own)
-    condition = _condition(get_backend("numpy"), wide, image[None], lambda b: lu.solve_transposed(b[0])[None])
+    bk, rows = get_backend("numpy"), np.asarray(abs(wide).sum(axis=1)).reshape(1, -1)
+    condition = _condition(bk, rows, image[None], lambda b: lu.solve_transposed(b[0])[None])
     ill = not condition * np.finfo(dtype).eps < 1
     return MatrixFactors(lu, own, singularity=Singularity.ILL_CONDITIONED if ill else Singularity.REGULAR)
 
