@@ -17,7 +17,8 @@ from ...sparse.operators.concrete import as_matrix, concrete, concrete_entries, 
 from ..preconditioners.operators import reordered
 from ..singular.projections import WithoutVectors
 from .cyclic_reduction import BlockTridiagonal, reduced
-from .protocol import ExactlySingular, Factors, InverseOperator, PseudoInverse
+from .inverse import InverseOperator, PseudoInverse
+from .protocol import ExactlySingular, Factors
 from .singularity import examined_blocks
 
 WIDEST = 8  # half bandwidth; the reduction stores 5 times as many values per unknown
@@ -193,11 +194,9 @@ class BandFactors(Factors):
             raise ExactlySingular("Factor is exactly singular")
         self.nnz, self.dtype = int(self.factors.size), self.factors.dtype
 
-    def solve(self, b: np.ndarray) -> np.ndarray:
-        return np.asarray(self._solve(self.factors, self.lower, self.upper, b, self.exchanges)[0])
-
-    def solve_transposed(self, b: np.ndarray) -> np.ndarray:
-        return np.asarray(self._solve(self.factors, self.lower, self.upper, b, self.exchanges, trans=1)[0])
+    def solve(self, b: np.ndarray, transposed: bool = False) -> np.ndarray:
+        band = self.factors, self.lower, self.upper
+        return np.asarray(self._solve(*band, b, self.exchanges, trans=int(transposed))[0])
 
 
 def lapack_band_factors(A: Any) -> BandFactors | None:

@@ -18,7 +18,7 @@ from ...sparse import DenseOperator, Operator, Turned, UnsupportedOperation, sto
 from ...sparse.analysis.analysis import analysis_of
 from ...sparse.files.storable import Fields, on_host
 from ..singular.projections import WithoutVectors
-from .protocol import DirectInverse, PseudoInverse, check_bools
+from .inverse import DirectInverse, PseudoInverse, check_bools
 from .singularity import examined_factors, growth_limit, probe_vector, seems_singular
 
 

@@ -7,7 +7,7 @@ from ...sparse import FunctionOperator, NonlinearError, Operator, SparseMatrix, 
 from ...sparse.operators.concrete import as_matrix, is_known
 from ..methods.method import Method
 from ..read.system import System
-from .protocol import MatrixToFactorise
+from .inverse import MatrixToFactorise
 
 
 def factors_of_known(system: System, method: Method) -> Operator | None:

@@ -169,8 +169,8 @@ def _shifted(
     right, left = null_vectors(bk, sides, suspect & finite, most, (wide, dtype))
     blown = ~bk.isfinite(bk.max_abs(image)) & finite
     singular = suspect & (blown | (bk.max_abs(bk.fold(right)) > 0))
-    rows = bk.reshape(bk.sum(bk.abs(scaled), -1), (-1, n))
-    condition = _condition(bk, rows, image, lambda b: bk.linalg.lu_solve(factors, b, True))
+    sums = bk.reshape(bk.sum(bk.abs(scaled), -1), (-1, n))
+    condition = _condition(bk, sums, image, lambda b: bk.linalg.lu_solve(factors, b, True))
     ill = suspect & finite & bk.negated(condition * float(np.finfo(dtype).eps) < 1)
     regular = bk.linalg.lu_factor(shifted)
 
@@ -184,15 +184,15 @@ def _shifted(
     return *parts, bk.astype(right, dtype), bk.astype(left, dtype), number
 
 
-def _condition(bk: Backend, rows: Array, image: Array, solve_transposed: Callable[[Array], Array]) -> Array:
+def _condition(bk: Backend, sums: Array, image: Array, solve_transposed: Callable[[Array], Array]) -> Array:
     """`(systems or 1, 1)`: estimate of the condition number.
 
     Args:
-        rows: `(systems or 1, n)`, sums of absolute values.
+        sums: `(systems or 1, n)`, of the absolute values of each row.
         image: the inverse times a random vector, from which a solve with the adjoint estimates the norm of the inverse.
     """
     back = solve_transposed(bk.conj(bk.times(1 / bk.norm(image), image)))
-    return bk.norm(back) * bk.max_abs(rows)
+    return bk.norm(back) * bk.max_abs(sums)
 
 
 def _shift(bk: Backend, matrix: Array, given: float, own: float) -> Array:
@@ -410,14 +410,13 @@ class MatrixFactors(NamedTuple):
             return np.full_like(b, np.nan)
         if self.border:  # The last unknown is y = c 1^T x; transposed, y = 1^T x.
             b = np.concatenate([b, np.zeros((len(b), 1), b.dtype)], axis=1)
-        solve = factors.solve_transposed if transposed else factors.solve
         if self.scales is None:
-            x = np.ascontiguousarray(solve(np.ascontiguousarray(b.T)).T, b.dtype)
+            x = np.ascontiguousarray(factors.solve(np.ascontiguousarray(b.T), transposed).T, b.dtype)
         else:
             first, last = self.scales[::-1] if transposed else self.scales
             with np.errstate(over="ignore"):  # the solve detects infinities
                 wide = np.result_type(b.dtype, np.float64)
-                x = np.ascontiguousarray(solve(np.ascontiguousarray((b * first).T, wide)).T * last)
+                x = np.ascontiguousarray(factors.solve(np.ascontiguousarray((b * first).T, wide), transposed).T * last)
         if self.border and self.null is not None:
             basis = self.null[1].conj() if transposed else self.null[0]
             x = x - (x @ basis.conj().T) @ basis
@@ -460,8 +459,8 @@ def examined_sparse(
             return shifted._replace(singularity=kind)
     if blown < limit:
         return MatrixFactors(lu, own)
-    bk, rows = get_backend("numpy"), np.asarray(abs(wide).sum(axis=1)).reshape(1, -1)
-    condition = _condition(bk, rows, image[None], lambda b: lu.solve_transposed(b[0])[None])
+    bk, sums = get_backend("numpy"), np.asarray(abs(wide).sum(axis=1)).reshape(1, -1)
+    condition = _condition(bk, sums, image[None], lambda b: lu.solve(b[0], True)[None])
     ill = not condition * np.finfo(dtype).eps < 1
     return MatrixFactors(lu, own, singularity=Singularity.ILL_CONDITIONED if ill else Singularity.REGULAR)
 

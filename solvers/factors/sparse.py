@@ -26,20 +26,10 @@ from ..log import log
 from ..memory import SETUP_CACHE, Memory
 from ..singular.projections import WithoutVectors, projected_twice
 from .band import lapack_band_factors
-from .cholmod import Cholmod
 from .dense import factorise
-from .pardiso import Pardiso
-from .pattern import EntryPattern, digest_of
-from .protocol import (
-    DirectInverse,
-    Factors,
-    FactorsRefused,
-    PatternRefused,
-    Provider,
-    SymbolicAnalysis,
-    check_bools,
-)
-from .rslab import Rslab
+from .inverse import DirectInverse, check_bools
+from .libraries import Cholmod, Pardiso, Rslab
+from .protocol import EntryPattern, Factors, FactorsRefused, PatternRefused, Provider, SymbolicAnalysis, digest_of
 from .singularity import MatrixFactors, examined_sparse
 from .superlu import LEAST, SuperLU, SuperLUFactors, factors_of, is_stable
 

@@ -13,8 +13,7 @@ from ...sparse.analysis.canonical import row_maxima
 from ...sparse.analysis.definite import is_seen_indefinite
 from ...sparse.analysis.facts import is_diagonally_dominant
 from ...sparse.analysis.matching import maximum_matching
-from .pattern import EntryPattern
-from .protocol import ExactlySingular, Factors, Provider, SymbolicAnalysis
+from .protocol import EntryPattern, ExactlySingular, Factors, Provider, SymbolicAnalysis
 
 LEAST = 500  # unknowns; for fewer the test takes as long as the factorisation
 _DENSE = 10  # times sqrt(n): columns of more entries make minimum degree slow
@@ -185,21 +184,17 @@ class SuperLUFactors(Factors):
         self.lu, self.dtype, self.order, self.rows_too = lu, dtype, order, rows_too
         self.nnz = int(lu.nnz)
 
-    def solve(self, b: np.ndarray) -> np.ndarray:
-        return self._solved(b, "N", self.rows_too, True)
-
-    def solve_transposed(self, b: np.ndarray) -> np.ndarray:
-        return self._solved(b, "T", True, self.rows_too)
-
-    def _solved(self, b: np.ndarray, trans: str, into: bool, out_of: bool) -> np.ndarray:
-        """Solve; `into` and `out_of` say whether b and x are in the order of the matrix."""
-        if self.order is None:
+    def solve(self, b: np.ndarray, transposed: bool = False) -> np.ndarray:
+        trans, order = "T" if transposed else "N", self.order
+        if order is None:
             return np.asarray(self.lu.solve(b, trans))
-        found = np.asarray(self.lu.solve(np.ascontiguousarray(b[self.order]) if into else b, trans))
-        if not out_of:
+        rows_are, columns_are = self.rows_too, True  # in another order than those of the matrix
+        b_is, x_is = (columns_are, rows_are) if transposed else (rows_are, columns_are)
+        found = np.asarray(self.lu.solve(np.ascontiguousarray(b[order]) if b_is else b, trans))
+        if not x_is:
             return found
         x = np.empty_like(found)
-        x[self.order] = found
+        x[order] = found
         return x
 
 

@@ -25,7 +25,7 @@ from ...backends.numpy.one_system import OneSystemBackend
 from ...sparse import OnHost, Operator, as_symmetric_dia, on_grid
 from ...sparse.operators.cut_stencil import InSteps
 from ...sparse.operators.cut_values import cut_stencil
-from ..factors.protocol import DirectInverse, singularity_of
+from ..factors.inverse import DirectInverse, singularity_of
 from ..factors.singularity import Singularity
 from ..log import DEBUG, log, timed_set_up
 from ..methods.method import Goal, Method, apply

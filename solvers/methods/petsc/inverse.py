@@ -14,7 +14,7 @@ from ....backends import Array, Backend, get_backend
 from ....sparse import Operator, SparseMatrix, Turned, as_operator
 from ....sparse.analysis.analysis import analysis_of
 from ....sparse.analysis.canonical import canonical
-from ...factors.protocol import DirectInverse
+from ...factors.inverse import DirectInverse
 from ...singular.given import basis_of
 from ..scipy_methods import See
 from .system import Choice, Found, PetscSystem, suited
