@@ -18,7 +18,7 @@ from ...sparse import DenseOperator, Operator, Turned, UnsupportedOperation, sto
 from ...sparse.analysis.analysis import analysis_of
 from ...sparse.files.storable import Fields, on_host
 from ..singular.projections import WithoutVectors
-from .inverse import DirectInverse, PseudoInverse, check_bools
+from .inverse import DirectInverse, PseudoInverse
 from .singularity import examined_factors, growth_limit, probe_vector, seems_singular
 
 
@@ -133,7 +133,9 @@ def _unflatten(given: Fields) -> DenseInverse:
         check_interchanges(factors[1])
         if any(f.dtype.kind != "f" or f.size not in (1, n, scales) for f in factors[2:]):
             raise ValueError(f"the scales of rows and columns have the shapes {[f.shape for f in factors[2:]]}")
-    check_bools(given, "transposed", "conjugated", "cholesky")
+    for name in ("transposed", "conjugated", "cholesky"):
+        if not isinstance(given[name], bool):
+            raise ValueError(f"{name} is {given[name]!r}; expected true or false")
     turns = given["transposed"], given["conjugated"]
     return DenseInverse(get_backend("numpy"), factors, given["cholesky"], (n, m), dtype, systems, *turns)
 
@@ -206,43 +208,27 @@ def regular_factors_of_small(matrix: DenseOperator) -> Apply | None:
     """Solve function by Cholesky or LU factors; None where the matrix may be singular."""
     A: np.ndarray = matrix.matrix
     rows = _largest(abs(A), 1)  # If one is zero or not finite, so is a pivot or the image below.
-    definite = not _is_asymmetric(A, _ASYMMETRIC * _largest(rows)) and _may_be_definite(matrix)
-    found = _by_cholesky(A) if definite else _by_lu(A)
-    if found is None:
-        return None
-    solve, pivots = found
-    code = A.dtype.char
+    bound, adjoint, code = _ASYMMETRIC * _largest(rows), A.T.conj(), A.dtype.char
+    solve: Apply
+    # The first off-diagonal pair mostly tells, and equal triangles need no analysis.
+    if abs(A[0, 1] - adjoint[0, 1]) > bound or _largest(abs(A - adjoint), None) > bound:
+        definite = False
+    elif (adjoint == A).all():
+        definite = bool((A.diagonal().real > 0).all())
+    else:
+        definite = may_be_definite(matrix.bk, matrix)
+    if definite:
+        factor = cholesky_or_none(A)
+        if factor is None:
+            return None
+        upper, potrs, diagonal = factor.T.conj(), _POTRS[code], factor.diagonal().real
+        solve, pivots = lambda v: potrs(upper, v)[0], diagonal * diagonal / A.diagonal().real
+    else:
+        getrs, (lu, interchanges, _) = _GETRS[code], _GETRF[code](A)  # a zero pivot is detected below
+        solve, pivots = lambda v: getrs(lu, interchanges, v)[0], abs(lu.diagonal())
     image = solve((rows * probe_vector(len(A), rows.dtype.char)[0]).astype(A.dtype, copy=False))
     regular = np.minimum.reduce(pivots) > _LEAST_PIVOT[code] * _largest(pivots)
     return solve if regular and _largest(abs(image)) < _ALLOWED[code] / len(A) ** 0.5 else None
-
-
-def _is_asymmetric(A: np.ndarray, bound: np.floating) -> bool:
-    """Test the first off-diagonal pair, then all entries."""
-    return bool(abs(A[0, 1] - A[1, 0].conj()) > bound or _largest(abs(A - A.T.conj()), None) > bound)
-
-
-def _may_be_definite(matrix: DenseOperator) -> bool:
-    """Like `may_be_definite`, with a faster test for matrices that are symmetric to the last digit."""
-    A = matrix.matrix
-    if not (A.T.conj() == A).all():
-        return may_be_definite(matrix.bk, matrix)
-    return bool((A.diagonal().real > 0).all())
-
-
-def _by_lu(A: np.ndarray) -> tuple[Apply, np.ndarray]:
-    lu, interchanges, _ = _GETRF[A.dtype.char](A)  # the caller detects a zero pivot
-    getrs = _GETRS[A.dtype.char]
-    return lambda v: getrs(lu, interchanges, v)[0], abs(lu.diagonal())
-
-
-def _by_cholesky(A: np.ndarray) -> tuple[Apply, np.ndarray] | None:
-    factor = cholesky_or_none(A)
-    if factor is None:
-        return None
-    upper, potrs = factor.T.conj(), _POTRS[A.dtype.char]
-    diagonal = factor.diagonal().real
-    return lambda v: potrs(upper, v)[0], diagonal * diagonal / A.diagonal().real
 
 
 # --- interchanges of rows

@@ -8,7 +8,6 @@ from typing import Any
 from ...backends import Array
 from ...sparse import Composed, Operator, storable
 from ...sparse.files import tree
-from ...sparse.files.storable import Fields
 from ..singular.projections import projected_twice
 
 
@@ -123,10 +122,3 @@ def singularity_of(factors: Operator | None) -> Array | None:
     if isinstance(factors, PseudoInverse):
         return factors.array("singularity")
     return getattr(factors, "singularity", None)
-
-
-def check_bools(given: Fields, *names: str) -> None:
-    """Raise ValueError if a field of a file is not a bool."""
-    for name in names:
-        if not isinstance(given[name], bool):
-            raise ValueError(f"{name} is {given[name]!r}; expected true or false")

@@ -27,7 +27,7 @@ from ..memory import SETUP_CACHE, Memory
 from ..singular.projections import WithoutVectors, projected_twice
 from .band import lapack_band_factors
 from .dense import factorise
-from .inverse import DirectInverse, check_bools
+from .inverse import DirectInverse
 from .libraries import Cholmod, Pardiso, Rslab
 from .protocol import EntryPattern, Factors, FactorsRefused, PatternRefused, Provider, SymbolicAnalysis, digest_of
 from .singularity import MatrixFactors, examined_sparse
@@ -61,9 +61,6 @@ class HostInverse(Products, DirectInverse):
 
     That takes no longer than two triangular solves by SciPy with factors read from a file, which for a grid of
     300 x 300 would be 20 times as large as the matrix.
-
-    The form is relative to `matrix`. That of the solver is relative to the matrix that was factorised, which for a kept
-    solver may be the transpose or the conjugate of this one.
     """
 
     def __init__(
@@ -73,22 +70,14 @@ class HostInverse(Products, DirectInverse):
         offset: complex,
         dtype: np.dtype,
         solver: HostSolver | None = None,
-        transposed: bool = False,
-        conjugated: bool = False,
         working: np.dtype | None = None,
         by: str | None = SUPERLU.name,
     ) -> None:
         """`solver` solves for NumPy rows in the dtype `working`; by default it is made by the library `by`."""
         self.bk, self.matrix, self.offset = bk, matrix, offset
         self.shape, self.dtype, self.systems = matrix.shape, np.dtype(dtype), matrix.systems
-        self.transposed, self.conjugated = transposed, conjugated
-        self.working = self.dtype if working is None else np.dtype(working)
-        self.by = by
-        self.solver = self._new_solver() if solver is None else solver
-
-    def _new_solver(self) -> HostSolver:
-        solver = _solver_of(self.matrix, self.offset, self.working, self.by)
-        return solver.turned(self.transposed, self.conjugated)
+        self.working, self.by = self.dtype if working is None else np.dtype(working), by
+        self.solver = _solver_of(matrix, offset, self.working, by) if solver is None else solver
 
     def apply(self, x: Array) -> Array:
         bk = self.bk
@@ -108,7 +97,9 @@ class HostInverse(Products, DirectInverse):
 
     @property
     def numbers(self) -> int | None:  # type: ignore[override]
-        return self.solver.numbers
+        """None where a library does not tell."""
+        counts = [0 if one.factors is None else one.factors.nnz for one in self.solver.matrices]
+        return None if None in counts else sum(counts)  # type: ignore[arg-type]
 
     @property
     def nbytes(self) -> int:
@@ -132,10 +123,11 @@ class HostInverse(Products, DirectInverse):
         return self.solver.null
 
     def transpose(self) -> HostInverse:
-        return self._with(transposed=not self.transposed, solver=self.solver.turned(True, False))
+        return self._with(matrix=self.matrix.transpose(), solver=self.solver.turned(True, False))
 
     def conj(self) -> HostInverse:
-        return self._with(conjugated=not self.conjugated, solver=self.solver.turned(False, True))
+        turned = {"matrix": self.matrix.conj(), "offset": np.conj(self.offset)}
+        return self._with(**turned, solver=self.solver.turned(False, True))
 
     def astype(self, dtype: np.dtype) -> HostInverse:
         """Factors for vectors of another precision. Complex factors stay complex."""
@@ -144,7 +136,7 @@ class HostInverse(Products, DirectInverse):
         return self._with(dtype=np.dtype(dtype))
 
     def _with(self, **changed: Any) -> HostInverse:
-        names = ("bk", "matrix", "offset", "dtype", "solver", "transposed", "conjugated", "working", "by")
+        names = ("bk", "matrix", "offset", "dtype", "solver", "working", "by")
         return HostInverse(**{**{name: getattr(self, name) for name in names}, **changed})
 
     def on_backend(self, bk: Backend, like: Array | None) -> HostInverse:
@@ -161,7 +153,7 @@ class HostInverse(Products, DirectInverse):
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
-        self.solver = self._new_solver()
+        self.solver = _solver_of(self.matrix, self.offset, self.working, self.by)
 
 
 def provider_note(factors: Operator | None) -> str:
@@ -174,18 +166,17 @@ def provider_note(factors: Operator | None) -> str:
 
 
 def _flatten(F: HostInverse) -> Fields:
-    settings = {"offset": F.offset, "transposed": F.transposed, "conjugated": F.conjugated, "by": F.by}
-    return {"matrix": F.matrix, "dtype": F.working.name, **settings}
+    return {"matrix": F.matrix, "dtype": F.working.name, "offset": F.offset, "by": F.by}
 
 
 def _unflatten(given: Fields) -> HostInverse:
     matrix, offset, dtype = given["matrix"], given["offset"], np.dtype(given["dtype"])
     if not isinstance(matrix, SparseMatrix) or matrix.shape[0] != matrix.shape[1] or dtype.char not in "fdFD":
         raise ValueError(f"factors of {matrix!r} in {dtype} are given; expected those of a square sparse matrix")
-    check_bools(given, "transposed", "conjugated")
-    turns = given["transposed"], given["conjugated"]
-    by = given.get("by", SUPERLU.name)  # not stored in older files
-    return HostInverse(get_backend("numpy"), matrix, offset, dtype, None, *turns, by=by)
+    by = given.get("by", SUPERLU.name)  # not stored in older files, which store forms of the matrix instead
+    found = HostInverse(get_backend("numpy"), matrix, offset, dtype, by=by)
+    found = found.transpose() if given.get("transposed") else found
+    return found.conj() if given.get("conjugated") else found
 
 
 storable("factorised on the host", _flatten, _unflatten)(HostInverse)
@@ -223,14 +214,8 @@ class HostSolver:
         return cls(matrices, (stacked[0], stacked[1]))
 
     @property
-    def numbers(self) -> int | None:
-        """Stored by the factors of all matrices; None where that is not known of one."""
-        counts = [0 if one.factors is None else one.factors.nnz for one in self.matrices]
-        return None if None in counts else sum(counts)  # type: ignore[arg-type]
-
-    @property
     def nbytes(self) -> int:
-        """Memory of these numbers, as far as it is known."""
+        """Memory of the values of all factors, as far as it is known."""
         made = (one.factors for one in self.matrices if one.factors is not None)
         return sum(factors.dtype.itemsize * (factors.nnz or 0) for factors in made)
 
