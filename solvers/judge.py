@@ -44,7 +44,7 @@ from .results.messages import (
 from .results.no_solution import singular, why_no_solution
 from .results.result import Diverged, NotConverged, Record, SolveResult, converted, in_numpy, register_result
 from .run.outcome import Outcome, Status, has_failed
-from .singular.given import null_vectors_in_words
+from .singular.projections import null_vectors_in_words
 
 R = TypeVar("R", bound=Any)
 _QUESTIONS = (not_finite, affine_preconditioner, wrong_symmetry, singular, too_few_iterations)
