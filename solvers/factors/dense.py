@@ -130,7 +130,9 @@ def _unflatten(given: Fields) -> DenseInverse:
     if not fit or len(factors) != (1 if given["cholesky"] else 4):
         raise ValueError(f"factors of the shapes {[f.shape for f in factors]} are given for {n} x {m}")
     if not given["cholesky"]:
-        check_interchanges(factors[1])
+        # LAPACK does not check that a row is swapped with one below in the matrix.
+        if factors[1].dtype.kind != "i" or np.any((factors[1] < np.arange(n)) | (factors[1] >= n)):
+            raise ValueError("the row interchanges lie outside the matrix")
         if any(f.dtype.kind != "f" or f.size not in (1, n, scales) for f in factors[2:]):
             raise ValueError(f"the scales of rows and columns have the shapes {[f.shape for f in factors[2:]]}")
     for name in ("transposed", "conjugated", "cholesky"):
@@ -235,11 +237,9 @@ def regular_factors_of_small(matrix: DenseOperator) -> Apply | None:
 
 
 def as_interchanges(pivots: np.ndarray, first: int | None) -> np.ndarray:
-    """Convert pivots to LAPACK's interchanges: row i was swapped with row `interchanges[..., i]`, in order.
+    """Convert pivots `(..., n)` to LAPACK's interchanges: row i was swapped with row `interchanges[..., i]`, in order.
 
-    Args:
-        pivots: `(..., n)` of a library.
-        first: number of the first row in interchanges; None if pivots are a permutation.
+    `first` is the number of the first row in interchanges of the library, None if its pivots are a permutation.
     """
     if first is not None:
         return (pivots - first).astype(np.int32)
@@ -253,13 +253,6 @@ def from_interchanges(interchanges: np.ndarray, first: int | None) -> np.ndarray
         return (interchanges + first).astype(np.int32)
     found = [_permutation(one) for one in interchanges.reshape(-1, interchanges.shape[-1])]
     return np.array(found, np.int32).reshape(interchanges.shape)
-
-
-def check_interchanges(interchanges: np.ndarray) -> None:
-    """Raise ValueError if a row is swapped with one above or outside the matrix, which LAPACK does not check."""
-    n = interchanges.shape[-1]
-    if interchanges.dtype.kind != "i" or np.any((interchanges < np.arange(n)) | (interchanges >= n)):
-        raise ValueError("the row interchanges lie outside the matrix")
 
 
 def _interchanges(permutation: np.ndarray) -> np.ndarray:

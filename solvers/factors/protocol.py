@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from abc import ABC, abstractmethod
 from enum import Enum
 from functools import cache, cached_property
@@ -33,19 +32,12 @@ class ExactlySingular(FactorsRefused, RuntimeError):
 
 
 class Factors(ABC):
-    """Factors of one NumPy matrix. Right-hand sides are `(n,)` or columns `(n, count)`. Any thread may solve.
+    """Factors of one NumPy matrix. Right-hand sides are `(n,)` or columns `(n, count)`. Any thread may solve."""
 
-    Attributes:
-        library: name of the library. Where SuperLU was the fallback, also why the others did not factorise.
-        nnz: number of stored values; None where it is not known.
-        dtype: of the stored values.
-        known: keeps the symbolic analysis alive for a refactorisation.
-    """
-
-    library: str
-    nnz: int | None
-    dtype: np.dtype
-    known: Any = None
+    library: str  # its name and, where SuperLU was the fallback, why the others did not factorise
+    nnz: int | None  # number of stored values; None where it is not known
+    dtype: np.dtype  # of the stored values
+    known: Any = None  # keeps the symbolic analysis alive for a refactorisation
 
     @abstractmethod
     def solve(self, b: np.ndarray, transposed: bool = False) -> np.ndarray:
@@ -57,15 +49,10 @@ class Factors(ABC):
 
 
 class SymbolicAnalysis(ABC):
-    """Ordering and structure of the factors, which depend only on the pattern of a matrix.
-
-    Attributes:
-        pattern: the analysed pattern.
-        kind: symmetry of the values that it suits; None if it suits all.
-    """
+    """Ordering and structure of the factors, which depend only on the pattern of a matrix."""
 
     pattern: EntryPattern
-    kind: Kind | None = None
+    kind: Kind | None = None  # symmetry of the values that it suits; None if it suits all
 
     @property
     def nbytes(self) -> int:
@@ -74,46 +61,28 @@ class SymbolicAnalysis(ABC):
 
     @abstractmethod
     def factor(self, A: Any) -> Factors:
-        """Factorise the analysed `csc_array`.
-
-        Raises:
-            FactorsRefused: no usable factors were found.
-        """
+        """Factorise the analysed `csc_array`, or raise FactorsRefused."""
 
     def refactor(self, A: Any) -> Factors:
-        """Factorise other values on the same pattern, with the same ordering.
-
-        Raises:
-            FactorsRefused: no usable factors were found.
-        """
+        """Factorise other values on the same pattern, with the same ordering, or raise FactorsRefused."""
         if self.kind is not None and self.pattern.kind(A) is not self.kind:
             raise FactorsRefused("the numbers are symmetric in another way than those that were analysed")
         return self.factor(A)
 
 
 class Provider(ABC):
-    """A library of sparse factors.
+    """A library of sparse factors."""
 
-    Attributes:
-        name: as users give it and results report it.
-        package: the package to install, for messages.
-        module: the module to import.
-    """
-
-    name: str
-    package: str
-    module: str
+    name: str  # as users give it and results report it
+    package: str  # to install, for messages
+    module: str  # to import
 
     def is_installed(self) -> bool:
         return _has_module(self.module)
 
     @abstractmethod
     def analyse(self, pattern: EntryPattern, A: Any) -> SymbolicAnalysis:
-        """Analyse the canonical `csc_array` A, which has this pattern.
-
-        Raises:
-            FactorsRefused: the library cannot factorise such matrices.
-        """
+        """Analyse the canonical `csc_array` A, which has this pattern, or raise FactorsRefused."""
 
 
 @cache
@@ -125,11 +94,7 @@ _unusable: dict[str, str] = {}  # package -> why it cannot be imported
 
 
 def library(package: str) -> Any:
-    """Import an installed package. A failing import is tried and logged once.
-
-    Raises:
-        FactorsRefused: it cannot be imported, because a library that it needs is missing or incompatible.
-    """
+    """Import an installed package. An import that fails, because a library is missing, is tried and logged once."""
     if package not in _unusable:
         try:
             return import_module(package)
@@ -230,14 +195,6 @@ class EntryPattern:
         if np.all(np.abs(data - other.conj()) <= bound):
             return Kind.HERMITIAN
         return Kind.SYMMETRIC if data.dtype.kind == "c" and np.all(np.abs(data - other) <= bound) else Kind.GENERAL
-
-
-def digest_of(indices: np.ndarray, indptr: np.ndarray) -> bytes:
-    """Hash of a CSC pattern."""
-    found = hashlib.blake2b(str((len(indptr), indices.dtype, indptr.dtype)).encode(), digest_size=16)
-    found.update(np.ascontiguousarray(indptr).data)
-    found.update(np.ascontiguousarray(indices).data)
-    return found.digest()
 
 
 def values_at(positions: np.ndarray, data: np.ndarray, dtype: Any) -> np.ndarray:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from hashlib import blake2b
 from threading import Lock
 from typing import Any
 from weakref import WeakValueDictionary
@@ -29,7 +30,7 @@ from .band import lapack_band_factors
 from .dense import factorise
 from .inverse import DirectInverse
 from .libraries import Cholmod, Pardiso, Rslab
-from .protocol import EntryPattern, Factors, FactorsRefused, PatternRefused, Provider, SymbolicAnalysis, digest_of
+from .protocol import EntryPattern, Factors, FactorsRefused, PatternRefused, Provider, SymbolicAnalysis
 from .singularity import MatrixFactors, examined_sparse
 from .superlu import LEAST, SuperLU, SuperLUFactors, factors_of, is_stable
 
@@ -41,11 +42,7 @@ _FIRST = 64  # leading values that are compared first, because different matrice
 
 
 def host_factors(bk: Backend, A: Operator, by: str | None) -> Operator:
-    """Factorise an operator on the host: dense by LAPACK, sparse by the library `by` or the best that is installed.
-
-    Raises:
-        ValueError: there is no library of this name, or it is not installed.
-    """
+    """Factorise an operator on the host: dense by LAPACK, sparse by the library `by` or the best that is installed."""
     offset, inner = A.offset, A.without_offset
     if not isinstance(inner, SparseMatrix):  # A NumPy function may have a sparse matrix.
         arrays, make = inner.for_host()
@@ -89,7 +86,7 @@ class HostInverse(Products, DirectInverse):
         return bk.host_call(lambda rows: (self._solved(np.asarray(rows)),), spec, x)[0]
 
     def _solved(self, rows: np.ndarray) -> np.ndarray:
-        """Solve for rows in the operator's dtype. Factors may have another precision, or be real for complex rows."""
+        """Solve in the dtype of the rows. Factors may have another precision, or be real for complex rows."""
         if rows.dtype.kind == "c" and self.working.kind == "f":
             return self._solved(rows.real) + np.asarray(1j, rows.dtype) * self._solved(rows.imag)
         found = self.solver.solve(rows.astype(self.working, copy=False))
@@ -189,9 +186,7 @@ storable("factorised on the host", _flatten, _unflatten)(HostInverse)
 class HostSolver:
     """Solver for rows, each with the factors of its own matrix or all with those of one.
 
-    Attributes:
-        null: projections that remove the null vectors of the transposed or conjugated matrices, and of their adjoints.
-        transposed, conjugated: whether to solve with the transposed or conjugated matrices.
+    `null` are projections that remove the null vectors of the matrices in this form, and of their adjoints.
     """
 
     matrices: tuple[MatrixFactors, ...]
@@ -239,7 +234,6 @@ class HostSolver:
 
 
 def _solver_of(matrix: SparseMatrix, offset: complex, dtype: np.dtype, by: str | None) -> HostSolver:
-    """Return the solver of a matrix or a batch, from the cache if the same values were factorised lately."""
     providers, (data, *places) = providers_of(by), matrix.by_columns(dtype)
     known, settings = known_pattern(*places), (offset, tuple(one.name for one in providers))
     if (found := last_solver(known, data, settings)) is not None:
@@ -268,11 +262,7 @@ def _factors_of(matrix: Any, offset: complex, providers: tuple[Provider, ...]) -
 
 
 def providers_of(name: str | None) -> tuple[Provider, ...]:
-    """Return the libraries to try, in order: the installed ones, or the one of this name.
-
-    Raises:
-        ValueError: there is none of this name, or its package is not installed.
-    """
+    """Libraries to try, in order: the installed ones, or the one of this name."""
     if name is None:
         return tuple(one for one in PROVIDERS.values() if one.is_installed())
     found = {key.lower(): one for key, one in PROVIDERS.items()}.get(name.strip().lower())
@@ -287,9 +277,6 @@ def lu_of(A: Any, providers: tuple[Provider, ...] = ()) -> Factors:
     """Factors of a square `csc_array` without duplicates: banded LU if it is banded, else by one of the libraries.
 
     Without libraries SuperLU factorises it, and its pattern is not kept.
-
-    Raises:
-        ExactlySingular: a pivot is zero.
     """
     band = lapack_band_factors(A)
     if band is not None:
@@ -298,11 +285,7 @@ def lu_of(A: Any, providers: tuple[Provider, ...] = ()) -> Factors:
 
 
 def sparse_factors(A: Any, providers: tuple[Provider, ...]) -> Factors:
-    """Factors of a square `csc_array` without duplicates, by the first library that factorises it.
-
-    Raises:
-        ExactlySingular: SuperLU reports that the matrix is singular.
-    """
+    """Factors by the first library that factorises the matrix."""
     alone = len(providers) == 1
     if A.shape[0] < LEAST and (not alone or providers[0] is SUPERLU):  # an analysis would take longer than it saves
         return SuperLUFactors(factors_of(A), A.dtype)
@@ -321,11 +304,7 @@ def sparse_factors(A: Any, providers: tuple[Provider, ...]) -> Factors:
 
 
 def _checked(known: KnownPattern, provider: Provider, A: Any) -> Factors:
-    """Return stable factors, with a new analysis where the values have changed too much for the old one.
-
-    Raises:
-        FactorsRefused: the library finds none.
-    """
+    """Stable factors, with a new analysis where the values have changed too much for the old one."""
     key = provider.name, A.dtype.kind
     if key in known.refused:
         raise PatternRefused(known.refused[key])
@@ -408,20 +387,22 @@ _lock = Lock()
 
 
 def known_pattern(indices: np.ndarray, indptr: np.ndarray) -> KnownPattern:
-    """Return the cached pattern of a square canonical CSC matrix, with its analyses."""
+    """Cached pattern of a square canonical CSC matrix, with its analyses."""
     for one in PATTERNS:
         if one.pattern.is_of(indices, indptr):
             return one
-    digest = digest_of(indices, indptr)
+    digest = blake2b(str((len(indptr), indices.dtype, indptr.dtype)).encode(), digest_size=16)
+    for part in (indptr, indices):
+        digest.update(np.ascontiguousarray(part).data)
     with _lock:
-        found = _alive.get(digest)
+        found = _alive.get(digest.digest())
         if found is None:
-            found = _alive[digest] = KnownPattern(EntryPattern(indices, indptr))
+            found = _alive[digest.digest()] = KnownPattern(EntryPattern(indices, indptr))
     return found
 
 
 def last_solver(known: KnownPattern, data: np.ndarray, settings: Hashable) -> HostSolver | None:
-    """Return the cached solver for the same matrix, or for its transpose or conjugate, as derivatives need it."""
+    """Cached solver of the same matrix, or of its transpose or conjugate, as derivatives need it."""
     if not SETUP_CACHE.get():
         return None
     mirrored: np.ndarray | None = None  # values of the transpose
@@ -439,7 +420,7 @@ def last_solver(known: KnownPattern, data: np.ndarray, settings: Hashable) -> Ho
 
 
 def _conjugated(own: np.ndarray, data: np.ndarray) -> bool | None:
-    """Return False where both matrices have the same values, True where they are conjugates, None otherwise."""
+    """False where both matrices have the same values, True where they are conjugates, None otherwise."""
     for conjugated in (False, True) if data.dtype.kind == "c" else (False,):
         for some in (slice(_FIRST), slice(None)):
             if not np.array_equal(own[:, some], data[:, some].conj() if conjugated else data[:, some]):

@@ -57,7 +57,7 @@ class Exchanges(Enum):
 
 
 def exchanges_needed(A: Any) -> Exchanges:
-    """Return the row exchanges that the factors of a `csc_array` need. SEEMS_NONE has to be verified by a solve."""
+    """Row exchanges that the factors of a `csc_array` need. SEEMS_NONE has to be verified by a solve."""
     if not _suits_minimum_degree(A):
         return Exchanges.ALL
     if is_dominant(A):
@@ -71,15 +71,7 @@ def is_dominant(A: Any) -> bool:
 
 
 def superlu_factors(A: Any, mode: Exchanges, panel: int | None = None) -> Any:
-    """SuperLU's factors of a `csc_array`.
-
-    Args:
-        panel: panel size for a matrix that is ordered already.
-
-    Raises:
-        ExactlySingular: A is singular.
-        MemoryError: the factors do not fit into memory.
-    """
+    """SuperLU's factors of a `csc_array`; `panel` is the panel size for a matrix that is ordered already."""
     refuse_structurally_singular(A)
     order = ("MMD_AT_PLUS_A", "COLAMD")[mode is Exchanges.ALL] if panel is None else "NATURAL"
     settings = {} if mode is Exchanges.ALL else {"diag_pivot_thresh": 0.0, "options": {"SymmetricMode": True}}
@@ -87,12 +79,7 @@ def superlu_factors(A: Any, mode: Exchanges, panel: int | None = None) -> Any:
 
 
 def splu_in_memory(A: Any, **settings: Any) -> Any:
-    """SciPy's `splu` with a MemoryError that says what to do.
-
-    Raises:
-        ExactlySingular: A is singular.
-        MemoryError: the factors do not fit into memory.
-    """
+    """SciPy's `splu` with `ExactlySingular`, and a MemoryError that says what to do."""
     from scipy.sparse.linalg import splu
 
     try:
@@ -109,13 +96,7 @@ def splu_in_memory(A: Any, **settings: Any) -> Any:
 
 
 def refuse_structurally_singular(A: Any) -> None:
-    """Raise an error if no order of the rows of a `csc_array` fills its diagonal.
-
-    SuperLU would write beyond its arrays.
-
-    Raises:
-        ExactlySingular: the matrix is singular whatever its values.
-    """
+    """Raise `ExactlySingular` if no order of the rows fills the diagonal: SuperLU would write beyond its arrays."""
     n = A.shape[0]
     if np.count_nonzero(A.diagonal()) == n:
         return
