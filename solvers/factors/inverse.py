@@ -12,14 +12,10 @@ from ..singular.projections import projected_twice
 
 
 class DirectInverse(Operator):
-    """Inverse of A by a direct method; for a singular A a pseudo-inverse on its range.
-
-    Attributes:
-        numbers: number of values stored in the factors; None where it is not known.
-    """
+    """Inverse of A by a direct method; for a singular A a pseudo-inverse on its range."""
 
     kind = "factors"  # as a preconditioner
-    numbers: int | None = None
+    numbers: int | None = None  # of values stored in the factors; None where it is not known
 
     @property
     def projections(self) -> tuple[Operator, Operator] | None:
@@ -86,19 +82,14 @@ class PseudoInverse(Composed, DirectInverse):
 
     The transpose is a pseudo-inverse of Aᵀ of the same form, `Lᵀ Fᵀ`. It agrees with `(R F)ᵀ = Fᵀ Rᵀ` on the range of
     Aᵀ only, up to null vectors.
-
-    Attributes:
-        inner: F.
-        right, left: projections that remove the null spaces of A and of its adjoint.
-        singularity: values of `Singularity`, `(systems or 1, 1)`.
     """
 
     parts = ("inner", "right", "left", "singularity")
 
-    inner: Operator
-    right: Operator
-    left: Operator
-    singularity: Array
+    inner: Operator  # F
+    right: Operator  # removes the null space of A
+    left: Operator  # removes that of its adjoint
+    singularity: Array  # values of `Singularity`, `(systems or 1, 1)`
 
     @property
     def projections(self) -> tuple[Operator, Operator]:

@@ -68,14 +68,6 @@ class Pardiso(Provider):
         return analysis
 
 
-def _pardiso() -> Any:
-    library("pymklpardiso")
-    found = getattr(ctypes.CDLL(library("pymklpardiso._mkl_pardiso").__file__), "pardiso_64", None)
-    if found is None:
-        raise FactorsRefused("this build of py-mkl-pardiso does not export the function of MKL")
-    return found
-
-
 def _call(
     function: Any, mtype: int, arrays: tuple[np.ndarray, ...], phase: int, slot: int, numbers: Any, b: Any, x: Any
 ) -> None:
@@ -98,10 +90,8 @@ def _call(
 class Handle:
     """One analysis of Pardiso, and the factors that were made with it, in numbered slots.
 
-    Attributes:
-        numbers: entries of each factorisation, as the analysis counts them.
-        free: slots whose factors are no longer used; the next factors reuse their memory.
-        used: number of slots that have memory.
+    `free` are slots whose factors are no longer used; the next factors reuse their memory. `used` is the number of
+    slots that have memory, each for `numbers` entries, as the analysis counts them.
     """
 
     def __init__(
@@ -114,7 +104,11 @@ class Handle:
         for index, value in {**_ALWAYS, **safe, _ORDERING: ordering}.items():
             self.parameters[index] = value
         self.free, self.used, self._lock = list(range(_SLOTS, 0, -1)), 0, Lock()
-        self._call = partial(_call, _pardiso(), mtype, arrays)
+        library("pymklpardiso")
+        function = getattr(ctypes.CDLL(library("pymklpardiso._mkl_pardiso").__file__), "pardiso_64", None)
+        if function is None:
+            raise FactorsRefused("this build of py-mkl-pardiso does not export the function of MKL")
+        self._call = partial(_call, function, mtype, arrays)
         finalize(self, self._call, _RELEASE, 1, None, None, None).atexit = False
         self._call(_ANALYSE, 1, numbers, None, None)
         self.numbers = max(int(self.parameters[_NUMBERS]), 0)

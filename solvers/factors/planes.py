@@ -170,9 +170,7 @@ def mirrored(bk: Backend, sides: Array, positions: np.ndarray) -> Array:
 def block_tridiagonal_inverse(A: Couplings, shift: float = 0.0, hermitian: bool = False) -> tuple[Array, Array, Array]:
     """Factorise a matrix of stencil coefficients. Zero rows (obstacles) count as rows of the identity.
 
-    Args:
-        shift: relative shift of the diagonal, for A that are singular to less than working precision.
-        hermitian: whether A is known to be Hermitian.
+    `shift` is a relative shift of the diagonal, for A that are singular to less than working precision.
 
     Cost: the inverse of each block, and a few products of arrays of its size.
     """
@@ -236,11 +234,8 @@ def inverse_pivots(
     Args:
         flat: the coefficients of all points `(systems, n)`, which `blocks.within` indexes.
         factor: of the diagonals of all D.
-        lower: L, `(systems, count, width, m)` in the columns `blocks.lower`.
-        back: the transpose of U, in the same form.
-        hermitian: whether the matrix is, so that Cholesky factorisation of the pivots is tried.
-
-    Cost: per block the inverse, and 2 width m^2 operations.
+        lower, back: L and the transpose of U, `(systems, count, width, m)` in the columns `blocks.lower`.
+        hermitian: is Cholesky factorisation of the pivots tried?
     """
     systems, m = len(flat), blocks.size
     found = np.empty((systems, blocks.count, m, m), flat.dtype)

@@ -104,7 +104,7 @@ def probe_vector(n: int, dtype: str) -> np.ndarray:
 
 
 def examined_factors(bk: Backend, matrix: Array, factors: tuple[Array, ...], suspect: Array) -> tuple[Array, ...]:
-    """Return factors of the equilibrated R A C if A seems singular, shifted if it is, and null vectors.
+    """Factors of the equilibrated R A C if A seems singular, shifted if it is, and null vectors.
 
     Equilibration by powers of two makes the decision independent of row and column scaling.
 
@@ -429,14 +429,10 @@ def examined_sparse(
     factorise_scaled: Callable[[Any], Factors],
     factorise_shifted: Callable[[Any], Factors],
 ) -> MatrixFactors:
-    """Factorise in the precision of the matrix, or R A C in double precision if it seems singular.
+    """Factorise A in CSC format in its precision, or R A C in double precision if it seems singular.
 
-    R and C are powers of two that equilibrate A, because a badly scaled matrix also looks singular.
-
-    Args:
-        matrix: CSC, of finite numbers.
-        factorise, factorise_scaled, factorise_shifted: make factors of A, of R A C, and of that with a shift; they
-            raise `ExactlySingular`.
+    R and C are powers of two that equilibrate A, because a badly scaled matrix also looks singular. The three functions
+    make factors of A, of R A C, and of that with a shift; they raise `ExactlySingular`.
     """
     dtype = matrix.dtype
     limit = growth_limit(matrix.shape[0], dtype, _SLACK)
@@ -489,10 +485,7 @@ def shifted_factors(matrix: Any, given: np.dtype, factorise: Callable[[Any], Fac
     disjoint, it lies at the positions of a matching of rows and columns, completed to a permutation.
 
     If neither keeps A off zero, the factors are those whose inverse is smaller. Some null vectors may then be missed,
-    but none is wrong, because each is checked by a product with A.
-
-    Raises:
-        ExactlySingular: a pivot is zero with either shift.
+    but none is wrong, because each is checked by a product with A. `given` is the precision of the given entries.
     """
     n, rows = matrix.shape[0], sizes_or_one(get_backend("numpy"), row_maxima(sp.csr_array(matrix)))
     shift = _size_of_shift(float(np.finfo(given).eps), float(np.finfo(matrix.dtype).eps))
@@ -537,7 +530,7 @@ def null_vectors_of_sparse(
     """Null vectors of A and of its adjoint, `(k, n)` each, and the singularity that they show.
 
     Args:
-        A: CSC, in double precision.
+        A: in double precision.
         solve: (rows b, transposed) -> rows x, with factors of A shifted.
         scales: the diagonals of R and C that equilibrate A.
         given: precision of the given entries.
@@ -567,9 +560,6 @@ def examined_blocks(
     """Orthonormal null vectors of A and of its adjoint, `(systems or 1, most, n)`, and numbers of `Singularity`.
 
     None where all systems are regular.
-
-    Args:
-        given: precision of the given entries.
 
     Cost: a product and an application of the inverse; about 60 of each for one null vector of a singular matrix.
     """

@@ -58,11 +58,18 @@ class Exchanges(Enum):
 
 def exchanges_needed(A: Any) -> Exchanges:
     """Row exchanges that the factors of a `csc_array` need. SEEMS_NONE has to be verified by a solve."""
-    if not _suits_minimum_degree(A):
+    n = A.shape[0]
+    if n < LEAST or np.diff(A.indptr).max() > _DENSE * np.sqrt(n):
+        return Exchanges.ALL
+    pattern = sp.csc_array((np.ones(A.nnz, np.int8), A.indices, A.indptr), A.shape)
+    if (pattern + pattern.T).nnz > _MORE * A.nnz:
         return Exchanges.ALL
     if is_dominant(A):
         return Exchanges.NONE
-    return Exchanges.SEEMS_NONE if _seems_definite(A) else Exchanges.ALL
+    diagonal = A.diagonal().real
+    sign = 1 if diagonal[0] > 0 else -1  # of (A + Aᴴ) / 2: where it is definite, no pivot is zero in any order
+    definite = bool(np.all(sign * diagonal > 0)) and not is_seen_indefinite(sp.csr_array(sign * (A + A.conj().T)))
+    return Exchanges.SEEMS_NONE if definite else Exchanges.ALL
 
 
 def is_dominant(A: Any) -> bool:
@@ -109,22 +116,6 @@ def refuse_structurally_singular(A: Any) -> None:
         raise ExactlySingular(
             f"Factor is exactly singular: no order of the rows fills the diagonal, {missing} of {n} entries stay zero."
         )
-
-
-def _suits_minimum_degree(A: Any) -> bool:
-    """Is the pattern of A + Aᵀ nearly that of A, without columns that take long to order?"""
-    n = A.shape[0]
-    if n < LEAST or np.diff(A.indptr).max() > _DENSE * np.sqrt(n):
-        return False
-    pattern = sp.csc_array((np.ones(A.nnz, np.int8), A.indices, A.indptr), A.shape)
-    return (pattern + pattern.T).nnz <= _MORE * A.nnz
-
-
-def _seems_definite(A: Any) -> bool:
-    """Does (A + Aᴴ) / 2 seem definite? Then no pivot is zero in any order."""
-    diagonal = A.diagonal().real
-    sign = 1 if diagonal[0] > 0 else -1
-    return bool(np.all(sign * diagonal > 0)) and not is_seen_indefinite(sp.csr_array(sign * (A + A.conj().T)))
 
 
 def is_stable(A: Any, lu: Any) -> bool:

@@ -175,9 +175,8 @@ _CLEARLY = 1e-2  # relative to the largest entry of the component; regions with 
 def null_vectors_in_words(null: Operator, part: np.ndarray | None = None) -> str:
     """Name the null vectors that a projection removes.
 
-    Args:
-        part: component that was subtracted from right-hand sides, `(systems, n)`, if known. Only regions in which it
-            is not zero are named.
+    If `part` `(systems, n)`, the component that was subtracted from right-hand sides, is known, only regions in which
+    it is not zero are named.
     """
     if isinstance(null, WithoutVectors):
         count = int(null.basis.shape[-2])
@@ -200,15 +199,9 @@ def null_vectors_in_words(null: Operator, part: np.ndarray | None = None) -> str
 
 
 def given_vectors(nullspace: Any, bk: Backend, A: Operator, layout: Layout, like: Array) -> WithoutVectors:
-    """Projection that removes the given null vectors.
+    """Projection that removes the null vectors that a user gives: "constant", or `(k, *shape of one right-hand side)`.
 
-    Args:
-        nullspace: "constant", or basis vectors `(k, *shape of one right-hand side)`, independent.
-
-    Raises:
-        ValueError: nullspace is another string, has a wrong shape or no vectors, or its vectors are not finite,
-            linearly dependent, or not null vectors of A.
-        TypeError: nullspace is no array, or complex for a real system.
+    ValueErrors and TypeErrors say what is wrong with them.
     """
     constant = isinstance(nullspace, str) and nullspace == "constant"
     vectors = np.ones((1, layout.size), A.dtype) if constant else _vectors(nullspace, bk, layout, A.dtype)
