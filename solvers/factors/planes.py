@@ -183,23 +183,20 @@ def block_tridiagonal_inverse(A: Couplings, shift: float = 0.0, hermitian: bool 
     flat = bk.concat([bk.broadcast_to(p, (systems, int(p.shape[1]))) for p in parts], 1)
     lower, upper = (take_or_zero(bk, flat, source) for source in (blocks.lower_source, blocks.upper_source))
     back = mirrored(bk, upper, blocks.lower_mirror)
-    m = blocks.size
+    m, factor = blocks.size, 1 + max(_SHIFT * float(np.finfo(bk.dtype(flat)).eps), shift)
     if bk.on_host:
-        factor = _diagonal_factor(bk.dtype(flat), shift)
         return inverse_pivots(blocks, flat, factor, lower, back, hermitian), lower, upper
-    within = _within(bk, blocks, flat, shift)
+    within = _within(bk, blocks, flat, factor)
 
     def step(i: Any, last: Array) -> Array:
-        index, width = _at(bk, blocks.lower, i, 0), blocks.lower.shape[1]
-        inverse = bk.reshape(last, (systems, m, m))
-        own = _at(bk, lower, i, 1)[..., None]
-        left = bk.sum(
-            own * bk.reshape(bk.take_in_bounds(inverse, bk.reshape(index, (-1,)), 1), (systems, width, m, m)), 1
-        )
-        turned = bk.reshape(
-            bk.take_in_bounds(bk.matrix_transpose(left), bk.reshape(index, (-1,)), 1), (systems, width, m, m)
-        )
-        product = bk.matrix_transpose(bk.sum(_at(bk, back, i, 1)[..., None] * turned, 1))
+        index = bk.reshape(_at(bk, blocks.lower, i, 0), (-1,))
+
+        def coupled(side: Array, matrix: Array) -> Array:
+            near = bk.reshape(bk.take_in_bounds(matrix, index, 1), (systems, blocks.lower.shape[1], m, m))
+            return bk.sum(_at(bk, side, i, 1)[..., None] * near, 1)
+
+        left = coupled(lower, bk.reshape(last, (systems, m, m)))
+        product = bk.matrix_transpose(coupled(back, bk.matrix_transpose(left)))
         pivot = bk.reshape(_at(bk, within, i, 1), (systems, m, m)) - product
         return bk.reshape(bk.linalg.inverse(pivot), (systems, m * m))
 
@@ -208,15 +205,11 @@ def block_tridiagonal_inverse(A: Couplings, shift: float = 0.0, hermitian: bool 
     return pivots, lower, upper
 
 
-def _diagonal_factor(dtype: np.dtype, shift: float) -> float:
-    return 1 + max(_SHIFT * float(np.finfo(dtype).eps), shift)
-
-
-def _within(bk: Backend, blocks: Blocks, flat: Array, shift: float) -> Array:
+def _within(bk: Backend, blocks: Blocks, flat: Array, factor: float) -> Array:
     """Diagonal blocks `(systems, count, m * m)`, with ones for padding, so that they are regular."""
     m, dtype = blocks.size, bk.dtype(flat)
     regular = np.ones(m * m, dtype)
-    regular[:: m + 1] = _diagonal_factor(dtype, shift)
+    regular[:: m + 1] = factor
     dense = take_or_zero(bk, flat, blocks.within) * bk.asarray(regular, like=flat)
     empty = np.flatnonzero(blocks.order < 0)
     if not len(empty):
