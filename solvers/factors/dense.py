@@ -52,7 +52,10 @@ class DenseInverse(Turned, DirectInverse):
         self._register()  # in the process that reads it
 
     def _static(self) -> tuple[Any, ...]:
-        return self.bk, self.cholesky, self.shape, self.dtype, self.systems, self.transposed, self.conjugated
+        return self.bk, *(getattr(self, name) for name in _SETTINGS)
+
+    def _with(self, **changed: Any) -> DenseInverse:
+        return DenseInverse(**{name: getattr(self, name) for name in ("bk", "factors", *_SETTINGS)} | changed)
 
     @property
     def numbers(self) -> int:  # type: ignore[override]
@@ -77,8 +80,7 @@ class DenseInverse(Turned, DirectInverse):
         return x if scales is None else self.bk.astype(self.bk.reshape(scales, (-1, self.shape[0])), self.dtype) * x
 
     def turned(self, *, transposed: bool, conjugated: bool) -> DenseInverse:
-        static = (self.cholesky, self.shape, self.dtype, self.systems)
-        return DenseInverse(self.bk, self.factors, *static, transposed, conjugated)
+        return self._with(transposed=transposed, conjugated=conjugated)
 
     def for_host(self) -> tuple[Sequence[Array], Callable[[Sequence[np.ndarray]], Operator]]:
         if not self.bk.on_host:
@@ -91,8 +93,7 @@ class DenseInverse(Turned, DirectInverse):
         if not self.cholesky and bk is not self.bk:
             factors[1] = from_interchanges(factors[1], bk.linalg.first_pivot)
         moved = [bk.asarray(f, like=like) for f in factors]
-        static = self.cholesky, self.shape, bk.dtype(moved[0]), *self._static()[4:]
-        return DenseInverse(bk, moved, *static)
+        return self._with(bk=bk, factors=moved, dtype=bk.dtype(moved[0]))
 
     def astype(self, dtype: np.dtype) -> DenseInverse:
         """Factors in another precision. Complex factors stay complex."""
@@ -102,11 +103,10 @@ class DenseInverse(Turned, DirectInverse):
         bk, real = self.bk, np.dtype(dtype.char.lower())
         first, *rest = self.factors
         rest = [bk.astype(f, real) if bk.dtype(f).kind == "f" else f for f in rest]
-        static = self.cholesky, self.shape, dtype, *self._static()[4:]
-        return DenseInverse(bk, [bk.astype(first, dtype), *rest], *static)
+        return self._with(factors=[bk.astype(first, dtype), *rest], dtype=dtype)
 
 
-_SETTINGS = ("cholesky", "shape", "systems", "transposed", "conjugated")
+_SETTINGS = ("cholesky", "shape", "dtype", "systems", "transposed", "conjugated")
 
 
 def _flatten(F: DenseInverse) -> Fields:
@@ -118,7 +118,7 @@ def _flatten(F: DenseInverse) -> Fields:
         )
     if not F.cholesky:
         factors[1] = as_interchanges(factors[1], F.bk.linalg.first_pivot)
-    return {"factors": tuple(factors), "dtype": F.dtype.name, **{name: getattr(F, name) for name in _SETTINGS}}
+    return {**{name: getattr(F, name) for name in _SETTINGS}, "factors": tuple(factors), "dtype": F.dtype.name}
 
 
 def _unflatten(given: Fields) -> DenseInverse:
