@@ -123,7 +123,7 @@ class HostInverse(Products, DirectInverse):
         return self._with(matrix=self.matrix.transpose(), solver=self.solver.turned(True, False))
 
     def conj(self) -> HostInverse:
-        turned = {"matrix": self.matrix.conj(), "offset": np.conj(self.offset)}
+        turned = {"matrix": self.matrix.conj(), "offset": self.offset.conjugate()}
         return self._with(**turned, solver=self.solver.turned(False, True))
 
     def astype(self, dtype: np.dtype) -> HostInverse:
