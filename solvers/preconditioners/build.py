@@ -28,7 +28,7 @@ from ...sparse.analysis.analysis import analyse_anew, analysed, analysis_of
 from ...sparse.files import tree
 from ...sparse.formats import Matrix
 from ..diagonal import DOMINANT
-from ..factors.protocol import DirectInverse
+from ..factors.inverse import DirectInverse
 from ..methods.method import Method
 from ..names import NO_PRECONDITIONER, is_method, preconditioner_meant, squeezed
 from .amg.amg import amg
