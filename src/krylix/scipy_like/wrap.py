@@ -29,31 +29,22 @@ class ScipySolver(NamedTuple):
         function: SciPy's.
         method: of krylix, in its place.
         is_scipys: is that SciPy's algorithm? Then its function is called, unless the arguments are for krylix only.
+        tests_residual: does SciPy's function stop by the true residual?
         breakdown: info after a breakdown, if SciPy's function has a special one.
     """
 
     function: Callable[..., Any]
     method: Method
     is_scipys: bool = False
+    tests_residual: bool = False
     breakdown: int = 0
 
 
 def solve(
-    solver: ScipySolver,
-    A: Any,
-    b: Any,
-    x0: Any,
-    rtol: Any,
-    atol: Any,
-    maxiter: Any,
-    M: Any,
-    method: str | Method | None,
-    callback: Callable[[Any], object] | None,
-    settings: dict[str, Any] | None = None,
-    *,
-    per_iteration: int = 1,
-    limit: int = 0,
-) -> tuple[Any, Any]:
+    solver: ScipySolver, A: Any, b: Any, x0: Any, rtol: Any, atol: Any, maxiter: Any, M: Any,
+    method: str | Method | None, callback: Callable[[Any], object] | None, settings: dict[str, Any] | None = None, *,
+    per_iteration: int = 1, limit: int = 0,
+) -> tuple[Any, Any]:  # fmt: skip
     """x, and 0 if the true residual is below max(rtol |b|, atol), for b as given.
 
     Systems that krylix refuses for its own method (a matrix that is not symmetric for CG, say) are left to SciPy's
@@ -66,11 +57,11 @@ def solve(
         per_iteration: steps of the method that SciPy counts as one.
         limit: of SciPy's iterations by default; 0 for 10 n.
     """
+    settings = {"callback": callback} | (settings or {})
     if method is None and solver.is_scipys and not is_for_krylix(A, b):
-        settings = {"callback": callback} | (settings or {})
-        return solve_by_scipy(solver.function, A, b, x0, rtol, atol, maxiter, M, settings)
+        return solve_by_scipy(solver, A, b, x0, rtol, atol, maxiter, M, settings)
     watcher = None if callback is None else _XCallback(callback)
-    given = A, b, x0, rtol, atol, M
+    arguments = A, b, x0, rtol, atol, maxiter, M
     try:
         if not _is_plain(A, b, x0, M, rtol, atol, maxiter):
             A, b, x0, M, rtol, atol, done = _system_of(A, b, x0, M, rtol, atol)
@@ -86,12 +77,10 @@ def solve(
     except NonlinearError:
         raise
     except (ValueError, TypeError) as ours:
-        A, b, x0, rtol, atol, M = given
-        if method is not None or is_for_krylix(A, b) or (watcher is not None and watcher.has_failed):
+        if method is not None or is_for_krylix(*arguments[:2]) or (watcher is not None and watcher.has_failed):
             raise
-        settings = {"callback": callback} if callback else {}
         try:
-            return solve_by_scipy(solver.function, A, b, x0, rtol, atol, maxiter, M, settings)
+            return solve_by_scipy(solver, *arguments, settings)
         except (ValueError, TypeError) as theirs:
             if type(theirs) not in (ValueError, TypeError) or str(theirs) == str(ours):
                 raise
@@ -133,31 +122,24 @@ def _info(result: SolveResult, most: int, b: Any, breakdown: int) -> Any:
 
 
 def solve_by_scipy(
-    function: Callable[..., tuple[Any, int]],
-    A: Any,
-    b: Any,
-    x0: Any,
-    rtol: Any,
-    atol: Any,
-    maxiter: Any,
-    M: Any,
-    settings: dict[str, Any],
-) -> tuple[Any, int]:
-    """`function(A, b, x0, ...)`, with info 0 only for an x whose true residual is below max(rtol |b|, atol).
+    solver: ScipySolver, A: Any, b: Any, x0: Any, rtol: Any, atol: Any, maxiter: Any, M: Any, settings: dict[str, Any],
+) -> tuple[Any, int]:  # fmt: skip
+    """SciPy's function, with info 0 only for an x whose true residual is below max(rtol |b|, atol).
 
     SciPy's recurrences may drift away from the residual, and TFQMR and MINRES stop by their own bounds. The function
-    is called again from its x until the true residual is below the tolerance.
+    is called again from its x until the true residual is below the tolerance, which costs 1 more product with A per
+    round.
 
     Args:
-        settings: further keyword arguments.
-
-    Cost: 1 more product with A per round.
+        settings: further keyword arguments of the function.
     """
-    given = {"rtol": rtol, "atol": atol, "maxiter": maxiter, **settings}
+    if solver.tests_residual and maxiter < 1:  # SciPy would return an x that it did not check, and report success
+        raise ValueError(f"maxiter must be at least 1; got {maxiter}.")
+    settings = {"rtol": rtol, "atol": atol, "maxiter": maxiter, **settings}
     if M is not None:
-        given["M"] = for_scipy(M, A)
-    x, info = function(A, b, x0, **given)
-    if info != 0:
+        settings["M"] = for_scipy(M, A)
+    x, info = solver.function(A, b, x0, **settings)
+    if info != 0 or solver.tests_residual:
         return x, info
     matvec, b = spl.aslinearoperator(A).matvec, np.asarray(b).ravel()
     goal, norm = max(rtol * float(np.linalg.norm(b)), atol), np.inf
@@ -167,7 +149,7 @@ def solve_by_scipy(
             return x, 0
         if not norm < _LESS * before:
             break
-        x, info = function(A, b, x, **given)
+        x, info = solver.function(A, b, x, **settings)
         if info != 0:
             return x, info
     return x, max(1, 10 * len(b) if maxiter is None else maxiter)
@@ -280,3 +262,22 @@ def _checked_atol(atol: Any) -> float:
     if isinstance(atol, str) or atol is None or not atol >= 0:
         raise ValueError(f"called with invalid `atol`={atol}; if set, `atol` must be a real, non-negative number.")
     return float(atol)
+
+
+# --- names that krylix.scipy_like does not define
+
+
+def object_of_scipy(name: str) -> Any:
+    """SciPy's object of this name, looked up when it is used.
+
+    Raises:
+        AttributeError: SciPy has no such name either.
+    """
+    if name.startswith("_") or not hasattr(spl, name):
+        raise AttributeError(f"module 'krylix.scipy_like' has no attribute {name!r}, nor has scipy.sparse.linalg.")
+    return getattr(spl, name)
+
+
+def names_of_scipy() -> list[str]:
+    """Public names of SciPy's module."""
+    return sorted(name for name in spl.__all__ if not name.startswith("_") and name != "test")
