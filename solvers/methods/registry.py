@@ -15,9 +15,7 @@ from ..names import FACTORS, METHOD_HINTS, SAME_METHODS, preconditioner_meant, s
 from ..preconditioners import PRECONDITIONERS, Preconditioner
 from .bicgstab import BiCGStab
 from .block_cg import BlockCG
-from .cg import CG
-from .cg_adaptive import CGAdaptive
-from .cg_single_reduction import CGSingleReduction
+from .cg import CG, CGAdaptive, CGSingleReduction
 from .cocr import COCR
 from .direct import BandedDirect, Direct, FastDirect, ScipyDirect, SparseDirect
 from .gmres import GMRES
