@@ -19,7 +19,7 @@ from .system import Choice
 
 @dataclass(frozen=True)
 class Petsc(OneByOne):
-    """A KSP of PETSc with one of its preconditioners: hypre's BoomerAMG, GAMG, ILU, factors by MUMPS, ...
+    """A KSP of PETSc with one of its preconditioners, such as hypre's BoomerAMG, GAMG, ILU and MUMPS' factors.
 
     Needs petsc4py and the entries of A. It runs on the host, one system after the other. Arrays of other libraries are
     copied there and back, in compiled functions by a callback. The true residual decides about convergence: if the KSP
