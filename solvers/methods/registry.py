@@ -124,7 +124,7 @@ def _is_dense(A: Any) -> bool:
     if A is None or isinstance(A, Dense):
         return True
     if isinstance(A, list | tuple) and A:
-        return all(_is_dense(one) for one in A)
+        return all(map(_is_dense, A))
     if isinstance(A, Operator) or is_function(A) or sp.issparse(A) or hasattr(A, "matvec"):
         return False
     return not choose_backend(A).sparse.accepts(A)

@@ -23,21 +23,13 @@ _LESS = 0.5  # a round that reduces the residual less than this is the last one
 
 
 class ScipySolver(NamedTuple):
-    """An iterative solver of SciPy.
-
-    Attributes:
-        function: SciPy's.
-        method: of krylix, in its place.
-        is_scipys: is that SciPy's algorithm? Then its function is called, unless the arguments are for krylix only.
-        tests_residual: does SciPy's function stop by the true residual?
-        breakdown: info after a breakdown, if SciPy's function has a special one.
-    """
+    """An iterative solver of SciPy, and the method of krylix in its place."""
 
     function: Callable[..., Any]
     method: Method
-    is_scipys: bool = False
-    tests_residual: bool = False
-    breakdown: int = 0
+    is_scipys: bool = False  # is the method SciPy's? Then its function is called where it takes the arguments
+    tests_residual: bool = False  # does the function stop by the true residual?
+    breakdown: int = 0  # info of the function after a breakdown, if it has a special one
 
 
 def solve(
@@ -51,8 +43,6 @@ def solve(
     function, whose errors the user then gets, and whose x is checked.
 
     Args:
-        method: another method of krylix, or None.
-        callback: called with x after each iteration.
         settings: of SciPy's function, where the algorithm is its own.
         per_iteration: steps of the method that SciPy counts as one.
         limit: of SciPy's iterations by default; 0 for 10 n.
@@ -202,9 +192,15 @@ def _system_of(A: Any, b: Any, x0: Any, M: Any, rtol: Any, atol: Any) -> tuple[A
     """The arguments converted as SciPy converts them, and x where any x is within the tolerance, else None."""
     if is_of_another_library(b) or is_of_another_library(A) or is_function(A):
         return A, b, x0, M, rtol, atol, None
-    A, M = _without_hidden_preconditioner(A, M)
-    n = _size(A)
-    b = np.asarray(b)
+    if isinstance(A, np.ndarray):
+        A = np.asarray(A)  # of a np.matrix
+    elif not (sp.issparse(A) or isinstance(A, Operator)):
+        if M is None and getattr(A, "psolve", None) is not None:  # where SciPy looks for a preconditioner
+            M = spl.LinearOperator(A.shape, matvec=A.psolve, rmatvec=getattr(A, "rpsolve", None))
+        A = spl.aslinearoperator(A)
+    if len(A.shape) != 2 or A.shape[0] != A.shape[1]:
+        raise ValueError(f"expected square matrix, but got shape={(A.shape,)}")
+    n, b = int(A.shape[0]), np.asarray(b)
     if b.shape not in ((n,), (n, 1)):
         raise ValueError(f"shapes of A {A.shape} and b {b.shape} are incompatible")
     b = b.ravel()
@@ -212,8 +208,18 @@ def _system_of(A: Any, b: Any, x0: Any, M: Any, rtol: Any, atol: Any) -> tuple[A
     b = b.astype(dtype, copy=False)
     if not isinstance(M, str | None) and getattr(M, "shape", (n, n)) != (n, n):
         raise ValueError("matrix and preconditioner have different shapes")
-    x0 = _start(x0, b, M)
-    rtol, atol = float(rtol), _checked_atol(atol)
+    if isinstance(x0, str):
+        if x0 != "Mb":
+            raise ValueError(f"x0 must be an array, None or 'Mb', the product of M and b; got {x0!r}.")
+        x0 = b.copy() if M is None else np.asarray(spl.aslinearoperator(M).matvec(b), dtype)
+    elif x0 is not None:
+        x0 = np.array(x0, dtype=dtype)
+        if x0.shape not in ((n,), (n, 1)):
+            raise ValueError(f"shapes of A {(n, n)} and x0 {x0.shape} are incompatible")
+        x0 = x0.ravel()
+    if isinstance(atol, str) or atol is None or not atol >= 0:
+        raise ValueError(f"called with invalid `atol`={atol}; if set, `atol` must be a real, non-negative number.")
+    rtol, atol = float(rtol), float(atol)
     if 0 <= rtol < 1 and atol < np.inf:
         return A, b, x0, M, rtol, atol, None
     goal = max(rtol * float(np.linalg.norm(b)), atol)
@@ -222,46 +228,9 @@ def _system_of(A: Any, b: Any, x0: Any, M: Any, rtol: Any, atol: Any) -> tuple[A
     return A, b, x0, M, 0.0, goal, None
 
 
-def _without_hidden_preconditioner(A: Any, M: Any) -> tuple[Any, Any]:
-    """A, old matrix classes as arrays, and M, for which SciPy uses `psolve` and `rpsolve` of A if it is None."""
-    if isinstance(A, np.ndarray):
-        return np.asarray(A), M
-    if sp.issparse(A) or isinstance(A, Operator):
-        return A, M
-    apply = getattr(A, "psolve", None)
-    if M is None and apply is not None:
-        M = spl.LinearOperator(A.shape, matvec=apply, rmatvec=getattr(A, "rpsolve", None))
-    return spl.aslinearoperator(A), M
-
-
-def _size(A: Any) -> int:
-    if len(A.shape) != 2 or A.shape[0] != A.shape[1]:
-        raise ValueError(f"expected square matrix, but got shape={(A.shape,)}")
-    return int(A.shape[0])
-
-
 def _floating(dtype: Any) -> np.dtype:
     dtype = np.dtype(dtype)
     return dtype if dtype.char in FLOATING else np.dtype(float)
-
-
-def _start(x0: Any, b: np.ndarray, M: Any) -> Any:
-    if x0 is None:
-        return None
-    if isinstance(x0, str):
-        if x0 != "Mb":
-            raise ValueError(f"x0 must be an array, None or 'Mb', the product of M and b; got {x0!r}.")
-        return b.copy() if M is None else np.asarray(spl.aslinearoperator(M).matvec(b), b.dtype)
-    x0 = np.array(x0, dtype=b.dtype)
-    if x0.shape not in ((len(b),), (len(b), 1)):
-        raise ValueError(f"shapes of A {(len(b),) * 2} and x0 {x0.shape} are incompatible")
-    return x0.ravel()
-
-
-def _checked_atol(atol: Any) -> float:
-    if isinstance(atol, str) or atol is None or not atol >= 0:
-        raise ValueError(f"called with invalid `atol`={atol}; if set, `atol` must be a real, non-negative number.")
-    return float(atol)
 
 
 # --- names that krylix.scipy_like does not define
