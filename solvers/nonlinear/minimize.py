@@ -12,9 +12,9 @@ from ...backends import Array, Backend, get_on_failure, without_compilers
 from ...backends.profile.spans import span
 from ...backends.settings import checked_policy, run_for
 from ...sparse import UnsupportedOperation
-from ..judge import with_nan
 from ..names import with_our_names
 from ..read.arguments import tolerance
+from ..results.on_failure import with_nan
 from ..results.result import outcome_facts
 from ..run.outcome import Status
 from .arguments import box_of, checked_limit, checked_method, unknowns

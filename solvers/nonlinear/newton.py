@@ -16,9 +16,9 @@ import numpy as np
 from ...backends import Array, get_on_failure, without_compilers
 from ...backends.profile.spans import span
 from ...backends.settings import checked_policy, run_for
-from ..judge import with_nan
 from ..names import with_our_names
 from ..read.arguments import default_rtol, tolerance
+from ..results.on_failure import with_nan
 from ..results.result import outcome_facts
 from ..run.outcome import Status
 from .arguments import checked_limit, checked_method, unknowns
