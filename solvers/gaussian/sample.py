@@ -16,6 +16,10 @@ from .factorised import NOT_DEFINITE, PIVOT, Entries, FactorisedMatrix, HostMatr
 from .lanczos import NOT_POSITIVE, NOT_SETTLED, SETTLED, checked, images, normal, tridiagonal
 
 Of = Literal["precision", "covariance"]
+_NO_DERIVATIVE = (
+    "A sample by Lanczos' method has no derivative with respect to the function. Give a dense matrix, whose samples "
+    "have one."
+)
 
 
 def sample(
@@ -61,10 +65,10 @@ def _on_host(host: HostMatrices, z: Array, inverse: bool) -> Array:
     by_system = z if A.systems is None else bk.permute_dims(z, (1, 0, 2))
     traced = bk.compiled(host.values)
 
-    def root(one: FactorisedMatrix, z: np.ndarray) -> tuple[np.ndarray]:
-        if one.root is None and traced:
+    def root(matrix: FactorisedMatrix, z: np.ndarray) -> tuple[np.ndarray]:
+        if matrix.root is None and traced:
             return (np.full_like(z, np.nan),)
-        return (one.square_root(z, inverse),)
+        return (matrix.square_root(z, inverse),)
 
     (x,) = host.call(root, (int(z.shape[0]), A.shape[0]), [A.dtype], by_system)
     x = host.with_no_derivative(checked(A, x, bk.any(~bk.isfinite(x)), NOT_DEFINITE))
@@ -99,21 +103,13 @@ def by_lanczos(A: Operator, z: Array, inverse: bool, steps: int) -> Array:
     if A.systems is not None:
         raise UnsupportedOperation(f"sample of a function takes one system; got {A.systems}. Prepare one at a time.")
     bk, count = A.bk, int(z.shape[0])
-    arrays, make = bk.flatten(A.as_container())
-    fixed = make([bk.constant(a) for a in arrays])
     start = z if count > 1 else bk.concat([z, bk.astype(bk.scatter_numbers(A.shape[0], A.dtype, z), A.dtype)[None]], 0)
-    T = tridiagonal(fixed, start, steps, True)
-    x, settled, positive = images(bk, T, lambda values: values ** (-0.5 if inverse else 0.5))
-    x = checked(A, x[:count, ...], T.refused | ~positive, NOT_POSITIVE)
+    T = tridiagonal(A, start, steps, True)
+    x, settled, refused = images(bk, T, lambda values: values ** (-0.5 if inverse else 0.5))
+    x = checked(A, x[:count, ...], refused, NOT_POSITIVE)
     x = checked(A, x, ~settled, NOT_SETTLED.format(steps=int(T.lanczos.alphas.shape[1]), settled=SETTLED))
-    sources = [a for a in arrays if bk.dtype(a).kind in "fc"]
+    sources = [a for a in bk.flatten(A.as_container())[0] if bk.dtype(a).kind in "fc"]
     if not sources or not bk.has_derivatives:
         return x
     (marked,) = bk._with_no_derivative(sources, [x], _NO_DERIVATIVE)
     return marked
-
-
-_NO_DERIVATIVE = (
-    "A sample by Lanczos' method has no derivative with respect to the function. Give a dense matrix, whose samples "
-    "have one."
-)
