@@ -39,10 +39,10 @@ from .results.messages import (
     inconsistent_in_words,
     singular_in_words,
 )
+from .results.no_solution import singular, why_no_solution
 from .results.on_failure import Ending, raise_or_warn, with_nan
 from .results.result import Record, SolveResult, converted, in_numpy, register_result
 from .run.outcome import Outcome, Status, has_failed
-from .singular.diagnose import singular, why_no_solution
 from .singular.from_factors import Singularity
 from .singular.given import null_vectors_in_words
 

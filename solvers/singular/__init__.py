@@ -1,1 +1,1 @@
-"""Singular matrices: detection from factors or constants, null vectors, and inconsistent systems."""
+"""Singular matrices: detection from factors or constants, null vectors, and projections that remove them."""
