@@ -28,7 +28,7 @@ from .methods.registry import METHODS
 from .plan import Plan
 from .preconditioners import Preconditioner
 from .read.system import System
-from .results.diagnose import Diagnosis, affine_preconditioner, not_finite, too_few_iterations, wrong_symmetry
+from .results.diagnose import Diagnosis
 from .results.messages import (
     SINGULARITIES,
     Background,
@@ -39,15 +39,13 @@ from .results.messages import (
     inconsistent_in_words,
     singular_in_words,
 )
-from .results.no_solution import singular, why_no_solution
+from .results.no_solution import why_no_solution
 from .results.on_failure import Ending, raise_or_warn, with_nan
 from .results.result import Record, SolveResult, converted, in_numpy, register_result
 from .run.outcome import Outcome, Status, has_failed
 from .singular.from_factors import Singularity
 from .singular.given import null_vectors_in_words
 
-_QUESTIONS = (not_finite, affine_preconditioner, wrong_symmetry, singular, too_few_iterations)
-"""Causes of a failure, looked for in this order, up to the first that explains it by itself."""
 _SEVERAL_LIMITS = (
     "A solve with several limits (max_iter as a sequence) has no derivatives, because its x are not solutions. Give "
     "one limit for the solve that is to be differentiated."
@@ -260,7 +258,7 @@ def _made_by(plan: Plan, system: System) -> tuple[MadeBy, ...]:
 
 def _diagnosis(plan: Plan, system: System, outcome: Outcome) -> Diagnosis | None:
     """Search for the cause of a failure of the plan's first rung, the last one that was tried."""
-    return Diagnosis.of(_QUESTIONS, system, plan.method, plan.M, outcome, both_of(system, plan.method))
+    return Diagnosis.of(system, plan.method, plan.M, outcome, both_of(system, plan.method))
 
 
 def _null_vectors(plan: Plan, system: System, part: np.ndarray | None = None) -> str | None:
