@@ -1,7 +1,6 @@
 """The end of a solve: run the plan, judge its outcome, and return it as the user's result.
 
-The caller chooses the effect of a failure, `on_failure`: an error, a warning, NaN in x, or nothing but a status. Where
-values are known it is done here; in a compiled program by a call of the host, when the program runs.
+The caller chooses the effect of a failure, `on_failure`, see `results/on_failure.py`.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from ..backends.registry import libraries_of
 from ..backends.settings import QUIET
 from ..sparse.fingerprint import fingerprint
 from .derivatives.implicit import differentiated, without_derivatives
-from .derivatives.sensitivity import Sensitivity
+from .derivatives.sensitivity import SEVERAL_LIMITS, Sensitivity
 from .factors.sparse import provider_note
 from .ladder import both_of, climb, has_more, solved_b, with_factors_applied_once
 from .log import DEBUG, INFO, log, log_failure, set_ups, warn_caller
@@ -33,7 +32,6 @@ from .results.messages import (
     SINGULARITIES,
     Background,
     EndState,
-    LookForCauses,
     MadeBy,
     describe,
     inconsistent_in_words,
@@ -45,11 +43,6 @@ from .results.result import Record, SolveResult, converted, in_numpy, register_r
 from .run.outcome import Outcome, Status, has_failed
 from .singular.from_factors import Singularity
 from .singular.given import null_vectors_in_words
-
-_SEVERAL_LIMITS = (
-    "A solve with several limits (max_iter as a sequence) has no derivatives, because its x are not solutions. Give "
-    "one limit for the solve that is to be differentiated."
-)
 
 
 class SingularMatrixWarning(LinAlgWarning):
@@ -131,7 +124,7 @@ def _judged(plan: Plan, system: System, outcome: Outcome) -> SolveResult:
         log.debug("%s", result.message)
     if system.is_tracked and not system.is_implicit:
         sources = (system.b, *bk.flatten(system.A.as_container())[0])
-        return replace(result, x=bk.refuse_derivatives(result.x, _SEVERAL_LIMITS, RuntimeError, sources))
+        return replace(result, x=bk.refuse_derivatives(result.x, SEVERAL_LIMITS, RuntimeError, sources))
     return result
 
 
@@ -292,12 +285,12 @@ def _warn_of_singular(plan: Plan, system: System, outcome: Outcome, name: str) -
 
 
 def _apply_policy(
-    system: System, result: SolveResult, search: LookForCauses | None, vectors: str | None
+    system: System, result: SolveResult, diagnosis: Diagnosis | None, vectors: str | None
 ) -> SolveResult:  # fmt: skip
     """`result`, after raising or warning if some system failed; in compiled functions at run time, by a callback.
 
     Args:
-        search: for the causes, once a failure is known.
+        diagnosis: finds the causes, once a failure is known.
         vectors: names the null vectors to warn of, in which a b of a compiled function may have a component.
     """
     bk, policy, record, background = system.bk, system.on_failure, result._record, result._background
@@ -309,18 +302,18 @@ def _apply_policy(
     if policy in QUIET:
         if known and log.isEnabledFor(INFO) and bk.any(has_failed(end.status)):
             log_failure(describe(in_numpy(), background))
-        record.look = search if known else None
+        record.diagnosis = diagnosis if known else None
         return result
-    if known and search is not None and bk.any(has_failed(end.status)):
-        background, search = background._replace(causes=search(in_numpy())), None
+    if known and diagnosis is not None and bk.any(has_failed(end.status)):
+        background, diagnosis = background._replace(causes=diagnosis(in_numpy())), None
         result = replace(result, _background=background)
 
     def described(*numbers: np.ndarray) -> str:
         end = EndState.in_numpy(numbers)
-        return describe(end, background if search is None else background._replace(causes=search(end)))
+        return describe(end, background if diagnosis is None else background._replace(causes=diagnosis(end)))
 
     ending = Ending(end.arrays(), described, may_be_stopped=system.may_be_stopped)
-    if not known and (causes := "" if search is None else search.name) is not None:
+    if not known and (causes := "" if diagnosis is None else diagnosis.name) is not None:
         ending = ending._replace(name=fingerprint(policy, background, causes, *(() if vectors is None else (vectors,))))
     if not known and vectors is not None:
         method = result.method  # a callback must not keep traced arrays

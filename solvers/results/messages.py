@@ -7,7 +7,7 @@ its own (`Cause`); else `ADVICE` has a row for each alternative, with its condit
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -103,15 +103,6 @@ class Cause(NamedTuple):
 FROM_THE_START = Cause(
     "b is not finite, or x0 or its product with A", ("look for NaN and infinity in b (and x0)",)
 )  # of a solve that diverged in 0 steps, with an unknown right-hand side
-
-
-class LookForCauses(Protocol):
-    """Diagnosis of a failed solve. `name` is the same in all processes, None if there is none; see `Diagnosis`."""
-
-    def __call__(self, end: EndState) -> tuple[Cause, ...] | None: ...
-
-    @property
-    def name(self) -> str | None: ...
 
 
 class Background(NamedTuple):
