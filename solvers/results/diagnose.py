@@ -17,10 +17,11 @@ import numpy as np
 import scipy.linalg
 import scipy.sparse as sp
 
-from ...backends import Array, Backend, real_dtype
+from ...backends import Array, Backend, get_backend, real_dtype
 from ...backends.settings import QUIET
 from ...sparse import Layout, Matrix, Operator
 from ...sparse.analysis.equilibrate import equilibrated, scales
+from ...sparse.analysis.lanczos import lanczos
 from ...sparse.analysis.symmetry import CHOSEN, PRODUCTS, REFUSED
 from ...sparse.fingerprint import fingerprint
 from ...sparse.operators.concrete import is_known
@@ -323,32 +324,25 @@ def _curvatures(case: Case, pairs: Pairs) -> np.ndarray:
 
 
 def _signs_by_lanczos(case: Case, start: np.ndarray) -> set[int]:
-    """Clear signs of Lanczos' eigenvalue estimates, in at most as many products as the solve has made.
-
-    Source: Saad, Numerical Methods for Large Eigenvalue Problems, 2nd ed., algorithm 6.5.
-    """
+    """Clear signs of Lanczos' eigenvalue estimates, in at most as many products as the solve has made."""
     system, steps = case.worst, min(_LANCZOS_STEPS, start.shape[1], case.products)
-    norm = norms(start[system : system + 1])[0]
+    norm = float(norms(start[[system]])[0])
     if steps < 2 or not 0 < norm < np.inf:
         return set()
-    v, old, beta = start[system] / norm, np.zeros_like(start[system]), 0.0
-    alphas: list[float] = []
-    betas: list[float] = []
-    for _ in range(steps):
+
+    def product(v: np.ndarray) -> np.ndarray:
         rows = np.zeros_like(start)
-        rows[system] = v
-        w = case.A_image(rows)[system] - beta * old
-        alpha = float(dots(v[None], w[None])[0].real)
-        w = w - alpha * v
-        beta = float(norms(w[None])[0])
-        if not np.isfinite([alpha, beta]).all():
-            return set()
-        alphas.append(alpha)
-        if beta <= 100 * case.eps * max(map(abs, alphas)):
-            break
-        betas.append(beta)
-        old, v = v, (w / beta).astype(start.dtype)
-    ritz = scipy.linalg.eigvalsh_tridiagonal(np.array(alphas), np.array(betas[: len(alphas) - 1]))
+        rows[system] = v[0]
+        return case.A_image(rows)[[system]]
+
+    T = lanczos(get_backend("numpy"), product, start[[system]] / norm, steps)
+    alphas, betas = T.alphas[0].astype(np.float64), T.betas[0, 1:].astype(np.float64)
+    ends = np.flatnonzero(betas <= 100 * case.eps * np.maximum.accumulate(np.abs(alphas))[:-1])
+    size = int(ends[0]) + 1 if len(ends) else steps  # of an invariant subspace, or of all
+    alphas, betas = alphas[:size], betas[: size - 1]
+    if not np.isfinite(alphas).all() or not np.isfinite(betas).all():
+        return set()
+    ritz = scipy.linalg.eigvalsh_tridiagonal(alphas, betas)
     clear = max(_CLEARLY, 100 * case.eps) * np.max(np.abs(ritz))
     return {int(np.sign(value)) for value in (ritz[0], ritz[-1]) if abs(value) > clear}
 
