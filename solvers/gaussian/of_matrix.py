@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cached_property, wraps
-from typing import Any, ParamSpec, TypeVar
+from operator import index
+from typing import Any, Literal, ParamSpec, TypeVar
 
 import numpy as np
 
@@ -15,9 +17,11 @@ from ...sparse.formats import from_entries
 from ..memory import Memory
 from ..read.arguments import Request
 from .factorised import SINGULAR, Entries, HostMatrices, dense_singular, entries_of
+from .lanczos import normal
 from .logdet import LogDeterminant, LogdetMethod, log_determinant
-from .sample import Of, sample
+from .square_root import times_root
 
+Of = Literal["precision", "covariance"]
 P = ParamSpec("P")
 R = TypeVar("R")
 
@@ -216,7 +220,17 @@ class OfMatrix:
             ((10000, 2), array([0.5, 0.1]))
         """
         A = self._square()
-        return _as_unknowns(A, sample(A, self._like, key, shape, of, steps, lambda _: self._entries()))
+        if of not in ("precision", "covariance"):
+            raise ValueError(f"of got {of!r}; expected 'precision' or 'covariance'.")
+        lead = tuple(map(index, shape)) if isinstance(shape, Sequence) else (index(shape),)
+        if any(k < 0 for k in lead):
+            raise ValueError(f"shape got {shape!r}; expected integers from 0 on.")
+        if isinstance(steps, bool) or index(steps) < 1:
+            raise ValueError(f"steps got {steps!r}; expected an integer from 1 on.")
+        each = (A.shape[0],) if A.systems is None else (A.systems, A.shape[0])
+        z = normal(A.bk, (math.prod(lead), *each), A.dtype, key, self._like)
+        x = times_root(A, z, of == "precision", steps, lambda _: self._entries())
+        return _as_unknowns(A, A.bk.reshape(x, (*lead, *each)))
 
 
 def _indices(indices: Any, n: int) -> np.ndarray:

@@ -26,8 +26,8 @@ from .equations import (
     perturbation,
     too_many_differences,
 )
-from .results import SCIPY_METHODS, MinimizeResult, register_result
-from .scipy_search import ScipyRun, run_all
+from .results import MinimizeResult, register_result
+from .scipy_search import SCIPY_METHODS, ScipyRun, run_all
 
 _MOST_STEPS = 1000  # default limit, because searches without second derivatives need hundreds
 _WITH_BOUNDS = ("L-BFGS-B", "GD")

@@ -18,12 +18,9 @@ from ...backends.settings import QUIET
 from ..results.messages import EXPLANATION, failed_in_words, furthest, norms_in_words, success_in_words
 from ..results.on_failure import Ending, raise_or_warn
 from ..run.outcome import Status, has_failed, iterations_in_words
+from .scipy_search import EVALUATIONS, EVALUATIONS_A_STEP, SCIPY_METHODS
 
 Words = tuple[str, str, dict[Status, tuple[str, str]]]
-SCIPY_METHODS = ("L-BFGS-B", "BFGS", "CG")
-# Limit of evaluations of f by SciPy, plus a number for each step, because line searches would not end for a function
-# without a lower bound.
-EVALUATIONS, EVALUATIONS_A_STEP = 100, 10
 _OF_EQUATIONS = {
     Status.MAX_ITER: (
         EXPLANATION[Status.MAX_ITER],

@@ -11,13 +11,15 @@ from typing import Any
 import numpy as np
 import scipy.optimize
 
-from .results import EVALUATIONS, EVALUATIONS_A_STEP
-
 _OPTIONS: dict[str, dict[str, Any]] = {
     "L-BFGS-B": {"ftol": 0.0, "maxfun": 2**31 - 1, "maxls": 40},
     "BFGS": {"norm": 2},
     "CG": {"norm": 2},
 }
+SCIPY_METHODS = tuple(_OPTIONS)
+# Limit of evaluations of f, plus a number for each step, because line searches would not end for a function without a
+# lower bound.
+EVALUATIONS, EVALUATIONS_A_STEP = 100, 10
 Value = tuple[float, np.ndarray]  # f and its gradient
 
 

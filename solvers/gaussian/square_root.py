@@ -1,11 +1,8 @@
-"""Samples of a Gaussian field whose precision or covariance is a given matrix."""
+"""Square roots of a matrix or its inverse, times vectors: samples of a Gaussian field."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Sequence
-from operator import index
-from typing import Any, Literal
+from collections.abc import Callable
 
 import numpy as np
 
@@ -13,41 +10,12 @@ from ...backends import Array
 from ...sparse import Matrix, Operator, UnsupportedOperation
 from ...sparse.analysis.symmetry import REFUSED
 from .factorised import NOT_DEFINITE, PIVOT, Entries, FactorisedMatrix, HostMatrices
-from .lanczos import NOT_POSITIVE, NOT_SETTLED, SETTLED, checked, images, normal, tridiagonal
+from .lanczos import NOT_POSITIVE, NOT_SETTLED, SETTLED, checked, images, tridiagonal
 
-Of = Literal["precision", "covariance"]
 _NO_DERIVATIVE = (
     "A sample by Lanczos' method has no derivative with respect to the function. Give a dense matrix, whose samples "
     "have one."
 )
-
-
-def sample(
-    A: Operator,
-    like: Array,
-    key: Any,
-    shape: int | Sequence[int],
-    of: Of,
-    steps: int,
-    entries: Callable[[Operator], Entries],
-) -> Array:
-    """See `PreparedSolver.sample`; `(*shape, systems or nothing, n)`.
-
-    Args:
-        like: an array on the device of the samples.
-        entries: returns the entries of A.
-    """
-    if of not in ("precision", "covariance"):
-        raise ValueError(f"of got {of!r}; expected 'precision' or 'covariance'.")
-    lead = tuple(map(index, shape)) if isinstance(shape, Sequence) else (index(shape),)
-    if any(k < 0 for k in lead):
-        raise ValueError(f"shape got {shape!r}; expected integers from 0 on.")
-    if isinstance(steps, bool) or index(steps) < 1:
-        raise ValueError(f"steps got {steps!r}; expected an integer from 1 on.")
-    bk, n = A.bk, A.shape[0]
-    each = () if A.systems is None else (A.systems,)
-    z = normal(bk, (math.prod(lead), *each, n), A.dtype, key, like)
-    return bk.reshape(times_root(A, z, of == "precision", steps, entries), (*lead, *each, n))
 
 
 def times_root(A: Operator, z: Array, inverse: bool, steps: int, entries: Callable[[Operator], Entries]) -> Array:
