@@ -73,9 +73,13 @@ def failed_in_words(failed: np.ndarray, worst: int) -> str:
     """
     if failed.size == 1:
         return ""
-    place = tuple(map(int, np.unravel_index(worst, failed.shape)))
-    index = place[0] if len(place) == 1 else place
-    return f" failed in {int(failed.sum())} of {failed.size} systems; the worst, system {index},"
+    position = tuple(map(int, np.unravel_index(worst, failed.shape)))
+    index = position[0] if len(position) == 1 else position
+    return f" failed in {_number(failed)}; the worst, system {index},"
+
+
+def _number(which: np.ndarray) -> str:
+    return f"{int(np.sum(which))} of {which.size} systems"
 
 
 class MadeBy(NamedTuple):
@@ -199,7 +203,7 @@ def _success(end: EndState, background: Background) -> str:
     stopped, count = end.status == Status.STOPPED, end.status.size
     if stopped.any():
         worst = end.worst(stopped)
-        which = "" if count == 1 else f" in {int(stopped.sum())} of {count} systems"
+        which = "" if count == 1 else f" in {_number(stopped)}"
         taken = iterations_in_words(int(end.iterations.flat[worst]))
         norms = norms_in_words(measure, end.residual_norm.flat[worst], end.tolerance.flat[worst])
         return f"{method} was stopped by the callback{which} after {taken}: {norms}{_singular(end)}"
@@ -232,7 +236,7 @@ def _singular(end: EndState) -> str:
     count, total = int(np.sum(end.singular)), end.singular.size
     if not count:
         return ""
-    which = f"The matrices of {count} of {total} systems are" if count < total else "The matrices are"
+    which = f"The matrices of {_number(end.singular)} are" if count < total else "The matrices are"
     which = "The matrix is" if total == 1 else which
     part = np.where(end.consistent, 0, end.null_part).max()
     lost = f" A component of b of norm {part:.3e}, which no x reaches, was subtracted." if part else ""
@@ -353,7 +357,7 @@ def singular_in_words(method: str, which: np.ndarray, kind: Singularity) -> str:
 
 
 def _of_which(chosen: np.ndarray) -> str:
-    return "" if chosen.size == 1 else f" of {int(chosen.sum())} of {chosen.size} systems"
+    return "" if chosen.size == 1 else f" of {_number(chosen)}"
 
 
 SINGULARITIES = {
