@@ -19,6 +19,7 @@ from ..backends.settings import QUIET
 from ..sparse.fingerprint import fingerprint
 from .derivatives.implicit import differentiated, without_derivatives
 from .derivatives.sensitivity import SEVERAL_LIMITS, Sensitivity
+from .factors.singularity import Singularity
 from .factors.sparse import provider_note
 from .ladder import both_of, climb, has_more, solved_b, with_factors_applied_once
 from .log import DEBUG, INFO, log, log_failure, set_ups, warn_caller
@@ -41,8 +42,7 @@ from .results.no_solution import why_no_solution
 from .results.on_failure import Ending, raise_or_warn, with_nan
 from .results.result import Record, SolveResult, converted, in_numpy, register_result
 from .run.outcome import Outcome, Status, has_failed
-from .singular.from_factors import Singularity
-from .singular.given import null_vectors_in_words
+from .singular.projections import null_vectors_in_words
 
 
 class SingularMatrixWarning(LinAlgWarning):

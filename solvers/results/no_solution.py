@@ -15,9 +15,9 @@ from ...sparse.analysis.equilibrate import equilibrated, scales
 from ...sparse.analysis.facts import component_labels
 from ...sparse.analysis.rounding import ROWS, closed_components, half_units, of_region, rounded_row_sums
 from ...sparse.operators.concrete import as_matrix
+from ..factors.singularity import Singularity
 from ..read.system import System
 from ..run.outcome import Outcome, Status, has_failed
-from ..singular.from_factors import Singularity
 from .result import SolveResult
 
 SMALL = 300  # unknowns up to which all left null vectors are found, by a singular value decomposition

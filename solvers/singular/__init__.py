@@ -1,1 +1,1 @@
-"""Singular matrices: detection from factors or constants, null vectors, and projections that remove them."""
+"""Null vectors that are given or found as constants, and the projections that remove them."""

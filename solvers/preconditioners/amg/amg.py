@@ -14,11 +14,10 @@ from ....sparse import Matrix, Operator, SparseMatrix, as_operator
 from ....sparse.analysis.facts import is_m_matrix
 from ....sparse.analysis.symmetry import is_hermitian
 from ....sparse.operators.concrete import in_scipy
-from ..base import Preconditioner
 from ..multigrid.coarsest import hermitian_and_double
 from ..multigrid.cycle import numbers_stored
-from ..pipeline import entries_of, of_operator
-from ..target import Target
+from ..operators import Preconditioner
+from ..pipeline import Target, entries_of, of_operator
 from .components import components_for, entries_within
 from .cycle import inverted, of_levels, sparse_form
 from .hierarchy import coarsened, tentative_of

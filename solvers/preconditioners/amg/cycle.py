@@ -11,7 +11,6 @@ import scipy.sparse as sp
 from ....backends import get_backend
 from ....sparse import Matrix, Operator, SparseMatrix
 from ...diagonal import DiagonalOperator
-from ..base import Preconditioner
 from ..multigrid.coarsest import exact_inverse, inverse_of_scaled, rounding_of, scales_of, times_diagonals
 from ..multigrid.cycle import (
     VISITS,
@@ -25,8 +24,8 @@ from ..multigrid.cycle import (
     polynomial,
     work_of,
 )
-from ..operators import DiagonallyScaled, inner_dtype, note_on_precision, permuted, recast
-from ..target import Target
+from ..operators import DiagonallyScaled, Preconditioner, inner_dtype, note_on_precision, recast
+from ..pipeline import Target
 from .classical.rows import gathered, on_diagonal, repeated, selected
 from .host_levels import (
     HostLevel,
@@ -77,7 +76,7 @@ def known_cycle(levels: list[HostLevel], settings: AmgSettings, hermitian: bool,
     if left is not None and several:
         sides = (np.ones(len(left)) if right is None else right, left)
         found = DiagonallyScaled(found, *(target.array((s if order is None else s[order])[None]) for s in sides))
-    return found if order is None else permuted(found, order, target)
+    return found if order is None else target.permuted(found, order)
 
 
 def _forms(
@@ -246,7 +245,7 @@ def as_preconditioner(
     order: np.ndarray | None = None,
 ) -> Preconditioner:
     """The cycle as a preconditioner in the order of A, with its costs and settings."""
-    cycle = cycle if order is None else permuted(cycle, order, target)
+    cycle = cycle if order is None else target.permuted(cycle, order)
     costs = numbers_stored(cycle), work_of(cycle), own.nnz
     return Preconditioner(cycle, "amg", hermitian, *costs, settings.pairs(), note_on_precision(cycle))
 

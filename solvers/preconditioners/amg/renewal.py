@@ -25,7 +25,6 @@ from ....sparse.formats.entries.regather import Regather
 from ....sparse.formats.operations.arithmetic import Meeting, products_of_entries
 from ....sparse.operators.concrete import in_scipy
 from ...diagonal import DiagonalOperator
-from ..base import Preconditioner
 from ..multigrid.coarsest import check_dense, hermitian_and_double, traced_inverse
 from ..multigrid.cycle import (
     VISITS,
@@ -39,9 +38,8 @@ from ..multigrid.cycle import (
     levels_of_cycle,
     polynomial,
 )
-from ..operators import DiagonallyScaled, Permuted, Recast, inner_dtype, recast
-from ..pipeline import built, entries_of
-from ..target import Target, suitable_format
+from ..operators import DiagonallyScaled, Permuted, Preconditioner, Recast, inner_dtype, recast, suitable_format
+from ..pipeline import Target, built, entries_of
 from .aggregation import Smoothed, SmoothingPlan
 from .classical.renewal import ClassicalRule, EliminationPlan, Injection, InterpolationPlan, ScaledValues
 from .components import entries_within
