@@ -30,7 +30,7 @@ from ..diagonal import DOMINANT
 from ..methods.method import Method
 from ..names import NO_PRECONDITIONER, is_method, preconditioner_meant, squeezed
 from .amg.amg import amg
-from .amg.renewal import updated
+from .amg.hierarchy import updated
 from .base import Preconditioner, Spread
 from .chebyshev import chebyshev, chebyshev_by_parts
 from .choose import AUTOMATIC, choose_kind, chosen_for_blocks

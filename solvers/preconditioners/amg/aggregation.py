@@ -16,8 +16,8 @@ from ....sparse.formats.entries.integers import starts_of
 from ....sparse.formats.entries.order import Order, sorted_entries
 from ....sparse.formats.entries.regather import take_or_zero
 from ....sparse.formats.operations.arithmetic import Meeting, products_of_entries
-from .classical.renewal import ScaledValues
-from .host_levels import HostLevel, adjoint, eigenvalue_bound, relative, without_duplicates
+from .interpolation import ScaledValues
+from .levels import HostLevel, adjoint, eigenvalue_bound, relative, without_duplicates
 from .settings import OMEGA, AmgSettings
 
 _SWEEPS = 4  # of Gauss-Seidel, as in pyamg, which improve constants as near-null-space candidates

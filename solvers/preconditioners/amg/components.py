@@ -20,7 +20,7 @@ import scipy.sparse as sp
 from ....sparse import SparseMatrix
 from ....sparse.formats.entries.some_rows import evenly_spread
 from ....sparse.formats.making.build import from_entries
-from .classical.rows import gathered, reduced, repeated, selected
+from .rows import gathered, reduced, repeated, selected
 
 _DIMENSIONS = (3, 2)  # of the space in which points are: as many displacements each
 _SAMPLE = 1000  # rows
@@ -30,20 +30,58 @@ _SHARE = 0.5  # of the rows in which they cancel: others are at the boundary
 _SLENDER = 5.0  # lengths of a body relative to its other extents
 
 
-def components_for(A: sp.csr_array, columns: np.ndarray | None, block_size: int) -> np.ndarray | None:
+def near_nullspace_columns(
+    given: Any, n: int, dtype: np.dtype, block_size: int | None
+) -> tuple[np.ndarray | None, int]:
+    """Near null space as columns `(n, k)`, and the number of unknowns per point.
+
+    Vectors `(k, points, unknowns per point)`, such as those of `rigid_motions`, give that number. For a real matrix
+    complex vectors are split into real and imaginary parts.
+    """
+    size = block_size or 1
+    if given is not None:
+        try:
+            given = np.asarray(given)
+        except ValueError as error:  # a ragged list
+            raise ValueError(f"near_nullspace is no array: {error}") from error
+        if given.ndim < 2 or not len(given) or given[0].size != n:
+            raise ValueError(
+                f"near_nullspace has the shape {given.shape}; expected vectors of {n} numbers on its first axis, (k, "
+                f"{n}), or (k, points, unknowns per point)."
+            )
+        if given.dtype.kind not in "fciu" or not np.isfinite(given).all():
+            raise ValueError("near_nullspace holds what is no finite number; expected vectors that A nearly maps to 0.")
+        if n and not given.reshape(len(given), n).any(axis=1).all():
+            raise ValueError("near_nullspace holds a vector of zeros; expected vectors that A nearly maps to 0.")
+        if block_size is None and given.ndim == 3 and given.shape[2] <= 8:
+            size = int(given.shape[2])
+        given = np.ascontiguousarray(given.reshape(len(given), n).T)
+        if given.dtype.kind == "c" and dtype.kind != "c":
+            parts = np.concatenate([given.real, given.imag], axis=1)
+            given = np.ascontiguousarray(parts[:, parts.any(axis=0)])
+    if n % size:
+        raise ValueError(f"block_size={size} was given for {n} unknowns; expected a divisor of their number.")
+    return given, size
+
+
+def components_for(
+    A: sp.csr_array, columns: np.ndarray | None, block_size: int, order: np.ndarray | None = None
+) -> np.ndarray | None:
     """Component of each unknown of a Hermitian matrix, given or detected; None if there is only one.
 
     Args:
         columns: near-null-space vectors `(n, k)`: the result is None unless they are rigid motions of a compact body.
+        order: order of the unknowns in the result and in `columns`.
     """
     diagonal = A.diagonal().real
     if not (np.all(diagonal > 0) or np.all(diagonal < 0)):
         return None
     if columns is not None and not compact_rigid_motions(columns, block_size):
         return None
+    labels: np.ndarray | None = np.arange(A.shape[0], dtype=np.int32) % block_size
     if block_size == 1:
-        return found_components(A) if columns is None else None
-    return np.arange(A.shape[0], dtype=np.int32) % block_size
+        labels = found_components(A) if columns is None else None
+    return labels if labels is None or order is None else labels[order]
 
 
 def found_components(A: sp.csr_array) -> np.ndarray | None:

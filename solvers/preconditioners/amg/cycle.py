@@ -27,8 +27,7 @@ from ..multigrid.cycle import (
 )
 from ..operators import DiagonallyScaled, inner_dtype, note_on_precision, permuted, recast
 from ..target import Target
-from .classical.rows import gathered, on_diagonal, repeated, selected
-from .host_levels import (
+from .levels import (
     HostLevel,
     eigenvalue_bound,
     inverse_permutation,
@@ -36,6 +35,7 @@ from .host_levels import (
     is_solved_by_scaling,
     kept_for_updates,
 )
+from .rows import gathered, on_diagonal, repeated, selected
 from .settings import BOUND, AmgSettings
 
 

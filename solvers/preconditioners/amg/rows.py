@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import scipy.sparse as sp
 
-from .....backends.loops import csr_matmat
+from ....backends.loops import csr_matmat
 
 _ROOM = 6  # times the entries of both factors: a product that could have more is counted beforehand
 _CLASSES = (2, 8, 20, 60)  # rows that exceed `most` by up to so many are sorted together, in a padded table
