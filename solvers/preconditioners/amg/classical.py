@@ -74,8 +74,7 @@ def strong_entries(
 
     Args:
         A: rows of a matrix.
-        coupled: their `couplings`; zeros are never strong.
-        sums: sums of `coupled` in each row.
+        coupled: zeros are never strong.
         diagonal: diagonal entries of these rows, positive.
     """
     least = theta * reduced(np.minimum, coupled, A.indptr, 0.0)
@@ -230,7 +229,13 @@ def red_black_splitting(A: sp.csr_array) -> np.ndarray | None:
     Cost: some passes over the entries of A, if rows are short.
     """
     n = A.shape[0]
-    if A.nnz > _MEAN * n or not np.all(A.diagonal()) or _has_triangles(A):
+    if A.nnz > _MEAN * n or not np.all(A.diagonal()):
+        return None
+    rows, ones = evenly_spread(n, _SAMPLE), sp.csr_array((np.ones(A.nnz, np.int8), A.indices, A.indptr), A.shape)
+    sample = ones[rows]
+    neighbours = selected(sample, sample.indices != repeated(rows, sample))
+    # One path to each neighbour over its diagonal entry; overflow of 8 bits may hide triangles, but makes none.
+    if np.any(neighbours.multiply(neighbours @ ones).data > 1):  # A triangle needs three colours.
         return None
     off = selected(A, ~on_diagonal(A), np.ones(A.nnz, np.int8))
     starts = np.concatenate([off.indptr, np.full(n, off.indptr[-1], off.indptr.dtype)])
@@ -245,18 +250,6 @@ def red_black_splitting(A: sp.csr_array) -> np.ndarray | None:
         if paths[key] <= _MOST_PATHS * A.nnz and np.count_nonzero(colour == key) >= _FEWEST * n:
             return np.asarray(colour != key)
     return None
-
-
-def _has_triangles(A: sp.csr_array) -> bool:
-    """Does a sample of rows have triangles, which need three colours? The whole diagonal of A must be stored."""
-    rows = evenly_spread(A.shape[0], _SAMPLE)
-    ones = sp.csr_array((np.ones(A.nnz, np.int8), A.indices, A.indptr), A.shape)
-    some = ones[rows]
-    off = selected(some, some.indices != repeated(rows, some))
-    paths = (
-        off @ ones
-    )  # one path to each neighbour over its diagonal; overflow of 8 bits may hide triangles, but makes none
-    return bool(np.any(off.multiply(paths).data > 1))
 
 
 def eliminated(

@@ -35,8 +35,7 @@ def near_nullspace_columns(
 ) -> tuple[np.ndarray | None, int]:
     """Near null space as columns `(n, k)`, and the number of unknowns per point.
 
-    Vectors `(k, points, unknowns per point)`, such as those of `rigid_motions`, give that number. For a real matrix
-    complex vectors are split into real and imaginary parts.
+    For a real matrix complex vectors are split into real and imaginary parts.
     """
     size = block_size or 1
     if given is not None:
@@ -93,20 +92,16 @@ def found_components(A: sp.csr_array) -> np.ndarray | None:
     Cost: sums over at most 1000 rows.
     """
     n, rows = A.shape[0], evenly_spread(A.shape[0], _SAMPLE)
-    sample, every = A[rows], np.arange(A.shape[0], dtype=np.int32)
+    sample, every = A[rows], np.arange(n, dtype=np.int32)
     for count in _DIMENSIONS:
         if n % count:
             continue
         for labels, points in ((every % count, every // count), (every // (n // count), every % (n // count))):
-            if _share_points(sample, points) and _cancel(sample, labels[rows], labels, count):
+            places = repeated(np.arange(len(rows), dtype=np.int64), sample) * n + points[sample.indices]
+            share_points = len(np.unique(places)) < _DISTINCT * sample.nnz
+            if share_points and _cancel(sample, labels[rows], labels, count):
                 return labels
     return None
-
-
-def _share_points(sample: sp.csr_array, points: np.ndarray) -> bool:
-    """Do rows have several entries at most points?"""
-    places = repeated(np.arange(sample.shape[0], dtype=np.int64), sample) * len(points) + points[sample.indices]
-    return len(np.unique(places)) < _DISTINCT * sample.nnz
 
 
 def _cancel(sample: sp.csr_array, own: np.ndarray, labels: np.ndarray, count: int) -> bool:

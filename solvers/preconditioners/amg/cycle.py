@@ -32,11 +32,12 @@ from .levels import (
     eigenvalue_bound,
     inverse_permutation,
     is_diagonal,
-    is_solved_by_scaling,
     kept_for_updates,
 )
-from .rows import gathered, on_diagonal, repeated, selected
+from .rows import gathered, on_diagonal, repeated, row_sums, selected
 from .settings import BOUND, AmgSettings
+
+_DOMINANT = 1.5  # times the diagonal entry: a level with smaller sums of the rows' absolute values is solved by scaling
 
 
 class Form(NamedTuple):
@@ -127,7 +128,11 @@ def _coarsest_inverse(
         left, right = scales_of(A, hermitian)
     else:
         left, right = form.left, np.ones(A.shape[0]) if form.right is None else form.right
-    if is_diagonal(A) or (settings.is_classical and is_solved_by_scaling(A, settings.max_coarse)):
+    if settings.is_classical and A.shape[0] > settings.max_coarse:
+        scaling_solves = bool(np.all(row_sums(np.abs(A.data), A) <= _DOMINANT * np.abs(A.diagonal())))
+    else:
+        scaling_solves = False
+    if scaling_solves or is_diagonal(A):
         return DiagonalOperator(within.bk, within.array((left * right if as_it_is else np.ones(len(left)))[None]))
     rounding = rounding_of(target.dtype, len(levels))
     inverse = inverse_of_scaled(left, A, right, hermitian, rounding, levels[-1].terms)
@@ -163,8 +168,12 @@ def _level(
     elif in_turns:
         smoother = _relaxation(level, own, target)
     else:
-        rho = np.array([_eigenvalues(level, settings, hermitian)])
-        alphas, weights = polynomial(get_backend("numpy"), settings.smoother_of(hermitian), rho, settings.degree)
+        kind = settings.smoother_of(hermitian)
+        if settings.is_classical:  # By row sums, or by damping, it is known.
+            rho = BOUND[hermitian] if hermitian or kind == "jacobi" else eigenvalue_bound(level.A)
+        else:
+            rho = level.rho or eigenvalue_bound(level.A)
+        alphas, weights = polynomial(get_backend("numpy"), kind, np.array([rho]), settings.degree)
         weights = weights[:, :, None]
         if as_it_is:
             left, right = scales_of(A, hermitian, by_rows=hermitian)
@@ -189,14 +198,6 @@ def _reordered(A: sp.csr_array, rows: np.ndarray | None, cols: np.ndarray | None
     if cols is None:
         return found
     return sp.csr_array((found.data, gathered(inverse_permutation(cols), found.indices), found.indptr), found.shape)
-
-
-def _eigenvalues(level: HostLevel, settings: AmgSettings, hermitian: bool) -> float:
-    """Bound of the eigenvalues of a level as it is smoothed; by row sums it is known."""
-    if settings.is_classical and (hermitian or settings.smoother_of(hermitian) == "jacobi"):
-        return BOUND[hermitian]
-    known = None if settings.is_classical else level.rho
-    return known or eigenvalue_bound(level.A)
 
 
 def _relaxation(level: HostLevel, own: Form, target: Target) -> CFRelaxation:

@@ -82,7 +82,12 @@ def prolongation(
     beta = reduced(np.add, A_FC.data if coupled is A.data else coupled[fc], A_FC.indptr, 0.0)
     places = np.flatnonzero(ff)
     own, of_k = coupled.take(places), gathered(beta, numbers.take(A.indices.take(places)))
-    below = of_k + (own if symmetric else np.minimum(_of_transpose(A, coupled, places), 0))
+    if symmetric:
+        back = own
+    else:
+        opposite = transposed_entries(A, places, repeated(np.arange(A.shape[0], dtype=np.int64), A).take(places))
+        back = np.where(opposite >= 0, np.minimum(coupled.take(opposite), 0), 0)
+    below = of_k + back
     below[below == 0] = -np.inf  # k does not interpolate: the entry counts as weak.
     values = np.ones(len(A.data), A.dtype)  # ones on the diagonal: one product then makes A_FC + F A_FC
     values[places] = A.data.take(places) / below
@@ -108,12 +113,6 @@ def without_explosion(A: sp.csr_array, strong: np.ndarray, coarse: np.ndarray, c
         return strong
     kept = largest_in_rows(np.where(between, -coupled, 0), A.indptr, STRONGEST)
     return strong & (kept | ~between)
-
-
-def _of_transpose(A: sp.csr_array, coupled: np.ndarray, places: np.ndarray) -> np.ndarray:
-    """`a_ki` for the entries (i, k) at these places; 0 where there is none."""
-    back = transposed_entries(A, places, repeated(np.arange(A.shape[0], dtype=np.int64), A).take(places))
-    return np.where(back >= 0, coupled.take(back), 0)
 
 
 def _weights(N: sp.csr_array, total: np.ndarray | None, sums: np.ndarray, most: int) -> sp.csr_array:
@@ -179,7 +178,7 @@ class ClassicalRule:
         components: np.ndarray | None = None,
         eliminates: bool = False,
     ) -> ClassicalRule:
-        """Rule of a level on the host with sorted rows, from masks of its coarse unknowns and of the strong entries."""
+        """Rule of a matrix with sorted rows, from masks of its coarse unknowns and of the strong entries."""
         n, m = P.shape
         starts = np.append(0, np.cumsum(row_counts(strong, A)))
         membership = None
@@ -206,7 +205,6 @@ class ClassicalRule:
 
     @property
     def labels(self) -> np.ndarray | None:
-        """Component of each unknown."""
         return None if self.components is None else self.components.entries().cols
 
     def keeps_all(self, A: sp.csr_array) -> bool:
@@ -228,19 +226,12 @@ class ClassicalRule:
         return {name: value for name, value in self.__dict__.items() if name != "_last"}
 
     def prolongation(self, A: sp.csr_array) -> sp.csr_array:
-        """P of a known matrix with sorted rows."""
         plan = self.interpolation(CsrStructure.of(A))
         return plan.prolongation.to_scipy((plan.weights(get_backend("numpy"), A.data),))
 
 
 class ScaledValues(NamedTuple):
-    """Values of the matrix of a level in CSR order, scaled on both sides.
-
-    Attributes:
-        values: `(nnz,)` or `(systems, nnz)`.
-        scale: `(n,)` or `(systems, n)`: `values` are `before` times this on both sides.
-        before: the values before scaling.
-    """
+    """Values of the matrix of a level in CSR order, `diag(scale) before diag(scale)`, `(systems, ...)` for a batch."""
 
     values: Array
     scale: Array
@@ -248,19 +239,12 @@ class ScaledValues(NamedTuple):
 
 
 class EliminationPlan(NamedTuple):
-    """Exact interpolation of fine unknowns that are coupled to coarse ones only: `-a_ij / a_ii`.
-
-    Attributes:
-        prolongation: structure of P.
-        entries: positions of its entries in the matrix of the level, or -1 for none.
-        rows: positions of the diagonal entries of their rows, likewise.
-        coarse: mask of the entries of coarse unknowns, which are ones.
-    """
+    """Exact interpolation of fine unknowns that are coupled to coarse ones only: `-a_ij / a_ii`."""
 
     prolongation: CsrStructure
-    entries: np.ndarray
-    rows: np.ndarray
-    coarse: np.ndarray
+    entries: np.ndarray  # of each entry of P: the position of the one of the matrix, or -1
+    rows: np.ndarray  # the position of the diagonal entry of its row, likewise
+    coarse: np.ndarray  # mask of the entries of coarse unknowns, which are ones
 
     @classmethod
     def of(cls, A: CsrStructure, rule: ClassicalRule) -> EliminationPlan:
@@ -270,7 +254,6 @@ class EliminationPlan(NamedTuple):
         return cls(CsrStructure(starts_of(rows, n), cols, rule.shape), entries, diagonal, coarse[cols] == rows)
 
     def values(self, bk: Backend, level: ScaledValues, kept: Any, rho: Array) -> Array:
-        """Values of P in row order, for the scaled matrix of a level."""
         last = len(level.before.shape) - 1
         entries, diagonal = (take_or_zero(bk, level.before, at) for at in (self.entries, self.rows))
         scale = bk.take_in_bounds(level.scale, self.prolongation.rows, last)

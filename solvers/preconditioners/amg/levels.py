@@ -22,17 +22,14 @@ from .rows import on_diagonal, repeated, row_sums
 Tentative: TypeAlias = sp.csr_array | ClassicalRule
 """Source of a prolongation in updates: that of aggregates before smoothing, or a rule of interpolation."""
 
-_DOMINANT = 1.5  # times the diagonal entry: rows of a smaller sum of absolute values
-
 
 class HostLevel(NamedTuple):
     """SciPy matrices of a level.
 
     Attributes:
-        A: the matrix.
         terms: sizes of the terms whose sum is the diagonal of A; for the finest matrix |a_ii|. The rounding of a coarse
             matrix is relative to them, because its small entries can be rounding from finer levels.
-        P, R: prolongation and restriction; None on the coarsest level.
+        P, R: None on the coarsest level.
         tentative: source of P in updates.
         rho: a bound of the eigenvalues of D⁻¹ A, if computed.
         splitting: of classical coarsening, mask of the coarse unknowns.
@@ -112,15 +109,6 @@ def is_diagonal(A: sp.csr_array) -> bool:
     return A.nnz <= A.shape[0] and bool(np.all(on_diagonal(A)))
 
 
-def is_solved_by_scaling(A: sp.csr_array, most: int) -> bool:
-    """Is A diagonal, or larger than `most` with diagonal entries of at least twice the rest of their rows?"""
-    if is_diagonal(A):
-        return True
-    if A.shape[0] <= most:
-        return False
-    return bool(np.all(row_sums(np.abs(A.data), A) <= _DOMINANT * np.abs(A.diagonal())))
-
-
 def without_duplicates(A: Any) -> sp.csr_array:
     """A in CSR format, with duplicates added up."""
     rows = sp.csr_array(A)
@@ -157,8 +145,6 @@ _SAMPLE = 1000  # rows
 
 def nearer_order(matrix: Matrix, block_size: int = 1) -> np.ndarray | None:
     """Reverse Cuthill-McKee order (unknown `order[k]` becomes number k, int32) if it is much better, else None.
-
-    Blocks of consecutive unknowns stay together.
 
     Cost: a sample of 1000 rows; where these are spread, some passes over the entries.
     """

@@ -68,7 +68,6 @@ class AmgSettings:
 
     @property
     def smooths(self) -> bool:
-        """Are prolongations smoothed?"""
         return self.coarsening == "smoothed-aggregation"
 
     @property
@@ -96,24 +95,14 @@ class AmgSettings:
 
 
 class CoarseningFacts(NamedTuple):
-    """Facts that decide if no coarsening is given.
+    """Facts that decide if no coarsening is given."""
 
-    Attributes:
-        known: the values are those of one known matrix, or of a `pattern`.
-        hermitian: that matrix is Hermitian; False if values are not known.
-        vectors: a near null space was given.
-        several: there are several unknowns per point.
-        components: a Hermitian matrix of several components that can be coarsened separately, given by `block_size` or
-            detected. With rigid motions the body must not be slender.
-        m_matrix: the rows prove an M-matrix.
-    """
-
-    known: bool
-    hermitian: bool
-    vectors: bool
-    several: bool
-    components: bool = False
-    m_matrix: bool = False
+    known: bool  # the values are those of one known matrix, or of a `pattern`
+    hermitian: bool  # that matrix is Hermitian
+    vectors: bool  # a near null space was given
+    several: bool  # unknowns per point
+    components: bool = False  # that can be coarsened separately, see `components_for`
+    m_matrix: bool = False  # by its rows
 
 
 class CoarseningRow(NamedTuple):
