@@ -165,9 +165,9 @@ def amg(
         levels = coarsened(rows_in(fixed, order), settings, hermitian, columns, block_size, components)
         tentative = [level.tentative for level in levels if level.tentative is not None]
     elif settings.is_classical and sparse.systems is None and own.bk.compiled() and own.bk.sets_up_by_host():
-        cycle = AppliedByHost.of(sparse, settings)
-        costs = numbers_stored(cycle), 10 * own.nnz, own.nnz
-        return Preconditioner(cycle, "amg", None, *costs, settings.pairs(), "set up by the host in each run")
+        inner = AppliedByHost.of(sparse, settings)
+        costs = numbers_stored(inner), 10 * own.nnz, own.nnz
+        return Preconditioner(inner, "amg", None, *costs, settings.pairs(), "set up by the host in each run")
     else:
         tentative = list(tentative_of(reordered_matrix(sparse, order).structure, settings, columns, block_size))
     return on_pattern(sparse, target, placed_at(tentative, sparse), settings, order)

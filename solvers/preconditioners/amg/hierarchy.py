@@ -10,7 +10,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
@@ -281,9 +281,6 @@ def _covers(cycle: Operator, A: SparseMatrix, components: np.ndarray | None, ord
 
 # --- symbolic set-up ---
 
-Rule: TypeAlias = ClassicalRule | Smoothed
-"""Rule that computes the prolongation of a level from its matrix; compared by content."""
-
 
 class ValueLayout(NamedTuple):
     """Layout of values in row order in the format that suits a matrix."""
@@ -318,9 +315,12 @@ class LevelPattern(NamedTuple):
 
 @lru_cache(maxsize=8)
 def pattern_of(
-    bk: Backend, A: Structure, rules: tuple[Rule, ...]
+    bk: Backend, A: Structure, rules: tuple[ClassicalRule | Smoothed, ...]
 ) -> tuple[tuple[CsrStructure, ...], tuple[LevelPattern, ...]]:
-    """CSR structures of the matrices of all levels, and the patterns between them. Cost: sorts of single products."""
+    """CSR structures of the matrices of all levels, and the patterns between them. Cost: sorts of single products.
+
+    The rules, which compute the prolongations from the matrices of levels, are compared by content.
+    """
     structures, levels = [_in_rows(A.entries().rows, A.entries().cols, A.shape)], list[LevelPattern]()
     for rule in rules:
         rows, (n, m), plan = structures[-1], rule.shape, rule.plan(structures[-1])

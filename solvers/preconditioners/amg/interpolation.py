@@ -15,7 +15,7 @@ methods based on matrix-matrix multiplications, SIAM J. Sci. Comput. 43 (2021).
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import scipy.sparse as sp
@@ -28,7 +28,6 @@ from ....sparse.formats.compressed import CsrStructure
 from ....sparse.formats.entries.integers import check_size, places_in_rows, repeat_rows, starts_from, starts_of
 from ....sparse.formats.entries.order import rows_first
 from ....sparse.formats.entries.regather import take_or_zero
-from ....sparse.formats.making.build import from_csr
 from .rows import (
     find_keys,
     gathered,
@@ -85,7 +84,7 @@ def prolongation(
     if symmetric:
         back = own
     else:
-        opposite = transposed_entries(A, places, repeated(np.arange(A.shape[0], dtype=np.int64), A).take(places))
+        opposite = transposed_entries(A, places)
         back = np.where(opposite >= 0, np.minimum(coupled.take(opposite), 0), 0)
     below = of_k + back
     below[below == 0] = -np.inf  # k does not interpolate: the entry counts as weak.
@@ -285,10 +284,7 @@ class InterpolationPlan(NamedTuple):
 
     @classmethod
     def of(cls, A: CsrStructure, rule: ClassicalRule) -> InterpolationPlan:
-        """Positions for a level; strong couplings without an entry of A are omitted.
-
-        Cost: searches for all single products among the kept entries.
-        """
+        """Plan without the strong couplings that have no entry of A. Cost: a search for each single product."""
         (n, m), (coarse, columns, _) = rule.shape, rule.injection.entries()
         coarse_of = np.full(n, -1, np.int32)
         coarse_of[coarse] = columns
@@ -317,7 +313,7 @@ class InterpolationPlan(NamedTuple):
             to_fine=places[inner],
             to_fine_rows=F[0],
             to_fine_cols=F[1],
-            back=transposed_entries(sp.csr_array((ones, A.cols, A.starts), A.shape), places[inner], i[inner]),
+            back=transposed_entries(sp.csr_array((ones, A.cols, A.starts), A.shape), places[inner]),
             left=left,
             right=right,
             into=into,
@@ -350,9 +346,9 @@ class InterpolationPlan(NamedTuple):
         f = _opposite(bk, take(a, self.to_fine) * take(own, self.to_fine_rows))
         back = _opposite(bk, take_or_zero(bk, a, self.back) * take(own, self.to_fine_cols))
         beta = summed(_coupled(bk, c), self.to_coarse_rows, fine)
-        beside = take(beta, self.to_fine_cols)
-        below = beside + _coupled(bk, back)
-        total = beta + summed(_quotient_or_zero(bk, _coupled(bk, f), below) * beside, self.to_fine_rows, fine)
+        of_k = take(beta, self.to_fine_cols)
+        below = of_k + _coupled(bk, back)
+        total = beta + summed(_quotient_or_zero(bk, _coupled(bk, f), below) * of_k, self.to_fine_rows, fine)
         F = _quotient_or_zero(bk, f, bk.astype(below, bk.dtype(a)))
         N = summed(take(_append_one(bk, F), self.left) * take(c, self.right), self.into, len(self.rows))
         kept = summed(bk.abs(N), self.rows, fine)
@@ -376,7 +372,7 @@ class InterpolationPlan(NamedTuple):
         return unit, unit * bk.sum_entries(a, rows, n, sorted=True)
 
 
-Entries = tuple[np.ndarray, np.ndarray]
+Entries: TypeAlias = tuple[np.ndarray, np.ndarray]
 
 
 def _products(F: Entries, C: Entries, W: Entries, fine: int, m: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -397,7 +393,7 @@ def _products(F: Entries, C: Entries, W: Entries, fine: int, m: int) -> tuple[np
 
 
 def _coupled(bk: Backend, rotated: Array) -> Array:
-    """Couplings as real numbers: `-|a|` of complex ones, see `splitting.couplings`."""
+    """Couplings as real numbers: `-|a|` of complex ones, as in `classical.couplings`."""
     return -bk.abs(rotated) if bk.dtype(rotated).kind == "c" else rotated
 
 
@@ -458,11 +454,6 @@ class Injection(Composed):
         if self.injection.shape != self.rule.shape:
             raise ValueError(f"Rules of a prolongation {self.rule.shape} do not fit to {self.injection!r}.")
         super().__post_init__()
-
-    @classmethod
-    def of(cls, rule: ClassicalRule, bk: Backend, dtype: np.dtype, like: Array | None) -> Injection:
-        ones = rule.injection.to_scipy((np.ones(rule.shape[1], dtype),))
-        return cls(from_csr(bk, ones, prune=False, format="csr", like=like), rule)
 
     def apply(self, x: Array) -> Array:
         return self.injection.apply(x)

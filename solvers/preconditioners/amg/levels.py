@@ -66,7 +66,8 @@ def _squared(P: sp.csr_array) -> sp.csr_array:
 def kept_for_updates(tentative: Tentative, bk: Backend, dtype: np.dtype, like: Array | None) -> Operator:
     """The operator that a level of a cycle keeps for updates."""
     if isinstance(tentative, ClassicalRule):
-        return Injection.of(tentative, bk, dtype, like)
+        ones = tentative.injection.to_scipy((np.ones(tentative.shape[1], dtype),))
+        return Injection(from_csr(bk, ones, prune=False, format="csr", like=like), tentative)
     return from_csr(bk, tentative.astype(dtype), prune=False, format="csr", like=like)
 
 
