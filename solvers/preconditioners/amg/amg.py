@@ -24,8 +24,8 @@ from ..multigrid.cycle import numbers_stored
 from ..pipeline import entries_of, of_operator
 from ..target import Target
 from .components import components_for, near_nullspace_columns
-from .cycle import inverted, of_levels, sparse_form
-from .hierarchy import coarsened, on_pattern, placed_at, tentative_of, updated
+from .cycle import as_preconditioner, inverted, known_cycle, sparse_form
+from .hierarchy import coarsened, on_pattern, tentative_of, updated
 from .levels import adjoint, levels_of_pyamg, nearer_order, reordered_matrix, rows_in
 from .settings import COARSENINGS, GIVEN, AmgSettings, CoarseningFacts, choose_coarsening
 
@@ -169,8 +169,8 @@ def amg(
         costs = numbers_stored(inner), 10 * own.nnz, own.nnz
         return Preconditioner(inner, "amg", None, *costs, settings.pairs(), "set up by the host in each run")
     else:
-        tentative = list(tentative_of(reordered_matrix(sparse, order).structure, settings, columns, block_size))
-    return on_pattern(sparse, target, placed_at(tentative, sparse), settings, order)
+        tentative = tentative_of(reordered_matrix(sparse, order).structure, settings, columns, block_size)
+    return on_pattern(sparse, target, tentative, settings, order)
 
 
 def _of_known(
@@ -192,7 +192,8 @@ def _of_known(
 
     def set_up(settings: AmgSettings) -> Preconditioner:
         levels = coarsened(wide, settings, hermitian, columns, block_size, components)
-        return of_levels(own, target, levels, settings, hermitian, order)
+        cycle = known_cycle(levels, settings, hermitian, target)
+        return as_preconditioner(cycle, own, target, settings, hermitian, order)
 
     if not chooses:
         return set_up(settings)
@@ -215,14 +216,14 @@ def _of_hierarchy(matrix: Matrix, target: Target, known: Any, hierarchy: Any, se
     if levels[0].A.shape != matrix.shape:
         raise ValueError(f"hierarchy is of a matrix of shape {levels[0].A.shape}; expected {matrix.shape}, that of A.")
     if not isinstance(known, sp.csr_array) or not _is_close(known, levels[0].A):
-        sparse = sparse_form(matrix)
-        return on_pattern(sparse, target, placed_at([level.P for level in levels[:-1]], sparse), settings)
+        return on_pattern(sparse_form(matrix), target, [level.P for level in levels[:-1]], settings)
     hermitian, wide = hermitian_and_double(known, "amg")
     hermitian = hermitian and all(
         level.R is None or (level.P is not None and _is_close(level.R, adjoint(level.P)) and is_hermitian(below.A))
         for level, below in pairwise(levels)
     )
-    return of_levels(matrix, target, [levels[0]._replace(A=wide), *levels[1:]], settings, hermitian)
+    cycle = known_cycle([levels[0]._replace(A=wide), *levels[1:]], settings, hermitian, target)
+    return as_preconditioner(cycle, matrix, target, settings, hermitian)
 
 
 def _is_close(A: sp.csr_array, B: Any) -> bool:

@@ -55,10 +55,7 @@ def couplings(A: sp.csr_array, own: np.ndarray | None = None) -> np.ndarray:
     """The entries of rows with a positive diagonal as real numbers, negative for couplings that interpolate.
 
     For a real matrix they are its entries. For a complex one they are `-|a_ij|` and `a_ii`, so that a Hermitian matrix
-    `D A D^H` with phases D is coarsened like A.
-
-    Args:
-        own: mask of the entries on the diagonal; default: those of a square matrix.
+    `D A D^H` with phases D is coarsened like A. `own` is the mask of the diagonal, for some rows of a matrix.
     """
     if A.dtype.kind != "c":
         return A.data
@@ -68,14 +65,9 @@ def couplings(A: sp.csr_array, own: np.ndarray | None = None) -> np.ndarray:
 def strong_entries(
     A: sp.csr_array, coupled: np.ndarray, sums: np.ndarray, diagonal: np.ndarray, theta: float
 ) -> np.ndarray:
-    """Mask of the strong entries: `-a_ij >= theta max_k -a_ik`.
+    """Mask of the strong entries of some rows: `-a_ij >= theta max_k -a_ik`; zeros are never strong.
 
-    Rows without a negative coupling, and those with a sum above 0.9 `a_ii`, have none.
-
-    Args:
-        A: rows of a matrix.
-        coupled: zeros are never strong.
-        diagonal: diagonal entries of these rows, positive.
+    Rows without a negative coupling, and those with a sum above 0.9 `a_ii` of the positive `diagonal`, have none.
     """
     least = theta * reduced(np.minimum, coupled, A.indptr, 0.0)
     least[(least >= 0) | (sums > DOMINATED * diagonal)] = -np.inf
@@ -90,12 +82,10 @@ def threshold_of(A: sp.csr_array, settings: AmgSettings) -> float:
 
 
 def pmis(S: sp.csr_array, seed: int = 0) -> np.ndarray:
-    """Mask of the coarse unknowns: a maximal independent set of the graph of S or S^T, `(n,)`.
+    """Mask of the coarse unknowns: a maximal independent set of the graph of S or S^T, where i depends on j if s_ij.
 
     Unknowns on which most others depend come first, ties at random. An unknown on which no other depends is fine.
-
-    Args:
-        S: `(n, n)`: i depends on j where it has an entry; none on its diagonal.
+    There is no entry on the diagonal.
 
     Cost: some passes over ever fewer entries of S.
 
@@ -120,14 +110,11 @@ def pmis(S: sp.csr_array, seed: int = 0) -> np.ndarray:
 
 
 def first_pass(S: sp.csr_array) -> np.ndarray:
-    """Mask of the coarse unknowns, `(n,)`, by the first pass of Ruge and Stuben.
+    """Mask of the coarse unknowns by the first pass of Ruge and Stuben, for S as in `pmis`.
 
     In turn the unknown becomes coarse on which most others depend, where dependents of fine unknowns count twice.
     Coarse unknowns lie regularly: for five-point stencils they are those of one colour. Fine ones may depend on each
     other without a common coarse one, which distance-two interpolation allows.
-
-    Args:
-        S: `(n, n)`: i depends on j where it has an entry; none on its diagonal.
 
     Cost: some passes over the entries of S, by pyamg.
 
@@ -158,8 +145,6 @@ def classical_levels(
     """Levels, finest first, until one is small or cannot be coarsened.
 
     Args:
-        A: of double precision.
-        hermitian: is A Hermitian?
         components: labels `(n,)` of the unknowns: only those with the same label are interpolated from each other.
             Galerkin products use all of A.
 
@@ -257,9 +242,7 @@ def eliminated(
 ) -> tuple[HostLevel, HostLevel] | None:
     """The level that eliminates the unknowns outside `coarse`, and that of S; None if these are coupled.
 
-    Args:
-        level: level of a matrix with sorted rows and no zeros on its diagonal.
-        components: labels that updates need.
+    The matrix has sorted rows and no zeros on its diagonal. Updates need the labels of `components`.
     """
     A = level.A
     fine, own, from_coarse = ~coarse, on_diagonal(A), gathered(coarse, A.indices)

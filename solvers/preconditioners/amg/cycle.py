@@ -215,18 +215,6 @@ def inverted(own: Matrix, target: Target, settings: AmgSettings) -> Precondition
     return as_preconditioner(cycle, own, target, settings, hermitian)
 
 
-def of_levels(
-    own: Matrix,
-    target: Target,
-    levels: list[HostLevel],
-    settings: AmgSettings,
-    hermitian: bool,
-    order: np.ndarray | None = None,
-) -> Preconditioner:
-    """The cycle of a known matrix as a preconditioner, with its levels in an order of the unknowns."""
-    return as_preconditioner(known_cycle(levels, settings, hermitian, target), own, target, settings, hermitian, order)
-
-
 def as_preconditioner(
     cycle: Operator,
     own: Matrix,

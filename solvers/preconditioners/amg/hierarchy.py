@@ -47,7 +47,7 @@ from ..target import Target, suitable_format
 from .aggregation import Smoothed, SmoothingPlan, aggregated_levels, with_transfers
 from .classical import CHECKED, classical_levels, eliminated, is_reusable, threshold_of
 from .components import entries_within, within_components
-from .cycle import as_preconditioner, inverted, of_levels, sparse_form
+from .cycle import as_preconditioner, inverted, known_cycle, sparse_form
 from .interpolation import ClassicalRule, EliminationPlan, Injection, InterpolationPlan, ScaledValues
 from .levels import (
     HostLevel,
@@ -195,7 +195,7 @@ def updated(M: Preconditioner, A: Operator, checked: bool = True) -> Preconditio
 def on_pattern(
     own: SparseMatrix,
     target: Target,
-    tentative: Sequence[Operator],
+    tentative: Sequence[Tentative | Operator],
     settings: AmgSettings,
     order: np.ndarray | None = None,
     checked: bool = False,
@@ -203,15 +203,14 @@ def on_pattern(
     """Set up on a pattern: by SciPy for known values, else in the library.
 
     Args:
-        tentative: operators that levels keep for updates, finest first, for unknowns in the `order`.
+        tentative: sources of the prolongations, finest first, for unknowns in the `order`.
         checked: compute new splittings for known values that no longer suit the old ones.
     """
     components = _components_of(tentative, order)
     given, A = sparse_form(target.A), own  # type: ignore[arg-type]
     if components is not None:
         given, A = (entries_within(M, components) for M in (given, own))
-    kept: Sequence[Any] = tentative
-    known, sources = in_scipy(A), [T.rule if isinstance(T, Injection) else T.known() for T in kept]
+    known, sources = in_scipy(A), list(map(_on_host, tentative))
     if known is None or any(source is None for source in sources):  # traced
         cycle = renewed(reordered_matrix(given, order), tentative, settings, None)
         return as_preconditioner(cycle, own, target, settings, None, order)
@@ -222,16 +221,19 @@ def on_pattern(
         if levels is None:
             ordered = components if components is None or order is None else components[order]
             levels = coarsened(wide, settings, hermitian, None, settings.block_size or 1, ordered)
-        return of_levels(own, target, levels, settings, hermitian, order)
+        return as_preconditioner(
+            known_cycle(levels, settings, hermitian, target), own, target, settings, hermitian, order
+        )
     hermitian = all(hermitian_and_double(one, "amg")[0] for one in known)
-    cycle = renewed(reordered_matrix(A, order), placed_at(sources, A), settings, hermitian)
+    cycle = renewed(reordered_matrix(A, order), sources, settings, hermitian)
     return as_preconditioner(target.moved(cycle), own, target, settings, hermitian, order)
 
 
-def placed_at(tentative: Sequence[Tentative], A: SparseMatrix) -> list[Operator]:
-    """Convert tentative prolongations to the library and device of A."""
-    like = A.anchor()
-    return [kept_for_updates(T, A.bk, A.dtype, like) for T in tentative]
+def _on_host(source: Any) -> Any:
+    """A `Tentative`, also of an operator that a level keeps for updates; None if its values are traced."""
+    if isinstance(source, Injection):
+        return source.rule
+    return source.known() if isinstance(source, Operator) else source
 
 
 def tentative_matrices(cycle: Operator) -> list[Operator]:
@@ -239,10 +241,10 @@ def tentative_matrices(cycle: Operator) -> list[Operator]:
     return [level.kept for level in levels_of_cycle(cycle) if level.kept is not None]
 
 
-def _components_of(tentative: Sequence[Operator], order: np.ndarray | None) -> np.ndarray | None:
+def _components_of(tentative: Sequence[Tentative | Operator], order: np.ndarray | None) -> np.ndarray | None:
     """Component of each unknown of A; None: there is one."""
-    first = tentative[0] if tentative else None
-    labels = first.rule.labels if isinstance(first, Injection) else None
+    first = _on_host(tentative[0]) if tentative else None
+    labels = first.labels if isinstance(first, ClassicalRule) else None
     return labels if labels is None or order is None else labels[inverse_permutation(order)]
 
 
@@ -343,8 +345,10 @@ def _in_rows(rows: np.ndarray, cols: np.ndarray, shape: tuple[int, int]) -> CsrS
 # --- numeric set-up ---
 
 
-def renewed(A: SparseMatrix, tentative: Sequence[Operator], settings: AmgSettings, hermitian: bool | None) -> Operator:
-    """Cycle for A from the operators that levels keep for updates, finest first.
+def renewed(
+    A: SparseMatrix, tentative: Sequence[Tentative | Operator], settings: AmgSettings, hermitian: bool | None
+) -> Operator:
+    """Cycle for A from the sources of the prolongations, finest first.
 
     Cost: two products of sparse matrices and 15 with vectors on each level, and an eigenvalue decomposition on the
     coarsest. The symbolic set-up is done once per pattern.
@@ -352,7 +356,7 @@ def renewed(A: SparseMatrix, tentative: Sequence[Operator], settings: AmgSetting
     Source: Vanek, Mandel and Brezina, Algebraic multigrid by smoothed aggregation, Computing 56 (1996).
     """
     bk, like = A.bk, A.anchor()
-    sources: Sequence[Any] = tentative
+    sources: list[Any] = [kept_for_updates(T, bk, A.dtype, like) for T in tentative]
     rules = (T.rule if isinstance(T, Injection) else Smoothed(T.structure, settings.smooths) for T in sources)
     structures, levels = pattern_of(bk, A.structure, tuple(rules))
     by_rows = settings.is_classical and hermitian is not False

@@ -61,15 +61,12 @@ def prolongation(
     symmetric: bool,
     most: int = MOST,
 ) -> sp.csr_array:
-    """`(n, coarse unknowns)`: rows of W at fine unknowns, of the identity at coarse ones.
+    """Rows of W at fine unknowns, of the identity at coarse ones, from a canonical A with a positive diagonal.
 
     Args:
-        A: with a positive diagonal, sorted rows and no duplicates.
-        coupled: its entries as real numbers, see `couplings`.
-        sums: of `coupled` in each row.
-        strong: mask of the strong entries.
-        coarse: mask of the coarse unknowns.
-        symmetric: are `coupled` those of a symmetric matrix, `a_ki = a_ik`?
+        coupled, sums: its entries as real numbers, see `couplings`, and their sums in rows.
+        strong, coarse: masks of entries and of unknowns.
+        symmetric: is `a_ki = a_ik` in `coupled`?
         most: number of largest entries kept in a row, scaled to the sum of the whole row.
     """
     fine = np.flatnonzero(~coarse)
@@ -440,9 +437,7 @@ def _from_fields(given: dict[str, Any]) -> Injection:
 class Injection(Composed):
     """Injection of coarse unknowns, with the rule that computes a prolongation from the values of A.
 
-    Attributes:
-        injection: ones at coarse unknowns, in the columns of the next coarser level.
-        rule: static, so that it is known where this is an argument of a compiled function.
+    The rule is static, so that it is known where this is an argument of a compiled function.
     """
 
     parts = ("injection",)

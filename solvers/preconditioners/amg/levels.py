@@ -63,8 +63,10 @@ def _squared(P: sp.csr_array) -> sp.csr_array:
     return sp.csr_array((np.abs(P.data) ** 2, P.indices, P.indptr), P.shape)
 
 
-def kept_for_updates(tentative: Tentative, bk: Backend, dtype: np.dtype, like: Array | None) -> Operator:
-    """The operator that a level of a cycle keeps for updates."""
+def kept_for_updates(tentative: Tentative | Operator, bk: Backend, dtype: np.dtype, like: Array | None) -> Operator:
+    """The operator that a level of a cycle keeps for updates; one of an earlier cycle is returned unchanged."""
+    if isinstance(tentative, Operator):
+        return tentative
     if isinstance(tentative, ClassicalRule):
         ones = tentative.injection.to_scipy((np.ones(tentative.shape[1], dtype),))
         return Injection(from_csr(bk, ones, prune=False, format="csr", like=like), tentative)
