@@ -136,7 +136,7 @@ _MOST_ENTRIES = 15  # in all levels, times those of A: on graphs without geometr
 _MEAN = 7.5  # entries of a row: with more, matrices have triangles
 _MOST_PATHS = 3  # over eliminated unknowns, for each entry of A
 _FEWEST = 0.25  # of the unknowns are eliminated at least
-_SAMPLE = 64  # rows in which triangles are looked for first
+_TRIANGLE_SAMPLE = 64  # rows in which triangles are looked for first
 
 
 def classical_levels(
@@ -216,7 +216,10 @@ def red_black_splitting(A: sp.csr_array) -> np.ndarray | None:
     n = A.shape[0]
     if A.nnz > _MEAN * n or not np.all(A.diagonal()):
         return None
-    rows, ones = evenly_spread(n, _SAMPLE), sp.csr_array((np.ones(A.nnz, np.int8), A.indices, A.indptr), A.shape)
+    rows, ones = (
+        evenly_spread(n, _TRIANGLE_SAMPLE),
+        sp.csr_array((np.ones(A.nnz, np.int8), A.indices, A.indptr), A.shape),
+    )
     sample = ones[rows]
     neighbours = selected(sample, sample.indices != repeated(rows, sample))
     # One path to each neighbour over its diagonal entry; overflow of 8 bits may hide triangles, but makes none.

@@ -20,7 +20,7 @@ import scipy.sparse as sp
 from ....sparse import SparseMatrix
 from ....sparse.formats.entries.some_rows import evenly_spread
 from ....sparse.formats.making.build import from_entries
-from .rows import gathered, reduced, repeated, selected
+from .rows import reduced, repeated
 
 _DIMENSIONS = (3, 2)  # of the space in which points are: as many displacements each
 _SAMPLE = 1000  # rows
@@ -115,13 +115,8 @@ def _cancel(sample: sp.csr_array, own: np.ndarray, labels: np.ndarray, count: in
     return int(np.sum(coupled & cancelled)) > _SHARE * len(own)
 
 
-def within_components(A: sp.csr_array, labels: np.ndarray) -> sp.csr_array:
-    """A without entries between different components."""
-    return selected(A, repeated(labels, A) == gathered(labels, A.indices))
-
-
 def entries_within(A: SparseMatrix, labels: np.ndarray) -> SparseMatrix:
-    """`within_components` for a matrix of any library, whose values may be traced."""
+    """A without entries between different components; values may be traced."""
     rows, cols, _ = A.structure.entries()
     kept = np.flatnonzero(labels[rows] == labels[cols])
     values = A.bk.take_in_bounds(A.entry_values(), kept, 0 if A.systems is None else 1)

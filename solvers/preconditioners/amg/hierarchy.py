@@ -46,7 +46,7 @@ from ..pipeline import built, entries_of
 from ..target import Target, suitable_format
 from .aggregation import Smoothed, SmoothingPlan, aggregated_levels, with_transfers
 from .classical import CHECKED, classical_levels, eliminated, is_reusable, threshold_of
-from .components import entries_within, within_components
+from .components import entries_within
 from .cycle import as_preconditioner, inverted, known_cycle, sparse_form
 from .interpolation import ClassicalRule, EliminationPlan, Injection, InterpolationPlan, ScaledValues
 from .levels import (
@@ -60,7 +60,7 @@ from .levels import (
     reordered_matrix,
     rows_in,
 )
-from .rows import product, sorted_rows
+from .rows import gathered, product, repeated, selected, sorted_rows
 from .settings import BOUND, AmgSettings
 
 # --- set-up from known values ---
@@ -85,7 +85,8 @@ def coarsened(
     if A.shape[0] <= settings.max_coarse or settings.max_levels == 1 or is_diagonal(A):
         return [HostLevel.finest(A)]
     if settings.is_classical:
-        A = A if components is None else within_components(A, components)
+        if components is not None:
+            A = selected(A, repeated(components, A) == gathered(components, A.indices))
         return classical_levels(A, settings, hermitian, components)
     try:
         with warnings.catch_warnings(), np.errstate(all="ignore"):
@@ -207,12 +208,14 @@ def on_pattern(
         checked: compute new splittings for known values that no longer suit the old ones.
     """
     components = _components_of(tentative, order)
-    given, A = sparse_form(target.A), own  # type: ignore[arg-type]
-    if components is not None:
-        given, A = (entries_within(M, components) for M in (given, own))
+
+    def restricted(M: Any) -> SparseMatrix:
+        return sparse_form(M) if components is None else entries_within(sparse_form(M), components)
+
+    A = restricted(own)
     known, sources = in_scipy(A), list(map(_on_host, tentative))
     if known is None or any(source is None for source in sources):  # traced
-        cycle = renewed(reordered_matrix(given, order), tentative, settings, None)
+        cycle = renewed(reordered_matrix(restricted(target.A), order), tentative, settings, None)
         return as_preconditioner(cycle, own, target, settings, None, order)
     if isinstance(known, sp.csr_array):
         hermitian, wide = hermitian_and_double(known, "amg")
