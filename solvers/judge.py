@@ -21,6 +21,7 @@ from ..backends.settings import QUIET
 from ..sparse.fingerprint import fingerprint
 from .derivatives.implicit import differentiated, without_derivatives
 from .derivatives.sensitivity import Sensitivity
+from .factors.singularity import Singularity
 from .factors.sparse import provider_note
 from .ladder import both_of, climb, has_more, solved_b, with_factors_applied_once
 from .log import DEBUG, INFO, log, log_failure, set_ups, warn_caller
@@ -40,11 +41,10 @@ from .results.messages import (
     inconsistent_in_words,
     singular_in_words,
 )
+from .results.no_solution import singular, why_no_solution
 from .results.result import Diverged, NotConverged, Record, SolveResult, converted, in_numpy, register_result
 from .run.outcome import Outcome, Status, has_failed
-from .singular.diagnose import singular, why_no_solution
-from .singular.from_factors import Singularity
-from .singular.given import null_vectors_in_words
+from .singular.projections import null_vectors_in_words
 
 R = TypeVar("R", bound=Any)
 _QUESTIONS = (not_finite, affine_preconditioner, wrong_symmetry, singular, too_few_iterations)

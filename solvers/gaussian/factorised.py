@@ -19,10 +19,11 @@ from ...sparse.analysis.symmetry import is_hermitian, nearest_hermitian
 from ...sparse.content import Content
 from ...sparse.operators.linear_function import LinearFunction
 from ..factors.dense import factorise
-from ..factors.protocol import ExactlySingular, singularity_of
+from ..factors.inverse import singularity_of
+from ..factors.protocol import ExactlySingular
+from ..factors.singularity import Singularity
 from ..factors.superlu import Exchanges, factors_of, superlu_factors
 from ..memory import Memory
-from ..singular.from_factors import Singularity
 from .selected_inverse import SelectedInverse, sorted_columns
 
 SMALL = 257  # unknowns below which traced entries are factorised as a dense matrix of the library

@@ -7,7 +7,7 @@ from typing import Any
 from ...backends import Array, choose_backend, without_compilers
 from ...sparse import Operator
 from ...sparse.files import tree
-from ..factors.protocol import DirectInverse
+from ..factors.inverse import DirectInverse
 from .base import Preconditioner
 
 

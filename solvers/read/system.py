@@ -38,7 +38,7 @@ from ..preconditioners.base import Spread
 from ..run.stopping import Limits
 from ..run.watch import Monitor
 from ..singular.constants import constants_at_run_time, find_constants
-from ..singular.given import are_of_adjoint, given_vectors
+from ..singular.projections import are_of_adjoint, given_vectors
 from .arguments import (
     Request,
     as_arrays,

@@ -1,7 +1,7 @@
 """Why a solve has failed: inputs that are not finite, a missing symmetry or definiteness, too few iterations.
 
 A cause is looked for when a failure has happened or its message is read, by products with A and the preconditioner as
-the solve made them. Failures of singular systems are explained in `solvers/singular/diagnose.py`.
+the solve made them. Failures of singular systems are explained in `solvers/results/no_solution.py`.
 """
 
 from __future__ import annotations

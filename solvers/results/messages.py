@@ -12,9 +12,9 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from ...backends import Array
+from ..factors.singularity import Singularity
 from ..methods.method import Method
 from ..run.outcome import Status, has_failed, iterations_in_words
-from ..singular.from_factors import Singularity
 
 EXPLANATION = {
     Status.MAX_ITER: "reached the limit of iterations",

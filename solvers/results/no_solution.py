@@ -21,13 +21,13 @@ from ...sparse.analysis.rounding import ROWS, closed_components, half_units, of_
 from ...sparse.operators.concrete import as_matrix
 from ..cost import estimated_cost
 from ..factors.protocol import ExactlySingular
+from ..factors.singularity import Singularity
 from ..factors.superlu import splu_in_memory
 from ..read.system import System
-from ..results.diagnose import Case, norms
-from ..results.messages import FACTORISE, LEAST_SQUARES, SINGULAR, Cause
-from ..results.result import SolveResult
 from ..run.outcome import Outcome, Status, has_failed
-from ..singular.from_factors import Singularity
+from .diagnose import Case, norms
+from .messages import FACTORISE, LEAST_SQUARES, SINGULAR, Cause
+from .result import SolveResult
 
 _SMALL = 300  # unknowns up to which all left null vectors are found, by a singular value decomposition
 _FAR = 10  # reciprocal condition number relative to n eps, above which a matrix is certainly regular
