@@ -18,11 +18,10 @@ from ....sparse.formats.compressed import CsrStructure
 from ....sparse.operators.concrete import in_scipy
 from ...diagonal import DiagonalOperator
 from ...memory import Memory
-from ..base import Preconditioner
 from ..multigrid.coarsest import hermitian_and_double
 from ..multigrid.cycle import numbers_stored
-from ..pipeline import entries_of, of_operator
-from ..target import Target
+from ..operators import Preconditioner
+from ..pipeline import Target, entries_of, of_operator
 from .components import components_for, near_nullspace_columns
 from .cycle import as_preconditioner, inverted, known_cycle, sparse_form
 from .hierarchy import coarsened, on_pattern, tentative_of, updated

@@ -11,7 +11,6 @@ import scipy.sparse as sp
 from ....backends import get_backend
 from ....sparse import Matrix, Operator, SparseMatrix
 from ...diagonal import DiagonalOperator
-from ..base import Preconditioner
 from ..multigrid.coarsest import exact_inverse, inverse_of_scaled, rounding_of, scales_of, times_diagonals
 from ..multigrid.cycle import (
     VISITS,
@@ -25,8 +24,8 @@ from ..multigrid.cycle import (
     polynomial,
     work_of,
 )
-from ..operators import DiagonallyScaled, inner_dtype, note_on_precision, permuted, recast
-from ..target import Target
+from ..operators import DiagonallyScaled, Preconditioner, inner_dtype, note_on_precision, recast
+from ..pipeline import Target
 from .levels import (
     HostLevel,
     eigenvalue_bound,
@@ -91,7 +90,7 @@ def known_cycle(levels: list[HostLevel], settings: AmgSettings, hermitian: bool,
     if left is not None and several:
         sides = (np.ones(len(left)) if right is None else right, left)
         cycle = DiagonallyScaled(cycle, *(target.array((s if order is None else s[order])[None]) for s in sides))
-    return cycle if order is None else permuted(cycle, order, target)
+    return cycle if order is None else target.permuted(cycle, order)
 
 
 def _forms(
@@ -224,7 +223,7 @@ def as_preconditioner(
     order: np.ndarray | None = None,
 ) -> Preconditioner:
     """The cycle as a preconditioner in the order of A, with its costs and settings."""
-    cycle = cycle if order is None else permuted(cycle, order, target)
+    cycle = cycle if order is None else target.permuted(cycle, order)
     costs = numbers_stored(cycle), work_of(cycle), own.nnz
     return Preconditioner(cycle, "amg", hermitian, *costs, settings.pairs(), note_on_precision(cycle))
 

@@ -27,7 +27,6 @@ from ....sparse.formats.operations.arithmetic import Meeting, products_of_entrie
 from ....sparse.operators.concrete import in_scipy
 from ...diagonal import DiagonalOperator
 from ...memory import Memory
-from ..base import Preconditioner
 from ..multigrid.coarsest import check_dense, hermitian_and_double, traced_inverse
 from ..multigrid.cycle import (
     VISITS,
@@ -41,9 +40,8 @@ from ..multigrid.cycle import (
     levels_of_cycle,
     polynomial,
 )
-from ..operators import DiagonallyScaled, Permuted, Recast, inner_dtype, recast
-from ..pipeline import built, entries_of
-from ..target import Target, suitable_format
+from ..operators import DiagonallyScaled, Permuted, Preconditioner, Recast, inner_dtype, recast, suitable_format
+from ..pipeline import Target, built, entries_of
 from .aggregation import Smoothed, SmoothingPlan, aggregated_levels, with_transfers
 from .classical import CHECKED, classical_levels, eliminated, is_reusable, threshold_of
 from .components import entries_within
