@@ -11,7 +11,7 @@ from ....backends import Array, Backend, get_backend
 from ....sparse import Dense, Matrix
 from ....sparse.analysis.symmetry import nearest_hermitian
 from ....sparse.operators.concrete import in_scipy
-from ..amg.classical.rows import row_sums
+from ..amg.rows import row_sums
 from ..checks import check_finite, check_in_range
 from ..pipeline import Target
 
