@@ -17,16 +17,14 @@ from ...sparse.formats import from_entries
 from ...sparse.operators.concrete import concrete, nonzero_entries
 from ...sparse.operators.couplings import Couplings, are_flat, sum_of_terms
 from .amg.amg import amg
-from .base import Preconditioner
 from .checks import MOST_STEPS, check_finite, check_in_range, check_integer, check_number
 from .multigrid.coarsest import exact_inverse
 from .multigrid.couplings import couples_neighbours, couplings_of
 from .multigrid.cycle import VISITS
 from .multigrid.grid_levels import Coarsest, coarsest
 from .multigrid.multigrid import Smoothing, cycle_of, with_cost
-from .operators import check_precision, precision_as_setting
-from .pipeline import grid_of, of_operator
-from .target import Target
+from .operators import Preconditioner, check_precision, precision_as_setting
+from .pipeline import Target, grid_of, of_operator
 
 _NAME = "shifted-laplacian"
 _SMALL = 64  # unknowns up to which the shifted matrix is inverted

@@ -16,8 +16,7 @@ from typing import Any, ClassVar, NamedTuple
 
 from ....backends import Array, Backend
 from ....sparse import Composed, Matrix, Operator, UnsupportedOperation, as_symmetric_dia, storable
-from ..operators import DiagonallyScaled, Permuted, Recast, recast
-from ..target import suited
+from ..operators import DiagonallyScaled, Permuted, Recast, recast, suited
 
 VISITS = {"V": 1, "W": 2}
 """Visits to the next coarser level from each level."""
@@ -67,12 +66,14 @@ class Smoother(Composed):
     Attributes:
         sign: of the vectors b and r that it takes and returns: -1 for -b and -r, to which products with A are added.
         revisits: may the coarser levels be visited again, after `between`?
+        matrices: names of the parts whose format depends on the library.
         A: the matrix.
         hermitian: is it known to be?
     """
 
     sign: ClassVar[int] = 1
     revisits: ClassVar[bool] = False
+    matrices: ClassVar[tuple[str, ...]] = ("A",)
     A: Operator
     hermitian: bool = False
 
@@ -106,6 +107,13 @@ class Smoother(Composed):
 
     def apply(self, x: Array) -> Array:
         return self.start(x if self.sign > 0 else negated(self.bk, x))[0]
+
+    def transpose(self) -> Operator:
+        return replace(self, A=suited(self.A.T, self.bk, self.like))
+
+    def on_backend(self, bk: Backend, like: Array | None) -> Operator | None:
+        # Formats are chosen before the zeros of a matrix are traced.
+        return super(Smoother, with_suited(self, self.matrices, bk, like)).on_backend(bk, like)
 
 
 @storable("polynomial smoother")
@@ -185,13 +193,6 @@ class PolynomialSmoother(Smoother):
     def work(self) -> int:
         return 2 * int(self.alphas.shape[0]) * numbers_stored(self.A)
 
-    def transpose(self) -> Operator:
-        return replace(self, A=suited(self.A.T, self.bk, self.like))
-
-    def on_backend(self, bk: Backend, like: Array | None) -> Operator | None:
-        own = replace(self, A=suited(self.A, bk, like))  # before the zeros of the matrix are traced
-        return super(PolynomialSmoother, own).on_backend(bk, like)
-
 
 @storable("coarse and fine unknowns smoothed in turns")
 @dataclass(eq=False, repr=False)
@@ -215,6 +216,7 @@ class CFRelaxation(Smoother):
     """
 
     parts = ("A", "C", "FC", "FF")
+    matrices = ("C", "FC", "FF")
 
     A: Operator
     C: Operator
@@ -269,10 +271,6 @@ class CFRelaxation(Smoother):
         parts: dict[str, Any] = {name: getattr(self, name).T for name in self.parts}
         return replace(self, **parts, transposed=not self.transposed)
 
-    def on_backend(self, bk: Backend, like: Array | None) -> Operator | None:
-        matrices: dict[str, Any] = {name: suited(getattr(self, name), bk, like) for name in ("C", "FC", "FF")}
-        return super(CFRelaxation, replace(self, **matrices)).on_backend(bk, like)
-
 
 @storable("elimination of fine unknowns")
 @dataclass(eq=False, repr=False)
@@ -304,12 +302,6 @@ class Elimination(Smoother):
     @property
     def work(self) -> int:
         return 0
-
-    def transpose(self) -> Operator:
-        return replace(self, A=suited(self.A.T, self.bk, self.like))
-
-    def on_backend(self, bk: Backend, like: Array | None) -> Operator | None:
-        return super(Elimination, replace(self, A=suited(self.A, bk, like))).on_backend(bk, like)
 
 
 @storable("level with a smoother")
@@ -400,8 +392,12 @@ class Level(Composed):
         return replace(self, smoother=smoother, P=P, R=R, coarse=self.coarse.T)
 
     def on_backend(self, bk: Backend, like: Array | None) -> Operator | None:
-        own = replace(self, P=suited(self.P, bk, like), R=suited(self.R, bk, like))
-        return super(Level, own).on_backend(bk, like)
+        return super(Level, with_suited(self, ("P", "R"), bk, like)).on_backend(bk, like)
+
+
+def with_suited(M: Any, names: Sequence[str], bk: Backend, like: Array | None) -> Any:
+    """M with these of its matrices in the formats for a library."""
+    return replace(M, **{name: suited(getattr(M, name), bk, like) for name in names})
 
 
 class LevelParts(NamedTuple):
@@ -415,22 +411,21 @@ class LevelParts(NamedTuple):
 
 def cycle_over(levels: Sequence[LevelParts], coarsest: Operator, visits: int = 1) -> Operator:
     """Cycle over all levels, finest first, each in the precision of its smoother."""
-    found = coarsest
-    for parts in reversed(levels):
-        S = parts.smoother
-        found = Level(S, parts.P, parts.R, recast(found, S.dtype), parts.kept, visits if S.revisits else 1)
-    return found
+    M = coarsest
+    for S, P, R, kept in reversed(levels):
+        M = Level(S, P, R, recast(M, S.dtype), kept, visits if S.revisits else 1)
+    return M
 
 
 def levels_of_cycle(M: Operator) -> list[Level]:
     """Levels, finest first, of a cycle inside scalings, permutations and casts."""
-    found: list[Level] = []
+    levels: list[Level] = []
     inner: Any = M
     while isinstance(inner, DiagonallyScaled | Recast | Permuted | Level):
         if isinstance(inner, Level):
-            found.append(inner)
+            levels.append(inner)
         inner = inner.coarse if isinstance(inner, Level) else inner.inner
-    return found
+    return levels
 
 
 def numbers_stored(M: Operator) -> int:
@@ -448,7 +443,7 @@ def work_of(M: Operator) -> int:
     if isinstance(M, DiagonallyScaled):
         return work_of(M.inner) + 2 * M.shape[0] * (M.systems or 1)
     if isinstance(M, Permuted):
-        return work_of(M.inner) + numbers_stored(M.there) + numbers_stored(M.back)
+        return work_of(M.inner) + numbers_stored(M.left) + numbers_stored(M.right)
     if isinstance(M, Recast):
         return work_of(M.inner)
     return M.work if isinstance(M, Level) else numbers_stored(M)
