@@ -98,9 +98,7 @@ def shifted_laplacian(
     absorbs = own.dtype.kind == "c" and not hermitian
     missing, sign = _row_sum_deficit(couplings)
     size = (
-        _coarsest_size(couplings, missing, absorbs)
-        if direct is None
-        else Coarsest(*(check_integer("direct", direct, 1),) * 2)
+        _coarsest_size(couplings, missing, absorbs) if direct is None else Coarsest(check_integer("direct", direct, 1))
     )
     side = _total(couplings, _imaginary(couplings.bk, couplings.diagonal)) if absorbs else sign
     diagonal = _shifted_diagonal(couplings.bk, couplings.diagonal, missing, sign, side, shift, absorbs)
@@ -174,7 +172,7 @@ def _coarsest_size(A: Couplings, missing: Array, absorbs: bool) -> Coarsest:
     spacing = math.sqrt(float(np.median(missing)) / along) if along > 0 else 0.0
     halvings = max(int(math.log2(_FEWEST / spacing)), 0) if spacing > 0 else 30
     points = math.prod(-(-n // 2**halvings) for n in A.grid)
-    return Coarsest(*(min(max(points, _SMALL), usual.fine),) * 2)
+    return Coarsest(min(max(points, _SMALL), usual.fine))
 
 
 def _shifted_entries(own: Matrix, shift: float) -> SparseMatrix:

@@ -181,7 +181,7 @@ def exact_inverse(matrix: Matrix, kind: str) -> tuple[Dense, bool | None]:
         both = scale[..., :, None] * scale[..., None, :]
         return Dense(bk, both * traced_inverse(bk, both * entries)), None
     matrices = [hermitian_and_double(A, kind) for A in ([known] if isinstance(known, sp.csr_array) else known)]
-    hermitian = all(one for one, _ in matrices)
+    hermitian = all(is_hermitian for is_hermitian, _ in matrices)
     inverses = []
     for _, A in matrices:
         left, right = scales_of(A, hermitian)

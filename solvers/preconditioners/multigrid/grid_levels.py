@@ -188,7 +188,7 @@ class Coarsest(NamedTuple):
     """
 
     most: int
-    fine: int
+    fine: int = 0
 
 
 def coarsest(grid: tuple[int, ...]) -> Coarsest:
@@ -226,12 +226,14 @@ def strengths_of(A: Couplings) -> list[float]:
     # Evenly spread, because coefficients may be periodic layers.
     some = (0, *np.ix_(*(evenly_spread(n, along_axis) for n in A.grid)))
     sizes = {s: np.abs(a[some]) for s, a in A.values.items()}
-    own = sizes[A.here]
-    live = own > 0
+    diagonal = sizes[A.here]
+    live = diagonal > 0
     if not live.any():
         return [0.0] * len(A.grid)
-    along = [sum((size for s, size in sizes.items() if s[axis]), np.zeros_like(own)) for axis in range(len(A.grid))]
-    return [float(np.median(total[live] / own[live])) for total in along]
+    along = [
+        sum((size for s, size in sizes.items() if s[axis]), np.zeros_like(diagonal)) for axis in range(len(A.grid))
+    ]
+    return [float(np.median(total[live] / diagonal[live])) for total in along]
 
 
 def check_coarsest(grid: tuple[int, ...], periodic: tuple[bool, ...]) -> None:
@@ -331,29 +333,29 @@ def _couplings_of_images(
 ) -> Couplings:
     """Read coefficients off the images: that of x + s is the value at x of the image of the colour of x + s."""
     bk, grid, axes = P.bk, P.coarse, len(P.coarse)
-    found = bk.reshape(images, (int(images.shape[0]), *counts, *grid))
+    values = bk.reshape(images, (int(images.shape[0]), *counts, *grid))
     steps = [(0,) if len(each) == 1 else (-1, 0, 1) for each in colours]
     for axis, (each, cut) in enumerate(zip(colours, P.periodic)):
         n, ring = length_and_ring(grid[axis], cut)
         there = np.arange(n) + np.array(steps[axis])[:, None]
         colour = np.where(ring | ((there >= 0) & (there < n)), each[there % n], -1)
-        shape = [1] * len(found.shape)
+        shape = [1] * len(values.shape)
         shape[1 + axis], shape[1 + axes + axis] = colour.shape
-        own = own_part(bk, colour.reshape(shape).astype(np.int32), 1 + axes + axis, grid[axis], cut)
+        colour_here = own_part(bk, colour.reshape(shape).astype(np.int32), 1 + axes + axis, grid[axis], cut)
         terms = []
         for c in range(counts[axis]):
-            image = found[(*(slice(None),) * (1 + axis), slice(c, c + 1))]
-            has_it = bk.asarray(own == c, like=found)
-            terms.append(bk.where(has_it, image, bk.zeros_like(image)))
-        found = sum_of_terms(terms)
+            image = values[(*(slice(None),) * (1 + axis), slice(c, c + 1))]
+            is_colour = bk.asarray(colour_here == c, like=values)
+            terms.append(bk.where(is_colour, image, bk.zeros_like(image)))
+        values = sum_of_terms(terms)
     shifts = [*itertools.product(*steps)]
-    found = bk.reshape(found, (int(images.shape[0]), len(shifts), *grid))
-    found = bk.permute_dims(found, (1, 0, *range(2, 2 + axes)))
+    values = bk.reshape(values, (int(images.shape[0]), len(shifts), *grid))
+    values = bk.permute_dims(values, (1, 0, *range(2, 2 + axes)))
     here = np.array([not any(s) for s in shifts]).reshape(-1, *(1,) * (1 + axes))
     after = replace(P, weights=bk.ordered_after(P.weights, images)) if are_cut(P.periodic) else P
-    diagonal = without_rounding_residues(bk, found[len(shifts) // 2], after.by_place, P.periodic, rounding)
-    found = bk.materialize(bk.where(bk.asarray(here, like=found), diagonal[None], found))
-    return Couplings(bk, grid, P.periodic, Stacked(shifts, found), A.systems)
+    diagonal = without_rounding_residues(bk, values[len(shifts) // 2], after.by_place, P.periodic, rounding)
+    values = bk.materialize(bk.where(bk.asarray(here, like=values), diagonal[None], values))
+    return Couplings(bk, grid, P.periodic, Stacked(shifts, values), A.systems)
 
 
 def blockwise_setup(

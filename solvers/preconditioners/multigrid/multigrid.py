@@ -45,7 +45,7 @@ _RESIDUE = 0.75  # power of the rounding unit: such sums of terms of size one ar
 
 @of_operator()
 def multigrid(
-    own: Matrix,
+    A: Matrix,
     target: Target,
     *,
     grid: Sequence[int] | None = None,
@@ -89,18 +89,18 @@ def multigrid(
     Source: Dendy, Black box multigrid, J. Comput. Phys. 48 (1982).
     """
     choose = checked_smoothing(cycle, smoother, degree, precision)
-    shape = grid_of(own, grid, find=True)
-    if own.shape[0] <= _SMALL:
-        return with_cost(*exact_inverse(own, "multigrid"), ())
-    size = coarsest(shape) if direct is None else Coarsest(*(check_integer("direct", direct, 1),) * 2)
-    couplings = couplings_of(own, shape)
-    hermitian = checked_couplings(couplings) if own.bk.on_host else None
+    shape = grid_of(A, grid, find=True)
+    if A.shape[0] <= _SMALL:
+        return with_cost(*exact_inverse(A, "multigrid"), ())
+    size = coarsest(shape) if direct is None else Coarsest(check_integer("direct", direct, 1))
+    couplings = couplings_of(A, shape)
+    hermitian = checked_couplings(couplings) if A.bk.on_host else None
     smoothing = choose(hermitian)._replace(as_grids=are_flat(target.bk, couplings.periodic))
-    if own.bk.on_host:
-        host = Target(own, own.dtype, target.bk)
-        made = cycle_of(couplings, own.dtype, size, smoothing, hermitian, directional, host)
+    if A.bk.on_host:
+        host = Target(A, A.dtype, target.bk)
+        made = cycle_of(couplings, A.dtype, size, smoothing, hermitian, directional, host)
     else:
-        made = cycle_in_runs(couplings, own.dtype, size.most, smoothing)
+        made = cycle_in_runs(couplings, A.dtype, size.most, smoothing)
     settings = (("direct", made.points), ("degree", degree), ("cycle", cycle), *precision_as_setting(precision))
     return with_cost(made.inner, hermitian, settings, made.note)
 
@@ -306,7 +306,7 @@ def cycle_in_runs(
     def flattened(bk: Backend, values: Array, exactly: bool) -> list[Array]:
         couplings = replace(form, bk=bk, values=Stacked(shifts, values))
         hermitian = exactly and couplings.is_exactly_hermitian
-        cycle = cycle_of(couplings, dtype, Coarsest(points, points), smoothing, hermitian).inner
+        cycle = cycle_of(couplings, dtype, Coarsest(points), smoothing, hermitian).inner
         return bk.flatten(cycle if exactly else cycle.as_container())[0]
 
     def on_host(values: np.ndarray) -> list[Array]:
