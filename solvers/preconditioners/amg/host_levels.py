@@ -16,7 +16,7 @@ from ....sparse.formats.entries.integers import starts_of
 from ....sparse.formats.entries.scipy_form import csr_array
 from ....sparse.formats.entries.some_rows import evenly_spread
 from ....sparse.formats.making.build import from_csr, from_entries
-from ..multigrid.coarsest import scales_of, times_diagonals
+from ..multigrid.coarsest import residue_of, scales_of, times_diagonals
 from .classical.renewal import ClassicalRule, Injection
 from .classical.rows import on_diagonal, repeated, row_sums
 
@@ -124,7 +124,6 @@ def without_duplicates(A: Any) -> sp.csr_array:
 # --- rounding on the diagonal of coarse matrices, from regions where A maps constants to zero ---
 
 _ROUNDING = 64.0  # times the rounding unit and the terms of the finest level, likewise
-_RESIDUE = 0.75  # power of the rounding unit: such sums of terms of size one are only rounding
 
 
 def _without_rounding_residues(
@@ -137,7 +136,7 @@ def _without_rounding_residues(
     """
     squares = _squared(P).T @ A.diagonal()
     eps, size = float(np.finfo(A.dtype).eps), np.abs(coarse.diagonal())
-    alone = np.flatnonzero((size <= eps**_RESIDUE * np.abs(squares)) | (size <= _ROUNDING * eps * terms))
+    alone = np.flatnonzero((size <= residue_of(A.dtype) * np.abs(squares)) | (size <= _ROUNDING * eps * terms))
     if len(alone):
         coarse = sp.csr_array(coarse + sp.csr_array((squares[alone], (alone, alone)), coarse.shape))
     return coarse
@@ -162,7 +161,7 @@ def values_without_rounding_residues(
     below = bk.sum_entries(bk.abs(p) ** 2 * bk.take_in_bounds(terms, P.rows, last), P.cols, P.shape[1])
     own = structure.diagonal(bk, (values,), None if last == 0 else int(values.shape[0]))
     eps = float(np.finfo(bk.dtype(values)).eps)
-    alone = (bk.abs(own) <= eps**_RESIDUE * bk.abs(squares)) | (bk.abs(own) <= _ROUNDING * eps * below)
+    alone = (bk.abs(own) <= residue_of(bk.dtype(values)) * bk.abs(squares)) | (bk.abs(own) <= _ROUNDING * eps * below)
     diagonal_values = bk.take_in_bounds(bk.where(alone, squares, own), structure.rows, last)
     return bk.where(bk.asarray(structure.rows == structure.cols, like=values), diagonal_values, values), below
 

@@ -20,11 +20,12 @@ from ..checks import check_integer
 from ..operators import precision_as_setting
 from ..pipeline import built, entries_of, grid_of
 from ..target import Target
+from .coarsest import residue_of
 from .couplings import MatrixOnGrid, couplings_of
 from .cycle import numbers_stored, work_of
 from .grid_levels import LEAST, LEAST_RING, Coarsest, GridLevel, halved_axes, made_level, strengths_of
 from .interpolation import Interpolation, coarse_grid
-from .multigrid import Smoothing, checked_couplings, checked_smoothing, cycle_of, residue_of, signs_of, stored_levels
+from .multigrid import Smoothing, checked_couplings, checked_smoothing, cycle_of, signs_of, stored_levels
 
 _DIRECT = 256  # points of the coarsest grid: more would cost a device as much as its part of the finest grid
 _SIDE = 8  # points along each axis of the part of the gathered grid on a device, at most
@@ -84,10 +85,9 @@ def multigrid_on_cut_grid(
         values = bk.constant(_spread(couplings, setup))
         levels = cut_levels if bk.in_program() else bk.compile_if_faster(cut_levels, ("setup",))
         inner = CutMultigrid(*levels(values, setup=setup), setup)
-        largest = min(setup.direct, math.prod(plan.grids[-1]))
-        settings = ("direct", largest), ("degree", setup.smoothing.degree), ("cycle", cycle)
+        largest = ("direct", min(setup.direct, math.prod(plan.grids[-1])))
+        settings = largest, ("degree", setup.smoothing.degree), ("cycle", cycle), *precision_as_setting(precision)
         costs = numbers_stored(inner), inner.work, None
-        settings = *settings, *precision_as_setting(precision)
         return Preconditioner(inner, "multigrid", hermitian, *costs, settings, _note(plan, cut, precision))
 
     return built(A, entries, kind)

@@ -102,12 +102,9 @@ def levels_of(
 
     Args:
         A: with a diagonal that is positive where it is not zero.
-        rounding: relative size of rounding, see `without_rounding_residues`.
+        rounding: see `without_rounding_residues`.
         dtype: dtype in which matrices and interpolations but the coarsest are used; they may have that of A.
         may_stop: may a `rest` be left if too many points of a single matrix in NumPy are weakly coupled?
-
-    Raises:
-        ValueError: the coarsest grid is too large.
     """
     levels, weak_points = list[GridLevel](), WeaklyCoupled()
     while math.prod(A.grid) > direct.most:
@@ -138,11 +135,7 @@ def levels_of(
 def made_level(
     A: Couplings, factors: tuple[int, ...], hermitian: bool, rounding: float
 ) -> tuple[GridLevel, Couplings, list[Array]]:
-    """Set up a level: scaling, weights and Galerkin product.
-
-    Returns:
-        The level, the couplings of the next coarser grid, and the weak points of `weights_and_weakly_coupled`.
-    """
+    """The level, the couplings of the next coarser grid, and the points of `weights_and_weakly_coupled`."""
     bk, scale = A.bk, _scale(A)
     scaled = diagonally_scaled(A, scale)
     symmetric_part = (A if hermitian else A.symmetrised()).map(bk.real)
@@ -315,24 +308,8 @@ def probed_couplings(A: Operator, P: Interpolation, rounding: float = 0.0) -> Co
         return R.apply(bk.materialize(A.apply(bk.materialize(P.apply(probe)))))
 
     images = scanned(bk, image, zero, math.prod(counts))
-    return _couplings_of_images(A, P, images, colours, counts, rounding)
-
-
-def colours_of(n: int, ring: bool) -> np.ndarray:
-    """Colours of n points along an axis: all neighbours of a point have different ones."""
-    if not ring:
-        return np.arange(n) % 3
-    if n < 6:
-        return np.arange(n)
-    fours = n % 3  # rounds of four colours, all others of three
-    return np.concatenate([np.tile(np.arange(4), fours), np.tile(np.arange(3), (n - 4 * fours) // 3)])
-
-
-def _couplings_of_images(
-    A: Operator, P: Interpolation, images: Array, colours: Sequence[np.ndarray], counts: Sequence[int], rounding: float
-) -> Couplings:
-    """Read coefficients off the images: that of x + s is the value at x of the image of the colour of x + s."""
-    bk, grid, axes = P.bk, P.coarse, len(P.coarse)
+    # The coefficient of x + s is the value at x of the image of the colour of x + s.
+    axes = len(grid)
     values = bk.reshape(images, (int(images.shape[0]), *counts, *grid))
     steps = [(0,) if len(each) == 1 else (-1, 0, 1) for each in colours]
     for axis, (each, cut) in enumerate(zip(colours, P.periodic)):
@@ -344,9 +321,9 @@ def _couplings_of_images(
         colour_here = own_part(bk, colour.reshape(shape).astype(np.int32), 1 + axes + axis, grid[axis], cut)
         terms = []
         for c in range(counts[axis]):
-            image = values[(*(slice(None),) * (1 + axis), slice(c, c + 1))]
+            of_colour = values[(*(slice(None),) * (1 + axis), slice(c, c + 1))]
             is_colour = bk.asarray(colour_here == c, like=values)
-            terms.append(bk.where(is_colour, image, bk.zeros_like(image)))
+            terms.append(bk.where(is_colour, of_colour, bk.zeros_like(of_colour)))
         values = sum_of_terms(terms)
     shifts = [*itertools.product(*steps)]
     values = bk.reshape(values, (int(images.shape[0]), len(shifts), *grid))
@@ -356,6 +333,16 @@ def _couplings_of_images(
     diagonal = without_rounding_residues(bk, values[len(shifts) // 2], after.by_place, P.periodic, rounding)
     values = bk.materialize(bk.where(bk.asarray(here, like=values), diagonal[None], values))
     return Couplings(bk, grid, P.periodic, Stacked(shifts, values), A.systems)
+
+
+def colours_of(n: int, ring: bool) -> np.ndarray:
+    """Colours of n points along an axis: all neighbours of a point have different ones."""
+    if not ring:
+        return np.arange(n) % 3
+    if n < 6:
+        return np.arange(n)
+    fours = n % 3  # rounds of four colours, all others of three
+    return np.concatenate([np.tile(np.arange(4), fours), np.tile(np.arange(3), (n - 4 * fours) // 3)])
 
 
 def blockwise_setup(
@@ -385,15 +372,22 @@ def blockwise_setup(
         before, after = min(_AROUND, start), min(_AROUND, grid[0] - end)
         if A.periodic[0]:
             before = after = _AROUND
-        level, coarse, points = make(_rows(A, factor * (start - before), factor * (end + after)))
+        lo, hi = factor * (start - before), factor * (end + after)
+        if A.periodic[0]:
+            values = {s: np.take(a, np.arange(lo, hi) % A.grid[0], axis=1) for s, a in A.values.items()}
+        else:
+            hi = min(hi, A.grid[0])
+            values = {s: a[:, lo:hi] for s, a in A.values.items()}
+        block = replace(A, grid=(hi - lo, *A.grid[1:]), periodic=(False, *A.periodic[1:]), values=values)
+        level, coarse, points = make(block)
         P, shifts, coarse_shifts = level.P, level.A.shifts, coarse.shifts
         if not fine:
             systems = len(level.scale)  # type: ignore[arg-type]
             scale = np.empty((systems, *A.grid), level.scale.dtype)  # type: ignore[union-attr]
-            values = np.empty((len(shifts), systems, *A.grid), dtype)
+            matrix = np.empty((len(shifts), systems, *A.grid), dtype)
             weights = np.empty((len(P.weights), systems, *grid), dtype)
             coarse_values = np.empty((len(coarse_shifts), systems, *grid), coarse.diagonal.dtype)
-            fine, below = [scale, *values], [*weights, *coarse_values]
+            fine, below = [scale, *matrix], [*weights, *coarse_values]
         rows = slice(factor * start, min(factor * end, A.grid[0]))
         inner = slice(factor * before, factor * before + rows.stop - rows.start)
         for whole, part in zip(fine, [level.scale, *(level.A.values[s] for s in shifts)], strict=True):
@@ -405,20 +399,8 @@ def blockwise_setup(
         if too_many is not None and too_many(weak_points):
             return None, weak_points
     level = GridLevel(
-        replace(A, values=Stacked(shifts, values)),
+        replace(A, values=Stacked(shifts, matrix)),
         scale,
         Interpolation(A.bk, weights, A.grid, factors, A.periodic, A.systems is not None),
     )
     return (level, replace(A, grid=grid, values=Stacked(coarse_shifts, coarse_values))), weak_points
-
-
-def _rows(A: Couplings, start: int, end: int) -> Couplings:
-    """Coefficients of these rows of the first axis, with wrap-around if it is periodic."""
-    n = A.grid[0]
-    if A.periodic[0]:
-        rows = np.arange(start, end) % n
-        values = {s: np.take(a, rows, axis=1) for s, a in A.values.items()}
-    else:
-        end = min(end, n)
-        values = {s: a[:, start:end] for s, a in A.values.items()}
-    return replace(A, grid=(end - start, *A.grid[1:]), periodic=(False, *A.periodic[1:]), values=values)

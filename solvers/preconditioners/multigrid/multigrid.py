@@ -25,7 +25,7 @@ from ..checks import MOST_STEPS, check_choice, check_finite, check_in_range, che
 from ..operators import DiagonallyScaled, check_precision, inner_dtype, note_on_precision, precision_as_setting, recast
 from ..pipeline import grid_of, of_operator
 from ..target import Target
-from .coarsest import exact_inverse, rounding_of
+from .coarsest import exact_inverse, residue_of, rounding_of
 from .couplings import MatrixOnGrid, couplings_matrix, couplings_of, couplings_stencil
 from .cycle import SMOOTHERS, VISITS, LevelParts, PolynomialSmoother, cycle_over, numbers_stored, polynomial, work_of
 from .grid_levels import (
@@ -40,7 +40,6 @@ from .grid_levels import (
 from .interpolation import Interpolation, coarse_grid, interpolation_places
 
 _SMALL = 64  # unknowns up to which there is one grid
-_RESIDUE = 0.75  # power of the rounding unit: such sums of terms of size one are only rounding
 
 
 @of_operator()
@@ -110,7 +109,7 @@ def checked_smoothing(
 ) -> Callable[[bool | None], Smoothing]:
     """Check the settings, and return the smoothing as a function of whether A is Hermitian."""
     if cycle not in VISITS:
-        raise ValueError(f"cycle={cycle!r} was given; expected one of {', '.join(map(repr, VISITS))}.")
+        raise ValueError(f"cycle={cycle!r} was given; expected {' or '.join(map(repr, VISITS))}.")
     if smoother is not None:
         smoother = check_choice("smoother", smoother, tuple(SMOOTHERS))
     degree = check_integer("degree", degree, 1, MOST_STEPS)
@@ -208,21 +207,19 @@ def cycle_of(
         blocks = (bk.astype(part, dtype) for part in block_tridiagonal_inverse(A, shift, hermitian))
         inner: Operator = BlockTridiagonalInverse(bk, *blocks, A.grid, A.periodic, A.shifts, A.systems is not None)
     else:
-        where = "" if rest.grid == grid else f" from the grid {rest.grid} on"
+        where = f" from the grid {rest.grid} on" if levels else ""
         note = f"classical AMG{where}: coefficients jump, {weak_points} are weakly coupled to a coarser grid"
         inner = _algebraic_cycle(rest if levels else A, smoothing, hermitian, target)
-        A = rest
         if not levels:
             return GridCycle(inner, math.prod(grid), note)
-        levels = [*levels, GridLevel(rest, None, None)]
+        A, levels = rest, [*levels, GridLevel(rest, None, None)]
     ones = bk.full_like(bk.real(A.diagonal[:, *(0,) * len(grid)]), 1)
     cycle = recast(smoothing.cycle(stored_levels(levels, within, smoothing.as_grids), inner, ones, hermitian), dtype)
     scale: Array = levels[0].scale
     rows = bk.reshape(scale, (int(scale.shape[0]), math.prod(grid)))
     signed_rows = rows * bk.reshape(sign, (int(sign.shape[0]), 1))
-    return GridCycle(
-        DiagonallyScaled(cycle, bk.astype(rows, dtype), bk.astype(signed_rows, dtype)), math.prod(A.grid), note
-    )
+    scaled = DiagonallyScaled(cycle, bk.astype(rows, dtype), bk.astype(signed_rows, dtype))
+    return GridCycle(scaled, math.prod(A.grid), note)
 
 
 def stored_levels(
@@ -260,11 +257,6 @@ def signs_of(A: Couplings, with_size: bool) -> Array:
         return sign
     largest = A.largest(A.diagonal)
     return sign / bk.reshape(bk.where(largest > 0, largest, bk.full_like(largest, 1)), axes)
-
-
-def residue_of(dtype: np.dtype) -> float:
-    """Largest rounding in sums of terms of size one, see `without_rounding_residues`."""
-    return float(np.finfo(dtype).eps) ** _RESIDUE
 
 
 def _algebraic_cycle(A: Couplings, smoothing: Smoothing, hermitian: bool, target: Target) -> Operator:
