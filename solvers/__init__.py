@@ -32,7 +32,7 @@ from .nonlinear.newton import solve_nonlinear
 from .nonlinear.results import MinimizeResult, NonlinearResult
 from .plan_cache import clear_setup_cache, set_global_setup_cache, setup_cache
 from .preconditioners import PRECONDITIONERS, Preconditioner, preconditioner, rigid_motions
-from .preconditioners.files import load_preconditioner
+from .preconditioners.build import load_preconditioner
 from .prepared import PreparedSolver, prepare
 from .results.devices import GatherWarning
 from .results.result import ConvergenceError, Diverged, NotConverged, SolveResult

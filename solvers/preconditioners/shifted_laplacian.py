@@ -17,15 +17,13 @@ from ...sparse.formats import from_entries
 from ...sparse.operators.concrete import concrete, nonzero_entries
 from ...sparse.operators.couplings import Couplings, are_flat, sum_of_terms
 from .amg.amg import amg
-from .base import Preconditioner
 from .checks import check_finite, check_in_range, check_integer, check_number
 from .multigrid.coarsest import exact_inverse
 from .multigrid.couplings import couples_neighbours, couplings_of
 from .multigrid.grid_levels import Coarsest, coarsest
 from .multigrid.multigrid import checked_smoothing, cycle_of, with_cost
-from .operators import precision_as_setting
-from .pipeline import grid_of, of_operator
-from .target import Target
+from .operators import Preconditioner, precision_as_setting
+from .pipeline import Target, grid_of, of_operator
 
 _NAME = "shifted-laplacian"
 _SMALL = 64  # unknowns up to which the shifted matrix is inverted

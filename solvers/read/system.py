@@ -34,11 +34,11 @@ from ...sparse.operators.cut_stencil import CutStencil
 from ...sparse.operators.cut_values import cut_stencil
 from ..adapters.least_squares import Given
 from ..methods.method import Method
-from ..preconditioners.base import Spread
+from ..preconditioners.operators import Spread
 from ..run.stopping import Limits
 from ..run.watch import Monitor
 from ..singular.constants import constants_at_run_time, find_constants
-from ..singular.given import are_of_adjoint, given_vectors
+from ..singular.projections import are_of_adjoint, given_vectors
 from .arguments import (
     Request,
     as_arrays,

@@ -18,7 +18,7 @@ from ...sparse.operators.linear_function import LinearFunction
 from ..read.arguments import Request
 from ..read.system import System, read_system
 from ..results.result import ArrayT
-from .levels import LevelSolve
+from .inverse import LevelSolve
 
 Make = Callable[[Sequence[Array]], Operator]
 

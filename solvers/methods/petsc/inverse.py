@@ -14,8 +14,8 @@ from ....backends import Array, Backend, get_backend
 from ....sparse import Operator, SparseMatrix, Turned, as_operator
 from ....sparse.analysis.analysis import analysis_of
 from ....sparse.analysis.canonical import canonical
-from ...factors.protocol import DirectInverse
-from ...singular.given import basis_of
+from ...factors.inverse import DirectInverse
+from ...singular.projections import basis_of
 from ..scipy_methods import See
 from .system import Choice, Found, PetscSystem, suited
 

@@ -11,9 +11,9 @@ from ....backends import Array, Backend, get_backend
 from ....sparse import Dense, Matrix
 from ....sparse.analysis.symmetry import nearest_hermitian
 from ....sparse.operators.concrete import in_scipy
-from ..amg.classical.rows import row_sums
+from ..amg.rows import row_sums
 from ..checks import check_finite, check_in_range
-from ..target import Target
+from ..pipeline import Target
 
 _CUT = 10  # times n eps: smaller singular values, relative to the largest one, count as zero
 _GIVEN = 4  # times the rounding of the given entries of A, likewise: its effect on a null vector

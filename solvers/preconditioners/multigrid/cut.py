@@ -15,11 +15,9 @@ from ....sparse.operators.couplings import Couplings, Shift, Stacked, neighbours
 from ....sparse.operators.cut_stencil import CutStencil
 from ....sparse.operators.cut_values import cut_stencil
 from ....sparse.operators.halo import Axes, length_and_ring, names_of, own_part
-from ..base import Preconditioner, Spread
 from ..checks import check_integer
-from ..operators import precision_as_setting
-from ..pipeline import built, entries_of, grid_of
-from ..target import Target
+from ..operators import Preconditioner, Spread, precision_as_setting
+from ..pipeline import Target, built, entries_of, grid_of
 from .coarsest import residue_of
 from .couplings import MatrixOnGrid, couplings_of
 from .cycle import numbers_stored, work_of

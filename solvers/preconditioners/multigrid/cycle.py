@@ -16,8 +16,7 @@ from typing import Any, ClassVar, NamedTuple
 
 from ....backends import Array, Backend
 from ....sparse import Composed, Matrix, Operator, UnsupportedOperation, as_symmetric_dia, storable
-from ..operators import DiagonallyScaled, Permuted, Recast, recast
-from ..target import suited
+from ..operators import DiagonallyScaled, Permuted, Recast, recast, suited
 
 VISITS = {"V": 1, "W": 2}
 """Visits to the next coarser level from each level."""
@@ -444,7 +443,7 @@ def work_of(M: Operator) -> int:
     if isinstance(M, DiagonallyScaled):
         return work_of(M.inner) + 2 * M.shape[0] * (M.systems or 1)
     if isinstance(M, Permuted):
-        return work_of(M.inner) + numbers_stored(M.there) + numbers_stored(M.back)
+        return work_of(M.inner) + numbers_stored(M.left) + numbers_stored(M.right)
     if isinstance(M, Recast):
         return work_of(M.inner)
     return M.work if isinstance(M, Level) else numbers_stored(M)

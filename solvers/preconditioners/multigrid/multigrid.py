@@ -20,11 +20,17 @@ from ...factors.planes import BlockTridiagonalInverse, block_layout, block_tridi
 from ..amg.cycle import known_cycle
 from ..amg.hierarchy import coarsened
 from ..amg.settings import AmgSettings
-from ..base import Preconditioner
 from ..checks import MOST_STEPS, check_choice, check_finite, check_in_range, check_integer
-from ..operators import DiagonallyScaled, check_precision, inner_dtype, note_on_precision, precision_as_setting, recast
-from ..pipeline import grid_of, of_operator
-from ..target import Target
+from ..operators import (
+    DiagonallyScaled,
+    Preconditioner,
+    check_precision,
+    inner_dtype,
+    note_on_precision,
+    precision_as_setting,
+    recast,
+)
+from ..pipeline import Target, grid_of, of_operator
 from .coarsest import exact_inverse, residue_of, rounding_of
 from .couplings import MatrixOnGrid, couplings_matrix, couplings_of, couplings_stencil
 from .cycle import SMOOTHERS, VISITS, LevelParts, PolynomialSmoother, cycle_over, numbers_stored, polynomial, work_of

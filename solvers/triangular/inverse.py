@@ -1,4 +1,4 @@
-"""Triangular solves by level scheduling in the library's own operations.
+"""Inverses of sparse triangles: by level scheduling in the library's own operations, or on the host by SuperLU.
 
 Rows of one level depend only on earlier levels and are solved at the same time. Long rows and columns are split first,
 so that padding takes about as much memory as the entries.
@@ -15,9 +15,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
+from scipy.sparse.linalg import splu
 
 from ...backends import Array, Backend, get_backend
-from ...sparse import Composed, SparseMatrix, storable
+from ...sparse import Composed, Operator, SparseMatrix, storable
 from ...sparse.formats.ell import EllStructure
 from ...sparse.formats.entries.integers import places_in_rows, starts_of
 from ...sparse.formats.entries.order import sorted_entries
@@ -28,6 +29,9 @@ _STEP = 4096  # overhead of a step of a loop, in rows that could be solved meanw
 _MOST_PLACES = 4  # positions for each row, padding included
 _SHORT = 8  # rows of at most so many entries are never cut
 _TIMES_MEAN = 4  # rows that are so many times longer than the mean row, with its diagonal, are cut
+_UNCHANGED: dict[str, Any] = {
+    "permc_spec": "NATURAL", "diag_pivot_thresh": 0.0, "relax": 1, "panel_size": 1, "options": {"Equil": False},
+}  # fmt: skip
 
 
 @storable("triangle by levels")
@@ -315,3 +319,58 @@ class WithOnes:
         last = len(flat.shape) - 1
         one = bk.full((*flat.shape[:last], 1), -1, bk.dtype(flat), flat)
         return self.regather(bk, (bk.concat([flat, one], last),), systems)
+
+
+# --- on the host, by SuperLU ---
+
+
+@storable("triangle on the host")
+@dataclass(eq=False, repr=False)
+class HostSolve(Composed):
+    """Inverse of I + S, S strictly triangular, in NumPy; a `LevelSolve` in other libraries.
+
+    Stores S, and SuperLU's copy of it from the first application on. Costs as much as two to four products with S.
+    """
+
+    parts = ("strict",)
+
+    strict: SparseMatrix
+    transposed: bool = False
+
+    def _settle(self) -> None:
+        super()._settle()
+        self._factors: list[Any] = []  # one for each system
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_factors": []}
+
+    def transpose(self) -> HostSolve:
+        other = replace(self, transposed=not self.transposed)
+        other._factors = self._factors  # shared; filled by the first application of either
+        return other
+
+    def on_backend(self, bk: Backend, like: Array | None) -> Operator | None:
+        moved = self.strict.on_backend(bk, like)
+        if moved is None:
+            return None
+        found = LevelSolve.of(moved)
+        return found.transpose() if self.transposed else found
+
+    def apply(self, x: Array) -> Array:
+        if not self.strict.structure.nnz:
+            return x
+        if not self._factors:
+            found = self.strict.known()
+            for S in found if isinstance(found, tuple) else (found,):
+                # The factors are I + S itself and I, because there is no pivoting or reordering.
+                triangle = sp.csc_array(S + sp.eye_array(S.shape[0], dtype=S.dtype))
+                self._factors.append(splu(triangle, **_UNCHANGED))
+        if self.systems is None:
+            return self._solved(self._factors[0], x)
+        return np.concatenate([self._solved(one, row[None]) for one, row in zip(self._factors, x, strict=True)])
+
+    def _solved(self, factors: Any, x: Array) -> Array:
+        if x.dtype.kind == "c" and self.dtype.kind != "c":
+            return self._solved(factors, x.real) + 1j * self._solved(factors, x.imag)
+        columns = np.ascontiguousarray(x.T, self.dtype)
+        return np.ascontiguousarray(factors.solve(columns, "T" if self.transposed else "N").T)
