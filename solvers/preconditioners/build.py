@@ -32,7 +32,7 @@ from ..factors.inverse import DirectInverse
 from ..methods.method import Method
 from ..names import NO_PRECONDITIONER, is_method, preconditioner_meant, squeezed
 from .amg.amg import amg
-from .amg.renewal import updated
+from .amg.hierarchy import updated
 from .chebyshev import chebyshev, chebyshev_by_parts
 from .choose import AUTOMATIC, choose_kind, chosen_for_blocks
 from .composed import foreign_piece
