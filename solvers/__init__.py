@@ -12,9 +12,7 @@ from .judge import SingularMatrixWarning
 from .linear_solve import linear_solve
 from .methods.bicgstab import BiCGStab
 from .methods.block_cg import BlockCG
-from .methods.cg import CG
-from .methods.cg_adaptive import CGAdaptive
-from .methods.cg_single_reduction import CGSingleReduction
+from .methods.cg import CG, CGAdaptive, CGSingleReduction
 from .methods.cocr import COCR
 from .methods.direct import BandedDirect, Direct, FastDirect, ScipyDirect, SparseDirect
 from .methods.gmres import GMRES
