@@ -78,9 +78,9 @@ class LevelSolve(Composed):
         schedule, pivots = plan.schedule, np.zeros((1, 0), S.dtype)
         if diagonal is not None:
             host = get_backend("numpy") if isinstance(diagonal, np.ndarray) else S.bk
-            found = host.reshape(diagonal, (-1, S.shape[0]))
-            spare = host.full((int(found.shape[0]), 1), 1, host.dtype(found), found)
-            pivots = host.take_in_bounds(host.concat([found, spare], 1), plan.order, 1)
+            rows_of = host.reshape(diagonal, (-1, S.shape[0]))
+            padding = host.full((int(rows_of.shape[0]), 1), 1, host.dtype(rows_of), rows_of)
+            pivots = host.take_in_bounds(host.concat([rows_of, padding], 1), plan.order, 1)
         order, places, pivots = (
             array if S.bk.compiled() or S.bk.is_array(array) else S.placed(array)
             for array in (plan.order, schedule.places[: S.shape[0]], pivots)
@@ -157,19 +157,19 @@ class _Plan(NamedTuple):
 
 @lru_cache(maxsize=8)
 def _plan(structure: Structure) -> _Plan:
-    n, given = structure.shape[0], structure.entries()
-    rows, cols, slots, count = in_pieces(*given, n)
+    n = structure.shape[0]
+    rows, cols, slots, count = in_pieces(*structure.entries(), n)
     by_row = sorted_entries(rows, cols, (count, count), sum_duplicates=False)
     schedule = make_schedule(find_levels(starts_of(by_row.rows, count), by_row.cols, count))
     places, size = schedule.places, len(schedule.order)
     order = sorted_entries(places[rows], places[cols], (size, size), sum_duplicates=False)
     stacked, sources = EllStructure.from_entries(order.rows, order.cols, (size, size))
     slots = slots if order.order is None else slots[order.order]
-    taken = np.where((schedule.order < 0) | (schedule.order >= n), np.int32(n), schedule.order)
+    unknowns = np.where((schedule.order < 0) | (schedule.order >= n), np.int32(n), schedule.order)
     if count == n:
-        return _Plan(schedule, taken, stacked, Regather.composed(slots, sources))
+        return _Plan(schedule, unknowns, stacked, Regather.composed(slots, sources))
     slots = np.where(slots < 0, np.int32(structure.size), slots)
-    return _Plan(schedule, taken, stacked, WithOnes(Regather.composed(slots, sources)))
+    return _Plan(schedule, unknowns, stacked, WithOnes(Regather.composed(slots, sources)))
 
 
 # --- levels, and steps of equal width
@@ -206,7 +206,8 @@ def find_levels(starts: np.ndarray, cols: np.ndarray, n: int) -> np.ndarray:
     levels = np.zeros(n, np.int32)
     missing = np.diff(starts).astype(np.int32)  # rows that each row still waits for
     ready = np.flatnonzero(missing == 0)
-    first, dependents = _dependents(starts, cols, n)
+    by_column = sp.csr_array((np.ones(len(cols), np.int8), cols, starts), (n, n)).tocsc()
+    first, dependents = (a.astype(np.intp) for a in (by_column.indptr, by_column.indices))  # the index type of NumPy
     mark, level, one = np.empty(n, np.int32), 0, np.int32(1)  # one dtype, because `at` is ten times slower with two
     while len(ready):
         levels[ready] = level
@@ -214,19 +215,13 @@ def find_levels(starts: np.ndarray, cols: np.ndarray, n: int) -> np.ndarray:
         count = first[ready + 1] - first[ready]
         ends = np.cumsum(count)
         at = np.arange(ends[-1]) + np.repeat(first[ready] - ends + count, count)
-        found = dependents[at]
-        np.subtract.at(missing, found, one)
-        found = found[missing[found] == 0]
-        number = np.arange(len(found), dtype=np.int32)
-        mark[found] = number  # a row that occurs several times is kept once
-        ready = found[mark[found] == number]
+        rows = dependents[at]
+        np.subtract.at(missing, rows, one)
+        rows = rows[missing[rows] == 0]
+        number = np.arange(len(rows), dtype=np.int32)
+        mark[rows] = number  # a row that occurs several times is kept once
+        ready = rows[mark[rows] == number]
     return levels
-
-
-def _dependents(starts: np.ndarray, cols: np.ndarray, n: int) -> tuple[np.ndarray, np.ndarray]:
-    by_row = sp.csr_array((np.ones(len(cols), np.int8), cols, starts), (n, n))
-    by_column = by_row.tocsc()
-    return by_column.indptr.astype(np.intp), by_column.indices.astype(np.intp)  # the index type of NumPy
 
 
 def make_schedule(levels: np.ndarray) -> Schedule:
@@ -282,8 +277,8 @@ def in_pieces(rows: np.ndarray, cols: np.ndarray, slots: np.ndarray, n: int) -> 
     column has more than 8 entries, or 4 times the mean of I + S.
     """
     limit = max(_SHORT, _TIMES_MEAN * (len(rows) + n) // max(n, 1))
-    found = _cut_rows(Pieces(rows, cols, slots, n), limit)
-    across = _cut_rows(Pieces(found.cols, found.rows, found.slots, found.size), limit)
+    short = _cut_rows(Pieces(rows, cols, slots, n), limit)
+    across = _cut_rows(Pieces(short.cols, short.rows, short.slots, short.size), limit)
     return Pieces(across.cols, across.rows, across.slots, across.size)
 
 
@@ -353,21 +348,21 @@ class HostSolve(Composed):
         moved = self.strict.on_backend(bk, like)
         if moved is None:
             return None
-        found = LevelSolve.of(moved)
-        return found.transpose() if self.transposed else found
+        inverse = LevelSolve.of(moved)
+        return inverse.transpose() if self.transposed else inverse
 
     def apply(self, x: Array) -> Array:
         if not self.strict.structure.nnz:
             return x
         if not self._factors:
-            found = self.strict.known()
-            for S in found if isinstance(found, tuple) else (found,):
+            matrices = self.strict.known()
+            for S in matrices if isinstance(matrices, tuple) else (matrices,):
                 # The factors are I + S itself and I, because there is no pivoting or reordering.
                 triangle = sp.csc_array(S + sp.eye_array(S.shape[0], dtype=S.dtype))
                 self._factors.append(splu(triangle, **_UNCHANGED))
         if self.systems is None:
             return self._solved(self._factors[0], x)
-        return np.concatenate([self._solved(one, row[None]) for one, row in zip(self._factors, x, strict=True)])
+        return np.concatenate([self._solved(LU, row[None]) for LU, row in zip(self._factors, x, strict=True)])
 
     def _solved(self, factors: Any, x: Array) -> Array:
         if x.dtype.kind == "c" and self.dtype.kind != "c":

@@ -244,8 +244,9 @@ def tentative_matrices(cycle: Operator) -> list[Operator]:
 
 def _components_of(tentative: Sequence[Tentative | Operator], order: np.ndarray | None) -> np.ndarray | None:
     """Component of each unknown of A; None: there is one."""
-    first = _on_host(tentative[0]) if tentative else None
-    labels = first.labels if isinstance(first, ClassicalRule) else None
+    first = tentative[0] if tentative else None
+    rule = first.rule if isinstance(first, Injection) else first
+    labels = rule.labels if isinstance(rule, ClassicalRule) else None
     return labels if labels is None or order is None else labels[inverse_permutation(order)]
 
 

@@ -15,7 +15,7 @@ from ....sparse.formats.entries.integers import starts_of
 from ....sparse.formats.entries.scipy_form import csr_array
 from ....sparse.formats.entries.some_rows import evenly_spread
 from ....sparse.formats.making.build import from_csr, from_entries
-from ..multigrid.coarsest import scales_of, times_diagonals
+from ..multigrid.coarsest import residue_of, scales_of, times_diagonals
 from .interpolation import ClassicalRule, Injection
 from .rows import on_diagonal, repeated, row_sums
 
@@ -122,7 +122,6 @@ def without_duplicates(A: Any) -> sp.csr_array:
 # --- rounding on the diagonal of coarse matrices, from regions where A maps constants to zero ---
 
 _ROUNDING = 64.0  # times the rounding unit and the terms of the finest level, likewise
-_RESIDUE = 0.75  # power of the rounding unit: such sums of terms of size one are only rounding
 
 
 def is_rounding(bk: Backend, diagonal: Array, squares: Array, terms: Array) -> Array:
@@ -132,7 +131,7 @@ def is_rounding(bk: Backend, diagonal: Array, squares: Array, terms: Array) -> A
     have without neighbours.
     """
     eps, size = float(np.finfo(bk.dtype(diagonal)).eps), bk.abs(diagonal)
-    return (size <= eps**_RESIDUE * bk.abs(squares)) | (size <= _ROUNDING * eps * terms)
+    return (size <= residue_of(bk.dtype(diagonal)) * bk.abs(squares)) | (size <= _ROUNDING * eps * terms)
 
 
 # --- reverse Cuthill-McKee order of the unknowns ---

@@ -19,6 +19,7 @@ _CUT = 10  # times n eps: smaller singular values, relative to the largest one, 
 _GIVEN = 4  # times the rounding of the given entries of A, likewise: its effect on a null vector
 _OF_TERMS = 64  # times eps and the terms that a matrix was summed from, likewise
 _LARGEST = 3000  # unknowns
+_RESIDUE = 0.75  # power of the rounding unit: such sums of terms of size one are only rounding
 
 
 def hermitian_and_double(A: sp.csr_array, kind: str) -> tuple[bool, sp.csr_array]:
@@ -81,6 +82,11 @@ def rounding_of(dtype: np.dtype, levels: int) -> float:
     The rounding of row sums counts about four times as much on each coarser level.
     """
     return float(np.finfo(dtype).eps) * 4.0 ** (levels - 1)
+
+
+def residue_of(dtype: np.dtype) -> float:
+    """Size up to which a sum of terms of size one is only rounding."""
+    return float(np.finfo(dtype).eps) ** _RESIDUE
 
 
 def known_inverse(A: np.ndarray, hermitian: bool, rounding: float, terms: np.ndarray | None = None) -> np.ndarray:
@@ -181,7 +187,7 @@ def exact_inverse(matrix: Matrix, kind: str) -> tuple[Dense, bool | None]:
         both = scale[..., :, None] * scale[..., None, :]
         return Dense(bk, both * traced_inverse(bk, both * entries)), None
     matrices = [hermitian_and_double(A, kind) for A in ([known] if isinstance(known, sp.csr_array) else known)]
-    hermitian = all(one for one, _ in matrices)
+    hermitian = all(is_hermitian for is_hermitian, _ in matrices)
     inverses = []
     for _, A in matrices:
         left, right = scales_of(A, hermitian)

@@ -18,11 +18,12 @@ from ....sparse.operators.halo import Axes, length_and_ring, names_of, own_part
 from ..checks import check_integer
 from ..operators import Preconditioner, Spread, precision_as_setting
 from ..pipeline import Target, built, entries_of, grid_of
+from .coarsest import residue_of
 from .couplings import MatrixOnGrid, couplings_of
 from .cycle import numbers_stored, work_of
 from .grid_levels import LEAST, LEAST_RING, Coarsest, GridLevel, halved_axes, made_level, strengths_of
-from .interpolation import Interpolation
-from .multigrid import Smoothing, checked_couplings, checked_smoothing, cycle_of, residue_of, signs_of, stored_levels
+from .interpolation import Interpolation, coarse_grid
+from .multigrid import Smoothing, checked_couplings, checked_smoothing, cycle_of, signs_of, stored_levels
 
 _DIRECT = 256  # points of the coarsest grid: more would cost a device as much as its part of the finest grid
 _SIDE = 8  # points along each axis of the part of the gathered grid on a device, at most
@@ -56,10 +57,10 @@ def multigrid_on_cut_grid(
     if cut is None or not cut.all_names:
         return None
 
-    def kind(own: Matrix, target: Target) -> Preconditioner:
-        known, systems, bk = own.bk.on_host, own.systems, target.bk
-        if known or isinstance(own, Stencil):
-            couplings = couplings_of(own, shape)
+    def kind(matrix: Matrix, target: Target) -> Preconditioner:
+        known, systems, bk = matrix.bk.on_host, matrix.systems, target.bk
+        if known or isinstance(matrix, Stencil):
+            couplings = couplings_of(matrix, shape)
         elif systems is None:
             couplings = couplings_by_products(A.without_offset, shape, cut)
         else:
@@ -76,16 +77,15 @@ def multigrid_on_cut_grid(
             )
         plan = plan_of(shape, cut, couplings.periodic, strengths)
         setup = CutSetup(
-            bk, cut, plan, shape, couplings.periodic, couplings.shifts, np.dtype(own.dtype), choose(hermitian),
+            bk, cut, plan, shape, couplings.periodic, couplings.shifts, np.dtype(matrix.dtype), choose(hermitian),
             points or _DIRECT, bool(hermitian), systems is not None,
         )  # fmt: skip
         values = bk.constant(_spread(couplings, setup))
         levels = cut_levels if bk.in_program() else bk.compile_if_faster(cut_levels, ("setup",))
         inner = CutMultigrid(*levels(values, setup=setup), setup)
-        largest = min(setup.direct, math.prod(plan.grids[-1]))
-        settings = ("direct", largest), ("degree", setup.smoothing.degree), ("cycle", cycle)
+        largest = ("direct", min(setup.direct, math.prod(plan.grids[-1])))
+        settings = largest, ("degree", setup.smoothing.degree), ("cycle", cycle), *precision_as_setting(precision)
         costs = numbers_stored(inner), inner.work, None
-        settings = *settings, *precision_as_setting(precision)
         return Preconditioner(inner, "multigrid", hermitian, *costs, settings, _note(plan, cut, precision))
 
     return built(A, entries, kind)
@@ -93,12 +93,10 @@ def multigrid_on_cut_grid(
 
 def _spread(couplings: Couplings, setup: CutSetup) -> Array:
     """`(shifts, systems or 1, *padded grid)` over the mesh; couplings are NumPy's if they are known."""
-    known, bk = couplings.bk, setup.bk
-    rows = couplings.systems or 1
-    each = [known.broadcast_to(couplings.values[s], (rows, *couplings.grid)) for s in couplings.shifts]
-    values = known.astype(known.stack(each), setup.dtype)
-    values = known.pad(values, [(0, 0), (0, 0), *setup.padding]) if setup.padding else values
-    return bk.spread_over(values, setup.cut, -2)
+    bk, shape = couplings.bk, (couplings.systems or 1, *couplings.grid)
+    values = bk.astype(bk.stack([bk.broadcast_to(couplings.values[s], shape) for s in couplings.shifts]), setup.dtype)
+    values = bk.pad(values, [(0, 0), (0, 0), *setup.padding]) if setup.padding else values
+    return setup.bk.spread_over(values, setup.cut, -2)
 
 
 def _note(plan: CutPlan, cut: Cut, precision: str | None) -> str:
@@ -170,10 +168,10 @@ class CutPlan(NamedTuple):
     @property
     def grids(self) -> list[tuple[int, ...]]:
         """The cut grids, and the gathered one."""
-        found = [self.grid]
+        grids = [self.grid]
         for factors in self.factors:
-            found.append(tuple(-(-n // f) for n, f in zip(found[-1], factors)))
-        return found
+            grids.append(coarse_grid(grids[-1], factors))
+        return grids
 
 
 def plan_of(
@@ -210,7 +208,7 @@ def plan_of(
         if math.prod(padded) > _MOST_PADDING * math.prod(grid):
             break
         best = CutPlan(padded, tuple(factors), most)
-        lengths = tuple(-(-n // f) for n, f in zip(lengths, step))
+        lengths = coarse_grid(lengths, step)
         strong = [s / f**2 for s, f in zip(strong, step)]
     return best
 
@@ -228,7 +226,7 @@ class CutSetup(NamedTuple):
     """Static data of a cut cycle.
 
     Attributes:
-        grid: the given one, without padding.
+        grid: the finest one, without padding.
         shifts: offsets of the couplings on the finest grid.
         dtype: dtype of A.
         direct: largest number of points of the coarsest grid.
@@ -292,7 +290,7 @@ def cut_levels(values: Array, setup: CutSetup) -> tuple[Array, Array, tuple[Arra
         grid = tuple(map(int, whole.shape[1:]))
         coarse_values = Stacked(A.shifts, bk.materialize(bk.reshape(whole, (*lead, *grid))))
         coarse = cycle_of(
-            Couplings(bk, grid, setup.periodic, coarse_values, systems), dtype, Coarsest(setup.direct, setup.direct),
+            Couplings(bk, grid, setup.periodic, coarse_values, systems), dtype, Coarsest(setup.direct),
             setup.smoothing, setup.hermitian, above=depth,
         ).inner  # fmt: skip
         stored: Any = stored_levels([*levels, GridLevel(A, None, None)], within, True)

@@ -31,12 +31,12 @@ def chebyshev_coefficients(rho: Array, degree: int) -> list[tuple[Array, Array]]
     """
     centre, half = (_UPPER + _LOWER) / 2, (_UPPER - _LOWER) / 2
     sigma = centre / half
-    ratio, found = 1 / sigma, [(0 * rho, 1 / (centre * rho))]
+    ratio, coefficients = 1 / sigma, [(0 * rho, 1 / (centre * rho))]
     for _ in range(degree - 1):
         new = 1 / (2 * sigma - ratio)
-        found.append((new * ratio + 0 * rho, 2 * new / (half * rho)))
+        coefficients.append((new * ratio + 0 * rho, 2 * new / (half * rho)))
         ratio = new
-    return found
+    return coefficients
 
 
 def jacobi_coefficients(rho: Array, degree: int) -> list[tuple[Array, Array]]:
@@ -167,18 +167,18 @@ class PolynomialSmoother(Smoother):
     def _steps(self, rows: int) -> list[tuple[Array, Array]]:
         """Pairs alpha `(rows, 1)` and `-beta D⁻¹`, `(rows, 1)` or `(systems or 1, n)`, for vectors of all systems."""
         bk, alphas, weights = self.bk, self.array("alphas"), self.array("weights")
-        found = []
+        steps = []
         for k in range(int(alphas.shape[0])):
             weight = bk.broadcast_to(weights[k], (rows, 1)) if int(weights.shape[2]) == 1 else weights[k]
-            found.append((bk.broadcast_to(alphas[k][:, None], (rows, 1)), weight))
-        return found
+            steps.append((bk.broadcast_to(alphas[k][:, None], (rows, 1)), weight))
+        return steps
 
     def _direction(self, step: tuple[Array, Array], e: Array, before: Array | None) -> Array:
         """A new array `alpha d - beta D⁻¹ e` with the previous direction d, which is 0 at first."""
         bk, (alpha, weight) = self.bk, step
         if int(self.weights.shape[2]) > 1:
-            found = weight * e
-            return found if before is None else bk.axpy(alpha, before, found)
+            step_along_e = weight * e
+            return step_along_e if before is None else bk.axpy(alpha, before, step_along_e)
         return bk.times(weight, e) if before is None else bk.axpy(weight, e, bk.times(alpha, before))
 
     @cached_property
@@ -228,8 +228,8 @@ class CFRelaxation(Smoother):
         turn = -1 if self.transposed else 1
         (k, n), fine = self.C.shape[::turn], self.FF.shape[0]
         if (self.FC.shape[::turn], self.FF.shape, self.A.shape) != ((fine, k), (n - k, n - k), (n, n)):
-            found = self.C.shape, self.FC.shape, self.FF.shape, self.A.shape
-            raise ValueError(f"The parts of a smoother of coarse and fine unknowns do not fit each other: {found}.")
+            shapes = self.C.shape, self.FC.shape, self.FF.shape, self.A.shape
+            raise ValueError(f"The parts of a smoother of coarse and fine unknowns do not fit each other: {shapes}.")
         super().__post_init__()
 
     def _split(self, x: Array) -> tuple[Array, Array]:
@@ -335,9 +335,9 @@ class Level(Composed):
 
     def __post_init__(self) -> None:
         n, m = self.P.shape
-        found = (self.smoother.shape, self.R.shape, self.coarse.shape)
-        if found != ((n, n), (m, n), (m, m)):
-            raise ValueError(f"The parts of a level of multigrid do not fit each other: {found}, {(n, m)}.")
+        shapes = (self.smoother.shape, self.R.shape, self.coarse.shape)
+        if shapes != ((n, n), (m, n), (m, m)):
+            raise ValueError(f"The parts of a level of multigrid do not fit each other: {shapes}, {(n, m)}.")
         if self.kept is not None and self.kept.shape != (n, m):
             raise ValueError(f"The prolongation {self.P!r} of a level was not made of {self.kept!r}.")
         if self.visits not in (VISITS.values() if self.smoother.revisits else (1,)):

@@ -102,12 +102,9 @@ def levels_of(
 
     Args:
         A: with a diagonal that is positive where it is not zero.
-        rounding: relative size of rounding, see `without_rounding_residues`.
+        rounding: see `without_rounding_residues`.
         dtype: dtype in which matrices and interpolations but the coarsest are used; they may have that of A.
         may_stop: may a `rest` be left if too many points of a single matrix in NumPy are weakly coupled?
-
-    Raises:
-        ValueError: the coarsest grid is too large.
     """
     levels, weak_points = list[GridLevel](), WeaklyCoupled()
     while math.prod(A.grid) > direct.most:
@@ -138,11 +135,7 @@ def levels_of(
 def made_level(
     A: Couplings, factors: tuple[int, ...], hermitian: bool, rounding: float
 ) -> tuple[GridLevel, Couplings, list[Array]]:
-    """Set up a level: scaling, weights and Galerkin product.
-
-    Returns:
-        The level, the couplings of the next coarser grid, and the weak points of `weights_and_weakly_coupled`.
-    """
+    """The level, the couplings of the next coarser grid, and the points of `weights_and_weakly_coupled`."""
     bk, scale = A.bk, _scale(A)
     scaled = diagonally_scaled(A, scale)
     symmetric_part = (A if hermitian else A.symmetrised()).map(bk.real)
@@ -188,7 +181,7 @@ class Coarsest(NamedTuple):
     """
 
     most: int
-    fine: int
+    fine: int = 0
 
 
 def coarsest(grid: tuple[int, ...]) -> Coarsest:
@@ -226,12 +219,14 @@ def strengths_of(A: Couplings) -> list[float]:
     # Evenly spread, because coefficients may be periodic layers.
     some = (0, *np.ix_(*(evenly_spread(n, along_axis) for n in A.grid)))
     sizes = {s: np.abs(a[some]) for s, a in A.values.items()}
-    own = sizes[A.here]
-    live = own > 0
+    diagonal = sizes[A.here]
+    live = diagonal > 0
     if not live.any():
         return [0.0] * len(A.grid)
-    along = [sum((size for s, size in sizes.items() if s[axis]), np.zeros_like(own)) for axis in range(len(A.grid))]
-    return [float(np.median(total[live] / own[live])) for total in along]
+    along = [
+        sum((size for s, size in sizes.items() if s[axis]), np.zeros_like(diagonal)) for axis in range(len(A.grid))
+    ]
+    return [float(np.median(total[live] / diagonal[live])) for total in along]
 
 
 def check_coarsest(grid: tuple[int, ...], periodic: tuple[bool, ...]) -> None:
@@ -313,7 +308,31 @@ def probed_couplings(A: Operator, P: Interpolation, rounding: float = 0.0) -> Co
         return R.apply(bk.materialize(A.apply(bk.materialize(P.apply(probe)))))
 
     images = scanned(bk, image, zero, math.prod(counts))
-    return _couplings_of_images(A, P, images, colours, counts, rounding)
+    # The coefficient of x + s is the value at x of the image of the colour of x + s.
+    axes = len(grid)
+    values = bk.reshape(images, (int(images.shape[0]), *counts, *grid))
+    steps = [(0,) if len(each) == 1 else (-1, 0, 1) for each in colours]
+    for axis, (each, cut) in enumerate(zip(colours, P.periodic)):
+        n, ring = length_and_ring(grid[axis], cut)
+        there = np.arange(n) + np.array(steps[axis])[:, None]
+        colour = np.where(ring | ((there >= 0) & (there < n)), each[there % n], -1)
+        shape = [1] * len(values.shape)
+        shape[1 + axis], shape[1 + axes + axis] = colour.shape
+        colour_here = own_part(bk, colour.reshape(shape).astype(np.int32), 1 + axes + axis, grid[axis], cut)
+        terms = []
+        for c in range(counts[axis]):
+            of_colour = values[(*(slice(None),) * (1 + axis), slice(c, c + 1))]
+            is_colour = bk.asarray(colour_here == c, like=values)
+            terms.append(bk.where(is_colour, of_colour, bk.zeros_like(of_colour)))
+        values = sum_of_terms(terms)
+    shifts = [*itertools.product(*steps)]
+    values = bk.reshape(values, (int(images.shape[0]), len(shifts), *grid))
+    values = bk.permute_dims(values, (1, 0, *range(2, 2 + axes)))
+    here = np.array([not any(s) for s in shifts]).reshape(-1, *(1,) * (1 + axes))
+    after = replace(P, weights=bk.ordered_after(P.weights, images)) if are_cut(P.periodic) else P
+    diagonal = without_rounding_residues(bk, values[len(shifts) // 2], after.by_place, P.periodic, rounding)
+    values = bk.materialize(bk.where(bk.asarray(here, like=values), diagonal[None], values))
+    return Couplings(bk, grid, P.periodic, Stacked(shifts, values), A.systems)
 
 
 def colours_of(n: int, ring: bool) -> np.ndarray:
@@ -324,36 +343,6 @@ def colours_of(n: int, ring: bool) -> np.ndarray:
         return np.arange(n)
     fours = n % 3  # rounds of four colours, all others of three
     return np.concatenate([np.tile(np.arange(4), fours), np.tile(np.arange(3), (n - 4 * fours) // 3)])
-
-
-def _couplings_of_images(
-    A: Operator, P: Interpolation, images: Array, colours: Sequence[np.ndarray], counts: Sequence[int], rounding: float
-) -> Couplings:
-    """Read coefficients off the images: that of x + s is the value at x of the image of the colour of x + s."""
-    bk, grid, axes = P.bk, P.coarse, len(P.coarse)
-    found = bk.reshape(images, (int(images.shape[0]), *counts, *grid))
-    steps = [(0,) if len(each) == 1 else (-1, 0, 1) for each in colours]
-    for axis, (each, cut) in enumerate(zip(colours, P.periodic)):
-        n, ring = length_and_ring(grid[axis], cut)
-        there = np.arange(n) + np.array(steps[axis])[:, None]
-        colour = np.where(ring | ((there >= 0) & (there < n)), each[there % n], -1)
-        shape = [1] * len(found.shape)
-        shape[1 + axis], shape[1 + axes + axis] = colour.shape
-        own = own_part(bk, colour.reshape(shape).astype(np.int32), 1 + axes + axis, grid[axis], cut)
-        terms = []
-        for c in range(counts[axis]):
-            image = found[(*(slice(None),) * (1 + axis), slice(c, c + 1))]
-            has_it = bk.asarray(own == c, like=found)
-            terms.append(bk.where(has_it, image, bk.zeros_like(image)))
-        found = sum_of_terms(terms)
-    shifts = [*itertools.product(*steps)]
-    found = bk.reshape(found, (int(images.shape[0]), len(shifts), *grid))
-    found = bk.permute_dims(found, (1, 0, *range(2, 2 + axes)))
-    here = np.array([not any(s) for s in shifts]).reshape(-1, *(1,) * (1 + axes))
-    after = replace(P, weights=bk.ordered_after(P.weights, images)) if are_cut(P.periodic) else P
-    diagonal = without_rounding_residues(bk, found[len(shifts) // 2], after.by_place, P.periodic, rounding)
-    found = bk.materialize(bk.where(bk.asarray(here, like=found), diagonal[None], found))
-    return Couplings(bk, grid, P.periodic, Stacked(shifts, found), A.systems)
 
 
 def blockwise_setup(
@@ -383,15 +372,22 @@ def blockwise_setup(
         before, after = min(_AROUND, start), min(_AROUND, grid[0] - end)
         if A.periodic[0]:
             before = after = _AROUND
-        level, coarse, points = make(_rows(A, factor * (start - before), factor * (end + after)))
+        lo, hi = factor * (start - before), factor * (end + after)
+        if A.periodic[0]:
+            values = {s: np.take(a, np.arange(lo, hi) % A.grid[0], axis=1) for s, a in A.values.items()}
+        else:
+            hi = min(hi, A.grid[0])
+            values = {s: a[:, lo:hi] for s, a in A.values.items()}
+        block = replace(A, grid=(hi - lo, *A.grid[1:]), periodic=(False, *A.periodic[1:]), values=values)
+        level, coarse, points = make(block)
         P, shifts, coarse_shifts = level.P, level.A.shifts, coarse.shifts
         if not fine:
             systems = len(level.scale)  # type: ignore[arg-type]
             scale = np.empty((systems, *A.grid), level.scale.dtype)  # type: ignore[union-attr]
-            values = np.empty((len(shifts), systems, *A.grid), dtype)
+            matrix = np.empty((len(shifts), systems, *A.grid), dtype)
             weights = np.empty((len(P.weights), systems, *grid), dtype)
             coarse_values = np.empty((len(coarse_shifts), systems, *grid), coarse.diagonal.dtype)
-            fine, below = [scale, *values], [*weights, *coarse_values]
+            fine, below = [scale, *matrix], [*weights, *coarse_values]
         rows = slice(factor * start, min(factor * end, A.grid[0]))
         inner = slice(factor * before, factor * before + rows.stop - rows.start)
         for whole, part in zip(fine, [level.scale, *(level.A.values[s] for s in shifts)], strict=True):
@@ -403,20 +399,8 @@ def blockwise_setup(
         if too_many is not None and too_many(weak_points):
             return None, weak_points
     level = GridLevel(
-        replace(A, values=Stacked(shifts, values)),
+        replace(A, values=Stacked(shifts, matrix)),
         scale,
         Interpolation(A.bk, weights, A.grid, factors, A.periodic, A.systems is not None),
     )
     return (level, replace(A, grid=grid, values=Stacked(coarse_shifts, coarse_values))), weak_points
-
-
-def _rows(A: Couplings, start: int, end: int) -> Couplings:
-    """Coefficients of these rows of the first axis, with wrap-around if it is periodic."""
-    n = A.grid[0]
-    if A.periodic[0]:
-        rows = np.arange(start, end) % n
-        values = {s: np.take(a, rows, axis=1) for s, a in A.values.items()}
-    else:
-        end = min(end, n)
-        values = {s: a[:, start:end] for s, a in A.values.items()}
-    return replace(A, grid=(end - start, *A.grid[1:]), periodic=(False, *A.periodic[1:]), values=values)

@@ -31,7 +31,7 @@ from ..operators import (
     recast,
 )
 from ..pipeline import Target, grid_of, of_operator
-from .coarsest import exact_inverse, rounding_of
+from .coarsest import exact_inverse, residue_of, rounding_of
 from .couplings import MatrixOnGrid, couplings_matrix, couplings_of, couplings_stencil
 from .cycle import SMOOTHERS, VISITS, LevelParts, PolynomialSmoother, cycle_over, numbers_stored, polynomial, work_of
 from .grid_levels import (
@@ -46,12 +46,11 @@ from .grid_levels import (
 from .interpolation import Interpolation, coarse_grid, interpolation_places
 
 _SMALL = 64  # unknowns up to which there is one grid
-_RESIDUE = 0.75  # power of the rounding unit: such sums of terms of size one are only rounding
 
 
 @of_operator()
 def multigrid(
-    own: Matrix,
+    A: Matrix,
     target: Target,
     *,
     grid: Sequence[int] | None = None,
@@ -95,18 +94,18 @@ def multigrid(
     Source: Dendy, Black box multigrid, J. Comput. Phys. 48 (1982).
     """
     choose = checked_smoothing(cycle, smoother, degree, precision)
-    shape = grid_of(own, grid, find=True)
-    if own.shape[0] <= _SMALL:
-        return with_cost(*exact_inverse(own, "multigrid"), ())
-    size = coarsest(shape) if direct is None else Coarsest(*(check_integer("direct", direct, 1),) * 2)
-    couplings = couplings_of(own, shape)
-    hermitian = checked_couplings(couplings) if own.bk.on_host else None
+    shape = grid_of(A, grid, find=True)
+    if A.shape[0] <= _SMALL:
+        return with_cost(*exact_inverse(A, "multigrid"), ())
+    size = coarsest(shape) if direct is None else Coarsest(check_integer("direct", direct, 1))
+    couplings = couplings_of(A, shape)
+    hermitian = checked_couplings(couplings) if A.bk.on_host else None
     smoothing = choose(hermitian)._replace(as_grids=are_flat(target.bk, couplings.periodic))
-    if own.bk.on_host:
-        host = Target(own, own.dtype, target.bk)
-        made = cycle_of(couplings, own.dtype, size, smoothing, hermitian, directional, host)
+    if A.bk.on_host:
+        host = Target(A, A.dtype, target.bk)
+        made = cycle_of(couplings, A.dtype, size, smoothing, hermitian, directional, host)
     else:
-        made = cycle_in_runs(couplings, own.dtype, size.most, smoothing)
+        made = cycle_in_runs(couplings, A.dtype, size.most, smoothing)
     settings = (("direct", made.points), ("degree", degree), ("cycle", cycle), *precision_as_setting(precision))
     return with_cost(made.inner, hermitian, settings, made.note)
 
@@ -116,7 +115,7 @@ def checked_smoothing(
 ) -> Callable[[bool | None], Smoothing]:
     """Check the settings, and return the smoothing as a function of whether A is Hermitian."""
     if cycle not in VISITS:
-        raise ValueError(f"cycle={cycle!r} was given; expected one of {', '.join(map(repr, VISITS))}.")
+        raise ValueError(f"cycle={cycle!r} was given; expected {' or '.join(map(repr, VISITS))}.")
     if smoother is not None:
         smoother = check_choice("smoother", smoother, tuple(SMOOTHERS))
     degree = check_integer("degree", degree, 1, MOST_STEPS)
@@ -214,21 +213,19 @@ def cycle_of(
         blocks = (bk.astype(part, dtype) for part in block_tridiagonal_inverse(A, shift, hermitian))
         inner: Operator = BlockTridiagonalInverse(bk, *blocks, A.grid, A.periodic, A.shifts, A.systems is not None)
     else:
-        where = "" if rest.grid == grid else f" from the grid {rest.grid} on"
+        where = f" from the grid {rest.grid} on" if levels else ""
         note = f"classical AMG{where}: coefficients jump, {weak_points} are weakly coupled to a coarser grid"
         inner = _algebraic_cycle(rest if levels else A, smoothing, hermitian, target)
-        A = rest
         if not levels:
             return GridCycle(inner, math.prod(grid), note)
-        levels = [*levels, GridLevel(rest, None, None)]
+        A, levels = rest, [*levels, GridLevel(rest, None, None)]
     ones = bk.full_like(bk.real(A.diagonal[:, *(0,) * len(grid)]), 1)
     cycle = recast(smoothing.cycle(stored_levels(levels, within, smoothing.as_grids), inner, ones, hermitian), dtype)
     scale: Array = levels[0].scale
     rows = bk.reshape(scale, (int(scale.shape[0]), math.prod(grid)))
     signed_rows = rows * bk.reshape(sign, (int(sign.shape[0]), 1))
-    return GridCycle(
-        DiagonallyScaled(cycle, bk.astype(rows, dtype), bk.astype(signed_rows, dtype)), math.prod(A.grid), note
-    )
+    scaled = DiagonallyScaled(cycle, bk.astype(rows, dtype), bk.astype(signed_rows, dtype))
+    return GridCycle(scaled, math.prod(A.grid), note)
 
 
 def stored_levels(
@@ -266,11 +263,6 @@ def signs_of(A: Couplings, with_size: bool) -> Array:
         return sign
     largest = A.largest(A.diagonal)
     return sign / bk.reshape(bk.where(largest > 0, largest, bk.full_like(largest, 1)), axes)
-
-
-def residue_of(dtype: np.dtype) -> float:
-    """Largest rounding in sums of terms of size one, see `without_rounding_residues`."""
-    return float(np.finfo(dtype).eps) ** _RESIDUE
 
 
 def _algebraic_cycle(A: Couplings, smoothing: Smoothing, hermitian: bool, target: Target) -> Operator:
@@ -312,7 +304,7 @@ def cycle_in_runs(
     def flattened(bk: Backend, values: Array, exactly: bool) -> list[Array]:
         couplings = replace(form, bk=bk, values=Stacked(shifts, values))
         hermitian = exactly and couplings.is_exactly_hermitian
-        cycle = cycle_of(couplings, dtype, Coarsest(points, points), smoothing, hermitian).inner
+        cycle = cycle_of(couplings, dtype, Coarsest(points), smoothing, hermitian).inner
         return bk.flatten(cycle if exactly else cycle.as_container())[0]
 
     def on_host(values: np.ndarray) -> list[Array]:
