@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from ..formats import SparseMatrix, Stencil
-from ..formats.entries.some_rows import evenly_spread
+from ..formats.entries.integers import evenly_spread
 from ..operator import Operator
 from .neighbours import differences, shift_of, step_of
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ..formats.entries.grid import row_strides
+from ..formats.entries.integers import row_strides
 
 
 def step_of(difference: np.ndarray, n: Any) -> tuple[np.ndarray, np.ndarray]:

@@ -10,13 +10,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ...backends.interface.arrays import check_count, check_range, check_rising
+from ..formats.boxes import Shifted
 from ..formats.compressed import CscStructure, CsrStructure
 from ..formats.coo import CooStructure
 from ..formats.dia import DiaStructure
-from ..formats.ell import EllStructure
-from ..formats.entries.box_diagonals import Shifted
+from ..formats.ell import EllStructure, HybStructure
 from ..formats.entries.integers import check_shape, check_size, is_canonical
-from ..formats.hyb import HybStructure
 from ..formats.stencil import StencilStructure
 from ..formats.structure import Structure
 

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ...backends import Array, Backend, Cut
-from ..formats.entries.box_diagonals import Shifted
+from ..formats.boxes import Shifted
 from ..operator import Operator
 from ..tracing.front_end import front_end_of
 from ..tracing.offsets import TracedBox, traced_boxes

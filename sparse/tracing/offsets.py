@@ -12,8 +12,8 @@ import numpy as np
 
 from ...backends import Backend
 from ..errors import NonlinearError, UnsupportedOperation
-from ..formats.entries.box_diagonals import Shifted
-from ..formats.making.boxes import shifted_box
+from ..formats.boxes import Shifted
+from ..formats.stencil import shifted_box
 from .engine.linear import Linear
 from .engine.terms import Box, has_axes, to_entries
 from .engine.to_matrix import blocks_of

@@ -11,8 +11,8 @@ from contract import CELLS, MODES, backend, check, covers, rows, run, run_each, 
 from frameworks import torch
 from krylix.backends import Backend
 from krylix.backends.interface.kernels import Bilinear, diagonal_places
-from krylix.sparse.formats.entries.box_diagonals import Shifted
-from krylix.sparse.formats.entries.sample import ell_sample, entries_sample
+from krylix.sparse.formats.boxes import Shifted
+from krylix.sparse.formats.entries.regather import ell_sample, entries_sample
 from modes import array, to_numpy
 
 cells = pytest.mark.parametrize(("mode", "dtype"), CELLS)

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ....backends import Backend
-from ...formats.entries.grid import row_strides
+from ...formats.entries.integers import row_strides
 from . import coefficients as co
 from .coefficients import Coefficient
 from .terms import Box, has_axes

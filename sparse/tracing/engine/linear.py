@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from ....backends import Backend
-from ...formats.entries.grid import row_strides
+from ...formats.entries.integers import row_strides
 from . import coefficients as co
 from .box import reshape_box
 from .coefficients import Coefficient

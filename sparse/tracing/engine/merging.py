@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ....backends import Backend
-from ...formats.entries.order import sorted_entries
+from ...formats.entries.integers import sorted_entries
 from . import coefficients as co
 from .coefficients import Coefficient
 from .linear import Linear

@@ -21,7 +21,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from ....backends import Backend
-from ...formats.entries.grid import row_strides
+from ...formats.entries.integers import row_strides
 from . import coefficients as co
 from .arithmetic import add
 from .limits import check_entries

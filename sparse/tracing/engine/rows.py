@@ -9,8 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ....backends import Backend
-from ...formats.entries.integers import starts_of
-from ...formats.entries.order import rows_first
+from ...formats.entries.integers import rows_first, starts_of
 from . import coefficients as co
 from .box import is_everything
 from .limits import check_entries

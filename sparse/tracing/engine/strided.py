@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...formats.entries.grid import affine, row_strides
+from ...formats.entries.integers import affine, row_strides
 from .linear import Linear, reshape
 from .structural import broadcast_in_dim, pad, reverse, slice_, transpose
 

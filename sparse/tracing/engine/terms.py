@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 
 from ....backends import Backend
-from ...formats.entries.grid import affine, row_strides
+from ...formats.entries.integers import affine, row_strides
 from . import coefficients as co
 from .coefficients import Coefficient, Number
 from .limits import check_entries, check_rows

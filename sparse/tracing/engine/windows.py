@@ -23,7 +23,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
-from ...formats.entries.grid import row_strides
+from ...formats.entries.integers import row_strides
 
 Shape: TypeAlias = tuple[int, ...]
 

@@ -19,7 +19,7 @@ import math
 
 import numpy as np
 
-from ...formats.entries.grid import affine
+from ...formats.entries.integers import affine
 from ..engine.linear import Linear
 from ..engine.positions import assemble, scatter_add, select
 from ..engine.strided import Slices, embed, slice_rows, slices_at

@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from ....formats.entries.grid import row_strides
+from ....formats.entries.integers import row_strides
 from ..arithmetic import add
 from ..linear import Linear, reshape
 from ..positions import take

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from ....errors import UnsupportedOperation
-from ....formats.entries.grid import row_strides
+from ....formats.entries.integers import row_strides
 from ...engine.arithmetic import add, negate, scale
 from ...engine.linear import Linear, reshape
 from ...engine.operations.replace import replace_box
