@@ -19,9 +19,8 @@ from ..formats import SparseMatrix
 from ..formats.structure import Structure
 from ..operator import Operator
 from ..partition.exchange import Redistribution, redistribution
-from ..partition.labels import checked_labels, near_their_blocks
 from ..partition.local_rows import LocalRows, local_rows
-from ..partition.row_partition import partition_of_pattern, row_partition
+from ..partition.row_partition import checked_labels, near_their_blocks, partition_of_pattern, row_partition
 from .composed import Composed
 from .concrete import concrete_entries
 from .cut_rows import CutRows

@@ -1,4 +1,7 @@
-"""Exchange plan: which values each device sends to which, in rounds without waiting or all at once."""
+"""Exchange plan: which values each device sends to which, in rounds without waiting or all at once.
+
+By it ghost values are exchanged (`local_rows.py`), and vectors redistributed, from even blocks to padded ones.
+"""
 
 from __future__ import annotations
 
@@ -115,9 +118,6 @@ def _coloured(lengths: np.ndarray) -> list[tuple[tuple[tuple[int, int], ...], in
         sending[k].add(q)
         receiving[k].add(p)
     return [(tuple(pairs), int(max(lengths[p, q] for q, p in pairs))) for pairs in rounds]
-
-
-# --- Static redistribution of a vector over devices: from even blocks of one order to padded blocks of another --------
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,4 +1,4 @@
-"""`torch.nn.Module`s that a function is or holds: what they change from one evaluation to the next, and their dtypes."""
+"""`torch.nn.Module`s that a function is or holds: what their evaluations change, and their dtypes."""
 
 from __future__ import annotations
 
