@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 
 from ...backends import Backend, choose_backend
-from ...sparse.peers.read import LibraryFunction, Read, Space
-from ...sparse.peers.table import peer_of, read_peer
+from ...sparse.peers.read import LibraryFunction, Read, Space, peer_of, read_peer
 from ..methods.registry import find_method, is_auto
 from ..read.arguments import Request
 
@@ -41,7 +40,7 @@ def communicator_of_mat(request: Request) -> Any:
         ValueError: another communicator was given.
     """
     A, peer = request.A, peer_of(type(request.A))
-    if peer is None or peer.module != "petsc_matrices" or type(request.b) is not np.ndarray:
+    if peer is None or peer.package != "petsc4py" or type(request.b) is not np.ndarray:
         return None
     if is_auto(request.method) or not find_method(request.method).takes_rows:
         return None
