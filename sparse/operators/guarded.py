@@ -18,7 +18,7 @@ import numpy as np
 from ...backends import Array, Backend, get_backend
 from ..errors import UnsupportedOperation
 from ..layout import coarse, is_coarser
-from ..peers.modules import wrong_dtype
+from ..peers.modules import WITH_MODES, wrong_dtype
 
 _HOST = get_backend("numpy")
 
@@ -213,7 +213,7 @@ def first_call(bk: Backend, function: Callable[..., Any], x: Any, args: Any, nam
         leaves, _ = bk.leaves(x)
         return _watched(bk, seen, lambda: bk.call_user(function, x, args), leaves, name), seen.reads
     except RuntimeError as error:  # which PyTorch raises for tensors of different dtypes
-        why = wrong_dtype(function, bk.dtype(bk.leaves(x)[0][0])) if bk.name == "torch" else None
+        why = wrong_dtype(function, bk.dtype(bk.leaves(x)[0][0])) if bk.name in WITH_MODES else None
         if why is None:
             raise
         raise TypeError(f"{name} failed: {why}.") from error

@@ -10,7 +10,7 @@ import numpy as np
 
 from ...backends import Array
 from ..errors import NonlinearError
-from ..peers.modules import state_of
+from ..peers.modules import WITH_MODES, state_of
 from .by_record import known_product
 from .function import FunctionOperator
 
@@ -39,7 +39,7 @@ def linear_part(operator: FunctionOperator) -> FunctionOperator:
     def at(x: np.ndarray) -> np.ndarray | None:
         return known_product(operator, x, operator.like)
 
-    mode, undo = state_of(operator.function) if bk.name == "torch" else ((), None)
+    mode, undo = state_of(operator.function) if bk.name in WITH_MODES else ((), None)
     try:
         constant = at(np.zeros(shape))
         if constant is not None:

@@ -12,6 +12,7 @@ import numpy as np
 from ...backends import get_backend
 from .read import LibraryFunction, peer_of
 
+WITH_MODES = {"torch"}  # libraries that have such modules
 _MOST = 64  # objects that are looked at
 _CASTS = {"float32": "{}.float()", "float64": "{}.double()", "float16": "{}.half()"}
 
@@ -75,7 +76,7 @@ def _modules(function: Any) -> list[Any]:
 
 def _is_module(x: Any) -> bool:
     peer = peer_of(type(x))
-    return peer is not None and peer.package == "torch"
+    return peer is not None and peer.package in WITH_MODES
 
 
 def _parts(it: Any) -> Iterator[Any]:
