@@ -11,7 +11,7 @@ from ..backends.profile.spans import span
 from ..backends.settings import OnFailure, run_for
 from ..sparse import Operator, UnsupportedOperation
 from ..sparse.analysis.analysis import forget
-from ..sparse.peers.read import NO_PEERS
+from ..sparse.peers.table import NO_PEERS
 from .adapters.first_call import solve_first_call, solve_on_numpy
 from .adapters.members import solve_over
 from .adapters.peers import with_peers_read

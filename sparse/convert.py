@@ -16,7 +16,8 @@ from .layout import Layout
 from .operator import Operator
 from .operators.function import FunctionOperator
 from .operators.host import HostOperator
-from .peers.read import TAKEN, LibraryFunction, Read, Space, read_peer
+from .peers.read import LibraryFunction, Read, Space
+from .peers.table import TAKEN, read_peer
 
 
 def as_operator(A: Any, like: Any = None, *, batch_ndim: int = 0, args: Sequence[Any] = ()) -> Operator:

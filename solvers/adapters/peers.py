@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from ...backends import Backend, choose_backend
-from ...sparse.peers.read import LibraryFunction, Read, Space, peer_of, read_peer
+from ...sparse.peers.read import LibraryFunction, Read, Space
+from ...sparse.peers.table import peer_of, read_peer
 from ..methods.registry import find_method, is_auto
 from ..read.arguments import Request
 

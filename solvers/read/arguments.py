@@ -15,7 +15,7 @@ import scipy.sparse as sp
 from ...backends import Array, Backend, choose_backend, get_precision, of_libraries, working_dtype
 from ...sparse import FunctionOperator, Layout, Matrix, Operator, batch_shape, is_function, operand_dtype
 from ...sparse.layout import moved_axis
-from ...sparse.peers.read import read_peer
+from ...sparse.peers.table import read_peer
 from ..methods.method import Method
 from ..run.stopping import Limits
 from ..run.watch import Monitor

@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 
 from ...backends import get_backend
-from .read import LibraryFunction, peer_of
+from .read import LibraryFunction
+from .table import peer_of
 
 WITH_MODES = {"torch"}  # libraries that have such modules
 _MOST = 64  # objects that are looked at

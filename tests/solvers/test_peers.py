@@ -12,7 +12,7 @@ import pytest
 
 from krylix import as_operator, linear_solve, preconditioner, prepare
 from krylix.sparse import UnsupportedOperation
-from krylix.sparse.peers.read import PEERS
+from krylix.sparse.peers.table import PEERS
 from peer_objects import BANDED, DIAGONAL, GENERAL, NAMES, OBJECTS, SYMMETRIC, B, Mat, N, Products, is_installed
 
 BATCH = np.stack([B, 2 * B[::-1], 1e-3 * B])
