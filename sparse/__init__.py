@@ -7,8 +7,8 @@ from . import plot as plot
 from .analysis.analysis import asymmetry
 from .convert import as_operator, batch_shape, is_function, is_list_of_matrices, operand_dtype, to_operator
 from .errors import NonlinearError, UnsupportedOperation
-from .files.matrices import load, save
-from .files.storable import storable
+from .files.reader import load, save
+from .files.saved import storable
 from .formats import (
     COO,
     CSC,
