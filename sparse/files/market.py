@@ -52,7 +52,7 @@ def read_market(stream: BinaryIO, size: int, name: str) -> Any:
         ValueError: a line is not what the header announces, or the entries are none of a symmetric matrix where it
             says so.
 
-    Cost: beside SciPy's own, two to three times as much again.
+    Cost: beside SciPy's own, about twice as much again.
     """
     stream = _with_banner(stream, size)
     first = _skip_header(stream)
@@ -129,7 +129,8 @@ def _check_lines(stream: BinaryIO, layout: str, field: str, first: int, expected
     values = _VALUES.get(field, _VALUES["real"])
     words = [rb"[0-9]++"] * (2 if layout == "coordinate" else 0) + values
     end = rb"[ \t]*+\r?\n"
-    entry, nothing = re.compile(rb"[ \t]*+" + rb"[ \t]++".join(words) + end), re.compile(rb"(?:" + end + rb")*+")
+    entry = re.compile(rb"^[ \t]*+" + rb"[ \t]++".join(words) + end, re.MULTILINE)
+    nothing = re.compile(rb"(?:" + end + rb")*+")
     rest, number, found, fortran = b"", first, 0, False
 
     def check(text: bytes) -> None:
