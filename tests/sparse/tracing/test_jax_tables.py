@@ -2,9 +2,7 @@
 
 from frameworks import lazy
 
-rules, known, sample = (
-    lazy(f"krylix.sparse.tracing.jax.{name}") for name in ("rules.table", "known.table", "sample.rules")
-)
+rules, known, sample = (lazy(f"krylix.sparse.tracing.jax.{name}") for name in ("rules", "known", "sample"))
 
 LEFT_TO_JAX = {  # operations with known operands that NumPy does not evaluate
     **dict.fromkeys(
