@@ -6,13 +6,13 @@ operation has several. Operations that are missing here are not linear, or say w
 An operation may need an entry in each of three tables; the tests of tracing say where one is missing:
 
     RULES in rules/     what it does to a `Linear`: the parameters of JAX as a call of the engine
-    RULES in known/     what it does to known operands, by NumPy; without one XLA compiles it, which is right, but slow
-    POINTS in sample/   a few elements of the result from a few of the operands, for the test of large matrices;
+    RULES in known.py   what it does to known operands, by NumPy; without one XLA compiles it, which is right, but slow
+    POINTS in sample.py  a few elements of the result from a few of the operands, for the test of large matrices;
                         without one the operands are computed whole
 
-Operands that do not depend on the input are NumPy arrays where they are known (`known.table.is_known`), else tracers of
+Operands that do not depend on the input are NumPy arrays where they are known (`known.is_known`), else tracers of
 a transformation that is running. `static` gives the values of one that decides the structure, or refuses.
-Programs inside an operation are entered in expand.py, loops and branches in control.py.
+Programs inside an operation are entered in interpreter.py, loops and branches in control.py.
 
 >>> import jax
 >>> import numpy as np

@@ -3,7 +3,7 @@
 A rule gets the operation and its operands in order, with a `Linear` or a coefficient in place of each tensor, at least
 one of them a `Linear`, and asks the operation for its attributes. It returns the result, or a list where the operation
 has several. Dtypes are the interpreter's part, as is all that does not depend on the input. Operations that ask for
-shapes only are in structure.py, lists of tensors in lists.py, calls, branches and loops in control.py.
+shapes only are in structure.py, lists of tensors in lists.py, calls, branches and loops in interpreter.py.
 
 >>> import numpy as np
 >>> import tensorflow as tf
