@@ -12,9 +12,7 @@ from .judge import SingularMatrixWarning
 from .linear_solve import linear_solve
 from .methods.bicgstab import BiCGStab
 from .methods.block_cg import BlockCG
-from .methods.cg import CG
-from .methods.cg_adaptive import CGAdaptive
-from .methods.cg_single_reduction import CGSingleReduction
+from .methods.cg import CG, CGAdaptive, CGSingleReduction
 from .methods.cocr import COCR
 from .methods.direct import BandedDirect, Direct, FastDirect, ScipyDirect, SparseDirect
 from .methods.gmres import GMRES
@@ -32,7 +30,7 @@ from .nonlinear.newton import solve_nonlinear
 from .nonlinear.results import MinimizeResult, NonlinearResult
 from .plan_cache import clear_setup_cache, set_global_setup_cache, setup_cache
 from .preconditioners import PRECONDITIONERS, Preconditioner, preconditioner, rigid_motions
-from .preconditioners.files import load_preconditioner
+from .preconditioners.build import load_preconditioner
 from .prepared import PreparedSolver, prepare
 from .results.devices import GatherWarning
 from .results.result import ConvergenceError, Diverged, NotConverged, SolveResult

@@ -45,8 +45,8 @@ from .factors.superlu import LEAST
 from .methods.direct import FastDirect
 from .methods.method import Method
 from .methods.registry import METHODS, find_method
+from .preconditioners.choose import pays_unseen
 from .preconditioners.multigrid.couplings import couples_neighbours
-from .preconditioners.runtime_choice import pays_unseen
 from .read.system import System
 
 FAST = FastDirect()

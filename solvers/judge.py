@@ -1,26 +1,25 @@
 """The end of a solve: run the plan, judge its outcome, and return it as the user's result.
 
-The caller chooses the effect of a failure, `on_failure`: an error, a warning, NaN in x, or nothing but a status. Where
-values are known it is done here; in a compiled program by a call of the host, when the program runs.
+The caller chooses the effect of a failure, `on_failure`, see `results/on_failure.py`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from dataclasses import replace
 from time import perf_counter
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 from scipy.linalg import LinAlgWarning
 
-from ..backends import Array, Backend, Kept, nan_of
+from ..backends import Array
 from ..backends.profile.spans import span
 from ..backends.registry import libraries_of
 from ..backends.settings import QUIET
 from ..sparse.fingerprint import fingerprint
 from .derivatives.implicit import differentiated, without_derivatives
-from .derivatives.sensitivity import Sensitivity
+from .derivatives.sensitivity import SEVERAL_LIMITS, Sensitivity
+from .factors.singularity import Singularity
 from .factors.sparse import provider_note
 from .ladder import both_of, climb, has_more, solved_b, with_factors_applied_once
 from .log import DEBUG, INFO, log, log_failure, set_ups, warn_caller
@@ -29,30 +28,21 @@ from .methods.registry import METHODS
 from .plan import Plan
 from .preconditioners import Preconditioner
 from .read.system import System
-from .results.diagnose import Diagnosis, affine_preconditioner, not_finite, too_few_iterations, wrong_symmetry
+from .results.diagnose import Diagnosis
 from .results.messages import (
     SINGULARITIES,
     Background,
     EndState,
-    LookForCauses,
     MadeBy,
     describe,
     inconsistent_in_words,
     singular_in_words,
 )
-from .results.result import Diverged, NotConverged, Record, SolveResult, converted, in_numpy, register_result
+from .results.no_solution import why_no_solution
+from .results.on_failure import Ending, raise_or_warn, with_nan
+from .results.result import Record, SolveResult, converted, in_numpy, register_result
 from .run.outcome import Outcome, Status, has_failed
-from .singular.diagnose import singular, why_no_solution
-from .singular.from_factors import Singularity
-from .singular.given import null_vectors_in_words
-
-R = TypeVar("R", bound=Any)
-_QUESTIONS = (not_finite, affine_preconditioner, wrong_symmetry, singular, too_few_iterations)
-"""Causes of a failure, looked for in this order, up to the first that explains it by itself."""
-_SEVERAL_LIMITS = (
-    "A solve with several limits (max_iter as a sequence) has no derivatives, because its x are not solutions. Give "
-    "one limit for the solve that is to be differentiated."
-)
+from .singular.projections import null_vectors_in_words
 
 
 class SingularMatrixWarning(LinAlgWarning):
@@ -113,7 +103,8 @@ def _judged(plan: Plan, system: System, outcome: Outcome) -> SolveResult:
     known, climbs = not (system.compiled or bk.compiled(outcome.status)), len(plan.rungs) > 1
     asks = policy not in QUIET or (policy == "nan" and bk.is_concrete(system.b))
     waits = known and (asks or climbs or system.is_implicit)
-    has_converged = waits and _has_converged(bk, outcome)
+    status = outcome.status if len(outcome.status.shape) < 3 else outcome.status[-1, ...]  # of the last limit
+    has_converged = waits and not bk.any(status != int(Status.CONVERGED))
     if not has_converged and system.is_implicit and not system.compiled:  # in a program `judged_in_program` does it
         outcome = without_derivatives(bk, outcome, policy, system.may_be_stopped)
     number = int(bk.to_numpy(outcome.rung).max(initial=0)) // 2 if known and climbs else 0
@@ -122,32 +113,19 @@ def _judged(plan: Plan, system: System, outcome: Outcome) -> SolveResult:
     may_be_singular = last.method.factorises or system.null is not None
     if may_be_singular and not system.derived and (waits or (known and bk.is_concrete(system.b))):
         _warn_of_singular(last, system, outcome, result.method)
-    if not has_converged:
-        result = _after_failure(last, system, outcome, result)
+    if not has_converged and policy not in QUIET:
+        reason = why_no_solution(system, solved_b(system, last.method), result)
+        if reason is not None:
+            result = replace(result, _background=result._background._replace(no_solution=reason))
+    if not has_converged and not (system.compiled and system.is_implicit):  # there `judged_in_program` does it
+        vectors = None if system.derived else _null_vectors(last, system)
+        result = _apply_policy(system, result, _diagnosis(last, system, outcome), vectors)
     if log.isEnabledFor(DEBUG):
         log.debug("%s", result.message)
     if system.is_tracked and not system.is_implicit:
         sources = (system.b, *bk.flatten(system.A.as_container())[0])
-        return replace(result, x=bk.refuse_derivatives(result.x, _SEVERAL_LIMITS, RuntimeError, sources))
+        return replace(result, x=bk.refuse_derivatives(result.x, SEVERAL_LIMITS, RuntimeError, sources))
     return result
-
-
-def _has_converged(bk: Backend, outcome: Outcome) -> bool:
-    """The last limit of several decides."""
-    status = outcome.status if len(outcome.status.shape) < 3 else outcome.status[-1, ...]
-    return not bk.any(status != int(Status.CONVERGED))
-
-
-def _after_failure(last: Plan, system: System, outcome: Outcome, result: SolveResult) -> SolveResult:
-    """The result after `on_failure`, where systems have failed or may have."""
-    if system.on_failure not in QUIET:
-        reason = why_no_solution(system, solved_b(system, last.method), result)
-        if reason is not None:
-            result = replace(result, _background=result._background._replace(no_solution=reason))
-    if system.compiled and system.is_implicit:  # `judged_in_program` has applied the policy
-        return result
-    vectors = None if system.derived else _null_vectors(last, system)
-    return _apply_policy(system, result, _diagnosis(last, system, outcome), vectors)
 
 
 def judged_in_program(plan: Plan, system: System, outcome: Outcome, purpose: str = "") -> Outcome:
@@ -220,7 +198,10 @@ def _in_user_shapes(
         ),
     }
     if not isinstance(outcome.history, tuple):
-        arrays["history"] = _history(system, outcome.history, steps, lead)
+        lines = outcome.history
+        if not system.compiled and not bk.compiled(steps):  # cut after the last iteration
+            lines = lines[..., : int(np.max(bk.to_numpy(steps), initial=0)) + 1, :]
+        arrays["history"] = bk.reshape(lines, (*lead, int(lines.shape[-2]), *layout.batch))
     if len(made_by) > 1:
         rung = bk.reshape(outcome.rung, shape)
         known = bk.is_concrete(rung) and not (system.compiled or bk.compiled(rung))
@@ -243,15 +224,6 @@ def _why(plan: Plan, method: Method, M: Any) -> str:
     if isinstance(M, Preconditioner) and M.reason is not None:
         why = f"{why}; {M.kind}: {M.reason}"
     return why + provider_note(M) if method.names_provider else why
-
-
-def _history(system: System, lines: Array, steps: Array, lead: tuple[int, ...]) -> Array:
-    """`(*lead, iterations + 1, *batch)`, cut after the last iteration where that is known."""
-    bk = system.bk
-    if not system.compiled and not bk.compiled(steps):
-        longest = int(np.max(bk.to_numpy(steps), initial=0)) + 1
-        lines = lines[..., :longest, :]
-    return bk.reshape(lines, (*lead, int(lines.shape[-2]), *system.layout.batch))
 
 
 def _made_by(plan: Plan, system: System) -> tuple[MadeBy, ...]:
@@ -279,7 +251,7 @@ def _made_by(plan: Plan, system: System) -> tuple[MadeBy, ...]:
 
 def _diagnosis(plan: Plan, system: System, outcome: Outcome) -> Diagnosis | None:
     """Search for the cause of a failure of the plan's first rung, the last one that was tried."""
-    return Diagnosis.of(_QUESTIONS, system, plan.method, plan.M, outcome, both_of(system, plan.method))
+    return Diagnosis.of(system, plan.method, plan.M, outcome, both_of(system, plan.method))
 
 
 def _null_vectors(plan: Plan, system: System, part: np.ndarray | None = None) -> str | None:
@@ -313,112 +285,46 @@ def _warn_of_singular(plan: Plan, system: System, outcome: Outcome, name: str) -
 
 
 def _apply_policy(
-    system: System, result: SolveResult, look: LookForCauses | None, vectors: str | None
+    system: System, result: SolveResult, diagnosis: Diagnosis | None, vectors: str | None
 ) -> SolveResult:  # fmt: skip
     """`result`, after raising or warning if some system failed; in compiled functions at run time, by a callback.
 
     Args:
-        look: searches for the causes, once a failure is known.
+        diagnosis: finds the causes, once a failure is known.
         vectors: names the null vectors to warn of, in which a b of a compiled function may have a component.
     """
-    bk, on_failure, stops = system.bk, system.on_failure, system.may_be_stopped
-    record, background = result._record, result._background
+    bk, policy, record, background = system.bk, system.on_failure, result._record, result._background
     known, end = not bk.compiled(record.arrays["status"]), record.end_state(result.checkpoints)
 
-    if on_failure in QUIET:
+    def in_numpy() -> EndState:
+        return EndState.in_numpy([*map(bk.to_numpy, end.arrays())])
+
+    if policy in QUIET:
         if known and log.isEnabledFor(INFO) and bk.any(has_failed(end.status)):
-            log_failure(describe(EndState.in_numpy([*map(bk.to_numpy, end.arrays())]), background))
-        record.look = look if known else None
+            log_failure(describe(in_numpy(), background))
+        record.diagnosis = diagnosis if known else None
         return result
-    if known and look is not None and bk.any(has_failed(end.status)):
-        causes, look = look(EndState.in_numpy([*map(bk.to_numpy, end.arrays())])), None
-        background = background._replace(causes=causes)
+    if known and diagnosis is not None and bk.any(has_failed(end.status)):
+        background, diagnosis = background._replace(causes=diagnosis(in_numpy())), None
         result = replace(result, _background=background)
 
-    def say(*numbers: np.ndarray) -> str:
+    def described(*numbers: np.ndarray) -> str:
         end = EndState.in_numpy(numbers)
-        return describe(end, background if look is None else background._replace(causes=look(end)))
+        return describe(end, background if diagnosis is None else background._replace(causes=diagnosis(end)))
 
-    if known:
-        return raise_or_warn(bk, result, end.arrays(), on_failure, say, None, stops)
-    causes_name, aside, named = "" if look is None else look.name, None, () if vectors is None else (vectors,)
-    name = None if causes_name is None else fingerprint(on_failure, background, causes_name, *named)
-    if vectors is not None:
+    ending = Ending(end.arrays(), described, may_be_stopped=system.may_be_stopped)
+    if not known and (causes := "" if diagnosis is None else diagnosis.name) is not None:
+        ending = ending._replace(name=fingerprint(policy, background, causes, *(() if vectors is None else (vectors,))))
+    if not known and vectors is not None:
         method = result.method  # a callback must not keep traced arrays
 
         def warn(*numbers: np.ndarray) -> None:
             warn_caller(inconsistent_in_words(method, _lost(EndState(*numbers)), vectors), SingularMatrixWarning)
 
-        aside = bk.any(_lost(end)), warn
-    return raise_or_warn(bk, result, end.arrays(), on_failure, say, name, stops, aside)
+        ending = ending._replace(warning=(bk.any(_lost(end)), warn))
+    return raise_or_warn(bk, policy, result, ending)
 
 
 def _lost(end: EndState) -> Array:
     """Which systems were solved without a component of b that is more than rounding?"""
     return (end.status == int(Status.CONVERGED)) & ~end.consistent
-
-
-def raise_or_warn(
-    bk: Backend,
-    result: R,
-    numbers: Sequence[Array],
-    on_failure: str,
-    say: Callable[..., str],
-    name: str | None = None,
-    stops: bool = False,
-    aside: tuple[Array, Callable[..., None]] | None = None,
-) -> R:
-    """`result`, after an error or a warning if some system failed; in compiled functions at run time, by a callback.
-
-    Args:
-        result: a record with `x` and `method`.
-        numbers: its end state, the status in front.
-        on_failure: "raise" or "warn".
-        say: the message for the end state, in NumPy arrays.
-        name: lasting name of the message, for stored programs; None if there is none.
-        stops: may a callback have stopped it?
-        aside: a bool, and a function of the end state that warns where no system has failed.
-
-    Raises:
-        NotConverged, Diverged: with the result attached (eagerly). A compiled function raises the error type of its
-            library, whose text contains this message.
-    """
-    known = not bk.compiled(numbers[0])
-    failed = bk.any(has_failed(numbers[0], stops))
-    if known and not failed:
-        return result
-    if on_failure == "raise" and not known and not bk.raises_in_programs:
-        raise ValueError(
-            "This solve is compiled for several processes, of which only one would raise if it failed, while the "
-            "others continue. Give on_failure='nan', 'warn', or 'status' and look at result.status."
-        )
-    attached = result if known else None  # a callback must not keep traced arrays
-    noted, note = (None, None) if aside is None else aside
-
-    def handle(status: np.ndarray, *others: np.ndarray) -> None:
-        if note is not None and not np.any(has_failed(status, stops)):
-            return note(status, *others)
-        message = say(status, *others)
-        log_failure(message)
-        if on_failure == "warn":
-            return warn_caller(message, RuntimeWarning)
-        raise (Diverged if np.any(status == Status.DIVERGED) else NotConverged)(message, attached)
-
-    otherwise = f"{result.method} did not reach its tolerance. With on_failure='status' result.message says more."
-    stored = None if name is None else Kept(name, on_failure, otherwise)
-    return replace(result, x=bk.guard(failed, handle, result.x, *numbers, kept=stored, noted=noted))
-
-
-def with_nan(bk: Backend, x: Array, status: Array, stops: bool = False) -> Array:
-    """Rows x with NaN in the systems that have failed, at the last of several checkpoints. Derivatives pass through.
-
-    Args:
-        status: `(*checkpoints, systems, 1)`.
-        stops: may a callback have stopped it?
-    """
-    failed = has_failed(status, stops)
-    if len(status.shape) > 2:
-        failed = bk.concat([bk.zeros_like(failed[:-1]), failed[-1:]], 0)
-    # A sum, because the derivative of a choice would be zero. Adding -0 changes no number, not even a zero.
-    same = bk.full_like(x, complex(-0.0, -0.0) if bk.dtype(x).kind == "c" else -0.0)
-    return x + bk.where(failed, bk.full_like(x, nan_of(bk.dtype(x))), same)

@@ -25,13 +25,13 @@ from .methods.method import Method
 from .plan import Plan, Rung, counted_steps
 from .read.requirements import check_requirements
 from .read.system import System
+from .results.no_solution import without_refuted
 from .run.by_systems import solved_by_systems
 from .run.loop import LoopSettings, run
 from .run.null_part import NullPart
 from .run.outcome import Outcome, Status
 from .run.stopping import Limits
 from .run.watch import Monitor, StepReport
-from .singular.diagnose import without_refuted
 from .singular.projections import WithoutConstantsInside
 
 _CANNOT = (UnsupportedOperation, NonlinearError)  # of a rung that cannot be used; the next one is tried

@@ -18,7 +18,7 @@ from ..sparse.operators.concrete import as_matrix
 from .choose import Explanation, MethodChoice, choose
 from .cost import ANALYSIS, FactorCost, expected_cost, matrix_cost
 from .factors.early import entries_for, factors_now, factors_of_known
-from .factors.protocol import DirectInverse, singularity_of
+from .factors.inverse import DirectInverse, singularity_of
 from .factors.sparse import provider_note
 from .log import log_choice, timed_set_up
 from .methods.bicgstab import BiCGStab

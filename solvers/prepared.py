@@ -27,7 +27,7 @@ from .adapters.members import prepared_over, solve_prepared_over
 from .adapters.peers import communicator_of_mat, with_peers_read
 from .adapters.table import run_where_spread
 from .apply_factors import solve_by_factors
-from .factors.protocol import DirectInverse
+from .factors.inverse import DirectInverse
 from .factors.sparse import HostInverse
 from .gaussian.of_matrix import OfMatrix
 from .judge import solve

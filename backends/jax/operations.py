@@ -18,21 +18,21 @@ from jax.scipy.special import gammainc as gammainc
 from jax.scipy.special import gammaincc as gammaincc
 from jax.scipy.special import gammaln as lgamma
 
+from ..interface import random_numbers
 from ..interface.arrays import Array
-from ..interface.random_numbers import RandomNumbers, known_seed
 from .tracing import is_tracing, is_vectorizing
 
 _own = threading.local()
 _WORD = 2**32  # seeds are taken apart into numbers below it
 
 
-class JaxRandomNumbers(RandomNumbers):
+class JaxRandomNumbers(random_numbers.RandomNumbers):
     """Draws by `jax.random`."""
 
     def key(self, seed: Any) -> jax.Array:
         if isinstance(seed, jax.Array):
             return jax.random.key(seed)
-        number = known_seed(seed)
+        number = random_numbers.known_seed(seed)
         key = jax.random.key(number % _WORD)  # which drops higher bits where JAX has no integers of 64 bits
         while number := number >> 32:
             # folded once more, as `fold_in(key, i)` alone is part i of the key
@@ -132,5 +132,7 @@ def compile(f: Callable[..., Any], static: Sequence[str] = ()) -> Callable[..., 
     """See `operations.functions`."""
     return jax.jit(f, static_argnames=tuple(static))
 
+
+RandomNumbers = JaxRandomNumbers
 
 __all__ = ["RandomNumbers", "erf", "gammainc", "gammaincc", "lgamma"]

@@ -19,7 +19,7 @@ _UNDERDETERMINED = (
 
 
 @dataclass(frozen=True)
-class Given:
+class LeastSquaresProblem:
     """The problem as the user stated it: least squares with A `(m, n)` and rows b `(systems, m)`."""
 
     A: Operator

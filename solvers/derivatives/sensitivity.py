@@ -33,6 +33,11 @@ from ..results.result import Gradient
 from ..run.outcome import Outcome, has_failed
 from .implicit import BACKWARD, ImplicitSolve, Judge
 
+SEVERAL_LIMITS = (
+    "A solve with several limits (max_iter as a sequence) has no derivatives, because its x are not solutions. Give "
+    "one limit for the solve that is to be differentiated."
+)
+
 
 def matrix_gradient(A: Any, y: Array, x: Array, batch: Sequence[int]) -> Any:
     """`- y x^H` summed over the systems that share entries; real where A is.
@@ -212,10 +217,7 @@ class Sensitivity:
     def _check(self) -> None:
         system = self.system
         if system.several:
-            raise ValueError(
-                "A solve with several limits (max_iter as a sequence) has no derivatives, because its x are not "
-                "solutions. Give one limit."
-            )
+            raise ValueError(SEVERAL_LIMITS)
         if system.given is not None:
             raise TypeError(
                 "vjp and jvp are for square systems; this is a least-squares solution. Solve the normal equations, "

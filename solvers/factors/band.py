@@ -9,16 +9,17 @@ import scipy.sparse as sp
 from scipy.linalg import lapack
 from scipy.sparse.csgraph import reverse_cuthill_mckee
 
-from ...backends import Array, Backend
-from ...sparse import DIA, Dense, HostOperator, Matrix, Operator, SparseMatrix, UnsupportedOperation
+from ...backends import Array
+from ...sparse import DIA, Dense, HostOperator, Operator, SparseMatrix, UnsupportedOperation
 from ...sparse.formats.dia import DiaStructure
 from ...sparse.formats.entries.regather import take_or_zero
 from ...sparse.operators.concrete import as_matrix, concrete, concrete_entries, from_host
 from ..preconditioners.operators import reordered
-from ..singular.from_factors import examined_blocks
 from ..singular.projections import WithoutVectors
 from .cyclic_reduction import BlockTridiagonal, reduced
-from .protocol import ExactlySingular, Factors, InverseOperator, PseudoInverse
+from .inverse import InverseOperator, PseudoInverse
+from .protocol import ExactlySingular, Factors
+from .singularity import examined_blocks
 
 WIDEST = 8  # half bandwidth; the reduction stores 5 times as many values per unknown
 _WASTE, _SMALL = 4, 8  # storage limit per row of a band on the host: multiple of its entries, plus a constant
@@ -40,7 +41,7 @@ def may_be_narrow(matrix: SparseMatrix) -> bool:
 
 
 def narrow(matrix: SparseMatrix) -> Band:
-    """Return the narrowest band found. Cost: a pass over the entries, and reordering where the band is wide."""
+    """Narrowest band that was found. Cost: a pass over the entries, and reordering where the band is wide."""
     structure: Any = matrix.structure
     if isinstance(matrix, DIA) and max(map(abs, structure.offsets), default=0) <= WIDEST:
         return Band(max(map(abs, structure.offsets), default=0))
@@ -57,16 +58,27 @@ def narrow(matrix: SparseMatrix) -> Band:
 
 
 def tridiagonal_blocks(matrix: SparseMatrix, width: int, order: np.ndarray | None) -> tuple[Array, Array, Array]:
-    """Sub-diagonal, diagonal and super-diagonal blocks `(systems or 1, width, width, count)`; the last is padded.
-
-    Args:
-        width: half bandwidth.
-        order: of the unknowns; None for the given order.
-    """
+    """Sub-diagonal, diagonal and super-diagonal blocks `(systems or 1, width, width, count)`; the last is padded."""
     n = matrix.shape[0]
     count = -(-n // width)
-    bk, offsets, diagonals = _diagonals(matrix, order)
-    lines: dict[int, Array] = {o: _line(bk, diagonals[:, k], o, count, width) for k, o in enumerate(offsets)}
+    if order is None:
+        own: Any = matrix.to("dia")
+        values: Any = own.known_or_arrays()[0]
+        bk, offsets = own.bk, own.structure.offsets
+        diagonals = values if matrix.systems is not None else values[None]
+    else:
+        bk, rows, cols, values = concrete_entries(matrix)
+        places = _places(order)
+        structure, (source,) = DiaStructure.from_entries(places[rows], places[cols], matrix.shape)
+        offsets, diagonals = structure.offsets, take_or_zero(bk, values, source)
+
+    def line(diagonal: Any, offset: int) -> Array:
+        """A diagonal `(systems or 1, n)` as `(systems or 1, count, width)`, zero outside the matrix."""
+        first, last = max(0, -offset), min(n, n - offset)
+        padded = bk.pad(diagonal[:, first:last], [(0, 0), (first, count * width - last)])
+        return bk.reshape(padded, (-1, count, width))
+
+    lines: dict[int, Array] = {offset: line(diagonals[:, k], offset) for k, offset in enumerate(offsets)}
     nothing = bk.zeros((int(diagonals.shape[0]), count), bk.dtype(diagonals), diagonals)
     ones = np.arange(count * width).reshape(1, count, width) >= n
     filled = bk.asarray(ones.astype(bk.dtype(diagonals)), like=diagonals)
@@ -80,26 +92,6 @@ def tridiagonal_blocks(matrix: SparseMatrix, width: int, order: np.ndarray | Non
     return block(-1), block(0), block(1)
 
 
-def _line(bk: Backend, diagonal: Any, offset: int, count: int, width: int) -> Array:
-    """A diagonal `(systems or 1, n)` as `(systems or 1, count, width)`, zero outside the matrix."""
-    n = int(diagonal.shape[1])
-    first, last = max(0, -offset), min(n, n - offset)
-    padded = bk.pad(diagonal[:, first:last], [(0, 0), (first, count * width - last)])
-    return bk.reshape(padded, (-1, count, width))
-
-
-def _diagonals(matrix: SparseMatrix, order: np.ndarray | None) -> tuple[Backend, tuple[int, ...], Array]:
-    """Offsets and diagonals `(systems or 1, k, n)` of the permuted matrix."""
-    if order is None:
-        own: Any = matrix.to("dia")
-        values: Any = own.known_or_arrays()[0]
-        return own.bk, own.structure.offsets, values if matrix.systems is not None else values[None]
-    bk, rows, cols, values = concrete_entries(matrix)
-    places = _places(order)
-    structure, (source,) = DiaStructure.from_entries(places[rows], places[cols], matrix.shape)
-    return bk, structure.offsets, take_or_zero(bk, values, source)
-
-
 def _places(order: np.ndarray) -> np.ndarray:
     places = np.empty(len(order), np.int32)
     places[order] = np.arange(len(order), dtype=np.int32)
@@ -111,14 +103,17 @@ def _width(rows: np.ndarray, cols: np.ndarray) -> int:
 
 
 def banded_factors(A: Operator) -> InverseOperator | PseudoInverse:
-    """Factorise a banded matrix, by NumPy where its values are known.
-
-    Raises:
-        UnsupportedOperation: the matrix has too many diagonals, or its entries cannot be found.
-    """
+    """Factorise a banded matrix, by NumPy where its values are known."""
     if A.offset:
         raise _refusal("matrix_offset is added to all entries", "'CG' with a preconditioner, or 'scipy-direct'")
-    matrix = _entries(A.without_offset)
+    try:  # Functions are traced, and LinearOperators probed by about 12 evaluations per entry of a row.
+        A = A.without_offset
+        matrix = A.matrix() if isinstance(A, HostOperator) else as_matrix(A)
+    except UnsupportedOperation as error:
+        why = str(error).split(". ")[0].rstrip(".")
+        raise UnsupportedOperation(
+            f"banded-direct needs the entries of the matrix, which are not found here ({why}). Use 'GMRES'."
+        ) from error
     own: Operator = concrete(matrix)
     if isinstance(own, Dense) and own.known() is not None:
         own = own.to("csr")
@@ -131,8 +126,9 @@ def banded_factors(A: Operator) -> InverseOperator | PseudoInverse:
         raise _refusal("there are no unknowns", "any other method")
     bk = own.bk
     wide = np.result_type(own.dtype, np.float64) if known else own.dtype
-    blocks = BlockTridiagonal(*tridiagonal_blocks(own, max(width, 1), order), own.shape[0]).astype(bk, wide)
-    inverse = reduced(bk, *blocks.parts, own.shape[0], own.systems is not None, own.dtype)
+    parts = tridiagonal_blocks(own, max(width, 1), order)
+    blocks: Any = BlockTridiagonal(bk, *parts, own.shape[0], own.systems is not None).astype(wide)
+    inverse = reduced(blocks, own.dtype)
     seen = examined_blocks(bk, blocks, inverse, own.dtype)
     narrowed: Operator = inverse.astype(own.dtype)
     factors: Any = InverseOperator(narrowed if order is None else reordered(narrowed, order, order))
@@ -144,17 +140,6 @@ def banded_factors(A: Operator) -> InverseOperator | PseudoInverse:
         factors = PseudoInverse(factors, right, left, singularity)
     placed: Any = from_host(factors, matrix) if known else factors
     return placed
-
-
-def _entries(A: Operator) -> Matrix:
-    """Matrix of A. Functions are traced, and LinearOperators probed by about 12 evaluations per entry of a row."""
-    try:
-        return A.matrix() if isinstance(A, HostOperator) else as_matrix(A)
-    except UnsupportedOperation as error:
-        why = str(error).split(". ")[0].rstrip(".")
-        raise UnsupportedOperation(
-            f"banded-direct needs the entries of the matrix, which are not found here ({why}). Use 'GMRES'."
-        ) from error
 
 
 def _refusal(why: str, instead: str) -> UnsupportedOperation:
@@ -176,11 +161,7 @@ class BandFactors(Factors):
     library = "LAPACK"
 
     def __init__(self, A: Any, lower: int, upper: int) -> None:
-        """Factorise a SciPy CSC matrix without duplicates.
-
-        Raises:
-            ExactlySingular: a pivot is zero.
-        """
+        """Factorise a SciPy CSC matrix without duplicates."""
         n, _ = A.shape
         columns = np.repeat(np.arange(n), np.diff(A.indptr))
         band = np.zeros((2 * lower + upper + 1, n), np.result_type(A.dtype, np.float64), order="F")
@@ -192,19 +173,13 @@ class BandFactors(Factors):
             raise ExactlySingular("Factor is exactly singular")
         self.nnz, self.dtype = int(self.factors.size), self.factors.dtype
 
-    def solve(self, b: np.ndarray) -> np.ndarray:
-        return np.asarray(self._solve(self.factors, self.lower, self.upper, b, self.exchanges)[0])
-
-    def solve_transposed(self, b: np.ndarray) -> np.ndarray:
-        return np.asarray(self._solve(self.factors, self.lower, self.upper, b, self.exchanges, trans=1)[0])
+    def solve(self, b: np.ndarray, transposed: bool = False) -> np.ndarray:
+        band = self.factors, self.lower, self.upper
+        return np.asarray(self._solve(*band, b, self.exchanges, trans=int(transposed))[0])
 
 
 def lapack_band_factors(A: Any) -> BandFactors | None:
-    """Factorise a CSC matrix that is banded in the given order; None for others.
-
-    Raises:
-        ExactlySingular: a pivot is zero.
-    """
+    """Factorise a CSC matrix that is banded in the given order; None for others."""
     n, nnz = A.shape[0], A.nnz
     if not nnz:
         return None

@@ -39,6 +39,42 @@ def _levels(size: int, width: int) -> Iterator[_Level]:
         first, count = first + gone, count - gone
 
 
+@dataclass(eq=False, repr=False)
+class BlockTridiagonal(Composed):
+    """Matrix of `size` unknowns with blocks `(systems or 1, width, width, count)`."""
+
+    parts = ("before", "on", "after")
+    is_container = True
+
+    bk: Backend
+    before: Array
+    on: Array
+    after: Array
+    size: int
+    batch: bool = False
+
+    def _settle(self) -> None:
+        self.shape, self.dtype = (self.size, self.size), np.dtype(self._library_of(self.on).dtype(self.on))
+        self.systems = int(self.on.shape[0]) if self.batch else None
+
+    def apply(self, x: Array) -> Array:
+        bk, (before, on, after) = self.bk, map(self.array, self.parts)
+        b = as_blocks(bk, x, int(on.shape[1]))
+        count = int(b.shape[-1])
+        found = block_product(on, b) + block_product(before, _shifted(bk, b, count))
+        return as_rows(bk, found + block_product(after, _shifted_back(bk, b, count)))[:, : self.size]
+
+    def transpose(self) -> BlockTridiagonal:
+        bk, count = self.bk, int(self.on.shape[-1])
+        before, on, after = (bk.permute_dims(part, (0, 2, 1, 3)) for part in map(self.array, self.parts))
+        return replace(self, before=_shifted(bk, after, count), on=on, after=_shifted_back(bk, before, count))
+
+    def absolute(self) -> BlockTridiagonal:
+        """The matrix of absolute values."""
+        absolute: BlockTridiagonal = self._map(lambda A: A, self.bk.abs)
+        return absolute
+
+
 @storable("cyclic reduction")
 @dataclass(eq=False, repr=False)
 class CyclicReduction(Composed):
@@ -112,19 +148,16 @@ class CyclicReduction(Composed):
         for level, odd in zip(reversed(levels), reversed(gone)):
             at = level.slots
             coupled = block_product(up_before[..., at], y[..., : level.gone])
-            after = bk.pad(y[..., 1:], [(0, 0)] * 3 + [(0, level.gone - level.kept + 1)])
-            coupled = coupled + block_product(up_after[..., at], after)
+            coupled = coupled + block_product(up_after[..., at], _shifted_back(bk, y, level.gone))
             y = bk.materialize(_interleaved(bk, y, block_product(pivots[..., at], odd) - coupled))
         return as_rows(bk, y)[:, : self.size]
 
 
-def reduced(
-    bk: Backend, before: Array, blocks: Array, after: Array, size: int, batch: bool, given: np.dtype
-) -> CyclicReduction:
-    """Reduce diagonal blocks `(systems or 1, width, width, count)` and the off-diagonal ones.
+def reduced(matrix: BlockTridiagonal, given: np.dtype) -> CyclicReduction:
+    """Eliminate every second block until few are left.
 
     Args:
-        given: precision of the given matrix.
+        given: precision of the given entries.
 
     A pivot of the size of rounding errors is replaced by the square root of the rounding unit, relative to its row.
     Refinement then solves consistent systems, and recovers digits that the elimination lost.
@@ -133,9 +166,10 @@ def reduced(
 
     Source: Li and Demmel, Making sparse Gaussian elimination scalable by static pivoting, SC 1998, for the pivots.
     """
+    bk, before, blocks, after = matrix.bk, matrix.before, matrix.on, matrix.after
     eps, sizes = float(np.finfo(given).eps), _row_sizes(bk, before, blocks, after)
     found = [tuple(blocks[..., :0] for _ in range(5))]
-    for level in _levels(size, int(blocks.shape[1])):
+    for level in _levels(matrix.size, int(blocks.shape[1])):
         inverse = _inverse(bk, blocks[..., 1::2], sizes[..., 1::2], eps)
         own_before, own_after = before[..., 1::2], after[..., 1::2]
         up_before, up_after = block_product(inverse, own_before), block_product(inverse, own_after)
@@ -151,7 +185,7 @@ def reduced(
         after = bk.pad(-block_product(left, own_after), [(0, 0)] * 3 + [(0, level.kept - level.gone)])
     last = _last_inverse(bk, _dense(bk, before, blocks, after), as_rows(bk, sizes), eps)
     a, b, c, d, e = (bk.concat(parts, 3) for parts in zip(*found))
-    return CyclicReduction(bk, a, b, c, d, e, last, size, batch)
+    return CyclicReduction(bk, a, b, c, d, e, last, matrix.size, matrix.batch)
 
 
 def _dense(bk: Backend, before: Array, blocks: Array, after: Array) -> Array:
@@ -168,7 +202,7 @@ def _dense(bk: Backend, before: Array, blocks: Array, after: Array) -> Array:
 def _last_inverse(bk: Backend, matrix: Array, sizes: Array, eps: float) -> Array:
     """Inverse of `(systems or 1, m, m)`; `sizes` `(systems or 1, m)` bounds the terms of its rows."""
     m, dtype = int(matrix.shape[1]), bk.dtype(matrix)
-    sizes = bk.where(sizes > 0, sizes, bk.full_like(sizes, 1))
+    sizes = sizes_or_one(bk, sizes)
     scaled = matrix / bk.astype(sizes, dtype)[..., None]
     plain, shift = bk.linalg.inverse(scaled), bk.asarray(_SHIFT * eps * np.eye(m), dtype, like=matrix)
     blown = bk.negated(bk.max_abs(bk.reshape(plain, (-1, m * m))) * (_SHIFT * eps) < 0.1)  # also NaN
@@ -199,6 +233,11 @@ def _shifted(bk: Backend, x: Array, kept: int) -> Array:
     return bk.pad(x[..., : kept - 1], [(0, 0)] * (len(x.shape) - 1) + [(1, 0)])
 
 
+def _shifted_back(bk: Backend, x: Array, kept: int) -> Array:
+    """Shift blocks the other way."""
+    return bk.pad(x[..., 1:], [(0, 0)] * (len(x.shape) - 1) + [(0, kept + 1 - int(x.shape[-1]))])
+
+
 def _interleaved(bk: Backend, even: Array, odd: Array) -> Array:
     *lead, kept = map(int, even.shape)
     count = kept + int(odd.shape[-1])
@@ -221,7 +260,7 @@ def block_product(A: Array, B: Array) -> Array:
 def _inverse(bk: Backend, blocks: Array, sizes: Array, eps: float) -> Array:
     """Batched Gauss-Jordan inverse without pivoting."""
     w, dtype = int(blocks.shape[1]), bk.dtype(blocks)
-    other = bk.astype(bk.where(sizes > 0, sizes, bk.full_like(sizes, 1)) * eps**0.5, dtype)
+    other = bk.astype(sizes_or_one(bk, sizes) * eps**0.5, dtype)
 
     def regular(k: int) -> Array:
         pivot = blocks[:, k : k + 1, k : k + 1]
@@ -248,45 +287,6 @@ def _row_sizes(bk: Backend, *parts: Array) -> Array:
     return reduce(bk.maximum, columns)
 
 
-class BlockTridiagonal(NamedTuple):
-    """Block tridiagonal matrix of `size` unknowns, with blocks `(systems or 1, width, width, count)`."""
-
-    before: Array
-    on: Array
-    after: Array
-    size: int
-
-    @property
-    def parts(self) -> tuple[Array, Array, Array]:
-        return self.before, self.on, self.after
-
-    def product(self, bk: Backend, x: Array) -> Array:
-        """`(batch, size)` -> `(batch, size)`"""
-        blocks = as_blocks(bk, x, int(self.on.shape[1]))
-        found = (
-            block_product(self.on, blocks)
-            + block_product(self.before, _later(bk, blocks))
-            + block_product(self.after, _sooner(bk, blocks))
-        )
-        return as_rows(bk, found)[:, : self.size]
-
-    def adjoint(self, bk: Backend) -> BlockTridiagonal:
-        before, on, after = (bk.conj(bk.permute_dims(part, (0, 2, 1, 3))) for part in self.parts)
-        return BlockTridiagonal(_later(bk, after), on, _sooner(bk, before), self.size)
-
-    def sizes(self, bk: Backend) -> BlockTridiagonal:
-        """The matrix of absolute values."""
-        before, on, after = map(bk.abs, self.parts)
-        return BlockTridiagonal(before, on, after, self.size)
-
-    def astype(self, bk: Backend, dtype: np.dtype) -> BlockTridiagonal:
-        before, on, after = (bk.astype(part, dtype) for part in self.parts)
-        return BlockTridiagonal(before, on, after, self.size)
-
-
-def _later(bk: Backend, blocks: Array) -> Array:
-    return _shifted(bk, blocks, int(blocks.shape[-1]))
-
-
-def _sooner(bk: Backend, blocks: Array) -> Array:
-    return bk.pad(blocks[..., 1:], [(0, 0)] * 3 + [(0, 1)])
+def sizes_or_one(bk: Backend, sizes: Array) -> Array:
+    """Sizes to divide by: 1 for rows of zeros."""
+    return bk.where(sizes > 0, sizes, bk.full_like(sizes, 1))

@@ -17,9 +17,9 @@ from ...backends.registry import register_container
 from ...sparse import DenseOperator, Operator, Turned, UnsupportedOperation, storable
 from ...sparse.analysis.analysis import analysis_of
 from ...sparse.files.storable import Fields, on_host
-from ..singular.from_factors import examined_factors, growth_limit, probe_vector, seems_singular
 from ..singular.projections import WithoutVectors
-from .protocol import DirectInverse, PseudoInverse, check_bools
+from .inverse import DirectInverse, PseudoInverse
+from .singularity import examined_factors, growth_limit, probe_vector, seems_singular
 
 
 class DenseInverse(Turned, DirectInverse):
@@ -52,7 +52,10 @@ class DenseInverse(Turned, DirectInverse):
         self._register()  # in the process that reads it
 
     def _static(self) -> tuple[Any, ...]:
-        return self.bk, self.cholesky, self.shape, self.dtype, self.systems, self.transposed, self.conjugated
+        return self.bk, *(getattr(self, name) for name in _SETTINGS)
+
+    def _with(self, **changed: Any) -> DenseInverse:
+        return DenseInverse(**{name: getattr(self, name) for name in ("bk", "factors", *_SETTINGS)} | changed)
 
     @property
     def numbers(self) -> int:  # type: ignore[override]
@@ -77,8 +80,7 @@ class DenseInverse(Turned, DirectInverse):
         return x if scales is None else self.bk.astype(self.bk.reshape(scales, (-1, self.shape[0])), self.dtype) * x
 
     def turned(self, *, transposed: bool, conjugated: bool) -> DenseInverse:
-        static = (self.cholesky, self.shape, self.dtype, self.systems)
-        return DenseInverse(self.bk, self.factors, *static, transposed, conjugated)
+        return self._with(transposed=transposed, conjugated=conjugated)
 
     def for_host(self) -> tuple[Sequence[Array], Callable[[Sequence[np.ndarray]], Operator]]:
         if not self.bk.on_host:
@@ -91,8 +93,7 @@ class DenseInverse(Turned, DirectInverse):
         if not self.cholesky and bk is not self.bk:
             factors[1] = from_interchanges(factors[1], bk.linalg.first_pivot)
         moved = [bk.asarray(f, like=like) for f in factors]
-        static = self.cholesky, self.shape, bk.dtype(moved[0]), *self._static()[4:]
-        return DenseInverse(bk, moved, *static)
+        return self._with(bk=bk, factors=moved, dtype=bk.dtype(moved[0]))
 
     def astype(self, dtype: np.dtype) -> DenseInverse:
         """Factors in another precision. Complex factors stay complex."""
@@ -102,11 +103,10 @@ class DenseInverse(Turned, DirectInverse):
         bk, real = self.bk, np.dtype(dtype.char.lower())
         first, *rest = self.factors
         rest = [bk.astype(f, real) if bk.dtype(f).kind == "f" else f for f in rest]
-        static = self.cholesky, self.shape, dtype, *self._static()[4:]
-        return DenseInverse(bk, [bk.astype(first, dtype), *rest], *static)
+        return self._with(factors=[bk.astype(first, dtype), *rest], dtype=dtype)
 
 
-_SETTINGS = ("cholesky", "shape", "systems", "transposed", "conjugated")
+_SETTINGS = ("cholesky", "shape", "dtype", "systems", "transposed", "conjugated")
 
 
 def _flatten(F: DenseInverse) -> Fields:
@@ -118,7 +118,7 @@ def _flatten(F: DenseInverse) -> Fields:
         )
     if not F.cholesky:
         factors[1] = as_interchanges(factors[1], F.bk.linalg.first_pivot)
-    return {"factors": tuple(factors), "dtype": F.dtype.name, **{name: getattr(F, name) for name in _SETTINGS}}
+    return {**{name: getattr(F, name) for name in _SETTINGS}, "factors": tuple(factors), "dtype": F.dtype.name}
 
 
 def _unflatten(given: Fields) -> DenseInverse:
@@ -130,10 +130,14 @@ def _unflatten(given: Fields) -> DenseInverse:
     if not fit or len(factors) != (1 if given["cholesky"] else 4):
         raise ValueError(f"factors of the shapes {[f.shape for f in factors]} are given for {n} x {m}")
     if not given["cholesky"]:
-        check_interchanges(factors[1])
+        # LAPACK does not check that a row is swapped with one below in the matrix.
+        if factors[1].dtype.kind != "i" or np.any((factors[1] < np.arange(n)) | (factors[1] >= n)):
+            raise ValueError("the row interchanges lie outside the matrix")
         if any(f.dtype.kind != "f" or f.size not in (1, n, scales) for f in factors[2:]):
             raise ValueError(f"the scales of rows and columns have the shapes {[f.shape for f in factors[2:]]}")
-    check_bools(given, "transposed", "conjugated", "cholesky")
+    for name in ("transposed", "conjugated", "cholesky"):
+        if not isinstance(given[name], bool):
+            raise ValueError(f"{name} is {given[name]!r}; expected true or false")
     turns = given["transposed"], given["conjugated"]
     return DenseInverse(get_backend("numpy"), factors, given["cholesky"], (n, m), dtype, systems, *turns)
 
@@ -206,54 +210,36 @@ def regular_factors_of_small(matrix: DenseOperator) -> Apply | None:
     """Solve function by Cholesky or LU factors; None where the matrix may be singular."""
     A: np.ndarray = matrix.matrix
     rows = _largest(abs(A), 1)  # If one is zero or not finite, so is a pivot or the image below.
-    definite = not _is_asymmetric(A, _ASYMMETRIC * _largest(rows)) and _may_be_definite(matrix)
-    found = _by_cholesky(A) if definite else _by_lu(A)
-    if found is None:
-        return None
-    solve, pivots = found
-    code = A.dtype.char
+    bound, adjoint, code = _ASYMMETRIC * _largest(rows), A.T.conj(), A.dtype.char
+    solve: Apply
+    # The first off-diagonal pair mostly tells, and equal triangles need no analysis.
+    if abs(A[0, 1] - adjoint[0, 1]) > bound or _largest(abs(A - adjoint), None) > bound:
+        definite = False
+    elif (adjoint == A).all():
+        definite = bool((A.diagonal().real > 0).all())
+    else:
+        definite = may_be_definite(matrix.bk, matrix)
+    if definite:
+        factor = cholesky_or_none(A)
+        if factor is None:
+            return None
+        upper, potrs, diagonal = factor.T.conj(), _POTRS[code], factor.diagonal().real
+        solve, pivots = lambda v: potrs(upper, v)[0], diagonal * diagonal / A.diagonal().real
+    else:
+        getrs, (lu, interchanges, _) = _GETRS[code], _GETRF[code](A)  # a zero pivot is detected below
+        solve, pivots = lambda v: getrs(lu, interchanges, v)[0], abs(lu.diagonal())
     image = solve((rows * probe_vector(len(A), rows.dtype.char)[0]).astype(A.dtype, copy=False))
     regular = np.minimum.reduce(pivots) > _LEAST_PIVOT[code] * _largest(pivots)
     return solve if regular and _largest(abs(image)) < _ALLOWED[code] / len(A) ** 0.5 else None
-
-
-def _is_asymmetric(A: np.ndarray, bound: np.floating) -> bool:
-    """Test the first off-diagonal pair, then all entries."""
-    return bool(abs(A[0, 1] - A[1, 0].conj()) > bound or _largest(abs(A - A.T.conj()), None) > bound)
-
-
-def _may_be_definite(matrix: DenseOperator) -> bool:
-    """Like `may_be_definite`, with a faster test for matrices that are symmetric to the last digit."""
-    A = matrix.matrix
-    if not (A.T.conj() == A).all():
-        return may_be_definite(matrix.bk, matrix)
-    return bool((A.diagonal().real > 0).all())
-
-
-def _by_lu(A: np.ndarray) -> tuple[Apply, np.ndarray]:
-    lu, interchanges, _ = _GETRF[A.dtype.char](A)  # the caller detects a zero pivot
-    getrs = _GETRS[A.dtype.char]
-    return lambda v: getrs(lu, interchanges, v)[0], abs(lu.diagonal())
-
-
-def _by_cholesky(A: np.ndarray) -> tuple[Apply, np.ndarray] | None:
-    factor = cholesky_or_none(A)
-    if factor is None:
-        return None
-    upper, potrs = factor.T.conj(), _POTRS[A.dtype.char]
-    diagonal = factor.diagonal().real
-    return lambda v: potrs(upper, v)[0], diagonal * diagonal / A.diagonal().real
 
 
 # --- interchanges of rows
 
 
 def as_interchanges(pivots: np.ndarray, first: int | None) -> np.ndarray:
-    """Convert pivots to LAPACK's interchanges: row i was swapped with row `interchanges[..., i]`, in order.
+    """Convert pivots `(..., n)` to LAPACK's interchanges: row i was swapped with row `interchanges[..., i]`, in order.
 
-    Args:
-        pivots: `(..., n)` of a library.
-        first: number of the first row in interchanges; None if pivots are a permutation.
+    `first` is the number of the first row in interchanges of the library, None if its pivots are a permutation.
     """
     if first is not None:
         return (pivots - first).astype(np.int32)
@@ -267,13 +253,6 @@ def from_interchanges(interchanges: np.ndarray, first: int | None) -> np.ndarray
         return (interchanges + first).astype(np.int32)
     found = [_permutation(one) for one in interchanges.reshape(-1, interchanges.shape[-1])]
     return np.array(found, np.int32).reshape(interchanges.shape)
-
-
-def check_interchanges(interchanges: np.ndarray) -> None:
-    """Raise ValueError if a row is swapped with one above or outside the matrix, which LAPACK does not check."""
-    n = interchanges.shape[-1]
-    if interchanges.dtype.kind != "i" or np.any((interchanges < np.arange(n)) | (interchanges >= n)):
-        raise ValueError("the row interchanges lie outside the matrix")
 
 
 def _interchanges(permutation: np.ndarray) -> np.ndarray:

@@ -7,7 +7,7 @@ from ...sparse import FunctionOperator, NonlinearError, Operator, SparseMatrix, 
 from ...sparse.operators.concrete import as_matrix, is_known
 from ..methods.method import Method
 from ..read.system import System
-from .protocol import MatrixToFactorise
+from .inverse import MatrixToFactorise
 
 
 def factors_of_known(system: System, method: Method) -> Operator | None:
@@ -43,8 +43,7 @@ def factors_of_known(system: System, method: Method) -> Operator | None:
 def factors_now(system: System, method: Method, previous: Operator | None = None) -> Operator | None:
     """Factors if they can be computed before b is known; None if each solve has to compute them.
 
-    Args:
-        previous: factors of another matrix, possibly of the same pattern.
+    `previous` are factors of another matrix, possibly of the same pattern.
     """
     bk, A = system.bk, system.A
     if system.compiled:

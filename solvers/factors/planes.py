@@ -81,57 +81,46 @@ class BlockTridiagonalInverse(Composed):
         )
 
     def apply(self, x: Array) -> Array:
-        bk, blocks, rows = self.bk, self._blocks, int(x.shape[0])
+        bk, blocks, count, size = self.bk, self._blocks, self._blocks.count, self._blocks.size
+        pivots, lower, upper = map(self.array, self.parts)
         b = take_or_zero(bk, x, blocks.order)
-        found = self._by_list(b) if bk.is_eager else self._by_loop(b)
-        return bk.take_in_bounds(
-            bk.reshape(found, (rows, blocks.count * blocks.size)), blocks.position.astype(np.int32), 1
-        )
 
-    def _by_list(self, b: Array) -> Array:
-        bk, blocks, rows = self.bk, self._blocks, int(b.shape[0])
-        left = bk.reshape(b, (rows, blocks.count, blocks.size))
-        kept, last = [left[:, i] for i in range(blocks.count)], 0 * left[:, 0]
-        lower, upper, pivots = (self.array(name) for name in ("lower", "upper", "pivots"))
-        for i in range(blocks.count):
-            kept[i] = kept[i] - _coupled(bk, lower[:, i], blocks.lower[i], last)
-            last = _product(bk, pivots[:, i], kept[i])
-        last = 0 * last
-        for i in reversed(range(blocks.count)):
-            last = _product(bk, pivots[:, i], kept[i] - _coupled(bk, upper[:, i], blocks.upper[i], last))
-            kept[i] = last
-        return bk.permute_dims(bk.stack(kept), (1, 0, 2))
+        def step(pivot: Array, side: Array, columns: Any, b: Array, last: Array) -> tuple[Array, Array]:
+            left = b - _coupled(bk, side, columns, last)
+            return left, _product(bk, pivot, left)
 
-    def _by_loop(self, b: Array) -> Array:
-        """Forward and back substitution by a compiled loop, which costs one step of compile time."""
-        bk, blocks, pivots = self.bk, self._blocks, self.array("pivots")
-        count, size = blocks.count, blocks.size
+        last = 0 * b[:, :size]
+        if bk.is_eager:
+            kept = [b[:, i * size : (i + 1) * size] for i in range(count)]
+            for i in range(count):
+                kept[i], last = step(pivots[:, i], lower[:, i], blocks.lower[i], kept[i], last)
+            last = 0 * last
+            for i in reversed(range(count)):
+                _, last = step(pivots[:, i], upper[:, i], blocks.upper[i], kept[i], last)
+                kept[i] = last
+            return bk.take_in_bounds(bk.concat(kept, 1), blocks.position.astype(np.int32), 1)
+
+        # One loop for forward and back substitution costs one step of compile time.
         width = max(blocks.lower.shape[1], blocks.upper.shape[1])
-        columns = np.concatenate([_padded_positions(side, width) for side in (blocks.lower, blocks.upper)])
-        sides = bk.concat([_padded_couplings(bk, self.array(name), width) for name in ("lower", "upper")], 1)
+        columns = np.concatenate([_padded(np.pad, side, width) for side in (blocks.lower, blocks.upper)])
+        sides = bk.concat([_padded(bk.pad, side, width) for side in (lower, upper)], 1)
 
         def body(state: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
             k, last, kept = state
             forward = k < count
-            i = bk.where(forward, k, 2 * count - 1 - k)
-            side = bk.where(forward, k, 3 * count - 1 - k)
+            i, side = bk.where(forward, k, 2 * count - 1 - k), bk.where(forward, k, 3 * count - 1 - k)
             own = _at(bk, bk.reshape(kept, (int(kept.shape[0]), count, size)), i, 1)
-            left = own - _coupled(bk, _at(bk, sides, side, 1), _at(bk, columns, side, 0), last)
-            last = _product(bk, _at(bk, pivots, i, 1), left)
+            left, last = step(_at(bk, pivots, i, 1), _at(bk, sides, side, 1), _at(bk, columns, side, 0), own, last)
             return k + 1, last, bk.put_block(kept, i * size, bk.where(forward, left, last))
 
-        start = bk.asarray(np.zeros(1, np.int32), like=b), 0 * b[:, :size], b
-        return bk.for_loop(2 * count, body, start)[2]
+        found = bk.for_loop(2 * count, body, (bk.asarray(np.zeros(1, np.int32), like=b), last, b))[2]
+        return bk.take_in_bounds(found, blocks.position.astype(np.int32), 1)
 
 
-def _padded_positions(columns: np.ndarray, width: int) -> np.ndarray:
-    return np.pad(columns, [(0, 0), (0, width - columns.shape[1]), (0, 0)])
-
-
-def _padded_couplings(bk: Backend, sides: Array, width: int) -> Array:
-    """`(systems or 1, count, width, m)`"""
-    missing = width - int(sides.shape[2])
-    return bk.pad(sides, [(0, 0), (0, 0), (0, missing), (0, 0)]) if missing else sides
+def _padded(pad: Callable[..., Any], side: Any, width: int) -> Any:
+    """Couplings or columns `(..., width, m)`, with zeros for missing ones."""
+    missing = width - int(side.shape[-2])
+    return pad(side, [*[(0, 0)] * (len(side.shape) - 2), (0, missing), (0, 0)]) if missing else side
 
 
 def _coupled(bk: Backend, side: Array, columns: Array, last: Array) -> Array:
@@ -181,9 +170,7 @@ def mirrored(bk: Backend, sides: Array, positions: np.ndarray) -> Array:
 def block_tridiagonal_inverse(A: Couplings, shift: float = 0.0, hermitian: bool = False) -> tuple[Array, Array, Array]:
     """Factorise a matrix of stencil coefficients. Zero rows (obstacles) count as rows of the identity.
 
-    Args:
-        shift: relative shift of the diagonal, for A that are singular to less than working precision.
-        hermitian: whether A is known to be Hermitian.
+    `shift` is a relative shift of the diagonal, for A that are singular to less than working precision.
 
     Cost: the inverse of each block, and a few products of arrays of its size.
     """
@@ -196,23 +183,20 @@ def block_tridiagonal_inverse(A: Couplings, shift: float = 0.0, hermitian: bool 
     flat = bk.concat([bk.broadcast_to(p, (systems, int(p.shape[1]))) for p in parts], 1)
     lower, upper = (take_or_zero(bk, flat, source) for source in (blocks.lower_source, blocks.upper_source))
     back = mirrored(bk, upper, blocks.lower_mirror)
-    m = blocks.size
+    m, factor = blocks.size, 1 + max(_SHIFT * float(np.finfo(bk.dtype(flat)).eps), shift)
     if bk.on_host:
-        factor = _diagonal_factor(bk.dtype(flat), shift)
         return inverse_pivots(blocks, flat, factor, lower, back, hermitian), lower, upper
-    within = _within(bk, blocks, flat, shift)
+    within = _within(bk, blocks, flat, factor)
 
     def step(i: Any, last: Array) -> Array:
-        index, width = _at(bk, blocks.lower, i, 0), blocks.lower.shape[1]
-        inverse = bk.reshape(last, (systems, m, m))
-        own = _at(bk, lower, i, 1)[..., None]
-        left = bk.sum(
-            own * bk.reshape(bk.take_in_bounds(inverse, bk.reshape(index, (-1,)), 1), (systems, width, m, m)), 1
-        )
-        turned = bk.reshape(
-            bk.take_in_bounds(bk.matrix_transpose(left), bk.reshape(index, (-1,)), 1), (systems, width, m, m)
-        )
-        product = bk.matrix_transpose(bk.sum(_at(bk, back, i, 1)[..., None] * turned, 1))
+        index = bk.reshape(_at(bk, blocks.lower, i, 0), (-1,))
+
+        def coupled(side: Array, matrix: Array) -> Array:
+            near = bk.reshape(bk.take_in_bounds(matrix, index, 1), (systems, blocks.lower.shape[1], m, m))
+            return bk.sum(_at(bk, side, i, 1)[..., None] * near, 1)
+
+        left = coupled(lower, bk.reshape(last, (systems, m, m)))
+        product = bk.matrix_transpose(coupled(back, bk.matrix_transpose(left)))
         pivot = bk.reshape(_at(bk, within, i, 1), (systems, m, m)) - product
         return bk.reshape(bk.linalg.inverse(pivot), (systems, m * m))
 
@@ -221,15 +205,11 @@ def block_tridiagonal_inverse(A: Couplings, shift: float = 0.0, hermitian: bool 
     return pivots, lower, upper
 
 
-def _diagonal_factor(dtype: np.dtype, shift: float) -> float:
-    return 1 + max(_SHIFT * float(np.finfo(dtype).eps), shift)
-
-
-def _within(bk: Backend, blocks: Blocks, flat: Array, shift: float) -> Array:
+def _within(bk: Backend, blocks: Blocks, flat: Array, factor: float) -> Array:
     """Diagonal blocks `(systems, count, m * m)`, with ones for padding, so that they are regular."""
     m, dtype = blocks.size, bk.dtype(flat)
     regular = np.ones(m * m, dtype)
-    regular[:: m + 1] = _diagonal_factor(dtype, shift)
+    regular[:: m + 1] = factor
     dense = take_or_zero(bk, flat, blocks.within) * bk.asarray(regular, like=flat)
     empty = np.flatnonzero(blocks.order < 0)
     if not len(empty):
@@ -247,11 +227,8 @@ def inverse_pivots(
     Args:
         flat: the coefficients of all points `(systems, n)`, which `blocks.within` indexes.
         factor: of the diagonals of all D.
-        lower: L, `(systems, count, width, m)` in the columns `blocks.lower`.
-        back: the transpose of U, in the same form.
-        hermitian: whether the matrix is, so that Cholesky factorisation of the pivots is tried.
-
-    Cost: per block the inverse, and 2 width m^2 operations.
+        lower, back: L and the transpose of U, `(systems, count, width, m)` in the columns `blocks.lower`.
+        hermitian: is Cholesky factorisation of the pivots tried?
     """
     systems, m = len(flat), blocks.size
     found = np.empty((systems, blocks.count, m, m), flat.dtype)

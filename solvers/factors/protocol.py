@@ -1,28 +1,22 @@
-"""Factors: the protocol of sparse libraries, and operators that apply the inverse of A.
-
-A library analyses a pattern, the analysis factorises values, and the factors solve with the matrix and its transpose.
-"""
+"""What a library of sparse factors gives: it analyses a pattern, factorises values, and solves with the factors."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, replace
-from functools import cache
+from enum import Enum
+from functools import cache, cached_property
 from importlib import import_module
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
 
-from ...backends import Array
-from ...sparse import Composed, Operator, storable
-from ...sparse.files import tree
-from ...sparse.files.storable import Fields
+from ...sparse.analysis.canonical import row_maxima
+from ...sparse.analysis.matching import maximum_matching
 from ..log import log
-from ..singular.projections import projected_twice
 
-if TYPE_CHECKING:
-    from .pattern import EntryPattern, Kind
+_ROUNDING = 16  # rounding units of the largest entry of a row by which mirrored entries may differ
 
 
 class FactorsRefused(Exception):
@@ -38,27 +32,16 @@ class ExactlySingular(FactorsRefused, RuntimeError):
 
 
 class Factors(ABC):
-    """Factors of one NumPy matrix. Right-hand sides are `(n,)` or columns `(n, count)`. Any thread may solve.
+    """Factors of one NumPy matrix. Right-hand sides are `(n,)` or columns `(n, count)`. Any thread may solve."""
 
-    Attributes:
-        library: name of the library. Where SuperLU was the fallback, also why the others did not factorise.
-        nnz: number of stored values; None where it is not known.
-        dtype: of the stored values.
-        known: keeps the symbolic analysis alive for a refactorisation.
-    """
-
-    library: str
-    nnz: int | None
-    dtype: np.dtype
-    known: Any = None
+    library: str  # its name and, where SuperLU was the fallback, why the others did not factorise
+    nnz: int | None  # number of stored values; None where it is not known
+    dtype: np.dtype  # of the stored values
+    known: Any = None  # keeps the symbolic analysis alive for a refactorisation
 
     @abstractmethod
-    def solve(self, b: np.ndarray) -> np.ndarray:
-        """Solve A x = b."""
-
-    @abstractmethod
-    def solve_transposed(self, b: np.ndarray) -> np.ndarray:
-        """Solve with the transposed, not conjugated matrix."""
+    def solve(self, b: np.ndarray, transposed: bool = False) -> np.ndarray:
+        """Solve A x = b, or with the transposed, not conjugated matrix."""
 
     def refine(self) -> bool:
         """Refine each solve from now on. Return False where solves are refined already, or cannot be."""
@@ -66,15 +49,10 @@ class Factors(ABC):
 
 
 class SymbolicAnalysis(ABC):
-    """Ordering and structure of the factors, which depend only on the pattern of a matrix.
-
-    Attributes:
-        pattern: the analysed pattern.
-        kind: symmetry of the values that it suits; None if it suits all.
-    """
+    """Ordering and structure of the factors, which depend only on the pattern of a matrix."""
 
     pattern: EntryPattern
-    kind: Kind | None = None
+    kind: Kind | None = None  # symmetry of the values that it suits; None if it suits all
 
     @property
     def nbytes(self) -> int:
@@ -83,46 +61,28 @@ class SymbolicAnalysis(ABC):
 
     @abstractmethod
     def factor(self, A: Any) -> Factors:
-        """Factorise the analysed `csc_array`.
-
-        Raises:
-            FactorsRefused: no usable factors were found.
-        """
+        """Factorise the analysed `csc_array`, or raise FactorsRefused."""
 
     def refactor(self, A: Any) -> Factors:
-        """Factorise other values on the same pattern, with the same ordering.
-
-        Raises:
-            FactorsRefused: no usable factors were found.
-        """
+        """Factorise other values on the same pattern, with the same ordering, or raise FactorsRefused."""
         if self.kind is not None and self.pattern.kind(A) is not self.kind:
             raise FactorsRefused("the numbers are symmetric in another way than those that were analysed")
         return self.factor(A)
 
 
 class Provider(ABC):
-    """A library of sparse factors.
+    """A library of sparse factors."""
 
-    Attributes:
-        name: as users give it and results report it.
-        package: the package to install, for messages.
-        module: the module to import.
-    """
-
-    name: str
-    package: str
-    module: str
+    name: str  # as users give it and results report it
+    package: str  # to install, for messages
+    module: str  # to import
 
     def is_installed(self) -> bool:
         return _has_module(self.module)
 
     @abstractmethod
     def analyse(self, pattern: EntryPattern, A: Any) -> SymbolicAnalysis:
-        """Analyse the canonical `csc_array` A, which has this pattern.
-
-        Raises:
-            FactorsRefused: the library cannot factorise such matrices.
-        """
+        """Analyse the canonical `csc_array` A, which has this pattern, or raise FactorsRefused."""
 
 
 @cache
@@ -134,11 +94,7 @@ _unusable: dict[str, str] = {}  # package -> why it cannot be imported
 
 
 def library(package: str) -> Any:
-    """Import an installed package. A failing import is tried and logged once.
-
-    Raises:
-        FactorsRefused: it cannot be imported, because a library that it needs is missing or incompatible.
-    """
+    """Import an installed package. An import that fails, because a library is missing, is tried and logged once."""
     if package not in _unusable:
         try:
             return import_module(package)
@@ -148,124 +104,99 @@ def library(package: str) -> Any:
     raise FactorsRefused(f"{package} cannot be imported: {_unusable[package]}")
 
 
-# --- operators
+# --- patterns
 
 
-class DirectInverse(Operator):
-    """Inverse of A by a direct method; for a singular A a pseudo-inverse on its range.
+class Kind(Enum):
+    """Symmetry of a matrix that a factorisation can use."""
 
-    Attributes:
-        numbers: number of values stored in the factors; None where it is not known.
-    """
+    HERMITIAN = "Hermitian"  # or real and symmetric
+    SYMMETRIC = "complex symmetric"
+    GENERAL = "general"
 
-    kind = "factors"  # as a preconditioner
-    numbers: int | None = None
 
-    @property
-    def projections(self) -> tuple[Operator, Operator] | None:
-        """Projections that remove the null vectors of A and of its adjoint.
+class EntryPattern:
+    """Pattern of a square matrix in canonical CSC format, as copies of `indices` and `indptr`."""
 
-        None where A is regular, or was bordered for its offset: null vectors are then those of the bordered matrix.
+    def __init__(self, indices: np.ndarray, indptr: np.ndarray) -> None:
+        self.n = len(indptr) - 1
+        self.indices, self.indptr = indices.copy(), indptr.copy()
+
+    def is_of(self, indices: np.ndarray, indptr: np.ndarray) -> bool:
+        if indices is self.indices and indptr is self.indptr:
+            return True
+        same = len(indptr) == len(self.indptr) and len(indices) == len(self.indices)
+        return same and np.array_equal(indptr, self.indptr) and np.array_equal(indices, self.indices)
+
+    def is_transpose_of(self, other: EntryPattern) -> bool:
+        if other is self:
+            return self.mirror is not None
+        return self.n == other.n and other.is_of(*self.in_rows[:2])
+
+    @cached_property
+    def in_rows(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """The pattern in CSR format, as columns, row starts and positions in the data."""
+        places = sp.csc_array((np.arange(len(self.indices)), self.indices, self.indptr), (self.n, self.n))
+        found = sp.csr_array(places)
+        return found.indices, found.indptr, found.data
+
+    @cached_property
+    def columns(self) -> np.ndarray:
+        """The column of each entry."""
+        return np.repeat(np.arange(self.n, dtype=self.indices.dtype), np.diff(self.indptr))
+
+    @cached_property
+    def has_full_structural_rank(self) -> bool:
+        """Whether some order of the rows is known to fill the diagonal; False if the bounded search gave up."""
+        if np.count_nonzero(self.indices == self.columns) == self.n:
+            return True
+        matched = maximum_matching(self.indptr, self.indices, self.n)
+        return matched is not None and bool(np.all(matched >= 0))
+
+    @cached_property
+    def mirror(self) -> np.ndarray | None:
+        """Position of the transposed entry of each one; None where the pattern is not symmetric."""
+        return self.in_rows[2] if self.is_of(*self.in_rows[:2]) else None
+
+    @cached_property
+    def upper(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """The upper triangle in CSR format: `indptr`, `indices` and positions in the data, -1 for zeros.
+
+        The whole diagonal is stored, because factorisations of symmetric matrices need it.
         """
-        return None
+        return self._in_rows(self.columns >= self.indices)
 
-    def in_range(self, b: Array) -> Array:
-        """Project null vectors of the adjoint out of b."""
-        if self.projections is None:
-            return b
-        bk, (_, left) = self.bk, self.projections
-        return bk.astype(projected_twice(left, b), bk.dtype(b))
+    @cached_property
+    def rows(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """All entries and the whole diagonal, in the format of `upper`."""
+        return self._in_rows(np.ones(len(self.indices), bool))
 
-    def without_null(self, x: Array) -> Array:
-        """Project null vectors out of x, once only, because each refinement does it again."""
-        return x if self.projections is None else self.bk.astype(self.projections[0].apply(x), self.bk.dtype(x))
+    def _in_rows(self, kept: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        diagonal = np.arange(self.n)
+        places = np.concatenate([np.flatnonzero(kept) + 1, np.zeros(self.n, np.int64)])
+        rows = np.concatenate([self.indices[kept], diagonal])
+        columns = np.concatenate([self.columns[kept], diagonal])
+        found = sp.coo_array((places, (rows, columns)), (self.n, self.n)).tocsr()
+        found.sum_duplicates()  # one of two duplicates is zero
+        return found.indptr.astype(np.int64), found.indices.astype(np.int64), found.data - 1
 
-    def save(self, path: Any) -> None:
-        """Write the factors to a `.npz` file, which `krylix.load_preconditioner` reads.
-
-        Raises:
-            ValueError: the path has another ending, or a value is not finite.
-            UnsupportedOperation: the values are not known yet (inside a compiled function).
-            OSError: the file cannot be written.
-        """
-        tree.save_operator(path, self)
-
-
-@dataclass(eq=False, repr=False)
-class _Named(Composed):
-    """Another operator, whose class says what it is for."""
-
-    inner: Operator
-
-    def apply(self, x: Array) -> Array:
-        return self.inner.apply(x)
-
-    def transpose(self) -> Operator:
-        transposed: Operator = self._map(lambda A: A.transpose())
-        return transposed
+    def kind(self, A: Any) -> Kind:
+        """Symmetry of A, up to the rounding errors of an assembly."""
+        mirror = self.mirror
+        if mirror is None:
+            return Kind.GENERAL
+        data = A.data
+        other = data[mirror]
+        if np.array_equal(data, other.conj()):
+            return Kind.HERMITIAN
+        size = np.abs(data)
+        largest = row_maxima(sp.csr_array((size, self.indices, self.indptr), (self.n, self.n)))  # of columns
+        bound = _ROUNDING * np.finfo(data.dtype).eps * np.minimum(largest[self.indices], largest[self.columns])
+        if np.all(np.abs(data - other.conj()) <= bound):
+            return Kind.HERMITIAN
+        return Kind.SYMMETRIC if data.dtype.kind == "c" and np.all(np.abs(data - other) <= bound) else Kind.GENERAL
 
 
-class MatrixToFactorise(_Named):
-    """Matrix of A, to be factorised in its place."""
-
-
-@storable("grid factors")
-class InverseOperator(_Named, DirectInverse):
-    """Inverse of A as another operator, such as fast transforms or a reduced band."""
-
-    passes_grids = True
-
-
-@storable("factors of a singular matrix")
-@dataclass(eq=False, repr=False)
-class PseudoInverse(Composed, DirectInverse):
-    """`R F`, a pseudo-inverse of a singular A on its range: R projects out the null space.
-
-    F is any inverse of A on its range, such as shifted factors. The component of b outside the range of A stays in b,
-    because the solve has to detect that there is no solution. Regular systems pass unchanged.
-
-    The transpose is a pseudo-inverse of Aᵀ of the same form, `Lᵀ Fᵀ`. It agrees with `(R F)ᵀ = Fᵀ Rᵀ` on the range of
-    Aᵀ only, up to null vectors.
-
-    Attributes:
-        inner: F.
-        right, left: projections that remove the null spaces of A and of its adjoint.
-        singularity: values of `Singularity`, `(systems or 1, 1)`.
-    """
-
-    parts = ("inner", "right", "left", "singularity")
-
-    inner: Operator
-    right: Operator
-    left: Operator
-    singularity: Array
-
-    @property
-    def projections(self) -> tuple[Operator, Operator]:
-        return self.right, self.left
-
-    def apply(self, x: Array) -> Array:
-        return projected_twice(self.right, self.inner.apply(x))
-
-    def transpose(self) -> PseudoInverse:
-        return replace(self, inner=self.inner.transpose(), right=self.left.transpose(), left=self.right.transpose())
-
-    def conj(self) -> PseudoInverse:
-        return replace(self, inner=self.inner.conj(), right=self.right.conj(), left=self.left.conj())
-
-
-def singularity_of(factors: Operator | None) -> Array | None:
-    """Values of `Singularity`, `(systems or 1, 1)`; None where the factors tell none.
-
-    Regular systems have 0 there; all may, because compiled programs cannot choose another operator for regular ones.
-    """
-    if isinstance(factors, PseudoInverse):
-        return factors.array("singularity")
-    return getattr(factors, "singularity", None)
-
-
-def check_bools(given: Fields, *names: str) -> None:
-    """Raise ValueError if a field of a file is not a bool."""
-    for name in names:
-        if not isinstance(given[name], bool):
-            raise ValueError(f"{name} is {given[name]!r}; expected true or false")
+def values_at(positions: np.ndarray, data: np.ndarray, dtype: Any) -> np.ndarray:
+    """Gather from data, with zero at -1."""
+    return np.append(data, 0).astype(dtype, copy=False)[positions]

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from hashlib import blake2b
 from threading import Lock
 from typing import Any
 from weakref import WeakValueDictionary
@@ -24,23 +25,13 @@ from ...sparse.operators.concrete import kept
 from ...sparse.operators.products import Products
 from ..log import log
 from ..memory import SETUP_CACHE, Memory
-from ..singular.from_factors import MatrixFactors, examined_sparse
 from ..singular.projections import WithoutVectors, projected_twice
 from .band import lapack_band_factors
-from .cholmod import Cholmod
 from .dense import factorise
-from .pardiso import Pardiso
-from .pattern import EntryPattern, digest_of
-from .protocol import (
-    DirectInverse,
-    Factors,
-    FactorsRefused,
-    PatternRefused,
-    Provider,
-    SymbolicAnalysis,
-    check_bools,
-)
-from .rslab import Rslab
+from .inverse import DirectInverse
+from .libraries import Cholmod, Pardiso, Rslab
+from .protocol import EntryPattern, Factors, FactorsRefused, PatternRefused, Provider, SymbolicAnalysis
+from .singularity import MatrixFactors, examined_sparse
 from .superlu import LEAST, SuperLU, SuperLUFactors, factors_of, is_stable
 
 SUPERLU = SuperLU()
@@ -51,11 +42,7 @@ _FIRST = 64  # leading values that are compared first, because different matrice
 
 
 def host_factors(bk: Backend, A: Operator, by: str | None) -> Operator:
-    """Factorise an operator on the host: dense by LAPACK, sparse by the library `by` or the best that is installed.
-
-    Raises:
-        ValueError: there is no library of this name, or it is not installed.
-    """
+    """Factorise an operator on the host: dense by LAPACK, sparse by the library `by` or the best that is installed."""
     offset, inner = A.offset, A.without_offset
     if not isinstance(inner, SparseMatrix):  # A NumPy function may have a sparse matrix.
         arrays, make = inner.for_host()
@@ -71,9 +58,6 @@ class HostInverse(Products, DirectInverse):
 
     That takes no longer than two triangular solves by SciPy with factors read from a file, which for a grid of
     300 x 300 would be 20 times as large as the matrix.
-
-    The form is relative to `matrix`. That of the solver is relative to the matrix that was factorised, which for a kept
-    solver may be the transpose or the conjugate of this one.
     """
 
     def __init__(
@@ -83,22 +67,14 @@ class HostInverse(Products, DirectInverse):
         offset: complex,
         dtype: np.dtype,
         solver: HostSolver | None = None,
-        transposed: bool = False,
-        conjugated: bool = False,
         working: np.dtype | None = None,
         by: str | None = SUPERLU.name,
     ) -> None:
         """`solver` solves for NumPy rows in the dtype `working`; by default it is made by the library `by`."""
         self.bk, self.matrix, self.offset = bk, matrix, offset
         self.shape, self.dtype, self.systems = matrix.shape, np.dtype(dtype), matrix.systems
-        self.transposed, self.conjugated = transposed, conjugated
-        self.working = self.dtype if working is None else np.dtype(working)
-        self.by = by
-        self.solver = self._new_solver() if solver is None else solver
-
-    def _new_solver(self) -> HostSolver:
-        solver = _solver_of(self.matrix, self.offset, self.working, self.by)
-        return solver.turned(self.transposed, self.conjugated)
+        self.working, self.by = self.dtype if working is None else np.dtype(working), by
+        self.solver = _solver_of(matrix, offset, self.working, by) if solver is None else solver
 
     def apply(self, x: Array) -> Array:
         bk = self.bk
@@ -110,7 +86,7 @@ class HostInverse(Products, DirectInverse):
         return bk.host_call(lambda rows: (self._solved(np.asarray(rows)),), spec, x)[0]
 
     def _solved(self, rows: np.ndarray) -> np.ndarray:
-        """Solve for rows in the operator's dtype. Factors may have another precision, or be real for complex rows."""
+        """Solve in the dtype of the rows. Factors may have another precision, or be real for complex rows."""
         if rows.dtype.kind == "c" and self.working.kind == "f":
             return self._solved(rows.real) + np.asarray(1j, rows.dtype) * self._solved(rows.imag)
         found = self.solver.solve(rows.astype(self.working, copy=False))
@@ -118,7 +94,9 @@ class HostInverse(Products, DirectInverse):
 
     @property
     def numbers(self) -> int | None:  # type: ignore[override]
-        return self.solver.numbers
+        """None where a library does not tell."""
+        counts = [0 if one.factors is None else one.factors.nnz for one in self.solver.matrices]
+        return None if None in counts else sum(counts)  # type: ignore[arg-type]
 
     @property
     def nbytes(self) -> int:
@@ -142,10 +120,11 @@ class HostInverse(Products, DirectInverse):
         return self.solver.null
 
     def transpose(self) -> HostInverse:
-        return self._with(transposed=not self.transposed, solver=self.solver.turned(True, False))
+        return self._with(matrix=self.matrix.transpose(), solver=self.solver.turned(True, False))
 
     def conj(self) -> HostInverse:
-        return self._with(conjugated=not self.conjugated, solver=self.solver.turned(False, True))
+        turned = {"matrix": self.matrix.conj(), "offset": self.offset.conjugate()}
+        return self._with(**turned, solver=self.solver.turned(False, True))
 
     def astype(self, dtype: np.dtype) -> HostInverse:
         """Factors for vectors of another precision. Complex factors stay complex."""
@@ -154,7 +133,7 @@ class HostInverse(Products, DirectInverse):
         return self._with(dtype=np.dtype(dtype))
 
     def _with(self, **changed: Any) -> HostInverse:
-        names = ("bk", "matrix", "offset", "dtype", "solver", "transposed", "conjugated", "working", "by")
+        names = ("bk", "matrix", "offset", "dtype", "solver", "working", "by")
         return HostInverse(**{**{name: getattr(self, name) for name in names}, **changed})
 
     def on_backend(self, bk: Backend, like: Array | None) -> HostInverse:
@@ -171,7 +150,7 @@ class HostInverse(Products, DirectInverse):
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
-        self.solver = self._new_solver()
+        self.solver = _solver_of(self.matrix, self.offset, self.working, self.by)
 
 
 def provider_note(factors: Operator | None) -> str:
@@ -184,18 +163,17 @@ def provider_note(factors: Operator | None) -> str:
 
 
 def _flatten(F: HostInverse) -> Fields:
-    settings = {"offset": F.offset, "transposed": F.transposed, "conjugated": F.conjugated, "by": F.by}
-    return {"matrix": F.matrix, "dtype": F.working.name, **settings}
+    return {"matrix": F.matrix, "dtype": F.working.name, "offset": F.offset, "by": F.by}
 
 
 def _unflatten(given: Fields) -> HostInverse:
     matrix, offset, dtype = given["matrix"], given["offset"], np.dtype(given["dtype"])
     if not isinstance(matrix, SparseMatrix) or matrix.shape[0] != matrix.shape[1] or dtype.char not in "fdFD":
         raise ValueError(f"factors of {matrix!r} in {dtype} are given; expected those of a square sparse matrix")
-    check_bools(given, "transposed", "conjugated")
-    turns = given["transposed"], given["conjugated"]
-    by = given.get("by", SUPERLU.name)  # not stored in older files
-    return HostInverse(get_backend("numpy"), matrix, offset, dtype, None, *turns, by=by)
+    by = given.get("by", SUPERLU.name)  # not stored in older files, which store forms of the matrix instead
+    found = HostInverse(get_backend("numpy"), matrix, offset, dtype, by=by)
+    found = found.transpose() if given.get("transposed") else found
+    return found.conj() if given.get("conjugated") else found
 
 
 storable("factorised on the host", _flatten, _unflatten)(HostInverse)
@@ -208,9 +186,7 @@ storable("factorised on the host", _flatten, _unflatten)(HostInverse)
 class HostSolver:
     """Solver for rows, each with the factors of its own matrix or all with those of one.
 
-    Attributes:
-        null: projections that remove the null vectors of the transposed or conjugated matrices, and of their adjoints.
-        transposed, conjugated: whether to solve with the transposed or conjugated matrices.
+    `null` are projections that remove the null vectors of the matrices in this form, and of their adjoints.
     """
 
     matrices: tuple[MatrixFactors, ...]
@@ -233,14 +209,8 @@ class HostSolver:
         return cls(matrices, (stacked[0], stacked[1]))
 
     @property
-    def numbers(self) -> int | None:
-        """Stored by the factors of all matrices; None where that is not known of one."""
-        counts = [0 if one.factors is None else one.factors.nnz for one in self.matrices]
-        return None if None in counts else sum(counts)  # type: ignore[arg-type]
-
-    @property
     def nbytes(self) -> int:
-        """Memory of these numbers, as far as it is known."""
+        """Memory of the values of all factors, as far as it is known."""
         made = (one.factors for one in self.matrices if one.factors is not None)
         return sum(factors.dtype.itemsize * (factors.nnz or 0) for factors in made)
 
@@ -264,7 +234,6 @@ class HostSolver:
 
 
 def _solver_of(matrix: SparseMatrix, offset: complex, dtype: np.dtype, by: str | None) -> HostSolver:
-    """Return the solver of a matrix or a batch, from the cache if the same values were factorised lately."""
     providers, (data, *places) = providers_of(by), matrix.by_columns(dtype)
     known, settings = known_pattern(*places), (offset, tuple(one.name for one in providers))
     if (found := last_solver(known, data, settings)) is not None:
@@ -293,11 +262,7 @@ def _factors_of(matrix: Any, offset: complex, providers: tuple[Provider, ...]) -
 
 
 def providers_of(name: str | None) -> tuple[Provider, ...]:
-    """Return the libraries to try, in order: the installed ones, or the one of this name.
-
-    Raises:
-        ValueError: there is none of this name, or its package is not installed.
-    """
+    """Libraries to try, in order: the installed ones, or the one of this name."""
     if name is None:
         return tuple(one for one in PROVIDERS.values() if one.is_installed())
     found = {key.lower(): one for key, one in PROVIDERS.items()}.get(name.strip().lower())
@@ -312,9 +277,6 @@ def lu_of(A: Any, providers: tuple[Provider, ...] = ()) -> Factors:
     """Factors of a square `csc_array` without duplicates: banded LU if it is banded, else by one of the libraries.
 
     Without libraries SuperLU factorises it, and its pattern is not kept.
-
-    Raises:
-        ExactlySingular: a pivot is zero.
     """
     band = lapack_band_factors(A)
     if band is not None:
@@ -323,11 +285,7 @@ def lu_of(A: Any, providers: tuple[Provider, ...] = ()) -> Factors:
 
 
 def sparse_factors(A: Any, providers: tuple[Provider, ...]) -> Factors:
-    """Factors of a square `csc_array` without duplicates, by the first library that factorises it.
-
-    Raises:
-        ExactlySingular: SuperLU reports that the matrix is singular.
-    """
+    """Factors by the first library that factorises the matrix."""
     alone = len(providers) == 1
     if A.shape[0] < LEAST and (not alone or providers[0] is SUPERLU):  # an analysis would take longer than it saves
         return SuperLUFactors(factors_of(A), A.dtype)
@@ -346,11 +304,7 @@ def sparse_factors(A: Any, providers: tuple[Provider, ...]) -> Factors:
 
 
 def _checked(known: KnownPattern, provider: Provider, A: Any) -> Factors:
-    """Return stable factors, with a new analysis where the values have changed too much for the old one.
-
-    Raises:
-        FactorsRefused: the library finds none.
-    """
+    """Stable factors, with a new analysis where the values have changed too much for the old one."""
     key = provider.name, A.dtype.kind
     if key in known.refused:
         raise PatternRefused(known.refused[key])
@@ -433,20 +387,22 @@ _lock = Lock()
 
 
 def known_pattern(indices: np.ndarray, indptr: np.ndarray) -> KnownPattern:
-    """Return the cached pattern of a square canonical CSC matrix, with its analyses."""
+    """Cached pattern of a square canonical CSC matrix, with its analyses."""
     for one in PATTERNS:
         if one.pattern.is_of(indices, indptr):
             return one
-    digest = digest_of(indices, indptr)
+    digest = blake2b(str((len(indptr), indices.dtype, indptr.dtype)).encode(), digest_size=16)
+    for part in (indptr, indices):
+        digest.update(np.ascontiguousarray(part).data)
     with _lock:
-        found = _alive.get(digest)
+        found = _alive.get(digest.digest())
         if found is None:
-            found = _alive[digest] = KnownPattern(EntryPattern(indices, indptr))
+            found = _alive[digest.digest()] = KnownPattern(EntryPattern(indices, indptr))
     return found
 
 
 def last_solver(known: KnownPattern, data: np.ndarray, settings: Hashable) -> HostSolver | None:
-    """Return the cached solver for the same matrix, or for its transpose or conjugate, as derivatives need it."""
+    """Cached solver of the same matrix, or of its transpose or conjugate, as derivatives need it."""
     if not SETUP_CACHE.get():
         return None
     mirrored: np.ndarray | None = None  # values of the transpose
@@ -464,7 +420,7 @@ def last_solver(known: KnownPattern, data: np.ndarray, settings: Hashable) -> Ho
 
 
 def _conjugated(own: np.ndarray, data: np.ndarray) -> bool | None:
-    """Return False where both matrices have the same values, True where they are conjugates, None otherwise."""
+    """False where both matrices have the same values, True where they are conjugates, None otherwise."""
     for conjugated in (False, True) if data.dtype.kind == "c" else (False,):
         for some in (slice(_FIRST), slice(None)):
             if not np.array_equal(own[:, some], data[:, some].conj() if conjugated else data[:, some]):

@@ -13,8 +13,7 @@ from ...sparse.analysis.canonical import row_maxima
 from ...sparse.analysis.definite import is_seen_indefinite
 from ...sparse.analysis.facts import is_diagonally_dominant
 from ...sparse.analysis.matching import maximum_matching
-from .pattern import EntryPattern
-from .protocol import ExactlySingular, Factors, Provider, SymbolicAnalysis
+from .protocol import EntryPattern, ExactlySingular, Factors, Provider, SymbolicAnalysis
 
 LEAST = 500  # unknowns; for fewer the test takes as long as the factorisation
 _DENSE = 10  # times sqrt(n): columns of more entries make minimum degree slow
@@ -58,12 +57,19 @@ class Exchanges(Enum):
 
 
 def exchanges_needed(A: Any) -> Exchanges:
-    """Return the row exchanges that the factors of a `csc_array` need. SEEMS_NONE has to be verified by a solve."""
-    if not _suits_minimum_degree(A):
+    """Row exchanges that the factors of a `csc_array` need. SEEMS_NONE has to be verified by a solve."""
+    n = A.shape[0]
+    if n < LEAST or np.diff(A.indptr).max() > _DENSE * np.sqrt(n):
+        return Exchanges.ALL
+    pattern = sp.csc_array((np.ones(A.nnz, np.int8), A.indices, A.indptr), A.shape)
+    if (pattern + pattern.T).nnz > _MORE * A.nnz:
         return Exchanges.ALL
     if is_dominant(A):
         return Exchanges.NONE
-    return Exchanges.SEEMS_NONE if _seems_definite(A) else Exchanges.ALL
+    diagonal = A.diagonal().real
+    sign = 1 if diagonal[0] > 0 else -1  # of (A + Aᴴ) / 2: where it is definite, no pivot is zero in any order
+    definite = bool(np.all(sign * diagonal > 0)) and not is_seen_indefinite(sp.csr_array(sign * (A + A.conj().T)))
+    return Exchanges.SEEMS_NONE if definite else Exchanges.ALL
 
 
 def is_dominant(A: Any) -> bool:
@@ -72,15 +78,7 @@ def is_dominant(A: Any) -> bool:
 
 
 def superlu_factors(A: Any, mode: Exchanges, panel: int | None = None) -> Any:
-    """SuperLU's factors of a `csc_array`.
-
-    Args:
-        panel: panel size for a matrix that is ordered already.
-
-    Raises:
-        ExactlySingular: A is singular.
-        MemoryError: the factors do not fit into memory.
-    """
+    """SuperLU's factors of a `csc_array`; `panel` is the panel size for a matrix that is ordered already."""
     refuse_structurally_singular(A)
     order = ("MMD_AT_PLUS_A", "COLAMD")[mode is Exchanges.ALL] if panel is None else "NATURAL"
     settings = {} if mode is Exchanges.ALL else {"diag_pivot_thresh": 0.0, "options": {"SymmetricMode": True}}
@@ -88,12 +86,7 @@ def superlu_factors(A: Any, mode: Exchanges, panel: int | None = None) -> Any:
 
 
 def splu_in_memory(A: Any, **settings: Any) -> Any:
-    """SciPy's `splu` with a MemoryError that says what to do.
-
-    Raises:
-        ExactlySingular: A is singular.
-        MemoryError: the factors do not fit into memory.
-    """
+    """SciPy's `splu` with `ExactlySingular`, and a MemoryError that says what to do."""
     from scipy.sparse.linalg import splu
 
     try:
@@ -110,13 +103,7 @@ def splu_in_memory(A: Any, **settings: Any) -> Any:
 
 
 def refuse_structurally_singular(A: Any) -> None:
-    """Raise an error if no order of the rows of a `csc_array` fills its diagonal.
-
-    SuperLU would write beyond its arrays.
-
-    Raises:
-        ExactlySingular: the matrix is singular whatever its values.
-    """
+    """Raise `ExactlySingular` if no order of the rows fills the diagonal: SuperLU would write beyond its arrays."""
     n = A.shape[0]
     if np.count_nonzero(A.diagonal()) == n:
         return
@@ -129,22 +116,6 @@ def refuse_structurally_singular(A: Any) -> None:
         raise ExactlySingular(
             f"Factor is exactly singular: no order of the rows fills the diagonal, {missing} of {n} entries stay zero."
         )
-
-
-def _suits_minimum_degree(A: Any) -> bool:
-    """Is the pattern of A + Aᵀ nearly that of A, without columns that take long to order?"""
-    n = A.shape[0]
-    if n < LEAST or np.diff(A.indptr).max() > _DENSE * np.sqrt(n):
-        return False
-    pattern = sp.csc_array((np.ones(A.nnz, np.int8), A.indices, A.indptr), A.shape)
-    return (pattern + pattern.T).nnz <= _MORE * A.nnz
-
-
-def _seems_definite(A: Any) -> bool:
-    """Does (A + Aᴴ) / 2 seem definite? Then no pivot is zero in any order."""
-    diagonal = A.diagonal().real
-    sign = 1 if diagonal[0] > 0 else -1
-    return bool(np.all(sign * diagonal > 0)) and not is_seen_indefinite(sp.csr_array(sign * (A + A.conj().T)))
 
 
 def is_stable(A: Any, lu: Any) -> bool:
@@ -185,21 +156,17 @@ class SuperLUFactors(Factors):
         self.lu, self.dtype, self.order, self.rows_too = lu, dtype, order, rows_too
         self.nnz = int(lu.nnz)
 
-    def solve(self, b: np.ndarray) -> np.ndarray:
-        return self._solved(b, "N", self.rows_too, True)
-
-    def solve_transposed(self, b: np.ndarray) -> np.ndarray:
-        return self._solved(b, "T", True, self.rows_too)
-
-    def _solved(self, b: np.ndarray, trans: str, into: bool, out_of: bool) -> np.ndarray:
-        """Solve; `into` and `out_of` say whether b and x are in the order of the matrix."""
-        if self.order is None:
+    def solve(self, b: np.ndarray, transposed: bool = False) -> np.ndarray:
+        trans, order = "T" if transposed else "N", self.order
+        if order is None:
             return np.asarray(self.lu.solve(b, trans))
-        found = np.asarray(self.lu.solve(np.ascontiguousarray(b[self.order]) if into else b, trans))
-        if not out_of:
+        rows_are, columns_are = self.rows_too, True  # in another order than those of the matrix
+        b_is, x_is = (columns_are, rows_are) if transposed else (rows_are, columns_are)
+        found = np.asarray(self.lu.solve(np.ascontiguousarray(b[order]) if b_is else b, trans))
+        if not x_is:
             return found
         x = np.empty_like(found)
-        x[self.order] = found
+        x[order] = found
         return x
 
 

@@ -13,7 +13,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import scipy.linalg
@@ -28,9 +28,9 @@ from ..diagonal import DiagonalOperator
 from .detect import Separable, on_axis, separable
 from .exchanges import AxisCut, Layout, backward, exchanges, forward, piece, whole_axes
 from .spectra import (
+    AxisSpectrum,
     Reciprocal,
     Rule,
-    TrigonometricEigenvectors,
     Values,
     eigen,
     extremes_of,
@@ -80,52 +80,16 @@ def fast_inverse(A: Operator) -> Operator:
     if not matrix.shape[0]:
         return from_host(DiagonalOperator(get_backend("numpy"), np.ones((1, 0), matrix.dtype)), matrix)
     arrays, make = matrix.for_host()
-    found = separable(matrix, make([matrix.bk.to_numpy(array) for array in arrays]))
-    if isinstance(found, str):
-        raise _refusal(found)
-    return from_host(inverse_of_sum(found, matrix.dtype, matrix.bk, _pseudo_inverse).operator, matrix)
-
-
-class Inverse(NamedTuple):
-    """Inverse of a Kronecker sum, in NumPy.
-
-    Attributes:
-        operator: the inverse.
-        least: smallest eigenvalue according to the `rule` of `inverse_of_sum`.
-    """
-
-    operator: Operator
-    least: float
-
-
-class _Axis(NamedTuple):
-    """Eigenvalues `base + values` of one axis, with eigenvectors as a trigonometric transform or matrices.
-
-    Attributes:
-        waves: eigenvectors by formula, if there is one.
-        vectors, inverse: `(n_k, n_k)`; None if a fast transform is used.
-    """
-
-    base: Any
-    values: np.ndarray
-    waves: TrigonometricEigenvectors | None
-    vectors: Any = None
-    inverse: Any = None
-
-    @property
-    def kind(self) -> str | None:
-        """Kind of the fast transform, if one is used."""
-        return self.waves.kind if self.waves is not None and self.vectors is None else None
+    parts = separable(matrix, make([matrix.bk.to_numpy(array) for array in arrays]))
+    if isinstance(parts, str):
+        raise _refusal(parts)
+    return from_host(inverse_of_sum(parts, matrix.dtype, matrix.bk, _pseudo_inverse)[0], matrix)
 
 
 def inverse_of_sum(
-    parts: Separable,
-    dtype: np.dtype,
-    bk: Backend,
-    rule: Rule,
-    size: float = 1.0,
-) -> Inverse:
-    """Return the inverse of `size` times the sum.
+    parts: Separable, dtype: np.dtype, bk: Backend, rule: Rule, size: float = 1.0
+) -> tuple[Operator, float]:
+    """Return the inverse of `size` times the sum, in NumPy, and the smallest eigenvalue according to the rule.
 
     If the library may distribute arrays over devices, that is a `SpectralInverse`, which stores no arrays of the
     size of a vector.
@@ -141,27 +105,31 @@ def inverse_of_sum(
     unknowns = math.prod(parts.grid)
     room = _MOST_PER_UNKNOWN * unknowns + _MOST
     formulas = unknowns // _DEVICES if bk.spreads_arrays() else room
-    axes: list[_Axis] = []
+    axes: list[AxisSpectrum] = []
     for A in along[1:]:
         axes.append(_along(A, len(axes) + 1, eps, bk, room, formulas))
         room -= 0 if axes[-1].vectors is None else A.shape[0] ** 2
-    spectra = [on_axis(one.values, axis, len(along)) for axis, one in enumerate(axes, 1)]
-    bases, shift = [one.base for one in axes], np.asarray(parts.shift, wide)
-    rings = any(one.kind == "periodic" for one in axes)  # their transforms store half of the frequencies
-    found = None if rings else _eliminated(along[0], sum(spectra, sum(bases, shift)), dtype, bk)
-    if found is not None:
-        lines, least = found
+    spectra = [on_axis(axis.values, k, len(along)) for k, axis in enumerate(axes, 1)]
+    bases, shift = [axis.base for axis in axes], np.asarray(parts.shift, wide)
+    rings = any(axis.kind == "periodic" for axis in axes)  # their transforms store half of the frequencies
+    elimination = None if rings else _eliminated(along[0], sum(spectra, sum(bases, shift)), dtype, bk)
+    if elimination is not None:
+        lines, least = elimination
         lines = replace(lines, before=lines.before / lines.dtype.type(size))
-        return Inverse(_nested(lines, parts.grid, [None, *axes], bk), least)
+        return _nested(lines, parts.grid, [None, *axes], bk), least
     first = _along(along[0], 0, eps, bk, room, formulas)
     total = sum(bases, shift + first.base)
     if bk.spreads_arrays():
-        return _spectral([first, *axes], total, parts, rule, size, dtype)
+        axes = [first, *axes]
+        reciprocal, least = rule(partial(sums_in_parts, [axis.values for axis in axes], total), parts, eps)
+        matrices = [matrix for axis in axes if axis.kind is None for matrix in (axis.vectors, axis.inverse)]
+        kinds, scaled = [axis.kind or "matrix" for axis in axes], [axis.values * size for axis in axes]
+        return spectral_inverse(scaled, total * size, kinds, matrices, reciprocal.times(size), dtype), least
     values = sum(spectra, total + on_axis(first.values, 0, len(along)))
     reciprocal, least = rule(lambda: [values], parts, eps)
     reciprocal.invert(values)
     values /= size
-    return Inverse(_nested(values.astype(dtype, copy=False), parts.grid, [first, *axes], bk), least)
+    return _nested(values.astype(dtype, copy=False), parts.grid, [first, *axes], bk), least
 
 
 def _eliminated(A: Any, others: np.ndarray, dtype: np.dtype, bk: Backend) -> tuple[Eliminated, float] | None:
@@ -169,10 +137,11 @@ def _eliminated(A: Any, others: np.ndarray, dtype: np.dtype, bk: Backend) -> tup
     n, eps = A.shape[0], float(np.finfo(dtype).eps)
     if not others.size or others.dtype.kind != "f":
         return None
-    known = trigonometric_eigenvectors(A, eps)
-    if not pays(bk, others.size, n if known is None else min(n, fast_cost(bk, known.kind, n))):
+    waves = trigonometric_eigenvectors(A, eps)
+    transform = n if waves is None or waves.kind is None else min(n, fast_cost(bk, waves.kind, n))
+    if not _COST + bk.cost_of_step / max(others.size, 1) < 2 * transform:
         return None
-    ends = extremes(A, known)
+    ends = extremes(A, waves)
     if ends is None:
         return None
     low, high = ends[0] + float(np.min(others)), ends[1] + float(np.max(others))
@@ -183,94 +152,71 @@ def _eliminated(A: Any, others: np.ndarray, dtype: np.dtype, bk: Backend) -> tup
     return None if lines is None else (lines, least)
 
 
-def _spectral(axes: list[_Axis], total: Any, parts: Separable, rule: Rule, size: float, dtype: np.dtype) -> Inverse:
-    spectra = [one.values for one in axes]
-    reciprocal, least = rule(partial(sums_in_parts, spectra, total), parts, float(np.finfo(dtype).eps))
-    matrices = [part for one in axes if one.kind is None for part in (one.vectors, one.inverse)]
-    kinds = [one.kind or "matrix" for one in axes]
-    scaled = [values * size for values in spectra]
-    return Inverse(spectral_inverse(scaled, total * size, kinds, matrices, reciprocal.times(size), dtype), least)
-
-
 def _pseudo_inverse(values: Values, parts: Separable, eps: float) -> tuple[Reciprocal, float]:
     """Rule of a pseudo-inverse: zero instead of 1 / 0. A solve does not need the smallest eigenvalue."""
     limit, other = _zeros(values, parts, eps)
     return Reciprocal(max(limit, other / 2)) if limit >= 0 else Reciprocal(), 0.0
 
 
-def _along(A: Any, axis: int, eps: float, bk: Backend, room: int, formulas: int) -> _Axis:
+def _along(A: Any, axis: int, eps: float, bk: Backend, room: int, formulas: int) -> AxisSpectrum:
     """Eigendecomposition along one axis, with fast transforms if these are faster than dense products.
 
     Args:
         room: most entries of eigenvectors.
         formulas: most entries of eigenvectors that have a fast transform.
     """
-    n, found = A.shape[0], trigonometric_eigenvectors(A, eps)
-    if found is not None:
-        if is_fast(bk, found.kind, n) or n * n > min(room, formulas):
-            return _Axis(found.base, found.values, found)
-        matrix = transform_matrix(found.kind, n)
-        return _Axis(found.base, found.values, found, matrix.T, matrix)
+    n, waves = A.shape[0], trigonometric_eigenvectors(A, eps)
+    if waves is not None and waves.kind is not None:
+        if is_fast(bk, waves.kind, n) or n * n > min(room, formulas):
+            return waves
+        matrix = transform_matrix(waves.kind, n)
+        return AxisSpectrum(waves.base, waves.values, None, matrix.T, matrix)
     if n * n > room:
         raise _refusal(f"axis {axis} has {n} points, too many for eigenvectors without a formula")
-    one = eigen(A, eps)
-    if one is None:
+    spectrum = eigen(A, eps)
+    if spectrum is None:
         raise _refusal(f"its part along axis {axis} is neither Hermitian nor made so by a scaling of its rows")
-    return _Axis(0, one.values, None, one.vectors, one.inverse)
+    return spectrum
 
 
-def _nested(core: Eliminated | np.ndarray, grid: tuple[int, ...], axes: list[_Axis | None], bk: Backend) -> Operator:
+def _nested(
+    core: Eliminated | np.ndarray, grid: tuple[int, ...], axes: list[AxisSpectrum | None], bk: Backend
+) -> Operator:
     """Nest dense, trigonometric and Fourier transforms, from the outside, around the core.
 
     Args:
-        core: reciprocal eigenvalues on the grid, or elimination along the first axis.
+        core: reciprocal eigenvalues on the grid, or elimination along the first axis, which stays in place.
     """
-    dtype = core.dtype
+    host, dtype = get_backend("numpy"), core.dtype
+    kinds = [None if axis is None else axis.kind for axis in axes]
     around: list[Any] = []  # wrappers of the inner operator
     order = list(range(len(grid)))  # order of the axes after swaps
-    for axis, one in enumerate(axes):
-        if one is not None and one.vectors is not None:
-            v, i = (_dense(m.astype(dtype, copy=False)) for m in (one.vectors, one.inverse))
-            around.append(lambda A, v=v, i=i, axis=axis: AlongAxis(A, v, i, grid, axis))
-    for kind, which in _by_kind(axes, bk.fourier.along_any_axis):
-        now, places = tuple(grid[k] for k in order), tuple(order.index(axis) for axis in which)
+    for k, axis in enumerate(axes):
+        if axis is not None and axis.vectors is not None:
+            v, i = (Dense(host, m, m) for m in (a.astype(dtype, copy=False) for a in (axis.vectors, axis.inverse)))
+            around.append(lambda A, v=v, i=i, k=k: AlongAxis(A, v, i, grid, k))
+    waves: dict[Any, list[int]] = {}  # axes of trigonometric transforms, last first; those of one kind together if fast
+    for k, kind in reversed(list(enumerate(kinds))):
+        if kind is not None and kind != "periodic":
+            waves.setdefault(kind if bk.fourier.along_any_axis else k, []).insert(0, k)
+    for which in waves.values():
+        now, places = tuple(grid[k] for k in order), tuple(map(order.index, which))
         swapped = not bk.fourier.along_any_axis and places != (len(grid) - 1,)
+        kind = kinds[which[0]]
         around.append(lambda A, k=kind, g=now, p=places, s=swapped: AlongTrigonometric(A, k, g, p, s))
         if swapped:
             order[places[0]], order[-1] = order[-1], order[places[0]]
-    inverse = _core(core, grid, axes, order)
+    inverse: Operator
+    if isinstance(core, Eliminated):
+        lines = np.ascontiguousarray(core.pivots.reshape(grid).transpose(order))
+        inverse = replace(core, pivots=lines.reshape(core.pivots.shape))
+    else:
+        diagonal = DiagonalOperator(host, np.ascontiguousarray(core.transpose(order)).reshape(1, -1))
+        periodic = tuple(k for k, axis in enumerate(order) if kinds[axis] == "periodic")
+        inverse = Periodic(diagonal, tuple(grid[k] for k in order), periodic) if periodic else diagonal
     for wrap in reversed(around):
         inverse = wrap(inverse)
     return inverse
-
-
-def _core(core: Eliminated | np.ndarray, grid: tuple[int, ...], axes: list[_Axis | None], order: list[int]) -> Operator:
-    """The core for another order of the axes. An eliminated first axis stays in place."""
-    if isinstance(core, Eliminated):
-        lines = core.pivots.reshape(grid).transpose(order)
-        return replace(core, pivots=np.ascontiguousarray(lines).reshape(core.pivots.shape))
-    values = np.ascontiguousarray(core.transpose(order)).reshape(1, -1)
-    periodic = tuple(k for k, axis in enumerate(order) if _kind(axes[axis]) == "periodic")
-    diagonal = DiagonalOperator(get_backend("numpy"), values)
-    return Periodic(diagonal, tuple(grid[k] for k in order), periodic) if periodic else diagonal
-
-
-def _kind(one: _Axis | None) -> str | None:
-    return None if one is None else one.kind
-
-
-def _by_kind(axes: list[_Axis | None], together: bool) -> list[tuple[str, tuple[int, ...]]]:
-    """Axes of trigonometric transforms, last first, grouped by kind if the library transforms several `together`."""
-    found: dict[Any, tuple[str, tuple[int, ...]]] = {}
-    for axis, kind in reversed(list(enumerate(map(_kind, axes)))):
-        if kind is not None and kind != "periodic":
-            key = kind if together else axis
-            found[key] = kind, (axis, *found.get(key, (kind, ()))[1])
-    return list(found.values())
-
-
-def _dense(matrix: np.ndarray) -> Dense:
-    return Dense(get_backend("numpy"), matrix, matrix)
 
 
 def _zeros(values: Values, parts: Separable, eps: float) -> tuple[float, float]:
@@ -364,12 +310,7 @@ class Eliminated(Composed):
         return self if int(self.after.shape[0]) == 1 else replace(self, before=self.after, after=self.before)
 
 
-def pays(bk: Backend, lines: int, transform: float) -> bool:
-    """Whether elimination is faster than two transforms of this cost per unknown, in units of `Fourier.cost`."""
-    return _COST + bk.cost_of_step / max(lines, 1) < 2 * transform
-
-
-def extremes(A: sp.csr_array, known: TrigonometricEigenvectors | None) -> tuple[float, float] | None:
+def extremes(A: sp.csr_array, known: AxisSpectrum | None) -> tuple[float, float] | None:
     """Extreme eigenvalues of a matrix along an axis; None if elimination does not apply.
 
     It applies to tridiagonal, diagonally symmetrisable matrices without zero off-diagonal entries.

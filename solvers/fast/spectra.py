@@ -44,32 +44,27 @@ _ENDS = {  # (first end, last end), 1 for d + c and -1 for d - c -> transform in
 }
 
 
-class TrigonometricEigenvectors(NamedTuple):
-    """Sines or cosines as eigenvectors, with eigenvalues `base + values`. Those of smooth ones are near `base`.
+class AxisSpectrum(NamedTuple):
+    """Eigenvalues `base + values` along one axis, with eigenvectors as a fast transform or as matrices.
 
-    `base` is the sum of an inner row. If the sums of all axes cancel, as for Laplacians, they cancel exactly, and small
-    eigenvalues keep their digits.
+    For sines and cosines `base` is the sum of an inner row, near the eigenvalues of smooth ones. If the sums of all
+    axes cancel, as for Laplacians, they cancel exactly, and small eigenvalues keep their digits.
 
     Attributes:
-        kind: of the transform into the eigenvectors, in `transforms.KINDS`.
         base: one number.
         values: `(n,)`.
+        kind: of the transform into the eigenvectors, in `transforms.KINDS`; None if there are matrices.
+        vectors, inverse: `(n, n)`, with `A = vectors @ diag(base + values) @ inverse`; None for a fast transform.
     """
 
-    kind: str
     base: Any
     values: np.ndarray
+    kind: str | None
+    vectors: Any = None
+    inverse: Any = None
 
 
-class Eigen(NamedTuple):
-    """`A = vectors @ diag(values) @ inverse`, each `(n, n)`; values `(n,)`."""
-
-    values: np.ndarray
-    vectors: np.ndarray
-    inverse: np.ndarray
-
-
-def trigonometric_eigenvectors(A: sp.csr_array, eps: float) -> TrigonometricEigenvectors | None:
+def trigonometric_eigenvectors(A: sp.csr_array, eps: float) -> AxisSpectrum | None:
     """Eigenvalues by formula for (nearly) constant tridiagonal and circulant matrices; None for others.
 
     Args:
@@ -87,7 +82,7 @@ def trigonometric_eigenvectors(A: sp.csr_array, eps: float) -> TrigonometricEige
     return _of_period(entries, limit)
 
 
-def eigen(A: sp.csr_array, eps: float) -> Eigen | None:
+def eigen(A: sp.csr_array, eps: float) -> AxisSpectrum | None:
     """Eigendecomposition of a Hermitian matrix, or of a tridiagonal one that is diagonally similar to one; else None.
 
     Args:
@@ -103,14 +98,14 @@ def eigen(A: sp.csr_array, eps: float) -> Eigen | None:
     if np.max(np.abs(dense - dense.conj().T), initial=0) > _limit(A, eps):
         return None
     values, vectors = np.linalg.eigh(dense)
-    return Eigen(values, vectors, np.ascontiguousarray(vectors.conj().T))
+    return AxisSpectrum(0, values, None, vectors, np.ascontiguousarray(vectors.conj().T))
 
 
 def _limit(A: sp.csr_array, eps: float) -> float:
     return _CLOSE * eps * float(np.max(np.abs(A.data), initial=0))
 
 
-def _of_constants(d: np.ndarray, up: np.ndarray, low: np.ndarray, limit: float) -> TrigonometricEigenvectors | None:
+def _of_constants(d: np.ndarray, up: np.ndarray, low: np.ndarray, limit: float) -> AxisSpectrum | None:
     n, c, middle = len(d), up[0], d[len(d) // 2]
     if np.any(np.abs(up - c) > limit) or np.any(np.abs(low - c) > limit) or c == 0:
         return None
@@ -118,15 +113,15 @@ def _of_constants(d: np.ndarray, up: np.ndarray, low: np.ndarray, limit: float) 
         return None
     ends = []
     for end in (d[0], d[-1]):
-        found = [k for k in (0, 1, -1) if abs(end - middle - k * c) <= limit]
-        if not found:
+        multiples = [k for k in (0, 1, -1) if abs(end - middle - k * c) <= limit]
+        if not multiples:
             return None
-        ends.append(found[0])
+        ends.append(multiples[0])
     kind = _ENDS[ends[0], ends[1]]
-    return TrigonometricEigenvectors(kind, middle + 2 * c, -4 * c * np.sin(angles(kind, n) / 2) ** 2)
+    return AxisSpectrum(middle + 2 * c, -4 * c * np.sin(angles(kind, n) / 2) ** 2, kind)
 
 
-def _of_period(entries: sp.coo_array, limit: float) -> TrigonometricEigenvectors | None:
+def _of_period(entries: sp.coo_array, limit: float) -> AxisSpectrum | None:
     n = entries.shape[0]
     kept = np.abs(entries.data) > limit
     rows, steps, values = entries.row[kept], (entries.col[kept] - entries.row[kept]) % n, entries.data[kept]
@@ -140,11 +135,11 @@ def _of_period(entries: sp.coo_array, limit: float) -> TrigonometricEigenvectors
     if np.any(np.abs(values - values[0]) > limit) or np.any(np.abs(mirrored - values[0]) > limit):
         return None
     half = angles("periodic", n) / 2
-    found = sum(-2 * c * np.sin(half * step) ** 2 for c, step in zip(values[0], steps[0], strict=True))
-    return TrigonometricEigenvectors("periodic", values[0].sum(), found)
+    of_waves = sum(-2 * c * np.sin(half * step) ** 2 for c, step in zip(values[0], steps[0], strict=True))
+    return AxisSpectrum(values[0].sum(), of_waves, "periodic")
 
 
-def _of_tridiagonal(d: np.ndarray, up: np.ndarray, low: np.ndarray, eps: float) -> Eigen | None:
+def _of_tridiagonal(d: np.ndarray, up: np.ndarray, low: np.ndarray, eps: float) -> AxisSpectrum | None:
     """Use a diagonal S that makes `S^-1 A S` symmetric, for off-diagonal pairs of equal sign."""
     product = up * low
     if np.any(product < 0) or np.any((product == 0) & ((up != 0) | (low != 0))):
@@ -157,7 +152,7 @@ def _of_tridiagonal(d: np.ndarray, up: np.ndarray, low: np.ndarray, eps: float) 
         return None
     values, vectors = scipy.linalg.eigh_tridiagonal(d, np.sign(up) * np.sqrt(product))
     scale = np.exp(logs)[:, None]
-    return Eigen(values, scale * vectors, (vectors / scale).T)
+    return AxisSpectrum(0, values, None, scale * vectors, (vectors / scale).T)
 
 
 # --- reciprocals of sums of eigenvalues, with exceptions for those that are zero or unwanted

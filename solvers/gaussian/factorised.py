@@ -19,10 +19,11 @@ from ...sparse.analysis.symmetry import is_hermitian, nearest_hermitian
 from ...sparse.content import Content
 from ...sparse.operators.linear_function import LinearFunction
 from ..factors.dense import factorise
-from ..factors.protocol import ExactlySingular, singularity_of
+from ..factors.inverse import singularity_of
+from ..factors.protocol import ExactlySingular
+from ..factors.singularity import Singularity
 from ..factors.superlu import Exchanges, factors_of, superlu_factors
 from ..memory import Memory
-from ..singular.from_factors import Singularity
 from .selected_inverse import SelectedInverse, sorted_columns
 
 SMALL = 257  # unknowns below which traced entries are factorised as a dense matrix of the library
@@ -178,13 +179,13 @@ class FactorisedMatrix:
         different, position = np.unique(columns, return_inverse=True)
         entries = np.zeros(len(rows), self.A.dtype)
         width = max(1, _NUMBERS // n)
-        for first in range(0, len(different), width):
-            own = different[first : first + width]
-            units = np.zeros((n, len(own)), self.A.dtype, order="F")
-            units[own, np.arange(len(own))] = 1
+        for start in range(0, len(different), width):
+            block = different[start : start + width]
+            units = np.zeros((n, len(block)), self.A.dtype, order="F")
+            units[block, np.arange(len(block))] = 1
             inverse = self.lu.solve(units)
-            here = np.flatnonzero((position >= first) & (position < first + len(own)))
-            entries[here] = inverse[rows[here], position[here] - first]
+            here = np.flatnonzero((position >= start) & (position < start + len(block)))
+            entries[here] = inverse[rows[here], position[here] - start]
         return entries
 
     @cached_property
@@ -282,7 +283,7 @@ class HostMatrices:
         def on_host(values: np.ndarray, *more: np.ndarray) -> tuple[np.ndarray, ...]:
             matrices = self.factorised(np.asarray(values))
             more = tuple(np.asarray(a) if systems is not None else np.asarray(a)[None] for a in more)
-            results = [function(one, *(a[i] for a in more)) for i, one in enumerate(matrices)]
+            results = [function(matrix, *(a[i] for a in more)) for i, matrix in enumerate(matrices)]
             columns = zip(*results, strict=True) if results else ([] for _ in dtypes)
             return tuple(np.array(c, d).reshape((*lead, *shape)) for c, d in zip(columns, dtypes, strict=True))
 
@@ -306,9 +307,9 @@ class HostMatrices:
         """`(A^-1)[rows, columns]`, `(k,)` or `(systems, k)`; NaN for a singular matrix with traced values."""
         dtype, traced = self.matrix.dtype, self.matrix.bk.compiled(self.values)
 
-        def entries(one: FactorisedMatrix) -> tuple[np.ndarray]:
+        def entries(matrix: FactorisedMatrix) -> tuple[np.ndarray]:
             try:
-                return (one.inverse_entries(rows, columns),)
+                return (matrix.inverse_entries(rows, columns),)
             except ZeroDivisionError:
                 if not traced:
                     raise

@@ -51,7 +51,8 @@ def product(A: Operator, rows: Array) -> Array:
 def tridiagonal(A: Operator, start: Array, steps: int, keep: bool) -> Tridiagonal:
     """Run Lanczos' method from each of at least two rows `(batch, n)`, without reorthogonalisation.
 
-    Loss of orthogonality repeats converged eigenvalues in T, which changes neither a quadrature nor an image.
+    The derivatives of A are cut. Loss of orthogonality repeats converged eigenvalues in T, which changes neither a
+    quadrature nor an image.
 
     Args:
         keep: whether to store the basis.
@@ -59,7 +60,8 @@ def tridiagonal(A: Operator, start: Array, steps: int, keep: bool) -> Tridiagona
     Source: Golub and Meurant, Matrices, Moments and Quadrature with Applications (2010), chapter 4.
     """
     bk = A.bk
-    norm = bk.norm(start)
+    arrays, make = bk.flatten(A.as_container())
+    A, norm = make([bk.constant(a) for a in arrays]), bk.norm(start)
     v = bk.times(bk.safe_divide(0 * norm + 1, norm), start)
     with bk.errstate():
         count = max(1, min(steps, int(start.shape[1])))
@@ -90,14 +92,13 @@ def _eigenpairs(bk: Backend, alphas: Array, betas: Array) -> tuple[Array, Array]
     dtype = bk.dtype(alphas)
     unit = bk.asarray(np.eye(size), dtype, like=alphas)
     below = bk.asarray(np.eye(size, k=-1), dtype, like=alphas)
-    beside = betas[:, :, None] * below
-    full = alphas[:, :, None] * unit + beside + bk.matrix_transpose(beside)
-    values, vectors = bk.xp.linalg.eigh(full)
+    lower = betas[:, :, None] * below
+    values, vectors = bk.xp.linalg.eigh(alphas[:, :, None] * unit + lower + bk.matrix_transpose(lower))
     return values, vectors
 
 
 def quadrature(bk: Backend, T: Tridiagonal, function: Function) -> tuple[Array, Array, Array]:
-    """`z^H f(A) z` for each start vector z, `(batch,)`, by the Gauss and the Gauss-Radau rule; and if T is definite.
+    """`z^H f(A) z` for each start vector z, `(batch,)`, by the Gauss and the Gauss-Radau rule; and if A is refused.
 
     The fixed node of the second rule is the smallest eigenvalue that is not zero up to rounding. For a logarithm the
     first value is an upper and the second a lower bound, for any number of steps.
@@ -114,11 +115,11 @@ def quadrature(bk: Backend, T: Tridiagonal, function: Function) -> tuple[Array, 
     def rule(values: Array, vectors: Array) -> Array:
         return T.norm[:, 0] ** 2 * bk.sum(vectors[:, 0, :] ** 2 * function(bk.where(values > 0, values, 1)), -1)
 
-    return rule(values, vectors), rule(*with_node), _are_positive(bk, values)
+    return rule(values, vectors), rule(*with_node), T.refused | ~_are_positive(bk, values)
 
 
 def images(bk: Backend, T: Tridiagonal, function: Function) -> tuple[Array, Array, Array]:
-    """`f(A) z` for each start vector z, `(batch, n)`; whether all have settled; and whether T is positive definite.
+    """`f(A) z` for each start vector z, `(batch, n)`; whether all have settled; and whether A is refused.
 
     Source: Chow and Saad, SIAM J. Sci. Comput. 36 (2014), algorithm 2.1.
     """
@@ -129,7 +130,7 @@ def images(bk: Backend, T: Tridiagonal, function: Function) -> tuple[Array, Arra
     change = bk.norm(bk.concat([full[:, :size] - fewer, full[:, size:]], 1))
     settled = ~bk.any(bk.negated(change <= SETTLED * bk.norm(full)))
     weights = bk.astype(full, bk.dtype(basis))
-    return bk.times(T.norm, bk.sum(weights[:, :, None] * basis, 1)), settled, positive
+    return bk.times(T.norm, bk.sum(weights[:, :, None] * basis, 1)), settled, T.refused | ~positive
 
 
 def _coefficients(bk: Backend, T: Tridiagonal, function: Function, steps: int) -> tuple[Array, Array]:
@@ -182,5 +183,4 @@ def normal(bk: Backend, shape: tuple[int, ...], dtype: np.dtype, key: Any, like:
         return (parts[0] + bk.asarray(np.array(1j), dtype, like=like) * parts[1]) * 0.5**0.5
     if isinstance(key, np.random.Generator):
         return bk.asarray(key.standard_normal(shape), dtype, like=like)
-    found = bk.random_normal(shape, dtype=getattr(bk.xp, dtype.name), key=key)
-    return bk.asarray(found, dtype, like=like)
+    return bk.asarray(bk.random_normal(shape, dtype=getattr(bk.xp, dtype.name), key=key), dtype, like=like)

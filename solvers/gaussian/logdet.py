@@ -191,15 +191,12 @@ def _lanczos_estimate(A: Operator, like: Array, probes: int, steps: int, key: An
         raise UnsupportedOperation(f"logdet by Lanczos' method takes one matrix; got {A.systems}. Pass one at a time.")
     bk, n = A.bk, A.shape[0]
     A = A.as_container()
-    arrays, make = bk.flatten(A)
-    constant = make([bk.constant(a) for a in arrays])
     z = signs(bk, probes, n, A.dtype, key, like)
-    T = tridiagonal(constant, z, steps, False)
-    upper, lower, positive = quadrature(bk, T, bk.xp.log)
+    upper, lower, refused = quadrature(bk, tridiagonal(A, z, steps, False), bk.xp.log)
     log = bk.sum(upper) / probes
     left_out = log - bk.sum(lower) / probes
     variance = bk.sum((upper - log) ** 2) / (probes - 1)
-    log = checked(A, log, T.refused | ~positive, NOT_POSITIVE)
+    log = checked(A, log, refused, NOT_POSITIVE)
     log = _with_derivative(A, log, z)
     one = bk.asarray(np.array(1), A.dtype, like=z)
     return LogDeterminant(one, log, bk.sqrt(variance / probes + left_out**2))
@@ -215,17 +212,17 @@ def _with_derivative(A: Operator, log: Array, z: Array) -> Array:
 
     def rule(inputs: Sequence[Array], _: Sequence[Array], cotangents: Sequence[Array | None]) -> list[Array | None]:
         # All traced arrays are arguments, because a rule of JAX may not close over those of its program.
-        *given, z = map(bk.constant, inputs)
-        w = _inverse_product(make(given), z)
+        *values, z = map(bk.constant, inputs)
+        w = _inverse_product(make(values), z)
 
         def loss(*entries: Array) -> tuple[Array, list[Array]]:
-            every = list(given)
+            every = list(values)
             for i, a in zip(floating, entries, strict=True):
                 every[i] = a
             return bk.sum(bk.real(bk.dot(w, product(make(every), z)))) / int(z.shape[0]), []
 
         (weight,) = cotangents
-        entries = [given[i] for i in floating]
+        entries = [values[i] for i in floating]
         pulled = bk._differentiated(loss, entries).pull(bk.zeros_like(log) if weight is None else weight)
         marked = bk._with_no_derivative([inputs[i] for i in floating], list(pulled), _NO_SECOND)
         gradients: list[Array | None] = [None] * len(inputs)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import cached_property
-from typing import Any
+from functools import cached_property, wraps
+from operator import index
+from typing import Any, Literal, ParamSpec, TypeVar
 
 import numpy as np
 
@@ -15,8 +17,24 @@ from ...sparse.formats import from_entries
 from ..memory import Memory
 from ..read.arguments import Request
 from .factorised import SINGULAR, Entries, HostMatrices, dense_singular, entries_of
+from .lanczos import normal
 from .logdet import LogDeterminant, LogdetMethod, log_determinant
-from .sample import Of, sample
+from .square_root import times_root
+
+Of = Literal["precision", "covariance"]
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def _uncompiled(method: Callable[P, R]) -> Callable[P, R]:
+    """A method that runs outside compilers, see `without_compilers`."""
+
+    @wraps(method)
+    def call(*args: P.args, **kwargs: P.kwargs) -> R:
+        result: R = without_compilers(method)(*args, **kwargs)
+        return result
+
+    return call
 
 
 class OfMatrix:
@@ -37,6 +55,11 @@ class OfMatrix:
                 self._memory.keep("entries", entries)
         return entries
 
+    @property
+    def _like(self) -> Array:
+        """An array on the device of the right-hand sides."""
+        return self.A.bk.leaves(self._request.b)[0][0]
+
     def _square(self) -> Operator:
         """A, after a check that it is the whole square matrix of the solver."""
         if self.A.shape[0] != self.A.shape[1]:
@@ -53,6 +76,7 @@ class OfMatrix:
             )
         return self.A
 
+    @_uncompiled
     def logdet(
         self, *, method: LogdetMethod = "auto", probes: int = 32, steps: int = 100, key: Any = 0
     ) -> LogDeterminant:
@@ -79,9 +103,9 @@ class OfMatrix:
             >>> float(krylix.prepare(np.diag([2.0, 4.0])).logdet().logabsdet.round(6))
             2.079442
         """
-        result: LogDeterminant = without_compilers(_logdet)(self, method, probes, steps, key)
-        return result
+        return log_determinant(self._square(), self._like, method, probes, steps, key, lambda _: self._entries())
 
+    @_uncompiled
     def logdet_gradient(self) -> Any:
         """Derivative of `log |det A|` with respect to the entries of A, for libraries without derivatives.
 
@@ -102,8 +126,14 @@ class OfMatrix:
             array([[0.5 , 0.  ],
                    [0.  , 0.25]])
         """
-        return without_compilers(_logdet_gradient)(self)
+        A, host = self._entries()
+        if not isinstance(A, SparseMatrix):
+            return A.bk.conj(A.bk.matrix_transpose(_inverse(A)))
+        rows, columns, _ = A.structure.entries()
+        values = A.bk.conj(_entries_of_inverse(A, host, columns, rows))
+        return from_entries(A.bk, rows, columns, values, A.shape, format="csr", prune=False, like=A.anchor())
 
+    @_uncompiled
     def inverse_diagonal(self) -> Any:
         """Diagonal of the inverse, for example the variances of a Gaussian field with the precision A.
 
@@ -122,8 +152,10 @@ class OfMatrix:
             >>> krylix.prepare(np.array([[2.0, 1.0], [1.0, 2.0]])).inverse_diagonal().round(4)
             array([0.6667, 0.6667])
         """
-        return without_compilers(_inverse_diagonal)(self)
+        diagonal = np.arange(self._square().shape[0])
+        return _as_unknowns(self.A, _entries_of_inverse(*self._entries(), diagonal, diagonal))
 
+    @_uncompiled
     def inverse_entries(self, rows: Any, columns: Any) -> Array:
         """Compute selected entries of the inverse of A.
 
@@ -152,8 +184,12 @@ class OfMatrix:
             >>> krylix.prepare(np.array([[2.0, 1.0], [1.0, 2.0]])).inverse_entries([0, 0], [0, 1]).round(4)
             array([ 0.6667, -0.3333])
         """
-        return without_compilers(_inverse_entries)(self, rows, columns)
+        A = self._square()
+        i, j = np.broadcast_arrays(*(_indices(indices, A.shape[0]) for indices in (rows, columns)))
+        entries = _entries_of_inverse(*self._entries(), i.ravel(), j.ravel())
+        return A.bk.reshape(entries, (*tuple(entries.shape)[:-1], *i.shape))
 
+    @_uncompiled
     def sample(self, key: Any, shape: int | Sequence[int] = (), *, of: Of = "precision", steps: int = 200) -> Any:
         """Draw samples of a Gaussian field with mean 0, from N(0, A^-1), or with `of="covariance"` from N(0, A).
 
@@ -183,42 +219,23 @@ class OfMatrix:
             >>> x.shape, x.std(axis=0).round(1)
             ((10000, 2), array([0.5, 0.1]))
         """
-        return without_compilers(_sample)(self, key, shape, of, steps)
+        A = self._square()
+        if of not in ("precision", "covariance"):
+            raise ValueError(f"of got {of!r}; expected 'precision' or 'covariance'.")
+        lead = tuple(map(index, shape)) if isinstance(shape, Sequence) else (index(shape),)
+        if any(k < 0 for k in lead):
+            raise ValueError(f"shape got {shape!r}; expected integers from 0 on.")
+        if isinstance(steps, bool) or index(steps) < 1:
+            raise ValueError(f"steps got {steps!r}; expected an integer from 1 on.")
+        each = (A.shape[0],) if A.systems is None else (A.systems, A.shape[0])
+        z = normal(A.bk, (math.prod(lead), *each), A.dtype, key, self._like)
+        x = times_root(A, z, of == "precision", steps, lambda _: self._entries())
+        return _as_unknowns(A, A.bk.reshape(x, (*lead, *each)))
 
 
-def _logdet(solver: OfMatrix, method: str, probes: int, steps: int, key: Any) -> LogDeterminant:
-    return log_determinant(solver._square(), _like(solver), method, probes, steps, key, lambda _: solver._entries())
-
-
-def _logdet_gradient(solver: OfMatrix) -> Any:
-    A, host = solver._entries()
-    if not isinstance(A, SparseMatrix):
-        return A.bk.conj(A.bk.matrix_transpose(_inverse(A)))
-    rows, columns, _ = A.structure.entries()
-    values = A.bk.conj(_entries_of_inverse(A, host, columns, rows))
-    return from_entries(A.bk, rows, columns, values, A.shape, format="csr", prune=False, like=A.anchor())
-
-
-def _inverse_diagonal(solver: OfMatrix) -> Any:
-    each = np.arange(solver._square().shape[0])
-    return _as_unknowns(solver.A, _entries_of_inverse(*solver._entries(), each, each))
-
-
-def _inverse_entries(solver: OfMatrix, rows: Any, columns: Any) -> Array:
-    A = solver._square()
-    i, j = np.broadcast_arrays(*(_indices(given, A.shape[0]) for given in (rows, columns)))
-    entries = _entries_of_inverse(*solver._entries(), i.ravel(), j.ravel())
-    return A.bk.reshape(entries, (*tuple(entries.shape)[:-1], *i.shape))
-
-
-def _sample(solver: OfMatrix, key: Any, shape: int | Sequence[int], of: Of, steps: int) -> Any:
-    A = solver._square()
-    return _as_unknowns(A, sample(A, _like(solver), key, shape, of, steps, lambda _: solver._entries()))
-
-
-def _indices(given: Any, n: int) -> np.ndarray:
+def _indices(indices: Any, n: int) -> np.ndarray:
     """Indices as non-negative integers below n."""
-    indices = np.asarray(given)
+    indices = np.asarray(indices)
     if indices.dtype.kind not in "iu" and indices.size:
         raise TypeError(f"Indices of entries got an array of {indices.dtype}; expected integers.")
     indices = indices.astype(np.int64)
@@ -254,8 +271,3 @@ def _as_unknowns(A: Operator, x: Array) -> Any:
         return bk.reshape(x, (*lead, *A.in_shape))
     layout = replace(A.layout, batch=lead)
     return layout.unflatten(bk, bk.reshape(x, (layout.systems, layout.size)))
-
-
-def _like(solver: OfMatrix) -> Array:
-    """An array on the device of the right-hand sides."""
-    return solver.A.bk.leaves(solver._request.b)[0][0]

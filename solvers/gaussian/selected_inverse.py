@@ -57,33 +57,33 @@ class SelectedInverse:
         by_owner = np.argsort(owner, kind="stable")
         count = len(self.nodes.rows)
         ends = np.searchsorted(owner[by_owner], np.arange(count + 1))
-        found, missing = np.zeros(len(i), self.L.dtype), np.zeros(len(i), bool)
+        entries, missing = np.zeros(len(i), self.L.dtype), np.zeros(len(i), bool)
         for s, places, block in self._blocks():
-            asked = by_owner[ends[s] : ends[s + 1]]
-            if len(asked):
-                at_i, at_j = (np.minimum(np.searchsorted(places, k[asked]), len(places) - 1) for k in (i, j))
-                found[asked] = block[at_i, at_j]
-                missing[asked] = (places[at_i] != i[asked]) | (places[at_j] != j[asked])
-        return found, missing
+            chosen = by_owner[ends[s] : ends[s + 1]]
+            if len(chosen):
+                at_i, at_j = (np.minimum(np.searchsorted(places, k[chosen]), len(places) - 1) for k in (i, j))
+                entries[chosen] = block[at_i, at_j]
+                missing[chosen] = (places[at_i] != i[chosen]) | (places[at_j] != j[chosen])
+        return entries, missing
 
     def _blocks(self) -> Iterator[tuple[int, np.ndarray, np.ndarray]]:
         """Yield each supernode from the last one, with its indices and its block of the inverse."""
         nodes = self.nodes
         waiting = np.bincount(nodes.parents[nodes.parents >= 0], minlength=len(nodes.rows))
-        kept: dict[int, tuple[np.ndarray, np.ndarray]] = {}
+        blocks: dict[int, tuple[np.ndarray, np.ndarray]] = {}
         for s in range(len(nodes.rows) - 1, -1, -1):
             parent, below, places = int(nodes.parents[s]), nodes.rows[s], nodes.places(s)
             inner = np.zeros((0, 0), self.L.dtype)
             if parent >= 0:
-                above, full = kept[parent]
+                above, full = blocks[parent]
                 at = np.searchsorted(above, below)
                 inner = full[at[:, None], at]
                 waiting[parent] -= 1
                 if not waiting[parent]:
-                    del kept[parent]
+                    del blocks[parent]
             block = self._block(s, places, inner)
             if waiting[s]:
-                kept[s] = places, block
+                blocks[s] = places, block
             yield s, places, block
 
     def _block(self, s: int, places: np.ndarray, inner: np.ndarray) -> np.ndarray:
@@ -178,17 +178,17 @@ def _closed(pattern: Any) -> Any:
     """Close a pattern: each column adds its rows to that of its parent."""
     n, starts, indices = pattern.shape[0], pattern.indptr, pattern.indices
     extra: list[list[np.ndarray]] = [[] for _ in range(n)]
-    found = []
+    closed = []
     for j in range(n):
         rows = indices[starts[j] : starts[j + 1]]
         if extra[j]:
             rows = np.unique(np.concatenate([rows, *extra[j]]))
             extra[j] = []
-        found.append(rows)
+        closed.append(rows)
         if len(rows) > 1:
             extra[rows[0]].append(rows[1:])
-    counts = np.array([len(rows) for rows in found])
-    indices = np.concatenate(found) if n else indices
+    counts = np.array([len(rows) for rows in closed])
+    indices = np.concatenate(closed) if n else indices
     return sp.csc_array((np.ones(len(indices), np.int8), indices, np.append(0, np.cumsum(counts))), (n, n))
 
 
@@ -239,7 +239,7 @@ def _first_columns(parents: list[int], counts: list[int]) -> np.ndarray:
     for j, parent in enumerate(parents):
         if parent >= 0:
             size[parent] += size[j]
-    found: list[int] = []
+    starts: list[int] = []
     start, zeros, j = 0, 0, 0
     while j < n:
         small = size[j] <= _LEAF
@@ -248,13 +248,13 @@ def _first_columns(parents: list[int], counts: list[int]) -> np.ndarray:
             root = parents[root]
         width = root - j + 1 if small else 1  # j is the first leaf of its subtree
         before = j - start
-        joins = bool(found) and not small and parents[j - 1] == j
+        joins = bool(starts) and not small and parents[j - 1] == j
         if joins:
             more = before * (counts[j] + 1 - counts[j - 1])
             joins = zeros + more <= _WASTE * (before + 1) * (before + 1 + counts[j])
             zeros += more if joins else 0
         if not joins:
-            found.append(j)
+            starts.append(j)
             start, zeros = j, 0
         j += width
-    return np.array(found, np.int64)
+    return np.array(starts, np.int64)

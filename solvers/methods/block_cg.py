@@ -125,10 +125,10 @@ def _check_shared(operator: Operator, what: str) -> None:
         return operator.apply(bk.asarray(rows, like=getattr(operator, "like", None)))
 
     differ = isinstance(operator, Matrix)
-    found = None if differ else bk.concrete_value(images)
-    if found is not None:
-        size = np.max(np.abs(found), initial=0)
-        differ = bool(np.any(np.abs(found - found[:1]) > 1e3 * np.finfo(operator.dtype).eps * size))
+    rows = None if differ else bk.concrete_value(images)
+    if rows is not None:
+        size = np.max(np.abs(rows), initial=0)
+        differ = bool(np.any(np.abs(rows - rows[:1]) > 1e3 * np.finfo(operator.dtype).eps * size))
     if differ:
         raise ValueError(
             f"block-CG needs {what} to be the same for all systems; got {systems} systems with "

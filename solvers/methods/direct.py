@@ -9,7 +9,7 @@ from ...backends import Array, Backend
 from ...sparse import Operator
 from ..factors.band import banded_factors
 from ..factors.dense import factorise, factors_to_apply_once
-from ..factors.protocol import DirectInverse, InverseOperator, MatrixToFactorise
+from ..factors.inverse import DirectInverse, InverseOperator, MatrixToFactorise
 from ..factors.sparse import SUPERLU, host_factors
 from ..fast.inverse import fast_inverse
 from .method import Goal, Method, apply

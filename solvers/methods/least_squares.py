@@ -92,14 +92,15 @@ class CGLS(LeastSquares):
         return CGLSState(bk.zeros_like(s), r, s, bk.square_norm(s), rr, size, bk.full_like(rr, False, bool))
 
     def step(self, bk: Backend, A: Operator, M: Operator | None, s: CGLSState) -> CGLSState:
-        dtype, damp = bk.dtype(s.x), _damp_of(A) / s.size
-        q = bk.times(1 / s.size, _matrix_of(A).apply(s.p))
-        square = bk.square_norm(q) + (damp * damp * bk.square_norm(s.p) if _damp_of(A) else 0)
+        matrix, damping = _matrix_and_damp(A)
+        dtype, damp = bk.dtype(s.x), damping / s.size
+        q = bk.times(1 / s.size, matrix.apply(s.p))
+        square = bk.square_norm(q) + (damp * damp * bk.square_norm(s.p) if damping else 0)
         alpha = bk.astype(bk.safe_divide(s.gamma, square), dtype)
         if isinstance(A, NormalOperator):
             x = bk.axpy(bk.astype(1 / s.size, dtype) * alpha, s.p, s.x)  # divided by the square of size in two steps
             image = bk.times(1 / s.size, apply(M, q))
-            if A.damp:
+            if damping:
                 image = bk.axpy(bk.astype(damp * damp, dtype), s.p, image)
             r, rr = bk.axpy_norm(-alpha, image, s.r)
             normal, gamma, broken = r, rr, square == 0
@@ -171,12 +172,11 @@ class LSMR(LeastSquares):
         return "LSMR"
 
     def init(self, bk: Backend, A: Operator, M: Operator | None, r: Array, goal: Goal) -> LSMRState:
-        square, damp = not isinstance(A, NormalOperator), _damp_of(A)
+        square, (matrix, damp) = not isinstance(A, NormalOperator), _matrix_and_damp(A)
         s = apply(M, r) if square else r
         size_of_s = bk.norm(s)
         v = bk.times(_safe_reciprocal(bk, size_of_s), s)
-        image = _matrix_of(A).apply(v)
-        image, size = to_unit_size(bk, image)
+        image, size = to_unit_size(bk, matrix.apply(v))
         rho, p, below = _normalised(bk, image, bk.times(damp / size, v) if damp else ())
         one = bk.full_like(rho, 1)
         return LSMRState(
@@ -187,7 +187,7 @@ class LSMR(LeastSquares):
         )  # fmt: skip
 
     def step(self, bk: Backend, A: Operator, M: Operator | None, s: LSMRState) -> LSMRState:
-        damp = _damp_of(A)
+        matrix, damp = _matrix_and_damp(A)
 
         def number(real: Array) -> Array:
             return bk.astype(real, bk.dtype(s.x))
@@ -213,7 +213,7 @@ class LSMR(LeastSquares):
         x, h = bk.axpy(ahead, h_bar, s.x), bk.xpay(v, turn, s.h)
 
         # A v' = theta p + rho' p', where p' is the next left vector
-        image = bk.times(1 / s.size, _matrix_of(A).apply(v))
+        image = bk.times(1 / s.size, matrix.apply(v))
         r, rr, images = s.r, zeta_bar * zeta_bar, s.images
         broken = scaled == 0
         if images:
@@ -249,9 +249,5 @@ def _safe_reciprocal(bk: Backend, x: Array) -> Array:
     return bk.safe_divide(bk.full_like(x, 1), x)
 
 
-def _matrix_of(A: Operator) -> Operator:
-    return A.inner if isinstance(A, NormalOperator) else A
-
-
-def _damp_of(A: Operator) -> float:
-    return A.damp if isinstance(A, NormalOperator) else 0.0
+def _matrix_and_damp(A: Operator) -> tuple[Operator, float]:
+    return (A.inner, A.damp) if isinstance(A, NormalOperator) else (A, 0.0)

@@ -15,9 +15,7 @@ from ..names import FACTORS, METHOD_HINTS, SAME_METHODS, preconditioner_meant, s
 from ..preconditioners import PRECONDITIONERS, Preconditioner
 from .bicgstab import BiCGStab
 from .block_cg import BlockCG
-from .cg import CG
-from .cg_adaptive import CGAdaptive
-from .cg_single_reduction import CGSingleReduction
+from .cg import CG, CGAdaptive, CGSingleReduction
 from .cocr import COCR
 from .direct import BandedDirect, Direct, FastDirect, ScipyDirect, SparseDirect
 from .gmres import GMRES
@@ -126,7 +124,7 @@ def _is_dense(A: Any) -> bool:
     if A is None or isinstance(A, Dense):
         return True
     if isinstance(A, list | tuple) and A:
-        return all(_is_dense(one) for one in A)
+        return all(map(_is_dense, A))
     if isinstance(A, Operator) or is_function(A) or sp.issparse(A) or hasattr(A, "matvec"):
         return False
     return not choose_backend(A).sparse.accepts(A)

@@ -25,7 +25,7 @@ See = Callable[[np.ndarray, int, Callable[[], np.ndarray]], None]
 
 
 class LoopStopped(Exception):
-    """Raised in a callback to end a solve."""
+    """Raised in a callback to end a solve at the newest x."""
 
 
 class OneByOneState(NamedTuple):
@@ -83,10 +83,10 @@ class OneByOne(Method):
         inner, rr = self.inner_steps(), s.rr.copy()
         for i in np.flatnonzero((s.rr > s.goal * s.goal)[:, 0] & (s.left > 0)[:, 0]):
             see = None if inner is None else partial(_report, bk, inner, x, taken, rr, int(i))
-            found, taken[i, 0], products[i, 0] = self.solve_system(
+            d, taken[i, 0], products[i, 0] = self.solve_system(
                 A, M, s.r[i], float(s.goal[i, 0]), int(s.left[i, 0]), int(i), see
             )
-            x[i] += found.astype(x.dtype)
+            x[i] += d.astype(x.dtype)
             if inner is not None and inner.reason:
                 least = 0  # the others have not begun
                 break
@@ -100,14 +100,14 @@ class OneByOne(Method):
 
 def _report(
     bk: Backend, inner: InnerSteps, x: np.ndarray, taken: np.ndarray, rr: np.ndarray, i: int,
-    own: np.ndarray, steps: int, residual: Callable[[], np.ndarray],
+    step: np.ndarray, count_of_i: int, residual: Callable[[], np.ndarray],
 ) -> None:  # fmt: skip
-    """Report an iteration of system `i`, at x + own; raise LoopStopped after the last one."""
+    """Report an iteration of system `i`, at x + step; raise LoopStopped after the last one."""
     active, count, rows = np.zeros(taken.shape, bool), taken.copy(), x
-    active[i, 0], count[i, 0] = True, steps
+    active[i, 0], count[i, 0] = True, count_of_i
     if inner.takes_x:
         rows = x.copy()
-        rows[i] += own.astype(x.dtype)
+        rows[i] += step.astype(x.dtype)
         rr[i, 0] = bk.norm(residual()[None])[0, 0] ** 2
     if inner.after(count, active, rows, rr):
         raise LoopStopped
@@ -122,7 +122,7 @@ class _Task(NamedTuple):
     goal: float
     limit: int
     tick: Callable[..., None]  # called once per iteration
-    latest: list[np.ndarray]  # newest x, if SciPy passes it to its callback
+    latest: list[np.ndarray]  # newest x, where SciPy passes it to its callback; at first zero
     see: Callable[[np.ndarray], None] | None = None  # called with x after a tick in a monitored solve
 
     def after_iteration(self) -> Callable[..., None]:
@@ -131,11 +131,11 @@ class _Task(NamedTuple):
             return self.tick
         see = self.see
 
-        def both(x: np.ndarray) -> None:
+        def tick_and_see(x: np.ndarray) -> None:
             self.tick()
             see(x)
 
-        return both
+        return tick_and_see
 
 
 def _standard(function: Callable[..., Any], task: _Task) -> np.ndarray:
@@ -145,20 +145,19 @@ def _standard(function: Callable[..., Any], task: _Task) -> np.ndarray:
 
 def _outer(function: Callable[..., Any], task: _Task) -> np.ndarray:
     """Run a method that calls back at the start of each outer iteration; the last one only tests convergence."""
-    calls, latest, info = [0], [np.zeros_like(task.b)], 1
+    calls, info, after = [0], 1, task.after_iteration()
 
     def count(x: np.ndarray) -> None:
-        calls[0], latest[0] = calls[0] + 1, x.copy()
+        calls[0], task.latest[0] = calls[0] + 1, x.copy()
         if calls[0] > 1:
             after(x)
 
-    after = task.after_iteration()
     with suppress(RuntimeError):  # LGMRES, where M r = 0
-        latest[0], info = function(
+        task.latest[0], info = function(
             task.A, task.b, rtol=0.0, atol=task.goal, maxiter=task.limit, M=task.M, callback=count
         )
     task.tick(times=min(calls[0], 1) - (info == 0))
-    return latest[0]
+    return task.latest[0]
 
 
 def _tfqmr(task: _Task) -> np.ndarray:
@@ -192,24 +191,17 @@ def _qmr(task: _Task) -> np.ndarray:
                    callback=task.after_iteration())[0]  # fmt: skip
 
 
-class _Reached(Exception):
-    """Raised in a callback to end a SciPy method."""
-
-
 def _minres(task: _Task) -> np.ndarray:
     # MINRES has its own stopping test, relative to |A| |x|, so the residual is computed after each step.
     after = task.after_iteration()
 
-    def look(x: np.ndarray) -> None:
+    def test_residual(x: np.ndarray) -> None:
         task.latest[0] = x.copy()
         after(x)
         if np.linalg.norm(task.b - task.A.matvec(x)) <= task.goal:
-            raise _Reached
+            raise LoopStopped
 
-    try:
-        return spl.minres(task.A, task.b, rtol=1e-300, maxiter=task.limit, M=task.M, callback=look)[0]
-    except _Reached:
-        return task.latest[0]
+    return spl.minres(task.A, task.b, rtol=1e-300, maxiter=task.limit, M=task.M, callback=test_residual)[0]
 
 
 def _least_squares(function: Callable[..., Any], limit_name: str, task: _Task) -> np.ndarray:
@@ -294,13 +286,13 @@ class ScipyMethod(OneByOne):
         def count(*_: Any, times: int = 1) -> None:
             steps[0] += times
 
-        theirs: list[Exception] = []  # errors of the user's A and M
+        user_errors: list[Exception] = []  # of A and M
 
         def guarded(product: Callable[..., Any], v: np.ndarray) -> np.ndarray:
             try:
                 return product(v)
             except Exception as error:
-                theirs.append(error)
+                user_errors.append(error)
                 raise
 
         def counted(product: Callable[..., Any], v: np.ndarray) -> np.ndarray:
@@ -308,28 +300,28 @@ class ScipyMethod(OneByOne):
             return guarded(product, v)
 
         def watched(operator: Operator, through: Callable[..., np.ndarray]) -> Any:
-            own = spl.aslinearoperator(operator.per_system(i))
-            products = {"matvec": partial(through, own.matvec), "rmatvec": partial(through, own.rmatvec)}
-            return spl.LinearOperator(own.shape, **products, dtype=own.dtype)
+            system = spl.aslinearoperator(operator.per_system(i))
+            products = {"matvec": partial(through, system.matvec), "rmatvec": partial(through, system.rmatvec)}
+            return spl.LinearOperator(system.shape, **products, dtype=system.dtype)
 
         matrix, preconditioner = watched(A, counted), None if M is None else watched(M, guarded)
         latest = [np.zeros_like(b)]
 
-        def shown(x: np.ndarray) -> None:
+        def report(x: np.ndarray) -> None:
             latest[0] = x.copy()
             if see is not None:
                 guarded(lambda x: see(x, steps[0], lambda: b - matrix.matvec(x)), latest[0])
 
-        task = _Task(matrix, b, preconditioner, goal, limit, count, latest, None if see is None else shown)
+        task = _Task(matrix, b, preconditioner, goal, limit, count, latest, None if see is None else report)
         try:
-            found = _TABLE[self.key][0](task)
+            x = _TABLE[self.key][0](task)
         except LoopStopped:
-            return latest[0], steps[0], products[0]
+            x = latest[0]
         except _OF_SCIPY:
-            if theirs:
+            if user_errors:
                 raise
-            found = latest[0]  # SciPy gave up, as MINRES does for an indefinite M. The true residual decides.
-        return np.asarray(found), steps[0], products[0]
+            x = latest[0]  # SciPy gave up, as MINRES does for an indefinite M. The true residual decides.
+        return np.asarray(x), steps[0], products[0]
 
 
 @dataclass(frozen=True)

@@ -54,10 +54,10 @@ def first_of_each(bk: Backend, stack: Array, c: Array, counts: Array) -> Array:
     If the counts are known, each sum has as many terms as for that system alone, because BLAS would add more terms in
     another order.
     """
-    known = bk.concrete_value(lambda: counts)
-    if known is None or not known.size:
+    values = bk.concrete_value(lambda: counts)
+    if values is None or not values.size:
         return combination(bk, stack, c)
-    last, *others = (int(k) for k in np.unique(known)[::-1])
+    last, *others = (int(k) for k in np.unique(values)[::-1])
     total = combination(bk, stack[:, :last, :], c[:, :last])
     for k in others:
         total = bk.where(counts == k, combination(bk, stack[:, :k, :], c[:, :k]), total)
@@ -66,9 +66,9 @@ def first_of_each(bk: Backend, stack: Array, c: Array, counts: Array) -> Array:
 
 def span(bk: Backend, index: Array, live: Array, count: int) -> tuple[int, int]:
     """Smallest and largest `index` `(batch, 1)` of `live` systems if known, else 0 and `count`."""
-    known = bk.concrete_value(lambda: bk.where(live, index, 0 * index - 1))
-    found = None if known is None else known[known >= 0]
-    return (0, count) if found is None or not found.size else (int(found.min()), int(found.max()))
+    values = bk.concrete_value(lambda: bk.where(live, index, 0 * index - 1))
+    values = None if values is None else values[values >= 0]
+    return (0, count) if values is None or not values.size else (int(values.min()), int(values.max()))
 
 
 def left_vector(bk: Backend, r: Array, attempt: Array) -> Array:

@@ -1,90 +1,37 @@
-"""A user's function on rows `(systems, n)`, the equations F(x) = 0, and their linearisation."""
+"""The equations F(x, w) = 0 on rows `(systems, n)`: their linearisation, linear solves, and derivatives of a root.
+
+By the implicit function theorem `dx = -J^-1 (dF/dw) dw`. Libraries with a rule for roots use it, for derivatives of any
+order. In others, two steps of Newton's method from the constant root are differentiated. Each step squares the error as
+a function of w, so that one gives first derivatives, and two give those up to the third order. Both steps have a zero
+right-hand side, which takes no iterations, and leave the root unchanged to the last digit.
+
+Functions that cut the derivative with respect to x are refused. Newton's method may find the root, but its derivatives
+would be silently wrong. For the check, the derivative is compared with a few finite differences.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from functools import partial
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 
-from ...backends import Array, Backend
-from ...sparse import Layout, UnsupportedOperation
+from ...backends import Array, Backend, without_compilers
+from ...sparse import Layout, NonlinearError, UnsupportedOperation, matrix_from_function
 from ...sparse.tracing.front_end import front_end_for
+from ..linear_solve import linear_solve
+from ..methods.method import Method
+from ..methods.registry import find_method, is_auto
+from .arguments import NUMBERS, UserFunction, check_real_array
 
 Linear = Callable[[Array], Array]  # of rows
 DENSE = 200  # unknowns of one system, up to which the Jacobian is computed column by column and factorised
-_NUMBERS = (int, float, complex, np.ndarray, np.generic)
-T = TypeVar("T")
-
-
-@dataclass(frozen=True, eq=False)
-class UserFunction:
-    """A user's `f(x, *args)`, and compiled programs of it where the library compiles.
-
-    Attributes:
-        function: f, for arrays in the form of x0.
-        layout: of x.
-        dtype: of all computations.
-        is_traced: whether f is a traced program, whose `args` are all arrays on which it depends.
-    """
-
-    bk: Backend
-    function: Callable[..., Any]
-    args: Sequence[Any]
-    layout: Layout
-    dtype: np.dtype
-    is_traced: bool = False
-
-    def __call__(self, rows: Array) -> Any:
-        return self.bk.call_user(self.function, self.layout.unflatten(self.bk, rows), self.args)
-
-    def with_constants(self) -> UserFunction:
-        """Copy without derivatives with respect to `args`."""
-        arrays, rebuild = self.bk.flatten(self.args)
-        return replace(self, args=rebuild([self.bk.constant(a) for a in arrays]))
-
-    def traced(self, rows: Array) -> UserFunction:
-        """Copy with all arrays on which f depends as `args`, if the library can find them; x is like rows."""
-        bk = self.bk
-        if self.is_traced or not bk.compiles_solves:
-            return self
-        found = bk.trace(self.function, self.layout.unflatten(bk, rows), self.args)
-        return self if found is None else replace(self, function=found[0], args=tuple(found[1]), is_traced=True)
-
-    def program(self, run: Callable[..., T], known: Hashable, rows: Array) -> Callable[..., T]:
-        """`(*arrays) -> run(self, known, *arrays)`, compiled once for all functions with the same program."""
-        user = self.traced(rows)
-        key = _Program(run, known, self.bk, user.function, self.layout, self.dtype)
-        if not user.is_traced or self.bk.in_program() or not key.is_hashable:
-            return partial(run, user, known)
-        return partial(self.bk.compile(_run, ("key",)), user.args, key=key)
-
-
-@dataclass(frozen=True)
-class _Program:
-    """Cache key of a compiled program: everything on which it depends, except arrays."""
-
-    run: Callable[..., Any]
-    known: Any
-    bk: Backend
-    function: Callable[..., Any]
-    layout: Layout
-    dtype: np.dtype
-
-    @property
-    def is_hashable(self) -> bool:
-        try:
-            hash(self)
-        except TypeError:  # a setting of the user is an array, or a dictionary
-            return False
-        return True
-
-
-def _run(args: Sequence[Array], *arrays: Array, key: _Program) -> Any:
-    user = UserFunction(key.bk, key.function, args, key.layout, key.dtype, True)
-    return key.run(user, key.known, *arrays)
+_SETTINGS = ("method", "preconditioner", "rtol", "atol", "max_iter", "nullspace", "matrix_offset")
+CUTS = (
+    "Something in f cuts or replaces the derivative with respect to x: detach(), no_grad(), stop_gradient, float(x), "
+    "or a custom gradient. Take it out."
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -132,11 +79,7 @@ class NonlinearEquations:
         if self.is_dense:
             return self
         if not self.bk.has_derivatives:
-            raise UnsupportedOperation(
-                f"{self.bk.name} has no derivatives of functions, and for {self.layout.size} unknowns differences "
-                f"take too many calls of f (there may be {DENSE}). Write f with JAX, PyTorch or TensorFlow, and "
-                "give x0 as its array."
-            )
+            raise too_many_differences(self.bk, self.layout.size)
         try:
             self.linearised(rows)(rows)
         except (TypeError, UnsupportedOperation) as error:
@@ -144,6 +87,14 @@ class NonlinearEquations:
                 raise
             return replace(self, reverse=True)
         return self
+
+
+def too_many_differences(bk: Backend, n: int) -> UnsupportedOperation:
+    """Error of a library without derivatives, for more than `DENSE` unknowns."""
+    return UnsupportedOperation(
+        f"{bk.name} has no derivatives of functions, and for {n} unknowns differences take too many calls of f (there "
+        f"may be {DENSE}). Write f with JAX, PyTorch or TensorFlow, and give x0 as its array."
+    )
 
 
 def by_differences(function: Callable[[Array], Array], rows: Array, image: Array) -> Array:
@@ -175,28 +126,12 @@ def _check(bk: Backend, layout: Layout, image: Any) -> None:
     leaves, structure = ([image], None) if bk.is_array(image) else bk.leaves(image)
     for leaf in leaves:
         check_real_array(bk, leaf)
-    shapes = [tuple(np.shape(leaf) if isinstance(leaf, _NUMBERS) else leaf.shape) for leaf in leaves]
+    shapes = [tuple(np.shape(leaf) if isinstance(leaf, NUMBERS) else leaf.shape) for leaf in leaves]
     expected = [(*layout.batch, *shape) for shape in layout.shapes]
     if shapes != expected or structure != layout.structure:
         raise ValueError(
             f"f returned {_described(shapes)}; expected {_described(expected)}, like x0: one equation for each "
             "unknown. For more equations than unknowns, minimise the sum of squares with krylix.minimize."
-        )
-
-
-def check_real_array(bk: Backend, x: Any) -> None:
-    """Raise TypeError unless f returned an array of real numbers of the library."""
-    if not bk.is_array(x) and not (bk.on_host and isinstance(x, _NUMBERS)):
-        raise TypeError(
-            f"f returned a {type(x).__module__}.{type(x).__qualname__} for an x of {bk.name}; expected an array of "
-            f"{bk.name}. Give x0 as an array of the library that f computes with. A number that was extracted, "
-            "for example by float(x), has no derivatives."
-        )
-    dtype = np.dtype(bk.dtype(x)) if bk.is_array(x) else np.asarray(x).dtype
-    if dtype.kind == "c":
-        raise TypeError(
-            "f returned complex numbers; expected real ones. Make the real and imaginary parts unknowns of their own, "
-            "on a new axis of x0."
         )
 
 
@@ -209,3 +144,138 @@ def dense_of(bk: Backend, product: Linear, rows: Array) -> Array:
 
 def _described(shapes: list[tuple[int, ...]]) -> str:
     return f"an array of shape {shapes[0]}" if len(shapes) == 1 else f"arrays of shapes {shapes}"
+
+
+# --- linear solves, and derivatives of a root
+
+
+@dataclass(frozen=True)
+class LinearSolver:
+    """Solves J dx = -f(x) by `linear_solve` with these settings: pairs (name, value), in order."""
+
+    settings: tuple[tuple[str, Any], ...] = ()
+
+    @classmethod
+    def of(cls, given: Any) -> LinearSolver:
+        """Check the user's `linear_solver`: None, a method, or a dictionary of settings."""
+        if given is None:
+            return cls()
+        if isinstance(given, str | Method):
+            given = {"method": given}
+        if not isinstance(given, Mapping):
+            raise TypeError(
+                "linear_solver must be the name of a method, a method object, or a dictionary of arguments of "
+                f"linear_solve, as {{'method': 'GMRES', 'preconditioner': 'ilu'}}; got {given!r}."
+            )
+        unknown = [name for name in given if name not in _SETTINGS]
+        if unknown:
+            raise TypeError(f"linear_solver has no setting {unknown[0]!r}; there are {', '.join(_SETTINGS)}.")
+        method = given.get("method", "auto")
+        if not is_auto(method):
+            find_method(method)  # refuses unknown names
+        return cls(tuple(sorted(given.items())))
+
+    def solve_arrays(self, bk: Backend, A: Any, b: Any, policy: str, **settings: Any) -> tuple[Any, Array]:
+        """Solve A x = b by `linear_solve`; also which systems were solved, `(systems, 1)`."""
+        result = without_compilers(linear_solve)(A, b, on_failure=policy, **settings, **dict(self.settings))
+        return result.x, bk.reshape(result._record.array("converged"), (-1, 1))
+
+    def solve(self, bk: Backend, layout: Layout, product: Linear, rhs: Array, policy: str) -> tuple[Array, Array]:
+        """Solve J x = rhs for rows, with products of J and rows; `policy` is the `on_failure` of the solve."""
+        if layout.size <= DENSE:
+            return self.solve_arrays(bk, dense_of(bk, product, rhs), rhs, policy)
+
+        def on_arrays(x: Any) -> Any:
+            return layout.unflatten(bk, product(layout.flatten(bk, x, bk.dtype(rhs), "x")))
+
+        if rhs.shape[0] == 1 and layout.structure is None:
+            try:
+                traced = matrix_from_function(on_arrays, layout.unflatten(bk, rhs))[0]
+            except (NonlinearError, UnsupportedOperation, TypeError, NotImplementedError):
+                pass  # PyTorch raises the last one for products that are made of a reverse derivative.
+            else:
+                x, solved = self.solve_arrays(bk, traced, bk.reshape(rhs, (layout.size,)), policy)
+                return bk.reshape(x, (1, layout.size)), solved
+        b = layout.unflatten(bk, rhs)
+        x, solved = self.solve_arrays(bk, on_arrays, b, policy, batch_ndim=len(layout.batch))
+        return layout.flatten(bk, x, bk.dtype(rhs), "x"), solved
+
+
+def implicit_root(equations: NonlinearEquations, solver: LinearSolver, x: Array, failed: Array, policy: str) -> Array:
+    """Give a root x, in rows, derivatives with respect to everything on which the equations depend.
+
+    Args:
+        failed: systems `(systems, 1)` without a root, whose derivatives are NaN.
+        policy: `on_failure` of the linear solves.
+    """
+    bk = equations.bk
+    if not bk.has_derivatives:
+        return x
+    x, F = bk.constant(x), equations.residual
+
+    def residual(rows: Array) -> Array:
+        # Failed systems keep the derivatives with respect to w, which become NaN, but have an identity Jacobian.
+        return F(bk.where(failed, x, rows)) + bk.where(failed, rows - x, bk.zeros_like(x))
+
+    equations = replace(equations, residual=residual)
+
+    def solve(product: Linear, rhs: Array) -> Array:
+        return solver.solve(bk, equations.layout, product, rhs, policy)[0]
+
+    def step(x: Array) -> Array:
+        f = residual(x)
+        rhs = f - bk.constant(f)
+        if equations.is_dense:
+            return x - solver.solve_arrays(bk, equations.jacobian(x, f), rhs, policy)[0]
+        return x - solve(equations.linearised(x), rhs)
+
+    if bk.has_root_rule:
+        root = bk.implicit_root(residual, x, solve)
+    else:
+        if not bk.tracks(residual(x)):
+            return x
+        _refuse_cut_jacobian(equations, x, failed)
+        moved = step(step(x))
+        root = x + (moved - bk.constant(moved))
+    return bk.without_derivatives(root, failed)
+
+
+def _refuse_cut_jacobian(equations: NonlinearEquations, x: Array, failed: Array) -> None:
+    """Raise ValueError if the Jacobian at x differs from finite differences, in eager calls. Costs a Jacobian."""
+    bk = equations.bk
+    if bk.compiled(x):
+        return
+    with bk.errstate():
+        f, largest = equations.residual(x), bk.max_abs(x)
+        if equations.is_dense:
+            matrix = equations.jacobian(x, f)
+            product, bound = (lambda v: bk.product(matrix, v)), (lambda v: bk.product(bk.abs(matrix), v))
+        else:
+            product = bound = equations.linearised(x)
+
+        def differs(size: Array) -> Array:
+            eps = float(np.finfo(bk.dtype(x)).eps)
+            step = float(np.sqrt(eps)) * size * perturbation(bk, x)
+            change = product(step)
+            wrong = bk.norm(equations.residual(x + step) - f - change)
+            rounding = bk.norm(bound(bk.abs(x))) + bk.norm(change) / float(np.sqrt(eps))
+            return wrong > 0.05 * bk.norm(change) + 100 * eps * rounding
+
+        # A small x may be zero up to rounding, or all unknowns may be small. A cut shows at both scales.
+        wrong = ~failed & differs(magnitude(bk, x))
+        if bk.any(wrong) and bk.any(wrong & differs(bk.where(x == 0, bk.where(largest > 0, largest, 1), bk.abs(x)))):
+            raise ValueError(
+                f"The derivative of f with respect to x does not match finite differences at the solution. {CUTS}"
+            )
+
+
+def magnitude(bk: Backend, x: Array) -> Array:
+    """`(systems, 1)`, the largest entry of each row, but at least 1."""
+    return bk.maximum(bk.max_abs(x), 0 * bk.max_abs(x) + 1)
+
+
+def perturbation(bk: Backend, x: Array) -> Array:
+    """Rows of numbers of about unit size, irregular enough for any grid."""
+    n = int(x.shape[1])
+    signs = np.where(np.arange(n) % 3 == 1, -1.0, 1.0) * np.linspace(0.7, 1.3, n)
+    return bk.broadcast_to(bk.asarray(np.asarray(signs[None], bk.dtype(x)), like=x), x.shape)

@@ -11,17 +11,23 @@ import numpy as np
 from ...backends import Array, Backend, get_on_failure, without_compilers
 from ...backends.profile.spans import span
 from ...backends.settings import checked_policy, run_for
-from ...sparse import UnsupportedOperation
-from ..judge import with_nan
 from ..names import with_our_names
-from ..read.arguments import tolerance
+from ..results.on_failure import with_nan
 from ..results.result import outcome_facts
 from ..run.outcome import Status
-from .arguments import box_of, checked_limit, checked_method, unknowns
-from .equations import DENSE, NonlinearEquations, UserFunction, check_real_array
-from .implicit import CUTS, LinearSolver, implicit_root, magnitude, perturbation
-from .results import SCIPY_METHODS, MinimizeResult, register_result
-from .scipy_search import ScipyRun, run_all
+from .arguments import UserFunction, box_of, check_real_array, checked_limit, checked_method, read_problem
+from .equations import (
+    CUTS,
+    DENSE,
+    LinearSolver,
+    NonlinearEquations,
+    implicit_root,
+    magnitude,
+    perturbation,
+    too_many_differences,
+)
+from .results import MinimizeResult, register_result
+from .scipy_search import SCIPY_METHODS, ScipyRun, run_all
 
 _MOST_STEPS = 1000  # default limit, because searches without second derivatives need hundreds
 _WITH_BOUNDS = ("L-BFGS-B", "GD")
@@ -100,16 +106,16 @@ def minimize(
     method = checked_method("minimize", method, (*SCIPY_METHODS, "GD"))
     if bounds is not None and method not in _WITH_BOUNDS:
         raise ValueError(f"{method} takes no bounds; use method={' or '.join(map(repr, _WITH_BOUNDS))}.")
-    bk, x0, layout, dtype = unknowns("f", f, x0, args, batch_ndim)
-    tolerances = (
-        tolerance(bk, rtol, 1e-3 if dtype.itemsize == 4 else 1e-6, "rtol", layout, x0, dtype),
-        tolerance(bk, atol, 0.0, "atol", layout, x0, dtype),
-    )
+    user, x0, tolerances = read_problem(f, x0, args, batch_ndim, rtol, atol, _default_rtol)
     limit, solver = checked_limit(max_iter, _MOST_STEPS), LinearSolver.of(linear_solver)
     search = Search(method, limit, bounds is not None, rtol is None, bool(history), solver, policy)
-    user, box = UserFunction(bk, f, tuple(args), layout, dtype), box_of(bk, bounds, layout, x0)
+    box = box_of(user.bk, bounds, user.layout, x0)
     with span("solve", "minimize", facts=outcome_facts) as done:
-        return done(without_compilers(run_for)(policy, search.result, user, x0, *map(bk.constant, tolerances), *box))
+        return done(without_compilers(run_for)(policy, search.result, user, x0, *tolerances, *box))
+
+
+def _default_rtol(dtype: np.dtype) -> float:
+    return 1e-3 if dtype.itemsize == 4 else 1e-6
 
 
 minimize._torchdynamo_disable = True  # type: ignore[attr-defined]  # a graph break in torch.compile
@@ -238,10 +244,6 @@ class Objective:
         cut = bk.where(goal < self.lower, rows - self.lower, gradient)
         return bk.where(goal > self.upper, rows - self.upper, cut)
 
-    def is_free(self, rows: Array, gradient: Array) -> Array:
-        """Which unknowns have no active bound?"""
-        return ~(((rows <= self.lower) & (gradient > 0)) | ((rows >= self.upper) & (gradient < 0)))
-
     def inside(self, rows: Array) -> Array:
         rows = self.user.bk.where(rows < self.lower, self.lower, rows)
         return self.user.bk.where(rows > self.upper, self.upper, rows)
@@ -250,10 +252,7 @@ class Objective:
         """Central differences within the bounds, for libraries without derivatives."""
         bk, n = self.user.bk, rows.shape[1]
         if n > DENSE:
-            raise UnsupportedOperation(
-                f"{bk.name} has no derivatives of functions, and for {n} unknowns differences take too many calls of "
-                f"f (there may be {DENSE}). Write f with JAX, PyTorch or TensorFlow, and give x0 as its array."
-            )
+            raise too_many_differences(bk, n)
         gradient = np.empty_like(rows)
         step = np.cbrt(np.finfo(rows.dtype).eps) * np.maximum(np.abs(rows), 1)
         for i in range(n):
@@ -297,7 +296,11 @@ def search_by_scipy(objective: Objective, search: Search, x: Array, rtol: Array,
     """Search by SciPy, with x in arrays of the library."""
     user, like = objective.user, x
     bk = user.bk
-    _refuse_programs(bk, search.method, x, user.args)
+    if bk.in_program() or not all(_has_value(bk, array) for array in (x, *bk.flatten(user.args)[0])):
+        raise TypeError(
+            f"minimize with method={search.method!r} runs SciPy on the host, which needs values; this call is part of "
+            "a compiled, transformed or vectorised function. Use method='GD', or call minimize outside it."
+        )
 
     def host(x: Array) -> np.ndarray:
         return np.asarray(bk.to_numpy(x)).astype(_HOST)
@@ -321,7 +324,7 @@ def search_by_scipy(objective: Objective, search: Search, x: Array, rtol: Array,
     goals = np.maximum(first * host(rtol), host(atol))
     runs = [ScipyRun(row) for row in host(x)]
     for run, number, slope in zip(runs, host(value)[:, 0], host(gradient), strict=True):
-        run.keep(run.x, float(number), slope)
+        run.record(run.x, float(number), slope)
         run.path.append(run.x)
         run.values.append(float(number))
     which = (np.isfinite(first) & (first > goals) & np.isfinite(host(value)))[:, 0]
@@ -353,15 +356,6 @@ def search_by_scipy(objective: Objective, search: Search, x: Array, rtol: Array,
 
 def _evaluate(user: UserFunction, _: None, rows: Array, *box: Array) -> tuple[Array, Array]:
     return Objective(user, *box).value_and_gradient(rows)
-
-
-def _refuse_programs(bk: Backend, method: str, x: Array, args: Any) -> None:
-    arrays, _ = bk.flatten(args)
-    if bk.in_program() or not all(_has_value(bk, array) for array in (x, *arrays)):
-        raise TypeError(
-            f"minimize with method={method!r} runs SciPy on the host, which needs values; this call is part of a "
-            "compiled, transformed or vectorised function. Use method='GD', or call minimize outside it."
-        )
 
 
 def _has_value(bk: Backend, x: Array) -> bool:
@@ -469,7 +463,8 @@ def _with_derivatives(
 ) -> tuple[Array, Array, Array]:
     """x with derivatives as a root of the gradient in unknowns without an active bound; f and its gradient there."""
     bk, objective = user.bk, Objective(user, *box)
-    free, failed = objective.is_free(x, gradient), status != _CONVERGED
+    blocked = ((x <= objective.lower) & (gradient > 0)) | ((x >= objective.upper) & (gradient < 0))
+    free, failed = ~blocked, status != _CONVERGED
 
     def residual(rows: Array) -> Array:
         return bk.where(free, objective.gradient(rows), rows - x)
@@ -482,10 +477,10 @@ def _with_derivatives(
     return x, value, gradient
 
 
-def _following(bk: Backend, found: Array, again: Array, failed: Array) -> Array:
-    """The values of `found` with the derivatives of `again`."""
-    change = again - bk.constant(again)
-    return bk.without_derivatives(found + bk.where(bk.isfinite(change), change, bk.zeros_like(change)), failed)
+def _following(bk: Backend, values: Array, source: Array, failed: Array) -> Array:
+    """The values with the derivatives of the source."""
+    change = source - bk.constant(source)
+    return bk.without_derivatives(values + bk.where(bk.isfinite(change), change, bk.zeros_like(change)), failed)
 
 
 def _refuse_cut_gradient(objective: Objective, x: Array, gradient: Array) -> None:

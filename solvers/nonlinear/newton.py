@@ -16,14 +16,13 @@ import numpy as np
 from ...backends import Array, get_on_failure, without_compilers
 from ...backends.profile.spans import span
 from ...backends.settings import checked_policy, run_for
-from ..judge import with_nan
 from ..names import with_our_names
-from ..read.arguments import default_rtol, tolerance
+from ..read.arguments import default_rtol
+from ..results.on_failure import with_nan
 from ..results.result import outcome_facts
 from ..run.outcome import Status
-from .arguments import checked_limit, checked_method, unknowns
-from .equations import NonlinearEquations, UserFunction, residual_of
-from .implicit import LinearSolver, implicit_root
+from .arguments import UserFunction, checked_limit, checked_method, read_problem
+from .equations import LinearSolver, NonlinearEquations, implicit_root, residual_of
 from .results import NonlinearResult, register_result
 
 _MOST_STEPS = 50  # default limit; near a root 3 to 8 steps are needed, with damped steps before it some tens
@@ -96,16 +95,11 @@ def solve_nonlinear(
     """
     policy = checked_policy(get_on_failure() if on_failure is None else on_failure)
     checked_method("solve_nonlinear", method, ("Newton",))
-    bk, x0, layout, dtype = unknowns("f", f, x0, args, batch_ndim)
-    solver = LinearSolver.of(linear_solver)
-    newton = Newton(checked_limit(max_iter, _MOST_STEPS), rtol is None, bool(history), solver, policy)
-    tolerances = (
-        tolerance(bk, rtol, default_rtol(dtype), "rtol", layout, x0, dtype),
-        tolerance(bk, atol, 0.0, "atol", layout, x0, dtype),
-    )
-    user = UserFunction(bk, f, tuple(args), layout, dtype)
+    user, x0, tolerances = read_problem(f, x0, args, batch_ndim, rtol, atol, default_rtol)
+    limit, solver = checked_limit(max_iter, _MOST_STEPS), LinearSolver.of(linear_solver)
+    newton = Newton(limit, rtol is None, bool(history), solver, policy)
     with span("solve", "solve_nonlinear", facts=outcome_facts) as done:
-        return done(without_compilers(run_for)(policy, newton.result, user, x0, *map(bk.constant, tolerances)))
+        return done(without_compilers(run_for)(policy, newton.result, user, x0, *tolerances))
 
 
 solve_nonlinear._torchdynamo_disable = True  # type: ignore[attr-defined]  # a graph break in torch.compile
@@ -230,12 +224,12 @@ class Newton:
             regular = active & bk.isfinite(bk.max_abs(bk.reshape(matrix, (systems, -1))))
             identity = bk.asarray(np.eye(int(x.shape[1]), dtype=bk.dtype(x)), like=x)
             matrix = bk.where(bk.reshape(regular, (-1, 1, 1)), matrix, identity[None])
-            p, solved = self.linear_solver.solve_dense(bk, matrix, rhs, policy)
+            p, solved = self.linear_solver.solve_arrays(bk, matrix, rhs, policy)
             solved = solved & regular
         else:
             product = equations.linearised(x)
-            one = product if systems == 1 else lambda v: bk.where(active, product(v), v)
-            p, solved = self.linear_solver.solve(bk, equations.layout, one, rhs, policy)
+            J = product if systems == 1 else lambda v: bk.where(active, product(v), v)
+            p, solved = self.linear_solver.solve(bk, equations.layout, J, rhs, policy)
         p = bk.constant(p)
         return p, solved & bk.isfinite(bk.max_abs(p))
 
@@ -255,9 +249,9 @@ class Newton:
                 s.pending & ~enough, s.evaluations + bk.where(s.pending, 1, 0 * s.evaluations), s.count + 1,
             )  # fmt: skip
 
-        one = bk.full_like(state.norm, 1.0)
+        whole = bk.full_like(state.norm, 1.0)
         count = bk.zeros((), np.dtype(np.int32), state.x)
-        search = _LineSearchState(state.x, state.f, state.norm, one, goes, state.evaluations, count)
+        search = _LineSearchState(state.x, state.f, state.norm, whole, goes, state.evaluations, count)
         return bk.while_loop(lambda s: bk.any(s.pending) & (s.count <= _MOST_HALVINGS), halve, search)
 
     def _to_precision(

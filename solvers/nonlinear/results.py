@@ -9,23 +9,21 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from functools import partial
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
 from ...backends import Array, Backend, choose_backend
 from ...backends.settings import QUIET
-from ..judge import raise_or_warn
-from ..results.messages import failed_in_words, furthest
-from ..run.outcome import Status, iterations_in_words
+from ..results.messages import EXPLANATION, failed_in_words, furthest, norms_in_words, success_in_words
+from ..results.on_failure import Ending, raise_or_warn
+from ..run.outcome import Status, has_failed, iterations_in_words
+from .scipy_search import EVALUATIONS, EVALUATIONS_A_STEP, SCIPY_METHODS
 
-SCIPY_METHODS = ("L-BFGS-B", "BFGS", "CG")
-# Limit of evaluations of f by SciPy, plus a number for each step, because line searches would not end for a function
-# without a lower bound.
-EVALUATIONS, EVALUATIONS_A_STEP = 100, 10
+Words = tuple[str, str, dict[Status, tuple[str, str]]]
 _OF_EQUATIONS = {
     Status.MAX_ITER: (
-        "reached the limit of iterations",
+        EXPLANATION[Status.MAX_ITER],
         "raise max_iter, start closer to the solution, or look at result.history (history=True)",
     ),
     Status.STAGNATED: (
@@ -45,7 +43,7 @@ _OF_EQUATIONS = {
 }
 _OF_SEARCHES = {
     Status.MAX_ITER: (
-        "reached the limit of iterations",
+        EXPLANATION[Status.MAX_ITER],
         "raise max_iter, loosen rtol, bring the unknowns to one scale, or check that f has a lower bound",
     ),
     Status.STAGNATED: (
@@ -63,16 +61,18 @@ class ArrayResult(ABC):
     """Frozen dataclass of arrays, None for those that were not requested, and the name of the `method`."""
 
     status: Array
+    iterations: Array
+    tolerance: Array
     method: str
+    _norm: ClassVar[str]  # the attribute that is compared with the tolerance
 
+    @property
     @abstractmethod
-    def end_state(self) -> tuple[Array, ...]:
-        """Arrays for the message, beginning with the status."""
+    def _words(self) -> Words:
+        """The method and its norm in words; for each failure what happened and what to do."""
 
-    @staticmethod
-    @abstractmethod
-    def _described(method: str, *numbers: np.ndarray) -> str:
-        """Message for the arrays of `end_state` on the host."""
+    def _end_state(self) -> tuple[Array, ...]:
+        return self.status, self.iterations, getattr(self, self._norm), self.tolerance
 
     @property
     def message(self) -> str:
@@ -80,13 +80,13 @@ class ArrayResult(ABC):
         bk = choose_backend(self.status)
         if bk.compiled(self.status) or not hasattr(self.status, "shape"):
             return "The message is known when the compiled function has run."
-        return self._described(self.method, *[np.asarray(bk.to_numpy(a)) for a in self.end_state()])
+        return _described(self._words, *[np.asarray(bk.to_numpy(a)) for a in self._end_state()])
 
     def judged(self, bk: Backend, policy: str, title: str) -> Self:
         """Apply the policy `on_failure`; `title` names the message in stored programs."""
         if policy in QUIET:
             return self
-        return raise_or_warn(bk, self, self.end_state(), policy, partial(self._described, self.method), title)
+        return raise_or_warn(bk, policy, self, Ending(self._end_state(), partial(_described, self._words), title))
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__}: {self.message}>"
@@ -164,12 +164,11 @@ class NonlinearResult(ArrayResult):
     history: Array | None
     method: str
 
-    def end_state(self) -> tuple[Array, ...]:
-        return self.status, self.iterations, self.residual_norm, self.tolerance
+    _norm = "residual_norm"
 
-    @staticmethod
-    def _described(method: str, *numbers: np.ndarray) -> str:
-        return _message("Newton's method", "|f(x)|", _OF_EQUATIONS, *numbers)
+    @property
+    def _words(self) -> Words:
+        return "Newton's method", "|f(x)|", _OF_EQUATIONS
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -222,44 +221,27 @@ class MinimizeResult(ArrayResult):
     trajectory: Any
     method: str
 
-    def end_state(self) -> tuple[Array, ...]:
-        return self.status, self.iterations, self.gradient_norm, self.tolerance
+    _norm = "gradient_norm"
 
-    @staticmethod
-    def _described(method: str, *numbers: np.ndarray) -> str:
-        reasons = _OF_SEARCHES
-        if method in SCIPY_METHODS:
-            evaluations = f"({EVALUATIONS}, and {EVALUATIONS_A_STEP} for each iteration)"
-            limit = f"reached the limit of iterations, or of evaluations {evaluations},"
-            reasons = {**reasons, Status.MAX_ITER: (limit, reasons[Status.MAX_ITER][1])}
-        return _message(method, "|gradient|", reasons, *numbers)
+    @property
+    def _words(self) -> Words:
+        if self.method not in SCIPY_METHODS:
+            return self.method, "|gradient|", _OF_SEARCHES
+        what, to_do = _OF_SEARCHES[Status.MAX_ITER]
+        what += f", or of evaluations ({EVALUATIONS}, and {EVALUATIONS_A_STEP} for each iteration),"
+        return self.method, "|gradient|", {**_OF_SEARCHES, Status.MAX_ITER: (what, to_do)}
 
 
-def _message(
-    method: str,
-    measure: str,
-    reasons: dict[Status, tuple[str, str]],
-    status: np.ndarray,
-    steps: np.ndarray,
-    norm: np.ndarray,
-    tolerance: np.ndarray,
-) -> str:
-    status, steps, norm = map(np.atleast_1d, (status, steps, norm))
-    bound = np.broadcast_to(tolerance, norm.shape)
+def _described(words: Words, *numbers: np.ndarray) -> str:
+    method, measure, failures = words
+    status, steps, norm, tolerance = np.broadcast_arrays(*map(np.atleast_1d, numbers))
     if not status.size:
         return f"{method}: no systems to solve."
-    failed = status != Status.CONVERGED
+    failed = has_failed(status)
     if not failed.any():
-        taken = iterations_in_words(int(steps.min()), int(steps.max()))
-        systems = "" if steps.size == 1 else f" for all {steps.size} systems"
-        worst = int(norm.argmax())
-        return (
-            f"{method} converged in {taken}{systems}: {measure} {norm.flat[worst]:.3e}, tolerance "
-            f"{bound.flat[worst]:.3e}."
-        )
-    worst = furthest(failed, norm, bound)
-    reason, to_do = reasons[Status(int(status.flat[worst]))]
-    return (
-        f"{method}{failed_in_words(failed, worst)} {reason} after {iterations_in_words(int(steps.flat[worst]))}: "
-        f"{measure} {norm.flat[worst]:.3e}, tolerance {bound.flat[worst]:.3e}. To do: {to_do}."
-    )
+        return success_in_words(f"{method} converged", measure, steps, norm, tolerance)
+    worst = furthest(failed, norm, tolerance)
+    what, to_do = failures[Status(int(status.flat[worst]))]
+    taken = iterations_in_words(int(steps.flat[worst]))
+    norms = norms_in_words(measure, norm.flat[worst], tolerance.flat[worst])
+    return f"{method}{failed_in_words(failed, worst)} {what} after {taken}: {norms} To do: {to_do}."

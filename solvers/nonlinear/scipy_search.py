@@ -11,13 +11,15 @@ from typing import Any
 import numpy as np
 import scipy.optimize
 
-from .results import EVALUATIONS, EVALUATIONS_A_STEP
-
 _OPTIONS: dict[str, dict[str, Any]] = {
     "L-BFGS-B": {"ftol": 0.0, "maxfun": 2**31 - 1, "maxls": 40},
     "BFGS": {"norm": 2},
     "CG": {"norm": 2},
 }
+SCIPY_METHODS = tuple(_OPTIONS)
+# Limit of evaluations of f, plus a number for each step, because line searches would not end for a function without a
+# lower bound.
+EVALUATIONS, EVALUATIONS_A_STEP = 100, 10
 Value = tuple[float, np.ndarray]  # f and its gradient
 
 
@@ -41,13 +43,13 @@ class ScipyRun:
     exhausted: bool = False  # whether it ran out of evaluations
     _last: tuple[np.ndarray, float, np.ndarray] | None = None
 
-    def known(self, x: np.ndarray) -> Value | None:
-        """Return f and its gradient if x is the last evaluated point."""
+    def recorded(self, x: np.ndarray) -> Value | None:
+        """f and its gradient if x is the last evaluated point."""
         if self._last is None or not np.array_equal(self._last[0], x):
             return None
         return self._last[1], self._last[2].copy()
 
-    def keep(self, x: np.ndarray, value: float, gradient: np.ndarray) -> Value:
+    def record(self, x: np.ndarray, value: float, gradient: np.ndarray) -> Value:
         self._last = x.copy(), value, gradient
         self.evaluations += 1
         return value, gradient.copy()
@@ -61,12 +63,12 @@ class ScipyRun:
         def function(x: np.ndarray) -> Value:
             if self.evaluations > EVALUATIONS + EVALUATIONS_A_STEP * len(self.path):
                 raise _OutOfEvaluations
-            return self.known(x) or self.keep(x, *evaluate(x))
+            return self.recorded(x) or self.record(x, *evaluate(x))
 
         def accepted(x: np.ndarray) -> None:
-            known = self.known(x)
+            last = self.recorded(x)
             self.path.append(np.array(x))
-            self.values.append(np.nan if known is None else known[0])
+            self.values.append(np.nan if last is None else last[0])
 
         try:
             with np.errstate(all="ignore"):

@@ -2,12 +2,12 @@
 
 from ..diagonal import DiagonalOperator
 from .amg.components import rigid_motions
-from .base import Preconditioner
 from .build import PRECONDITIONERS, UPDATES, preconditioner, to_preconditioner
 from .chebyshev import chebyshev
 from .composed import multiplicative, operator_multiple, operator_sum
 from .ilu import ic, ilu, ssor
 from .jacobi import block_jacobi, jacobi
+from .operators import Preconditioner
 from .pipeline import of_operator
 from .two_level import cluster, coarse_correction
 

@@ -1,4 +1,4 @@
-"""Build a preconditioner from a matrix and a kind, or from an object of the user."""
+"""Build a preconditioner from a matrix and a kind, from an object of the user, or from a file."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from ...backends import Backend, choose_backend, without_compilers
+from ...backends import Array, Backend, choose_backend, without_compilers
 from ...backends.profile.spans import span
 from ...backends.tracebacks import front_door
 from ...sparse import (
@@ -25,13 +25,14 @@ from ...sparse import (
     to_operator,
 )
 from ...sparse.analysis.analysis import analyse_anew, analysed, analysis_of
+from ...sparse.files import tree
 from ...sparse.formats import Matrix
 from ..diagonal import DOMINANT
+from ..factors.inverse import DirectInverse
 from ..methods.method import Method
 from ..names import NO_PRECONDITIONER, is_method, preconditioner_meant, squeezed
 from .amg.amg import amg
-from .amg.renewal import updated
-from .base import Preconditioner, Spread
+from .amg.hierarchy import updated
 from .chebyshev import chebyshev, chebyshev_by_parts
 from .choose import AUTOMATIC, choose_kind, chosen_for_blocks
 from .composed import foreign_piece
@@ -40,6 +41,7 @@ from .ilu import ic, ilu, ssor
 from .jacobi import block_jacobi, jacobi, jacobi_on_blocks
 from .multigrid.cut import multigrid_on_cut_grid
 from .multigrid.multigrid import multigrid
+from .operators import Preconditioner, Spread
 from .pipeline import check_square, constant_linear_part
 from .shifted_laplacian import shifted_laplacian
 from .two_level import block_jacobi_by_parts, cluster, schwarz, schwarz_by_parts
@@ -290,3 +292,51 @@ def _check_settings(name: str, make: Callable[..., Preconditioner], given: dict[
     unknown = [setting for setting in given if setting not in names]
     if unknown:
         raise ValueError(f"{name} has no setting {', '.join(unknown)}; it has {', '.join(names) or 'none'}.")
+
+
+# --- from a file ---
+
+
+def load_preconditioner(path: Any, like: Array | None = None) -> Preconditioner:
+    """Read a preconditioner, or a factorisation of `prepare(...)`, from a file of its `save`.
+
+    Args:
+        path: path of the file, which may have been written by another library.
+        like: an array of the library and on the device of use; None: those of the default backend.
+
+    Returns:
+        The preconditioner, or factors, which have `@`, `kind` and `save`, too.
+
+    Raises:
+        ValueError: the file is damaged, is no such file, or was written by a newer krylix.
+        TypeError: it cannot be converted to the library.
+        OSError, MemoryError: the file cannot be read.
+
+    Cost: a few passes over the values, and a product or two. Factors of `scipy-direct` are computed again.
+
+    Examples:
+        >>> import tempfile, numpy as np, scipy.sparse as sp, krylix
+        >>> A = sp.diags_array([2.0, 4.0], format="csr")
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     krylix.preconditioner(A, "jacobi").save(f"{folder}/M.npz")
+        ...     M = krylix.load_preconditioner(f"{folder}/M.npz")
+        >>> M @ np.ones(2)
+        array([0.5 , 0.25])
+    """
+    M: Any = without_compilers(_load)(path, like)
+    return M
+
+
+load_preconditioner._torchdynamo_disable = True  # type: ignore[attr-defined]  # see linear_solve
+
+
+def _load(path: Any, like: Array | None) -> Operator:
+    def check(M: Operator) -> None:
+        if not isinstance(M, Preconditioner | DirectInverse) or M.shape[0] != M.shape[1]:
+            raise ValueError(f"it holds {M!r}, no preconditioner; expected a file of Preconditioner.save")
+
+    bk, M = choose_backend(like), tree.load_operator(path, check)
+    moved = M if bk is M.bk else M.on_backend(bk, like)
+    if not isinstance(moved, Preconditioner | DirectInverse):
+        raise TypeError(f"{path}: {M!r} serves NumPy arrays only; load it without `like`.")
+    return moved

@@ -12,11 +12,10 @@ from ...sparse import Composed, CutRows, Matrix, Operator, as_operator, storable
 from ...sparse.analysis.analysis import analysis_of
 from ...sparse.analysis.spectrum import absolute_row_sums, largest_eigenvalue, largest_row_sum
 from ...sparse.operators.concrete import kept
-from .base import Preconditioner
 from .checks import MOST_STEPS, check_finite, check_integer, check_number
 from .jacobi import reciprocal
-from .pipeline import of_operator
-from .target import Target
+from .operators import Preconditioner
+from .pipeline import Target, of_operator
 
 _NOISE = 1e-6  # admissible imaginary part of a Hermitian diagonal, due to rounding
 _MARGIN = 1.1  # ten steps of Lanczos may underestimate the largest eigenvalue by this factor

@@ -15,7 +15,7 @@ from ...backends import Array, get_backend
 from ...sparse import Composed, Operator, UnsupportedOperation, as_operator, is_function, storable, to_operator
 from ...sparse.analysis.analysis import analysis_of
 from ...sparse.operators.concrete import kept
-from .base import Preconditioner
+from .operators import Preconditioner
 from .pipeline import constant_linear_part, stored_entries
 
 _NOISE = 1e3  # times the rounding unit: admissible difference of <u, M v> and <M u, v> of a symmetric M

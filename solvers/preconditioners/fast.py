@@ -14,15 +14,15 @@ from ..fast.detect import Nearby, Separable, is_far, nearby
 from ..fast.inverse import Eliminated, SpectralInverse, inverse_of_sum
 from ..fast.spectra import Reciprocal, Values, extremes_of
 from ..fast.transforms import AlongTrigonometric, Periodic
-from .base import Preconditioner, Spread
 from .checks import check_finite
 from .multigrid.coarsest import exact_inverse
 from .multigrid.couplings import couplings_of
 from .multigrid.cycle import numbers_stored
 from .operators import (
     DiagonallyScaled,
+    Preconditioner,
     Recast,
-    ScaledOnGrid,
+    Spread,
     check_precision,
     inner_dtype,
     note_on_precision,
@@ -152,8 +152,9 @@ def _with_costs(
     left, right = (
         matrix.bk.spread_over(side.reshape(1, *spread.shape), spread.cut, 1) for side in (inner.left, inner.right)
     )
-    scaled = ScaledOnGrid(from_host(inner.inner, matrix), left, right, spread.shape)
-    return Preconditioner(scaled, "fast", True, *costs, settings, note)
+    return Preconditioner(
+        DiagonallyScaled(from_host(inner.inner, matrix), left, right), "fast", True, *costs, settings, note
+    )
 
 
 def _work_of(M: Operator) -> int:

@@ -19,10 +19,9 @@ from ...sparse.operators.concrete import nonzero_entries
 from ...sparse.operators.cut_stencil import CutStencil
 from ...sparse.operators.cut_values import cut_stencil
 from ..diagonal import DiagonalOperator
-from .base import Preconditioner, Spread
 from .checks import check_integer
-from .pipeline import of_operator
-from .target import Target
+from .operators import Preconditioner, Spread
+from .pipeline import Target, of_operator
 
 _MOST = 2**31  # entries of all blocks, whose positions are 32-bit integers
 _LONGEST = 128  # unknowns of a block of rows with the same pattern, at most

@@ -1,21 +1,223 @@
-"""Operators around others: another precision, diagonal scalings, permutations, and a choice at run time."""
+"""Preconditioners as operators: the class `Preconditioner`, and the operators that several kinds are made of.
+
+These are M in another precision, between diagonal scalings or permutations, products of three operators, and a choice
+at run time. Transposes, conversions and pytrees of all of them come from `Composed`.
+"""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
+import scipy.sparse as sp
 
-from ...backends import Array, Backend
+from ...backends import Array, Backend, Cut, get_backend
 from ...backends.numpy.vectors import scaled
-from ...sparse import Composed, Operator, storable
-from ...sparse.formats.entries.scipy_form import csr_array
-from .target import Target, suited
+from ...sparse import DIA, Composed, Operator, SparseMatrix, Stencil, UnsupportedOperation, storable
+from ...sparse.files import tree
+from ...sparse.formats import choose_format
+from ...sparse.formats.compressed import CsrStructure
+from ...sparse.notebook import html_table
+from ..diagonal import DiagonalOperator
+from .checks import check_grid
 
 _PLAIN = 1e15  # up to it, and down to its inverse, numbers are far from overflow and underflow in single precision
 _SINGLE = {"float64": np.dtype(np.float32), "complex128": np.dtype(np.complex64)}
+_LONG = 2**15  # length of a diagonal from which products by diagonals are faster than by rows
+_SMALL = 50_000  # entries up to which products by rows take as long, and compile in a third of the time
+
+
+class Spread(NamedTuple):
+    """How vectors are spread over devices.
+
+    Attributes:
+        shape: shape of one vector.
+        cut: cut of `(systems, *shape)`.
+    """
+
+    shape: tuple[int, ...]
+    cut: Cut
+
+
+@storable("preconditioner")
+@dataclass(eq=False, repr=False)
+class Preconditioner(Composed):
+    """An approximation M of the inverse of A, applied as `M @ r`; `M1 + M2` and `c * M` are preconditioners, too.
+
+    Attributes:
+        inner: M as an operator: a matrix, a function, or a `Composed` of matrices and other constants.
+        kind: name of the kind.
+        hermitian: is M symmetric (Hermitian)? None: not known. CG and MINRES refuse an M known not to be.
+        memory: number of values stored.
+        work: multiplications per application.
+        entries: stored entries of A, to which memory and work are compared; None for a function.
+        settings: pairs of name and value.
+        note: changes without which it could not be built, such as a shift of the diagonal.
+        reason: why `settings` were chosen, if a table chose them.
+        grid: shape of the arrays that A maps, which `M(u)` accepts, too; None: that of `inner`.
+
+    Examples:
+        >>> import numpy as np, scipy.sparse as sp, krylix
+        >>> A = sp.diags_array([2.0, 4.0, 8.0], format="csr")
+        >>> M = krylix.preconditioner(A, "jacobi")
+        >>> M @ np.ones(3)
+        array([0.5  , 0.25 , 0.125])
+        >>> M.kind, M.shape, M.memory
+        ('jacobi', (3, 3), 3)
+    """
+
+    __array_ufunc__ = None  # NumPy leaves `number * M` to M
+    passes_grids = True
+    one_after_the_other: ClassVar[str] = (
+        "krylix.solvers.preconditioners.multiplicative(A, M1, M2), or as_operator(lambda r: M1 @ (M2 @ r), like=b)"
+    )
+    plus: ClassVar[Callable[..., Any]]  # `M1 + M2` and `c * M` are set by `composed`, which imports this module.
+    times: ClassVar[Callable[..., Any]]
+
+    inner: Operator
+    kind: str
+    hermitian: bool | None = None
+    memory: int | None = None
+    work: int | None = None
+    entries: int | None = None
+    settings: tuple[tuple[str, Any], ...] = ()
+    note: str | None = None
+    grid: tuple[int, ...] | None = None
+    reason: str | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.grid is not None and math.prod(check_grid(self.grid)) != self.shape[0]:
+            raise ValueError(f"A preconditioner for {self.shape[0]} unknowns has the grid {self.grid}.")
+
+    @property
+    def in_shape(self) -> tuple[int, ...]:
+        return super().in_shape if self.grid is None else self.grid
+
+    @property
+    def out_shape(self) -> tuple[int, ...]:
+        return super().out_shape if self.grid is None else self.grid
+
+    def on_grid_of(self, A: Operator) -> Preconditioner:
+        """Return it on arrays of the shape that A maps, if A maps single arrays."""
+        shape = A.in_shape
+        if len(shape) < 2 or shape != A.out_shape or not all(isinstance(n, int) for n in shape):
+            return self
+        return replace(self, grid=shape)
+
+    def apply(self, x: Array) -> Array:
+        if x.shape[-1] not in (self.inner.shape[1], None):  # Libraries would broadcast, or raise their own errors.
+            raise ValueError(
+                f"M.apply got an array of shape {tuple(x.shape)}; expected rows (systems, {self.inner.shape[1]}). "
+                "M @ r takes the shape of the right-hand side."
+            )
+        z = self.inner.apply(x)
+        return z if isinstance(self.inner, DiagonalOperator) else self.bk.materialize(z)
+
+    def transpose(self) -> Preconditioner:
+        transposed: Preconditioner = self._map(lambda A: A.transpose())
+        return transposed
+
+    def dense(self) -> Array:
+        return self.bk.copy(self.inner.dense())
+
+    def diagonals(self) -> Array:
+        return self.bk.copy(self.inner.diagonals())
+
+    def per_system(self, i: int) -> Any:
+        return self.inner.per_system(i)
+
+    def known(self) -> Any:
+        """SciPy matrix or `LinearOperator` of M, or None while values are traced; a tuple for a batch."""
+        known = self.inner.known()
+        if known is not None:
+            return known
+        arrays, make = self.for_host()
+        if arrays and self.bk.compiled(*arrays):
+            return None
+        host = make([self.bk.to_numpy(array) for array in arrays])
+        return host.per_system(0) if self.systems is None else tuple(map(host.per_system, range(self.systems)))
+
+    def __add__(self, other: Any) -> Preconditioner:
+        """Additive composition. `other` is anything that `linear_solve` takes for M, except a function."""
+        return type(self).plus(self, other)
+
+    def __radd__(self, other: Any) -> Preconditioner:
+        return self if isinstance(other, int) and other == 0 else type(self).plus(other, self)
+
+    def __mul__(self, factor: Any) -> Preconditioner:
+        return type(self).times(self, factor)
+
+    __rmul__ = __mul__
+
+    def __repr__(self) -> str:
+        facts = [f"<{self.kind} preconditioner for {self.shape[0]} unknowns", str(self.dtype), self.bk.name]
+        if self.systems is not None:
+            facts.append(f"{self.systems} systems")
+        return ", ".join([*facts, *self._costs(), *([self.note] if self.note else [])]) + ">"
+
+    def _repr_html_(self) -> str:
+        symmetric = {None: "not known", True: "yes", False: "no"}[self.hermitian]
+        rows = [("unknowns", str(self.shape[0])), ("dtype", str(self.dtype)), ("library", self.bk.name)]
+        rows += [] if self.systems is None else [("systems", str(self.systems))]
+        rows += [("symmetric", symmetric), ("cost", ", ".join(self._costs()) or "not known")]
+        rows += [("settings", ", ".join(f"{name}={value!r}" for name, value in self.settings))] if self.settings else []
+        rows += [(name, text) for name, text in (("note", self.note), ("reason", self.reason)) if text]
+        return html_table(f"{self.kind} preconditioner", rows)
+
+    def _costs(self) -> list[str]:
+        unknowns = max(self.shape[0] * (self.systems or 1), 1)
+        costs = [] if self.memory is None else [f"{self.memory / unknowns:.3g} numbers per unknown"]
+        if self.memory is not None and self.entries:
+            costs.append(f"{self.memory / self.entries:.3g} x the entries of A")
+        if self.work is not None and self.entries:
+            costs.append(f"{self.work / self.entries:.3g} products with A per application")
+        return costs
+
+    def to(self, backend: Any, like: Array | None = None) -> Preconditioner:
+        """Convert to another library, on the device of `like`.
+
+        Raises:
+            NoBackendFound: there is no such library.
+            UnsupportedOperation: its values are not known yet (inside a compiled function), or a part of it, such as a
+                function, works in its own library only.
+        """
+        bk = get_backend(backend)
+        if bk is self.bk:
+            return self
+        arrays, make = self.for_host()
+        if arrays and self.bk.compiled(*arrays):
+            raise UnsupportedOperation(f"The values of {self!r} are not known before the compiled function runs.")
+        host = make([self.bk.to_numpy(array) for array in arrays])
+        moved = host if bk.on_host else host.on_backend(bk, like)
+        if not isinstance(moved, Preconditioner):
+            raise UnsupportedOperation(f"{self!r} cannot be converted to {bk.name}. Build it there, from the matrix.")
+        return moved
+
+    def save(self, path: Any) -> None:
+        """Write it to a `.npz` file, which `krylix.load_preconditioner` reads exactly, for any library.
+
+        Raises:
+            ValueError: the path has another ending, or a value is not finite.
+            UnsupportedOperation: it holds a function or objects of SciPy or pyamg, or its values are not known yet
+                (inside a compiled function).
+            OSError: the file cannot be written.
+
+        Cost: its stored values (`memory`) and indices.
+        """
+        tree.save_operator(path, self)
+
+    def __copy__(self) -> Preconditioner:
+        return self
+
+    def __deepcopy__(self, memo: Any) -> Preconditioner:
+        return self
+
+
+# --- precision ---
 
 
 def check_precision(precision: Any) -> None:
@@ -87,12 +289,14 @@ class Recast(Composed):
         bk = self.bk
         if self.inner.dtype.itemsize > self.dtype.itemsize:
             return self.factor * bk.astype(self.inner.apply(bk.astype(x, self.inner.dtype)), self.dtype)
-        lower = self._cast_unscaled(x)
-        if lower is not None:
-            return self._times_factor(bk.astype(self.inner.apply(lower), self.dtype))
+        if bk.on_host:
+            with np.errstate(over="ignore"):
+                lower = bk.astype(x, self.inner.dtype)
+            if self._in_range(lower):
+                return self._times_factor(bk.astype(self.inner.apply(lower), self.dtype))
         scale = self._scale(x)
-        found = self.inner.apply(bk.materialize(bk.astype(bk.times(1 / scale, x), self.inner.dtype)))
-        return bk.times(self.factor * scale, bk.astype(found, self.dtype))
+        image = self.inner.apply(bk.materialize(bk.astype(bk.times(1 / scale, x), self.inner.dtype)))
+        return bk.times(self.factor * scale, bk.astype(image, self.dtype))
 
     def between(self, left: Array, x: Array, right: Array) -> Array | None:
         """`left * self.apply(right * x)` where NumPy multiplies and casts in one pass; else None."""
@@ -101,14 +305,6 @@ class Recast(Composed):
         with np.errstate(over="ignore"):
             lower = scaled(right, x, self.inner.dtype)
         return self._times_factor(scaled(left, self.inner.apply(lower), self.dtype)) if self._in_range(lower) else None
-
-    def _cast_unscaled(self, x: Array) -> Array | None:
-        """NumPy vectors cast to the lower precision, where none needs scaling; else None."""
-        if not self.bk.on_host:
-            return None
-        with np.errstate(over="ignore"):
-            lower = self.bk.astype(x, self.inner.dtype)
-        return lower if self._in_range(lower) else None
 
     def _in_range(self, lower: Array) -> bool:
         """Do all vectors fit the lower precision without scaling?"""
@@ -124,9 +320,8 @@ class Recast(Composed):
         beyond, one = (scale < 1 / _PLAIN) | (scale > _PLAIN), bk.full_like(scale, 1)
         if bk.has_derivatives and not hasattr(x, "cells"):  # Only solves keep rows as grids.
             first = bk.real(x[:, :1])
-            root = bk.sqrt(
-                bk.where(beyond, first - bk.constant(first), one)
-            )  # The derivative of a root at 0 is infinite.
+            # The derivative of a root at 0 is infinite.
+            root = bk.sqrt(bk.where(beyond, first - bk.constant(first), one))
             scale = scale * (1 + bk.where(beyond, root, 0 * one))
         return bk.where(beyond, scale, one)
 
@@ -140,10 +335,16 @@ class Recast(Composed):
         return recast(inner, dtype) if self.factor == 1 else Recast(inner, np.dtype(dtype).name, self.factor)
 
 
+# --- products with diagonals, permutations and rectangular operators ---
+
+
 @storable("scaled on both sides")
 @dataclass(eq=False, repr=False)
 class DiagonallyScaled(Composed):
-    """`left inner right`, with diagonals `(1, n)`, or one per system `(systems, n)`."""
+    """`left inner right` with diagonals `(1, n)`, or `(systems, n)`, one per system.
+
+    Diagonals `(1, *grid)` may be spread over devices as vectors are.
+    """
 
     parts = ("inner", "left", "right")
     passes_grids = True
@@ -154,94 +355,98 @@ class DiagonallyScaled(Composed):
 
     def __post_init__(self) -> None:
         for side in (self.left, self.right):
-            rows, n = (int(k) for k in side.shape) if len(side.shape) == 2 else (0, 0)
-            if n != self.inner.shape[0] or rows not in (1, self.inner.systems):
+            rows, *lengths = map(int, side.shape) if len(side.shape) > 1 else (0, 0)
+            if math.prod(lengths) != self.inner.shape[0] or rows not in (1, self.inner.systems):
                 raise ValueError(f"A diagonal of the shape {tuple(side.shape)} does not fit to {self.inner!r}.")
         super().__post_init__()
 
     def apply(self, x: Array) -> Array:
         left, right = self.array("left"), self.array("right")
-        found = self.inner.between(left, x, right) if isinstance(self.inner, Recast) else None
-        return left * self.inner.apply(right * x) if found is None else found
+        if len(left.shape) > 2:
+            return self._on_grid(left, self.inner.apply(self._on_grid(right, x)))
+        image = self.inner.between(left, x, right) if isinstance(self.inner, Recast) else None
+        return left * self.inner.apply(right * x) if image is None else image
+
+    def _on_grid(self, side: Array, x: Array) -> Array:
+        return self.bk.as_rows(side * self.bk.cells(x, tuple(side.shape[1:])), x)
 
     def transpose(self) -> DiagonallyScaled:
         return DiagonallyScaled(self.inner.transpose(), self.right, self.left)
 
 
-@storable("scaled on both sides, on a grid")
+@storable("product of three")
 @dataclass(eq=False, repr=False)
-class ScaledOnGrid(Composed):
-    """`left inner right`, with diagonals `(1, *grid)`, which may be spread over devices as vectors are."""
+class TripleProduct(Composed):
+    """`left inner right`: two triangular factors around a diagonal, or prolongation, coarse solve and restriction."""
 
-    parts = ("inner", "left", "right")
-    passes_grids = True
+    parts = ("left", "inner", "right")
 
+    left: Operator
     inner: Operator
-    left: Array
-    right: Array
-    grid: tuple[int, ...]
+    right: Operator
 
-    def __post_init__(self) -> None:
-        for side in (self.left, self.right):
-            if tuple(map(int, side.shape)) != (1, *self.grid) or math.prod(self.grid) != self.inner.shape[0]:
-                raise ValueError(
-                    f"A diagonal of the shape {tuple(side.shape)} on a grid {self.grid} does not fit to {self.inner!r}."
-                )
-        super().__post_init__()
+    def _settle(self) -> None:
+        super()._settle()
+        self.shape = (self.left.shape[0], self.right.shape[1])
+
+    @property
+    def in_shape(self) -> tuple[int, ...]:
+        return self.right.in_shape
 
     def apply(self, x: Array) -> Array:
-        right = self._times(self.array("right"), x)
-        return self._times(self.array("left"), self.inner.apply(right))
+        return self.left.apply(self.inner.apply(self.right.apply(x)))
 
-    def _times(self, side: Array, x: Array) -> Array:
-        return self.bk.as_rows(side * self.bk.cells(x, self.grid), x)
-
-    def transpose(self) -> ScaledOnGrid:
-        return ScaledOnGrid(self.inner.transpose(), self.right, self.left, self.grid)
+    def transpose(self) -> TripleProduct:
+        return TripleProduct(self.right.transpose(), self.inner.transpose(), self.left.transpose())
 
 
-@storable("in another order")
+@storable("permuted")
 @dataclass(eq=False, repr=False)
-class Permuted(Composed):
+class Permuted(TripleProduct):
     """`Q^T inner Q` with the permutation matrix Q that has a one in row k and column `order[k]`.
 
     The order is in the positions of entries, which are never traced: it stays known where M is an argument of a
     compiled function.
     """
 
-    parts = ("inner", "there", "back")
-
-    inner: Operator
-    there: Operator
-    back: Operator
-
     @property
     def order(self) -> np.ndarray:
-        there: Any = self.there
-        return np.asarray(there.structure.entries().cols)
+        Q: Any = self.right
+        return np.asarray(Q.structure.entries().cols)
 
     def __post_init__(self) -> None:
-        if not self.inner.shape == self.there.shape == self.back.shape:
-            raise ValueError(f"An order of {self.there.shape[0]} unknowns does not fit to {self.inner!r}.")
+        if not self.inner.shape == self.left.shape == self.right.shape:
+            raise ValueError(f"An order of {self.right.shape[0]} unknowns does not fit to {self.inner!r}.")
         super().__post_init__()
-
-    def apply(self, x: Array) -> Array:
-        return self.back.apply(self.inner.apply(self.there.apply(x)))
 
     def on_backend(self, bk: Backend, like: Array | None) -> Operator | None:
         moved: Any = super().on_backend(bk, like)
-        return moved and replace(moved, there=suited(moved.there, bk, like), back=suited(moved.back, bk, like))
+        return moved and replace(moved, left=suited(moved.left, bk, like), right=suited(moved.right, bk, like))
 
     def transpose(self) -> Permuted:
-        return Permuted(self.inner.transpose(), self.there, self.back)
+        return replace(self, inner=self.inner.transpose())
 
 
-def permuted(inner: Operator, order: np.ndarray, target: Target) -> Permuted:
-    """Permuted operator: unknown k of `inner` is unknown `order[k]`."""
-    n, places = len(order), np.argsort(order).astype(order.dtype)
-    rows = np.arange(n + 1, dtype=np.int32)
-    there, back = (target.matrix(csr_array(np.ones(n), cols, rows, (n, n))) for cols in (order, places))
-    return Permuted(inner, there, back)
+def suited(A: Operator, bk: Backend, like: Array | None) -> Operator:
+    """A sparse matrix in the format for a library, on the device of `like`; stencils and others are unchanged."""
+    if not isinstance(A, SparseMatrix) or isinstance(A, Stencil):
+        return A
+    if isinstance(A, DIA) and A.shape[0] >= _LONG and bk.prefers_diagonals(like):
+        return A
+    rows: Any = A.to("csr")
+    format = suitable_format(bk, rows.structure)
+    return A if format == A.format else rows.to(format)
+
+
+def suitable_format(bk: Backend, A: CsrStructure | sp.csr_array) -> str:
+    """Format of a CSR matrix with the fastest products in a library, with regard to compile time.
+
+    In PyTorch each diagonal is an operation of its own, so that short ones take longer than products by rows.
+    """
+    if bk.has_compiled_rows and not bk.on_host:
+        return "csr"
+    starts, cols = (A.starts, A.cols) if isinstance(A, CsrStructure) else (A.indptr, A.indices)
+    return "csr" if len(cols) <= _SMALL else choose_format(bk, starts, cols, A.shape).format
 
 
 @storable("reordered")
@@ -273,6 +478,9 @@ def reordered(inner: Operator, rows: np.ndarray, cols: np.ndarray) -> Reordered:
     """Inverse of A, where `inner` is the inverse of A with row `rows[k]` as row k and column `cols[k]` as column k."""
     orders = [order.astype(np.int32) for order in (rows, np.argsort(rows), np.argsort(cols), cols)]
     return Reordered(inner, *(orders if inner.bk.compiled() else map(inner.bk.asarray, orders)))
+
+
+# --- a choice at run time ---
 
 
 @storable("one of two")

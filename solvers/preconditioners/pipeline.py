@@ -15,14 +15,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial, wraps
 from inspect import signature
 from typing import Any
 
 import numpy as np
 
-from ...backends import real_dtype
+from ...backends import Array, Backend, real_dtype
 from ...sparse import (
     Dense,
     FunctionOperator,
@@ -34,18 +34,75 @@ from ...sparse import (
     linear_part,
 )
 from ...sparse.analysis.analysis import Analysis, analyse_anew, analysed, analysis_of, forget, on_its_grid
+from ...sparse.formats.entries.scipy_form import csr_array
+from ...sparse.formats.making.build import from_csr
 from ...sparse.formats.traced_coo import places_unknown
-from ...sparse.operators.concrete import as_matrix, concrete, without_derivatives
+from ...sparse.operators.concrete import anchor, as_matrix, concrete, from_host, without_derivatives
 from ...sparse.operators.linear_function import LinearFunction
-from .base import Preconditioner
 from .checks import check_grid
-from .target import Target
+from .operators import Permuted, Preconditioner, suitable_format
 
 Kind = Callable[..., Preconditioner]
 
 # Relative asymmetries: those of spilu are 5e-3 and more. Rounding leaves complete factors far less, unless the
 # condition number of the matrix is 1e12, or 1e5 in single precision.
 _FAR, _FAR_IN_SINGLE = 1e-3, 1e-2
+
+
+@dataclass(frozen=True)
+class Target:
+    """Where a preconditioner is applied: in the library and on the device of A, in a dtype."""
+
+    A: Operator
+    dtype: np.dtype
+    formats_of: Backend | None = None  # library that NumPy's arrays are moved to later: it decides the formats
+
+    @property
+    def bk(self) -> Backend:
+        return self.A.bk
+
+    @property
+    def like(self) -> Array | None:
+        """An array on the device, or None where the device does not matter."""
+        return anchor(self.A) if isinstance(self.A, Matrix) else getattr(self.A, "like", None)
+
+    @property
+    def stored(self) -> np.dtype:
+        return self.bk.stored_dtype(self.dtype)
+
+    def moved(self, M: Operator) -> Operator:
+        """Convert an operator on NumPy's arrays; one on those of the library is returned unchanged."""
+        return M if M.bk is self.bk else from_host(M, self.A)  # type: ignore[arg-type]
+
+    def dense(self, matrix: np.ndarray) -> Dense:
+        known = matrix.astype(self.stored)
+        return Dense(self.bk, self.bk.asarray(known, like=self.like), known)
+
+    def array(self, values: np.ndarray) -> Array:
+        """A constant array in the dtype: NumPy's inside compiled programs and in the NumPy backend."""
+        return self.placed(values.astype(self.stored))
+
+    def placed(self, array: Array) -> Array:
+        """Likewise in its own dtype; arrays of the library are returned unchanged."""
+        if self.bk.on_host or self.bk.compiled() or not isinstance(array, np.ndarray):
+            return array
+        return self.bk.asarray(array, like=self.like)
+
+    def matrix(self, A: Any, format: str | None = None, copy: bool = True) -> SparseMatrix:
+        """Convert SciPy's CSR to a format, by default the one that suits it in the library.
+
+        Args:
+            copy: False: the result may keep and sort A.
+        """
+        known, format = A.astype(self.dtype, copy=copy), format or suitable_format(self.formats_of or self.bk, A)
+        return from_csr(self.bk, known, prune=False, like=self.like, format=format)
+
+    def permuted(self, inner: Operator, order: np.ndarray) -> Permuted:
+        """Operator whose unknown `order[k]` is unknown k of `inner`."""
+        n, places = len(order), np.argsort(order).astype(order.dtype)
+        rows = np.arange(n + 1, dtype=np.int32)
+        Q, back = (self.matrix(csr_array(np.ones(n), cols, rows, (n, n))) for cols in (order, places))
+        return Permuted(back, inner, Q)
 
 
 def of_operator(*, needs_entries: bool = True, eagerly_on_host: bool = True) -> Callable[[Kind], Kind]:

@@ -17,16 +17,13 @@ from ...sparse.formats import from_entries
 from ...sparse.operators.concrete import concrete, nonzero_entries
 from ...sparse.operators.couplings import Couplings, are_flat, sum_of_terms
 from .amg.amg import amg
-from .base import Preconditioner
-from .checks import MOST_STEPS, check_finite, check_in_range, check_integer, check_number
+from .checks import check_finite, check_in_range, check_integer, check_number
 from .multigrid.coarsest import exact_inverse
 from .multigrid.couplings import couples_neighbours, couplings_of
-from .multigrid.cycle import VISITS
 from .multigrid.grid_levels import Coarsest, coarsest
-from .multigrid.multigrid import Smoothing, cycle_of, with_cost
-from .operators import check_precision, precision_as_setting
-from .pipeline import grid_of, of_operator
-from .target import Target
+from .multigrid.multigrid import checked_smoothing, cycle_of, with_cost
+from .operators import Preconditioner, precision_as_setting
+from .pipeline import Target, grid_of, of_operator
 
 _NAME = "shifted-laplacian"
 _SMALL = 64  # unknowns up to which the shifted matrix is inverted
@@ -77,10 +74,7 @@ def shifted_laplacian(
     Bayliss, Goldstein and Turkel, J. Comput. Phys. 49 (1983), for the real one.
     """
     check_number("shift", shift, 0)
-    if cycle not in VISITS:
-        raise ValueError(f"cycle={cycle!r} was given; expected {' or '.join(map(repr, VISITS))}.")
-    degree = check_integer("degree", degree, 1, MOST_STEPS)
-    check_precision(precision)
+    choose = checked_smoothing(cycle, None, degree, precision)
     bk, _, _, values = nonzero_entries(own)
     if bk.on_host:
         check_finite(_NAME, bool(np.isfinite(values).all()))
@@ -98,17 +92,12 @@ def shifted_laplacian(
     absorbs = own.dtype.kind == "c" and not hermitian
     missing, sign = _row_sum_deficit(couplings)
     size = (
-        _coarsest_size(couplings, missing, absorbs)
-        if direct is None
-        else Coarsest(*(check_integer("direct", direct, 1),) * 2)
+        _coarsest_size(couplings, missing, absorbs) if direct is None else Coarsest(check_integer("direct", direct, 1))
     )
     side = _total(couplings, _imaginary(couplings.bk, couplings.diagonal)) if absorbs else sign
     diagonal = _shifted_diagonal(couplings.bk, couplings.diagonal, missing, sign, side, shift, absorbs)
     waves = couplings.with_values({**couplings.values, couplings.here: diagonal})
-    smoothing = Smoothing(
-        "jacobi" if absorbs or hermitian is False else "chebyshev", degree, VISITS[cycle], precision,
-        as_grids=are_flat(target.bk, couplings.periodic),
-    )  # fmt: skip
+    smoothing = choose(False if absorbs else hermitian)._replace(as_grids=are_flat(target.bk, couplings.periodic))
     grids = cycle_of(waves, own.dtype, size, smoothing, hermitian)
     return _named(with_cost(grids.inner, hermitian, ()), (*settings, ("direct", grids.points)), absorbs)
 
@@ -174,7 +163,7 @@ def _coarsest_size(A: Couplings, missing: Array, absorbs: bool) -> Coarsest:
     spacing = math.sqrt(float(np.median(missing)) / along) if along > 0 else 0.0
     halvings = max(int(math.log2(_FEWEST / spacing)), 0) if spacing > 0 else 30
     points = math.prod(-(-n // 2**halvings) for n in A.grid)
-    return Coarsest(*(min(max(points, _SMALL), usual.fine),) * 2)
+    return Coarsest(min(max(points, _SMALL), usual.fine))
 
 
 def _shifted_entries(own: Matrix, shift: float) -> SparseMatrix:

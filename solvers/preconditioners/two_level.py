@@ -17,13 +17,12 @@ import scipy.sparse as sp
 from scipy.sparse.csgraph import dijkstra
 
 from ...backends import Array, Backend, Cut, get_backend
-from ...sparse import Composed, CutRows, Dense, Matrix, Operator, as_operator, storable
+from ...sparse import Composed, CutRows, Dense, Matrix, as_operator
 from ...sparse.analysis.analysis import analysis_of
 from ...sparse.operators.concrete import kept, nonzero_entries
 from ...sparse.operators.cut_rows import VALUES
 from ...sparse.partition.graph import coarsened, graph_of, matched
 from ...sparse.partition.local_rows import LocalRows
-from .base import Preconditioner
 from .checks import check_choice, check_finite, check_integer
 from .composed import multiplicative
 from .jacobi import (
@@ -38,8 +37,8 @@ from .jacobi import (
     jacobi,
     replace_singular,
 )
-from .pipeline import constant_linear_part, grid_of, of_operator
-from .target import Target
+from .operators import Preconditioner, TripleProduct
+from .pipeline import Target, constant_linear_part, grid_of, of_operator
 
 _LARGEST = 4096  # most columns: their matrix is inverted as a dense one
 _MOST = 512  # clusters of "cluster" by default
@@ -52,32 +51,6 @@ _STALLED = 0.98  # of the sets remain: further levels change nothing
 
 
 # --- the coarse space ---
-
-
-@storable("through a coarse space")
-@dataclass(eq=False, repr=False)
-class CoarseGridCorrection(Composed):
-    """`left inner right`: prolongation, inverse of the coarse matrix, restriction."""
-
-    parts = ("left", "inner", "right")
-
-    left: Operator
-    inner: Operator
-    right: Operator
-
-    def _settle(self) -> None:
-        super()._settle()
-        self.shape = (self.left.shape[0], self.right.shape[1])
-
-    @property
-    def in_shape(self) -> tuple[int, ...]:
-        return self.right.in_shape
-
-    def apply(self, x: Array) -> Array:
-        return self.left.apply(self.inner.apply(self.right.apply(x)))
-
-    def transpose(self) -> CoarseGridCorrection:
-        return CoarseGridCorrection(self.right.transpose(), self.inner.transpose(), self.left.transpose())
 
 
 def coarse_correction(A: Any, P: Any, *, like: Any = None) -> Preconditioner:
@@ -113,7 +86,7 @@ def _coarse_correction(own: Any, target: Target, *, spread: Any) -> Precondition
     bk, blocks = own.bk, ((own @ spread).T @ spread.conj()).T.dense()
     inverse, hermitian, singular = _coarse_inverse(bk, blocks if own.systems is not None else blocks[None])
     inner = Dense(bk, *(inverse if own.systems is not None else inverse[0],) * (2 if bk.on_host else 1))
-    operator = CoarseGridCorrection(target.moved(spread), target.moved(inner), target.moved(spread.H))
+    operator = TripleProduct(target.moved(spread), target.moved(inner), target.moved(spread.H))
     columns = spread.nnz if isinstance(spread, Matrix) else 0
     cost, settings = columns + inner.nnz, (("columns", spread.shape[1]),)
     note = "the coarse matrix is singular" if singular else None

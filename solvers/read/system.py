@@ -32,13 +32,13 @@ from ...sparse.analysis.analysis import analyse_anew, with_declared
 from ...sparse.operators.concrete import for_compiled_products, is_known, without_derivatives
 from ...sparse.operators.cut_stencil import CutStencil
 from ...sparse.operators.cut_values import cut_stencil
-from ..adapters.least_squares import Given
+from ..adapters.least_squares import LeastSquaresProblem
 from ..methods.method import Method
-from ..preconditioners.base import Spread
+from ..preconditioners.operators import Spread
 from ..run.stopping import Limits
 from ..run.watch import Monitor
 from ..singular.constants import constants_at_run_time, find_constants
-from ..singular.given import are_of_adjoint, given_vectors
+from ..singular.projections import are_of_adjoint, given_vectors
 from .arguments import (
     Request,
     as_arrays,
@@ -85,7 +85,7 @@ class System:
     monitor: Monitor | None = None  # progress, callback and time limit
     derived: bool = False  # is it the solve for a derivative?
     least_squares: bool = False  # are A x = b the normal equations of a least-squares problem, ...
-    given: Given | None = None  # ... which is this one?
+    given: LeastSquaresProblem | None = None  # ... which is this one?
     source: Any = None  # the user's A
     cut: Cut | None = None  # how `(systems, *shape of one system)` is distributed over devices, where that is known
 
@@ -176,7 +176,7 @@ def read_system(request: Request, method: Method | None, null: KnownNull | None 
         look = unknown is layout and not damp and layout.systems > 0 and whole
         null = _null_vectors(request, bk, operator, unknown, like, look)
     if unknown is not layout or damp:
-        given = Given(operator, bk.flat(rows), layout, damp)
+        given = LeastSquaresProblem(operator, bk.flat(rows), layout, damp)
         operator, rows = given.equations() if whole else (operator, rows)
     if request.derived and null.both and null.projection is not None:
         rows = null.projection.apply(bk.flat(rows))

@@ -1,7 +1,7 @@
-"""Why a solve has failed: inputs that are not finite, a missing symmetry or definiteness, too few iterations.
+"""Causes of a failed solve: inputs that are not finite, a missing symmetry, a singular matrix, too few iterations.
 
 A cause is looked for when a failure has happened or its message is read, by products with A and the preconditioner as
-the solve made them. Failures of singular systems are explained in `solvers/singular/diagnose.py`.
+the solve made them.
 """
 
 from __future__ import annotations
@@ -17,18 +17,24 @@ import numpy as np
 import scipy.linalg
 import scipy.sparse as sp
 
-from ...backends import Array, Backend
+from ...backends import Array, Backend, get_backend, real_dtype
 from ...backends.settings import QUIET
 from ...sparse import Layout, Matrix, Operator
+from ...sparse.analysis.equilibrate import equilibrated, scales
+from ...sparse.analysis.lanczos import lanczos
 from ...sparse.analysis.symmetry import CHOSEN, PRODUCTS, REFUSED
 from ...sparse.fingerprint import fingerprint
 from ...sparse.operators.concrete import is_known
+from ..cost import estimated_cost
+from ..factors.protocol import ExactlySingular
+from ..factors.superlu import splu_in_memory
 from ..methods.method import Method
 from ..preconditioners import Preconditioner
 from ..read.system import System
 from ..run.null_part import NullPart
 from ..run.outcome import Outcome, Status, has_failed
-from .messages import FACTORISE, FROM_THE_START, Cause, EndState
+from .messages import FACTORISE, FROM_THE_START, LEAST_SQUARES, SINGULAR, Cause, EndState
+from .no_solution import SMALL, zeros
 
 
 @dataclass(frozen=True)
@@ -318,32 +324,25 @@ def _curvatures(case: Case, pairs: Pairs) -> np.ndarray:
 
 
 def _signs_by_lanczos(case: Case, start: np.ndarray) -> set[int]:
-    """Clear signs of Lanczos' eigenvalue estimates, in at most as many products as the solve has made.
-
-    Source: Saad, Numerical Methods for Large Eigenvalue Problems, 2nd ed., algorithm 6.5.
-    """
+    """Clear signs of Lanczos' eigenvalue estimates, in at most as many products as the solve has made."""
     system, steps = case.worst, min(_LANCZOS_STEPS, start.shape[1], case.products)
-    norm = norms(start[system : system + 1])[0]
+    norm = float(norms(start[[system]])[0])
     if steps < 2 or not 0 < norm < np.inf:
         return set()
-    v, old, beta = start[system] / norm, np.zeros_like(start[system]), 0.0
-    alphas: list[float] = []
-    betas: list[float] = []
-    for _ in range(steps):
+
+    def product(v: np.ndarray) -> np.ndarray:
         rows = np.zeros_like(start)
-        rows[system] = v
-        w = case.A_image(rows)[system] - beta * old
-        alpha = float(dots(v[None], w[None])[0].real)
-        w = w - alpha * v
-        beta = float(norms(w[None])[0])
-        if not np.isfinite([alpha, beta]).all():
-            return set()
-        alphas.append(alpha)
-        if beta <= 100 * case.eps * max(map(abs, alphas)):
-            break
-        betas.append(beta)
-        old, v = v, (w / beta).astype(start.dtype)
-    ritz = scipy.linalg.eigvalsh_tridiagonal(np.array(alphas), np.array(betas[: len(alphas) - 1]))
+        rows[system] = v[0]
+        return case.A_image(rows)[[system]]
+
+    T = lanczos(get_backend("numpy"), product, start[[system]] / norm, steps)
+    alphas, betas = T.alphas[0].astype(np.float64), T.betas[0, 1:].astype(np.float64)
+    ends = np.flatnonzero(betas <= 100 * case.eps * np.maximum.accumulate(np.abs(alphas))[:-1])
+    size = int(ends[0]) + 1 if len(ends) else steps  # of an invariant subspace, or of all
+    alphas, betas = alphas[:size], betas[: size - 1]
+    if not np.isfinite(alphas).all() or not np.isfinite(betas).all():
+        return set()
+    ritz = scipy.linalg.eigvalsh_tridiagonal(alphas, betas)
     clear = max(_CLEARLY, 100 * case.eps) * np.max(np.abs(ritz))
     return {int(np.sign(value)) for value in (ritz[0], ritz[-1]) if abs(value) > clear}
 
@@ -367,6 +366,171 @@ def _asymmetric_preconditioner(case: Case, signs_of_A: set[int]) -> list[Cause]:
     if signs == {-1} == signs_of_A:
         return [Cause(seen, ("solve -A x = -b with the preconditioner made of -A, because A is negative definite",))]
     return [Cause(seen, ("make one that is", "leave it out"))]
+
+
+# --- singular matrices
+
+_ROUNDING = 100  # norm of a product that counts as zero, in rounding units of a product with random numbers
+_MEAN = 0.5  # the same for its mean, below the shift by a long time step, see `sparse.analysis.rounding`
+_DENSE = 1500  # unknowns up to which a dense matrix is factorised
+_OPERATIONS = 2e8  # most operations for factors of a sparse matrix, some tenths of a second
+_SINGLE = float(np.finfo(np.float32).eps)  # rounding unit of single precision
+_INVERSE_ITERATIONS = 3  # enough for the order of magnitude of the smallest singular value
+_INFINITE = 1e30  # larger condition numbers come from zero pivots
+_NEAR = 0.1  # condition number relative to 1 / eps, above which a matrix is singular to working precision
+
+_REMOVE = "remove the empty rows and columns", "put 1 on their diagonal"
+
+
+def singular(case: Case) -> list[Cause]:
+    """Cause: A is singular, exactly or in this precision."""
+    return _empty(case) or _ill_conditioned(case) or _by_products(case)
+
+
+def _empty(case: Case) -> list[Cause]:
+    """Cause: zero rows and columns, of a known matrix or from two products with random vectors."""
+    if case.least_squares:
+        return []  # least squares problems always have a solution
+    rows, columns = _zero_rows_and_columns(case)
+    if not len(rows) and not len(columns):
+        return []
+    same, shape = np.array_equal(rows, columns), case.A.in_shape
+
+    def place(index: int) -> str:
+        return str(index) if len(shape) < 2 else str(tuple(map(int, np.unravel_index(index, shape))))
+
+    def zero(what: str, indices: np.ndarray) -> str:
+        first = place(int(indices[0]))
+        if len(indices) == 1:
+            return f"{what} {first} {'are' if same else 'is'} zero"
+        return f"{len(indices)} {what.replace(' and', 's and')}s are zero, the first is {first}"
+
+    pairs = [("row and column", rows)] if same else [("row", rows), ("column", columns)]
+    seen = f"A{case.of_which} is singular: {', and '.join(zero(*pair) for pair in pairs if len(pair[1]))}"
+    wrong = rows if case.b is None else [row for row in rows if case.b[case.worst, row]]
+    if len(wrong):
+        row = int(wrong[0])
+        such = f"A[{row}, {row}] = 1" if len(shape) < 2 else "x itself there"
+        equation = "give b zeros there", f"give each empty row an equation, such as {such}"
+        if case.b is None:
+            return [Cause(f"{seen}, so b must be zero there", equation, settles=not same)]
+        return [Cause(f"{seen}, while b is {case.b[case.worst, row]:.3g} in row {place(row)}", equation)]
+    if same and case.b is not None and not case.method.factorises:
+        return []  # Nothing depends on these unknowns, for example in obstacles on a grid.
+    return [Cause(seen, _REMOVE, settles=not same)]
+
+
+def _zero_rows_and_columns(case: Case) -> tuple[np.ndarray, np.ndarray]:
+    if case.matrix is not None:
+        return zeros(case.matrix, 1), zeros(case.matrix, 0)
+    images = [case.A_image(case.random(seed))[case.worst] for seed in (4, 5)]
+    rows = np.flatnonzero((images[0] == 0) & (images[1] == 0))
+    # Without the matrix, the columns of zero rows are assumed to be zero as well where b is zero there.
+    return rows, rows if case.b is not None and not case.b[case.worst, rows].any() else rows[:0]
+
+
+def _ill_conditioned(case: Case) -> list[Cause]:
+    """Cause: the condition number of the equilibrated matrix, if that is known and explains the failure."""
+    matrix, method = case.matrix, case.method
+    if matrix is None or case.least_squares or not 0 < matrix.shape[0] == matrix.shape[1]:
+        return []
+    condition, largest, left = _estimates(matrix, None if case.b is None else case.b[case.worst], case.eps)
+    eps = max(case.eps, _SINGLE) if method.lower_precision else case.eps
+    if not condition > _NEAR / eps:
+        return []
+    if method.lower_precision and case.eps < _SINGLE:
+        seen = (
+            f"the condition number of A{case.of_which} is about {condition:.1e}, and {method.name} computes in single "
+            f"precision inside, which has digits for {1 / _SINGLE:.1e}"
+        )
+        return [Cause(seen, (f"use {method.name.removeprefix('mixed-')}", FACTORISE))]
+    beyond = np.isfinite(left) and left > case.bound
+    if not (beyond or method.factorises or case.status is not Status.MAX_ITER):
+        return []  # The system may have a solution that takes more iterations.
+    seen = f"A{case.of_which} is {'nearly ' * (condition < 1 / case.eps)}singular"
+    if condition < _INFINITE:
+        seen += f" to working precision: its condition number is about {condition:.1e}, and "
+        seen += f"{real_dtype(case.A.dtype)} has digits for {1 / case.eps:.1e}"
+    if beyond:
+        seen += f"; its solution has entries of {largest:.1e}, and rounding them leaves a residual norm of about "
+        seen += f"{left:.1e}"
+    single = case.eps >= _SINGLE and condition < _NEAR / np.finfo(np.float64).eps
+    advice = ("use double precision, which has enough digits for it",) if single else SINGULAR
+    return [Cause(seen, advice, settles=beyond or method.factorises)]
+
+
+def _estimates(matrix: Any, b: np.ndarray | None, eps: float) -> tuple[float, float, float]:
+    """Condition number of the equilibrated matrix, largest entry of x, and the residual due to rounding x.
+
+    They are NaN where singular values or factors would be too expensive.
+    """
+    n, sparse = matrix.shape[0], sp.issparse(matrix)
+    csr = sp.csr_array(matrix, dtype=np.result_type(matrix.dtype, np.float64))
+    if n > SMALL and (estimated_cost(csr).work > _OPERATIONS if sparse else n > _DENSE):
+        return np.nan, np.nan, np.nan
+    rows, columns = scales(csr)
+    solve, condition = _inverse(equilibrated(csr, rows, columns), sparse)
+    if b is None or not condition < np.inf:
+        return condition, np.nan, np.nan
+    x = columns * solve(rows * b.astype(csr.dtype))
+    signs = np.random.default_rng(3).choice([-1.0, 1.0], n)
+    return condition, float(np.max(np.abs(x))), float(np.linalg.norm(csr @ (x * eps * signs)))
+
+
+def _inverse(scaled: Any, sparse: bool) -> tuple[Any, float]:
+    """A solve function, and the condition number or a lower bound of it."""
+    if scaled.shape[0] <= SMALL or not sparse:
+        full = scaled.toarray()
+        return lambda v: np.linalg.solve(full, v), float(np.linalg.cond(full, 2 if len(full) <= SMALL else 1))
+    try:
+        factors = splu_in_memory(scaled)
+    except ExactlySingular:
+        return None, np.inf
+    v, grown = np.random.default_rng(2).standard_normal(scaled.shape[0]).astype(scaled.dtype), 0.0
+    for _ in range(_INVERSE_ITERATIONS):
+        w = factors.solve(v / np.linalg.norm(v))
+        grown = float(np.linalg.norm(w))
+        if not 0 < grown < np.inf:
+            return None, np.inf
+        v = factors.solve(w / grown, "H")
+    return factors.solve, grown * float(abs(scaled).sum(axis=0).max())  # norm(_, 1) of SciPy 1.13 takes no arrays
+
+
+def _by_products(case: Case) -> list[Cause]:
+    """Cause for an unknown matrix: A maps x, or the constants, nearly to zero."""
+    if case.x is None or case.b is None or case.r is None or not case.A.shape[1]:
+        return []
+    w, u = case.worst, case.random(4)
+    usual = norms(case.A_image(u)[w : w + 1])[0] / norms(u[w : w + 1])[0]
+    causes = [] if case.least_squares or case.matrix is not None else _constants(case, case.b[w], usual)
+    size, left = (norms(a[w : w + 1])[0] for a in (case.x, case.b - case.r))
+    small = np.isfinite([usual, size, left]).all() and size > 0 and 0 < left < usual * size * case.eps / _NEAR
+    if causes or not small:
+        return causes
+    what = "A has (nearly) dependent columns" if case.least_squares else "A is singular to working precision"
+    seen = f"{what}: it maps the x that was reached, of norm {size:.1e}, to a vector of norm {left:.1e}"
+    if case.least_squares:
+        return [Cause(seen, ("damp it (damp=...)",))]
+    wider = ("use double precision, in which A may be regular",) if case.eps >= _SINGLE else ()
+    return [Cause(seen, (*wider, *SINGULAR))]
+
+
+def _constants(case: Case, b: np.ndarray, usual: float) -> list[Cause]:
+    """Cause: A maps constants to zero, and b has a mean, which no x reaches if A is symmetric."""
+    n, dtype = case.A.shape[1], case.A.dtype
+    image = case.A_image(np.ones_like(case.random(0)))[case.worst]
+    mean = abs(complex(np.mean(image, dtype=np.result_type(dtype, np.complex128))))
+    size = norms(image[None])[0]
+    if not (size <= _ROUNDING * case.eps * usual * np.sqrt(n) and mean <= _MEAN * case.eps * usual):
+        return []
+    of_b = complex(np.mean(b, dtype=np.result_type(dtype, np.float64)))
+    symmetric = case.method.needs_hermitian
+    if not (symmetric or case.both) or abs(of_b) * np.sqrt(n) <= case.bound:
+        return [] if case.null else [Cause("A is singular: it maps constants to zero", SINGULAR, settles=False)]
+    shown = f"{of_b:.3g}" if dtype.kind == "c" else f"{of_b.real:.3g}"
+    which = "A is symmetric and maps" if symmetric else "A and its transpose map"
+    seen = f"{which} the constant vector to zero, but the mean of b is {shown}, so there is no solution"
+    return [Cause(seen, ("subtract the mean of b", LEAST_SQUARES))]
 
 
 # --- progress
@@ -400,26 +564,27 @@ def too_few_iterations(case: Case) -> list[Cause]:
 # --- the diagnosis
 
 
+_QUESTIONS = (not_finite, affine_preconditioner, wrong_symmetry, singular, too_few_iterations)
+"""Causes of a failure, looked for in this order, up to the first that explains it by itself."""
+
+
 @dataclass(frozen=True, eq=False)
 class Diagnosis:
     """Search for the causes of a failed solve; nothing is computed before it is called.
 
     Attributes:
-        questions: possible causes in this order, up to the first that explains the failure by itself.
         case: the solve that ended in a state; None where nothing can be examined.
         known: static data in a compiled function: the method, and functions that make A and M on the host.
         note: a remark of the library that the method calls.
     """
 
-    questions: Sequence[Callable[[Case], list[Cause]]]
     case: Callable[[EndState], Case | None]
     known: tuple[Any, ...] = ()
     note: str | None = None
 
     @classmethod
     def of(
-        cls, questions: Sequence[Callable[[Case], list[Cause]]], system: System, method: Method, M: Operator | None,
-        outcome: Outcome, both: bool,
+        cls, system: System, method: Method, M: Operator | None, outcome: Outcome, both: bool
     ) -> Diagnosis | None:  # fmt: skip
         """Diagnosis of a finished solve, in a compiled function by the data known on the host; None where not needed.
 
@@ -433,12 +598,12 @@ class Diagnosis:
         if system.bk.communicator is not None:  # each member would decide on its own
             return None
         if not (system.compiled or system.bk.compiled(outcome.status)):
-            return cls(questions, lambda end: Case.of(system, method, M, outcome, later, both, end), note=note)
+            return cls(lambda end: Case.of(system, method, M, outcome, later, both, end), note=note)
         if later:
             return None
         known_A = None if system.given is not None else _on_host(system.A)
         known_M = None if M is None else _on_host(M)
-        return cls(questions, partial(_case_in_program, method, known_A, known_M), (method, known_A, known_M))
+        return cls(partial(_case_in_program, method, known_A, known_M), (method, known_A, known_M))
 
     @property
     def name(self) -> str | None:
@@ -464,7 +629,7 @@ class Diagnosis:
                 if case is None:
                     return None
                 causes: list[Cause] = []
-                for question in self.questions:
+                for question in _QUESTIONS:
                     causes += question(case)
                     if any(cause.settles for cause in causes):
                         break

@@ -7,14 +7,14 @@ its own (`Cause`); else `ADVICE` has a row for each alternative, with its condit
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from ...backends import Array
+from ..factors.singularity import Singularity
 from ..methods.method import Method
 from ..run.outcome import Status, has_failed, iterations_in_words
-from ..singular.from_factors import Singularity
 
 EXPLANATION = {
     Status.MAX_ITER: "reached the limit of iterations",
@@ -73,9 +73,13 @@ def failed_in_words(failed: np.ndarray, worst: int) -> str:
     """
     if failed.size == 1:
         return ""
-    place = tuple(map(int, np.unravel_index(worst, failed.shape)))
-    index = place[0] if len(place) == 1 else place
-    return f" failed in {int(failed.sum())} of {failed.size} systems; the worst, system {index},"
+    position = tuple(map(int, np.unravel_index(worst, failed.shape)))
+    index = position[0] if len(position) == 1 else position
+    return f" failed in {_number(failed)}; the worst, system {index},"
+
+
+def _number(which: np.ndarray) -> str:
+    return f"{int(np.sum(which))} of {which.size} systems"
 
 
 class MadeBy(NamedTuple):
@@ -103,15 +107,6 @@ class Cause(NamedTuple):
 FROM_THE_START = Cause(
     "b is not finite, or x0 or its product with A", ("look for NaN and infinity in b (and x0)",)
 )  # of a solve that diverged in 0 steps, with an unknown right-hand side
-
-
-class LookForCauses(Protocol):
-    """Diagnosis of a failed solve. `name` is the same in all processes, None if there is none; see `Diagnosis`."""
-
-    def __call__(self, end: EndState) -> tuple[Cause, ...] | None: ...
-
-    @property
-    def name(self) -> str | None: ...
 
 
 class Background(NamedTuple):
@@ -186,7 +181,7 @@ def describe(end: EndState, background: Background) -> str:
     *most, last = failure.untried(_to_do(causes, no_solution, general)) or ["check A and b"]
     which, taken = failed_in_words(failed, worst), iterations_in_words(int(steps))
     return (
-        f"{failure.name}{which} {what} after {taken}: {_norms(norm, bound, background)}"
+        f"{failure.name}{which} {what} after {taken}: {norms_in_words(_measure(background), norm, bound)}"
         f"{why}{_singular(end)} To do: {', '.join(most)}{', or ' if most else ''}{last}."
     )
 
@@ -204,25 +199,36 @@ def _to_do(causes: Sequence[Cause], no_solution: str | None, general: list[str])
 
 
 def _success(end: EndState, background: Background) -> str:
+    method, measure = methods_in_words(background.made_by, end.rung), _measure(background)
     stopped, count = end.status == Status.STOPPED, end.status.size
     if stopped.any():
         worst = end.worst(stopped)
-        which = "" if count == 1 else f" in {int(stopped.sum())} of {count} systems"
-        what = f"was stopped by the callback{which} after {iterations_in_words(int(end.iterations.flat[worst]))}"
-    else:
-        worst = int(end.residual_norm.argmax())
-        limited = np.any((end.attainable > 0) & (end.tolerance <= end.attainable))
-        limit = f" to the limit of {end.attainable.dtype}" if limited else ""
-        systems = "" if count == 1 else f" for all {count} systems"
-        what = (
-            f"converged{limit} in {iterations_in_words(int(end.iterations.min()), int(end.iterations.max()))}{systems}"
-        )
-    norms = _norms(end.residual_norm.flat[worst], end.tolerance.flat[worst], background)
-    return f"{methods_in_words(background.made_by, end.rung)} {what}: {norms}{_singular(end)}"
+        which = "" if count == 1 else f" in {_number(stopped)}"
+        taken = iterations_in_words(int(end.iterations.flat[worst]))
+        norms = norms_in_words(measure, end.residual_norm.flat[worst], end.tolerance.flat[worst])
+        return f"{method} was stopped by the callback{which} after {taken}: {norms}{_singular(end)}"
+    limited = np.any((end.attainable > 0) & (end.tolerance <= end.attainable))
+    limit = f" to the limit of {end.attainable.dtype}" if limited else ""
+    sentence = success_in_words(f"{method} converged{limit}", measure, end.iterations, end.residual_norm, end.tolerance)
+    return f"{sentence}{_singular(end)}"
 
 
-def _norms(norm: float, bound: float, background: Background) -> str:
-    return f"{'normal ' * background.least_squares}residual norm {norm:.3e}, tolerance {bound:.3e}."
+def success_in_words(
+    who: str, measure: str, steps: np.ndarray, norm: np.ndarray, tolerance: np.ndarray
+) -> str:  # fmt: skip
+    """Message of a solve, of at least one system, that has converged; `who` ends in the verb, `measure` is the norm."""
+    worst, systems = int(norm.argmax()), "" if steps.size == 1 else f" for all {steps.size} systems"
+    taken = iterations_in_words(int(steps.min()), int(steps.max()))
+    return f"{who} in {taken}{systems}: {norms_in_words(measure, norm.flat[worst], tolerance.flat[worst])}"
+
+
+def norms_in_words(measure: str, norm: float, tolerance: float) -> str:
+    """The norm that was reached, and the one that counts as converged."""
+    return f"{measure} {norm:.3e}, tolerance {tolerance:.3e}."
+
+
+def _measure(background: Background) -> str:
+    return f"{'normal ' * background.least_squares}residual norm"
 
 
 def _singular(end: EndState) -> str:
@@ -230,7 +236,7 @@ def _singular(end: EndState) -> str:
     count, total = int(np.sum(end.singular)), end.singular.size
     if not count:
         return ""
-    which = f"The matrices of {count} of {total} systems are" if count < total else "The matrices are"
+    which = f"The matrices of {_number(end.singular)} are" if count < total else "The matrices are"
     which = "The matrix is" if total == 1 else which
     part = np.where(end.consistent, 0, end.null_part).max()
     lost = f" A component of b of norm {part:.3e}, which no x reaches, was subtracted." if part else ""
@@ -351,7 +357,7 @@ def singular_in_words(method: str, which: np.ndarray, kind: Singularity) -> str:
 
 
 def _of_which(chosen: np.ndarray) -> str:
-    return "" if chosen.size == 1 else f" of {int(chosen.sum())} of {chosen.size} systems"
+    return "" if chosen.size == 1 else f" of {_number(chosen)}"
 
 
 SINGULARITIES = {

@@ -19,7 +19,7 @@ from ...backends.profile.spans import RUNNING, is_traced, span
 from ...backends.public_names import PublicNames
 from ...sparse.notebook import html_table
 from ..run.outcome import Status, has_failed
-from .messages import Background, Cause, EndState, LookForCauses, describe, methods_in_words
+from .messages import Background, Cause, EndState, describe, methods_in_words
 from .show import in_lines, plot_convergence, to_dict
 
 ArrayT = TypeVar("ArrayT")  # type of `b`
@@ -49,8 +49,8 @@ class Record:
         like: an array of the library on the device of the result, for arrays that are converted when they are read.
         is_one: was one system solved eagerly? Then its numbers are Python's.
         is_complete: has the user's call ended?
-        look: finds the causes of a failure when the message is first read.
-        causes: that `look` has found.
+        diagnosis: finds the causes of a failure when the message is first read.
+        causes: that it has found.
     """
 
     arrays: dict[str, Any]
@@ -60,7 +60,7 @@ class Record:
     is_complete: bool = False
     solve_time: float | None = None
     setup_time: float | None = None
-    look: LookForCauses | None = None
+    diagnosis: Callable[[EndState], tuple[Cause, ...] | None] | None = None
     causes: tuple[Cause, ...] | None = None
     _of_python: dict[str, Any] = field(default_factory=dict)
 
@@ -122,7 +122,7 @@ class Record:
         arrays = {
             name: self.on_host(name) if self.is_one and name in NUMBERS else self.array(name) for name in self.arrays
         }
-        return {**self.__dict__, "arrays": arrays, "bk": None, "like": None, "look": None}
+        return {**self.__dict__, "arrays": arrays, "bk": None, "like": None, "diagnosis": None}
 
 
 class _Number(Generic[T]):
@@ -274,17 +274,16 @@ class SolveResult(PublicNames, Generic[ArrayT]):
         """
         if not self._record.has_values:
             return "The message is known when the compiled function has run."
-        end = self._known_end_state()
-        return describe(end, self._known_background(end))
+        return describe(*self._ending())
 
-    def _known_end_state(self) -> EndState:
-        return EndState.in_numpy(self._record.end_state(self.checkpoints, self._record.on_host).arrays())
-
-    def _known_background(self, end: EndState) -> Background:
+    def _ending(self) -> tuple[EndState, Background]:
+        """How each system ended, in NumPy, after a search for the causes of a failure."""
         record = self._record
-        if record.look is not None and np.any(has_failed(end.status)):
-            record.causes, record.look = record.look(end), None
-        return self._background if record.causes is None else self._background._replace(causes=record.causes)
+        end = EndState.in_numpy(record.end_state(self.checkpoints, record.on_host).arrays())
+        if record.diagnosis is not None and np.any(has_failed(end.status)):
+            record.causes, record.diagnosis = record.diagnosis(end), None
+        causes = record.causes
+        return end, self._background if causes is None else self._background._replace(causes=causes)
 
     @property
     def at_limit_of_precision(self) -> Array:
@@ -423,9 +422,8 @@ class SolveResult(PublicNames, Generic[ArrayT]):
         raise TypeError("This result was copied or read from a file, so A is not known. Call vjp of the original.")
 
     def __getstate__(self) -> dict[str, Any]:
-        # Functions of the user do not pickle, so the causes of a failure are found now.
-        if self._record.look is not None:
-            self._known_background(self._known_end_state())
+        if self._record.diagnosis is not None:
+            self._ending()  # functions of the user do not pickle, so the causes of a failure are found now
         return {**self.__dict__, "_sensitivity": None}
 
     # TensorFlow calls these methods of the class.

@@ -25,10 +25,10 @@ from ...backends.numpy.one_system import OneSystemBackend
 from ...sparse import OnHost, Operator, as_symmetric_dia, on_grid
 from ...sparse.operators.cut_stencil import InSteps
 from ...sparse.operators.cut_values import cut_stencil
-from ..factors.protocol import DirectInverse, singularity_of
+from ..factors.inverse import DirectInverse, singularity_of
+from ..factors.singularity import Singularity
 from ..log import DEBUG, log, timed_set_up
 from ..methods.method import Goal, Method, apply
-from ..singular.from_factors import Singularity
 from ..singular.projections import Projected, WithoutConstants, WithoutConstantsInside, WithoutVectors
 from .checkpoints import Checkpoints
 from .null_part import NullPart

@@ -14,7 +14,7 @@ import numpy as np
 
 from ...backends import Array, Backend, real_dtype
 from ...sparse import Operator
-from ..factors.protocol import DirectInverse
+from ..factors.inverse import DirectInverse
 from .outcome import Outcome, Status
 
 _ROUNDING = 4  # times eps, relative to b: a smaller rest is zero

@@ -1,1 +1,1 @@
-"""Singular matrices: detection from factors or constants, null vectors, and inconsistent systems."""
+"""Null vectors that are given or found as constants, and the projections that remove them."""

@@ -18,7 +18,7 @@ from ...sparse.operators.linear_function import LinearFunction
 from ..read.arguments import Request
 from ..read.system import System, read_system
 from ..results.result import ArrayT
-from .levels import LevelSolve
+from .inverse import LevelSolve
 
 Make = Callable[[Sequence[Array]], Operator]
 
@@ -104,8 +104,8 @@ def _as_matrix(system: System) -> Dense | SparseMatrix:
 
 def _dense(A: Dense, b: Array, lower: bool, unit: bool, transpose: bool, conjugate: bool) -> Array:
     bk, n = A.bk, A.shape[0]
-    wanted = np.tri(n, dtype=bool) if lower else np.tri(n, dtype=bool).T
-    T = bk.where(bk.asarray(wanted & ~np.eye(n, dtype=bool) if unit else wanted, like=A.matrix), A.matrix, 0)
+    inside = np.tri(n, k=-unit, dtype=bool) if lower else np.tri(n, k=-unit, dtype=bool).T
+    T = bk.where(bk.asarray(inside, like=A.matrix), A.matrix, 0)
     if unit:
         T = T + bk.asarray(np.eye(n), A.dtype, like=A.matrix)
     _refuse_zeros(A, bk.diagonal(T))
@@ -164,12 +164,13 @@ def _on_host(T: SparseMatrix, b: np.ndarray, lower: bool) -> np.ndarray:
 
     SciPy divides the columns by the diagonal first, which overflows where rows differ much in size.
     """
-    known = T.known()
-    if not all(map(_is_in_range, known if isinstance(known, tuple) else (known,))):
+    matrices = T.known()
+    if not all(map(_is_in_range, matrices if isinstance(matrices, tuple) else (matrices,))):
         return inverse_of_triangular(T).apply(b)
-    if isinstance(known, tuple):
-        return np.array([_by_scipy(one, row[:, None], lower)[:, 0] for one, row in zip(known, b, strict=True)], b.dtype)
-    return np.ascontiguousarray(_by_scipy(known, b.T, lower).T)
+    if isinstance(matrices, tuple):
+        pairs = zip(matrices, b, strict=True)
+        return np.array([spsolve_triangular(sp.csc_array(A), row[:, None], lower)[:, 0] for A, row in pairs], b.dtype)
+    return np.ascontiguousarray(spsolve_triangular(sp.csc_array(matrices), b.T, lower).T)
 
 
 def _is_in_range(T: sp.csr_array) -> bool:
@@ -177,10 +178,6 @@ def _is_in_range(T: sp.csr_array) -> bool:
     sizes = np.abs(T.data[T.data != 0])
     with np.errstate(over="ignore"):
         return not sizes.size or bool(sizes.max() / sizes.min() < np.sqrt(np.finfo(T.dtype).max))
-
-
-def _by_scipy(T: sp.csr_array, columns: np.ndarray, lower: bool) -> np.ndarray:
-    return spsolve_triangular(sp.csc_array(T), columns, lower=lower)
 
 
 def inverse_of_triangular(T: SparseMatrix) -> LevelSolve:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
+
+from ...backends import Array, Backend, get_backend
 
 _SWEEPS = 30
 _FAR = 500  # the largest power of two, so that products of a scale of a row and one of a column are numbers
@@ -26,15 +29,43 @@ def scales(A: Any) -> tuple[np.ndarray, np.ndarray]:
     """
     size = abs(sp.csr_array(A)).astype(np.float64)
     largest = size.data.max(initial=0)
-    rows, columns = np.ones(size.shape[0]), np.ones(size.shape[1])
+    ones = np.ones((1, size.shape[0])), np.ones((1, size.shape[1]))
     if not 0 < largest < np.inf:
-        return rows, columns
+        return ones[0][0], ones[1][0]
     size.data /= largest
-    for _ in range(_SWEEPS):
-        by_row, by_column = rows * (size @ columns), columns * (size.T @ rows)
-        rows, columns = rows / _root(by_row), columns / _root(by_column)
-    half = np.sqrt(largest)
-    return _powers(rows / half), _powers(columns / half)
+    turned, bk = size.T, get_backend("numpy")
+    sides = balanced(bk, lambda x: (size @ x[0])[None], lambda x: (turned @ x[0])[None], ones, _SWEEPS, size.data)
+    powers = (np.round(np.log2(side[0] / np.sqrt(largest))) for side in sides)
+    rows, columns = (np.exp2(np.clip(power, -_FAR, _FAR)) for power in powers)
+    return rows, columns
+
+
+def balanced(
+    bk: Backend,
+    product: Callable[[Array], Array],
+    adjoint: Callable[[Array], Array],
+    ones: tuple[Array, Array],
+    sweeps: int,
+    like: Array,
+) -> tuple[Array, Array]:
+    """Positive scales `(systems, n)` of rows and columns that make their sums about equal.
+
+    Args:
+        product, adjoint: products of |A| and its transpose with rows `(systems, n)`.
+        ones: for the rows and for the columns.
+    """
+
+    def root(sums: Array) -> Array:
+        return bk.sqrt(bk.where(sums > 0, sums, bk.full_like(sums, 1)))
+
+    def sweep(state: tuple[Array, ...]) -> tuple[Array, ...]:
+        rows, columns, count = state
+        by_row, by_column = rows * product(columns), columns * adjoint(rows)
+        return rows / root(by_row), columns / root(by_column), count + 1
+
+    state = *ones, bk.asarray(np.int32(0), like=like)
+    rows, columns, _ = bk.while_loop(lambda state: state[2] < sweeps, sweep, state)
+    return rows, columns
 
 
 def equilibrated(A: Any, rows: np.ndarray, columns: np.ndarray) -> Any:
@@ -43,11 +74,3 @@ def equilibrated(A: Any, rows: np.ndarray, columns: np.ndarray) -> Any:
     i, j = entries.coords
     data = (entries.data * (rows[i] * columns[j])).astype(entries.dtype)
     return sp.csc_array((data, (i, j)), shape=entries.shape)
-
-
-def _root(sums: np.ndarray) -> np.ndarray:
-    return np.sqrt(np.where(sums > 0, sums, 1))
-
-
-def _powers(scales: np.ndarray) -> np.ndarray:
-    return np.exp2(np.clip(np.round(np.log2(scales)), -_FAR, _FAR))

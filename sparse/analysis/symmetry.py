@@ -100,7 +100,9 @@ def _asymmetry(matrix: Any) -> float:
 
 def _difference(forward: np.ndarray, backward: np.ndarray) -> float:
     """Relative asymmetry from the products of A and Aᵀ with a real vector, for each system along a first axis."""
-    backward = np.conj(backward)
+    largest = np.max(np.maximum(np.abs(forward), np.abs(backward)), axis=-1, initial=0, keepdims=True)
+    largest = np.where((largest > 0) & (largest < np.inf), largest, 1)  # squares of the entries may underflow
+    forward, backward = forward / largest, np.conj(backward) / largest
     scale = np.linalg.norm(forward, axis=-1) + np.linalg.norm(backward, axis=-1)
     relative = np.linalg.norm(forward - backward, axis=-1) / np.where(scale > 0, scale, 1)
     return float(relative.max(initial=0))  # NaN where the matrix has one: neither symmetric nor not

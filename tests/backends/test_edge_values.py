@@ -24,13 +24,13 @@ from standard import calls_of, signatures
 DTYPES = ("bool", "uint8", "int32", "float32", "float64", "complex64", "complex128")
 # Without values that could be at an edge, or with tests of their own; and dense algebra, which NaN makes undefined.
 APART = {
-    *(name for name, row in OPERATIONS.items() if row.group in ("derivatives", "random", "solves", "whole", "dense")),
-    *("arange", "astype", "can_cast", "custom_gradient", "empty", "empty_like", "eye", "finfo", "from_dlpack"),
+    *(name for name, row in OPERATIONS.items() if row.group in ("functions", "random", "solves")),
+    *("arange", "astype", "can_cast", "eig", "eigvals", "empty", "empty_like", "eye", "finfo", "from_dlpack"),
     *("full", "full_like", "iinfo", "isdtype", "linspace", "linspace_without_last", "ones", "ones_like", "result_type"),
     *("zeros", "zeros_like", "auto_cast", "broadcast_size", "copy_leaves", "get_sparse_format", "is_available"),
     *("is_sparse", "shape", "size", "stack_leaves", "staticshape", "take_apart", "variable", "to_complex", "to_float"),
     *("ravel_multi_index", "unravel_index", "bincount", "conv", "grid_sample", "fft", "ifft", "einsum", "matmul"),
-    *("tensordot", "vecdot", "histogram"),
+    *("lstsq", "matrix_rank", "svd", "tensordot", "vecdot", "histogram"),
 }
 KINDS = {"factorial": "f", "floor_divide": "f", "remainder": "f", "pow": "fc"}  # 0 divides no integers
 _MOVED = """xp.broadcast_arrays(x, x[:, None])|xp.broadcast_to(x, (2, *x.shape))|xp.concat([x, x])

@@ -20,11 +20,9 @@ DTYPES = {"b": ("bool",), "i": ("int32", "int64"), "f": ("float32", "float64"), 
 
 
 TESTED_APART = {  # group: where
-    "custom_gradient": "test_custom_gradient.py",
-    "derivatives": "test_jacobians.py",
+    "functions": "test_custom_gradient.py, test_jacobians.py, test_whole_functions.py",
     "random": "test_random.py",
     "solves": "solvers/test_backend_solves.py",
-    "whole": "test_whole_functions.py",
 }
 
 

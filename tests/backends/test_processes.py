@@ -40,23 +40,23 @@ PROGRAMS = {
     "fork": """
 import atexit, os, threading
 import numpy as np
-from krylix.backends.host_math import shared
+from krylix.backends.host_math import cores
 
 assert threading.active_count() == 1
-shared.use(3)
+cores.use(3)
 
 def total():
     found = np.zeros(10)
     def work(start, end):
         found[start] = 1
-    shared.in_blocks(work, 10, 1)
+    cores.in_blocks(work, 10, 1)
     return found.sum()
 
-assert total() == 10 and shared.started
+assert total() == 10 and cores.started
 child = os.fork()
 if not child:
-    assert not shared.started
-    assert total() == 10 and shared.started
+    assert not cores.started
+    assert total() == 10 and cores.started
     os._exit(7)
 assert os.waitpid(child, 0)[1] == 7 << 8
 assert total() == 10

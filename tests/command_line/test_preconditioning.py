@@ -16,7 +16,7 @@ from command_runs import N, Run, failed, matrix, no_space, refused
 from krylix.__main__ import main
 from krylix.command_line.arguments import EXAMPLES
 from krylix.command_line.compare import compare_preconditioners
-from krylix.command_line.preconditioning import settings_of
+from krylix.command_line.solve import settings_of
 from krylix.command_line.terminal import Activity
 from krylix.solvers import PRECONDITIONERS, Preconditioner
 from krylix.sparse import Operator

@@ -126,6 +126,6 @@ def test_no_memory_for_facts(run: Callable[..., Run], monkeypatch: pytest.Monkey
 
 
 def test_unwritable_output(run: Callable[..., Run], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("krylix.command_line.output.np.save", no_space)
+    monkeypatch.setattr("krylix.command_line.files.np.save", no_space)
     result = run("solve", "--quiet", "--example", "airfoil", "--output", "x.npy")
     failed(result, 1, "x.npy: cannot be written: No space")

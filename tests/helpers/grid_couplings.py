@@ -9,8 +9,12 @@ import numpy as np
 
 from grid_problems import entries
 from krylix.backends import get_backend
-from krylix.solvers.preconditioners.multigrid.transfer import Interpolation, stacked_weights
-from krylix.solvers.preconditioners.multigrid.weights import Weights, weights_and_weakly_coupled
+from krylix.solvers.preconditioners.multigrid.interpolation import (
+    Interpolation,
+    Weights,
+    stacked_weights,
+    weights_and_weakly_coupled,
+)
 from krylix.sparse.operators.couplings import Couplings, neighbours
 
 HOST = get_backend("numpy")

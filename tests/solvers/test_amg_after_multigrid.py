@@ -15,8 +15,8 @@ import krylix
 from cells import in_turn
 from frameworks import jax
 from krylix.solvers.plan import MOST_ITERATIONS, ClassicalAMG, is_on_grids
-from krylix.solvers.preconditioners import runtime_choice
-from krylix.solvers.preconditioners.multigrid import grid_levels
+from krylix.solvers.preconditioners import choose
+from krylix.solvers.preconditioners.multigrid.interpolation import WeaklyCoupled
 from library import ROOT
 from modes import EAGER, array, compiled, to_numpy
 
@@ -33,7 +33,7 @@ RTOL = 1e-10
 @pytest.fixture(autouse=True)
 def unseen(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Nothing is lost, as far as the set-up is told."""
-    monkeypatch.setattr(grid_levels, "_limit", lambda *_: grid_levels._never)
+    monkeypatch.setattr(WeaklyCoupled, "too_many", lambda *_, **__: False)
     yield
 
 
@@ -127,13 +127,13 @@ def test_entries_that_cannot_be_found() -> None:
 @pytest.mark.parametrize("mode", ["jax-jit", "tf-function"])
 def test_traced_coefficients(mode: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """In a compiled function, where values are known only when it runs: the host goes on."""
-    monkeypatch.setattr(runtime_choice, "_LEAST", {2: 400, 3: 400})
-    monkeypatch.setattr(runtime_choice, "_DIRECT", 256)
+    monkeypatch.setattr(choose, "_LEAST", {2: 400, 3: 400})
+    monkeypatch.setattr(choose, "_DIRECT", 256)
     pattern: Any = krylix.as_operator(A).to("csr")  # type: ignore[arg-type]
 
     def solved(values: Any, b: Any) -> Any:
         own = pattern.with_values(values)
-        made = runtime_choice.multigrid_or_jacobi(krylix.as_operator(own).on_grids((N, N), (N, N), "test"))
+        made = choose.multigrid_or_jacobi(krylix.as_operator(own).on_grids((N, N), (N, N), "test"))
         result = krylix.linear_solve(own, b, method="CG", preconditioner=made, rtol=RTOL)
         return result.x
 

@@ -13,8 +13,7 @@ import krylix
 from cells import in_turn
 from gradients import gradients
 from krylix import solve_triangular
-from krylix.solvers.triangular.host import HostSolve
-from krylix.solvers.triangular.levels import LevelSolve, find_levels, make_schedule
+from krylix.solvers.triangular.inverse import HostSolve, LevelSolve, find_levels, make_schedule
 from krylix.sparse import CSR
 from modes import COMPILED, EAGER, array, compiled, native_sparse, to_numpy
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 from collections.abc import Sequence
 from typing import Any
 
@@ -64,7 +65,7 @@ def svdvals(x: Any, /) -> Any:
 def _large(values: Any, x: Any, rtol: Any) -> Any:
     """Which singular values are not 0, with respect to the largest."""
     if rtol is None:
-        rtol = max(x.shape[-2:]) * np.finfo(values.dtype.as_numpy_dtype).eps
+        rtol = builtins.max(x.shape[-2:]) * np.finfo(values.dtype.as_numpy_dtype).eps
     rtol = tf.cast(rtol, values.dtype)[..., None]
     return values > rtol * tf.reduce_max(values, -1, keepdims=True)
 

@@ -13,14 +13,13 @@ from ....sparse import Operator
 from ...run.watch import InnerSteps
 from ..method import Method
 from ..scipy_methods import OneByOne, See
-from .inverse import PetscInverse, inverse_of
-from .rows import RowsProduct, of_members
+from .inverse import PetscInverse, RowsProduct, inverse_of, of_members
 from .system import Choice
 
 
 @dataclass(frozen=True)
 class Petsc(OneByOne):
-    """A KSP of PETSc with one of its preconditioners: hypre's BoomerAMG, GAMG, ILU, factors by MUMPS, ...
+    """A KSP of PETSc with one of its preconditioners, such as hypre's BoomerAMG, GAMG, ILU and MUMPS' factors.
 
     Needs petsc4py and the entries of A. It runs on the host, one system after the other. Arrays of other libraries are
     copied there and back, in compiled functions by a callback. The true residual decides about convergence: if the KSP
@@ -64,7 +63,7 @@ class Petsc(OneByOne):
     block_size: int = 1
 
     def __post_init__(self) -> None:
-        given: Any = self.options.items() if isinstance(self.options, Mapping) else self.options
+        pairs: Any = self.options.items() if isinstance(self.options, Mapping) else self.options
         for name in ("ksp", "pc"):
             if not isinstance(value := getattr(self, name), str | None):
                 raise TypeError(f"{name} is a name such as 'cg' or 'hypre', or None; got {value!r}.")
@@ -73,10 +72,10 @@ class Petsc(OneByOne):
                 f"block_size is the number of unknowns per point, an integer >= 1; got {self.block_size!r}."
             )
         try:
-            found = tuple(sorted((name.lstrip("-"), _as_text(value)) for name, value in given))
+            options = tuple(sorted((name.lstrip("-"), _as_text(value)) for name, value in pairs))
         except (TypeError, ValueError, AttributeError):
             raise TypeError(f"options is a dictionary of names and values of PETSc; got {self.options!r}.") from None
-        object.__setattr__(self, "options", found)
+        object.__setattr__(self, "options", options)
 
     @property
     def name(self) -> str:
@@ -116,8 +115,8 @@ class Petsc(OneByOne):
     ) -> tuple[np.ndarray, int, int]:
         if not isinstance(M, PetscInverse):
             raise TypeError(f"petsc needs its own set-up; got {M!r}.")
-        found = M.solve_system(i, b, goal, limit, see)
-        return found.x, found.iterations, found.iterations
+        result = M.solve_system(i, b, goal, limit, see)
+        return result.x, result.iterations, result.iterations
 
 
 def _as_text(value: Any) -> str:

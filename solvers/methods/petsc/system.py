@@ -31,11 +31,7 @@ _numbers = count()
 
 @cache
 def petsc() -> Any:
-    """The module `petsc4py.PETSc`. Its first import starts PETSc.
-
-    Raises:
-        ImportError: it is not installed or cannot be loaded; the message says what to do.
-    """
+    """The module `petsc4py.PETSc`, whose first import starts PETSc."""
     try:
         return import_module("petsc4py.PETSc")
     except ImportError as error:
@@ -52,11 +48,7 @@ def has_complex_numbers() -> bool:
 
 
 def checked_values(values: np.ndarray) -> np.ndarray:
-    """Convert values to the type of this build of PETSc.
-
-    Raises:
-        TypeError: they are complex, and it was built for real numbers.
-    """
+    """Values in the type of this build of PETSc; raises TypeError for complex ones in a build for real numbers."""
     if values.dtype.kind == "c" and not has_complex_numbers():
         if np.any(values.imag != 0):
             raise TypeError(
@@ -68,15 +60,8 @@ def checked_values(values: np.ndarray) -> np.ndarray:
 
 
 def checked_indices(indices: np.ndarray, rows: int, most: int) -> np.ndarray:
-    """Convert indices to the type of this build of PETSc.
-
-    Args:
-        rows: of the whole matrix.
-        most: entries of this process.
-
-    Raises:
-        ValueError: the type is too small.
-    """
+    """Indices in the type of this build of PETSc; raises ValueError if `rows` of the matrix or its local `most`
+    entries are too many for it."""
     wanted = np.dtype(petsc().IntType)
     if max(rows, most) > np.iinfo(wanted).max:
         raise ValueError(
@@ -98,11 +83,7 @@ def is_used(option: str) -> bool:
 
 @contextmanager
 def errors_explained(what: str) -> Iterator[None]:
-    """Replace errors of PETSc by ValueError, or MemoryError, with an explanation.
-
-    Args:
-        what: the action, such as "set up KSP cg with PC hypre".
-    """
+    """Replace errors of PETSc by ValueError, or MemoryError, that name the action, such as "transpose a matrix"."""
     try:
         yield
     except petsc().Error as error:
@@ -137,10 +118,7 @@ _TRUE_NORM = {
 def suited(given: Choice, hermitian: bool, one_sign: bool, is_complex: bool, ranks: int) -> Choice:
     """Complete the given settings, in which "" means to choose for the matrix.
 
-    Args:
-        hermitian: whether it is Hermitian.
-        one_sign: whether all diagonal entries have one sign, like those of a definite matrix.
-        ranks: number of processes.
+    `one_sign` says that all diagonal entries have one sign, like those of a definite matrix.
     """
     multigrid = "hypre" if _has_pc("hypre") and not is_complex else "gamg"
     if not given.ksp and not given.pc and hermitian and not one_sign:
@@ -152,10 +130,7 @@ def suited(given: Choice, hermitian: bool, one_sign: bool, is_complex: bool, ran
     ksp = given.ksp or ("preonly" if direct else "cg" if hermitian and one_sign else "gmres")
     options = given.options
     if direct and pc != "svd" and ranks > 1 and "pc_factor_mat_solver_type" not in dict(options):
-        options = (
-            ("pc_factor_mat_solver_type", "mumps"),
-            *options,
-        )  # PETSc's own factors need one process
+        options = (("pc_factor_mat_solver_type", "mumps"), *options)  # PETSc's own factors need one process
     return Choice(ksp, pc, options)
 
 
@@ -179,16 +154,6 @@ def facts_of(mat: Any) -> tuple[bool, bool, bool]:
     diagonal = mat.getDiagonal()
     least, most = diagonal.min()[1], diagonal.max()[1]
     return hermitian, least > 0 or most < 0, most < 0
-
-
-def ask_for_true_norm(ksp: Any, name: str) -> None:
-    """Let a KSP test the norm of the true residual, if it can."""
-    side = _TRUE_NORM.get(name)
-    if side is None:
-        return
-    PETSc = petsc()
-    ksp.setNormType(PETSc.KSP.NormType.UNPRECONDITIONED)
-    ksp.setPCSide(PETSc.PC.Side.LEFT if side == "left" else PETSc.PC.Side.RIGHT)
 
 
 def _has_pc(name: str) -> bool:
@@ -222,7 +187,7 @@ def _has_factorisations_by(name: str) -> bool:
     return True
 
 
-class Found(NamedTuple):
+class KspResult(NamedTuple):
     """Result of a KSP, whose residual is not verified."""
 
     x: np.ndarray
@@ -240,12 +205,7 @@ class PetscSystem:
     """
 
     def __init__(self, mat: Any, choice: Choice, rows: Any = None, sign: int = 1) -> None:
-        """
-        Args:
-            mat: assembled; the system owns it if `rows` are given.
-            rows: local rows from which it was made.
-            sign: -1 if the Mat holds the negative of the matrix.
-        """
+        """The system owns `mat` if `rows`, from which it was made, are given; `sign` is -1 if it holds -A."""
         self.mat, self.choice, self.rows, self.sign = mat, choice, rows, sign
         self.ksp: Any = None
         self._x: Any = None
@@ -290,7 +250,9 @@ class PetscSystem:
         ksp.setOperators(self.mat)
         ksp.setType(self.choice.ksp)
         ksp.getPC().setType(self.choice.pc)
-        ask_for_true_norm(ksp, self.choice.ksp)
+        if side := _TRUE_NORM.get(self.choice.ksp):
+            ksp.setNormType(PETSc.KSP.NormType.UNPRECONDITIONED)
+            ksp.setPCSide(PETSc.PC.Side.LEFT if side == "left" else PETSc.PC.Side.RIGHT)
         ksp.setFromOptions()
         ksp.setUp()
         self._x, self._b = self.mat.createVecs()
@@ -331,20 +293,21 @@ class PetscSystem:
         return self._twin
 
     def tell_null(self, key: Any, vectors: Any, both: bool) -> None:
-        """Pass null vectors of the matrix, with `both` also of its transpose, to the Mat.
+        """Pass null vectors of the matrix, with `both` also of its transpose, to the Mat, unless `key` came last.
 
-        Args:
-            key: identifies them; nothing is done for the key that was given last.
-            vectors: a function that returns orthonormal rows `(k, local columns)`, or "constant".
+        `vectors` returns orthonormal rows `(k, local columns)`, or "constant".
         """
         if key is self._null:
             return
         with _LOCK, errors_explained("accept null vectors"):
-            PETSc, comm, found = petsc(), self.mat.getComm(), vectors()
-            if isinstance(found, str):
+            PETSc, comm, basis = petsc(), self.mat.getComm(), vectors()
+            if isinstance(basis, str):
                 space = PETSc.NullSpace().create(constant=True, comm=comm)
             else:
-                space = PETSc.NullSpace().create(vectors=[self._vector(v) for v in found], comm=comm)
+                stored = [self._x.duplicate() for _ in basis]
+                for vector, values in zip(stored, basis):
+                    vector.setArray(checked_values(values))
+                space = PETSc.NullSpace().create(vectors=stored, comm=comm)
             self.mat.setNullSpace(space)
             if both:
                 self.mat.setTransposeNullSpace(space)
@@ -355,12 +318,7 @@ class PetscSystem:
                 PETSc.Options(self._prefix).setValue(_COARSEST, "symmetric-SOR/Jacobi")
                 self.ksp.setFromOptions()
 
-    def _vector(self, values: np.ndarray) -> Any:
-        vector = self._x.duplicate()
-        vector.setArray(checked_values(values))
-        return vector
-
-    def solve(self, b: np.ndarray, goal: float, limit: int, see: See | None = None) -> Found:
+    def solve(self, b: np.ndarray, goal: float, limit: int, see: See | None = None) -> KspResult:
         """Run the KSP from zero to the residual norm `goal`, which it may miss. `b` is the local part."""
         PETSc = petsc()
         with _LOCK, errors_explained(f"solve by {self.choice}"):
@@ -382,15 +340,15 @@ class PetscSystem:
         log.info("PETSc: %s stopped after %d iterations: %s", self.choice, iterations, reason)
         if x.dtype.kind == "c" and b.dtype.kind != "c":
             x = x.real
-        return Found(x if np.all(np.isfinite(x)) else np.zeros_like(x), iterations, reason)
+        return KspResult(x if np.all(np.isfinite(x)) else np.zeros_like(x), iterations, reason)
 
-    def _solve_parts(self, b: np.ndarray, goal: float, limit: int) -> Found:
+    def _solve_parts(self, b: np.ndarray, goal: float, limit: int) -> KspResult:
         """Solve for the real and the imaginary part with a real matrix."""
         solves = [(unit, self.solve(part, goal / 2, limit)) for unit, part in ((1, b.real), (1j, b.imag)) if part.any()]
         ends = [end for _, end in solves]
         worst = next((end.reason for end in ends if "DIVERGED" in end.reason), ends[-1].reason)
         x = np.zeros(len(b), np.complex64) + sum(unit * end.x for unit, end in solves)
-        return Found(x, max(end.iterations for end in ends), worst)
+        return KspResult(x, max(end.iterations for end in ends), worst)
 
     def _solve_watched(self, rtol: float, limit: int, see: See) -> None:
         """Solve with a convergence test that reports each iterate."""
@@ -438,9 +396,9 @@ class PetscSystem:
         if self._twin is not None:
             self._twin.close()
         self._forget_options()
-        for one in (self.ksp, self._x, self._b, *((self.mat,) if self._owns else ())):
-            if one is not None:
-                one.destroy()
+        for petsc_object in (self.ksp, self._x, self._b, *((self.mat,) if self._owns else ())):
+            if petsc_object is not None:
+                petsc_object.destroy()
         self.ksp = None
 
     def _forget_options(self) -> None:

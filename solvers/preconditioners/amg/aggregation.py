@@ -16,8 +16,8 @@ from ....sparse.formats.entries.integers import starts_of
 from ....sparse.formats.entries.order import Order, sorted_entries
 from ....sparse.formats.entries.regather import take_or_zero
 from ....sparse.formats.operations.arithmetic import Meeting, products_of_entries
-from .classical.renewal import ScaledValues
-from .host_levels import HostLevel, adjoint, eigenvalue_bound, relative, without_duplicates
+from .interpolation import ScaledValues
+from .levels import HostLevel, adjoint, eigenvalue_bound, relative, without_duplicates
 from .settings import OMEGA, AmgSettings
 
 _SWEEPS = 4  # of Gauss-Seidel, as in pyamg, which improve constants as near-null-space candidates
@@ -30,42 +30,49 @@ def aggregated_levels(
 
     Source: Vanek, Mandel and Brezina, Algebraic multigrid by smoothed aggregation, Computing 56 (1996).
     """
-    levels, (right, left) = [HostLevel.finest(A)], _near_null_candidates(A, hermitian, near_nullspace, block_size)
+    from pyamg.aggregation import aggregate, fit_candidates
+    from pyamg.strength import symmetric_strength_of_connection
+
+    levels = [HostLevel.finest(A)]
+    # Near-null-space candidates of A, and for a non-Hermitian A of its adjoint.
+    if near_nullspace is None:
+        ones = np.kron(np.ones((A.shape[0] // block_size, 1), A.dtype), np.eye(block_size, dtype=A.dtype))
+        right, left = _relaxed(A, ones), None if hermitian else _relaxed(adjoint(A), ones)
+    else:
+        right = near_nullspace.astype(A.dtype)
+        left = None if hermitian else right
     while A.shape[0] > settings.max_coarse and len(levels) < settings.max_levels:
-        tentative, coarse_right, other, coarse_left = _tentative_prolongations(A, settings, right, left, block_size)
-        if not 0 < tentative.shape[1] < A.shape[0]:
+        blocks = A if block_size == 1 else sp.bsr_array(A, blocksize=(block_size, block_size))
+        strength = symmetric_strength_of_connection(blocks, theta=settings.threshold)
+        aggregates = aggregate.standard_aggregation(strength)[0]
+        T, right = fit_candidates(aggregates, right)
+        of_adjoint = None
+        if left is not None:
+            of_adjoint, left = fit_candidates(aggregates, left)
+            of_adjoint = without_duplicates(of_adjoint)
+        if not 0 < T.shape[1] < A.shape[0]:
             break
-        level = with_transfers(levels[-1], tentative, other, settings)
+        level = with_transfers(levels[-1], without_duplicates(T), of_adjoint, settings)
         levels[-1:] = level, level.below(without_duplicates(level.R @ sp.csr_array(A @ level.P)))
-        A, right, left = levels[-1].A, coarse_right, coarse_left
-        block_size = right.shape[1]
+        A, block_size = levels[-1].A, right.shape[1]
     return levels
 
 
-def with_transfers(level: HostLevel, T: sp.csr_array, other: sp.csr_array | None, settings: AmgSettings) -> HostLevel:
+def with_transfers(
+    level: HostLevel, T: sp.csr_array, of_adjoint: sp.csr_array | None, settings: AmgSettings
+) -> HostLevel:
     """The level with P from a tentative prolongation T, and R from that of the adjoint matrix (None: R is Pᴴ)."""
     rho = eigenvalue_bound(level.A)
     P = _smoothed(level.A, T, rho) if settings.smooths else T
     R = adjoint(P)
-    if other is not None:
-        R = adjoint(_smoothed(adjoint(level.A), other, rho) if settings.smooths else other)
+    if of_adjoint is not None:
+        R = adjoint(_smoothed(adjoint(level.A), of_adjoint, rho) if settings.smooths else of_adjoint)
     return level._replace(P=P, R=R, tentative=T, rho=rho)
 
 
 def _smoothed(A: sp.csr_array, T: sp.csr_array, rho: float) -> sp.csr_array:
     """`(I - omega / rho D⁻¹ A) T`, with D the diagonal of A where it is not zero."""
     return sp.csr_array(T - OMEGA / rho * (relative(A) @ T))
-
-
-def _near_null_candidates(
-    A: sp.csr_array, hermitian: bool, near_nullspace: np.ndarray | None, block_size: int
-) -> tuple[np.ndarray, np.ndarray | None]:
-    """Near-null-space candidates of A, and for a non-Hermitian A of its adjoint."""
-    if near_nullspace is not None:
-        given = near_nullspace.astype(A.dtype)
-        return given, None if hermitian else given
-    ones = np.kron(np.ones((A.shape[0] // block_size, 1), A.dtype), np.eye(block_size, dtype=A.dtype))
-    return _relaxed(A, ones), None if hermitian else _relaxed(adjoint(A), ones)
 
 
 def _relaxed(A: sp.csr_array, columns: np.ndarray) -> np.ndarray:
@@ -78,22 +85,6 @@ def _relaxed(A: sp.csr_array, columns: np.ndarray) -> np.ndarray:
         gauss_seidel(A, x, np.zeros_like(x), iterations=_SWEEPS, sweep="symmetric")
         relaxed.append(x if np.isfinite(x).all() and x.any() else column)
     return np.stack(relaxed, 1)
-
-
-def _tentative_prolongations(
-    A: sp.csr_array, settings: AmgSettings, right: np.ndarray, left: np.ndarray | None, block_size: int
-) -> tuple[sp.csr_array, np.ndarray, sp.csr_array | None, np.ndarray | None]:
-    """Tentative prolongations for A and for its adjoint, each with the candidates of the next coarser level."""
-    from pyamg.aggregation import aggregate, fit_candidates
-    from pyamg.strength import symmetric_strength_of_connection
-
-    blocks = A if block_size == 1 else sp.bsr_array(A, blocksize=(block_size, block_size))
-    together = aggregate.standard_aggregation(symmetric_strength_of_connection(blocks, theta=settings.threshold))[0]
-    T, coarse_right = fit_candidates(together, right)
-    if left is None:
-        return without_duplicates(T), coarse_right, None, None
-    other, coarse_left = fit_candidates(together, left)
-    return without_duplicates(T), coarse_right, without_duplicates(other), coarse_left
 
 
 # --- prolongations on a known pattern, for values that may be traced ---
@@ -116,9 +107,8 @@ class Smoothed:
         first = T.entries()
         images = (smoothing.rows, smoothing.cols) if smoothing else (first.rows[:0], first.cols[:0])
         both = sorted_entries(np.concatenate([first.rows, images[0]]), np.concatenate([first.cols, images[1]]), shape)
-        tentative, smoothed = _sources(both, len(first.rows))
         P = CsrStructure(starts_of(both.rows, shape[0]), both.cols, shape)
-        return SmoothingPlan(P, first.rows, smoothing, tentative, smoothed if smoothing else None)
+        return SmoothingPlan(P, first.rows, smoothing, *_sources(both, len(first.rows)))
 
 
 class SmoothingPlan(NamedTuple):
@@ -128,7 +118,7 @@ class SmoothingPlan(NamedTuple):
     rows: np.ndarray  # of the entries of T
     smoothing: Meeting | None  # of A T; None where P = T
     tentative: np.ndarray  # of each entry of P: the index of that of T, or -1
-    smoothed: np.ndarray | None  # of each entry of P: the index of that of A T, or -1
+    smoothed: np.ndarray  # likewise, of that of A T
 
     def values(self, bk: Backend, level: ScaledValues, T: SparseMatrix, rho: Array) -> Array:
         """Values of P in row order, for the scaled matrix of a level with eigenvalue bounds `rho`, one per system."""
@@ -136,7 +126,7 @@ class SmoothingPlan(NamedTuple):
         t = bk.astype(bk.constant(T.entry_arrays()), bk.dtype(a))
         t = t / bk.take_in_bounds(level.scale, self.rows, last)
         p = _or_zero(bk, t, self.tentative)
-        if self.smoothing is None or self.smoothed is None:
+        if self.smoothing is None:
             return p
         omega = bk.astype(OMEGA / rho, bk.dtype(a))
         omega = omega[:, None] if last else omega[0]
@@ -156,7 +146,6 @@ def _sources(both: Order, count: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _or_zero(bk: Backend, values: Array, places: np.ndarray) -> Array:
-    """Gather values, 0 for index -1."""
     if places.size and places.min() >= 0:
         return bk.take_in_bounds(values, places, len(values.shape) - 1)
     return take_or_zero(bk, values, places)

@@ -1,114 +1,32 @@
-"""Algebraic multigrid: choice of the coarsening, and set-up for known and for traced values."""
+"""Algebraic multigrid: set-up from known values, on the pattern of traced ones, or by the host in each run."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from hashlib import blake2b
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 
-from ....sparse import Matrix, Operator, SparseMatrix, as_operator
+from ....backends import Array, Backend, get_backend
+from ....sparse import Composed, Matrix, Operator, SparseMatrix, UnsupportedOperation, as_operator
 from ....sparse.analysis.facts import is_m_matrix
 from ....sparse.analysis.symmetry import is_hermitian
+from ....sparse.formats.compressed import CsrStructure
 from ....sparse.operators.concrete import in_scipy
-from ..base import Preconditioner
+from ...diagonal import DiagonalOperator
+from ...memory import Memory
 from ..multigrid.coarsest import hermitian_and_double
 from ..multigrid.cycle import numbers_stored
-from ..pipeline import entries_of, of_operator
-from ..target import Target
-from .components import components_for, entries_within
-from .cycle import inverted, of_levels, sparse_form
-from .hierarchy import coarsened, tentative_of
-from .host_levels import adjoint, levels_of_pyamg, nearer_order, reordered_matrix, rows_in
-from .on_host import AppliedByHost
-from .renewal import on_pattern, placed_at, target_within, updated
-from .settings import COARSENINGS, GIVEN, AmgSettings, near_nullspace_columns
-
-
-class CoarseningFacts(NamedTuple):
-    """Facts that decide if no coarsening is given.
-
-    Attributes:
-        known: the values are those of one known matrix, or of a `pattern`.
-        hermitian: that matrix is Hermitian; False if values are not known.
-        vectors: a near null space was given.
-        several: there are several unknowns per point.
-        components: a Hermitian matrix of several components that can be coarsened separately, given by `block_size` or
-            detected. With rigid motions the body must not be slender.
-        m_matrix: the rows prove an M-matrix.
-    """
-
-    known: bool
-    hermitian: bool
-    vectors: bool
-    several: bool
-    components: bool = False
-    m_matrix: bool = False
-
-
-class CoarseningRow(NamedTuple):
-    """A row of the table: a condition in words and as a function, the coarsening, and why."""
-
-    known: str
-    holds: Callable[[CoarseningFacts], bool]
-    coarsening: str
-    why: str
-
-    @property
-    def reason(self) -> str:
-        return f"{self.coarsening}, as {self.why}"
-
-
-_CLASSICAL, _SMOOTHED = "classical", "smoothed-aggregation"
-
-ROWS = (
-    CoarseningRow(
-        "several components, Hermitian (`block_size`, or found: elasticity); rigid motions of a compact body",
-        lambda f: f.components,
-        _CLASSICAL,
-        "each component is coarsened by itself",
-    ),
-    CoarseningRow("`near_nullspace` given", lambda f: f.vectors, _SMOOTHED, "its prolongations contain these vectors"),
-    CoarseningRow(
-        "several unknowns per point (`block_size`), not Hermitian",
-        lambda f: f.several,
-        _SMOOTHED,
-        "unknowns of a point stay together",
-    ),
-    CoarseningRow(
-        "values that are traced, or those of a batch, without a `pattern`",
-        lambda f: not f.known,
-        _SMOOTHED,
-        "unknowns are put together as for unit coefficients, without their values",
-    ),
-    CoarseningRow(
-        "known values, Hermitian",
-        lambda f: f.hermitian,
-        _CLASSICAL,
-        "iterations do not depend on how coefficients jump, nor on the mesh",
-    ),
-    CoarseningRow(
-        "known values, not Hermitian, an M-matrix by its rows",
-        lambda f: f.m_matrix,
-        _CLASSICAL,
-        "it takes fewest iterations where information has a direction",
-    ),
-    CoarseningRow(
-        "known values, not Hermitian",
-        lambda f: True,
-        _SMOOTHED,
-        "it takes more iterations than classical coarsening, and less time",
-    ),
-)
-"""The first row that holds decides; the last one always does. docs/preconditioners.md shows the table."""
-
-
-def choose_coarsening(facts: CoarseningFacts) -> CoarseningRow:
-    """The first row of the table that holds."""
-    return next(row for row in ROWS if row.holds(facts))
+from ..operators import Preconditioner
+from ..pipeline import Target, entries_of, of_operator
+from .components import components_for, near_nullspace_columns
+from .cycle import as_preconditioner, inverted, known_cycle, sparse_form
+from .hierarchy import coarsened, on_pattern, tentative_of, updated
+from .levels import adjoint, levels_of_pyamg, nearer_order, reordered_matrix, rows_in
+from .settings import COARSENINGS, GIVEN, AmgSettings, CoarseningFacts, choose_coarsening
 
 
 @of_operator()
@@ -179,12 +97,12 @@ def amg(
     in Python, JOSS 7 (2022), for its aggregates and splittings.
     """
     if coarsening == GIVEN or (coarsening is not None and hierarchy is not None):
-        beside = " with a hierarchy" if hierarchy is not None else ""
+        conflict = " with a hierarchy" if hierarchy is not None else ""
         raise ValueError(
-            f"coarsening={coarsening!r} was given{beside}; expected one of {', '.join(map(repr, COARSENINGS))}, or a "
+            f"coarsening={coarsening!r} was given{conflict}; expected one of {', '.join(map(repr, COARSENINGS))}, or a "
             "hierarchy without it."
         )
-    if coarsening == _CLASSICAL and near_nullspace is not None:
+    if coarsening == "classical" and near_nullspace is not None:
         raise ValueError(
             "coarsening='classical' does not use near_nullspace, which was given too. Leave out one, or give "
             "coarsening='smoothed-aggregation', whose prolongations contain these vectors."
@@ -223,10 +141,18 @@ def amg(
     columns, block_size = near_nullspace_columns(near_nullspace, own.shape[0], own.dtype, block_size)
     order = nearer_order(own, block_size)
     columns = columns if columns is None or order is None else columns[order]
-    given = None if pattern is None else _known_pattern(pattern, own)
+    fixed = None
+    if pattern is not None:
+        fixed = in_scipy(entries_of(as_operator(pattern)))
+        if not isinstance(fixed, sp.csr_array) or fixed.shape != own.shape:
+            raise ValueError(f"pattern={pattern!r} was given; expected a known matrix of shape {own.shape}.")
+        if fixed.dtype.kind == "c" and own.dtype.kind != "c":
+            raise ValueError("pattern is a complex matrix, and A is real; expected a real one.")
     if isinstance(known, sp.csr_array):  # A pattern adds nothing to known values.
         return _of_known(own, target, known, settings, coarsening is None, order, columns, block_size)
-    hermitian, fixed = (False, None) if given is None else hermitian_and_double(given, "amg")
+    hermitian = False
+    if fixed is not None:
+        hermitian, fixed = hermitian_and_double(fixed, "amg")
     if coarsening is None:
         facts = CoarseningFacts(fixed is not None, hermitian, columns is not None, block_size > 1)
         settings = replace(settings, coarsening=choose_coarsening(facts).coarsening)
@@ -234,30 +160,16 @@ def amg(
         return inverted(own, target, settings)
     sparse = sparse_form(own)
     if fixed is not None:
-        components = components_for(fixed, None, block_size) if hermitian and settings.is_classical else None
-        if components is not None:
-            sparse, target = entries_within(sparse, components), target_within(target, components)
-            components = components if order is None else components[order]
+        components = components_for(fixed, None, block_size, order) if hermitian and settings.is_classical else None
         levels = coarsened(rows_in(fixed, order), settings, hermitian, columns, block_size, components)
         tentative = [level.tentative for level in levels if level.tentative is not None]
-    elif settings.is_classical and AppliedByHost.serves(sparse):
-        return _by_host(sparse, settings)
+    elif settings.is_classical and sparse.systems is None and own.bk.compiled() and own.bk.sets_up_by_host():
+        inner = AppliedByHost.of(sparse, settings)
+        costs = numbers_stored(inner), 10 * own.nnz, own.nnz
+        return Preconditioner(inner, "amg", None, *costs, settings.pairs(), "set up by the host in each run")
     else:
-        tentative = list(tentative_of(reordered_matrix(sparse, order).structure, settings, columns, block_size))
-    return on_pattern(sparse, target, placed_at(tentative, sparse), settings, order)
-
-
-def _by_host(own: SparseMatrix, settings: AmgSettings) -> Preconditioner:
-    cycle = AppliedByHost.of(own, settings, _cycle_on_host)
-    costs = numbers_stored(cycle), 10 * own.nnz, own.nnz
-    return Preconditioner(cycle, "amg", None, *costs, settings.pairs(), "set up by the host in each run")
-
-
-def _cycle_on_host(A: SparseMatrix, settings: AmgSettings) -> Operator:
-    given: Any = dict(settings.pairs())
-    made: Any = amg
-    inner: Operator = made(A, **given).inner
-    return inner
+        tentative = tentative_of(reordered_matrix(sparse, order).structure, settings, columns, block_size)
+    return on_pattern(sparse, target, tentative, settings, order)
 
 
 def _of_known(
@@ -274,27 +186,25 @@ def _of_known(
     hermitian, wide = hermitian_and_double(known, "amg")
     components = None
     if hermitian and (chooses or settings.is_classical):
-        components = components_for(wide, columns if chooses else None, block_size)
-        components = components if components is None or order is None else components[order]
+        components = components_for(wide, columns if chooses else None, block_size, order)
     wide = rows_in(wide, order)
 
-    def made(coarsening: str, reason: str | None = None) -> Preconditioner:
-        chosen = replace(settings, coarsening=coarsening)
-        levels = coarsened(wide, chosen, hermitian, columns, block_size, components)
-        M = of_levels(own, target, levels, chosen, hermitian, order)
-        return M if reason is None else replace(M, reason=reason)
+    def set_up(settings: AmgSettings) -> Preconditioner:
+        levels = coarsened(wide, settings, hermitian, columns, block_size, components)
+        cycle = known_cycle(levels, settings, hermitian, target)
+        return as_preconditioner(cycle, own, target, settings, hermitian, order)
 
     if not chooses:
-        return made(settings.coarsening)
+        return set_up(settings)
     m_matrix = not hermitian and is_m_matrix(known)
     vectors, several = columns is not None, block_size > 1
     row = choose_coarsening(CoarseningFacts(True, hermitian, vectors, several, components is not None, m_matrix))
     try:
-        return made(row.coarsening, row.reason)
+        return replace(set_up(replace(settings, coarsening=row.coarsening)), reason=row.reason)
     except ValueError:
-        if row.coarsening == _SMOOTHED:
+        if row.coarsening == AmgSettings.coarsening:
             raise
-    return made(_SMOOTHED, f"{_SMOOTHED}, as classical coarsening failed")
+    return replace(set_up(settings), reason=f"{settings.coarsening}, as classical coarsening failed")
 
 
 def _of_hierarchy(matrix: Matrix, target: Target, known: Any, hierarchy: Any, settings: AmgSettings) -> Preconditioner:
@@ -305,15 +215,14 @@ def _of_hierarchy(matrix: Matrix, target: Target, known: Any, hierarchy: Any, se
     if levels[0].A.shape != matrix.shape:
         raise ValueError(f"hierarchy is of a matrix of shape {levels[0].A.shape}; expected {matrix.shape}, that of A.")
     if not isinstance(known, sp.csr_array) or not _is_close(known, levels[0].A):
-        sparse = sparse_form(matrix)
-        prolongations = [level.P for level in levels if level.P is not None]
-        return on_pattern(sparse, target, placed_at(prolongations, sparse), settings)
+        return on_pattern(sparse_form(matrix), target, [level.P for level in levels[:-1]], settings)
     hermitian, wide = hermitian_and_double(known, "amg")
     hermitian = hermitian and all(
         level.R is None or (level.P is not None and _is_close(level.R, adjoint(level.P)) and is_hermitian(below.A))
         for level, below in pairwise(levels)
     )
-    return of_levels(matrix, target, [levels[0]._replace(A=wide), *levels[1:]], settings, hermitian)
+    cycle = known_cycle([levels[0]._replace(A=wide), *levels[1:]], settings, hermitian, target)
+    return as_preconditioner(cycle, matrix, target, settings, hermitian)
 
 
 def _is_close(A: sp.csr_array, B: Any) -> bool:
@@ -321,10 +230,87 @@ def _is_close(A: sp.csr_array, B: Any) -> bool:
     return bool(abs(difference).max() <= 1e-12 * abs(A).max()) if difference.nnz else True
 
 
-def _known_pattern(pattern: Any, A: Matrix) -> sp.csr_array:
-    known = in_scipy(entries_of(as_operator(pattern)))
-    if not isinstance(known, sp.csr_array) or known.shape != A.shape:
-        raise ValueError(f"pattern={pattern!r} was given; expected a known matrix of shape {A.shape}.")
-    if known.dtype.kind == "c" and A.dtype.kind != "c":
-        raise ValueError("pattern is a complex matrix, and A is real; expected a real one.")
-    return known
+_CYCLES: Memory[Operator] = Memory(2)
+
+
+@dataclass(eq=False, repr=False)
+class AppliedByHost(Composed):
+    """The cycle of a matrix of traced values, which the host sets up and applies in each run of a compiled program.
+
+    Jumps of the coefficients of a run decide which unknowns are coarse, so that no program can hold the hierarchy.
+    NumPy sets it up in each run, as outside programs, and caches the last ones by their values. Splittings of unit
+    coefficients, which a program can hold, take 10 times the iterations where coefficients jump by 1e4 in blocks (1.6
+    times the run time with the hierarchy at hand), do not converge in 300 where they jump by 1e6 between cells, and
+    their programs take 3 to 5 times as long to compile.
+
+    Attributes:
+        values: values in row order, `(nnz,)`.
+        digest: their digest, int32 `(4,)` (128 bits in numbers that every precision has), computed by the host.
+    """
+
+    parts = ("values", "digest")
+
+    bk: Backend
+    values: Array
+    digest: Array
+    structure: CsrStructure
+    settings: AmgSettings
+    transposed: bool = False
+
+    def _settle(self) -> None:
+        self.shape, self.dtype = self.structure.shape, np.dtype(self.bk.dtype(self.values))
+        self.systems, self.is_container, self.tracked = None, True, False  # type: ignore[misc]
+
+    @classmethod
+    def of(cls, A: SparseMatrix, settings: AmgSettings) -> AppliedByHost:
+        bk, entries = A.bk, A.structure.entries()
+        structure = CsrStructure.by_rows(entries.rows, entries.cols, A.shape)
+        values = bk.constant(A.entry_arrays())
+        returns = [((4,), np.dtype(np.int32))]
+        (digest,) = bk.by_host(_digest, lambda v: [bk.zeros(*returns[0], v)], returns, values)
+        return cls(bk, values, digest, structure, settings)
+
+    def apply(self, x: Array) -> Array:
+        if not self.bk.sets_up_by_host():
+            raise UnsupportedOperation(
+                "amg(coarsening='classical') for traced values is set up and applied by the host, which programs with "
+                "on_failure='nan', or for several devices, do not call. Use 'smoothed-aggregation', or pattern=M with "
+                "an M that was made outside, or make it where on_failure is 'nan', too."
+            )
+        returns = [(tuple(map(int, x.shape)), self.dtype)]
+        image: Array = self.bk.by_host(self._on_host, self._in_program, returns, self.values, self.digest, x)[0]
+        return image
+
+    def transpose(self) -> AppliedByHost:
+        return replace(self, transposed=not self.transposed)
+
+    def _on_host(self, values: np.ndarray, digest: np.ndarray, x: np.ndarray) -> list[np.ndarray]:
+        host = get_backend("numpy")
+        with host.errstate():
+            key = digest.tobytes(), self.structure, self.settings, self.dtype
+            cycle = _CYCLES.get(key)
+            if cycle is None:
+                cycle = _cycle_or_scaling(SparseMatrix.build(host, self.structure, (np.array(values),)), self.settings)
+                _CYCLES.keep(key, cycle)
+            return [(cycle.transpose() if self.transposed else cycle).apply(np.array(x))]
+
+    def _in_program(self, values: Array, digest: Array, x: Array) -> list[Array]:
+        # Jacobi's scaling, for programs that leave this process.
+        diagonal = self.structure.diagonal(self.bk, (values,), None)
+        return [x / self.bk.where(diagonal != 0, diagonal, 1)]
+
+
+def _digest(values: np.ndarray) -> list[np.ndarray]:
+    return [np.frombuffer(blake2b(np.ascontiguousarray(values).data, digest_size=16).digest(), np.int32)]
+
+
+def _cycle_or_scaling(A: SparseMatrix, settings: AmgSettings) -> Operator:
+    """The cycle of a known matrix; Jacobi's scaling if it cannot be built."""
+    build: Any = amg
+    try:
+        cycle: Operator = build(A, **dict(settings.pairs())).inner
+    except ValueError:  # such as NaN, or a zero on the diagonal
+        diagonal = A.diagonals()
+        some = np.isfinite(diagonal) & (diagonal != 0)
+        return DiagonalOperator(A.bk, np.where(some, 1 / np.where(some, diagonal, 1), 1))
+    return cycle

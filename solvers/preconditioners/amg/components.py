@@ -20,7 +20,7 @@ import scipy.sparse as sp
 from ....sparse import SparseMatrix
 from ....sparse.formats.entries.some_rows import evenly_spread
 from ....sparse.formats.making.build import from_entries
-from .classical.rows import gathered, reduced, repeated, selected
+from .rows import reduced, repeated
 
 _DIMENSIONS = (3, 2)  # of the space in which points are: as many displacements each
 _SAMPLE = 1000  # rows
@@ -30,20 +30,57 @@ _SHARE = 0.5  # of the rows in which they cancel: others are at the boundary
 _SLENDER = 5.0  # lengths of a body relative to its other extents
 
 
-def components_for(A: sp.csr_array, columns: np.ndarray | None, block_size: int) -> np.ndarray | None:
+def near_nullspace_columns(
+    given: Any, n: int, dtype: np.dtype, block_size: int | None
+) -> tuple[np.ndarray | None, int]:
+    """Near null space as columns `(n, k)`, and the number of unknowns per point.
+
+    For a real matrix complex vectors are split into real and imaginary parts.
+    """
+    size = block_size or 1
+    if given is not None:
+        try:
+            given = np.asarray(given)
+        except ValueError as error:  # a ragged list
+            raise ValueError(f"near_nullspace is no array: {error}") from error
+        if given.ndim < 2 or not len(given) or given[0].size != n:
+            raise ValueError(
+                f"near_nullspace has the shape {given.shape}; expected vectors of {n} numbers on its first axis, (k, "
+                f"{n}), or (k, points, unknowns per point)."
+            )
+        if given.dtype.kind not in "fciu" or not np.isfinite(given).all():
+            raise ValueError("near_nullspace holds what is no finite number; expected vectors that A nearly maps to 0.")
+        if n and not given.reshape(len(given), n).any(axis=1).all():
+            raise ValueError("near_nullspace holds a vector of zeros; expected vectors that A nearly maps to 0.")
+        if block_size is None and given.ndim == 3 and given.shape[2] <= 8:
+            size = int(given.shape[2])
+        given = np.ascontiguousarray(given.reshape(len(given), n).T)
+        if given.dtype.kind == "c" and dtype.kind != "c":
+            parts = np.concatenate([given.real, given.imag], axis=1)
+            given = np.ascontiguousarray(parts[:, parts.any(axis=0)])
+    if n % size:
+        raise ValueError(f"block_size={size} was given for {n} unknowns; expected a divisor of their number.")
+    return given, size
+
+
+def components_for(
+    A: sp.csr_array, columns: np.ndarray | None, block_size: int, order: np.ndarray | None = None
+) -> np.ndarray | None:
     """Component of each unknown of a Hermitian matrix, given or detected; None if there is only one.
 
     Args:
         columns: near-null-space vectors `(n, k)`: the result is None unless they are rigid motions of a compact body.
+        order: order of the unknowns in the result and in `columns`.
     """
     diagonal = A.diagonal().real
     if not (np.all(diagonal > 0) or np.all(diagonal < 0)):
         return None
     if columns is not None and not compact_rigid_motions(columns, block_size):
         return None
+    labels: np.ndarray | None = np.arange(A.shape[0], dtype=np.int32) % block_size
     if block_size == 1:
-        return found_components(A) if columns is None else None
-    return np.arange(A.shape[0], dtype=np.int32) % block_size
+        labels = found_components(A) if columns is None else None
+    return labels if labels is None or order is None else labels[order]
 
 
 def found_components(A: sp.csr_array) -> np.ndarray | None:
@@ -55,20 +92,16 @@ def found_components(A: sp.csr_array) -> np.ndarray | None:
     Cost: sums over at most 1000 rows.
     """
     n, rows = A.shape[0], evenly_spread(A.shape[0], _SAMPLE)
-    sample, every = A[rows], np.arange(A.shape[0], dtype=np.int32)
+    sample, every = A[rows], np.arange(n, dtype=np.int32)
     for count in _DIMENSIONS:
         if n % count:
             continue
         for labels, points in ((every % count, every // count), (every // (n // count), every % (n // count))):
-            if _share_points(sample, points) and _cancel(sample, labels[rows], labels, count):
+            places = repeated(np.arange(len(rows), dtype=np.int64), sample) * n + points[sample.indices]
+            share_points = len(np.unique(places)) < _DISTINCT * sample.nnz
+            if share_points and _cancel(sample, labels[rows], labels, count):
                 return labels
     return None
-
-
-def _share_points(sample: sp.csr_array, points: np.ndarray) -> bool:
-    """Do rows have several entries at most points?"""
-    places = repeated(np.arange(sample.shape[0], dtype=np.int64), sample) * len(points) + points[sample.indices]
-    return len(np.unique(places)) < _DISTINCT * sample.nnz
 
 
 def _cancel(sample: sp.csr_array, own: np.ndarray, labels: np.ndarray, count: int) -> bool:
@@ -82,13 +115,8 @@ def _cancel(sample: sp.csr_array, own: np.ndarray, labels: np.ndarray, count: in
     return int(np.sum(coupled & cancelled)) > _SHARE * len(own)
 
 
-def within_components(A: sp.csr_array, labels: np.ndarray) -> sp.csr_array:
-    """A without entries between different components."""
-    return selected(A, repeated(labels, A) == gathered(labels, A.indices))
-
-
 def entries_within(A: SparseMatrix, labels: np.ndarray) -> SparseMatrix:
-    """`within_components` for a matrix of any library, whose values may be traced."""
+    """A without entries between different components; values may be traced."""
     rows, cols, _ = A.structure.entries()
     kept = np.flatnonzero(labels[rows] == labels[cols])
     values = A.bk.take_in_bounds(A.entry_values(), kept, 0 if A.systems is None else 1)

@@ -11,7 +11,6 @@ import scipy.sparse as sp
 from ....backends import get_backend
 from ....sparse import Matrix, Operator, SparseMatrix
 from ...diagonal import DiagonalOperator
-from ..base import Preconditioner
 from ..multigrid.coarsest import exact_inverse, inverse_of_scaled, rounding_of, scales_of, times_diagonals
 from ..multigrid.cycle import (
     VISITS,
@@ -25,18 +24,19 @@ from ..multigrid.cycle import (
     polynomial,
     work_of,
 )
-from ..operators import DiagonallyScaled, inner_dtype, note_on_precision, permuted, recast
-from ..target import Target
-from .classical.rows import gathered, on_diagonal, repeated, selected
-from .host_levels import (
+from ..operators import DiagonallyScaled, Preconditioner, inner_dtype, note_on_precision, recast
+from ..pipeline import Target
+from .levels import (
     HostLevel,
     eigenvalue_bound,
     inverse_permutation,
     is_diagonal,
-    is_solved_by_scaling,
     kept_for_updates,
 )
+from .rows import gathered, on_diagonal, repeated, row_sums, selected
 from .settings import BOUND, AmgSettings
+
+_DOMINANT = 1.5  # times the diagonal entry: a level with smaller sums of the rows' absolute values is solved by scaling
 
 
 class Form(NamedTuple):
@@ -67,26 +67,42 @@ def known_cycle(levels: list[HostLevel], settings: AmgSettings, hermitian: bool,
     within = replace(target, dtype=inner_dtype(settings.precision, target.dtype)) if several else target
     in_turns = settings.is_classical and several and not hermitian and settings.uses_cf_relaxation
     forms = _forms(levels, settings, hermitian, within.dtype, in_turns)
-    coarsest = _coarsest_inverse(levels, forms[-1], settings, hermitian, target, within)
     parts = [
-        _level(level, own, below, settings, hermitian, within, in_turns, finest=k == 0)
-        for k, (level, own, below) in enumerate(zip(levels[:-1], forms[:-1], forms[1:]))
+        _level(level, form, coarse_form, settings, hermitian, within, in_turns and not level.exact, finest=k == 0)
+        for k, (level, form, coarse_form) in enumerate(zip(levels[:-1], forms[:-1], forms[1:]))
     ]
-    found = recast(cycle_over(parts, coarsest, VISITS[settings.cycle]), target.stored)
+    A, (left, right, _) = levels[-1].A, forms[-1]
+    unscaled = left is None or not several
+    if left is None:
+        left, right = scales_of(A, hermitian)
+    right = np.ones(A.shape[0]) if right is None else right
+    dominant = settings.is_classical and A.shape[0] > settings.max_coarse
+    dominant = dominant and np.all(row_sums(np.abs(A.data), A) <= _DOMINANT * np.abs(A.diagonal()))
+    coarsest: Operator
+    if dominant or is_diagonal(A):
+        coarsest = DiagonalOperator(within.bk, within.array((left * right if unscaled else np.ones(len(left)))[None]))
+    else:
+        rounding = rounding_of(target.dtype, len(levels))
+        inverse = inverse_of_scaled(left, A, right, hermitian, rounding, levels[-1].terms)
+        coarsest = target.dense(right[:, None] * inverse * left if unscaled else inverse)
+    cycle = recast(cycle_over(parts, coarsest, VISITS[settings.cycle]), target.stored)
     left, right, order = forms[0]
     if left is not None and several:
         sides = (np.ones(len(left)) if right is None else right, left)
-        found = DiagonallyScaled(found, *(target.array((s if order is None else s[order])[None]) for s in sides))
-    return found if order is None else permuted(found, order, target)
+        cycle = DiagonallyScaled(cycle, *(target.array((s if order is None else s[order])[None]) for s in sides))
+    return cycle if order is None else target.permuted(cycle, order)
 
 
 def _forms(
     levels: list[HostLevel], settings: AmgSettings, hermitian: bool, dtype: np.dtype, in_turns: bool
 ) -> list[Form]:
-    as_it_is = settings.is_classical and len(levels) > 1 and _is_in_range(levels, dtype)
+    # Smoothers of levels that are not scaled divide by the finest diagonal.
+    sizes, largest = np.abs(levels[0].A.diagonal()), float(np.finfo(dtype).max) ** 0.25
+    in_range = bool(np.all((sizes == 0) | ((sizes < largest) & (sizes > 1 / largest))))
+    unscaled = settings.is_classical and len(levels) > 1 and in_range
     if in_turns:
-        return [Form() if level.exact and as_it_is else _form_in_turns(level) for level in levels]
-    if as_it_is:
+        return [Form() if level.exact and unscaled else _form_in_turns(level) for level in levels]
+    if unscaled:
         return [Form()] * len(levels)
     by_rows = settings.is_classical and hermitian
     scales = [*(scales_of(level.A, hermitian, by_rows) for level in levels[:-1]), scales_of(levels[-1].A, hermitian)]
@@ -112,66 +128,47 @@ def _form_in_turns(level: HostLevel) -> Form:
     return Form(1 / np.where(size == 0, 1, size * unit), None, order)
 
 
-def _is_in_range(levels: list[HostLevel], dtype: np.dtype) -> bool:
-    """Is the finest diagonal, by which smoothers divide, far from overflow and underflow?"""
-    sizes = np.abs(levels[0].A.diagonal())
-    largest = float(np.finfo(dtype).max) ** 0.25
-    return bool(np.all((sizes == 0) | ((sizes < largest) & (sizes > 1 / largest))))
-
-
-def _coarsest_inverse(
-    levels: list[HostLevel], form: Form, settings: AmgSettings, hermitian: bool, target: Target, within: Target
-) -> Operator:
-    A, as_it_is = levels[-1].A, form.left is None or len(levels) == 1
-    if form.left is None:
-        left, right = scales_of(A, hermitian)
-    else:
-        left, right = form.left, np.ones(A.shape[0]) if form.right is None else form.right
-    if is_diagonal(A) or (settings.is_classical and is_solved_by_scaling(A, settings.max_coarse)):
-        return DiagonalOperator(within.bk, within.array((left * right if as_it_is else np.ones(len(left)))[None]))
-    rounding = rounding_of(target.dtype, len(levels))
-    inverse = inverse_of_scaled(left, A, right, hermitian, rounding, levels[-1].terms)
-    return target.dense(right[:, None] * inverse * left if as_it_is else inverse)
-
-
 def _level(
     level: HostLevel,
-    own: Form,
-    below: Form,
+    form: Form,
+    coarse_form: Form,
     settings: AmgSettings,
     hermitian: bool,
     target: Target,
     in_turns: bool,
     finest: bool,
 ) -> LevelParts:
-    factor, as_it_is = 1.0 if level.exact else float(np.sqrt(settings.factor)), own.left is None
-    in_turns = in_turns and not level.exact
-    A = level.A if in_turns else _scaled(level.A, own.left, own.right)
-    P = _scaled(level.P, factor if own.right is None else factor / own.right, below.right)
-    if hermitian and not as_it_is:
+    factor, unscaled = 1.0 if level.exact else float(np.sqrt(settings.factor)), form.left is None
+    A = level.A if in_turns else _scaled(level.A, form.left, form.right)
+    P = _scaled(level.P, factor if form.right is None else factor / form.right, coarse_form.right)
+    if hermitian and not unscaled:
         R = sp.csr_array(P.conj().T)
     else:
-        right = None if own.left is None else 1 / own.left
-        R = _scaled(level.R, factor * (1.0 if below.left is None else below.left), right)
-    P, R = _reordered(P, own.order, below.order), _reordered(R, below.order, own.order)
-    rows = "csr" if target.bk.has_compiled_rows and (as_it_is or in_turns) else None  # never on few diagonals
+        right = None if form.left is None else 1 / form.left
+        R = _scaled(level.R, factor * (1.0 if coarse_form.left is None else coarse_form.left), right)
+    P, R = _reordered(P, form.order, coarse_form.order), _reordered(R, coarse_form.order, form.order)
+    rows = "csr" if target.bk.has_compiled_rows and (unscaled or in_turns) else None  # never on few diagonals
     smoother: Smoother
     if level.exact:
         fine, diagonal = ~np.asarray(level.splitting), A.diagonal()
         inverse = np.where(fine, 1 / np.where(fine, diagonal, 1), 0)
-        smoother = Elimination(target.matrix(A, copy=not as_it_is), target.array(inverse[None]), hermitian)
+        smoother = Elimination(target.matrix(A, copy=not unscaled), target.array(inverse[None]), hermitian)
     elif in_turns:
-        smoother = _relaxation(level, own, target)
+        smoother = _relaxation(level, form, target)
     else:
-        rho = np.array([_eigenvalues(level, settings, hermitian)])
-        alphas, weights = polynomial(get_backend("numpy"), settings.smoother_of(hermitian), rho, settings.degree)
+        kind = settings.smoother_of(hermitian)
+        if settings.is_classical and (hermitian or kind == "jacobi"):
+            rho = BOUND[hermitian]
+        else:
+            rho = (None if settings.is_classical else level.rho) or eigenvalue_bound(level.A)
+        alphas, weights = polynomial(get_backend("numpy"), kind, np.array([rho]), settings.degree)
         weights = weights[:, :, None]
-        if as_it_is:
+        if unscaled:
             left, right = scales_of(A, hermitian, by_rows=hermitian)
             weights = weights * (left * right)
-        matrix = target.matrix(A, None if finest else rows, copy=not as_it_is)
+        matrix = target.matrix(A, None if finest else rows, copy=not unscaled)
         smoother = PolynomialSmoother(matrix, target.array(alphas), target.array(weights), hermitian)
-    P, R = (target.matrix(M, rows, copy=not as_it_is) for M in (P, R))
+    P, R = (target.matrix(M, rows, copy=not unscaled) for M in (P, R))
     return LevelParts(smoother, P, R, kept_for_updates(level.tentative, target.bk, target.dtype, target.like))
 
 
@@ -185,27 +182,19 @@ def _scaled(A: sp.csr_array, left: float | np.ndarray | None, right: np.ndarray 
 
 
 def _reordered(A: sp.csr_array, rows: np.ndarray | None, cols: np.ndarray | None) -> sp.csr_array:
-    found = A if rows is None else sp.csr_array(A[rows])
+    A = A if rows is None else sp.csr_array(A[rows])
     if cols is None:
-        return found
-    return sp.csr_array((found.data, gathered(inverse_permutation(cols), found.indices), found.indptr), found.shape)
+        return A
+    return sp.csr_array((A.data, gathered(inverse_permutation(cols), A.indices), A.indptr), A.shape)
 
 
-def _eigenvalues(level: HostLevel, settings: AmgSettings, hermitian: bool) -> float:
-    """Bound of the eigenvalues of a level as it is smoothed; by row sums it is known."""
-    if settings.is_classical and (hermitian or settings.smoother_of(hermitian) == "jacobi"):
-        return BOUND[hermitian]
-    known = None if settings.is_classical else level.rho
-    return known or eigenvalue_bound(level.A)
-
-
-def _relaxation(level: HostLevel, own: Form, target: Target) -> CFRelaxation:
+def _relaxation(level: HostLevel, form: Form, target: Target) -> CFRelaxation:
     """Smoother by `N = I - diag(left) A`, without zeros and with coarse unknowns first."""
     A, k = level.A, int(np.count_nonzero(np.asarray(level.splitting)))
-    data, diagonal = A.data * repeated(-np.asarray(own.left), A), on_diagonal(A)
+    data, diagonal = A.data * repeated(-np.asarray(form.left), A), on_diagonal(A)
     data[diagonal] += 1
     data[diagonal & (np.abs(data) <= 4 * np.finfo(data.dtype).eps)] = 0  # 1 / a_ii times a_ii, up to rounding
-    N = _reordered(selected(A, data != 0, data), own.order, own.order)
+    N = _reordered(selected(A, data != 0, data), form.order, form.order)
     n, fine = A.shape[0], N[k:]
     to_coarse = fine.indices < k
     FC, FF = selected(fine, to_coarse), selected(fine, ~to_coarse)
@@ -225,18 +214,6 @@ def inverted(own: Matrix, target: Target, settings: AmgSettings) -> Precondition
     return as_preconditioner(cycle, own, target, settings, hermitian)
 
 
-def of_levels(
-    own: Matrix,
-    target: Target,
-    levels: list[HostLevel],
-    settings: AmgSettings,
-    hermitian: bool,
-    order: np.ndarray | None = None,
-) -> Preconditioner:
-    """The cycle of a known matrix as a preconditioner, with its levels in an order of the unknowns."""
-    return as_preconditioner(known_cycle(levels, settings, hermitian, target), own, target, settings, hermitian, order)
-
-
 def as_preconditioner(
     cycle: Operator,
     own: Matrix,
@@ -246,7 +223,7 @@ def as_preconditioner(
     order: np.ndarray | None = None,
 ) -> Preconditioner:
     """The cycle as a preconditioner in the order of A, with its costs and settings."""
-    cycle = cycle if order is None else permuted(cycle, order, target)
+    cycle = cycle if order is None else target.permuted(cycle, order)
     costs = numbers_stored(cycle), work_of(cycle), own.nnz
     return Preconditioner(cycle, "amg", hermitian, *costs, settings.pairs(), note_on_precision(cycle))
 

@@ -1,11 +1,10 @@
-"""Settings of AMG and their checks."""
+"""Settings of AMG and their checks, and the table that chooses a coarsening."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, fields
-from typing import Any
-
-import numpy as np
+from typing import Any, NamedTuple
 
 from ..checks import check_integer, check_number
 from ..multigrid.cycle import SMOOTHERS, VISITS
@@ -69,7 +68,6 @@ class AmgSettings:
 
     @property
     def smooths(self) -> bool:
-        """Are prolongations smoothed?"""
         return self.coarsening == "smoothed-aggregation"
 
     @property
@@ -93,35 +91,77 @@ class AmgSettings:
         return tuple((k, v) for k, v in settings.items() if k == "coarsening" or v != getattr(default, k))
 
 
-def near_nullspace_columns(
-    given: Any, n: int, dtype: np.dtype, block_size: int | None
-) -> tuple[np.ndarray | None, int]:
-    """Near null space as columns `(n, k)`, and the number of unknowns per point.
+# --- the coarsening if none is given ---
 
-    Vectors `(k, points, unknowns per point)`, such as those of `rigid_motions`, give that number. For a real matrix
-    complex vectors are split into real and imaginary parts.
-    """
-    size = block_size or 1
-    if given is not None:
-        try:
-            given = np.asarray(given)
-        except ValueError as error:  # a ragged list
-            raise ValueError(f"near_nullspace is no array: {error}") from error
-        if given.ndim < 2 or not len(given) or given[0].size != n:
-            raise ValueError(
-                f"near_nullspace has the shape {given.shape}; expected vectors of {n} numbers on its first axis, (k, "
-                f"{n}), or (k, points, unknowns per point)."
-            )
-        if given.dtype.kind not in "fciu" or not np.isfinite(given).all():
-            raise ValueError("near_nullspace holds what is no finite number; expected vectors that A nearly maps to 0.")
-        if n and not given.reshape(len(given), n).any(axis=1).all():
-            raise ValueError("near_nullspace holds a vector of zeros; expected vectors that A nearly maps to 0.")
-        if block_size is None and given.ndim == 3 and given.shape[2] <= 8:
-            size = int(given.shape[2])
-        given = np.ascontiguousarray(given.reshape(len(given), n).T)
-        if given.dtype.kind == "c" and dtype.kind != "c":
-            parts = np.concatenate([given.real, given.imag], axis=1)
-            given = np.ascontiguousarray(parts[:, parts.any(axis=0)])
-    if n % size:
-        raise ValueError(f"block_size={size} was given for {n} unknowns; expected a divisor of their number.")
-    return given, size
+
+class CoarseningFacts(NamedTuple):
+    """Facts that decide if no coarsening is given."""
+
+    known: bool  # the values are those of one known matrix, or of a `pattern`
+    hermitian: bool  # that matrix is Hermitian
+    vectors: bool  # a near null space was given
+    several: bool  # unknowns per point
+    components: bool = False  # that can be coarsened separately, see `components_for`
+    m_matrix: bool = False  # by its rows
+
+
+class CoarseningRow(NamedTuple):
+    """A row of the table: a condition in words and as a function, the coarsening, and why."""
+
+    known: str
+    holds: Callable[[CoarseningFacts], bool]
+    coarsening: str
+    why: str
+
+    @property
+    def reason(self) -> str:
+        return f"{self.coarsening}, as {self.why}"
+
+
+_CLASSICAL, _SMOOTHED = "classical", "smoothed-aggregation"
+
+ROWS = (
+    CoarseningRow(
+        "several components, Hermitian (`block_size`, or found: elasticity); rigid motions of a compact body",
+        lambda f: f.components,
+        _CLASSICAL,
+        "each component is coarsened by itself",
+    ),
+    CoarseningRow("`near_nullspace` given", lambda f: f.vectors, _SMOOTHED, "its prolongations contain these vectors"),
+    CoarseningRow(
+        "several unknowns per point (`block_size`), not Hermitian",
+        lambda f: f.several,
+        _SMOOTHED,
+        "unknowns of a point stay together",
+    ),
+    CoarseningRow(
+        "values that are traced, or those of a batch, without a `pattern`",
+        lambda f: not f.known,
+        _SMOOTHED,
+        "unknowns are put together as for unit coefficients, without their values",
+    ),
+    CoarseningRow(
+        "known values, Hermitian",
+        lambda f: f.hermitian,
+        _CLASSICAL,
+        "iterations do not depend on how coefficients jump, nor on the mesh",
+    ),
+    CoarseningRow(
+        "known values, not Hermitian, an M-matrix by its rows",
+        lambda f: f.m_matrix,
+        _CLASSICAL,
+        "it takes fewest iterations where information has a direction",
+    ),
+    CoarseningRow(
+        "known values, not Hermitian",
+        lambda f: True,
+        _SMOOTHED,
+        "it takes more iterations than classical coarsening, and less time",
+    ),
+)
+"""The first row that holds decides; the last one always does. docs/preconditioners.md shows the table."""
+
+
+def choose_coarsening(facts: CoarseningFacts) -> CoarseningRow:
+    """The first row of the table that holds."""
+    return next(row for row in ROWS if row.holds(facts))

@@ -8,17 +8,20 @@ from functools import partial
 from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
+from scipy.sparse.linalg import spilu
 
-from ....sparse import Matrix
-from ..base import Preconditioner
+from ....sparse import Matrix, UnsupportedOperation
+from ....sparse.analysis.symmetry import CHOSEN
+from ....sparse.formats import from_csr
+from ....sparse.operators.concrete import in_scipy
+from ...diagonal import DiagonalOperator
 from ..checks import MOST_STEPS, check_choice, check_integer, check_number
-from ..pipeline import of_operator
-from ..target import Target
-from .apply import Factored, factored
-from .host import ilu_with_dropping, incomplete_factors
+from ..operators import Preconditioner, TripleProduct, reordered
+from ..pipeline import Target, of_operator
+from .factors import factored, factors_by_sweeps, incomplete_factors, triangle_solve
 from .matching import Ordered, has_small_diagonal, is_poor
-from .pattern import UnitDiagonalMatrix
-from .sweeps import factors_by_sweeps
+from .unit_diagonal import UnitDiagonalMatrix, check_finite_rows
 
 _FILL = 10.0  # entries of the factors per entry of A, at most
 _SWEEPS = 2  # Jacobi sweeps for each triangular solve
@@ -88,8 +91,7 @@ def ilu(
                 f"ilu was asked for a drop_tolerance, and for {', '.join(given)}, which SciPy's spilu does not have; "
                 "expected one of these."
             )
-        apply = apply or "exact"
-        return ilu_with_dropping(own, target, apply, sweeps if apply == "sweeps" else None, drop_tolerance, fill_factor)
+        return _ilu_with_dropping(own, target, sweeps if apply == "sweeps" else None, drop_tolerance, fill_factor)
     if fill_factor != _FILL:
         raise ValueError(f"fill_factor={fill_factor!r} was given; it takes a drop_tolerance, too.")
     make = partial(incomplete, "ilu", sweeps=sweeps, levels=levels, build=build_sweeps, shift=shift)
@@ -174,14 +176,13 @@ def ssor(
 
     Source: Saad, Iterative Methods for Sparse Linear Systems, 2nd ed., section 10.2.
     """
-    apply = _checked_apply(apply, sweeps) or "sweeps"
+    exact = _checked_apply(apply, sweeps) == "exact"
     if check_number("omega", omega, 0) >= 2:
         raise ValueError(f"omega={omega!r} was given; expected a number between 0 and 2.")
     A = UnitDiagonalMatrix.of(own, target)
     pivots = A.host.full_like(A.units, 1 / omega)
-    M, note = factored(A, A.values, pivots, sweeps if apply == "sweeps" else None, scale=2 - omega)
-    settings = {"omega": float(omega), "apply": apply} | ({"sweeps": sweeps} if apply == "sweeps" else {})
-    return _preconditioner(M, "ssor", A, settings, note)
+    M, note = factored(A, A.values, pivots, None if exact else sweeps, scale=2 - omega)
+    return _preconditioner(M, "ssor", A, {"omega": float(omega), **_settings_of(None if exact else sweeps)}, note)
 
 
 def incomplete(
@@ -197,9 +198,8 @@ def incomplete(
     """Preconditioner "ilu" or "ic" of zero-fill factors, with the settings of `ilu`."""
     if levels is not None:
         A = A.capped(levels)
-    apply = apply or ("sweeps" if levels is None else "exact")
-    settings: dict[str, Any] = {"apply": apply} | ({"sweeps": sweeps} if apply == "sweeps" else {})
-    settings |= {} if levels is None else {"levels": levels}
+    exact = apply == "exact" or (apply is None and levels is not None)
+    settings = _settings_of(None if exact else sweeps) | ({} if levels is None else {"levels": levels})
     shifted = None
     if A.known:
         factors, pivots, used = incomplete_factors(A, shift, kind == "ic")
@@ -211,7 +211,7 @@ def incomplete(
         count = build or (_BUILD_SWEEPS if levels is None else max(min(levels - 1, _BUILD_SWEEPS_CAPPED), 1))
         settings |= {"build_sweeps": count}
         factors, pivots = factors_by_sweeps(A.shifted(0.0 if shift == "auto" else float(shift)), count)
-    M, damped = factored(A, factors, pivots, sweeps if apply == "sweeps" else None)
+    M, damped = factored(A, factors, pivots, None if exact else sweeps)
     return _preconditioner(M, kind, A, settings, "; ".join(filter(None, (shifted, damped))) or None)
 
 
@@ -223,8 +223,56 @@ def _with_matched_rows(
     return ordered.restored(make(UnitDiagonalMatrix.of(ordered.matrix, target), apply or "exact"), target)
 
 
+def _ilu_with_dropping(
+    own: Matrix, target: Target, sweeps: int | None, tolerance: float, fill_factor: float
+) -> Preconditioner:
+    """ILU with a drop tolerance and row exchanges.
+
+    Source: Li and Shao, A supernodal approach to incomplete LU factorization with partial pivoting, TOMS 37 (2011).
+    """
+    check_number("fill_factor", fill_factor, 0)
+    if tolerance != 0:
+        check_number("drop_tolerance", tolerance, 0)
+    A = in_scipy(own)
+    if A is None or isinstance(A, tuple):
+        got = "of a matrix whose values are not known yet" if A is None else f"of {len(A)} systems"
+        raise UnsupportedOperation(
+            f"A drop tolerance was given for a factorisation {got}; expected one matrix whose values are known, "
+            "because the pattern of the factors depends on them. Leave drop_tolerance out for the pattern of A."
+        )
+    check_finite_rows(A.data, np.repeat(np.arange(A.shape[0]), np.diff(A.indptr)))  # SuperLU would not terminate.
+    try:
+        factors = spilu(sp.csc_array(A), drop_tol=float(tolerance), fill_factor=float(fill_factor))
+    except RuntimeError as error:
+        raise ValueError(
+            "SciPy's spilu found the matrix singular, or its factors too large. Use 'jacobi', or shift A's diagonal."
+        ) from error
+    upper = sp.csr_array(factors.U)
+    pivots = upper.diagonal()
+    if not (pivots != 0).all() or not np.isfinite(upper.data).all():
+        raise ValueError("SciPy's spilu made a pivot of zero: the matrix is singular. Use 'jacobi'.")
+    unit = (sp.csr_array(sp.tril(factors.L, -1)), sp.csr_array(sp.diags_array(1 / pivots) @ sp.triu(upper, 1)))
+    triangles = [from_csr(target.bk, S.astype(own.dtype), prune=False, like=target.like) for S in unit]
+    inverse = DiagonalOperator(target.bk, target.array((1 / pivots)[None]))
+    inner = TripleProduct(triangle_solve(triangles[1], sweeps), inverse, triangle_solve(triangles[0], sweeps))
+    v = np.random.default_rng(3).standard_normal(A.shape[0]).astype(upper.dtype)
+    forward, backward = factors.solve(v), factors.solve(v, "H")
+    seems_hermitian = np.linalg.norm(forward - backward) <= CHOSEN * np.linalg.norm(forward)
+    entries = sum(S.nnz for S in triangles)
+    settings = {"drop_tolerance": tolerance, "fill_factor": fill_factor, **_settings_of(sweeps)}
+    M = reordered(inner, np.argsort(factors.perm_r), np.argsort(factors.perm_c))
+    return Preconditioner(
+        M, "ilu", None if seems_hermitian else False,
+        memory=entries + len(pivots), work=entries * (sweeps or 1) + len(pivots), settings=tuple(settings.items()),
+    )  # fmt: skip
+
+
+def _settings_of(sweeps: int | None) -> dict[str, Any]:
+    return {"apply": "exact"} if sweeps is None else {"apply": "sweeps", "sweeps": sweeps}
+
+
 def _preconditioner(
-    M: Factored, kind: str, A: UnitDiagonalMatrix, settings: dict[str, Any], note: str | None
+    M: TripleProduct, kind: str, A: UnitDiagonalMatrix, settings: dict[str, Any], note: str | None
 ) -> Preconditioner:
     entries, n = (len(A.pattern.rows) - A.pattern.n) * A.systems, A.pattern.n * A.systems
     return Preconditioner(

@@ -29,12 +29,10 @@ from ....sparse.analysis.matching import greedy_matching
 from ....sparse.formats import from_entries
 from ....sparse.formats.entries.integers import starts_of
 from ....sparse.operators.concrete import nonzero_entries
-from ..base import Preconditioner
-from ..operators import DiagonallyScaled, reordered
-from ..target import Target
-from .apply import factored
-from .host import incomplete_factors
-from .pattern import UnitDiagonalMatrix
+from ..operators import DiagonallyScaled, Preconditioner, reordered
+from ..pipeline import Target
+from .factors import factored, incomplete_factors
+from .unit_diagonal import UnitDiagonalMatrix
 
 _SMALL = 0.5  # of the largest entry of its row and of its column: factors are tested if a diagonal entry is smaller
 _POOR = 1.0  # relative size of A M z - z above which M is worse than no preconditioner for random vectors

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -11,14 +11,15 @@ from ....backends import Array, Backend, get_backend
 from ....sparse import Dense, Matrix
 from ....sparse.analysis.symmetry import nearest_hermitian
 from ....sparse.operators.concrete import in_scipy
-from ..amg.classical.rows import row_sums
+from ..amg.rows import row_sums
 from ..checks import check_finite, check_in_range
-from ..target import Target
+from ..pipeline import Target
 
 _CUT = 10  # times n eps: smaller singular values, relative to the largest one, count as zero
 _GIVEN = 4  # times the rounding of the given entries of A, likewise: its effect on a null vector
 _OF_TERMS = 64  # times eps and the terms that a matrix was summed from, likewise
 _LARGEST = 3000  # unknowns
+_RESIDUE = 0.75  # power of the rounding unit: such sums of terms of size one are only rounding
 
 
 def hermitian_and_double(A: sp.csr_array, kind: str) -> tuple[bool, sp.csr_array]:
@@ -36,11 +37,10 @@ def hermitian_and_double(A: sp.csr_array, kind: str) -> tuple[bool, sp.csr_array
     return nearest is not None, wide if nearest is None else nearest
 
 
-class Scales(NamedTuple):
-    """Diagonals such that `left A right` has ones on its diagonal; 1 where that of A is zero."""
-
-    left: np.ndarray
-    right: np.ndarray
+def unit_scale(bk: Backend, sizes: Array) -> Array:
+    """`1 / sqrt(sizes)`; 1 where they are zero, as on the diagonal of isolated unknowns."""
+    one = bk.full_like(sizes, 1)
+    return bk.where(sizes > 0, 1 / bk.sqrt(bk.where(sizes > 0, sizes, one)), one)
 
 
 def times_diagonals(left: np.ndarray, A: Any, right: np.ndarray) -> sp.csr_array:
@@ -49,8 +49,10 @@ def times_diagonals(left: np.ndarray, A: Any, right: np.ndarray) -> sp.csr_array
     return sp.csr_array((data, A.indices, A.indptr), A.shape)
 
 
-def scales_of(A: sp.csr_array, hermitian: bool, by_rows: bool = False) -> Scales:
-    """Scales to a unit diagonal; for a Hermitian matrix equal up to sign, so that the product is Hermitian.
+def scales_of(A: sp.csr_array, hermitian: bool, by_rows: bool = False) -> tuple[np.ndarray, np.ndarray]:
+    """Diagonals such that `left A right` has ones on its diagonal; 1 where that of A is zero.
+
+    For a Hermitian matrix they are equal up to sign, so that the product is Hermitian.
 
     Args:
         by_rows: scale by the sums of the absolute values in rows instead of the diagonal, so that no eigenvalue of a
@@ -59,10 +61,10 @@ def scales_of(A: sp.csr_array, hermitian: bool, by_rows: bool = False) -> Scales
     diagonal = A.diagonal()
     size = row_sums(np.abs(A.data), A) if by_rows else np.abs(diagonal)
     positive = size > 0
-    right = 1 / np.sqrt(np.where(positive, size, 1))
+    right = unit_scale(get_backend("numpy"), size)
     if hermitian:
-        return Scales(right * (-1 if positive.any() and (diagonal.real <= 0).all() else 1), right)
-    return Scales(right * np.where(positive, np.conj(diagonal) / np.where(positive, size, 1), 1), right)
+        return right * (-1 if positive.any() and (diagonal.real <= 0).all() else 1), right
+    return right * np.where(positive, np.conj(diagonal) / np.where(positive, size, 1), 1), right
 
 
 def check_dense(n: int) -> None:
@@ -74,12 +76,17 @@ def check_dense(n: int) -> None:
         )
 
 
-def rounding_of(given: np.dtype, levels: int) -> float:
-    """Relative rounding of the coarsest of `levels` levels, for a fine matrix in the precision `given`.
+def rounding_of(dtype: np.dtype, levels: int) -> float:
+    """Relative rounding of the coarsest of `levels` levels, for a fine matrix in `dtype`.
 
     The rounding of row sums counts about four times as much on each coarser level.
     """
-    return float(np.finfo(given).eps) * 4.0 ** (levels - 1)
+    return float(np.finfo(dtype).eps) * 4.0 ** (levels - 1)
+
+
+def residue_of(dtype: np.dtype) -> float:
+    """Size up to which a sum of terms of size one is only rounding."""
+    return float(np.finfo(dtype).eps) ** _RESIDUE
 
 
 def known_inverse(A: np.ndarray, hermitian: bool, rounding: float, terms: np.ndarray | None = None) -> np.ndarray:
@@ -95,10 +102,10 @@ def known_inverse(A: np.ndarray, hermitian: bool, rounding: float, terms: np.nda
         singular = bool(len(A)) and bool(np.linalg.cond(A) * cut > 1)
         return np.asarray(np.linalg.pinv(A, rcond=cut)) if singular else np.asarray(np.linalg.inv(A))
     values, vectors = np.linalg.eigh((A + A.conj().T) / 2)
-    kept = _are_kept(get_backend("numpy"), values, cut, _CUT * n * rounding)
+    regular = _nonzero(get_backend("numpy"), values, cut, _CUT * n * rounding)
     if terms is not None:
-        kept &= np.abs(values) > _OF_TERMS * eps * (np.abs(vectors.T) ** 2 @ terms)
-    inverse = (vectors[:, kept] / values[kept]) @ vectors[:, kept].conj().T
+        regular &= np.abs(values) > _OF_TERMS * eps * (np.abs(vectors.T) ** 2 @ terms)
+    inverse = (vectors[:, regular] / values[regular]) @ vectors[:, regular].conj().T
     return (inverse + inverse.conj().T) / 2
 
 
@@ -116,7 +123,7 @@ def inverse_of_scaled(
     return known_inverse(times_diagonals(left, A, right).toarray(), hermitian, rounding, scaled)
 
 
-def _are_kept(bk: Backend, values: Array, cut: float, cut_beyond: float) -> Array:
+def _nonzero(bk: Backend, values: Array, cut: float, cut_beyond: float) -> Array:
     """Mask of ascending eigenvalues above `cut`; above `cut_beyond` for the sign opposite to the largest one.
 
     Rounding accumulates on coarse levels, and turns null vectors of semidefinite matrices into such eigenvalues, with
@@ -150,14 +157,14 @@ def _by_eigenvalues(bk: Backend, A: Array, terms: Array | None) -> Array:
     n, dtype = int(A.shape[0]), bk.dtype(A)
     values, vectors = bk.linalg.eigh((A + bk.matrix_transpose(bk.conj(A))) / 2)
     eps = float(np.finfo(dtype).eps)
-    kept = _are_kept(bk, values, _CUT * n**0.5 * eps, _CUT * n * eps)
+    regular = _nonzero(bk, values, _CUT * n**0.5 * eps, _CUT * n * eps)
     if terms is not None:
         sizes = bk.product(bk.matrix_transpose(bk.abs(vectors) ** 2), terms[None])[0]
-        kept = kept & (bk.abs(values) > _OF_TERMS * eps * sizes)
-    inverse = bk.astype(bk.where(kept, 1 / bk.where(kept, values, 1), 0), dtype)
-    scaled = vectors * inverse
-    found = bk.product(bk.conj(vectors), scaled)  # row i: sum over k of conj(v_jk) scaled_ik
-    return (found + bk.matrix_transpose(bk.conj(found))) / 2
+        regular = regular & (bk.abs(values) > _OF_TERMS * eps * sizes)
+    inverse = bk.astype(bk.where(regular, 1 / bk.where(regular, values, 1), 0), dtype)
+    # Row i: the sum over k of conj(v_jk) v_ik / lambda_k.
+    product = bk.product(bk.conj(vectors), vectors * inverse)
+    return (product + bk.matrix_transpose(bk.conj(product))) / 2
 
 
 def _by_lu(bk: Backend, A: Array) -> Array:
@@ -174,28 +181,19 @@ def exact_inverse(matrix: Matrix, kind: str) -> tuple[Dense, bool | None]:
     """(Pseudo-)inverse, computed with a unit diagonal, and whether it is Hermitian (None: unknown)."""
     known, target = in_scipy(matrix), Target(matrix, matrix.dtype)
     if known is None:
-        return _traced(matrix), None
+        bk = matrix.bk
+        entries = bk.constant(matrix.dense())
+        scale = bk.astype(unit_scale(bk, bk.abs(bk.diagonal(entries))), matrix.dtype)
+        both = scale[..., :, None] * scale[..., None, :]
+        return Dense(bk, both * traced_inverse(bk, both * entries)), None
+    matrices = [hermitian_and_double(A, kind) for A in ([known] if isinstance(known, sp.csr_array) else known)]
+    hermitian = all(is_hermitian for is_hermitian, _ in matrices)
+    inverses = []
+    for _, A in matrices:
+        left, right = scales_of(A, hermitian)
+        inverse = inverse_of_scaled(left, A, right, hermitian, rounding_of(matrix.dtype, 1))
+        inverses.append(right[:, None] * inverse * left)
     if isinstance(known, sp.csr_array):
-        hermitian, wide = hermitian_and_double(known, kind)
-        return target.dense(_inverse(wide, hermitian, matrix.dtype)), hermitian
-    each = [hermitian_and_double(A, kind) for A in known]
-    hermitian = all(one for one, _ in each)
-    found = [_inverse(A, hermitian, matrix.dtype) for _, A in each]
-    dtype = found[0].dtype if found else matrix.dtype
-    return target.dense(np.array(found, dtype).reshape(len(found), *matrix.shape)), hermitian
-
-
-def _inverse(A: sp.csr_array, hermitian: bool, given: np.dtype) -> np.ndarray:
-    left, right = scales_of(A, hermitian)
-    inverse = known_inverse(times_diagonals(left, A, right).toarray(), hermitian, rounding_of(given, 1))
-    found: np.ndarray = right[:, None] * inverse * left
-    return found
-
-
-def _traced(matrix: Matrix) -> Dense:
-    bk = matrix.bk
-    entries = bk.constant(matrix.dense())
-    diagonal = bk.abs(bk.diagonal(entries))
-    scale = bk.astype(bk.where(diagonal > 0, 1 / bk.sqrt(bk.where(diagonal > 0, diagonal, 1)), 1), matrix.dtype)
-    both = scale[..., :, None] * scale[..., None, :]
-    return Dense(bk, both * traced_inverse(bk, both * entries))
+        return target.dense(inverses[0]), hermitian
+    dtype = inverses[0].dtype if inverses else matrix.dtype
+    return target.dense(np.array(inverses, dtype).reshape(len(inverses), *matrix.shape)), hermitian

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -28,6 +28,7 @@ from ....sparse.operators.couplings import (
     Shift,
     Stacked,
     distance,
+    neighbours,
     opposite,
     settled,
     shifted_array,
@@ -49,41 +50,39 @@ def couplings_of(matrix: Matrix, grid: tuple[int, ...]) -> Couplings:
 
     Cost: one pass over the values, and over positions except for stencils and diagonals.
     """
-    own: Any = concrete(matrix)
-    if isinstance(own, Stencil) and own.structure.in_grid == own.structure.out_grid == grid:  # type: ignore[attr-defined]
-        parts, rings = _of_boxes(own, grid)
+    A: Any = concrete(matrix)
+    if isinstance(A, Stencil) and A.structure.in_grid == A.structure.out_grid == grid:  # type: ignore[attr-defined]
+        parts, rings = _of_boxes(A, grid)
     else:
-        found = _of_diagonals(own, grid)
-        parts, rings = found or _of_entries(own, grid)
-    bk, systems = own.bk, own.systems
+        parts, rings = _of_diagonals(A, grid) or _of_entries(A, grid)
+    bk, systems = A.bk, A.systems
     values = {shift: sum_of_terms(arrays) for shift, arrays in parts.items()}
     like = next(iter(values.values()), None)
-    zero = bk.zeros((systems or 1, *grid), own.dtype, like)
+    zero = bk.zeros((systems or 1, *grid), A.dtype, like)
     for shift in [(0,) * len(grid), *map(opposite, values)]:
         values.setdefault(shift, zero)
     couplings = Couplings(bk, grid, rings, values, systems)
     if analysis_of(matrix).is_exactly_hermitian:
-        couplings.__dict__["is_exactly_hermitian"] = (
-            True  # of this object only: objects derived from it may have other values
-        )
+        # Of this object only, because those derived from it may have other values.
+        couplings.__dict__["is_exactly_hermitian"] = True
     return couplings
 
 
 def couples_neighbours(matrix: Matrix) -> bool:
     """Does the structure of a matrix with a known grid of two or more axes couple neighbours only?"""
-    own: Any = matrix
-    grid = own.in_shape
-    if len(grid) < 2 or own.out_shape != grid or not isinstance(own, SparseMatrix):
+    A: Any = matrix
+    grid = A.in_shape
+    if len(grid) < 2 or A.out_shape != grid or not isinstance(A, SparseMatrix):
         return False
-    if isinstance(own, Stencil):
-        structure: Any = own.structure
+    if isinstance(A, Stencil):
+        structure: Any = A.structure
         if structure.in_grid != grid or structure.out_grid != grid:
             return False
         steps = [step_of(np.asarray(box.start) - np.asarray(box.lo), np.asarray(grid))[0] for box in structure.boxes]
         return all(bool(np.all(np.abs(step) <= 1)) for step in steps)
-    if isinstance(own, DIA) and _of_diagonals(own, grid) is not None:
+    if isinstance(A, DIA) and _of_diagonals(A, grid) is not None:
         return True
-    rows, cols, _ = own.structure.entries()
+    rows, cols, _ = A.structure.entries()
     return are_neighbours(rows, cols, grid)
 
 
@@ -117,10 +116,10 @@ def _of_diagonals(matrix: Any, grid: tuple[int, ...]) -> tuple[Parts, tuple[bool
         structure: Any = matrix.structure
         offsets, diagonals = structure.offsets, matrix.constant[0]
     else:
-        found = neighbours_diagonals(matrix.known(), grid)
-        if found is None:
+        pair = neighbours_diagonals(matrix.known(), grid)
+        if pair is None:
             return None
-        offsets, diagonals = found
+        offsets, diagonals = pair
     parts: Parts = {}
     for offset, diagonal in zip(offsets, diagonals):
         shift = shift_of(int(offset), grid)
@@ -138,20 +137,7 @@ def _of_diagonals(matrix: Any, grid: tuple[int, ...]) -> tuple[Parts, tuple[bool
 
 def _of_entries(matrix: Any, grid: tuple[int, ...]) -> tuple[Parts, tuple[bool, ...]]:
     bk, rows, cols, values = nonzero_entries(matrix)
-    codes, rings = _codes(rows, cols, grid)
-    parts: Parts = {}
-    for code in np.flatnonzero(np.bincount(codes)):
-        here = np.flatnonzero(codes == code)
-        source = np.full(matrix.shape[0], -1, np.int32)
-        source[rows[here]] = here
-        parts[_shift_of_code(int(code), grid)] = [bk.reshape(take_or_zero(bk, values, source), (-1, *grid))]
-    return parts, rings
-
-
-def _codes(rows: np.ndarray, cols: np.ndarray, grid: tuple[int, ...]) -> tuple[np.ndarray, tuple[bool, ...]]:
-    """The offset of each entry as a number, and which axes are rings."""
-    codes = np.zeros(len(rows), np.int64)
-    rings = []
+    codes, rings = np.zeros(len(rows), np.int64), []  # positions in `neighbours`
     for n, stride in zip(grid, row_strides(grid)):
         step, ring = step_of(cols // stride % n - rows // stride % n, n)
         rings.append(bool(np.any(ring)))
@@ -159,11 +145,13 @@ def _codes(rows: np.ndarray, cols: np.ndarray, grid: tuple[int, ...]) -> tuple[n
             at = int(np.argmax(np.abs(step) > 1))
             raise _far(tuple(int(v[at]) for v in differences(rows, cols, grid)), grid)
         codes = 3 * codes + step + 1
-    return codes, tuple(rings)
-
-
-def _shift_of_code(code: int, grid: tuple[int, ...]) -> Shift:
-    return tuple(code // 3**k % 3 - 1 for k in reversed(range(len(grid))))
+    parts: Parts = {}
+    for code in np.flatnonzero(np.bincount(codes)):
+        entries = np.flatnonzero(codes == code)
+        source = np.full(matrix.shape[0], -1, np.int32)
+        source[rows[entries]] = entries
+        parts[neighbours(len(grid))[code]] = [bk.reshape(take_or_zero(bk, values, source), (-1, *grid))]
+    return parts, tuple(rings)
 
 
 def _far(shift: Shift, grid: tuple[int, ...]) -> UnsupportedOperation:
@@ -185,13 +173,11 @@ def neighbours_diagonals(A: Any, grid: tuple[int, ...]) -> tuple[tuple[int, ...]
     """
     sample = evenly_spread(A.shape[0], _SAMPLE)
     rows, cols = entries_in(A.indptr[sample], A.indptr[sample + 1], A.indices, sample)
-    strides = row_strides(grid)
-    every = {sum(s * d for s, d in zip(strides, steps)) for steps in itertools.product((-1, 0, 1), repeat=len(grid))}
-    seen = set((cols - rows).tolist())
-    if not seen <= every:
+    possible, sampled = {distance(s, grid) for s in neighbours(len(grid))}, set((cols - rows).tolist())
+    if not sampled <= possible:
         return None
     count = np.count_nonzero(A.data)
-    for offsets in (sorted(seen), sorted(every)):
+    for offsets in (sorted(sampled), sorted(possible)):
         values = _diagonals(A, offsets)
         if np.count_nonzero(values) == count:
             return tuple(offsets), values
@@ -207,9 +193,9 @@ def _diagonals(A: Any, offsets: list[int]) -> np.ndarray:
         for row, offset in zip(values, offsets):
             k = offset + first
             if -(last - first) < k < n:
-                found = part.diagonal(k)
+                diagonal = part.diagonal(k)
                 start = first + max(0, -k)
-                row[start : start + len(found)] = found
+                row[start : start + len(diagonal)] = diagonal
 
     cores.in_blocks(read, n, _ROWS)
     return values
@@ -220,24 +206,28 @@ def couplings_matrix(A: Couplings, as_grid: bool = False) -> Operator:
     if as_grid or not A.bk.on_host:
         return MatrixOnGrid.of(A)
     if A.systems is None and not any(A.periodic):
-        array = A.values.array if isinstance(A.values, Stacked) else A.bk.stack([*A.values.values()])
-        return as_diagonals(A.bk, [*A.values], array)
+        return as_diagonals(A.bk, [*A.values], _stacked(A.bk, A.values))
     return couplings_stencil(A).to("csr")
+
+
+def _stacked(bk: Backend, values: Mapping[Shift, Array]) -> Array:
+    """`(shifts, systems or 1, *grid)`, in the order of the values."""
+    return values.array if isinstance(values, Stacked) else bk.stack([*values.values()])
 
 
 def couplings_stencil(A: Couplings) -> SparseMatrix:
     """The Stencil with a box of points per offset, and one more for each wrap-around of a periodic axis."""
     boxes, values = [], []
     for shift, a in A.values.items():
-        for box in itertools.product(*(_ranges(n, s, ring) for n, s, ring in zip(A.grid, shift, A.periodic))):
-            lo, shape = tuple(r[0] for r in box), tuple(r[1] for r in box)
-            if min(shape) > 0:
-                boxes.append(Shifted(lo, shape, tuple(r[2] for r in box)))
-                part = a[(slice(None), *boxes[-1].rows)]
-                each = None if A.systems is None else (A.systems, *map(int, part.shape[1:]))
-                values.append(part[0] if each is None else A.bk.broadcast_to(part, each))
-    n = A.diagonal.shape[1:]
-    structure = StencilStructure(tuple(map(int, n)), tuple(map(int, n)), boxes, [False] * len(boxes))
+        for ranges in itertools.product(*(_ranges(n, s, ring) for n, s, ring in zip(A.grid, shift, A.periodic))):
+            box = Shifted(*zip(*ranges))
+            if min(box.shape) > 0:
+                boxes.append(box)
+                part = a[(slice(None), *box.rows)]
+                batch = None if A.systems is None else (A.systems, *map(int, part.shape[1:]))
+                values.append(part[0] if batch is None else A.bk.broadcast_to(part, batch))
+    grid = tuple(map(int, A.diagonal.shape[1:]))
+    structure = StencilStructure(grid, grid, boxes, [False] * len(boxes))
     size: Any = structure.shape[0]
     return SparseMatrix.build(A.bk, structure, tuple(values), in_shape=(size,), out_shape=(size,))
 
@@ -277,17 +267,16 @@ class MatrixOnGrid(Composed):
     @classmethod
     def of(cls, A: Couplings) -> MatrixOnGrid:
         values = settled(A.bk, {s: A.values[s] for s in A.shifts} if [*A.values] != [*A.shifts] else A.values)
-        array = values.array if isinstance(values, Stacked) else A.bk.stack([*values.values()])
-        return cls(A.bk, array, A.shifts, A.grid, A.periodic, A.systems is not None)
+        return cls(A.bk, _stacked(A.bk, values), A.shifts, A.grid, A.periodic, A.systems is not None)
 
     def __post_init__(self) -> None:
-        found, _ = self._form("values")
+        shape, _ = self._form("values")
         opposites = {opposite(s) for s in self.shifts}
         axes = {len(self.grid), len(self.periodic), *map(len, self.shifts)}
         if len(axes) > 1 or opposites != set(self.shifts) or max(max(map(abs, s)) for s in self.shifts) > 1:
             raise ValueError(f"There is no matrix on the grid {self.grid} with the couplings {self.shifts}.")
-        if (*found[:1], *found[2:]) != (len(self.shifts), *self.grid) or (found[1] != 1 and not self.batch):
-            raise ValueError(f"{found} values were given for {len(self.shifts)} couplings on the grid {self.grid}.")
+        if (*shape[:1], *shape[2:]) != (len(self.shifts), *self.grid) or (shape[1] != 1 and not self.batch):
+            raise ValueError(f"{shape} values were given for {len(self.shifts)} couplings on the grid {self.grid}.")
         super().__post_init__()
 
     def _settle(self) -> None:
@@ -314,11 +303,11 @@ class MatrixOnGrid(Composed):
         if self.batch or any(self.periodic):
             return arrays, make
 
-        def made(values: Sequence[np.ndarray]) -> Operator:
-            own: Any = make(values)
-            return as_diagonals(own.bk, own.shifts, np.asarray(own.values))
+        def make_diagonals(values: Sequence[np.ndarray]) -> Operator:
+            A: Any = make(values)
+            return as_diagonals(A.bk, A.shifts, np.asarray(A.values))
 
-        return arrays, made
+        return arrays, make_diagonals
 
 
 def as_diagonals(bk: Backend, shifts: Sequence[Shift], values: Array) -> SparseMatrix:

@@ -16,8 +16,7 @@ from typing import Any, ClassVar, NamedTuple
 
 from ....backends import Array, Backend
 from ....sparse import Composed, Matrix, Operator, UnsupportedOperation, as_symmetric_dia, storable
-from ..operators import DiagonallyScaled, Permuted, Recast, recast
-from ..target import suited
+from ..operators import DiagonallyScaled, Permuted, Recast, recast, suited
 
 VISITS = {"V": 1, "W": 2}
 """Visits to the next coarser level from each level."""
@@ -32,12 +31,12 @@ def chebyshev_coefficients(rho: Array, degree: int) -> list[tuple[Array, Array]]
     """
     centre, half = (_UPPER + _LOWER) / 2, (_UPPER - _LOWER) / 2
     sigma = centre / half
-    ratio, found = 1 / sigma, [(0 * rho, 1 / (centre * rho))]
+    ratio, coefficients = 1 / sigma, [(0 * rho, 1 / (centre * rho))]
     for _ in range(degree - 1):
         new = 1 / (2 * sigma - ratio)
-        found.append((new * ratio + 0 * rho, 2 * new / (half * rho)))
+        coefficients.append((new * ratio + 0 * rho, 2 * new / (half * rho)))
         ratio = new
-    return found
+    return coefficients
 
 
 def jacobi_coefficients(rho: Array, degree: int) -> list[tuple[Array, Array]]:
@@ -67,12 +66,14 @@ class Smoother(Composed):
     Attributes:
         sign: of the vectors b and r that it takes and returns: -1 for -b and -r, to which products with A are added.
         revisits: may the coarser levels be visited again, after `between`?
+        matrices: names of the parts whose format depends on the library.
         A: the matrix.
         hermitian: is it known to be?
     """
 
     sign: ClassVar[int] = 1
     revisits: ClassVar[bool] = False
+    matrices: ClassVar[tuple[str, ...]] = ("A",)
     A: Operator
     hermitian: bool = False
 
@@ -106,6 +107,13 @@ class Smoother(Composed):
 
     def apply(self, x: Array) -> Array:
         return self.start(x if self.sign > 0 else negated(self.bk, x))[0]
+
+    def transpose(self) -> Operator:
+        return replace(self, A=suited(self.A.T, self.bk, self.like))  # type: ignore[call-arg]  # all have a field A
+
+    def on_backend(self, bk: Backend, like: Array | None) -> Operator | None:
+        # Formats are chosen before the zeros of a matrix are traced.
+        return super(Smoother, with_suited(self, self.matrices, bk, like)).on_backend(bk, like)
 
 
 @storable("polynomial smoother")
@@ -159,18 +167,18 @@ class PolynomialSmoother(Smoother):
     def _steps(self, rows: int) -> list[tuple[Array, Array]]:
         """Pairs alpha `(rows, 1)` and `-beta D⁻¹`, `(rows, 1)` or `(systems or 1, n)`, for vectors of all systems."""
         bk, alphas, weights = self.bk, self.array("alphas"), self.array("weights")
-        found = []
+        steps = []
         for k in range(int(alphas.shape[0])):
             weight = bk.broadcast_to(weights[k], (rows, 1)) if int(weights.shape[2]) == 1 else weights[k]
-            found.append((bk.broadcast_to(alphas[k][:, None], (rows, 1)), weight))
-        return found
+            steps.append((bk.broadcast_to(alphas[k][:, None], (rows, 1)), weight))
+        return steps
 
     def _direction(self, step: tuple[Array, Array], e: Array, before: Array | None) -> Array:
         """A new array `alpha d - beta D⁻¹ e` with the previous direction d, which is 0 at first."""
         bk, (alpha, weight) = self.bk, step
         if int(self.weights.shape[2]) > 1:
-            found = weight * e
-            return found if before is None else bk.axpy(alpha, before, found)
+            step_along_e = weight * e
+            return step_along_e if before is None else bk.axpy(alpha, before, step_along_e)
         return bk.times(weight, e) if before is None else bk.axpy(weight, e, bk.times(alpha, before))
 
     @cached_property
@@ -184,13 +192,6 @@ class PolynomialSmoother(Smoother):
     @property
     def work(self) -> int:
         return 2 * int(self.alphas.shape[0]) * numbers_stored(self.A)
-
-    def transpose(self) -> Operator:
-        return replace(self, A=suited(self.A.T, self.bk, self.like))
-
-    def on_backend(self, bk: Backend, like: Array | None) -> Operator | None:
-        own = replace(self, A=suited(self.A, bk, like))  # before the zeros of the matrix are traced
-        return super(PolynomialSmoother, own).on_backend(bk, like)
 
 
 @storable("coarse and fine unknowns smoothed in turns")
@@ -215,6 +216,7 @@ class CFRelaxation(Smoother):
     """
 
     parts = ("A", "C", "FC", "FF")
+    matrices = ("C", "FC", "FF")
 
     A: Operator
     C: Operator
@@ -226,8 +228,8 @@ class CFRelaxation(Smoother):
         turn = -1 if self.transposed else 1
         (k, n), fine = self.C.shape[::turn], self.FF.shape[0]
         if (self.FC.shape[::turn], self.FF.shape, self.A.shape) != ((fine, k), (n - k, n - k), (n, n)):
-            found = self.C.shape, self.FC.shape, self.FF.shape, self.A.shape
-            raise ValueError(f"The parts of a smoother of coarse and fine unknowns do not fit each other: {found}.")
+            shapes = self.C.shape, self.FC.shape, self.FF.shape, self.A.shape
+            raise ValueError(f"The parts of a smoother of coarse and fine unknowns do not fit each other: {shapes}.")
         super().__post_init__()
 
     def _split(self, x: Array) -> tuple[Array, Array]:
@@ -269,10 +271,6 @@ class CFRelaxation(Smoother):
         parts: dict[str, Any] = {name: getattr(self, name).T for name in self.parts}
         return replace(self, **parts, transposed=not self.transposed)
 
-    def on_backend(self, bk: Backend, like: Array | None) -> Operator | None:
-        matrices: dict[str, Any] = {name: suited(getattr(self, name), bk, like) for name in ("C", "FC", "FF")}
-        return super(CFRelaxation, replace(self, **matrices)).on_backend(bk, like)
-
 
 @storable("elimination of fine unknowns")
 @dataclass(eq=False, repr=False)
@@ -304,12 +302,6 @@ class Elimination(Smoother):
     @property
     def work(self) -> int:
         return 0
-
-    def transpose(self) -> Operator:
-        return replace(self, A=suited(self.A.T, self.bk, self.like))
-
-    def on_backend(self, bk: Backend, like: Array | None) -> Operator | None:
-        return super(Elimination, replace(self, A=suited(self.A, bk, like))).on_backend(bk, like)
 
 
 @storable("level with a smoother")
@@ -343,9 +335,9 @@ class Level(Composed):
 
     def __post_init__(self) -> None:
         n, m = self.P.shape
-        found = (self.smoother.shape, self.R.shape, self.coarse.shape)
-        if found != ((n, n), (m, n), (m, m)):
-            raise ValueError(f"The parts of a level of multigrid do not fit each other: {found}, {(n, m)}.")
+        shapes = (self.smoother.shape, self.R.shape, self.coarse.shape)
+        if shapes != ((n, n), (m, n), (m, m)):
+            raise ValueError(f"The parts of a level of multigrid do not fit each other: {shapes}, {(n, m)}.")
         if self.kept is not None and self.kept.shape != (n, m):
             raise ValueError(f"The prolongation {self.P!r} of a level was not made of {self.kept!r}.")
         if self.visits not in (VISITS.values() if self.smoother.revisits else (1,)):
@@ -400,8 +392,12 @@ class Level(Composed):
         return replace(self, smoother=smoother, P=P, R=R, coarse=self.coarse.T)
 
     def on_backend(self, bk: Backend, like: Array | None) -> Operator | None:
-        own = replace(self, P=suited(self.P, bk, like), R=suited(self.R, bk, like))
-        return super(Level, own).on_backend(bk, like)
+        return super(Level, with_suited(self, ("P", "R"), bk, like)).on_backend(bk, like)
+
+
+def with_suited(M: Any, names: Sequence[str], bk: Backend, like: Array | None) -> Any:
+    """M with these of its matrices in the formats for a library."""
+    return replace(M, **{name: suited(getattr(M, name), bk, like) for name in names})
 
 
 class LevelParts(NamedTuple):
@@ -415,22 +411,21 @@ class LevelParts(NamedTuple):
 
 def cycle_over(levels: Sequence[LevelParts], coarsest: Operator, visits: int = 1) -> Operator:
     """Cycle over all levels, finest first, each in the precision of its smoother."""
-    found = coarsest
-    for parts in reversed(levels):
-        S = parts.smoother
-        found = Level(S, parts.P, parts.R, recast(found, S.dtype), parts.kept, visits if S.revisits else 1)
-    return found
+    M = coarsest
+    for S, P, R, kept in reversed(levels):
+        M = Level(S, P, R, recast(M, S.dtype), kept, visits if S.revisits else 1)
+    return M
 
 
 def levels_of_cycle(M: Operator) -> list[Level]:
     """Levels, finest first, of a cycle inside scalings, permutations and casts."""
-    found: list[Level] = []
+    levels: list[Level] = []
     inner: Any = M
     while isinstance(inner, DiagonallyScaled | Recast | Permuted | Level):
         if isinstance(inner, Level):
-            found.append(inner)
+            levels.append(inner)
         inner = inner.coarse if isinstance(inner, Level) else inner.inner
-    return found
+    return levels
 
 
 def numbers_stored(M: Operator) -> int:
@@ -448,7 +443,7 @@ def work_of(M: Operator) -> int:
     if isinstance(M, DiagonallyScaled):
         return work_of(M.inner) + 2 * M.shape[0] * (M.systems or 1)
     if isinstance(M, Permuted):
-        return work_of(M.inner) + numbers_stored(M.there) + numbers_stored(M.back)
+        return work_of(M.inner) + numbers_stored(M.left) + numbers_stored(M.right)
     if isinstance(M, Recast):
         return work_of(M.inner)
     return M.work if isinstance(M, Level) else numbers_stored(M)

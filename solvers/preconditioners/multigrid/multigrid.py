@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 from itertools import pairwise
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
@@ -15,29 +15,25 @@ import scipy.sparse as sp
 from ....backends import Array, Backend, get_backend
 from ....sparse import Composed, Matrix, Operator
 from ....sparse.fingerprint import fingerprint
-from ....sparse.operators.couplings import Couplings, Shift, Stacked, are_flat
+from ....sparse.operators.couplings import Couplings, Stacked, are_flat
 from ...factors.planes import BlockTridiagonalInverse, block_layout, block_tridiagonal_inverse
 from ..amg.cycle import known_cycle
 from ..amg.hierarchy import coarsened
 from ..amg.settings import AmgSettings
-from ..base import Preconditioner
 from ..checks import MOST_STEPS, check_choice, check_finite, check_in_range, check_integer
-from ..operators import DiagonallyScaled, check_precision, inner_dtype, note_on_precision, precision_as_setting, recast
-from ..pipeline import grid_of, of_operator
-from ..target import Target
-from .coarsest import exact_inverse, rounding_of
-from .couplings import MatrixOnGrid, couplings_matrix, couplings_of, couplings_stencil
-from .cycle import (
-    SMOOTHERS,
-    VISITS,
-    Level,
-    LevelParts,
-    PolynomialSmoother,
-    cycle_over,
-    numbers_stored,
-    polynomial,
-    work_of,
+from ..operators import (
+    DiagonallyScaled,
+    Preconditioner,
+    check_precision,
+    inner_dtype,
+    note_on_precision,
+    precision_as_setting,
+    recast,
 )
+from ..pipeline import Target, grid_of, of_operator
+from .coarsest import exact_inverse, residue_of, rounding_of
+from .couplings import MatrixOnGrid, couplings_matrix, couplings_of, couplings_stencil
+from .cycle import SMOOTHERS, VISITS, LevelParts, PolynomialSmoother, cycle_over, numbers_stored, polynomial, work_of
 from .grid_levels import (
     Coarsest,
     GridLevel,
@@ -47,17 +43,14 @@ from .grid_levels import (
     couplings_of_coarse,
     levels_of,
 )
-from .transfer import Interpolation, interpolation_places
-from .weights import WeaklyCoupled, coarse_grid
+from .interpolation import Interpolation, coarse_grid, interpolation_places
 
 _SMALL = 64  # unknowns up to which there is one grid
-_RESIDUE = 0.75  # power of the rounding unit: such sums of terms of size one are only rounding
-_CYCLES = {visits: cycle for cycle, visits in VISITS.items()}
 
 
 @of_operator()
 def multigrid(
-    own: Matrix,
+    A: Matrix,
     target: Target,
     *,
     grid: Sequence[int] | None = None,
@@ -101,20 +94,20 @@ def multigrid(
     Source: Dendy, Black box multigrid, J. Comput. Phys. 48 (1982).
     """
     choose = checked_smoothing(cycle, smoother, degree, precision)
-    shape = grid_of(own, grid, find=True)
-    if own.shape[0] <= _SMALL:
-        return with_cost(*exact_inverse(own, "multigrid"), ())
-    size = coarsest(shape) if direct is None else Coarsest(*(check_integer("direct", direct, 1),) * 2)
-    couplings = couplings_of(own, shape)
-    hermitian = checked_couplings(couplings) if own.bk.on_host else None
+    shape = grid_of(A, grid, find=True)
+    if A.shape[0] <= _SMALL:
+        return with_cost(*exact_inverse(A, "multigrid"), ())
+    size = coarsest(shape) if direct is None else Coarsest(check_integer("direct", direct, 1))
+    couplings = couplings_of(A, shape)
+    hermitian = checked_couplings(couplings) if A.bk.on_host else None
     smoothing = choose(hermitian)._replace(as_grids=are_flat(target.bk, couplings.periodic))
-    if own.bk.on_host:
-        host = Target(own, own.dtype, target.bk)
-        found = cycle_of(couplings, own.dtype, size, smoothing, hermitian, directional, host)
+    if A.bk.on_host:
+        host = Target(A, A.dtype, target.bk)
+        made = cycle_of(couplings, A.dtype, size, smoothing, hermitian, directional, host)
     else:
-        found = cycle_in_runs(couplings, own.dtype, size.most, smoothing)
-    settings = (("direct", found.points), ("degree", degree), ("cycle", cycle), *precision_as_setting(precision))
-    return with_cost(found.inner, hermitian, settings, found.note)
+        made = cycle_in_runs(couplings, A.dtype, size.most, smoothing)
+    settings = (("direct", made.points), ("degree", degree), ("cycle", cycle), *precision_as_setting(precision))
+    return with_cost(made.inner, hermitian, settings, made.note)
 
 
 def checked_smoothing(
@@ -122,7 +115,7 @@ def checked_smoothing(
 ) -> Callable[[bool | None], Smoothing]:
     """Check the settings, and return the smoothing as a function of whether A is Hermitian."""
     if cycle not in VISITS:
-        raise ValueError(f"cycle={cycle!r} was given; expected one of {', '.join(map(repr, VISITS))}.")
+        raise ValueError(f"cycle={cycle!r} was given; expected {' or '.join(map(repr, VISITS))}.")
     if smoother is not None:
         smoother = check_choice("smoother", smoother, tuple(SMOOTHERS))
     degree = check_integer("degree", degree, 1, MOST_STEPS)
@@ -149,7 +142,7 @@ def checked_couplings(A: Couplings) -> bool:
 
 
 class Smoothing(NamedTuple):
-    """Smoother and cycle type of all levels but the coarsest."""
+    """Smoother, cycle type and precision of all levels but the coarsest."""
 
     smoother: str = "chebyshev"
     degree: int = 2
@@ -157,11 +150,24 @@ class Smoothing(NamedTuple):
     precision: str | None = None
     as_grids: bool = False  # are NumPy's matrices made of shifted grids, as those of all other libraries?
 
-    def smoother_of(self, A: Operator, bound: Array, hermitian: bool) -> PolynomialSmoother:
-        """Smoother of a matrix of unit row sums, with eigenvalue bounds `(systems or 1,)`."""
-        coefficients = polynomial(A.bk, self.smoother, bound, self.degree)
-        alphas, weights = (A.bk.astype(each, A.dtype) for each in coefficients)
-        return PolynomialSmoother(A, alphas, weights[:, :, None], hermitian)
+    def dtype_within(self, dtype: np.dtype) -> np.dtype:
+        """Dtype of these levels, for a matrix of `dtype`."""
+        return inner_dtype(self.precision, dtype)
+
+    def cycle(
+        self, levels: Iterable[tuple[Operator, Interpolation]], inner: Operator, ones: Array, hermitian: bool
+    ) -> Operator:
+        """The cycle above an inverse for the coarsest grid.
+
+        Args:
+            levels: matrices, scaled to eigenvalues of at most one, and interpolations from the next coarser grids.
+            ones: `(systems or 1,)`, real.
+        """
+        parts, bk = [], inner.bk
+        for A, P in levels:
+            alphas, weights = (bk.astype(each, A.dtype) for each in polynomial(bk, self.smoother, ones, self.degree))
+            parts.append(LevelParts(PolynomialSmoother(A, alphas, weights[:, :, None], hermitian), P, P.T))
+        return cycle_over(parts, inner, self.visits)
 
 
 class GridCycle(NamedTuple):
@@ -173,7 +179,7 @@ class GridCycle(NamedTuple):
 
 
 def cycle_of(
-    own: Couplings,
+    A: Couplings,
     dtype: np.dtype,
     size: Coarsest,
     smoothing: Smoothing,
@@ -189,36 +195,48 @@ def cycle_of(
             weakly coupled.
         above: number of finer levels, whose rounding is in the coefficients.
     """
-    known = own.bk.on_host
-    wide = np.result_type(dtype, np.float64)
-    working = own.astype(wide) if known else own.map(own.bk.constant)
-    working = working.symmetrised() if hermitian else working
-    sign = signs_of(working)
-    within = inner_dtype(smoothing.precision, dtype)
-    if within != dtype:  # Interpolation has numbers of the size of sqrt(A).
-        sign = sign / sizes_of(working)
-    factor = own.bk.astype(sign, own.bk.dtype(working.diagonal))
-    signed = working.with_values({s: factor * a for s, a in working.values.items()})
-    single = known and own.systems is None
-    rounding = residue_of(dtype)
+    bk, grid, hermitian = A.bk, A.grid, bool(hermitian)
+    single = bk.on_host and A.systems is None
+    A = A.astype(np.result_type(dtype, np.float64)) if bk.on_host else A.map(bk.constant)
+    A = A.symmetrised() if hermitian else A
+    within = smoothing.dtype_within(dtype)
+    sign = signs_of(A, with_size=within != dtype)
+    factor = bk.astype(sign, bk.dtype(A.diagonal))
+    signed = A.with_values({s: factor * a for s, a in A.values.items()})
     may_stop = single and target is not None
-    found = levels_of(signed, size, bool(hermitian), directional and single, rounding, within, may_stop)
-    levels, rest = found.levels, found.rest
+    levels, rest, weak_points = levels_of(
+        signed, size, hermitian, directional and single, residue_of(dtype), within, may_stop
+    )
     if rest is None or target is None:
-        inner = _exact(levels[-1].A, dtype, above + len(levels), bool(hermitian))
-        cycle = _assembled(levels, inner, sign, smoothing, bool(hermitian), dtype, within)
-        return GridCycle(cycle, math.prod(levels[-1].A.grid), None)
-    cycle = algebraic_cycle(rest if levels else working, smoothing, bool(hermitian), target)
-    if levels:
-        cycle = _assembled(
-            [*levels, GridLevel(rest, None, None)], cycle, sign, smoothing, bool(hermitian), dtype, within
-        )
-    return GridCycle(cycle, math.prod(rest.grid), _note(own.grid, rest.grid, found.weak_points[-1]))
+        A, note = levels[-1].A, None
+        shift = 2 * rounding_of(dtype, above + len(levels))
+        pivots, lower, upper = (bk.astype(part, dtype) for part in block_tridiagonal_inverse(A, shift, hermitian))
+        several = A.systems is not None
+        inner: Operator = BlockTridiagonalInverse(bk, pivots, lower, upper, A.grid, A.periodic, A.shifts, several)
+    else:
+        where = f" from the grid {rest.grid} on" if levels else ""
+        note = f"classical AMG{where}: coefficients jump, {weak_points} are weakly coupled to a coarser grid"
+        inner = _algebraic_cycle(rest if levels else A, smoothing, hermitian, target)
+        if not levels:
+            return GridCycle(inner, math.prod(grid), note)
+        A, levels = rest, [*levels, GridLevel(rest, None, None)]
+    ones = bk.full_like(bk.real(A.diagonal[:, *(0,) * len(grid)]), 1)
+    cycle = recast(smoothing.cycle(stored_levels(levels, within, smoothing.as_grids), inner, ones, hermitian), dtype)
+    scale: Array = levels[0].scale
+    rows = bk.reshape(scale, (int(scale.shape[0]), math.prod(grid)))
+    signed_rows = rows * bk.reshape(sign, (int(sign.shape[0]), 1))
+    scaled = DiagonallyScaled(cycle, bk.astype(rows, dtype), bk.astype(signed_rows, dtype))
+    return GridCycle(scaled, math.prod(A.grid), note)
 
 
-def _note(finest: tuple[int, ...], grid: tuple[int, ...], weak_points: WeaklyCoupled) -> str:
-    where = "" if grid == finest else f" from the grid {grid} on"
-    return f"classical AMG{where}: coefficients jump, {weak_points} are weakly coupled to a coarser grid"
+def stored_levels(
+    levels: Sequence[GridLevel], dtype: np.dtype, as_grids: bool
+) -> Iterator[tuple[Operator, Interpolation]]:
+    """Matrices of all levels but the coarsest, and interpolations from the scaled variables below, in `dtype`."""
+    for level, below in pairwise(levels):
+        P: Any = level.P
+        P = P if below.scale is None else P.scaled(below.scale)
+        yield couplings_matrix(level.A.astype(dtype), as_grids), P.astype(dtype)
 
 
 def with_cost(
@@ -230,82 +248,41 @@ def with_cost(
     return Preconditioner(cycle, "multigrid", hermitian, *costs, settings, notes or None)
 
 
-def _exact(A: Couplings, dtype: np.dtype, levels: int, hermitian: bool) -> Operator:
-    bk, batch, shift = A.bk, A.systems is not None, 2 * rounding_of(dtype, levels)
-    pivots, lower, upper = (bk.astype(part, dtype) for part in block_tridiagonal_inverse(A, shift, hermitian))
-    return BlockTridiagonalInverse(bk, pivots, lower, upper, A.grid, A.periodic, A.shifts, batch)
+def signs_of(A: Couplings, with_size: bool) -> Array:
+    """-1 for each system that has no positive entry on its diagonal, `(systems or 1, 1, ...)`, real.
 
-
-def _assembled(
-    levels: list[GridLevel],
-    inner: Operator,
-    sign: Array,
-    smoothing: Smoothing,
-    hermitian: bool,
-    dtype: np.dtype,
-    within: np.dtype,
-) -> Operator:
-    """The cycle over all levels for vectors in `dtype`, with all levels but the coarsest in the dtype `within`.
-
-    The levels are those of `sign` times the matrix, and `inner` is an inverse for the last one.
+    Args:
+        with_size: divide by the largest entry of the diagonal. In single precision the interpolation, with numbers of
+            the size of sqrt(A), could overflow otherwise.
     """
-    bk = inner.bk
-    parts = []
-    for level, below in pairwise(levels):
-        A, P = level.A, cast(Any, level.P)
-        P = P if below.scale is None else P.scaled(below.scale)
-        bound = bk.full_like(bk.real(A.diagonal[:, *(0,) * len(A.grid)]), 1)
-        matrix = couplings_matrix(A.astype(within), smoothing.as_grids)
-        P = P.astype(within)
-        parts.append(LevelParts(smoothing.smoother_of(matrix, bound, hermitian), P, P.T))
-    found = cycle_over(parts, inner, smoothing.visits)
-    finest = levels[0]
-    if finest.scale is None:
-        return found
-    found = recast(found, dtype)
-    rows = bk.reshape(finest.scale, (int(finest.scale.shape[0]), math.prod(finest.A.grid)))
-    signed = rows * bk.reshape(sign, (int(sign.shape[0]), 1))
-    return DiagonallyScaled(found, bk.astype(rows, dtype), bk.astype(signed, dtype))
-
-
-def signs_of(A: Couplings) -> Array:
-    """-1 for each system that has no positive entry on its diagonal, `(systems or 1, 1, ...)`, real."""
-    bk, diagonal = A.bk, A.bk.real(A.diagonal)
-    axes = (-1, *(1,) * len(A.grid))
+    bk, axes = A.bk, (-1, *(1,) * len(A.grid))
+    diagonal = bk.real(A.diagonal)
     highest, lowest = (A.largest(bk.where(part, diagonal, 0 * diagonal)) for part in (diagonal > 0, diagonal < 0))
     one = bk.full_like(highest, 1)
-    return bk.reshape(bk.where((highest == 0) & (lowest > 0), -one, one), axes)
+    sign = bk.reshape(bk.where((highest == 0) & (lowest > 0), -one, one), axes)
+    if not with_size:
+        return sign
+    largest = A.largest(A.diagonal)
+    return sign / bk.reshape(bk.where(largest > 0, largest, bk.full_like(largest, 1)), axes)
 
 
-def sizes_of(A: Couplings) -> Array:
-    """Size of the diagonal of each system, `(systems or 1, 1, ...)`, real and positive."""
-    bk, largest = A.bk, A.largest(A.diagonal)
-    return bk.reshape(bk.where(largest > 0, largest, bk.full_like(largest, 1)), (-1, *(1,) * len(A.grid)))
-
-
-def residue_of(dtype: np.dtype) -> float:
-    """Largest rounding in sums of terms of size one, see `without_rounding_residues`."""
-    return float(np.finfo(dtype).eps) ** _RESIDUE
-
-
-def algebraic_cycle(A: Couplings, smoothing: Smoothing, hermitian: bool, target: Target) -> Operator:
+def _algebraic_cycle(A: Couplings, smoothing: Smoothing, hermitian: bool, target: Target) -> Operator:
     """Cycle of classical AMG for the stencil coefficients of a single matrix, on NumPy's arrays."""
+    cycle = next(cycle for cycle, visits in VISITS.items() if visits == smoothing.visits)
     settings = AmgSettings(
         coarsening="classical",
-        cycle=_CYCLES[smoothing.visits],
+        cycle=cycle,
         smoother=smoothing.smoother,
         degree=smoothing.degree,
         precision=smoothing.precision,
     )
-    return known_cycle(coarsened(_rows(A), settings, hermitian, None, 1), settings, hermitian, target)
-
-
-def _rows(A: Couplings) -> sp.csr_array:
-    """The matrix in CSR format, without the zeros of couplings that leave the grid."""
     matrix: Matrix = couplings_stencil(A).to("csr")
-    found = sp.csr_array(matrix.known())
-    found.eliminate_zeros()
-    return found
+    rows = sp.csr_array(matrix.known())
+    rows.eliminate_zeros()  # of couplings that leave the grid
+    return known_cycle(coarsened(rows, settings, hermitian, None, 1), settings, hermitian, target)
+
+
+# --- set-up in each run of a program ---
 
 
 def cycle_in_runs(
@@ -320,84 +297,61 @@ def cycle_in_runs(
         points: largest number of points of the coarsest grid.
         wanted: `(1,)`; unless it is positive, the arrays of the cycle are unspecified.
     """
-    bk = A.bk
+    bk, host = A.bk, get_backend("numpy")
     smoothing = smoothing._replace(as_grids=True)  # The host returns the arrays of the program's cycle.
-    setup = _SetUp(replace(A, values={}), tuple(A.values), dtype, points, smoothing)
-    blank = setup.blank()
-    returns = [(array.shape, array.dtype) for array in blank.bk.flatten(blank)[0]]
-    values = bk.constant(bk.stack([*A.values.values()]))
+    # The functions below outlive the trace, and hold no tracers.
+    form, shifts = replace(A, values={}), tuple(A.values)
+
+    def flattened(bk: Backend, values: Array, exactly: bool) -> list[Array]:
+        couplings = replace(form, bk=bk, values=Stacked(shifts, values))
+        hermitian = exactly and couplings.is_exactly_hermitian
+        cycle = cycle_of(couplings, dtype, Coarsest(points), smoothing, hermitian).inner
+        return bk.flatten(cycle if exactly else cycle.as_container())[0]
+
+    def on_host(values: np.ndarray) -> list[Array]:
+        with host.errstate():
+            return flattened(host, values, True)
+
+    def name() -> str | None:
+        """Name of the host computation, the same in every process."""
+        return fingerprint("multigrid", form, shifts, dtype, points, smoothing)
 
     def arrays() -> list[Array]:
-        if not bk.sets_up_by_host():
-            return setup.in_program(bk, values)
-        in_program = partial(setup.in_program, bk)
-        return bk.by_host(setup.on_host, in_program, returns, values, name=setup.name)
+        in_program = partial(flattened, bk, exactly=False)
+        return (
+            bk.by_host(on_host, in_program, returns, values, name=name) if bk.sets_up_by_host() else in_program(values)
+        )
 
+    blank = _blank_cycle(replace(form, bk=host, values=dict.fromkeys(shifts)), dtype, points, smoothing)
+    returns = [(array.shape, array.dtype) for array in host.flatten(blank.inner)[0]]
+    values = bk.constant(bk.stack([*A.values.values()]))
     found = arrays() if wanted is None else bk.where_needed(wanted[0] > 0, arrays)
-    return GridCycle(_filled(blank, bk, iter(found)), _points_of_coarsest(blank), None)
+    return blank._replace(inner=_filled(blank.inner, bk, iter(found)))
 
 
-@dataclass(frozen=True, eq=False)
-class _SetUp:
-    """Set-up of a cycle from coefficients in the order of `shifts`; it outlives the trace and holds no tracers."""
+def _blank_cycle(A: Couplings, dtype: np.dtype, points: int, smoothing: Smoothing) -> GridCycle:
+    """The cycle with zeros for all arrays of grids, which take no memory. A is without values."""
+    bk, rows, batch, n = A.bk, A.systems or 1, A.systems is not None, math.prod(A.grid)
+    within = smoothing.dtype_within(dtype)
 
-    grid: Couplings  # without values
-    shifts: tuple[Shift, ...]
-    dtype: np.dtype
-    points: int
-    smoothing: Smoothing
+    def zeros(dtype: np.dtype, *shape: int) -> np.ndarray:
+        return np.broadcast_to(np.zeros((), dtype), shape)
 
-    def name(self) -> str | None:
-        """Name of the host computation, the same in every process."""
-        return fingerprint("multigrid", self.grid, self.shifts, self.dtype, self.points, self.smoothing)
-
-    def in_program(self, bk: Backend, values: Array) -> list[Array]:
-        cycle = self._cycle(replace(self.grid, bk=bk, values=Stacked(self.shifts, values)), False)
-        return bk.flatten(cycle.as_container())[0]
-
-    def on_host(self, values: np.ndarray) -> list[Array]:
-        host = get_backend("numpy")
-        with host.errstate():
-            A = replace(self.grid, bk=host, values=Stacked(self.shifts, values))
-            return host.flatten(self._cycle(A, A.is_exactly_hermitian))[0]
-
-    def _cycle(self, A: Couplings, hermitian: bool) -> Operator:
-        return cycle_of(A, self.dtype, Coarsest(self.points, self.points), self.smoothing, hermitian).inner
-
-    def blank(self) -> Operator:
-        """The cycle with zeros for all arrays, which take no memory."""
-        within = inner_dtype(self.smoothing.precision, self.dtype)
-        inner = recast(self._blank_from(self.grid.grid, self.shifts, within), self.dtype)
-        scale = _zeros(self.dtype, self.grid.systems or 1, inner.shape[0])
-        return DiagonallyScaled(inner, scale, scale)
-
-    def _blank_from(self, grid: tuple[int, ...], shifts: tuple[Shift, ...], within: np.dtype) -> Operator:
-        host, rows, batch = get_backend("numpy"), self.grid.systems or 1, self.grid.systems is not None
-        A = replace(self.grid, grid=grid, values=dict.fromkeys(shifts))
-        factors = coarsening_factors(A, False) if math.prod(grid) > self.points else None
-        if factors is None:
-            check_coarsest(grid, A.periodic)
-            blocks = block_layout(grid, A.periodic, A.shifts)
-            pivots = _zeros(self.dtype, rows, blocks.count, blocks.size, blocks.size)
-            lower, upper = (_zeros(self.dtype, rows, *each.shape) for each in (blocks.lower, blocks.upper))
-            return BlockTridiagonalInverse(host, pivots, lower, upper, grid, A.periodic, A.shifts, batch)
-        coarse = coarse_grid(grid, factors)
-        inner = recast(self._blank_from(coarse, couplings_of_coarse(coarse), within), within)
-        weights = _zeros(within, len(interpolation_places(factors)), rows, *coarse)
-        P = Interpolation(host, weights, grid, factors, A.periodic, batch)
-        own = MatrixOnGrid(host, _zeros(within, len(shifts), rows, *grid), A.shifts, grid, A.periodic, batch)
-        alphas, weights = (_zeros(within, self.smoothing.degree, rows, *last) for last in ((), (1,)))
-        return Level(PolynomialSmoother(own, alphas, weights), P, P.T, inner, visits=self.smoothing.visits)
-
-
-def _zeros(dtype: np.dtype, *shape: int) -> np.ndarray:
-    return np.broadcast_to(np.zeros((), dtype), shape)
-
-
-def _points_of_coarsest(M: Any) -> int:
-    while not isinstance(M, BlockTridiagonalInverse):
-        M = M.coarse if isinstance(M, Level) else M.inner
-    return int(M.shape[0])
+    levels: list[tuple[Operator, Interpolation]] = []
+    while math.prod(A.grid) > points and (factors := coarsening_factors(A, False)) is not None:
+        matrix = MatrixOnGrid(bk, zeros(within, len(A.shifts), rows, *A.grid), A.shifts, A.grid, A.periodic, batch)
+        grid = coarse_grid(A.grid, factors)
+        weights = zeros(within, len(interpolation_places(factors)), rows, *grid)
+        levels.append((matrix, Interpolation(bk, weights, A.grid, factors, A.periodic, batch)))
+        A = replace(A, grid=grid, values=dict.fromkeys(couplings_of_coarse(grid)))
+    check_coarsest(A.grid, A.periodic)
+    blocks = block_layout(A.grid, A.periodic, A.shifts)
+    pivots = zeros(dtype, rows, blocks.count, blocks.size, blocks.size)
+    lower, upper = (zeros(dtype, rows, *each.shape) for each in (blocks.lower, blocks.upper))
+    inner = BlockTridiagonalInverse(bk, pivots, lower, upper, A.grid, A.periodic, A.shifts, batch)
+    cycle = recast(smoothing.cycle(levels, inner, np.ones(rows), False), dtype)
+    scale = zeros(dtype, rows, n)
+    return GridCycle(DiagonallyScaled(cycle, scale, scale), math.prod(A.grid), None)
 
 
 def _filled(M: Any, bk: Backend, arrays: Iterator[Array]) -> Any:

@@ -12,13 +12,13 @@ from typing import Any, NamedTuple, NoReturn
 
 from .. import __version__
 from ..solvers import PRECONDITIONERS, find_method
+from ..solvers.methods.registry import is_auto
 from ..solvers.preconditioners.build import check_kind
 from .compare import NONE
-from .files import MATRIX_NAMES, STDIN
-from .output import FORMS, TRACE_NAME, VECTOR_NAMES
+from .files import FORMS, MATRIX_NAMES, STDIN, TRACE_NAME, VECTOR_NAMES
 from .picture import PICTURE_NAMES
-from .preconditioning import ENDING, is_file
-from .terminal import UsageError, as_options
+from .solve import PRECONDITIONER_NAME, is_file
+from .terminal import UsageError, errors_of_library
 
 EXAMPLES = (
     "airfoil", "bar", "helmholtz_2D", "knot", "local_disc_galerkin_diffusion", "recirc_flow", "unit_cube",
@@ -70,24 +70,16 @@ def _seconds(text: str) -> float:
 
 
 def _method(name: str) -> str:
-    if name.strip().lower() == "auto":
+    if is_auto(name):
         return "auto"
-    try:
+    with errors_of_library("the choice"):
         return find_method(name).name
-    except ValueError as error:
-        raise UsageError(as_options(str(error))) from error
 
 
 def _kind(name: str) -> str:
-    try:
+    with errors_of_library("the choice"):
         check_kind(name)
-    except ValueError as error:
-        raise UsageError(as_options(str(error))) from error
     return name
-
-
-def _kind_or_file(name: str) -> str:
-    return name if is_file(name) else _kind(name)
 
 
 def _example(name: str) -> str:
@@ -148,19 +140,12 @@ _NO_B = "Without b, b = A x for a known x (x_i = sin i), and the error against t
 
 
 class Command(NamedTuple):
-    """A command in the table.
+    """A command in the table."""
 
-    Attributes:
-        summary: in the list of commands.
-        description: above its options.
-        options: by the title of their group, "" for none.
-        examples: command lines, each with a description.
-    """
-
-    summary: str
-    description: str
-    options: dict[str, tuple[Option, ...]]
-    examples: tuple[tuple[str, str], ...]
+    summary: str  # in the list of commands
+    description: str  # above its options
+    options: dict[str, tuple[Option, ...]]  # by the title of their group, "" for none
+    examples: tuple[tuple[str, str], ...]  # command lines, each with a description
 
 
 COMMANDS = {
@@ -178,7 +163,7 @@ COMMANDS = {
                     "--preconditioner",
                     "see `krylix methods`, or a file of `krylix precondition`; default: none, or what --method auto "
                     "chooses",
-                    type=_kind_or_file, metavar="NAME",
+                    type=lambda name: name if is_file(name) else _kind(name), metavar="NAME",
                 ),
                 *_TOLERANCES,
                 _option("--nullspace", "constant: A 1 = 0", choices=("auto", "constant"), default="auto"),
@@ -260,7 +245,8 @@ COMMANDS = {
                 _dtype("that of the file"),
                 _option(
                     "--output",
-                    f"write it: {ENDING}, for `krylix solve --preconditioner` and krylix.load_preconditioner",
+                    f"write it: {PRECONDITIONER_NAME}, for `krylix solve --preconditioner` and "
+                    "krylix.load_preconditioner",
                     type=Path, metavar="FILE",
                 ),
             ),
@@ -329,19 +315,21 @@ class _Formatter(argparse.HelpFormatter):
 
 
 def parse(argv: Sequence[str]) -> argparse.Namespace:
-    """`command` ("solve", "compare", "precondition", ...) and its options, with names checked.
-
-    Raises:
-        UsageError: unknown words, missing or contradicting ones.
-        SystemExit: after --help and --version.
-    """
+    """`command` ("solve", "compare", "precondition", ...) and its options, with names and combinations checked."""
     parser = _Parser(prog="krylix", description="Solve linear systems A x = b.", epilog=EXIT_CODES, allow_abbrev=False)
     parser.add_argument("--version", action="version", version=f"krylix {__version__}")
     added = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     parsers = {name: _add_command(added, name, command) for name, command in COMMANDS.items()}
     options, unknown = parser.parse_known_args(argv)
     if unknown:
-        _refuse_unknown(parsers[options.command], unknown)
+        command = parsers[options.command]
+        accepted = [option for option in command._option_string_actions if option.startswith("--")]
+        word = unknown[0].partition("=")[0]
+        meant = OTHER_OPTIONS.get(word.lower().replace("_", "-"))
+        close = get_close_matches(word, accepted, 1)
+        meant = meant if meant in accepted else close[0] if close and word.startswith("-") else None
+        hint = f"; here {word} is {meant}" if meant else ""
+        command.error(f"unrecognized arguments: {' '.join(unknown)}{hint}")
     _check_combinations(options)
     return options
 
@@ -360,16 +348,6 @@ def _add_command(added: Any, name: str, command: Command) -> argparse.ArgumentPa
     for option, settings in _REPORT:
         one_of.add_argument(option, **settings)
     return parser
-
-
-def _refuse_unknown(parser: argparse.ArgumentParser, unknown: Sequence[str]) -> NoReturn:
-    options = [option for option in parser._option_string_actions if option.startswith("--")]
-    word = unknown[0].partition("=")[0]
-    meant = OTHER_OPTIONS.get(word.lower().replace("_", "-"))
-    close = get_close_matches(word, options, 1)
-    meant = meant if meant in options else close[0] if close and word.startswith("-") else None
-    hint = f"; here {word} is {meant}" if meant else ""
-    parser.error(f"unrecognized arguments: {' '.join(unknown)}{hint}")
 
 
 def _check_combinations(options: argparse.Namespace) -> None:

@@ -12,12 +12,31 @@ from ..backends import profile
 from ..solvers import METHODS, OPTIONAL_METHODS, PRECONDITIONERS, find_method
 from ..solvers.methods.method import Method
 from ..solvers.methods.registry import is_auto
-from . import compare, facts, preconditioning
+from . import compare, facts
 from .arguments import parse
-from .files import STDIN, read_canonical, read_system
-from .output import TRACE_NAME, VECTOR_NAMES, as_bytes, check_output, form_of, write_vectors, writing
+from .files import (
+    STDIN,
+    TRACE_NAME,
+    VECTOR_NAMES,
+    as_bytes,
+    check_output,
+    form_of,
+    read_canonical,
+    read_system,
+    writing,
+)
 from .picture import check_picture, draw, draw_convergence, draw_histories
-from .solve import SolveOutcome, set_up, solve, start_library
+from .solve import (
+    PRECONDITIONER_NAME,
+    SolveOutcome,
+    build_preconditioner,
+    is_file,
+    set_up,
+    settings_of,
+    solve,
+    start_library,
+    write_preconditioner,
+)
 from .terminal import Fact, Report, Streams
 
 _FAMILIES = "biCG-stab(l), GMRES(m), FGMRES(m) and IDR(s) exist for every number >= 1, mixed-... for most methods"
@@ -26,9 +45,7 @@ _FAMILIES = "biCG-stab(l), GMRES(m), FGMRES(m) and IDR(s) exist for every number
 def run(argv: Sequence[str], streams: Streams) -> int:
     """Run one command line, whose report goes to `streams`. Returns the exit code, 0 or 1.
 
-    Raises:
-        UsageError, SolveFailed: with a message; exit codes 2 and 1.
-        SystemExit: after --help and --version.
+    Raises UsageError (exit code 2) and SolveFailed (1) with a message, and SystemExit after --help and --version.
     """
     options = parse(argv)
     report = Report(options, streams)
@@ -69,7 +86,7 @@ def _solve(options: argparse.Namespace, report: Report) -> bool:
 
 def _checked_form_of_x(options: argparse.Namespace) -> str:
     word = options.preconditioner
-    inputs = (options.matrix, options.rhs, Path(word) if preconditioning.is_file(word) else None)
+    inputs = (options.matrix, options.rhs, Path(word) if is_file(word) else None)
     if options.profile is not None:
         check_output(options.profile, (TRACE_NAME,), inputs)
     check_picture(options.plot, inputs)
@@ -89,7 +106,8 @@ def _write_x(options: argparse.Namespace, form: str, outcome: SolveOutcome, stre
         streams.send(as_bytes(form, outcome.x))
         where = f"standard output as {form}"
     else:
-        write_vectors(options.output, form, outcome.x)
+        with writing(options.output):
+            options.output.write_bytes(as_bytes(form, outcome.x))
     return Fact("output", f"x, shape {outcome.x.shape}, written to {where}", {"output": str(options.output)})
 
 
@@ -113,15 +131,15 @@ def _compare(options: argparse.Namespace, report: Report) -> bool:
 
 def _precondition(options: argparse.Namespace, report: Report) -> bool:
     if options.output is not None:
-        check_output(options.output, (preconditioning.ENDING,), (options.matrix,))
-    settings = preconditioning.settings_of(options.setting)
+        check_output(options.output, (PRECONDITIONER_NAME,), (options.matrix,))
+    settings = settings_of(options.setting)
     file = read_canonical(options)
-    built = preconditioning.build(file.A, options.kind, settings)
+    built = build_preconditioner(file.A, options.kind, settings)
     report.add([*facts.of_matrix(file.A, file.source), *facts.of_preconditioner(built)])
     if options.output is None:
         report.add([Fact("output", None, {"output": None})])
     else:
-        size = preconditioning.write(options.output, built.M)
+        size = write_preconditioner(options.output, built.M)
         entries = {"file": str(options.output), "bytes": size}
         report.add([Fact("output", f"{facts.bytes_text(size)}, written to {options.output}", {"output": entries})])
     return True

@@ -22,9 +22,8 @@ from ..solvers.prepared import prepare_for_one
 from ..sparse.analysis.facts import is_hermitian, is_symmetric
 from .facts import bytes_text, maps_constants_to_zero, status_word
 from .files import SystemRead, read_system
-from .preconditioning import build
-from .solve import column_norms, result_of
-from .terminal import Activity, Fact, SolveFailed, UsageError, as_options
+from .solve import build_preconditioner, column_norms, result_of
+from .terminal import Activity, Fact, SolveFailed, UsageError, as_options, errors_of_library
 
 NONE, AUTO = "none", "auto"
 _COSTS = ("memory", "work", "entries", "hermitian", "note")
@@ -37,38 +36,22 @@ _FORMAT = "{:<17} {:<14} {:>10} {:>9} {:>9} {:>9} {:>9} {:>10}  {}".format
 
 @dataclass(frozen=True)
 class ComparisonRow:
-    """A solve with one method and one preconditioner.
+    """A solve with one method and one preconditioner; most of it is None where there is a `problem`."""
 
-    Attributes:
-        kind: name of the preconditioner; "none" for a solve without one.
-        problem: why it cannot be built or used, in one line; then most of the rest is None.
-        method: that solved with it.
-        set_up: seconds until the first iteration could begin.
-        costs: of the preconditioner, by the names of its attributes; None without one.
-        iterations, products: of the solve; products are those with A.
-        seconds: of the solve.
-        residual: norm of b - A x relative to b, or of the residual that counts.
-        converged: of the solve.
-        status: how it ended, in words.
-        history: relative residual norms, from before the first iteration on.
-        bytes: memory of the values of the preconditioner or the factors; None where that is not known.
-        wanted: the method and the preconditioner that were given, which may be "auto".
-    """
-
-    kind: str
-    problem: str | None = None
+    kind: str  # of the preconditioner, or "none"
+    problem: str | None = None  # why it cannot be built or used, in one line
     method: str | None = None
-    set_up: float | None = None
-    costs: dict[str, Any] | None = None
+    set_up: float | None = None  # seconds until the first iteration could begin
+    costs: dict[str, Any] | None = None  # of the preconditioner, by the names of its attributes
     iterations: int | None = None
-    products: int | None = None
-    seconds: float | None = None
-    residual: float | None = None
+    products: int | None = None  # with A
+    seconds: float | None = None  # of the solve
+    residual: float | None = None  # norm of the residual that counts, relative to b
     converged: bool = False
-    status: str | None = None
-    history: np.ndarray | None = None
-    bytes: int | None = None
-    wanted: tuple[str, str] = (AUTO, AUTO)
+    status: str | None = None  # in words
+    history: np.ndarray | None = None  # relative residual norms, from before the first iteration on
+    bytes: int | None = None  # of the values of the preconditioner or the factors, if known
+    wanted: tuple[str, str] = (AUTO, AUTO)  # the method and the preconditioner that were given
 
     @property
     def total(self) -> float:
@@ -106,13 +89,12 @@ def measure(
         kind: of the preconditioner, or "none"; ignored where the method is "auto".
         part: number of finished rows and of all, for the line on the terminal.
         time_limit: seconds for both. A set-up is not interrupted, and a solve ends after an iteration.
-        tolerances: rtol, atol and max_iter.
     """
     name = method if isinstance(method, str) else None
     wanted = (name or AUTO, kind)
     try:
         with setup_cache(False), warnings.catch_warnings(action="ignore"):
-            built = None if kind in (NONE, AUTO) else build(A, kind, {}, part)
+            built = None if kind in (NONE, AUTO) else build_preconditioner(A, kind, {}, part)
             M = None if built is None else built.M
             name = method if isinstance(method, str) else method(M)
             with Activity(f"{kind}: solving by {name}", part):
@@ -151,16 +133,10 @@ def measure(
 
 
 def read_one_system(options: argparse.Namespace) -> SystemRead:
-    """The system, square or for least squares; of several right-hand sides the first.
-
-    Raises:
-        UsageError: as `read_system`, a tolerance that cannot be met, or a method whose package is not installed.
-    """
-    try:
+    """The system, square or for least squares; of several right-hand sides the first."""
+    with errors_of_library("the set-up"):
         for method in ("CG", *(name for name in options.methods if name in OPTIONAL_METHODS)):
             prepare(np.eye(1), np.ones(1), method=method, **_tolerances(options))
-    except (ValueError, TypeError, ImportError) as error:
-        raise UsageError(as_options(str(error))) from error
     system = read_system(options, square=False)
     if system.b.ndim == 1:
         return system
@@ -274,7 +250,7 @@ def table(rows: Sequence[ComparisonRow]) -> Iterator[str]:
 
 
 def check_square(A: Any) -> None:
-    """Raises UsageError for a matrix that has no preconditioner."""
+    """Raise UsageError for a matrix that has no preconditioner."""
     if A.shape[0] != A.shape[1] or not A.shape[0]:
         raise UsageError(f"--preconditioners: got a matrix of shape {A.shape}; expected a square one with some rows.")
 

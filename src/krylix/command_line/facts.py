@@ -29,8 +29,7 @@ from ..sparse.analysis.facts import (
 from ..sparse.formats import choose_format, from_entries
 from ..sparse.formats.hyb import PIECE, best_width
 from .files import MatrixFile, SystemRead
-from .preconditioning import Built, is_file
-from .solve import SolveOutcome, column_norms
+from .solve import Built, SolveOutcome, column_norms, is_file
 from .terminal import Fact, UsageError
 
 _MAX_BYTES = 4 * 2**30  # of a matrix that is built for inspection
@@ -72,13 +71,17 @@ def of_system(system: SystemRead) -> list[Fact]:
 def of_inspected(file: MatrixFile) -> list[Fact]:
     """Facts that need no solve, of a canonical `csr_array`; those of square matrices are null in JSON for others."""
     A = file.A
+    constants, null_space = maps_constants_to_zero(A), None
+    if constants:
+        both = ", and so does every column" if maps_constants_to_zero(A.T.tocsr()) else ""
+        null_space = f"contains the constants: every row sums to zero{both}"
     return [
         *of_matrix(A, file.source),
         _stored(file.stored),
         Fact("per row", _lengths(A)),
         _band(A),
         *_of_square(A),
-        _null_space(A),
+        Fact("null space", null_space, {"maps_constants_to_zero": constants}),
     ]
 
 
@@ -199,23 +202,11 @@ def _definite(A: Any, hermitian: bool, positive: bool) -> str:
     return "not proven"
 
 
-def _null_space(A: Any) -> Fact:
-    constants, text = maps_constants_to_zero(A), None
-    if constants:
-        both = ", and so does every column" if maps_constants_to_zero(A.T.tocsr()) else ""
-        text = f"contains the constants: every row sums to zero{both}"
-    return Fact("null space", text, {"maps_constants_to_zero": constants})
-
-
 # ---- formats
 
 
 def of_formats(A: Any, backend: str, wanted: str | None) -> list[Fact]:
-    """Memory of a canonical `csr_array` in each format, and the format that was given or that krylix would choose.
-
-    Raises:
-        UsageError: the matrix cannot be stored in the format that was given.
-    """
+    """Memory of a canonical `csr_array` in each format, and the format that was given or that krylix would choose."""
     sizes = bytes_by_format(A)
     choice = choose_format(get_backend(backend), A.indptr, A.indices, A.shape)
     memory = ", ".join(f"{name} {bytes_text(size)}" for name, size in sizes.items())

@@ -1,18 +1,22 @@
-"""Input from files and standard input: matrices, right-hand sides, and the system that the arguments describe.
+"""Files of the command line: matrices and right-hand sides that it reads, vectors that it writes.
 
-Each defect of a file is a UsageError that names the file.
+Each defect of an input is a UsageError that names the file.
 """
 
 from __future__ import annotations
 
 import argparse
 import io
+import os
 import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
+import scipy.io
 import scipy.sparse as sp
 
 from ..sparse.analysis.facts import canonical
@@ -27,7 +31,7 @@ from ..sparse.files.reader import (
     read_contents,
     split_part,
 )
-from .terminal import UsageError
+from .terminal import SolveFailed, UsageError
 
 STDIN = Path("-")
 _REAL: dict[str, np.dtype[Any]] = {"single": np.dtype(np.float32), "double": np.dtype(np.float64)}  # of --dtype
@@ -77,15 +81,7 @@ class SystemRead:
 
 
 def read_system(options: argparse.Namespace, square: bool) -> SystemRead:
-    """Read A and b from files or an example; without b it is A x for a known x.
-
-    Args:
-        square: must A be square?
-
-    Raises:
-        UsageError: a file that cannot be used, a matrix that is empty or not square, or numbers that --dtype cannot
-            hold.
-    """
+    """Read A, if so told a square one, and b from files or an example; without b it is A x for a known x."""
     _, A, source, b, b_source = _read_matrix(options)
     if 0 in A.shape:
         raise UsageError(f"{source}: the matrix is empty, {A.shape[0]} x {A.shape[1]}; expected at least one row.")
@@ -109,11 +105,7 @@ def read_system(options: argparse.Namespace, square: bool) -> SystemRead:
 
 
 def read_canonical(options: argparse.Namespace) -> MatrixFile:
-    """Read a matrix of any shape, as a `csr_array` without duplicates and zeros, in the precision of --dtype.
-
-    Raises:
-        UsageError: a file that cannot be used, or numbers that --dtype cannot hold.
-    """
+    """Read a matrix of any shape, as a `csr_array` without duplicates and zeros, in the precision of --dtype."""
     file = _read_matrix(options)
     try:
         A = canonical(file.A)
@@ -210,3 +202,76 @@ def _cast(array: Any, real: np.dtype, name: str) -> Any:
     if not np.isfinite(cast.data if sp.issparse(cast) else cast).all():
         raise UsageError(f"{name}: holds numbers that are too large for {dtype}; leave out --dtype single.")
     return cast
+
+
+# ---- output: checked before the work, written after it
+
+
+def check_output(path: Path, endings: Sequence[str], inputs: Sequence[Path | None]) -> None:
+    """Raise UsageError unless a file with one of these endings can be written here and overwrites no input."""
+    if not path.name.lower().endswith(tuple(endings)):
+        expected = f"expected a name that ends in {', '.join(endings)}"
+        raise UsageError(f"{path}: cannot write this kind of file; {expected}.")
+    if not path.parent.is_dir():
+        raise UsageError(f"{path}: cannot be written: there is no folder {path.parent}.")
+    if path.is_dir():
+        raise UsageError(f"{path}: is a folder; expected the name of a file.")
+    for source in inputs:
+        if source is not None and _is_same(path, source):
+            raise UsageError(f"{path}: is the same file as {name_of(source)}, which is read. Give another name.")
+    if not os.access(path if path.exists() else path.parent, os.W_OK):
+        raise UsageError(f"{path}: cannot be written: no permission.")
+
+
+def _is_same(path: Path, source: Path) -> bool:
+    try:
+        file = split_part(source)[0]  # as in `A.mat:K`
+        other = os.fstat(sys.stdin.fileno()) if source == STDIN else file.stat()
+        return os.path.samestat(path.stat(), other)
+    except (OSError, ValueError, AttributeError):  # one of them is not a file, or does not exist
+        return False
+
+
+@contextmanager
+def writing(path: Path) -> Iterator[None]:
+    """Context of writing a file; raises SolveFailed where that fails."""
+    try:
+        yield
+    except OSError as error:
+        raise SolveFailed(f"{path}: cannot be written: {error.strerror or error}.") from error
+
+
+def form_of(path: Path, form: str | None) -> str:
+    """The form of x in this file: the given one, or that of its name; text on standard output."""
+    named = next((form for form in FORMS if path.name.lower().endswith(f".{form}")), None)
+    if form is not None and named not in (None, form):
+        raise UsageError(f"{path}: is to be written as {form} (--output-format), and its name says {named}.")
+    return form or named or "txt"
+
+
+def as_bytes(form: str, x: np.ndarray) -> bytes:
+    """The content of a file with a vector, or with several as columns."""
+    stream = io.BytesIO()
+    _WRITERS[form](stream, x)
+    return stream.getvalue()
+
+
+def _write_text(stream: BinaryIO, x: np.ndarray, delimiter: str = " ") -> None:
+    """With as few digits as restore the numbers; complex ones as in Python, without brackets."""
+    for row in x.reshape(len(x), -1):
+        stream.write(delimiter.join(str(number).strip("()") for number in row).encode() + b"\n")
+
+
+_WRITERS: dict[str, Callable[..., Any]] = {
+    "npy": lambda stream, x: np.save(stream, x),
+    "npz": lambda stream, x: np.savez(stream, x=x),
+    "mtx": lambda stream, x: scipy.io.mmwrite(
+        stream, x.reshape(len(x), -1), symmetry="general", precision=np.finfo(x.dtype).precision + 2
+    ),
+    "mat": lambda stream, x: scipy.io.savemat(stream, {"x": x}, oned_as="column"),
+    "txt": _write_text,
+    "csv": lambda stream, x: _write_text(stream, x, ","),
+}
+FORMS = tuple(_WRITERS)
+VECTOR_NAMES = tuple(f".{form}" for form in FORMS)
+TRACE_NAME = ".json"

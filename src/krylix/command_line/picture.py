@@ -13,7 +13,7 @@ import numpy as np
 from ..solvers import SolveResult
 from ..sparse.plot.picture import plot
 from .compare import ComparisonRow
-from .output import check_output, writing
+from .files import check_output, writing
 from .terminal import SolveFailed, UsageError
 
 PICTURE_NAMES = (".png", ".pdf", ".svg")
@@ -21,11 +21,7 @@ _MOST_ROWS = 20  # of a comparison
 
 
 def check_picture(path: Path | None, sources: Sequence[Path | None]) -> None:
-    """Check before the work that a picture can be drawn and written, if one is wanted.
-
-    Raises:
-        UsageError: as `check_output`, or matplotlib is not installed.
-    """
+    """Raise UsageError unless a picture, if one is wanted, can be drawn and written."""
     if path is None:
         return
     check_output(path, PICTURE_NAMES, sources)
@@ -34,11 +30,7 @@ def check_picture(path: Path | None, sources: Sequence[Path | None]) -> None:
 
 
 def draw(path: Path, A: Any, name: str) -> None:
-    """Draw the entries of a matrix to a file, without pyplot and its windows.
-
-    Raises:
-        SolveFailed: it cannot be drawn or written, for lack of memory for example.
-    """
+    """Draw the entries of a matrix to a file."""
 
     def entries(figure: Any) -> None:
         ax = plot(A, ax=figure.add_subplot())
@@ -48,11 +40,7 @@ def draw(path: Path, A: Any, name: str) -> None:
 
 
 def draw_histories(path: Path, result: SolveResult, name: str) -> None:
-    """Draw the residual of each right-hand side against iterations, and its tolerance.
-
-    Raises:
-        SolveFailed: as `draw`.
-    """
+    """Draw the residual of each right-hand side against iterations, and its tolerance."""
 
     def curves(figure: Any) -> None:
         ax = result.plot(figure.add_subplot())
@@ -64,12 +52,7 @@ def draw_histories(path: Path, result: SolveResult, name: str) -> None:
 
 
 def draw_convergence(path: Path, rows: Sequence[ComparisonRow], name: str) -> None:
-    """Draw relative residuals against iterations and against time, set-up included, of the first rows.
-
-    Raises:
-        SolveFailed: as `draw`.
-    """
-
+    """Draw relative residuals against iterations and against time, set-up included, of the first rows."""
     from matplotlib import colormaps
 
     def curves(figure: Any) -> None:

@@ -9,8 +9,8 @@ import os
 import re
 import sys
 import time
-from collections.abc import Iterable
-from contextlib import suppress
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
 from threading import Event, Thread
 from types import TracebackType
 from typing import Any, NamedTuple
@@ -39,6 +39,17 @@ def as_options(message: str) -> str:
     'for none leave out --preconditioner, or --preconditioner ilu, with --method CG.'
     """
     return _ARGUMENT.sub(r"--\1 \2", message.replace("give preconditioner=None", "leave out --preconditioner"))
+
+
+@contextmanager
+def errors_of_library(action: str, subject: str = "") -> Iterator[None]:
+    """Raise errors of the library as SolveFailed where the numbers or the machine are at fault, else as UsageError."""
+    try:
+        yield
+    except (np.linalg.LinAlgError, RuntimeError, MemoryError, ArithmeticError) as error:
+        raise SolveFailed(f"{subject}{action} failed: {error or type(error).__name__}") from error
+    except (ValueError, TypeError, ImportError) as error:
+        raise UsageError(f"{subject}{as_options(str(error))}") from error
 
 
 class Fact(NamedTuple):

@@ -13,10 +13,10 @@
 Every other name (`LinearOperator`, `eigsh`, `spilu`, `norm`, `expm_multiply`, ...) is SciPy's own.
 """
 
-from .delegation import __dir__ as __dir__
-from .delegation import __getattr__ as __getattr__
 from .direct import factorized, splu, spsolve, spsolve_triangular
 from .krylov import bicg, bicgstab, cg, cgs, gcrotmk, gmres, lgmres, lsmr, lsqr, minres, qmr, tfqmr
+from .wrap import names_of_scipy as __dir__  # noqa: F401
+from .wrap import object_of_scipy as __getattr__  # noqa: F401
 
 __all__ = [
     "bicg",

@@ -38,8 +38,8 @@ _BICG = ScipySolver(spl.bicg, METHODS["scipy-biCG"], is_scipys=True)
 _CGS = ScipySolver(spl.cgs, METHODS["scipy-CGS"], is_scipys=True)
 _QMR = ScipySolver(spl.qmr, METHODS["scipy-QMR"], is_scipys=True)
 _TFQMR = ScipySolver(spl.tfqmr, METHODS["scipy-TFQMR"], is_scipys=True)
-_LGMRES = ScipySolver(spl.lgmres, METHODS["scipy-lGMres"])  # called directly: it tests the true residual itself
-_GCROTMK = ScipySolver(spl.gcrotmk, METHODS["scipy-GCrotMK"])
+_LGMRES = ScipySolver(spl.lgmres, METHODS["scipy-lGMres"], is_scipys=True, tests_residual=True)
+_GCROTMK = ScipySolver(spl.gcrotmk, METHODS["scipy-GCrotMK"], is_scipys=True, tests_residual=True)
 _RESTART = 20  # of SciPy's GMRES
 
 
@@ -75,38 +75,62 @@ _SECTIONS = {
 }
 
 
-def _documented(function: FunctionT) -> FunctionT:
-    """Complete the docstring of a solver with the arguments and sections that it does not describe itself."""
-    if function.__doc__ is None:
+_LEAST_SQUARES_ARGUMENTS = {
+    "A": "matrix `(m, n)` or LinearOperator.",
+    "b": "right-hand side `(m,)` or `(m, 1)`.",
+    "damp": "damping.",
+    "atol": "tolerance relative to |A|.",
+    "btol": "tolerance relative to |b|.",
+    "conlim": "limit of the condition number.",
+    "show": "print the iteration.",
+    "x0": "initial guess `(n,)`.",
+}
+_LEAST_SQUARES_SECTIONS = {
+    "Args": "",
+    "Returns": "",
+    "Cost": "Cost: SciPy's, and 1 product with A and 1 with its adjoint.",
+    "Source": "",
+    "Examples": """Examples:
+    >>> import numpy as np
+    >>> from krylix import scipy_like as sla
+    >>> x, istop, *_ = sla.{name}(np.array([[1.0, 0.0], [1.0, 1.0], [0.0, 1.0]]), np.array([1.0, 0.0, -1.0]))
+    >>> istop, x.round(6).tolist()
+    (1, [1.0, -1.0])""",
+}
+
+
+def _documented(arguments: dict[str, str], shared: dict[str, str]) -> Callable[[FunctionT], FunctionT]:
+    """Decorator that adds to a docstring the arguments and sections that it does not describe itself."""
+
+    def complete(function: FunctionT) -> FunctionT:
+        if function.__doc__ is None:
+            return function
+        text, sections = [], dict(shared)
+        for paragraph in re.split(r"\n\n(?=\S)", inspect.cleandoc(function.__doc__)):
+            title = paragraph.partition(":")[0]
+            if title in shared:
+                sections[title] = paragraph
+            else:
+                text.append(paragraph)
+        described = dict(re.findall(r"^    (\w+): (.+(?:\n {8}.+)*)", sections["Args"], re.MULTILINE))
+        entries = {name: described.get(name) or arguments[name] for name in inspect.signature(function).parameters}
+        sections["Args"] = "\n".join(["Args:", *(f"    {name}: {entry}" for name, entry in entries.items())])
+        completed = "\n\n".join(filter(None, [*text, *sections.values()])) + "\n"
+        function.__doc__ = completed.replace("{name}", function.__name__)
         return function
-    text, own = [], {}
-    for paragraph in re.split(r"\n\n(?=\S)", inspect.cleandoc(function.__doc__)):
-        title = paragraph.partition(":")[0]
-        if title in _SECTIONS:
-            own[title] = paragraph
-        else:
-            text.append(paragraph)
-    described = dict(re.findall(r"^    (\w+): (.+(?:\n {8}.+)*)", own.get("Args", ""), re.MULTILINE))
-    entries = {name: described.get(name) or _ARGUMENTS[name] for name in inspect.signature(function).parameters}
-    own["Args"] = "\n".join(["Args:", *(f"    {name}: {entry}" for name, entry in entries.items())])
-    sections = [own.get(title, section.format(name=function.__name__)) for title, section in _SECTIONS.items()]
-    function.__doc__ = "\n\n".join(filter(None, [*text, *sections])) + "\n"
-    return function
+
+    return complete
 
 
-@_documented
+_solver = _documented(_ARGUMENTS, _SECTIONS)
+_least_squares = _documented(_LEAST_SQUARES_ARGUMENTS, _LEAST_SQUARES_SECTIONS)
+
+
+@_solver
 def cg(
-    A: Any,
-    b: ArrayT,
-    x0: Any = None,
-    *,
-    rtol: float = 1e-5,
-    atol: float = 0.0,
-    maxiter: int | None = None,
-    M: Any = None,
-    callback: Callable[[Any], object] | None = None,
-    method: str | Method | None = None,
-) -> tuple[ArrayT, int]:
+    A: Any, b: ArrayT, x0: Any = None, *, rtol: float = 1e-5, atol: float = 0.0, maxiter: int | None = None,
+    M: Any = None, callback: Callable[[Any], object] | None = None, method: str | Method | None = None,
+) -> tuple[ArrayT, int]:  # fmt: skip
     """Solve `A x = b` for a Hermitian definite A by conjugate gradients, called as `scipy.sparse.linalg.cg`.
 
     Cost: that of `linear_solve` with this method. A matrix that is not Hermitian is left to SciPy's function, which may
@@ -125,19 +149,11 @@ def cg(
     return solve(_CG, A, b, x0, rtol, atol, maxiter, M, method, callback)
 
 
-@_documented
+@_solver
 def bicgstab(
-    A: Any,
-    b: ArrayT,
-    x0: Any = None,
-    *,
-    rtol: float = 1e-5,
-    atol: float = 0.0,
-    maxiter: int | None = None,
-    M: Any = None,
-    callback: Callable[[Any], object] | None = None,
-    method: str | Method | None = None,
-) -> tuple[ArrayT, int]:
+    A: Any, b: ArrayT, x0: Any = None, *, rtol: float = 1e-5, atol: float = 0.0, maxiter: int | None = None,
+    M: Any = None, callback: Callable[[Any], object] | None = None, method: str | Method | None = None,
+) -> tuple[ArrayT, int]:  # fmt: skip
     """Solve `A x = b` for any square A by stabilised biconjugate gradients, called as `scipy.sparse.linalg.bicgstab`.
 
     Info is negative after a breakdown.
@@ -149,21 +165,12 @@ def bicgstab(
     return solve(_BICGSTAB, A, b, x0, rtol, atol, maxiter, M, method, callback)
 
 
-@_documented
+@_solver
 def gmres(
-    A: Any,
-    b: ArrayT,
-    x0: Any = None,
-    *,
-    rtol: float = 1e-5,
-    atol: float = 0.0,
-    restart: int | None = None,
-    maxiter: int | None = None,
-    M: Any = None,
-    callback: Callable[[Any], object] | None = None,
-    callback_type: str | None = None,
-    method: str | Method | None = None,
-) -> tuple[ArrayT, int]:
+    A: Any, b: ArrayT, x0: Any = None, *, rtol: float = 1e-5, atol: float = 0.0, restart: int | None = None,
+    maxiter: int | None = None, M: Any = None, callback: Callable[[Any], object] | None = None,
+    callback_type: str | None = None, method: str | Method | None = None,
+) -> tuple[ArrayT, int]:  # fmt: skip
     """Solve `A x = b` for any square A by restarted GMRES, called as `scipy.sparse.linalg.gmres`.
 
     M preconditions from the right, not from the left as in SciPy, so that the residual that is minimised is the true
@@ -191,7 +198,14 @@ def gmres(
                 "for b. Use linear_solve(..., method='GMRES', callback=...)."
             )
         if callback_type is None:
-            warnings.warn(_CALLBACK_TYPE, DeprecationWarning, stacklevel=2)
+            warnings.warn(
+                "scipy.sparse.linalg.gmres called without specifying `callback_type`. The default value will be "
+                "changed in a future release. For compatibility, specify a value for `callback_type` explicitly, e.g., "
+                "``gmres(..., callback_type='pr_norm')``, or to retain the old behavior ``gmres(..., "
+                "callback_type='legacy')``",
+                DeprecationWarning,
+                stacklevel=2,
+            )
             callback_type = "legacy"
         return spl.gmres(A, b, x0, rtol=rtol, atol=atol, restart=restart, maxiter=maxiter, M=for_scipy(M, A),
                          callback=callback, callback_type=callback_type)  # fmt: skip
@@ -201,21 +215,12 @@ def gmres(
     return solve(_GMRES(max(steps, 1)), A, b, x0, rtol, atol, maxiter, M, method, None, per_iteration=steps)
 
 
-@_documented
+@_solver
 def minres(
-    A: Any,
-    b: ArrayT,
-    x0: Any = None,
-    *,
-    rtol: float = 1e-5,
-    shift: float = 0.0,
-    maxiter: int | None = None,
-    M: Any = None,
-    callback: Callable[[Any], object] | None = None,
-    show: bool = False,
-    check: bool = False,
+    A: Any, b: ArrayT, x0: Any = None, *, rtol: float = 1e-5, shift: float = 0.0, maxiter: int | None = None,
+    M: Any = None, callback: Callable[[Any], object] | None = None, show: bool = False, check: bool = False,
     method: str | Method | None = None,
-) -> tuple[ArrayT, int]:
+) -> tuple[ArrayT, int]:  # fmt: skip
     """Solve `(A - shift I) x = b` for a symmetric A, also an indefinite one, called as `scipy.sparse.linalg.minres`.
 
     SciPy's MINRES stops where the residual is small relative to `|A| |x|`; here info is 0 only where it is small
@@ -241,7 +246,7 @@ def minres(
     if show or check:
         _refuse_method("minres with show or check", method)
         settings = {"shift": shift, "callback": callback, "show": show, "check": check}
-        return solve_by_scipy(_minres_of_scipy, A, b, x0, rtol, 0.0, maxiter, M, settings)
+        return solve_by_scipy(_MINRES, A, b, x0, rtol, 0.0, maxiter, M, settings)
     if shift:
         A = np.asarray(A) if isinstance(A, list | tuple) else A
         if np.iscomplexobj(shift):
@@ -268,29 +273,14 @@ def _refuse_method(call: str, method: Any) -> None:
         )
 
 
-_CALLBACK_TYPE = (
-    "scipy.sparse.linalg.gmres called without specifying `callback_type`. The default value will be changed in a "
-    "future release. For compatibility, specify a value for `callback_type` explicitly, e.g., "
-    "``gmres(..., callback_type='pr_norm')``, or to retain the old behavior ``gmres(..., callback_type='legacy')``"
-)
-
-
 # --- SciPy's algorithms
 
 
-@_documented
+@_solver
 def bicg(
-    A: Any,
-    b: ArrayT,
-    x0: Any = None,
-    *,
-    rtol: float = 1e-5,
-    atol: float = 0.0,
-    maxiter: int | None = None,
-    M: Any = None,
-    callback: Callable[[Any], object] | None = None,
-    method: str | Method | None = None,
-) -> tuple[ArrayT, int]:
+    A: Any, b: ArrayT, x0: Any = None, *, rtol: float = 1e-5, atol: float = 0.0, maxiter: int | None = None,
+    M: Any = None, callback: Callable[[Any], object] | None = None, method: str | Method | None = None,
+) -> tuple[ArrayT, int]:  # fmt: skip
     """Solve `A x = b` by SciPy's biconjugate gradients, called as `scipy.sparse.linalg.bicg`.
 
     A and M need an adjoint product.
@@ -300,19 +290,11 @@ def bicg(
     return solve(_BICG, A, b, x0, rtol, atol, maxiter, M, method, callback)
 
 
-@_documented
+@_solver
 def cgs(
-    A: Any,
-    b: ArrayT,
-    x0: Any = None,
-    *,
-    rtol: float = 1e-5,
-    atol: float = 0.0,
-    maxiter: int | None = None,
-    M: Any = None,
-    callback: Callable[[Any], object] | None = None,
-    method: str | Method | None = None,
-) -> tuple[ArrayT, int]:
+    A: Any, b: ArrayT, x0: Any = None, *, rtol: float = 1e-5, atol: float = 0.0, maxiter: int | None = None,
+    M: Any = None, callback: Callable[[Any], object] | None = None, method: str | Method | None = None,
+) -> tuple[ArrayT, int]:  # fmt: skip
     """Solve `A x = b` by SciPy's conjugate gradients squared, called as `scipy.sparse.linalg.cgs`.
 
     Cost: per iteration 2 products with A and with M; 1 product for the true residual.
@@ -320,20 +302,11 @@ def cgs(
     return solve(_CGS, A, b, x0, rtol, atol, maxiter, M, method, callback)
 
 
-@_documented
+@_solver
 def qmr(
-    A: Any,
-    b: ArrayT,
-    x0: Any = None,
-    *,
-    rtol: float = 1e-5,
-    atol: float = 0.0,
-    maxiter: int | None = None,
-    M1: Any = None,
-    M2: Any = None,
-    callback: Callable[[Any], object] | None = None,
-    method: str | Method | None = None,
-) -> tuple[ArrayT, int]:
+    A: Any, b: ArrayT, x0: Any = None, *, rtol: float = 1e-5, atol: float = 0.0, maxiter: int | None = None,
+    M1: Any = None, M2: Any = None, callback: Callable[[Any], object] | None = None, method: str | Method | None = None,
+) -> tuple[ArrayT, int]:  # fmt: skip
     """Solve `A x = b` by SciPy's quasi-minimal residuals, called as `scipy.sparse.linalg.qmr`.
 
     Args:
@@ -342,30 +315,20 @@ def qmr(
 
     Cost: per iteration 1 product with A and its adjoint; 1 product for the true residual.
     """
+    M, settings = M1 if M2 is None else M2, None
     if method is None and not is_for_krylix(A, b):
-        settings = {"M1": for_scipy(M1, A), "M2": for_scipy(M2, A)}
-        return solve(_QMR, A, b, x0, rtol, atol, maxiter, None, method, callback, settings)
-    if M1 is None or M2 is None:
-        M = M1 if M2 is None else M2
-    else:
+        M, settings = None, {"M1": for_scipy(M1, A), "M2": for_scipy(M2, A)}
+    elif M1 is not None and M2 is not None:
         M = spl.aslinearoperator(for_scipy(M2, A)) @ spl.aslinearoperator(for_scipy(M1, A))
-    return solve(_QMR, A, b, x0, rtol, atol, maxiter, M, method, callback)
+    return solve(_QMR, A, b, x0, rtol, atol, maxiter, M, method, callback, settings)
 
 
-@_documented
+@_solver
 def tfqmr(
-    A: Any,
-    b: ArrayT,
-    x0: Any = None,
-    *,
-    rtol: float = 1e-5,
-    atol: float = 0.0,
-    maxiter: int | None = None,
-    M: Any = None,
-    callback: Callable[[Any], object] | None = None,
-    show: bool = False,
+    A: Any, b: ArrayT, x0: Any = None, *, rtol: float = 1e-5, atol: float = 0.0, maxiter: int | None = None,
+    M: Any = None, callback: Callable[[Any], object] | None = None, show: bool = False,
     method: str | Method | None = None,
-) -> tuple[ArrayT, int]:
+) -> tuple[ArrayT, int]:  # fmt: skip
     """Solve `A x = b` by SciPy's transpose-free QMR, called as `scipy.sparse.linalg.tfqmr`.
 
     SciPy's own function stops by an estimate of the residual, relative to the residual of x0 instead of b.
@@ -378,24 +341,13 @@ def tfqmr(
     return solve(_TFQMR, A, b, x0, rtol, atol, maxiter, M, method, callback, {"show": show})
 
 
-@_documented
+@_solver
 def lgmres(
-    A: Any,
-    b: ArrayT,
-    x0: Any = None,
-    *,
-    rtol: float = 1e-5,
-    atol: float = 0.0,
-    maxiter: int = 1000,
-    M: Any = None,
-    callback: Callable[[Any], object] | None = None,
-    inner_m: int = 30,
-    outer_k: int = 3,
-    outer_v: list[Any] | None = None,
-    store_outer_Av: bool = True,
-    prepend_outer_v: bool = False,
+    A: Any, b: ArrayT, x0: Any = None, *, rtol: float = 1e-5, atol: float = 0.0, maxiter: int = 1000, M: Any = None,
+    callback: Callable[[Any], object] | None = None, inner_m: int = 30, outer_k: int = 3,
+    outer_v: list[Any] | None = None, store_outer_Av: bool = True, prepend_outer_v: bool = False,
     method: str | Method | None = None,
-) -> tuple[ArrayT, int]:
+) -> tuple[ArrayT, int]:  # fmt: skip
     """Solve `A x = b` by SciPy's LGMRES, called as `scipy.sparse.linalg.lgmres`.
 
     SciPy's function is called itself; the residual by which it stops is the true one.
@@ -409,31 +361,17 @@ def lgmres(
         store_outer_Av: keep A v.
         prepend_outer_v: put kept vectors before the Krylov basis.
     """
-    if method is None and not is_for_krylix(A, b):
-        return spl.lgmres(A, b, x0, rtol=rtol, atol=atol, maxiter=_positive(maxiter), M=for_scipy(M, A),
-                          callback=callback, inner_m=inner_m, outer_k=outer_k, outer_v=outer_v,
-                          store_outer_Av=store_outer_Av, prepend_outer_v=prepend_outer_v)  # fmt: skip
-    return solve(_LGMRES, A, b, x0, rtol, atol, maxiter, M, method, callback)
+    settings = {"inner_m": inner_m, "outer_k": outer_k, "outer_v": outer_v, "store_outer_Av": store_outer_Av}
+    settings["prepend_outer_v"] = prepend_outer_v
+    return solve(_LGMRES, A, b, x0, rtol, atol, maxiter, M, method, callback, settings)
 
 
-@_documented
+@_solver
 def gcrotmk(
-    A: Any,
-    b: ArrayT,
-    x0: Any = None,
-    *,
-    rtol: float = 1e-5,
-    atol: float = 0.0,
-    maxiter: int = 1000,
-    M: Any = None,
-    callback: Callable[[Any], object] | None = None,
-    m: int = 20,
-    k: int | None = None,
-    CU: list[Any] | None = None,
-    discard_C: bool = False,
-    truncate: str = "oldest",
-    method: str | Method | None = None,
-) -> tuple[ArrayT, int]:
+    A: Any, b: ArrayT, x0: Any = None, *, rtol: float = 1e-5, atol: float = 0.0, maxiter: int = 1000, M: Any = None,
+    callback: Callable[[Any], object] | None = None, m: int = 20, k: int | None = None, CU: list[Any] | None = None,
+    discard_C: bool = False, truncate: str = "oldest", method: str | Method | None = None,
+) -> tuple[ArrayT, int]:  # fmt: skip
     """Solve `A x = b` by SciPy's flexible GCROT(m, k), called as `scipy.sparse.linalg.gcrotmk`.
 
     SciPy's function is called itself; the residual by which it stops is the true one.
@@ -447,145 +385,76 @@ def gcrotmk(
         discard_C: leave the vectors c out of these at the end.
         truncate: "oldest" or "smallest": which vectors to drop.
     """
-    if method is None and not is_for_krylix(A, b):
-        return spl.gcrotmk(A, b, x0, rtol=rtol, atol=atol, maxiter=_positive(maxiter), M=for_scipy(M, A),
-                           callback=callback, m=m, k=k, CU=CU, discard_C=discard_C, truncate=truncate)  # fmt: skip
-    return solve(_GCROTMK, A, b, x0, rtol, atol, maxiter, M, method, callback)
-
-
-def _positive(maxiter: int) -> int:
-    if maxiter < 1:  # SciPy would return an x that it did not check, and report success
-        raise ValueError(f"maxiter must be at least 1; got {maxiter}.")
-    return maxiter
+    settings = {"m": m, "k": k, "CU": CU, "discard_C": discard_C, "truncate": truncate}
+    return solve(_GCROTMK, A, b, x0, rtol, atol, maxiter, M, method, callback, settings)
 
 
 # --- least squares: SciPy's functions, with the norms of the true residual in place of their recurrences
 
 _LIMIT = 7  # istop where the limit of iterations came first
-_SOLVED, _LEAST_SQUARES = (1, 4), (2, 5)  # istop; 4 and 5 mean 1 and 2 to working precision
+_SOLVED, _MINIMISED = (1, 4), (2, 5)  # istop; 4 and 5 mean 1 and 2 to working precision
 _SLACK = 10  # times the tolerance, for the estimate of |A| and rounding
 
 
+@_least_squares
 def lsqr(
-    A: Any,
-    b: Any,
-    damp: float = 0.0,
-    atol: float = 1e-6,
-    btol: float = 1e-6,
-    conlim: float = 1e8,
-    iter_lim: int | None = None,
-    show: bool = False,
-    calc_var: bool = False,
-    x0: Any = None,
-) -> tuple[Any, ...]:
+    A: Any, b: Any, damp: float = 0.0, atol: float = 1e-6, btol: float = 1e-6, conlim: float = 1e8,
+    iter_lim: int | None = None, show: bool = False, calc_var: bool = False, x0: Any = None,
+) -> tuple[Any, ...]:  # fmt: skip
     """Least squares `min |b - A x|^2 + damp^2 |x - x0|^2` by SciPy's LSQR, called as `scipy.sparse.linalg.lsqr`.
 
     `r1norm`, `r2norm` and `arnorm` are those of the x that is returned, not of the recurrences, and istop is 7 where
     they contradict it. Sparse and large, or with derivatives: `linear_solve(method="LSMR")`.
 
     Args:
-        A: matrix `(m, n)` or LinearOperator.
-        b: right-hand side `(m,)` or `(m, 1)`.
-        damp: damping.
-        atol: tolerance relative to |A|.
-        btol: tolerance relative to |b|.
-        conlim: limit of the condition number.
         iter_lim: limit of iterations, 2 n if None.
-        show: print the iteration.
         calc_var: estimate the diagonal of the inverse of `A^H A + damp^2 I`.
-        x0: initial guess `(n,)`.
 
     Returns:
         `(x, istop, itn, r1norm, r2norm, anorm, acond, arnorm, xnorm, var)` as in SciPy.
 
-    Cost: SciPy's, and 1 product with A and 1 with its adjoint.
-
     Source: Paige and Saunders, ACM TOMS 8 (1982).
-
-    Examples:
-        >>> import numpy as np
-        >>> from krylix import scipy_like as sla
-        >>> x, istop, *_ = sla.lsqr(np.array([[1.0, 0.0], [1.0, 1.0], [0.0, 1.0]]), np.array([1.0, 0.0, -1.0]))
-        >>> istop, x.round(6).tolist()
-        (1, [1.0, -1.0])
     """
     result = spl.lsqr(A, b, damp, atol, btol, conlim, iter_lim, show, calc_var, x0)
     x, istop, itn, _, _, anorm, acond, _, xnorm, var = result
-    r1norm, r2norm, arnorm = _norms(A, b, damp, x, x0)
-    istop = _verified_istop(istop, (r1norm, r2norm, arnorm), np.linalg.norm(b), anorm, xnorm, atol, btol)
+    istop, r1norm, r2norm, arnorm = _verified(istop, A, b, damp, x, x0, anorm, xnorm, atol, btol)
     return x, istop, itn, r1norm, r2norm, anorm, acond, arnorm, xnorm, var
 
 
+@_least_squares
 def lsmr(
-    A: Any,
-    b: Any,
-    damp: float = 0.0,
-    atol: float = 1e-6,
-    btol: float = 1e-6,
-    conlim: float = 1e8,
-    maxiter: int | None = None,
-    show: bool = False,
-    x0: Any = None,
-) -> tuple[Any, ...]:
+    A: Any, b: Any, damp: float = 0.0, atol: float = 1e-6, btol: float = 1e-6, conlim: float = 1e8,
+    maxiter: int | None = None, show: bool = False, x0: Any = None,
+) -> tuple[Any, ...]:  # fmt: skip
     """Least squares `min |b - A x|^2 + damp^2 |x - x0|^2` by SciPy's LSMR, called as `scipy.sparse.linalg.lsmr`.
 
     `normr` and `normar` are those of the x that is returned, and istop is 7 where they contradict it.
 
     Args:
-        A: matrix `(m, n)` or LinearOperator.
-        b: right-hand side `(m,)` or `(m, 1)`.
-        damp: damping.
-        atol: tolerance relative to |A|.
-        btol: tolerance relative to |b|.
-        conlim: limit of the condition number.
         maxiter: limit of iterations, min(m, n) if None.
-        show: print the iteration.
-        x0: initial guess `(n,)`.
 
     Returns:
         `(x, istop, itn, normr, normar, norma, conda, normx)` as in SciPy.
 
-    Cost: SciPy's, and 1 product with A and 1 with its adjoint.
-
     Source: Fong and Saunders, SIAM J. Sci. Comput. 33 (2011).
-
-    Examples:
-        >>> import numpy as np
-        >>> from krylix import scipy_like as sla
-        >>> x, istop, *_ = sla.lsmr(np.array([[1.0, 0.0], [1.0, 1.0], [0.0, 1.0]]), np.array([1.0, 0.0, -1.0]))
-        >>> istop, x.round(6).tolist()
-        (1, [1.0, -1.0])
     """
     x, istop, itn, _, _, norma, conda, normx = spl.lsmr(A, b, damp, atol, btol, conlim, maxiter, show, x0)
-    norms = _norms(A, b, damp, x, x0)
-    istop = _verified_istop(istop, norms, np.linalg.norm(b), norma, normx, atol, btol)
-    return x, istop, itn, norms[1], norms[2], norma, conda, normx
+    istop, _, normr, normar = _verified(istop, A, b, damp, x, x0, norma, normx, atol, btol)
+    return x, istop, itn, normr, normar, norma, conda, normx
 
 
-def _norms(A: Any, b: Any, damp: float, x: np.ndarray, x0: Any) -> tuple[Any, Any, Any]:
-    """|r|, the norm of the damped residual, and |A^H r - damp^2 (x - x0)|."""
+def _verified(
+    istop: int, A: Any, b: Any, damp: float, x: np.ndarray, x0: Any, anorm: Any, xnorm: Any, atol: float, btol: float,
+) -> tuple[int, Any, Any, Any]:  # fmt: skip
+    """istop, or 7 where the true norms contradict it; |r|, that of the damped residual, |A^H r - damp^2 (x - x0)|."""
     A = spl.aslinearoperator(A)
     r = np.atleast_1d(np.asarray(b).squeeze()) - A.matvec(x)
-    apart = x if x0 is None else x - np.asarray(x0).ravel()
-    first, damped = np.linalg.norm(r), damp * np.linalg.norm(apart)
-    return first, np.hypot(first, damped), np.linalg.norm(A.rmatvec(r) - damp * damp * apart)
-
-
-def _verified_istop(
-    istop: int,
-    norms: tuple[Any, Any, Any],
-    bnorm: Any,
-    anorm: float,
-    xnorm: float,
-    atol: float,
-    btol: float,
-) -> int:
-    """istop, or 7 where the true norms contradict it."""
-    _, r, ar = norms
+    step = x if x0 is None else x - np.asarray(x0).ravel()
+    r1norm = np.linalg.norm(r)
+    r2norm, arnorm = np.hypot(r1norm, damp * np.linalg.norm(step)), np.linalg.norm(A.rmatvec(r) - damp * damp * step)
     eps = np.finfo(float).eps
     atol, btol = max(atol, eps), max(btol, eps)
-    if istop in _SOLVED and not r <= _SLACK * (btol * bnorm + atol * anorm * xnorm):
-        return _LIMIT
-    if istop in _LEAST_SQUARES and not ar <= _SLACK * atol * anorm * r:
-        return _LIMIT
-    return istop
+    unsolved = istop in _SOLVED and not r2norm <= _SLACK * (btol * np.linalg.norm(b) + atol * anorm * xnorm)
+    if unsolved or (istop in _MINIMISED and not arnorm <= _SLACK * atol * anorm * r2norm):
+        istop = _LIMIT
+    return istop, r1norm, r2norm, arnorm

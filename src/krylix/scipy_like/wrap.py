@@ -23,54 +23,35 @@ _LESS = 0.5  # a round that reduces the residual less than this is the last one
 
 
 class ScipySolver(NamedTuple):
-    """An iterative solver of SciPy.
-
-    Attributes:
-        function: SciPy's.
-        method: of krylix, in its place.
-        is_scipys: is that SciPy's algorithm? Then its function is called, unless the arguments are for krylix only.
-        breakdown: info after a breakdown, if SciPy's function has a special one.
-    """
+    """An iterative solver of SciPy, and the method of krylix in its place."""
 
     function: Callable[..., Any]
     method: Method
-    is_scipys: bool = False
-    breakdown: int = 0
+    is_scipys: bool = False  # is the method SciPy's? Then its function is called where it takes the arguments
+    tests_residual: bool = False  # does the function stop by the true residual?
+    breakdown: int = 0  # info of the function after a breakdown, if it has a special one
 
 
 def solve(
-    solver: ScipySolver,
-    A: Any,
-    b: Any,
-    x0: Any,
-    rtol: Any,
-    atol: Any,
-    maxiter: Any,
-    M: Any,
-    method: str | Method | None,
-    callback: Callable[[Any], object] | None,
-    settings: dict[str, Any] | None = None,
-    *,
-    per_iteration: int = 1,
-    limit: int = 0,
-) -> tuple[Any, Any]:
+    solver: ScipySolver, A: Any, b: Any, x0: Any, rtol: Any, atol: Any, maxiter: Any, M: Any,
+    method: str | Method | None, callback: Callable[[Any], object] | None, settings: dict[str, Any] | None = None, *,
+    per_iteration: int = 1, limit: int = 0,
+) -> tuple[Any, Any]:  # fmt: skip
     """x, and 0 if the true residual is below max(rtol |b|, atol), for b as given.
 
     Systems that krylix refuses for its own method (a matrix that is not symmetric for CG, say) are left to SciPy's
     function, whose errors the user then gets, and whose x is checked.
 
     Args:
-        method: another method of krylix, or None.
-        callback: called with x after each iteration.
         settings: of SciPy's function, where the algorithm is its own.
         per_iteration: steps of the method that SciPy counts as one.
         limit: of SciPy's iterations by default; 0 for 10 n.
     """
+    settings = {"callback": callback} | (settings or {})
     if method is None and solver.is_scipys and not is_for_krylix(A, b):
-        settings = {"callback": callback} | (settings or {})
-        return solve_by_scipy(solver.function, A, b, x0, rtol, atol, maxiter, M, settings)
+        return solve_by_scipy(solver, A, b, x0, rtol, atol, maxiter, M, settings)
     watcher = None if callback is None else _XCallback(callback)
-    given = A, b, x0, rtol, atol, M
+    arguments = A, b, x0, rtol, atol, maxiter, M
     try:
         if not _is_plain(A, b, x0, M, rtol, atol, maxiter):
             A, b, x0, M, rtol, atol, done = _system_of(A, b, x0, M, rtol, atol)
@@ -86,12 +67,10 @@ def solve(
     except NonlinearError:
         raise
     except (ValueError, TypeError) as ours:
-        A, b, x0, rtol, atol, M = given
-        if method is not None or is_for_krylix(A, b) or (watcher is not None and watcher.has_failed):
+        if method is not None or is_for_krylix(*arguments[:2]) or (watcher is not None and watcher.has_failed):
             raise
-        settings = {"callback": callback} if callback else {}
         try:
-            return solve_by_scipy(solver.function, A, b, x0, rtol, atol, maxiter, M, settings)
+            return solve_by_scipy(solver, *arguments, settings)
         except (ValueError, TypeError) as theirs:
             if type(theirs) not in (ValueError, TypeError) or str(theirs) == str(ours):
                 raise
@@ -133,31 +112,24 @@ def _info(result: SolveResult, most: int, b: Any, breakdown: int) -> Any:
 
 
 def solve_by_scipy(
-    function: Callable[..., tuple[Any, int]],
-    A: Any,
-    b: Any,
-    x0: Any,
-    rtol: Any,
-    atol: Any,
-    maxiter: Any,
-    M: Any,
-    settings: dict[str, Any],
-) -> tuple[Any, int]:
-    """`function(A, b, x0, ...)`, with info 0 only for an x whose true residual is below max(rtol |b|, atol).
+    solver: ScipySolver, A: Any, b: Any, x0: Any, rtol: Any, atol: Any, maxiter: Any, M: Any, settings: dict[str, Any],
+) -> tuple[Any, int]:  # fmt: skip
+    """SciPy's function, with info 0 only for an x whose true residual is below max(rtol |b|, atol).
 
     SciPy's recurrences may drift away from the residual, and TFQMR and MINRES stop by their own bounds. The function
-    is called again from its x until the true residual is below the tolerance.
+    is called again from its x until the true residual is below the tolerance, which costs 1 more product with A per
+    round.
 
     Args:
-        settings: further keyword arguments.
-
-    Cost: 1 more product with A per round.
+        settings: further keyword arguments of the function.
     """
-    given = {"rtol": rtol, "atol": atol, "maxiter": maxiter, **settings}
+    if solver.tests_residual and maxiter < 1:  # SciPy would return an x that it did not check, and report success
+        raise ValueError(f"maxiter must be at least 1; got {maxiter}.")
+    settings = {"rtol": rtol, "atol": atol, "maxiter": maxiter, **settings}
     if M is not None:
-        given["M"] = for_scipy(M, A)
-    x, info = function(A, b, x0, **given)
-    if info != 0:
+        settings["M"] = for_scipy(M, A)
+    x, info = solver.function(A, b, x0, **settings)
+    if info != 0 or solver.tests_residual:
         return x, info
     matvec, b = spl.aslinearoperator(A).matvec, np.asarray(b).ravel()
     goal, norm = max(rtol * float(np.linalg.norm(b)), atol), np.inf
@@ -167,7 +139,7 @@ def solve_by_scipy(
             return x, 0
         if not norm < _LESS * before:
             break
-        x, info = function(A, b, x, **given)
+        x, info = solver.function(A, b, x, **settings)
         if info != 0:
             return x, info
     return x, max(1, 10 * len(b) if maxiter is None else maxiter)
@@ -220,9 +192,15 @@ def _system_of(A: Any, b: Any, x0: Any, M: Any, rtol: Any, atol: Any) -> tuple[A
     """The arguments converted as SciPy converts them, and x where any x is within the tolerance, else None."""
     if is_of_another_library(b) or is_of_another_library(A) or is_function(A):
         return A, b, x0, M, rtol, atol, None
-    A, M = _without_hidden_preconditioner(A, M)
-    n = _size(A)
-    b = np.asarray(b)
+    if isinstance(A, np.ndarray):
+        A = np.asarray(A)  # of a np.matrix
+    elif not (sp.issparse(A) or isinstance(A, Operator)):
+        if M is None and getattr(A, "psolve", None) is not None:  # where SciPy looks for a preconditioner
+            M = spl.LinearOperator(A.shape, matvec=A.psolve, rmatvec=getattr(A, "rpsolve", None))
+        A = spl.aslinearoperator(A)
+    if len(A.shape) != 2 or A.shape[0] != A.shape[1]:
+        raise ValueError(f"expected square matrix, but got shape={(A.shape,)}")
+    n, b = int(A.shape[0]), np.asarray(b)
     if b.shape not in ((n,), (n, 1)):
         raise ValueError(f"shapes of A {A.shape} and b {b.shape} are incompatible")
     b = b.ravel()
@@ -230,8 +208,18 @@ def _system_of(A: Any, b: Any, x0: Any, M: Any, rtol: Any, atol: Any) -> tuple[A
     b = b.astype(dtype, copy=False)
     if not isinstance(M, str | None) and getattr(M, "shape", (n, n)) != (n, n):
         raise ValueError("matrix and preconditioner have different shapes")
-    x0 = _start(x0, b, M)
-    rtol, atol = float(rtol), _checked_atol(atol)
+    if isinstance(x0, str):
+        if x0 != "Mb":
+            raise ValueError(f"x0 must be an array, None or 'Mb', the product of M and b; got {x0!r}.")
+        x0 = b.copy() if M is None else np.asarray(spl.aslinearoperator(M).matvec(b), dtype)
+    elif x0 is not None:
+        x0 = np.array(x0, dtype=dtype)
+        if x0.shape not in ((n,), (n, 1)):
+            raise ValueError(f"shapes of A {(n, n)} and x0 {x0.shape} are incompatible")
+        x0 = x0.ravel()
+    if isinstance(atol, str) or atol is None or not atol >= 0:
+        raise ValueError(f"called with invalid `atol`={atol}; if set, `atol` must be a real, non-negative number.")
+    rtol, atol = float(rtol), float(atol)
     if 0 <= rtol < 1 and atol < np.inf:
         return A, b, x0, M, rtol, atol, None
     goal = max(rtol * float(np.linalg.norm(b)), atol)
@@ -240,43 +228,25 @@ def _system_of(A: Any, b: Any, x0: Any, M: Any, rtol: Any, atol: Any) -> tuple[A
     return A, b, x0, M, 0.0, goal, None
 
 
-def _without_hidden_preconditioner(A: Any, M: Any) -> tuple[Any, Any]:
-    """A, old matrix classes as arrays, and M, for which SciPy uses `psolve` and `rpsolve` of A if it is None."""
-    if isinstance(A, np.ndarray):
-        return np.asarray(A), M
-    if sp.issparse(A) or isinstance(A, Operator):
-        return A, M
-    apply = getattr(A, "psolve", None)
-    if M is None and apply is not None:
-        M = spl.LinearOperator(A.shape, matvec=apply, rmatvec=getattr(A, "rpsolve", None))
-    return spl.aslinearoperator(A), M
-
-
-def _size(A: Any) -> int:
-    if len(A.shape) != 2 or A.shape[0] != A.shape[1]:
-        raise ValueError(f"expected square matrix, but got shape={(A.shape,)}")
-    return int(A.shape[0])
-
-
 def _floating(dtype: Any) -> np.dtype:
     dtype = np.dtype(dtype)
     return dtype if dtype.char in FLOATING else np.dtype(float)
 
 
-def _start(x0: Any, b: np.ndarray, M: Any) -> Any:
-    if x0 is None:
-        return None
-    if isinstance(x0, str):
-        if x0 != "Mb":
-            raise ValueError(f"x0 must be an array, None or 'Mb', the product of M and b; got {x0!r}.")
-        return b.copy() if M is None else np.asarray(spl.aslinearoperator(M).matvec(b), b.dtype)
-    x0 = np.array(x0, dtype=b.dtype)
-    if x0.shape not in ((len(b),), (len(b), 1)):
-        raise ValueError(f"shapes of A {(len(b),) * 2} and x0 {x0.shape} are incompatible")
-    return x0.ravel()
+# --- names that krylix.scipy_like does not define
 
 
-def _checked_atol(atol: Any) -> float:
-    if isinstance(atol, str) or atol is None or not atol >= 0:
-        raise ValueError(f"called with invalid `atol`={atol}; if set, `atol` must be a real, non-negative number.")
-    return float(atol)
+def object_of_scipy(name: str) -> Any:
+    """SciPy's object of this name, looked up when it is used.
+
+    Raises:
+        AttributeError: SciPy has no such name either.
+    """
+    if name.startswith("_") or not hasattr(spl, name):
+        raise AttributeError(f"module 'krylix.scipy_like' has no attribute {name!r}, nor has scipy.sparse.linalg.")
+    return getattr(spl, name)
+
+
+def names_of_scipy() -> list[str]:
+    """Public names of SciPy's module."""
+    return sorted(name for name in spl.__all__ if not name.startswith("_") and name != "test")

@@ -46,7 +46,7 @@ def test_formulas_of_eigenvectors(first: str, last: str, n: int) -> None:
     A = np.diag(np.full(n, 2.3)) + c * (np.eye(n, k=1) + np.eye(n, k=-1))
     A[0, 0] += c * ENDS[first]
     A[-1, -1] += c * ENDS[last]
-    kind, base, values = trigonometric_eigenvectors(sp.csr_array(A), 2.2e-16)  # type: ignore[misc]
+    base, values, kind, *_ = trigonometric_eigenvectors(sp.csr_array(A), 2.2e-16)  # type: ignore[misc]
     np.testing.assert_allclose(np.sort(base + values), np.linalg.eigvalsh(A), atol=1e-12)
     T = transform_matrix(kind, n)
     np.testing.assert_allclose(T @ T.T, np.eye(n), atol=1e-13)
@@ -58,7 +58,7 @@ def test_formulas_of_periodic_axes(n: int) -> None:
     row = np.zeros(n)
     row[[0, 1, 2, -2, -1]] = 2.5, -1.3, 0.1, 0.1, -1.3
     A = np.array([np.roll(row, k) for k in range(n)])
-    kind, base, values = trigonometric_eigenvectors(sp.csr_array(A), 2.2e-16)  # type: ignore[misc]
+    base, values, kind, *_ = trigonometric_eigenvectors(sp.csr_array(A), 2.2e-16)  # type: ignore[misc]
     T = transform_matrix(kind, n)
     assert kind == "periodic"
     np.testing.assert_allclose(T.T * (base + values) @ T, A, atol=1e-13)
@@ -69,7 +69,7 @@ def test_small_eigenvalues_keep_their_digits() -> None:
     """Those of smooth waves, which are sums that nearly cancel."""
     n = 4096
     A = sp.diags_array([-1.0, 0.0, -1.0], offsets=[-1, 0, 1], shape=(n, n), format="csr")
-    _, base, values = trigonometric_eigenvectors(A, 2.2e-16)  # type: ignore[misc]
+    base, values, *_ = trigonometric_eigenvectors(A, 2.2e-16)  # type: ignore[misc]
     assert base == -2
     exact = 4 * np.sin(np.pi * np.arange(1, 6) / (2 * n + 2)) ** 2
     np.testing.assert_allclose(values[:5], exact, rtol=1e-14)

@@ -13,7 +13,7 @@ from cells import in_turn
 from gaussian_matrices import MATRICES, closed, definite, grid_laplacian
 from krylix import prepare
 from krylix.solvers.gaussian.factorised import entries_of
-from krylix.solvers.gaussian.sample import by_lanczos, times_root
+from krylix.solvers.gaussian.square_root import by_lanczos, times_root
 from modes import MODES, array, compiled, to_numpy
 
 DEFINITE = ["grid", "3-d", "line", "large grid", "Hermitian", "cancelling", "huge"]

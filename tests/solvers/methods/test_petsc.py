@@ -14,7 +14,7 @@ import scipy.sparse.linalg as spl
 import krylix
 from krylix import Diverged, NotConverged, SingularMatrixWarning, linear_solve, matrix_from_function, prepare
 from krylix.solvers import Petsc, Status, clear_setup_cache
-from krylix.solvers.methods.petsc.system import Found, PetscSystem, checked_indices
+from krylix.solvers.methods.petsc.system import KspResult, PetscSystem, checked_indices
 
 try:
     from petsc4py import PETSc
@@ -206,8 +206,8 @@ def test_a_ksp_that_fails() -> None:
 
 @pytest.mark.parametrize("claimed", [0.0, np.nan, 1.0])
 def test_a_ksp_that_claims_success(claimed: float, monkeypatch: pytest.MonkeyPatch) -> None:
-    def claims(self: Any, b: np.ndarray, goal: float, limit: int, see: Any = None) -> Found:
-        return Found(np.full_like(b, claimed), 1, "CONVERGED_ATOL")
+    def claims(self: Any, b: np.ndarray, goal: float, limit: int, see: Any = None) -> KspResult:
+        return KspResult(np.full_like(b, claimed), 1, "CONVERGED_ATOL")
 
     monkeypatch.setattr(PetscSystem, "solve", claims)
     with pytest.raises((NotConverged, Diverged)):

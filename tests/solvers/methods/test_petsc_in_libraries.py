@@ -13,7 +13,7 @@ import scipy.sparse.linalg as spl
 from gradients import gradient
 from krylix import choose_backend, linear_solve, prepare
 from krylix.solvers.methods.petsc import inverse
-from krylix.solvers.methods.petsc.system import Choice, Found
+from krylix.solvers.methods.petsc.system import Choice, KspResult
 from krylix.sparse import CSR
 from modes import array, compiled, library, to_numpy
 
@@ -47,8 +47,8 @@ class Standing:
     def transposed(self) -> "Standing":
         return Standing(self.rows.T.tocsr(), self.choice, self.sign)
 
-    def solve(self, b: np.ndarray, goal: float, limit: int, see: Any = None) -> Found:
-        return Found(self.lu.solve(b.astype(float)), 3, "CONVERGED_RTOL")
+    def solve(self, b: np.ndarray, goal: float, limit: int, see: Any = None) -> KspResult:
+        return KspResult(self.lu.solve(b.astype(float)), 3, "CONVERGED_RTOL")
 
 
 @pytest.fixture(autouse=True)

@@ -11,7 +11,7 @@ import scipy.optimize
 
 import krylix
 from krylix import Status
-from krylix.solvers.nonlinear.results import SCIPY_METHODS
+from krylix.solvers.nonlinear.scipy_search import SCIPY_METHODS
 from modes import array, compiled, library, to_numpy
 
 A = np.array([1.0, 0.8, 1.3])

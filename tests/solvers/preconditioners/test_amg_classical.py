@@ -12,16 +12,16 @@ import scipy.sparse as sp
 from scipy.spatial import Delaunay
 
 import krylix
-from krylix.solvers.preconditioners.amg.amg import ROWS
-from krylix.solvers.preconditioners.amg.classical.interpolation import prolongation, without_explosion
-from krylix.solvers.preconditioners.amg.classical.rows import largest_in_rows, product, reduced, selected
-from krylix.solvers.preconditioners.amg.classical.splitting import (
+from krylix.solvers.preconditioners.amg.classical import (
     couplings,
     first_pass,
     pmis,
     strong_entries,
     with_positive_diagonal,
 )
+from krylix.solvers.preconditioners.amg.interpolation import prolongation, without_explosion
+from krylix.solvers.preconditioners.amg.rows import largest_in_rows, product, reduced, selected
+from krylix.solvers.preconditioners.amg.settings import ROWS
 
 THETA = 0.25
 
@@ -417,7 +417,7 @@ def test_products_in_one_pass(monkeypatch: pytest.MonkeyPatch) -> None:
     A, B = ROUGH, sp.csr_array(ROUGH[:, ::3])
     expected = (A @ B).toarray()
     np.testing.assert_allclose(product(A, B).toarray(), expected, rtol=1e-13)
-    monkeypatch.setattr("krylix.solvers.preconditioners.amg.classical.rows.csr_matmat", None)
+    monkeypatch.setattr("krylix.solvers.preconditioners.amg.rows.csr_matmat", None)
     np.testing.assert_allclose(product(A, B).toarray(), expected, rtol=1e-13)
 
 
@@ -431,7 +431,7 @@ def test_couplings_between_fine_unknowns_are_capped_where_there_are_too_many() -
 
 
 def test_graphs_without_geometry_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("krylix.solvers.preconditioners.amg.classical.levels._MOST_ENTRIES", 1.2)
+    monkeypatch.setattr("krylix.solvers.preconditioners.amg.classical._MOST_ENTRIES", 1.2)
     with pytest.raises(ValueError, match="unknowns are all near each other"):
         krylix.preconditioner(ROUGH, "amg", coarsening="classical")
     assert dict(krylix.preconditioner(ROUGH, "amg").settings)["coarsening"] == "smoothed-aggregation"

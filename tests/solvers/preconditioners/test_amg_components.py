@@ -11,10 +11,9 @@ import scipy.sparse as sp
 
 import krylix
 from krylix.solvers.preconditioners import UPDATES
-from krylix.solvers.preconditioners.amg.classical.levels import eliminated, red_black_splitting
-from krylix.solvers.preconditioners.amg.classical.splitting import first_pass
+from krylix.solvers.preconditioners.amg.classical import eliminated, first_pass, red_black_splitting
 from krylix.solvers.preconditioners.amg.components import compact_rigid_motions, found_components
-from krylix.solvers.preconditioners.amg.host_levels import HostLevel
+from krylix.solvers.preconditioners.amg.levels import HostLevel
 from krylix.solvers.preconditioners.amg.settings import AmgSettings
 from matrices import in_krylix
 from modes import array, compiled, to_numpy

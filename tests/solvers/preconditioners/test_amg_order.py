@@ -13,7 +13,7 @@ import scipy.sparse as sp
 import krylix
 from cells import in_turn
 from grid_problems import diffusion
-from krylix.solvers.preconditioners.amg.host_levels import nearer_order, reordered_matrix, rows_in
+from krylix.solvers.preconditioners.amg.levels import nearer_order, reordered_matrix, rows_in
 from krylix.solvers.preconditioners.operators import Permuted
 from matrices import FORMATS, in_krylix, in_random_order
 from modes import EAGER, array, compiled, library, to_numpy

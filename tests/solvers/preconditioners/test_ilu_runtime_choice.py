@@ -12,7 +12,7 @@ import scipy.sparse as sp
 import scipy.sparse.linalg as spl
 
 import krylix
-from krylix.solvers.preconditioners import runtime_choice
+from krylix.solvers.preconditioners import choose
 from matrices import in_random_order
 from modes import array, compiled, to_numpy
 
@@ -25,7 +25,7 @@ B = np.random.default_rng(0).standard_normal(N)
 @pytest.fixture(autouse=True)
 def small(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """What is large enough is small here."""
-    monkeypatch.setattr(runtime_choice, "_LEAST_ILU", 400)
+    monkeypatch.setattr(choose, "_LEAST_ILU", 400)
     yield
 
 
@@ -170,7 +170,7 @@ def test_derivatives_and_lanes() -> None:
 
 def test_small_matrices_stay_as_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody compiles factors for these."""
-    monkeypatch.setattr(runtime_choice, "_LEAST_ILU", 20_000)
+    monkeypatch.setattr(choose, "_LEAST_ILU", 20_000)
     own: Any = stored(flow(1.0, 0.5), array("jax-jit", B))
     kinds = []
 

@@ -12,11 +12,10 @@ import scipy.sparse as sp
 import krylix
 from cells import in_turn
 from krylix import linear_solve, preconditioner
-from krylix.solvers.preconditioners.ilu import host
-from krylix.solvers.preconditioners.ilu.host import incomplete_factors, zero_fill
-from krylix.solvers.preconditioners.ilu.pattern import Pattern, UnitDiagonalMatrix
-from krylix.solvers.preconditioners.ilu.sweeps import factors_by_sweeps
-from krylix.solvers.preconditioners.target import Target
+from krylix.solvers.preconditioners.ilu import factors
+from krylix.solvers.preconditioners.ilu.factors import factors_by_sweeps, incomplete_factors, zero_fill
+from krylix.solvers.preconditioners.ilu.unit_diagonal import Pattern, UnitDiagonalMatrix
+from krylix.solvers.preconditioners.pipeline import Target
 from modes import COMPILED, array, compiled, to_numpy
 from named_problems import convection, elements, jumps, poisson, squared_laplace
 
@@ -266,7 +265,7 @@ def test_signs_of_pivots_are_for_symmetric_matrices(monkeypatch: pytest.MonkeyPa
         tried.append(arguments)
         return zero_fill(*arguments)
 
-    monkeypatch.setattr(host, "zero_fill", counted)
+    monkeypatch.setattr(factors, "zero_fill", counted)
     for A, times in ((np.array([[1.0, 2], [0.5, 1]]), 1), (np.ones((2, 2)), 2)):
         tried.clear()
         with pytest.raises(ValueError, match="pivots"):

@@ -523,7 +523,7 @@ REFUSALS: dict[str, tuple[Any, dict[str, Any], type[Exception], str]] = {
     "grid": (lambda: problem(True), {"grid": (3, 5)}, ValueError, r"grid=\(3, 5\) has 15 points; expected 168"),
     "hole": (hole, {"grid": SHAPE}, ValueError, r"zeros on its diagonal, in 1 rows .*\(1, 5\)"),
     "NaN": (lambda: problem(True) * np.nan, {"grid": SHAPE}, ValueError, "infinite or NaN"),
-    "cycle": (far, {"cycle": "K"}, ValueError, "'K' was given; expected one of 'V', 'W'"),
+    "cycle": (far, {"cycle": "K"}, ValueError, "'K' was given; expected 'V' or 'W'"),
     "smoother": (far, {"smoother": "sor"}, ValueError, "'sor' was given"),
     "degree": (far, {"degree": 0}, ValueError, "degree"),
     "direct": (lambda: problem(True), {"grid": SHAPE, "direct": -1}, ValueError, "direct"),

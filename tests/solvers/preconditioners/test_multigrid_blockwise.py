@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from krylix.backends import get_backend
-from krylix.solvers.preconditioners.multigrid import grid_levels, transfer
-from krylix.solvers.preconditioners.multigrid.grid_levels import made
-from krylix.solvers.preconditioners.multigrid.weights import WeaklyCoupled
+from krylix.solvers.preconditioners.multigrid import grid_levels, interpolation
+from krylix.solvers.preconditioners.multigrid.grid_levels import made_level
+from krylix.solvers.preconditioners.multigrid.interpolation import WeaklyCoupled
 from krylix.sparse.operators.couplings import Couplings, neighbours
 
 HOST = get_backend("numpy")
@@ -65,22 +65,22 @@ def test_same_as_at_once(
     A = random_couplings(grid, rings, dtype, systems, hermitian)
     within = np.dtype({"float64": "float32", "complex128": "complex64"}[dtype] if kept == "single" else dtype)
     for factors in {(2,) * len(grid), (1, *(2,) * (len(grid) - 1)), (2, *(1,) * (len(grid) - 1))} - {(1,)}:
-        make = partial(made, factors=factors, hermitian=hermitian, rounding=1e-12)
-        whole = make(A)
+        make = partial(made_level, factors=factors, hermitian=hermitian, rounding=1e-12)
+        whole, whole_coarse, points = make(A)
         monkeypatch.setattr(grid_levels, "_LEAST_IN_BLOCKS", 0)
         monkeypatch.setattr(grid_levels, "_ROWS_OF_A_BLOCK", 5)
-        found, weak_points = grid_levels.blockwise_setup(make, A, factors, within, lambda weak_points: False)
-        assert found is not None and weak_points == WeaklyCoupled.of(whole.weak_points, slice(None))
-        assert type(found.own.values) is not type(whole.own.values)  # it was made in parts indeed
-        np.testing.assert_array_equal(found.scale, whole.scale)
-        np.testing.assert_array_equal(found.weights, whole.weights.astype(within))
-        assert found.own.diagonal.dtype == found.weights.dtype == within
-        for name, dtype_of in (("own", within), ("coarse", np.dtype(dtype))):
-            ours, theirs = getattr(found, name), getattr(whole, name)
+        found, weak_points = grid_levels.blockwise_setup(make, A, factors, within)
+        assert found is not None and weak_points == WeaklyCoupled.of(points, slice(None))
+        level, coarse = found
+        assert type(level.A.values) is not type(whole.A.values)  # it was made in parts indeed
+        np.testing.assert_array_equal(level.scale, whole.scale)
+        np.testing.assert_array_equal(level.P.weights, whole.P.weights.astype(within))
+        assert level.A.diagonal.dtype == level.P.weights.dtype == within and level.P.shape == whole.P.shape
+        for ours, theirs, kind in ((level.A, whole.A, within), (coarse, whole_coarse, np.dtype(dtype))):
             assert (ours.grid, ours.periodic, ours.systems) == (theirs.grid, theirs.periodic, theirs.systems)
             assert {*ours.values} == {*theirs.values}
             for s, a in theirs.values.items():
-                np.testing.assert_array_equal(ours.values[s], a.astype(dtype_of), str(s))
+                np.testing.assert_array_equal(ours.values[s], a.astype(kind), str(s))
 
 
 def test_gives_up_early(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -89,10 +89,10 @@ def test_gives_up_early(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(grid_levels, "_ROWS_OF_A_BLOCK", 5)
     A, count = random_couplings((40, 6), (False, False), "float64", None, True), 0
 
-    def make(part: Couplings) -> grid_levels.LevelArrays:
+    def make(part: Couplings) -> Any:
         nonlocal count
         count += 1
-        return made(part, (2, 2), True, 1e-12)
+        return made_level(part, (2, 2), True, 1e-12)
 
     found, weak_points = grid_levels.blockwise_setup(
         make, A, (2, 2), np.dtype(float), lambda weak_points: weak_points.points > 0
@@ -109,13 +109,13 @@ def test_interpolation_by_some_rows(
     rng = np.random.default_rng(4)
     for factors in {(2,) * len(grid), (1, *(2,) * (len(grid) - 1)), (2, *(1,) * (len(grid) - 1))} - {(1,)}:
         coarse = tuple(-(-n // f) for n, f in zip(grid, factors))
-        W = rng.standard_normal((len(transfer.interpolation_places(factors)), systems or 1, *coarse)).astype(dtype)
-        P = transfer.Interpolation(HOST, W, grid, factors, rings, systems is not None)
+        W = rng.standard_normal((len(interpolation.interpolation_places(factors)), systems or 1, *coarse)).astype(dtype)
+        P = interpolation.Interpolation(HOST, W, grid, factors, rings, systems is not None)
         dense = P.dense() if systems else P.dense()[None]
         for rows in (systems,) if systems else (1, 3):
             u, v = (rng.standard_normal((rows, n)).astype(dtype) for n in P.shape[::-1])
             whole = P.apply(u), P.T.apply(v)
-            monkeypatch.setattr(transfer, "_PART", 1)
+            monkeypatch.setattr(interpolation, "_PART", 1)
             for ours, theirs, image in zip((P.apply(u), P.T.apply(v)), whole, (u, v), strict=True):
                 np.testing.assert_array_equal(ours, theirs)
                 A = np.broadcast_to(
@@ -129,12 +129,12 @@ def test_interpolation_by_some_rows(
 def test_interpolation_of_other_dtypes_and_batches() -> None:
     """Integers and lower precisions are not rounded; one vector for a batch of matrices is refused."""
     rng = np.random.default_rng(6)
-    W = rng.standard_normal((len(transfer.interpolation_places((2,))), 3, 5))
-    P = transfer.Interpolation(HOST, W[:, :1], (9,), (2,), (False,))
+    W = rng.standard_normal((len(interpolation.interpolation_places((2,))), 3, 5))
+    P = interpolation.Interpolation(HOST, W[:, :1], (9,), (2,), (False,))
     for x in (np.arange(5)[None], rng.standard_normal((1, 5)).astype(np.float32)):
         assert P.apply(x).dtype == np.float64
         np.testing.assert_allclose(P.apply(x)[0], P.dense() @ x[0], atol=1e-14)
-    batch = transfer.Interpolation(HOST, W, (9,), (2,), (False,), batch=True)
+    batch = interpolation.Interpolation(HOST, W, (9,), (2,), (False,), batch=True)
     for operator, n in ((batch, 5), (batch.T, 9)):
         with pytest.raises(ValueError, match="broadcast"):
             operator.apply(np.ones((1, n)))

@@ -10,7 +10,7 @@ import scipy.sparse as sp
 
 import krylix
 from frameworks import lazy
-from krylix.solvers.preconditioners.runtime_choice import pays_unseen
+from krylix.solvers.preconditioners.choose import pays_unseen
 from krylix.sparse import Stencil
 
 jax = lazy("jax")

@@ -15,7 +15,11 @@ import scipy.sparse.linalg as sla
 
 import krylix
 from cells import in_turn
-from krylix.solvers.preconditioners.multigrid.weights import WeaklyCoupled, weakly_coupled, weights_and_weakly_coupled
+from krylix.solvers.preconditioners.multigrid.interpolation import (
+    WeaklyCoupled,
+    weakly_coupled,
+    weights_and_weakly_coupled,
+)
 from krylix.sparse.operators.couplings import Couplings
 from library import ROOT
 from modes import array, compiled, library, to_numpy

@@ -15,8 +15,8 @@ import krylix
 from cells import in_turn
 from frameworks import lazy
 from krylix.backends.interface.control import Control
-from krylix.solvers.preconditioners import runtime_choice
-from krylix.solvers.preconditioners.runtime_choice import multigrid_or_jacobi
+from krylix.solvers.preconditioners import choose
+from krylix.solvers.preconditioners.choose import multigrid_or_jacobi
 from krylix.sparse import Stencil
 from modes import array, compiled, library, to_numpy
 
@@ -34,8 +34,8 @@ modes = pytest.mark.parametrize("mode", ["jax-jit", "tf-function"])
 @pytest.fixture(autouse=True)
 def small(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Grids that are large enough are small here."""
-    monkeypatch.setattr(runtime_choice, "_LEAST", {2: 400, 3: 400})
-    monkeypatch.setattr(runtime_choice, "_DIRECT", 150)
+    monkeypatch.setattr(choose, "_LEAST", {2: 400, 3: 400})
+    monkeypatch.setattr(choose, "_DIRECT", 150)
     yield
 
 
@@ -280,7 +280,7 @@ def test_single_precision() -> None:
 
 def test_smaller_grids_and_other_shapes(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody compiles it for these."""
-    monkeypatch.setattr(runtime_choice, "_LEAST", {2: 10_000})
+    monkeypatch.setattr(choose, "_LEAST", {2: 10_000})
     kinds = []
 
     def solve(c: Any, b: Any) -> Any:

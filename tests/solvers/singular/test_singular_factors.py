@@ -16,9 +16,8 @@ import scipy.sparse.linalg
 import krylix
 from gradients import gradient
 from krylix import NotConverged, SingularMatrixWarning, linear_solve, load_preconditioner, prepare
-from krylix.solvers.factors import dense
+from krylix.solvers.factors import dense, singularity
 from krylix.solvers.factors.protocol import ExactlySingular
-from krylix.solvers.singular import from_factors
 from modes import array, solve, to_numpy
 
 N = 12
@@ -221,7 +220,7 @@ def test_start_prepared_and_files(method: str, monkeypatch: pytest.MonkeyPatch, 
     np.testing.assert_allclose(
         load_preconditioner(tmp_path / "factors.npz") @ b, expected, rtol=1e-4, atol=1e-5
     )  # without refinement
-    for module, name in ((dense, "seems_singular"), (from_factors, "_factors")):
+    for module, name in ((dense, "seems_singular"), (singularity, "_factors")):
         monkeypatch.setattr(module, name, None)  # asked once, when it was prepared
     for _ in range(2):
         result = solver.solve(b)
@@ -258,14 +257,14 @@ def test_factors_obey_the_rule_of_stored_entries(method: str) -> None:
 def test_either_side_may_have_more_null_vectors(rights: int, lefts: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """A singular value at the limit may be seen on one side only."""
     matrix = np.diag(np.r_[np.arange(1.0, 7), 0, 0])
-    own = from_factors.null_vectors_of_sparse
+    own = singularity.null_vectors_of_sparse
 
     def some(*args: Any) -> Any:
         right, left, singularity = own(*args)
         assert len(right) == len(left) == 2
         return right[:rights], left[:lefts], singularity
 
-    monkeypatch.setattr(from_factors, "null_vectors_of_sparse", some)
+    monkeypatch.setattr(singularity, "null_vectors_of_sparse", some)
     b = matrix @ np.ones(8)
     for given, rhs in ((sp.csr_array(matrix), b), ([sp.csr_array(matrix), sp.eye_array(8)], np.stack([b, b]))):
         krylix.clear_setup_cache()
@@ -286,14 +285,14 @@ def test_shifts_that_fail() -> None:
                 raise ExactlySingular("Factor is exactly singular")
             return SimpleNamespace(solve=lambda b: size * np.ones_like(b))
 
-        factors = from_factors.shifted_factors(matrix, np.dtype(float), factorise)
+        factors = singularity.shifted_factors(matrix, np.dtype(float), factorise)
         assert factors.solve(np.ones(1)) == 1e200 and not left
 
     def fails(_: Any) -> Any:
         raise ExactlySingular("Factor is exactly singular")
 
     with pytest.raises(ExactlySingular, match="either shift"):
-        from_factors.shifted_factors(matrix, np.dtype(float), fails)
+        singularity.shifted_factors(matrix, np.dtype(float), fails)
 
 
 def test_no_shift_makes_it_regular(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -302,7 +301,7 @@ def test_no_shift_makes_it_regular(monkeypatch: pytest.MonkeyPatch) -> None:
     def fails(*_: Any) -> Any:
         raise ExactlySingular("Factor is exactly singular")
 
-    monkeypatch.setattr(from_factors, "shifted_factors", fails)
+    monkeypatch.setattr(singularity, "shifted_factors", fails)
     krylix.clear_setup_cache()
     result = linear_solve(sp.csr_array(np.ones((3, 3))), np.ones(3), method="scipy-direct", on_failure="status")
     assert not result.converged and result.singular

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from krylix import as_operator, linear_solve
 from krylix.sparse import DIA, Matrix
 from krylix.sparse.analysis.analysis import analysis_of, asymmetry
 
@@ -62,3 +63,14 @@ def test_others_are_left_open() -> None:
     assert not DIA(values, OFFSETS, (N, N + 1)).is_exactly_hermitian()
     assert not DIA(np.stack([values, values]), OFFSETS, (N, N)).is_exactly_hermitian()  # a batch
     assert not A.to("csr").is_exactly_hermitian() and seems_hermitian(A.to("csr"))
+
+
+@pytest.mark.parametrize("size", [1e-170, 1.0, 1e170])
+def test_units_do_not_matter(size: float) -> None:
+    """Squares of such entries are zero or infinite."""
+    A = np.random.default_rng(5).standard_normal((N, N)) + N * np.eye(N)
+    rounded = (A + A.T) * (1 + 1e-16 * np.sign(A))
+    assert asymmetry(as_operator(size * A)) == pytest.approx(asymmetry(as_operator(A)), rel=1e-12)
+    assert asymmetry(as_operator(size * A)) > 0.01 and asymmetry(as_operator(size * rounded)) < 1e-15
+    b = size * A @ np.ones(N)
+    assert linear_solve(size * A, b, method="direct").iterations == 1

@@ -1,4 +1,4 @@
-"""Triangular solves by level scheduling in the library's own operations.
+"""Inverses of sparse triangles: by level scheduling in the library's own operations, or on the host by SuperLU.
 
 Rows of one level depend only on earlier levels and are solved at the same time. Long rows and columns are split first,
 so that padding takes about as much memory as the entries.
@@ -15,9 +15,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
+from scipy.sparse.linalg import splu
 
 from ...backends import Array, Backend, get_backend
-from ...sparse import Composed, SparseMatrix, storable
+from ...sparse import Composed, Operator, SparseMatrix, storable
 from ...sparse.formats.ell import EllStructure
 from ...sparse.formats.entries.integers import places_in_rows, starts_of
 from ...sparse.formats.entries.order import sorted_entries
@@ -28,6 +29,9 @@ _STEP = 4096  # overhead of a step of a loop, in rows that could be solved meanw
 _MOST_PLACES = 4  # positions for each row, padding included
 _SHORT = 8  # rows of at most so many entries are never cut
 _TIMES_MEAN = 4  # rows that are so many times longer than the mean row, with its diagonal, are cut
+_UNCHANGED: dict[str, Any] = {
+    "permc_spec": "NATURAL", "diag_pivot_thresh": 0.0, "relax": 1, "panel_size": 1, "options": {"Equil": False},
+}  # fmt: skip
 
 
 @storable("triangle by levels")
@@ -74,9 +78,9 @@ class LevelSolve(Composed):
         schedule, pivots = plan.schedule, np.zeros((1, 0), S.dtype)
         if diagonal is not None:
             host = get_backend("numpy") if isinstance(diagonal, np.ndarray) else S.bk
-            found = host.reshape(diagonal, (-1, S.shape[0]))
-            spare = host.full((int(found.shape[0]), 1), 1, host.dtype(found), found)
-            pivots = host.take_in_bounds(host.concat([found, spare], 1), plan.order, 1)
+            rows_of = host.reshape(diagonal, (-1, S.shape[0]))
+            padding = host.full((int(rows_of.shape[0]), 1), 1, host.dtype(rows_of), rows_of)
+            pivots = host.take_in_bounds(host.concat([rows_of, padding], 1), plan.order, 1)
         order, places, pivots = (
             array if S.bk.compiled() or S.bk.is_array(array) else S.placed(array)
             for array in (plan.order, schedule.places[: S.shape[0]], pivots)
@@ -153,19 +157,19 @@ class _Plan(NamedTuple):
 
 @lru_cache(maxsize=8)
 def _plan(structure: Structure) -> _Plan:
-    n, given = structure.shape[0], structure.entries()
-    rows, cols, slots, count = in_pieces(*given, n)
+    n = structure.shape[0]
+    rows, cols, slots, count = in_pieces(*structure.entries(), n)
     by_row = sorted_entries(rows, cols, (count, count), sum_duplicates=False)
     schedule = make_schedule(find_levels(starts_of(by_row.rows, count), by_row.cols, count))
     places, size = schedule.places, len(schedule.order)
     order = sorted_entries(places[rows], places[cols], (size, size), sum_duplicates=False)
     stacked, sources = EllStructure.from_entries(order.rows, order.cols, (size, size))
     slots = slots if order.order is None else slots[order.order]
-    taken = np.where((schedule.order < 0) | (schedule.order >= n), np.int32(n), schedule.order)
+    unknowns = np.where((schedule.order < 0) | (schedule.order >= n), np.int32(n), schedule.order)
     if count == n:
-        return _Plan(schedule, taken, stacked, Regather.composed(slots, sources))
+        return _Plan(schedule, unknowns, stacked, Regather.composed(slots, sources))
     slots = np.where(slots < 0, np.int32(structure.size), slots)
-    return _Plan(schedule, taken, stacked, WithOnes(Regather.composed(slots, sources)))
+    return _Plan(schedule, unknowns, stacked, WithOnes(Regather.composed(slots, sources)))
 
 
 # --- levels, and steps of equal width
@@ -202,7 +206,8 @@ def find_levels(starts: np.ndarray, cols: np.ndarray, n: int) -> np.ndarray:
     levels = np.zeros(n, np.int32)
     missing = np.diff(starts).astype(np.int32)  # rows that each row still waits for
     ready = np.flatnonzero(missing == 0)
-    first, dependents = _dependents(starts, cols, n)
+    by_column = sp.csr_array((np.ones(len(cols), np.int8), cols, starts), (n, n)).tocsc()
+    first, dependents = (a.astype(np.intp) for a in (by_column.indptr, by_column.indices))  # the index type of NumPy
     mark, level, one = np.empty(n, np.int32), 0, np.int32(1)  # one dtype, because `at` is ten times slower with two
     while len(ready):
         levels[ready] = level
@@ -210,19 +215,13 @@ def find_levels(starts: np.ndarray, cols: np.ndarray, n: int) -> np.ndarray:
         count = first[ready + 1] - first[ready]
         ends = np.cumsum(count)
         at = np.arange(ends[-1]) + np.repeat(first[ready] - ends + count, count)
-        found = dependents[at]
-        np.subtract.at(missing, found, one)
-        found = found[missing[found] == 0]
-        number = np.arange(len(found), dtype=np.int32)
-        mark[found] = number  # a row that occurs several times is kept once
-        ready = found[mark[found] == number]
+        rows = dependents[at]
+        np.subtract.at(missing, rows, one)
+        rows = rows[missing[rows] == 0]
+        number = np.arange(len(rows), dtype=np.int32)
+        mark[rows] = number  # a row that occurs several times is kept once
+        ready = rows[mark[rows] == number]
     return levels
-
-
-def _dependents(starts: np.ndarray, cols: np.ndarray, n: int) -> tuple[np.ndarray, np.ndarray]:
-    by_row = sp.csr_array((np.ones(len(cols), np.int8), cols, starts), (n, n))
-    by_column = by_row.tocsc()
-    return by_column.indptr.astype(np.intp), by_column.indices.astype(np.intp)  # the index type of NumPy
 
 
 def make_schedule(levels: np.ndarray) -> Schedule:
@@ -278,8 +277,8 @@ def in_pieces(rows: np.ndarray, cols: np.ndarray, slots: np.ndarray, n: int) -> 
     column has more than 8 entries, or 4 times the mean of I + S.
     """
     limit = max(_SHORT, _TIMES_MEAN * (len(rows) + n) // max(n, 1))
-    found = _cut_rows(Pieces(rows, cols, slots, n), limit)
-    across = _cut_rows(Pieces(found.cols, found.rows, found.slots, found.size), limit)
+    short = _cut_rows(Pieces(rows, cols, slots, n), limit)
+    across = _cut_rows(Pieces(short.cols, short.rows, short.slots, short.size), limit)
     return Pieces(across.cols, across.rows, across.slots, across.size)
 
 
@@ -315,3 +314,58 @@ class WithOnes:
         last = len(flat.shape) - 1
         one = bk.full((*flat.shape[:last], 1), -1, bk.dtype(flat), flat)
         return self.regather(bk, (bk.concat([flat, one], last),), systems)
+
+
+# --- on the host, by SuperLU ---
+
+
+@storable("triangle on the host")
+@dataclass(eq=False, repr=False)
+class HostSolve(Composed):
+    """Inverse of I + S, S strictly triangular, in NumPy; a `LevelSolve` in other libraries.
+
+    Stores S, and SuperLU's copy of it from the first application on. Costs as much as two to four products with S.
+    """
+
+    parts = ("strict",)
+
+    strict: SparseMatrix
+    transposed: bool = False
+
+    def _settle(self) -> None:
+        super()._settle()
+        self._factors: list[Any] = []  # one for each system
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_factors": []}
+
+    def transpose(self) -> HostSolve:
+        other = replace(self, transposed=not self.transposed)
+        other._factors = self._factors  # shared; filled by the first application of either
+        return other
+
+    def on_backend(self, bk: Backend, like: Array | None) -> Operator | None:
+        moved = self.strict.on_backend(bk, like)
+        if moved is None:
+            return None
+        inverse = LevelSolve.of(moved)
+        return inverse.transpose() if self.transposed else inverse
+
+    def apply(self, x: Array) -> Array:
+        if not self.strict.structure.nnz:
+            return x
+        if not self._factors:
+            matrices = self.strict.known()
+            for S in matrices if isinstance(matrices, tuple) else (matrices,):
+                # The factors are I + S itself and I, because there is no pivoting or reordering.
+                triangle = sp.csc_array(S + sp.eye_array(S.shape[0], dtype=S.dtype))
+                self._factors.append(splu(triangle, **_UNCHANGED))
+        if self.systems is None:
+            return self._solved(self._factors[0], x)
+        return np.concatenate([self._solved(LU, row[None]) for LU, row in zip(self._factors, x, strict=True)])
+
+    def _solved(self, factors: Any, x: Array) -> Array:
+        if x.dtype.kind == "c" and self.dtype.kind != "c":
+            return self._solved(factors, x.real) + 1j * self._solved(factors, x.imag)
+        columns = np.ascontiguousarray(x.T, self.dtype)
+        return np.ascontiguousarray(factors.solve(columns, "T" if self.transposed else "N").T)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import scipy.sparse as sp
 
-from .....backends.host_math import csr_matmat
+from ....backends.host_math import csr_matmat
 
 _ROOM = 6  # times the entries of both factors: a product that could have more is counted beforehand
 _CLASSES = (2, 8, 20, 60)  # rows that exceed `most` by up to so many are sorted together, in a padded table
@@ -79,18 +79,14 @@ def find_keys(keys: np.ndarray, wanted: np.ndarray) -> np.ndarray:
     return np.where(keys[at] == wanted, at, -1).astype(np.int32)
 
 
-def transposed_entries(A: sp.csr_array, places: np.ndarray, rows: np.ndarray) -> np.ndarray:
-    """Positions (int32) of the entries (j, i) of a square A with sorted rows, for its entries (i, j) at `places`.
-
-    They are -1 for missing entries; `rows` are the i.
-    """
+def transposed_entries(A: sp.csr_array, places: np.ndarray) -> np.ndarray:
+    """Positions (int32) of the entries (j, i) of A, with sorted rows, for the entries (i, j) at `places`, or -1."""
     numbers = np.arange(len(A.indices), dtype=np.int32)
     mirror = sp.csr_array(sp.csr_array((numbers, A.indices, A.indptr), A.shape).T)
     if np.array_equal(mirror.indptr, A.indptr) and np.array_equal(mirror.indices, A.indices):  # the usual case
         return np.asarray(mirror.data.take(places))
-    n = A.shape[0]
-    keys = keys_of(repeated(np.arange(n, dtype=np.int64), A), A.indices, n)
-    return find_keys(keys, keys_of(A.indices.take(places), rows, n))
+    n, rows = A.shape[0], repeated(np.arange(A.shape[0], dtype=np.int64), A)
+    return find_keys(keys_of(rows, A.indices, n), keys_of(A.indices.take(places), rows.take(places), n))
 
 
 def selected(A: sp.csr_array, mask: np.ndarray, data: np.ndarray | None = None) -> sp.csr_array:
@@ -109,21 +105,16 @@ def largest_in_rows(sizes: np.ndarray, starts: np.ndarray, most: int) -> np.ndar
     for above in sorted(set(classes)):
         rows = np.flatnonzero((lengths > below) & (lengths <= above))
         below = above
-        if len(rows):
-            kept[_smallest(sizes, starts, lengths, rows, most)] = False
+        if not len(rows):
+            continue
+        width = int(lengths[rows].max())
+        places = starts[rows][:, None] + np.arange(width, dtype=starts.dtype)
+        padding = np.arange(width) >= lengths[rows][:, None]
+        table = sizes.take(places, mode="clip")
+        table[padding] = -1  # below any size, so that padding is among the smallest
+        cut = np.argpartition(table, width - most - 1, axis=1)[:, : width - most]
+        kept[np.take_along_axis(places, cut, 1)[~np.take_along_axis(padding, cut, 1)]] = False
     return kept
-
-
-def _smallest(sizes: np.ndarray, starts: np.ndarray, lengths: np.ndarray, rows: np.ndarray, most: int) -> np.ndarray:
-    """Positions of all but the `most` largest entries of longer rows."""
-    width = int(lengths[rows].max())
-    places = starts[rows][:, None] + np.arange(width, dtype=starts.dtype)
-    beyond = np.arange(width) >= lengths[rows][:, None]
-    table = sizes.take(places, mode="clip")
-    table[beyond] = -1  # below any size, so that padding is among the smallest
-    cut = np.argpartition(table, width - most - 1, axis=1)[:, : width - most]
-    smallest = np.take_along_axis(places, cut, 1)
-    return np.asarray(smallest[~np.take_along_axis(beyond, cut, 1)])
 
 
 def product(A: sp.csr_array, B: sp.csr_array) -> sp.csr_array:

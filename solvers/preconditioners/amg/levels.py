@@ -11,29 +11,25 @@ from scipy.sparse.csgraph import reverse_cuthill_mckee
 from ....backends import Array, Backend, get_backend
 from ....sparse import Matrix, Operator, SparseMatrix
 from ....sparse.analysis.spectrum import bounded_eigenvalue
-from ....sparse.formats.compressed import CsrStructure
 from ....sparse.formats.entries.integers import starts_of
 from ....sparse.formats.entries.scipy_form import csr_array
 from ....sparse.formats.entries.some_rows import evenly_spread
 from ....sparse.formats.making.build import from_csr, from_entries
-from ..multigrid.coarsest import scales_of, times_diagonals
-from .classical.renewal import ClassicalRule, Injection
-from .classical.rows import on_diagonal, repeated, row_sums
+from ..multigrid.coarsest import residue_of, scales_of, times_diagonals
+from .interpolation import ClassicalRule, Injection
+from .rows import on_diagonal, repeated, row_sums
 
 Tentative: TypeAlias = sp.csr_array | ClassicalRule
 """Source of a prolongation in updates: that of aggregates before smoothing, or a rule of interpolation."""
-
-_DOMINANT = 1.5  # times the diagonal entry: rows of a smaller sum of absolute values
 
 
 class HostLevel(NamedTuple):
     """SciPy matrices of a level.
 
     Attributes:
-        A: the matrix.
         terms: sizes of the terms whose sum is the diagonal of A; for the finest matrix |a_ii|. The rounding of a coarse
             matrix is relative to them, because its small entries can be rounding from finer levels.
-        P, R: prolongation and restriction; None on the coarsest level.
+        P, R: None on the coarsest level.
         tentative: source of P in updates.
         rho: a bound of the eigenvalues of D⁻¹ A, if computed.
         splitting: of classical coarsening, mask of the coarse unknowns.
@@ -55,14 +51,25 @@ class HostLevel(NamedTuple):
 
     def below(self, coarse: sp.csr_array) -> HostLevel:
         """The next coarser level, with `coarse` = R A P without rows of mere rounding."""
-        terms = np.asarray(_squared(self.P).T @ self.terms)
-        return HostLevel(_without_rounding_residues(coarse, self.P, self.A, terms), terms)
+        to_coarse = _squared(self.P).T
+        squares, terms = to_coarse @ self.A.diagonal(), np.asarray(to_coarse @ self.terms)
+        alone = np.flatnonzero(is_rounding(get_backend("numpy"), coarse.diagonal(), squares, terms))
+        if len(alone):
+            coarse = sp.csr_array(coarse + sp.csr_array((squares[alone], (alone, alone)), coarse.shape))
+        return HostLevel(coarse, terms)
 
 
-def kept_for_updates(tentative: Tentative, bk: Backend, dtype: np.dtype, like: Array | None) -> Operator:
-    """The operator that a level of a cycle keeps for updates."""
+def _squared(P: sp.csr_array) -> sp.csr_array:
+    return sp.csr_array((np.abs(P.data) ** 2, P.indices, P.indptr), P.shape)
+
+
+def kept_for_updates(tentative: Tentative | Operator, bk: Backend, dtype: np.dtype, like: Array | None) -> Operator:
+    """The operator that a level of a cycle keeps for updates; one of an earlier cycle is returned unchanged."""
+    if isinstance(tentative, Operator):
+        return tentative
     if isinstance(tentative, ClassicalRule):
-        return Injection.of(tentative, bk, dtype, like)
+        ones = tentative.injection.to_scipy((np.ones(tentative.shape[1], dtype),))
+        return Injection(from_csr(bk, ones, prune=False, format="csr", like=like), tentative)
     return from_csr(bk, tentative.astype(dtype), prune=False, format="csr", like=like)
 
 
@@ -105,15 +112,6 @@ def is_diagonal(A: sp.csr_array) -> bool:
     return A.nnz <= A.shape[0] and bool(np.all(on_diagonal(A)))
 
 
-def is_solved_by_scaling(A: sp.csr_array, most: int) -> bool:
-    """Is A diagonal, or larger than `most` with diagonal entries of at least twice the rest of their rows?"""
-    if is_diagonal(A):
-        return True
-    if A.shape[0] <= most:
-        return False
-    return bool(np.all(row_sums(np.abs(A.data), A) <= _DOMINANT * np.abs(A.diagonal())))
-
-
 def without_duplicates(A: Any) -> sp.csr_array:
     """A in CSR format, with duplicates added up."""
     rows = sp.csr_array(A)
@@ -124,47 +122,16 @@ def without_duplicates(A: Any) -> sp.csr_array:
 # --- rounding on the diagonal of coarse matrices, from regions where A maps constants to zero ---
 
 _ROUNDING = 64.0  # times the rounding unit and the terms of the finest level, likewise
-_RESIDUE = 0.75  # power of the rounding unit: such sums of terms of size one are only rounding
 
 
-def _without_rounding_residues(
-    coarse: sp.csr_array, P: sp.csr_array, A: sp.csr_array, terms: np.ndarray
-) -> sp.csr_array:
-    """`P^T A P` without rows of mere rounding, whose inverse would be huge and of any sign.
+def is_rounding(bk: Backend, diagonal: Array, squares: Array, terms: Array) -> Array:
+    """Mask of the diagonal entries of a coarse matrix that are mere rounding, whose inverse would be huge, of any sign.
 
-    A closed region that has shrunk to a point leaves such a row. It gets the diagonal that the point would have without
-    neighbours.
+    A closed region that has shrunk to a point leaves such a row. It gets the diagonal `squares` that the point would
+    have without neighbours.
     """
-    squares = _squared(P).T @ A.diagonal()
-    eps, size = float(np.finfo(A.dtype).eps), np.abs(coarse.diagonal())
-    alone = np.flatnonzero((size <= eps**_RESIDUE * np.abs(squares)) | (size <= _ROUNDING * eps * terms))
-    if len(alone):
-        coarse = sp.csr_array(coarse + sp.csr_array((squares[alone], (alone, alone)), coarse.shape))
-    return coarse
-
-
-def _squared(P: sp.csr_array) -> sp.csr_array:
-    return sp.csr_array((np.abs(P.data) ** 2, P.indices, P.indptr), P.shape)
-
-
-def values_without_rounding_residues(
-    bk: Backend, structure: CsrStructure, values: Array, P: CsrStructure, p: Array, diagonal: Array, terms: Array
-) -> tuple[Array, Array]:
-    """Likewise for values in row order, `(nnz,)` or `(systems, nnz)`, in any library, and the coarse `terms`.
-
-    Args:
-        structure: structure of the coarse matrix.
-        P, p: structure and values of the prolongation.
-        diagonal, terms: of the finer matrix, `(n,)` or `(systems, n)`; terms are real.
-    """
-    last = len(values.shape) - 1
-    squares = bk.sum_entries(p * bk.conj(p) * bk.take_in_bounds(diagonal, P.rows, last), P.cols, P.shape[1])
-    below = bk.sum_entries(bk.abs(p) ** 2 * bk.take_in_bounds(terms, P.rows, last), P.cols, P.shape[1])
-    own = structure.diagonal(bk, (values,), None if last == 0 else int(values.shape[0]))
-    eps = float(np.finfo(bk.dtype(values)).eps)
-    alone = (bk.abs(own) <= eps**_RESIDUE * bk.abs(squares)) | (bk.abs(own) <= _ROUNDING * eps * below)
-    diagonal_values = bk.take_in_bounds(bk.where(alone, squares, own), structure.rows, last)
-    return bk.where(bk.asarray(structure.rows == structure.cols, like=values), diagonal_values, values), below
+    eps, size = float(np.finfo(bk.dtype(diagonal)).eps), bk.abs(diagonal)
+    return (size <= residue_of(bk.dtype(diagonal)) * bk.abs(squares)) | (size <= _ROUNDING * eps * terms)
 
 
 # --- reverse Cuthill-McKee order of the unknowns ---
@@ -180,8 +147,6 @@ _SAMPLE = 1000  # rows
 
 def nearer_order(matrix: Matrix, block_size: int = 1) -> np.ndarray | None:
     """Reverse Cuthill-McKee order (unknown `order[k]` becomes number k, int32) if it is much better, else None.
-
-    Blocks of consecutive unknowns stay together.
 
     Cost: a sample of 1000 rows; where these are spread, some passes over the entries.
     """

@@ -20,8 +20,8 @@ from ....sparse.formats.entries.integers import starts_of
 from ....sparse.formats.entries.order import rows_first
 from ....sparse.formats.entries.regather import take_or_zero
 from ....sparse.operators.concrete import nonzero_entries
-from ...triangular.levels import find_levels
-from ..target import Target
+from ...triangular.inverse import find_levels
+from ..pipeline import Target
 
 _MOST_PAIRS = 30_000_000  # full rows then take up to half a minute and 3 GB
 _MOST_OFFSETS = 64  # diagonals of a stencil whose pairwise sums are compared

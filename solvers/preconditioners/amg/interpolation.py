@@ -1,31 +1,149 @@
-"""Updates of classical levels: prolongations for other values of the matrix.
+"""Extended+i interpolation, exactly, by one product of sparse matrices.
 
-An update keeps the splitting, the strong couplings and the pattern of the prolongation. The index pairs of extended+i
-interpolation are computed once per pattern; with them new values are gathers, products and segment sums, in compiled
-programs, too. The formulas are those of `interpolation`. Only the kept entries of N are computed, because its row sums
-are `t = beta + F beta`.
+With F and C for fine and coarse unknowns, A_FC and A_FF the strong entries of fine rows, and e the sums of whole rows:
+
+    N = A_FC + F A_FC,   F_ik = a_ik / (beta_k + a_ki),   beta = A_FC 1,   W = -N / (e - t),   t = N 1 = beta + F beta.
+
+The textbook's denominator, `a_ii + sum of weak a_ij + sum_k F_ik a_ki`, is `e - t`, in which nothing cancels: where
+e = 0 the weights of a row add up to 1 for any contrast of the coefficients.
+
+Source: De Sterck, Falgout, Nolting and Yang, Distance-two interpolation for parallel algebraic multigrid, Numer. Linear
+Algebra Appl. 15 (2008); in products, with averages of a_ki: Li, Sjogreen and Yang, A new class of AMG interpolation
+methods based on matrix-matrix multiplications, SIAM J. Sci. Comput. 43 (2021).
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import scipy.sparse as sp
 
-from .....backends import Array, Backend, get_backend
-from .....sparse import Composed, Operator, SparseMatrix, storable
-from .....sparse.files.structures import fields_of, structure_of
-from .....sparse.formats import Structure
-from .....sparse.formats.compressed import CsrStructure
-from .....sparse.formats.entries.integers import check_size, places_in_rows, repeat_rows, starts_from, starts_of
-from .....sparse.formats.entries.order import rows_first
-from .....sparse.formats.entries.regather import take_or_zero
-from .....sparse.formats.making.build import from_csr
-from .interpolation import LARGEST_SUM, STRONGEST
-from .rows import find_keys, keys_of, reduced, repeated, row_counts, transposed_entries
-from .splitting import DOMINATED, couplings, strong_entries, with_positive_diagonal
+from ....backends import Array, Backend, get_backend
+from ....sparse import Composed, Operator, SparseMatrix, storable
+from ....sparse.files.structures import fields_of, structure_of
+from ....sparse.formats import Structure
+from ....sparse.formats.compressed import CsrStructure
+from ....sparse.formats.entries.integers import check_size, places_in_rows, repeat_rows, starts_from, starts_of
+from ....sparse.formats.entries.order import rows_first
+from ....sparse.formats.entries.regather import take_or_zero
+from .rows import (
+    find_keys,
+    gathered,
+    keys_of,
+    largest_in_rows,
+    numbered,
+    on_diagonal,
+    product,
+    reduced,
+    repeated,
+    row_counts,
+    selected,
+    submatrix,
+    transposed_entries,
+)
+
+MOST = 4
+"""Entries of a row of the prolongation, as in BoomerAMG. On grids, media and a mesh of 6 000 to 10 000 unknowns these
+take as many iterations as all entries (5 to 9); 3 take one more, and 16 in place of 9 for a rotated anisotropy."""
+LARGEST_SUM = 10.0  # of the weights of a row
+_MOST_PATHS = 20  # over two strong couplings, for each entry of A
+STRONGEST = 10  # couplings to fine unknowns of a row, where there are more paths
+
+
+def prolongation(
+    A: sp.csr_array,
+    coupled: np.ndarray,
+    sums: np.ndarray,
+    strong: np.ndarray,
+    coarse: np.ndarray,
+    symmetric: bool,
+    most: int = MOST,
+) -> sp.csr_array:
+    """Rows of W at fine unknowns, of the identity at coarse ones, from a canonical A with a positive diagonal.
+
+    Args:
+        coupled, sums: its entries as real numbers, see `couplings`, and their sums in rows.
+        strong, coarse: masks of entries and of unknowns.
+        symmetric: is `a_ki = a_ik` in `coupled`?
+        most: number of largest entries kept in a row, scaled to the sum of the whole row.
+    """
+    fine = np.flatnonzero(~coarse)
+    numbers = numbered(coarse, A.indices.dtype)
+    to_coarse, of_fine = gathered(coarse, A.indices), repeated(~coarse, A)
+    strong = strong & of_fine
+    fc, ff = strong & to_coarse, strong & ~to_coarse
+    A_FC = submatrix(selected(A, fc), fine, numbers, A.shape[0] - len(fine))
+    beta = reduced(np.add, A_FC.data if coupled is A.data else coupled[fc], A_FC.indptr, 0.0)
+    places = np.flatnonzero(ff)
+    own, of_k = coupled.take(places), gathered(beta, numbers.take(A.indices.take(places)))
+    if symmetric:
+        back = own
+    else:
+        opposite = transposed_entries(A, places)
+        back = np.where(opposite >= 0, np.minimum(coupled.take(opposite), 0), 0)
+    below = of_k + back
+    below[below == 0] = -np.inf  # k does not interpolate: the entry counts as weak.
+    values = np.ones(len(A.data), A.dtype)  # ones on the diagonal: one product then makes A_FC + F A_FC
+    values[places] = A.data.take(places) / below
+    N = product(submatrix(selected(A, ff | (on_diagonal(A) & of_fine), values), fine, numbers, len(fine)), A_FC)
+    total = None
+    if coupled is not A.data:  # N has phases
+        through = np.zeros(len(coupled))
+        through[places] = own / below * of_k
+        total = beta + reduced(np.add, through, A.indptr, 0.0)[fine]
+    return with_coarse(_weights(N, total, sums[fine], most), fine, coarse)
+
+
+def without_explosion(A: sp.csr_array, strong: np.ndarray, coarse: np.ndarray, coupled: np.ndarray) -> np.ndarray:
+    """`strong`, but with only the 10 strongest couplings between fine unknowns in a row if there are too many paths.
+
+    Otherwise A_FF A_FC could have many times the entries of A, as with hubs. Omitted couplings count as weak.
+    """
+    if np.diff(A.indptr).max() <= _MOST_PATHS:
+        return strong
+    to_coarse = strong & gathered(coarse, A.indices)
+    between = strong & ~to_coarse & repeated(~coarse, A)
+    if gathered(row_counts(to_coarse, A), A.indices[between]).sum(dtype=np.int64) <= _MOST_PATHS * A.nnz:
+        return strong
+    kept = largest_in_rows(np.where(between, -coupled, 0), A.indptr, STRONGEST)
+    return strong & (kept | ~between)
+
+
+def _weights(N: sp.csr_array, total: np.ndarray | None, sums: np.ndarray, most: int) -> sp.csr_array:
+    """`W = -N / (e - t)`: the largest entries of each row, with the sum of all.
+
+    If the sum of a row of A is so negative that its weights would add up to more than 10, they add up to 10.
+    """
+    sizes = np.abs(N.data)
+    W = selected(N, largest_in_rows(sizes, N.indptr, most))
+    total = -reduced(np.add, sizes, N.indptr, 0.0) if total is None else total  # no entry of N is positive
+    kept, below = reduced(np.add, np.abs(W.data), W.indptr, 0.0), np.maximum(sums - total, -total / LARGEST_SUM)
+    factor = np.divide(total, -kept, out=np.zeros_like(below), where=kept > 0)  # kept * below may underflow
+    np.divide(-factor, below, out=factor, where=below > 0)
+    W.data *= repeated(factor, W)
+    return W
+
+
+def with_coarse(W: sp.csr_array, fine: np.ndarray, coarse: np.ndarray) -> sp.csr_array:
+    """Rows of W at fine unknowns, of the identity at coarse ones."""
+    lengths = np.ones(len(coarse), W.indptr.dtype)
+    lengths[fine] = np.diff(W.indptr)
+    starts = np.zeros(len(coarse) + 1, W.indptr.dtype)
+    np.cumsum(lengths, out=starts[1:])
+    data, cols = np.ones(starts[-1], W.dtype), np.empty(starts[-1], W.indices.dtype)
+    places = np.flatnonzero(np.repeat(~coarse, lengths))
+    data[places], cols[places] = W.data, W.indices
+    cols[starts[:-1][coarse]] = np.arange(W.shape[1])
+    return sp.csr_array((data, cols, starts), (len(coarse), W.shape[1]))
+
+
+# --- renewal: the same formulas on a known pattern, for values that may be traced ---
+#
+# A renewal keeps the splitting, the strong couplings and the pattern of the prolongation. The index pairs are computed
+# once per pattern; with them new values are gathers, products and segment sums, in compiled programs, too. Only the
+# kept entries of N are computed, because its row sums are `t = beta + F beta`.
 
 
 @dataclass(frozen=True)
@@ -56,7 +174,7 @@ class ClassicalRule:
         components: np.ndarray | None = None,
         eliminates: bool = False,
     ) -> ClassicalRule:
-        """Rule of a level on the host with sorted rows, from masks of its coarse unknowns and of the strong entries."""
+        """Rule of a matrix with sorted rows, from masks of its coarse unknowns and of the strong entries."""
         n, m = P.shape
         starts = np.append(0, np.cumsum(row_counts(strong, A)))
         membership = None
@@ -83,7 +201,6 @@ class ClassicalRule:
 
     @property
     def labels(self) -> np.ndarray | None:
-        """Component of each unknown."""
         return None if self.components is None else self.components.entries().cols
 
     def keeps_all(self, A: sp.csr_array) -> bool:
@@ -105,19 +222,12 @@ class ClassicalRule:
         return {name: value for name, value in self.__dict__.items() if name != "_last"}
 
     def prolongation(self, A: sp.csr_array) -> sp.csr_array:
-        """P of a known matrix with sorted rows."""
         plan = self.interpolation(CsrStructure.of(A))
         return plan.prolongation.to_scipy((plan.weights(get_backend("numpy"), A.data),))
 
 
 class ScaledValues(NamedTuple):
-    """Values of the matrix of a level in CSR order, scaled on both sides.
-
-    Attributes:
-        values: `(nnz,)` or `(systems, nnz)`.
-        scale: `(n,)` or `(systems, n)`: `values` are `before` times this on both sides.
-        before: the values before scaling.
-    """
+    """Values of the matrix of a level in CSR order, `diag(scale) before diag(scale)`, `(systems, ...)` for a batch."""
 
     values: Array
     scale: Array
@@ -125,19 +235,12 @@ class ScaledValues(NamedTuple):
 
 
 class EliminationPlan(NamedTuple):
-    """Exact interpolation of fine unknowns that are coupled to coarse ones only: `-a_ij / a_ii`.
-
-    Attributes:
-        prolongation: structure of P.
-        entries: positions of its entries in the matrix of the level, or -1 for none.
-        rows: positions of the diagonal entries of their rows, likewise.
-        coarse: mask of the entries of coarse unknowns, which are ones.
-    """
+    """Exact interpolation of fine unknowns that are coupled to coarse ones only: `-a_ij / a_ii`."""
 
     prolongation: CsrStructure
-    entries: np.ndarray
-    rows: np.ndarray
-    coarse: np.ndarray
+    entries: np.ndarray  # of each entry of P: the position of the one of the matrix, or -1
+    rows: np.ndarray  # the position of the diagonal entry of its row, likewise
+    coarse: np.ndarray  # mask of the entries of coarse unknowns, which are ones
 
     @classmethod
     def of(cls, A: CsrStructure, rule: ClassicalRule) -> EliminationPlan:
@@ -147,7 +250,6 @@ class EliminationPlan(NamedTuple):
         return cls(CsrStructure(starts_of(rows, n), cols, rule.shape), entries, diagonal, coarse[cols] == rows)
 
     def values(self, bk: Backend, level: ScaledValues, kept: Any, rho: Array) -> Array:
-        """Values of P in row order, for the scaled matrix of a level."""
         last = len(level.before.shape) - 1
         entries, diagonal = (take_or_zero(bk, level.before, at) for at in (self.entries, self.rows))
         scale = bk.take_in_bounds(level.scale, self.prolongation.rows, last)
@@ -179,10 +281,7 @@ class InterpolationPlan(NamedTuple):
 
     @classmethod
     def of(cls, A: CsrStructure, rule: ClassicalRule) -> InterpolationPlan:
-        """Positions for a level; strong couplings without an entry of A are omitted.
-
-        Cost: searches for all single products among the kept entries.
-        """
+        """Plan without the strong couplings that have no entry of A. Cost: a search for each single product."""
         (n, m), (coarse, columns, _) = rule.shape, rule.injection.entries()
         coarse_of = np.full(n, -1, np.int32)
         coarse_of[coarse] = columns
@@ -211,7 +310,7 @@ class InterpolationPlan(NamedTuple):
             to_fine=places[inner],
             to_fine_rows=F[0],
             to_fine_cols=F[1],
-            back=transposed_entries(sp.csr_array((ones, A.cols, A.starts), A.shape), places[inner], i[inner]),
+            back=transposed_entries(sp.csr_array((ones, A.cols, A.starts), A.shape), places[inner]),
             left=left,
             right=right,
             into=into,
@@ -244,9 +343,9 @@ class InterpolationPlan(NamedTuple):
         f = _opposite(bk, take(a, self.to_fine) * take(own, self.to_fine_rows))
         back = _opposite(bk, take_or_zero(bk, a, self.back) * take(own, self.to_fine_cols))
         beta = summed(_coupled(bk, c), self.to_coarse_rows, fine)
-        beside = take(beta, self.to_fine_cols)
-        below = beside + _coupled(bk, back)
-        total = beta + summed(_quotient_or_zero(bk, _coupled(bk, f), below) * beside, self.to_fine_rows, fine)
+        of_k = take(beta, self.to_fine_cols)
+        below = of_k + _coupled(bk, back)
+        total = beta + summed(_quotient_or_zero(bk, _coupled(bk, f), below) * of_k, self.to_fine_rows, fine)
         F = _quotient_or_zero(bk, f, bk.astype(below, bk.dtype(a)))
         N = summed(take(_append_one(bk, F), self.left) * take(c, self.right), self.into, len(self.rows))
         kept = summed(bk.abs(N), self.rows, fine)
@@ -270,7 +369,7 @@ class InterpolationPlan(NamedTuple):
         return unit, unit * bk.sum_entries(a, rows, n, sorted=True)
 
 
-Entries = tuple[np.ndarray, np.ndarray]
+Entries: TypeAlias = tuple[np.ndarray, np.ndarray]
 
 
 def _products(F: Entries, C: Entries, W: Entries, fine: int, m: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -291,7 +390,7 @@ def _products(F: Entries, C: Entries, W: Entries, fine: int, m: int) -> tuple[np
 
 
 def _coupled(bk: Backend, rotated: Array) -> Array:
-    """Couplings as real numbers: `-|a|` of complex ones, see `splitting.couplings`."""
+    """Couplings as real numbers: `-|a|` of complex ones, as in `classical.couplings`."""
     return -bk.abs(rotated) if bk.dtype(rotated).kind == "c" else rotated
 
 
@@ -308,48 +407,6 @@ def _quotient_or_zero(bk: Backend, a: Array, b: Array) -> Array:
 def _append_one(bk: Backend, x: Array) -> Array:
     lead = tuple(int(n) for n in x.shape[:-1])
     return bk.concat([x, bk.full((*lead, 1), 1, bk.dtype(x), x)], len(lead))
-
-
-# --- does the splitting of other values still suit a matrix? ---
-
-CHECKED = 2  # finest levels whose splittings are checked
-_SAMPLE = 5000  # rows
-_NEW = 0.1  # of the strong couplings of fine unknowns were weak
-_LOST = 0.002  # of the fine unknowns take less than ...
-_LEAST = 0.05  # ... of their couplings from those that were strong
-
-
-def is_reusable(rule: ClassicalRule, A: sp.csr_array, threshold: float) -> bool:
-    """Are the strong couplings of A, with sorted rows, mostly those of the rule?
-
-    The limits were measured on hierarchies of one medium with the values of another (constant, smooth, lognormal,
-    blocks, channels; 121 pairs): all that took more than 2.0 times the iterations of a fresh one are rejected, and
-    those of drifting coefficients are not.
-
-    Cost: some passes over 5000 rows.
-    """
-    if rule.keeps_all(A):
-        return True  # for any values
-    fine = np.flatnonzero(~rule.coarse)
-    if len(fine) > _SAMPLE:  # a random sample, because evenly spaced unknowns may be alike
-        fine = fine[np.unique(np.random.default_rng(0).integers(0, len(fine), _SAMPLE))]
-    B = A[fine]
-    rows = repeated(fine, B)
-    diagonal = reduced(np.add, np.where(B.indices == rows, B.data, 0), B.indptr, 0.0)
-    coupled = couplings(with_positive_diagonal(B, diagonal), B.indices == rows)
-    if (labels := rule.labels) is not None:
-        coupled = np.where(labels[B.indices] == labels[rows], coupled, 0)
-    sums = reduced(np.add, coupled, B.indptr, 0.0)
-    n = A.shape[0]
-    was_strong = find_keys(keys_of(*rule.strong.in_rows(fine), n), keys_of(rows, B.indices, n)) >= 0
-    is_whole = reduced(np.add, was_strong.astype(np.int32), B.indptr, 0) < STRONGEST  # else some were omitted
-    strong = strong_entries(B, coupled, sums, np.abs(diagonal), threshold) & repeated(is_whole, B)
-    if np.count_nonzero(strong & ~was_strong) > _NEW * np.count_nonzero(strong):
-        return False
-    sizes = np.maximum(-coupled, 0)
-    whole, taken = (reduced(np.add, part, B.indptr, 0.0) for part in (sizes, np.where(was_strong, sizes, 0)))
-    takes = (whole > 0) & ~(sums > DOMINATED * np.abs(diagonal))
-    return bool(np.count_nonzero(takes & (taken < _LEAST * whole)) <= _LOST * np.count_nonzero(takes))
 
 
 # --- the operator that a level keeps for updates ---
@@ -380,9 +437,7 @@ def _from_fields(given: dict[str, Any]) -> Injection:
 class Injection(Composed):
     """Injection of coarse unknowns, with the rule that computes a prolongation from the values of A.
 
-    Attributes:
-        injection: ones at coarse unknowns, in the columns of the next coarser level.
-        rule: static, so that it is known where this is an argument of a compiled function.
+    The rule is static, so that it is known where this is an argument of a compiled function.
     """
 
     parts = ("injection",)
@@ -394,11 +449,6 @@ class Injection(Composed):
         if self.injection.shape != self.rule.shape:
             raise ValueError(f"Rules of a prolongation {self.rule.shape} do not fit to {self.injection!r}.")
         super().__post_init__()
-
-    @classmethod
-    def of(cls, rule: ClassicalRule, bk: Backend, dtype: np.dtype, like: Array | None) -> Injection:
-        ones = rule.injection.to_scipy((np.ones(rule.shape[1], dtype),))
-        return cls(from_csr(bk, ones, prune=False, format="csr", like=like), rule)
 
     def apply(self, x: Array) -> Array:
         return self.injection.apply(x)

@@ -1,4 +1,4 @@
-"""Detection of singularity from factors, for dense, sparse and banded matrices, one or a batch, in two steps.
+"""Singularity as factors show it, for dense, sparse and banded matrices, one or a batch, and null vectors.
 
 First a system with a random right-hand side, scaled like the rows, is solved, because the inverse of a singular matrix
 amplifies it. Matrices that seem singular may only be badly scaled. Inverse iteration with shifted factors then looks
@@ -10,19 +10,21 @@ from __future__ import annotations
 from collections.abc import Callable
 from enum import IntEnum
 from functools import lru_cache, partial
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
 
 from ...backends import Array, Backend, get_backend
+from ...sparse import Dense
 from ...sparse.analysis.canonical import row_maxima
-from ...sparse.analysis.equilibrate import equilibrated, scales
+from ...sparse.analysis.equilibrate import balanced, equilibrated, scales
 from ...sparse.analysis.matching import greedy_matching, maximum_matching
 from ...sparse.fingerprint import fingerprint
-from ..factors.cyclic_reduction import BlockTridiagonal, CyclicReduction, reduced
-from ..factors.protocol import ExactlySingular, Factors
-from .null_vectors import Equations, both_null_vectors
+from ..preconditioners.operators import DiagonallyScaled
+from .cyclic_reduction import BlockTridiagonal, CyclicReduction, reduced, sizes_or_one
+from .protocol import ExactlySingular, Factors
 
 
 class Singularity(IntEnum):
@@ -51,7 +53,7 @@ def growth_limit(n: int, dtype: Any, slack: float = np.inf) -> float:
     return units / (float(np.finfo(dtype).eps) * min(n**0.5, slack))
 
 
-_SWEEPS = 20  # of equilibration
+_SWEEPS = 20  # of equilibration, in programs
 _MOST_COMPILED = 8  # most null vectors in a compiled program
 _MOST_IN_BANDS = 2  # the same for bands, where each solve projects all of them out
 _MOST = 64  # most null vectors otherwise, for matrices of more than _FEW unknowns
@@ -85,16 +87,11 @@ def seems_singular(bk: Backend, matrix: Array, solve: Callable[[Array], Array], 
     image = solve(bk.astype(rows * vector, bk.dtype(matrix)))
     size = bk.reshape(bk.abs(pivots), (-1, n))
     with bk.errstate():
-        most, inverse, blown = _largest(bk, size, 1 / size, bk.abs(image))
+        sides, systems = (size, 1 / size, bk.abs(image)), int(size.shape[0])
+        found = bk.max_abs(bk.concat(sides, 0))  # by one reduction, for which XLA compiles one program
+        most, inverse, blown = (found[k * systems : (k + 1) * systems, :] for k in range(3))
         sound = (most * inverse * (n * eps) < 1) & (blown < growth_limit(n, bk.dtype(matrix)))
     return bk.negated(sound), image
-
-
-def _largest(bk: Backend, *rows: Array) -> list[Array]:
-    """`max_abs` of each array by one reduction, for which XLA compiles one program."""
-    found = bk.max_abs(bk.concat(rows, 0))
-    systems = int(rows[0].shape[0])
-    return [found[k * systems : (k + 1) * systems, :] for k in range(len(rows))]
 
 
 @lru_cache(maxsize=64)
@@ -107,13 +104,13 @@ def probe_vector(n: int, dtype: str) -> np.ndarray:
 
 
 def examined_factors(bk: Backend, matrix: Array, factors: tuple[Array, ...], suspect: Array) -> tuple[Array, ...]:
-    """Return factors of the equilibrated R A C if A seems singular, shifted if it is, and null vectors.
+    """Factors of the equilibrated R A C if A seems singular, shifted if it is, and null vectors.
 
     Equilibration by powers of two makes the decision independent of row and column scaling.
 
     Returns:
-        The factors; the diagonals of R and C as `(n or systems * n, 1)`; orthonormal null vectors of A and of its
-        adjoint, `(systems or 1, most, n)`; values of `Singularity`, `(systems or 1, 1)`.
+        The factors; the diagonals of R and C as `(n or systems * n, 1)`; null vectors as `null_vectors` returns them;
+        values of `Singularity`, `(systems or 1, 1)`.
     """
     n, systems, dtype = int(matrix.shape[-1]), int(suspect.shape[0]), bk.dtype(matrix)
     most = min(n, _MOST_COMPILED if bk.compiled(matrix) else n if n <= _FEW else _MOST)
@@ -121,9 +118,12 @@ def examined_factors(bk: Backend, matrix: Array, factors: tuple[Array, ...], sus
     none = bk.zeros((systems, most, n), dtype, matrix)
     nothing = none, none, bk.zeros((systems, 1), np.dtype(np.int32), matrix)
 
+    def scaled_rows(matrix: Array, scales: Array) -> Array:
+        return bk.reshape(bk.times(scales, bk.reshape(matrix, (-1, n))), tuple(matrix.shape))
+
     def again(*_: Array) -> tuple[Array, ...]:
         rows, columns = _scales(bk, matrix, suspect)
-        scaled = bk.matrix_transpose(_scaled(bk, bk.matrix_transpose(_scaled(bk, matrix, rows)), columns))
+        scaled = bk.matrix_transpose(scaled_rows(bk.matrix_transpose(scaled_rows(matrix, rows)), columns))
         better = bk.linalg.lu_factor(scaled)
         still, image = seems_singular(bk, scaled, lambda b: bk.linalg.lu_solve(better, b), bk.diagonal(better[0]))
 
@@ -161,65 +161,38 @@ def _shifted(
     shifted = B + _shift(bk, B, float(np.finfo(dtype).eps), float(np.finfo(wide).eps))
     rows, columns = (bk.astype(bk.reshape(s, (-1, n)), np.finfo(wide).dtype) for s in scales)
     finite = bk.isfinite(bk.max_abs(_row_maxima(bk, matrix)))
-    right, left = _null_vectors(bk, A, shifted, (rows, columns), suspect & finite, most, dtype)
+    inverse = bk.linalg.inverse(shifted if len(shifted.shape) == 3 else shifted[None, ...])
+    B_inverse = Dense(bk, inverse if len(shifted.shape) == 3 else inverse[0, ...])
+    F = DiagonallyScaled(B_inverse, bk.astype(columns, wide), bk.astype(rows, wide))
+    sizes = bk.product(bk.abs(A), columns), bk.product(bk.abs(bk.matrix_transpose(A)), rows)
+    sides = both_sides(Dense(bk, A), F, sizes, (columns, rows))
+    right, left = null_vectors(bk, sides, suspect & finite, most, (wide, dtype))
     blown = ~bk.isfinite(bk.max_abs(image)) & finite
     singular = suspect & (blown | (bk.max_abs(bk.fold(right)) > 0))
-    ill = suspect & finite & _is_ill_conditioned(bk, scaled, factors, image)
+    sums = bk.reshape(bk.sum(bk.abs(scaled), -1), (-1, n))
+    condition = _condition(bk, sums, image, lambda b: bk.linalg.lu_solve(factors, b, True))
+    ill = suspect & finite & bk.negated(condition * float(np.finfo(dtype).eps) < 1)
     regular = bk.linalg.lu_factor(shifted)
-    parts = [
-        bk.where(_like(bk, singular, old), bk.astype(new, bk.dtype(old)), old)
-        for new, old in zip(regular, factors, strict=True)
-    ]
+
+    def chosen(new: Array, old: Array) -> Array:
+        mask = bk.reshape(singular, (int(singular.shape[0]), *(1,) * (len(old.shape) - 1)))
+        return bk.where(mask, bk.astype(new, bk.dtype(old)), old)
+
+    parts = [chosen(new, old) for new, old in zip(regular, factors, strict=True)]
     none = bk.zeros(tuple(singular.shape), np.dtype(np.int32), matrix)
     number = bk.where(singular, none + _SINGULAR, bk.where(ill, none + _ILL, none + _REGULAR))
     return *parts, bk.astype(right, dtype), bk.astype(left, dtype), number
 
 
-def _null_vectors(
-    bk: Backend, A: Array, shifted: Array, scales: tuple[Array, Array], where: Array, most: int, given: np.dtype
-) -> tuple[Array, Array]:
-    """Null vectors of A and its adjoint by inverse iteration with the shifted R A C in one loop."""
-    single = len(A.shape) == 2
-    inverse = bk.linalg.inverse(shifted[None, ...] if single else shifted)
-    inverse = inverse[0, ...] if single else inverse
-    rows, columns = scales
-
-    def adjoint(matrix: Array) -> Array:
-        return bk.conj(bk.matrix_transpose(matrix))
-
-    def turned(parts: tuple[Array, ...]) -> tuple[Array, ...]:
-        A, inverse, rows, columns = parts
-        return adjoint(A), adjoint(inverse), columns, rows
-
-    def equations(parts: tuple[Array, ...]) -> Equations:
-        A, inverse, rows, columns = parts
-        sizes, dtype = bk.product(bk.abs(A), columns), bk.dtype(A)
-
-        def solve(b: Array) -> Array:
-            return bk.astype(columns, dtype) * bk.product(inverse, bk.astype(rows, dtype) * b)
-
-        return Equations(lambda x: bk.product(A, x), solve, sizes, columns)
-
-    return both_null_vectors(bk, (A, inverse, rows, columns), equations, turned, where, most, (bk.dtype(A), given))
-
-
-def _like(bk: Backend, mask: Array, array: Array) -> Array:
-    """Reshape `(systems or 1, 1)` to select whole matrices, or rows of pivots."""
-    lead = int(mask.shape[0])
-    return bk.reshape(mask, (lead, *(1,) * (len(array.shape) - 1)))
-
-
-def _is_ill_conditioned(bk: Backend, matrix: Array, factors: tuple[Array, ...], image: Array) -> Array:
-    """Is the reciprocal condition number below the rounding unit?
+def _condition(bk: Backend, sums: Array, image: Array, solve_transposed: Callable[[Array], Array]) -> Array:
+    """`(systems or 1, 1)`: estimate of the condition number.
 
     Args:
+        sums: `(systems or 1, n)`, of the absolute values of each row.
         image: the inverse times a random vector, from which a solve with the adjoint estimates the norm of the inverse.
     """
-    n, eps = int(matrix.shape[-1]), float(np.finfo(bk.dtype(matrix)).eps)
-    size = bk.norm(image)
-    back = bk.conj(bk.linalg.lu_solve(factors, bk.conj(bk.times(1 / size, image)), True))
-    rows = bk.sum(bk.abs(matrix), -1)
-    return bk.negated(bk.norm(back) * bk.max_abs(bk.reshape(rows, (-1, n))) * eps < 1)
+    back = solve_transposed(bk.conj(bk.times(1 / bk.norm(image), image)))
+    return bk.norm(back) * bk.max_abs(sums)
 
 
 def _shift(bk: Backend, matrix: Array, given: float, own: float) -> Array:
@@ -248,8 +221,7 @@ def _size_of_shift(given: float, own: float) -> float:
 def _row_maxima(bk: Backend, matrix: Array) -> Array:
     """`(systems or 1, n)`; 1 for rows of zeros."""
     n = int(matrix.shape[-1])
-    rows = bk.reshape(bk.max_abs(bk.reshape(matrix, (-1, n))), (-1, n))
-    return bk.where(rows > 0, rows, bk.full_like(rows, 1))
+    return sizes_or_one(bk, bk.reshape(bk.max_abs(bk.reshape(matrix, (-1, n))), (-1, n)))
 
 
 def _scales(bk: Backend, matrix: Array, where: Array) -> tuple[Array, Array]:
@@ -264,39 +236,148 @@ def _scales(bk: Backend, matrix: Array, where: Array) -> tuple[Array, Array]:
     sizes = bk.reshape(bk.times(1 / largest, bk.reshape(sizes, (-1, n * n))), tuple(matrix.shape))
     turned = bk.matrix_transpose(sizes)
     one = bk.full_like(bk.broadcast_to(largest, (int(largest.shape[0]), n)), 1)
-    rows, columns = balanced(bk, lambda x: bk.product(sizes, x), lambda x: bk.product(turned, x), one, matrix)
-    rows = rows / largest
-    rows, columns = bk.where(where, rows, one), bk.where(where, columns, one)
+    rows, columns = balanced(
+        bk, lambda x: bk.product(sizes, x), lambda x: bk.product(turned, x), (one, one), _SWEEPS, matrix
+    )
+    rows, columns = bk.where(where, rows / largest, one), bk.where(where, columns, one)
     return bk.binary_scale(bk.reshape(rows, (-1, 1))), bk.binary_scale(bk.reshape(columns, (-1, 1)))
 
 
-def balanced(
-    bk: Backend, product: Callable[[Array], Array], adjoint: Callable[[Array], Array], one: Array, like: Array
-) -> tuple[Array, Array]:
-    """Equilibrate: positive scales `(systems, n)` of rows and columns that make their sums about equal.
+# --- null vectors, by inverse iteration with shifted factors
 
-    Args:
-        product, adjoint: products of |A| and its transpose with rows `(systems, n)`.
-        one: `(systems, n)` ones.
+_MOST_STEPS = 12  # of the iteration; mostly 3, more where other singular values lie near the shift
+_ABOUT, _MORE = 1e4, 32  # tolerance of the first vectors: rounding units, and multiple of the final tolerance
+_BY_DOUBLE, _BY_SINGLE = 4, 0.5  # relative error of a row sum by rounding of the entries, in rounding units
+_SEED = 7  # of the start vectors, so that solves can be repeated
+
+
+class Side(NamedTuple):
+    """A matrix, or its adjoint, and its shifted inverse, which are applied to rows `(systems, n)`.
+
+    Attributes:
+        A, F: operators; F has factors of A + S, and a smaller shift S makes the iteration faster.
+        sizes: `(systems, n)`, the sum of `|a_ij| scales_j` over each row.
+        scales: `(systems, n)`, column scaling.
     """
 
-    def sweep(state: tuple[Array, ...]) -> tuple[Array, ...]:
-        rows, columns, count = state
-        by_row, by_column = rows * product(columns), columns * adjoint(rows)
-        return rows / _root(bk, by_row), columns / _root(bk, by_column), count + 1
-
-    state = one, one, bk.asarray(np.int32(0), like=like)
-    rows, columns, _ = bk.while_loop(lambda state: state[2] < _SWEEPS, sweep, state)
-    return rows, columns
+    A: Any
+    F: Any
+    sizes: Array
+    scales: Array
 
 
-def _root(bk: Backend, sums: Array) -> Array:
-    return bk.sqrt(bk.where(sums > 0, sums, bk.full_like(sums, 1)))
+def both_sides(A: Any, F: Any, sizes: tuple[Array, Array], scales: tuple[Array, Array]) -> tuple[Side, Side]:
+    """A matrix and its adjoint, with the sizes of the rows and columns, and the scales of the columns and rows."""
+    adjoint = A.transpose().conj(), F.transpose().conj()
+    return Side(A, F, sizes[0], scales[0]), Side(*adjoint, sizes[1], scales[1])
 
 
-def _scaled(bk: Backend, matrix: Array, scales: Array) -> Array:
-    rows = bk.reshape(matrix, (-1, int(matrix.shape[-1])))
-    return bk.reshape(bk.times(scales, rows), tuple(matrix.shape))
+def null_vectors(
+    bk: Backend, sides: tuple[Side, Side], where: Array, most: int, dtypes: tuple[np.dtype, np.dtype]
+) -> tuple[Array, Array]:
+    """Orthonormal null vectors of A and of its adjoint, each `(systems, most, n)`, padded with zeros.
+
+    Each side is accepted by itself: one may have more vectors where a singular value is about at the limit.
+
+    Left null vectors are first computed roughly. Only S keeps the rounding errors of a solve in their direction from
+    growing, and it may be nearly orthogonal to them. After projecting them out, those of A are accurate to the last
+    digit, and with these the left ones are computed again.
+
+    Args:
+        where: `(systems, 1)`, the systems to examine.
+        most: largest number of vectors.
+        dtypes: of the vectors, and of the given entries.
+
+    Cost: mostly 9 products and 9 solves for each vector, and as many to find that there are no more.
+    """
+    (dtype, given), (_, adjoint) = dtypes, sides
+    real, like = np.finfo(dtype).dtype, adjoint.sizes
+    strict = rounding_of_entries(given)
+    limit = bk.asarray(np.full((1, 1), max(_MORE * strict, _ABOUT * float(np.finfo(dtype).eps)), real), like=like)
+    none = bk.zeros((int(where.shape[0]), most, int(like.shape[1])), dtype, like)
+    unpack = tuple if bk.is_eager else bk.flatten(sides)[1]  # a compiled loop takes arrays only
+
+    def packed(*sides: Side) -> tuple[Any, ...]:
+        return sides if bk.is_eager else tuple(bk.flatten(sides)[0])
+
+    def side(state: tuple[Any, ...]) -> tuple[Any, ...]:
+        arrays, _, opposite, where, limit = state
+        this, that = unpack(arrays)
+        basis, found = _null_vectors(bk, this, opposite, none, where, strict, limit)
+        return packed(that, this), opposite, basis, found, 0 * limit + strict
+
+    _, right, left, *_ = bk.for_loop(3, side, (packed(*sides[::-1]), none, none, where, limit))
+    return right, left
+
+
+def rounding_of_entries(dtype: np.dtype) -> float:
+    """Bound of the product with a null vector, relative to the sum of the absolute values of its terms.
+
+    Rounding the entries of a singular matrix to single precision changes each by half a rounding unit. With a larger
+    bound regular matrices of long time steps would count as singular.
+    """
+    single = np.dtype(dtype).char in "fF"
+    return (_BY_SINGLE if single else _BY_DOUBLE) * float(np.finfo(dtype).eps)
+
+
+def _null_vectors(
+    bk: Backend, side: Side, opposite: Array, none: Array, where: Array, goal: float, limit: Array
+) -> tuple[Array, Array]:
+    """Orthonormal null vectors `(systems, most, n)`, padded with zeros, and the systems that have any.
+
+    `z - F A z` removes from a random z what A does not map to zero, up to the fraction `S / (A + S)` of it. A vector
+    counts as a null vector if its image is at most `limit` times the sum of the absolute values of the terms. `goal`
+    ends the iteration, and `opposite` are null vectors of the adjoint.
+
+    Source: Golub and Van Loan, Matrix Computations, 4th ed., section 7.6.1; Peters and Wilkinson, SIAM Rev. 21 (1979).
+    """
+    _, most, n = map(int, none.shape)
+    dtype = bk.dtype(none)
+    numbers = np.random.default_rng(_SEED).uniform(-1, 1, (n, most))
+    starts = bk.asarray(numbers.astype(np.finfo(dtype).dtype), like=none)
+    places = bk.asarray(np.arange(most, dtype=np.int32)[None], like=none)
+
+    def without(basis: Array, x: Array) -> Array:
+        return x - bk.product(bk.matrix_transpose(basis), bk.product(bk.conj(basis), x))
+
+    def converged(basis: Array, z: Array, going: Array) -> tuple[Array, Array]:
+        """A unit null vector orthogonal to the basis, zeros if none was found, and whether one was found."""
+
+        def step(state: tuple[Array, ...]) -> tuple[Array, ...]:
+            z, image, _, steps = state
+            z = z - side.F.apply(without(opposite, image))
+            for _ in range(2):  # once is not enough if z nearly lies in the span of the basis
+                z = without(basis, z)
+            norm = bk.norm(z)
+            z = bk.times(bk.safe_divide(bk.full_like(norm, 1), norm), z)
+            image = side.A.apply(z)
+            largest = bk.max_abs(z / bk.astype(side.scales, bk.dtype(z)))
+            left = bk.max_abs(bk.safe_divide(bk.abs(image), side.sizes * largest))
+            return z, image, bk.where(largest > 0, left, bk.full_like(left, np.inf)), steps + 1
+
+        def goes_on(state: tuple[Array, ...]) -> Any:
+            _, _, left, steps = state
+            return bk.any(going & bk.negated(left <= goal) & (steps < _MOST_STEPS))
+
+        image, steps = side.A.apply(z), bk.asarray(np.zeros((1, 1), np.int32), like=limit)
+        z, _, left, _ = bk.while_loop(goes_on, step, (z, image, bk.full_like(bk.max_abs(z), np.inf), steps))
+        found = (left <= limit) & going
+        return bk.where(found, z, bk.zeros_like(z)), found
+
+    def has_more(state: tuple[Array, ...]) -> Any:
+        _, number, going = state
+        return bk.any(going & (number < most))
+
+    def another(state: tuple[Array, ...]) -> tuple[Array, ...]:
+        basis, number, going = state
+        start = bk.product(starts, bk.astype(places == number, bk.dtype(starts)))
+        z, found = converged(basis, bk.astype(side.scales * start, dtype), going)
+        row = bk.where(found, number, bk.full_like(number, most))  # past the end, nothing is stored
+        return bk.put_row(basis, row, z), number + 1, found
+
+    number = bk.asarray(np.zeros((1, 1), np.int32), like=none)
+    basis, *_ = bk.while_loop(has_more, another, (bk.copy(none), number, where))
+    return basis, bk.max_abs(bk.fold(basis)) > 0
 
 
 # --- sparse matrices, on the host
@@ -329,14 +410,13 @@ class MatrixFactors(NamedTuple):
             return np.full_like(b, np.nan)
         if self.border:  # The last unknown is y = c 1^T x; transposed, y = 1^T x.
             b = np.concatenate([b, np.zeros((len(b), 1), b.dtype)], axis=1)
-        solve = factors.solve_transposed if transposed else factors.solve
         if self.scales is None:
-            x = np.ascontiguousarray(solve(np.ascontiguousarray(b.T)).T, b.dtype)
+            x = np.ascontiguousarray(factors.solve(np.ascontiguousarray(b.T), transposed).T, b.dtype)
         else:
             first, last = self.scales[::-1] if transposed else self.scales
             with np.errstate(over="ignore"):  # the solve detects infinities
                 wide = np.result_type(b.dtype, np.float64)
-                x = np.ascontiguousarray(solve(np.ascontiguousarray((b * first).T, wide)).T * last)
+                x = np.ascontiguousarray(factors.solve(np.ascontiguousarray((b * first).T, wide), transposed).T * last)
         if self.border and self.null is not None:
             basis = self.null[1].conj() if transposed else self.null[0]
             x = x - (x @ basis.conj().T) @ basis
@@ -349,23 +429,19 @@ def examined_sparse(
     factorise_scaled: Callable[[Any], Factors],
     factorise_shifted: Callable[[Any], Factors],
 ) -> MatrixFactors:
-    """Factorise in the precision of the matrix, or R A C in double precision if it seems singular.
+    """Factorise A in CSC format in its precision, or R A C in double precision if it seems singular.
 
-    R and C are powers of two that equilibrate A, because a badly scaled matrix also looks singular.
-
-    Args:
-        matrix: CSC, of finite numbers.
-        factorise, factorise_scaled, factorise_shifted: make factors of A, of R A C, and of that with a shift; they
-            raise `ExactlySingular`.
+    R and C are powers of two that equilibrate A, because a badly scaled matrix also looks singular. The three functions
+    make factors of A, of R A C, and of that with a shift; they raise `ExactlySingular`.
     """
     dtype = matrix.dtype
     limit = growth_limit(matrix.shape[0], dtype, _SLACK)
-    lu, blown = _factors(matrix, factorise)
+    lu, blown, _ = _factors(matrix, factorise)
     if blown < limit:
         return MatrixFactors(lu)
     own, double = scales(matrix), matrix.astype(np.result_type(dtype, np.float64))
     wide = equilibrated(double, *own)
-    lu, blown = _factors(wide, factorise_scaled)
+    lu, blown, image = _factors(wide, factorise_scaled)
     if not blown < limit:
         try:
             shifted = MatrixFactors(shifted_factors(wide, dtype, factorise_shifted), own)
@@ -377,31 +453,23 @@ def examined_sparse(
         if not blown < _GROWN / np.finfo(wide.dtype).eps:
             kind = Singularity.SINGULAR if blown == np.inf else Singularity.ILL_CONDITIONED
             return shifted._replace(singularity=kind)
-    ill = not blown < limit and _estimated_condition(wide, lu) * np.finfo(dtype).eps >= 1
+    if blown < limit:
+        return MatrixFactors(lu, own)
+    bk, sums = get_backend("numpy"), np.asarray(abs(wide).sum(axis=1)).reshape(1, -1)
+    condition = _condition(bk, sums, image[None], lambda b: lu.solve(b[0], True)[None])
+    ill = not condition * np.finfo(dtype).eps < 1
     return MatrixFactors(lu, own, singularity=Singularity.ILL_CONDITIONED if ill else Singularity.REGULAR)
 
 
-def _factors(matrix: Any, factorise: Callable[[Any], Factors]) -> tuple[Any, float]:
-    """Factors, and the growth of a random vector under the inverse; None and infinity if a pivot is zero."""
+def _factors(matrix: Any, factorise: Callable[[Any], Factors]) -> tuple[Any, float, Any]:
+    """Factors, and the inverse times a random vector with its largest entry; None and infinity if a pivot is zero."""
     try:
         lu = factorise(matrix)
     except ExactlySingular:
-        return None, np.inf
-    return lu, growth(matrix, lu.solve)
-
-
-def _estimated_condition(matrix: Any, lu: Factors) -> float:
-    v = np.random.default_rng(2).uniform(-1, 1, matrix.shape[0]).astype(matrix.dtype)
-    image = lu.solve(v)
-    back = lu.solve_transposed((image / np.linalg.norm(image)).conj())
-    return float(np.linalg.norm(back) * abs(matrix).sum(axis=1).max())
-
-
-def growth(matrix: Any, solve: Callable[[np.ndarray], np.ndarray]) -> float:
-    """Largest entry of the inverse times a random vector of about unit size."""
-    rows = row_maxima(matrix)
-    v = probe_vector(matrix.shape[0], "d")[0] * np.where(rows > 0, rows, 1)
-    return _largest_entry(solve(v.astype(matrix.dtype)))
+        return None, np.inf, None
+    vector = probe_vector(matrix.shape[0], "d")[0] * sizes_or_one(get_backend("numpy"), row_maxima(matrix))
+    image = lu.solve(vector.astype(matrix.dtype))
+    return lu, _largest_entry(image), image
 
 
 def _largest_entry(x: np.ndarray) -> float:
@@ -417,15 +485,12 @@ def shifted_factors(matrix: Any, given: np.dtype, factorise: Callable[[Any], Fac
     disjoint, it lies at the positions of a matching of rows and columns, completed to a permutation.
 
     If neither keeps A off zero, the factors are those whose inverse is smaller. Some null vectors may then be missed,
-    but none is wrong, because each is checked by a product with A.
-
-    Raises:
-        ExactlySingular: a pivot is zero with either shift.
+    but none is wrong, because each is checked by a product with A. `given` is the precision of the given entries.
     """
-    n, rows = matrix.shape[0], row_maxima(sp.csr_array(matrix))
+    n, rows = matrix.shape[0], sizes_or_one(get_backend("numpy"), row_maxima(sp.csr_array(matrix)))
     shift = _size_of_shift(float(np.finfo(given).eps), float(np.finfo(matrix.dtype).eps))
     rng = np.random.default_rng(6)
-    amount = shift * np.where(rows > 0, rows, 1) * rng.uniform(0.75, 1.25, n)
+    amount = shift * rows * rng.uniform(0.75, 1.25, n)
     v = rng.choice([-1.0, 1.0], n) * rng.uniform(0.5, 1.5, n) * amount / shift
     factors, least, failed = None, np.inf, None
     for places in (np.arange(n), _matched(matrix)):
@@ -465,27 +530,22 @@ def null_vectors_of_sparse(
     """Null vectors of A and of its adjoint, `(k, n)` each, and the singularity that they show.
 
     Args:
-        A: CSC, in double precision.
+        A: in double precision.
         solve: (rows b, transposed) -> rows x, with factors of A shifted.
         scales: the diagonals of R and C that equilibrate A.
         given: precision of the given entries.
     """
-    bk, n, (rows, columns) = get_backend("numpy"), A.shape[0], scales
+    bk, n, size = get_backend("numpy"), A.shape[0], abs(A)
     most = n if n <= _FEW else max(1, min(_MOST, _NUMBERS // n))
 
-    def equations(sides: tuple[Any, ...]) -> Equations:
-        (matrix, solve, units), _ = sides
-        sizes = (abs(matrix) @ units)[None]
-        return Equations(lambda x: (matrix @ x.T).T, solve, sizes, units[None])
+    def side(matrix: Any, solve: Callable[[np.ndarray], np.ndarray], sizes: Any, scales: np.ndarray) -> Side:
+        image = SimpleNamespace(apply=lambda x: (matrix @ x.T).T)
+        return Side(image, SimpleNamespace(apply=solve), (sizes @ scales)[None], scales[None])
 
-    own = A, lambda b: solve(b, False), columns
-    other = sp.csc_array(A.conj().T), lambda b: solve(b.conj(), True).conj(), rows
-    everywhere = np.full((1, 1), True)
-    found = both_null_vectors(
-        bk, (own, other), equations, lambda sides: sides[::-1], everywhere, most, (A.dtype, given)
-    )
+    own = side(A, lambda b: solve(b, False), size, scales[1])
+    adjoint = side(sp.csc_array(A.conj().T), lambda b: solve(b.conj(), True).conj(), size.T, scales[0])
+    found = null_vectors(bk, (own, adjoint), np.full((1, 1), True), most, (A.dtype, given))
     right, left = (vectors[0][np.any(vectors[0], axis=1)] for vectors in found)
-    size = abs(A)
     empty = (size.sum(axis=0) == 0) & (size.sum(axis=1) == 0)  # for example obstacles on a grid
     elsewhere = np.max(np.abs(right[:, ~empty]), initial=0)
     return right, left, Singularity.KNOWN if elsewhere <= _NOTHING else Singularity.SINGULAR
@@ -501,23 +561,20 @@ def examined_blocks(
 
     None where all systems are regular.
 
-    Args:
-        given: precision of the given entries.
-
     Cost: a product and an application of the inverse; about 60 of each for one null vector of a singular matrix.
     """
     suspect = _band_seems_singular(bk, matrix, inverse, given)
     compiled = bk.compiled(matrix.on)
     if not compiled and not bool(bk.any(suspect)):
         return None
-    systems, n, dtype = int(matrix.on.shape[0]), matrix.size, bk.dtype(matrix.on)
+    systems, n, dtype = int(matrix.on.shape[0]), matrix.size, matrix.dtype
     most = min(n, _MOST_IN_BANDS if compiled else _MOST)
     none = bk.zeros((systems, most, n), dtype, matrix.on)
     look = partial(_band_null_vectors, size=n, most=most, given=given)
 
     def found(*_: Array) -> tuple[Array, ...]:
         """Run by NumPy where a program may call the host, which saves two thirds of the compile time."""
-        arrays = [bk.constant(part) for part in (*matrix.parts, suspect)]
+        arrays = [bk.constant(part) for part in (matrix.before, matrix.on, matrix.after, suspect)]
         returns = [((systems, most, n), dtype)] * 2
         return tuple(bk.by_host(partial(look, get_backend("numpy")), partial(look, bk), returns, *arrays, name=name))
 
@@ -537,11 +594,10 @@ def _band_seems_singular(bk: Backend, matrix: BlockTridiagonal, inverse: CyclicR
     unstable elimination some of it is lost, too.
     """
     one = bk.zeros((int(matrix.on.shape[0]), matrix.size), bk.dtype(bk.abs(matrix.on)), matrix.on) + 1
-    rows = matrix.sizes(bk).product(bk, one)
-    rows = bk.where(rows > 0, rows, one)
+    rows = sizes_or_one(bk, matrix.absolute().apply(one))
     vector = rows * bk.asarray(probe_vector(matrix.size, np.dtype(bk.dtype(rows)).char), like=rows)
     image = inverse.apply(bk.astype(vector, bk.dtype(matrix.on)))
-    missed = bk.max_abs((matrix.product(bk, image) - vector) / bk.astype(rows, bk.dtype(matrix.on)))
+    missed = bk.max_abs((matrix.apply(image) - vector) / bk.astype(rows, bk.dtype(matrix.on)))
     return ~((missed < _INACCURATE) & (bk.max_abs(image) < growth_limit(matrix.size, given)))
 
 
@@ -553,31 +609,13 @@ def _band_null_vectors(
     if bk.on_host and not suspect.any():  # under vmap, where only other elements of the batch are suspect
         return [np.zeros((len(on), most, size), dtype)] * 2
     wide = bk.stored_dtype(np.result_type(dtype, np.float64))
-
-    def operands(parts: tuple[Array, ...]) -> tuple[BlockTridiagonal, CyclicReduction, Array, Array]:
-        before, on, after, *reduction, rows, columns = parts
-        inverse = CyclicReduction(
-            bk, **dict(zip(CyclicReduction.parts, reduction, strict=True)), size=size, batch=batch
-        )
-        return BlockTridiagonal(before, on, after, size), inverse, rows, columns
-
-    def turned(parts: tuple[Array, ...]) -> tuple[Array, ...]:
-        matrix, inverse, rows, columns = operands(parts)
-        back: Any = inverse.transpose().conj()
-        return *matrix.adjoint(bk).parts, *map(back.array, back.parts), columns, rows
-
-    def equations(parts: tuple[Array, ...]) -> Equations:
-        matrix, inverse, _, columns = operands(parts)
-        sizes = matrix.sizes(bk).product(bk, columns)
-        return Equations(lambda x: matrix.product(bk, x), inverse.apply, sizes, columns)
-
     with bk.errstate():
-        matrix = BlockTridiagonal(before, on, after, size).astype(bk, wide)
-        inverse, sizes = reduced(bk, *matrix.parts, size, batch, wide), matrix.sizes(bk)
-        adjoint = sizes.adjoint(bk)
-        one = bk.zeros((int(on.shape[0]), size), bk.dtype(sizes.on), matrix.on) + 1
-        scales = balanced(bk, lambda x: sizes.product(bk, x), lambda x: adjoint.product(bk, x), one, matrix.on)
-        finite = bk.isfinite(bk.max_abs(sizes.product(bk, one)))
-        own = *matrix.parts, *map(inverse.array, inverse.parts), *scales
-        found = both_null_vectors(bk, own, equations, turned, suspect & finite, most, (wide, given))
-        return [bk.astype(basis, dtype) for basis in found]
+        matrix: Any = BlockTridiagonal(bk, before, on, after, size, batch).astype(wide)
+        magnitudes = matrix.absolute()
+        turned = magnitudes.transpose()
+        one = bk.zeros((int(on.shape[0]), size), magnitudes.dtype, matrix.on) + 1
+        rows, columns = balanced(bk, magnitudes.apply, turned.apply, (one, one), _SWEEPS, matrix.on)
+        finite = bk.isfinite(bk.max_abs(magnitudes.apply(one)))
+        sizes = magnitudes.apply(columns), turned.apply(rows)
+        sides = both_sides(matrix, reduced(matrix, wide), sizes, (columns, rows))
+        return [bk.astype(basis, dtype) for basis in null_vectors(bk, sides, suspect & finite, most, (wide, given))]

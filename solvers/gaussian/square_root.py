@@ -1,11 +1,8 @@
-"""Samples of a Gaussian field whose precision or covariance is a given matrix."""
+"""Square roots of a matrix or its inverse, times vectors: samples of a Gaussian field."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Sequence
-from operator import index
-from typing import Any, Literal
+from collections.abc import Callable
 
 import numpy as np
 
@@ -13,37 +10,12 @@ from ...backends import Array
 from ...sparse import Matrix, Operator, UnsupportedOperation
 from ...sparse.analysis.symmetry import REFUSED
 from .factorised import NOT_DEFINITE, PIVOT, Entries, FactorisedMatrix, HostMatrices
-from .lanczos import NOT_POSITIVE, NOT_SETTLED, SETTLED, checked, images, normal, tridiagonal
+from .lanczos import NOT_POSITIVE, NOT_SETTLED, SETTLED, checked, images, tridiagonal
 
-Of = Literal["precision", "covariance"]
-
-
-def sample(
-    A: Operator,
-    like: Array,
-    key: Any,
-    shape: int | Sequence[int],
-    of: Of,
-    steps: int,
-    entries: Callable[[Operator], Entries],
-) -> Array:
-    """See `PreparedSolver.sample`; `(*shape, systems or nothing, n)`.
-
-    Args:
-        like: an array on the device of the samples.
-        entries: returns the entries of A.
-    """
-    if of not in ("precision", "covariance"):
-        raise ValueError(f"of got {of!r}; expected 'precision' or 'covariance'.")
-    lead = tuple(map(index, shape)) if isinstance(shape, Sequence) else (index(shape),)
-    if any(k < 0 for k in lead):
-        raise ValueError(f"shape got {shape!r}; expected integers from 0 on.")
-    if isinstance(steps, bool) or index(steps) < 1:
-        raise ValueError(f"steps got {steps!r}; expected an integer from 1 on.")
-    bk, n = A.bk, A.shape[0]
-    each = () if A.systems is None else (A.systems,)
-    z = normal(bk, (math.prod(lead), *each, n), A.dtype, key, like)
-    return bk.reshape(times_root(A, z, of == "precision", steps, entries), (*lead, *each, n))
+_NO_DERIVATIVE = (
+    "A sample by Lanczos' method has no derivative with respect to the function. Give a dense matrix, whose samples "
+    "have one."
+)
 
 
 def times_root(A: Operator, z: Array, inverse: bool, steps: int, entries: Callable[[Operator], Entries]) -> Array:
@@ -61,10 +33,10 @@ def _on_host(host: HostMatrices, z: Array, inverse: bool) -> Array:
     by_system = z if A.systems is None else bk.permute_dims(z, (1, 0, 2))
     traced = bk.compiled(host.values)
 
-    def root(one: FactorisedMatrix, z: np.ndarray) -> tuple[np.ndarray]:
-        if one.root is None and traced:
+    def root(matrix: FactorisedMatrix, z: np.ndarray) -> tuple[np.ndarray]:
+        if matrix.root is None and traced:
             return (np.full_like(z, np.nan),)
-        return (one.square_root(z, inverse),)
+        return (matrix.square_root(z, inverse),)
 
     (x,) = host.call(root, (int(z.shape[0]), A.shape[0]), [A.dtype], by_system)
     x = host.with_no_derivative(checked(A, x, bk.any(~bk.isfinite(x)), NOT_DEFINITE))
@@ -99,21 +71,13 @@ def by_lanczos(A: Operator, z: Array, inverse: bool, steps: int) -> Array:
     if A.systems is not None:
         raise UnsupportedOperation(f"sample of a function takes one system; got {A.systems}. Prepare one at a time.")
     bk, count = A.bk, int(z.shape[0])
-    arrays, make = bk.flatten(A.as_container())
-    fixed = make([bk.constant(a) for a in arrays])
     start = z if count > 1 else bk.concat([z, bk.astype(bk.scatter_numbers(A.shape[0], A.dtype, z), A.dtype)[None]], 0)
-    T = tridiagonal(fixed, start, steps, True)
-    x, settled, positive = images(bk, T, lambda values: values ** (-0.5 if inverse else 0.5))
-    x = checked(A, x[:count, ...], T.refused | ~positive, NOT_POSITIVE)
+    T = tridiagonal(A, start, steps, True)
+    x, settled, refused = images(bk, T, lambda values: values ** (-0.5 if inverse else 0.5))
+    x = checked(A, x[:count, ...], refused, NOT_POSITIVE)
     x = checked(A, x, ~settled, NOT_SETTLED.format(steps=int(T.lanczos.alphas.shape[1]), settled=SETTLED))
-    sources = [a for a in arrays if bk.dtype(a).kind in "fc"]
+    sources = [a for a in bk.flatten(A.as_container())[0] if bk.dtype(a).kind in "fc"]
     if not sources or not bk.has_derivatives:
         return x
     (marked,) = bk._with_no_derivative(sources, [x], _NO_DERIVATIVE)
     return marked
-
-
-_NO_DERIVATIVE = (
-    "A sample by Lanczos' method has no derivative with respect to the function. Give a dense matrix, whose samples "
-    "have one."
-)
