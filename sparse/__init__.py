@@ -47,8 +47,7 @@ from .operators.some_systems import arguments_of, for_some_systems
 from .operators.symmetric_dia import as_symmetric_dia
 from .operators.transposed_function import transposed_in_shape
 from .partition.row_partition import GhostCounts, ghost_counts, row_partition
-from .tracing.jacobian_matrix import jacobian_matrix
-from .tracing.matrix_from_function import matrix_from_function
+from .tracing.matrix_from_function import jacobian_matrix, matrix_from_function
 
 DenseOperator = Dense  # as an operator among others
 
