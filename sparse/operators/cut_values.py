@@ -18,8 +18,8 @@ from ...backends import Array, Backend, Cut
 from ..formats.entries.box_diagonals import Shifted
 from ..operator import Operator
 from ..tracing.front_end import front_end_of
-from ..tracing.offsets import TracedBox, traced_boxes
-from ..tracing.probing.colouring import lattice
+from ..tracing.matrix_from_function import TracedBox, traced_boxes
+from ..tracing.peeling import lattice
 from .couplings import Shift
 from .cut_stencil import CutStencil
 from .function import DerivedFunction, FunctionOperator

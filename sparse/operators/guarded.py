@@ -18,7 +18,7 @@ import numpy as np
 from ...backends import Array, Backend, get_backend
 from ..errors import UnsupportedOperation
 from ..layout import coarse, is_coarser
-from ..peers.modes import WITH_MODES, wrong_dtype
+from ..peers.modules import WITH_MODES, wrong_dtype
 
 _HOST = get_backend("numpy")
 

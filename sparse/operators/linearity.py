@@ -10,7 +10,7 @@ import numpy as np
 
 from ...backends import Array
 from ..errors import NonlinearError
-from ..peers.modes import WITH_MODES, state_of
+from ..peers.modules import WITH_MODES, state_of
 from .by_record import known_product
 from .function import FunctionOperator
 
