@@ -3,11 +3,12 @@
 if __name__ != "krylix.sparse":  # reached through sys.path (repository root), not through the package
     raise ModuleNotFoundError(f"{__file__} is krylix.sparse, not a top-level module", name=__name__)
 
+from . import plot as plot
 from .analysis.analysis import asymmetry
 from .convert import as_operator, batch_shape, is_function, is_list_of_matrices, operand_dtype, to_operator
 from .errors import NonlinearError, UnsupportedOperation
-from .files.matrices import load, save
-from .files.storable import storable
+from .files.reader import load, save
+from .files.saved import storable
 from .formats import (
     COO,
     CSC,
@@ -47,9 +48,7 @@ from .operators.wrappers import (
     on_grid,
 )
 from .partition.row_partition import GhostCounts, ghost_counts, row_partition
-from .plot import picture as picture
-from .tracing.jacobian_matrix import jacobian_matrix
-from .tracing.matrix_from_function import matrix_from_function
+from .tracing.matrix_from_function import jacobian_matrix, matrix_from_function
 
 DenseOperator = Dense  # as an operator among others
 

@@ -19,7 +19,7 @@ import scipy.sparse as sp
 
 from ...backends import Array, Backend, get_backend
 from ...sparse import Operator, SparseMatrix, storable
-from ...sparse.files.storable import Fields
+from ...sparse.files.saved import Fields
 from ...sparse.formats.entries.scipy_form import csc_array
 from ...sparse.operators.composed import Products
 from ...sparse.operators.concrete import kept

@@ -147,7 +147,7 @@ def chosen_for_blocks(A: Operator, precision: str | None, spread: Spread) -> Pre
     """
     own = entries_or_products(A)
     suits = bool(spread.cut.all_names) and isinstance(own, SparseMatrix) and couples_neighbours(on_its_grid(own))
-    if suits and is_known(own):
+    if isinstance(own, SparseMatrix) and suits and is_known(own):
         analysis = analysis_of(own)
         suits = not analysis.dominates(DOMINANT) and (not analysis.seems_hermitian or bool(analysis.one_sign))
     if suits:

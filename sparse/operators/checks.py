@@ -19,7 +19,7 @@ from ..analysis.symmetry import CHOSEN, PRODUCTS
 from ..errors import NonlinearError
 from ..formats import Matrix, SparseMatrix
 from ..layout import Layout
-from ..peers.modes import WITH_MODES, state_of
+from ..peers.modules import WITH_MODES, state_of
 from ..tracing.engine.limits import without_open_ended
 from ..tracing.front_end import front_end_of
 from .concrete import as_matrix, concrete, is_known

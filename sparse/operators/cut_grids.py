@@ -15,8 +15,8 @@ from ..errors import UnsupportedOperation
 from ..formats.entries.box_diagonals import Shifted
 from ..operator import Operator
 from ..tracing.front_end import front_end_of
-from ..tracing.offsets import TracedBox, traced_boxes
-from ..tracing.probing.colouring import lattice
+from ..tracing.matrix_from_function import TracedBox, traced_boxes
+from ..tracing.peeling import lattice
 from .composed import Composed
 from .couplings import Shift
 from .function import DerivedFunction, FunctionOperator

@@ -19,10 +19,9 @@ from ..formats import SparseMatrix, from_scipy
 from ..formats.ell import scatter
 from ..formats.structure import Structure
 from ..operator import Operator
-from ..partition.labels import checked_labels, near_their_blocks
+from ..partition.exchange import Redistribution, redistribution
 from ..partition.local_rows import LocalRows, local_rows
-from ..partition.redistribution import Redistribution, redistribution
-from ..partition.row_partition import partition_of_pattern, row_partition
+from ..partition.row_partition import checked_labels, near_their_blocks, partition_of_pattern, row_partition
 from .composed import Composed
 from .concrete import concrete_entries
 

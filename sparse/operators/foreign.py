@@ -20,7 +20,7 @@ from ..errors import UnsupportedOperation
 from ..formats.matrix import Matrix
 from ..layout import coarse, is_coarser
 from ..operator import Operator
-from ..peers.modes import WITH_MODES, wrong_dtype
+from ..peers.modules import WITH_MODES, wrong_dtype
 from ..tracing.front_end import opaque_front_end
 from ..tracing.matrix_from_function import traced_matrix
 from .composed import Turned

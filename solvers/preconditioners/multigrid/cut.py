@@ -81,7 +81,8 @@ def multigrid_on_cut_grid(
         )  # fmt: skip
         values = bk.constant(_spread(couplings, setup))
         levels = cut_levels if bk.in_program() else bk.compile_if_faster(cut_levels, ("setup",))
-        inner = CutMultigrid(*levels(values, setup=setup), setup)
+        scale, sign, arrays, coarse = levels(values, setup=setup)
+        inner = CutMultigrid(scale, sign, arrays, coarse, setup)
         largest = ("direct", min(setup.direct, math.prod(plan.grids[-1])))
         settings = largest, ("degree", setup.smoothing.degree), ("cycle", cycle), *precision_as_setting(precision)
         costs = numbers_stored(inner), inner.work, None
