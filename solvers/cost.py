@@ -12,9 +12,7 @@ import scipy.sparse as sp
 
 from ..sparse import DIA, Matrix, SparseMatrix, Stencil
 from ..sparse.analysis.analysis import on_its_grid
-from ..sparse.analysis.elimination import column_counts
-from ..sparse.analysis.level_widths import level_widths
-from ..sparse.analysis.minimum_degree import minimum_degree
+from ..sparse.analysis.graph import column_counts, level_widths, minimum_degree
 from .preconditioners.multigrid.couplings import couples_neighbours
 
 

@@ -22,7 +22,7 @@ import scipy.sparse as sp
 from ...backends import Array, Backend, Cut, get_backend
 from ...sparse import Composed, Dense, Matrix, Operator, UnsupportedOperation, storable
 from ...sparse.analysis.analysis import on_its_grid
-from ...sparse.analysis.rounding import of_region
+from ...sparse.analysis.singular import of_region
 from ...sparse.operators.concrete import as_matrix, from_host, is_known
 from ..diagonal import DiagonalOperator
 from .detect import Separable, on_axis, separable
