@@ -18,7 +18,7 @@ from ...backends import Array, Backend
 from ...sparse import Dense, FunctionOperator, Matrix, Operator, SparseMatrix, UnsupportedOperation
 from ...sparse.analysis.analysis import analysis_of, on_its_grid
 from ...sparse.analysis.facts import is_dominated, is_m_matrix
-from ...sparse.analysis.random_values import with_facts
+from ...sparse.operators.checks import with_facts
 from ...sparse.operators.concrete import as_matrix, concrete, is_known
 from ...sparse.operators.couplings import Couplings, sum_of_terms
 from ..diagonal import DOMINANT
@@ -147,7 +147,7 @@ def chosen_for_blocks(A: Operator, precision: str | None, spread: Spread) -> Pre
     """
     own = entries_or_products(A)
     suits = bool(spread.cut.all_names) and isinstance(own, SparseMatrix) and couples_neighbours(on_its_grid(own))
-    if suits and is_known(own):
+    if isinstance(own, SparseMatrix) and suits and is_known(own):
         analysis = analysis_of(own)
         suits = not analysis.dominates(DOMINANT) and (not analysis.seems_hermitian or bool(analysis.one_sign))
     if suits:

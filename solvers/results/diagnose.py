@@ -20,8 +20,8 @@ import scipy.sparse as sp
 from ...backends import Array, Backend, get_backend, real_dtype
 from ...backends.settings import QUIET
 from ...sparse import Layout, Matrix, Operator
-from ...sparse.analysis.equilibrate import equilibrated, scales
-from ...sparse.analysis.lanczos import lanczos
+from ...sparse.analysis.canonical import equilibrated, scales
+from ...sparse.analysis.spectrum import lanczos
 from ...sparse.analysis.symmetry import CHOSEN, PRODUCTS, REFUSED
 from ...sparse.content import fingerprint
 from ...sparse.operators.concrete import is_known

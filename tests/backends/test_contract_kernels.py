@@ -252,7 +252,7 @@ def test_large_matrices_take_other_ways(mode: str, monkeypatch: pytest.MonkeyPat
     for module, name, value in (
         (krylix.backends.numpy.kernels, "_BYTES", 56),
         (krylix.backends.numpy.kernels, "_SMALL", 1),
-        (krylix.backends.numpy.kernels, "_SMALL", 1),
+        (krylix.backends.numpy.kernels, "_FEW", 1),
         (krylix.backends.interface.kernels, "_UNROLLED", 1),
     ):
         monkeypatch.setattr(module, name, value)

@@ -42,9 +42,9 @@ from ..multigrid.cycle import (
 from ..operators import DiagonallyScaled, Permuted, Preconditioner, Recast, inner_dtype, recast, suitable_format
 from ..pipeline import Target, built, entries_of
 from .aggregation import Smoothed, SmoothingPlan, aggregated_levels, with_transfers
+from .build_cycle import as_preconditioner, inverted, known_cycle, sparse_form
 from .classical import CHECKED, classical_levels, eliminated, is_reusable, threshold_of
 from .components import entries_within
-from .cycle import as_preconditioner, inverted, known_cycle, sparse_form
 from .interpolation import ClassicalRule, EliminationPlan, Injection, InterpolationPlan, ScaledValues
 from .levels import (
     HostLevel,

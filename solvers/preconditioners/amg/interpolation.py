@@ -22,7 +22,7 @@ import scipy.sparse as sp
 
 from ....backends import Array, Backend, get_backend
 from ....sparse import Composed, Operator, SparseMatrix, storable
-from ....sparse.files.structures import fields_of, structure_of
+from ....sparse.files.saved import fields_of, structure_of
 from ....sparse.formats import Structure
 from ....sparse.formats.compressed import CsrStructure
 from ....sparse.formats.entries.integers import (

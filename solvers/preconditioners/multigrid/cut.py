@@ -12,8 +12,7 @@ import numpy as np
 from ....backends import Array, Backend, Cut, CutAxis
 from ....sparse import Composed, Matrix, Operator, Stencil, UnsupportedOperation
 from ....sparse.operators.couplings import Couplings, Shift, Stacked, neighbours, opposite
-from ....sparse.operators.cut_stencil import CutStencil
-from ....sparse.operators.cut_values import cut_stencil
+from ....sparse.operators.cut_grids import CutStencil, cut_stencil
 from ....sparse.operators.halo import Axes, length_and_ring, names_of, own_part
 from ..checks import check_integer
 from ..operators import Preconditioner, Spread, precision_as_setting
@@ -82,7 +81,8 @@ def multigrid_on_cut_grid(
         )  # fmt: skip
         values = bk.constant(_spread(couplings, setup))
         levels = cut_levels if bk.in_program() else bk.compile_if_faster(cut_levels, ("setup",))
-        inner = CutMultigrid(*levels(values, setup=setup), setup)
+        scale, sign, arrays, coarse = levels(values, setup=setup)
+        inner = CutMultigrid(scale, sign, arrays, coarse, setup)
         largest = ("direct", min(setup.direct, math.prod(plan.grids[-1])))
         settings = largest, ("degree", setup.smoothing.degree), ("cycle", cycle), *precision_as_setting(precision)
         costs = numbers_stored(inner), inner.work, None

@@ -109,7 +109,7 @@ class Smoother(Composed):
         return self.start(x if self.sign > 0 else negated(self.bk, x))[0]
 
     def transpose(self) -> Operator:
-        return replace(self, A=suited(self.A.T, self.bk, self.like))
+        return replace(self, A=suited(self.A.T, self.bk, self.like))  # type: ignore[call-arg]  # all have a field A
 
     def on_backend(self, bk: Backend, like: Array | None) -> Operator | None:
         # Formats are chosen before the zeros of a matrix are traced.

@@ -391,7 +391,7 @@ def blockwise_setup(
         rows = slice(factor * start, min(factor * end, A.grid[0]))
         inner = slice(factor * before, factor * before + rows.stop - rows.start)
         for whole, part in zip(fine, [level.scale, *(level.A.values[s] for s in shifts)], strict=True):
-            whole[:, rows] = part[:, inner]  # type: ignore[index]
+            whole[:, rows] = part[:, inner]
         inner = slice(before, before + end - start)
         for whole, part in zip(below, [*P.weights, *(coarse.values[s] for s in coarse_shifts)], strict=True):
             whole[:, start:end] = part[:, inner]

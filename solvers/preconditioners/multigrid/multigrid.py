@@ -17,7 +17,7 @@ from ....sparse import Composed, Matrix, Operator
 from ....sparse.content import fingerprint
 from ....sparse.operators.couplings import Couplings, Stacked, are_flat
 from ...factors.planes import BlockTridiagonalInverse, block_layout, block_tridiagonal_inverse
-from ..amg.cycle import known_cycle
+from ..amg.build_cycle import known_cycle
 from ..amg.hierarchy import coarsened
 from ..amg.settings import AmgSettings
 from ..checks import MOST_STEPS, check_choice, check_finite, check_in_range, check_integer
@@ -210,8 +210,9 @@ def cycle_of(
     if rest is None or target is None:
         A, note = levels[-1].A, None
         shift = 2 * rounding_of(dtype, above + len(levels))
-        blocks = (bk.astype(part, dtype) for part in block_tridiagonal_inverse(A, shift, hermitian))
-        inner: Operator = BlockTridiagonalInverse(bk, *blocks, A.grid, A.periodic, A.shifts, A.systems is not None)
+        pivots, lower, upper = (bk.astype(part, dtype) for part in block_tridiagonal_inverse(A, shift, hermitian))
+        several = A.systems is not None
+        inner: Operator = BlockTridiagonalInverse(bk, pivots, lower, upper, A.grid, A.periodic, A.shifts, several)
     else:
         where = f" from the grid {rest.grid} on" if levels else ""
         note = f"classical AMG{where}: coefficients jump, {weak_points} are weakly coupled to a coarser grid"
@@ -346,8 +347,8 @@ def _blank_cycle(A: Couplings, dtype: np.dtype, points: int, smoothing: Smoothin
     check_coarsest(A.grid, A.periodic)
     blocks = block_layout(A.grid, A.periodic, A.shifts)
     pivots = zeros(dtype, rows, blocks.count, blocks.size, blocks.size)
-    sides = (zeros(dtype, rows, *each.shape) for each in (blocks.lower, blocks.upper))
-    inner = BlockTridiagonalInverse(bk, pivots, *sides, A.grid, A.periodic, A.shifts, batch)
+    lower, upper = (zeros(dtype, rows, *each.shape) for each in (blocks.lower, blocks.upper))
+    inner = BlockTridiagonalInverse(bk, pivots, lower, upper, A.grid, A.periodic, A.shifts, batch)
     cycle = recast(smoothing.cycle(levels, inner, np.ones(rows), False), dtype)
     scale = zeros(dtype, rows, n)
     return GridCycle(DiagonallyScaled(cycle, scale, scale), math.prod(A.grid), None)

@@ -25,15 +25,22 @@ import numpy as np
 from ....backends import Backend
 from . import coefficients as co
 from .arithmetic import add
-from .box import bounding_slices, restrict_box
 from .coefficients import Coefficient
 from .limits import check_rows
-from .linear import Linear, joint_bias, joint_fields, linear_among, map_bias, normal, reshape
-from .merging import settle
-from .rows import take_rows
-from .strided import embed, find_slices, slice_rows
-from .structural import broadcast_to, pad
-from .terms import Box, Entries, Gathered, Term, elements, full_values, to_entries
+from .linear import Linear, joint_bias, joint_fields, linear_among, map_bias, normal, reshape, settle
+from .structural import broadcast_to, embed, find_slices, pad, slice_rows
+from .terms import (
+    Box,
+    Entries,
+    Gathered,
+    Term,
+    bounding_slices,
+    elements,
+    full_values,
+    restrict_box,
+    take_rows,
+    to_entries,
+)
 
 
 def _checked(positions: np.ndarray, count: int) -> np.ndarray:

@@ -11,11 +11,10 @@ from jax import lax
 from ....backends.jax.derivatives.solve import primitive
 from ...errors import NonlinearError, UnsupportedOperation
 from ..engine.linear import Linear, reshape
-from ..engine.operations.replace import cut
+from ..engine.operands import static, static_needed
 from ..engine.positions import select
-from ..engine.refusals import static, static_needed
-from ..engine.structural import stack
-from .known.table import is_known
+from ..engine.structural import cut, stack
+from .known import is_known
 
 OF_KRYLIX = primitive.name
 SHORT = 300  # equations of a loop of known values that NumPy runs faster than XLA compiles it

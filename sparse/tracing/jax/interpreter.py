@@ -7,25 +7,27 @@ if the user had called them, so that derivatives follow; the others have a rule 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from importlib import import_module
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.extend import core
+from jax.interpreters import ad
 
 from ....backends import Backend
+from ....backends.jax.derivatives import bilinear as jax_bilinear
 from ...errors import NonlinearError, UnsupportedOperation
 from ..engine.coefficients import largest
 from ..engine.limits import Budget, refuse_open_ended
 from ..engine.linear import Linear
+from ..engine.operands import MATRIX_FREE, NoRule, NotLinear
+from ..messages import UNKNOWN, Operation, Reporter, kind_of, place_of
 from .control import CONTROL, is_open_ended, is_short
-from .expand import is_call, program_of
-from .fold import JaxprConstantFolder
-from .known.table import as_known, bind, evaluate_by_jax, evaluate_equation, is_known
-from .messages import REPORTER, no_rule
-from .rules.table import RULES
+from .known import as_known, bind, evaluate_by_jax, evaluate_equation, is_known
+from .rules import RULES
 
 
 class JaxprInterpreter:
@@ -154,3 +156,156 @@ def _last_uses(jaxpr: Any) -> list[list[Any]]:
 
 def _size(value: Any) -> float:
     return largest(value) if isinstance(value, np.ndarray) and value.dtype.kind in "fc" else 0.0
+
+
+# --- operations that are programs -------------------------------------------------------------------------------------
+
+_CALLS = {"jit", "pjit", "closed_call", "core_call", "call", "core_closed_call", "xla_call"}
+_WITH_RULES = {
+    *("custom_jvp_call", "custom_vjp_call", "custom_vjp_call_jaxpr", "custom_vmap_call", "linear_call"),
+    *("remat", "remat2", "checkpoint", "composite"),
+}
+_OF_JAX = {  # not public
+    "bcoo_dot_general": ("jax.experimental.sparse.bcoo", "_bcoo_dot_general_impl"),
+    "bcsr_dot_general": ("jax.experimental.sparse.bcsr", "_bcsr_dot_general_impl"),
+}
+_PROGRAMS = ("jaxpr", "call_jaxpr", "fun_jaxpr", "call", "callee")
+
+
+def is_call(equation: Any) -> bool:
+    """Is it nothing but a program, which may be entered whatever its operands are?"""
+    return equation.primitive.name in _CALLS
+
+
+def program_of(equation: Any, values: Sequence[Any]) -> Any:
+    """The closed program that computes the results of an equation from its operands; None if there is none."""
+    name = equation.primitive.name
+    if name in _CALLS or name in _WITH_RULES:
+        found = next((equation.params[key] for key in _PROGRAMS if key in equation.params), None)
+        return found if found is None or hasattr(found, "consts") else core.ClosedJaxpr(found, [])
+    function = _implementation(equation)
+    if function is None or not any(isinstance(value, Linear) for value in values):
+        return None
+    return jax.make_jaxpr(function)(*(jax.ShapeDtypeStruct(v.aval.shape, v.aval.dtype) for v in equation.invars))
+
+
+def _implementation(equation: Any) -> Any:
+    """Products with sparse matrices: those of krylix and of jax.experimental.sparse."""
+    if equation.primitive is jax_bilinear.primitive:
+        return jax_bilinear.implementation(**equation.params)
+    module, function = _OF_JAX.get(equation.primitive.name, ("", ""))
+    product = getattr(import_module(module), function, None) if module else None
+    return product and (lambda *operands: [product(*operands, **equation.params)])
+
+
+# --- tracers computed from constants only -----------------------------------------------------------------------------
+# Inside `jax.jit` even `jnp.linspace(0, 1, 8)` is a tracer. Where a coefficient is such a value, the matrix can be
+# known while the program is compiled, and preconditioners are set up then. JAX remembers how each tracer was made, but
+# does not publish it: whatever is not as expected here leaves the tracer as it is, which is right too, only later.
+
+MAX_TRACERS = 2000
+_UNKNOWN = object()
+
+
+class JaxprConstantFolder:
+    """Remembers the values found, for one trace.
+
+    Args:
+        evaluate: `(equation, known values) -> known results`.
+    """
+
+    def __init__(self, evaluate: Callable[[Any, Sequence[Any]], list[Any]]) -> None:
+        self._evaluate = evaluate
+        self._found: dict[int, tuple[Any, Any]] = {}  # the tracer is kept, so that its id stays its own
+
+    def value(self, x: Any) -> np.ndarray | None:
+        """The value of a tracer; None where it depends on an argument of the compiled function, or cannot be found."""
+        try:
+            value = self._search(_lowered(x))
+        except Exception:  # private parts of JAX: anything may be different in another version
+            return None
+        return value if isinstance(value, np.ndarray) else None
+
+    def _search(self, x: Any) -> Any:
+        pending = [x]
+        while pending:
+            tracer = pending[-1]
+            if self._get(tracer) is not None:
+                pending.pop()
+                continue
+            if len(self._found) > MAX_TRACERS:
+                return None
+            equation = getattr(tracer, "parent", None)
+            if equation is None or equation.effects:
+                self._put(tracer, _UNKNOWN)
+                continue
+            sources = [_lowered(source) for source in equation.in_tracers]
+            values = [self._get(source) for source in sources]
+            if any(value is _UNKNOWN for value in values):
+                self._put(tracer, _UNKNOWN)
+            elif any(value is None for value in values):
+                pending += [source for source, value in zip(sources, values) if value is None]
+            else:
+                results = self._evaluate(equation, values)
+                index = next(i for i, v in enumerate(equation.outvars) if v is tracer.val)
+                self._put(tracer, results[index])
+        return self._get(x)
+
+    def _get(self, x: Any) -> Any:
+        if not isinstance(x, jax.core.Tracer):
+            return as_known(x)
+        return self._found.get(id(x), (None,))[0]
+
+    def _put(self, tracer: Any, value: Any) -> None:
+        self._found[id(tracer)] = (value, tracer)
+
+
+def _lowered(x: Any) -> Any:
+    """The constant, or the tracer of an outer transformation, that a tracer stands for."""
+    while isinstance(x, jax.core.Tracer):
+        lower = x.full_lower() if hasattr(x, "full_lower") else x
+        if lower is x:
+            return x
+        x = lower
+    return x
+
+
+# --- errors -----------------------------------------------------------------------------------------------------------
+
+_LINEAR = {  # in their input-dependent operand, but without a rule
+    "reduce": "It combines elements by a function of its own",
+}
+_OPAQUE = {
+    *("pure_callback", "krylix_by_host", "io_callback", "ffi_call", "custom_call", "pallas_call", "tpu_custom_call"),
+    *("custom_partitioning", "shard_map", "run_state", "get", "swap", "addupdate", "call_exported", "composite"),
+}
+
+
+def no_rule(equation: Any) -> Exception:
+    """The error for an equation that the tables do not know."""
+    name = equation.primitive.name
+    if name in _LINEAR:
+        return UnsupportedOperation(f"{_LINEAR[name]}. {MATRIX_FREE}")
+    if name in _OPAQUE:
+        return UnsupportedOperation(f"tracing cannot look into it. {MATRIX_FREE}")
+    if equation.primitive in getattr(ad, "primitive_transposes", {}) and name not in ("mul", "div", "pow"):
+        return NoRule()
+    return NotLinear()
+
+
+def _operation(equation: Any, values: Sequence[Any], name: str | None = None) -> Operation:
+    kinds = [kind_of(value, is_known(value)) for value in values]
+    return Operation(name or equation.primitive.name, _place(equation), kinds)
+
+
+def _place(equation: Any) -> str:
+    try:
+        from jax._src.source_info_util import user_frames  # not public; without it the message has no line
+
+        frames = user_frames(equation.source_info.traceback)
+        return place_of((frame.file_name, frame.start_line, frame.function_name) for frame in frames)
+    except Exception:
+        return UNKNOWN
+
+
+REPORTER = Reporter(_operation, "Compute it with NumPy, or inside jax.ensure_compile_time_eval().")

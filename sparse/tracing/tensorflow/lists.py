@@ -15,10 +15,8 @@ import tensorflow as tf
 from ....backends.tensorflow.program import tensor_of
 from ..engine import coefficients as co
 from ..engine.linear import Linear, reshape
-from ..engine.operands import shape_of
-from ..engine.operations.replace import cut
-from ..engine.refusals import integers, static
-from ..engine.structural import concatenate, stack
+from ..engine.operands import integers, shape_of, static
+from ..engine.structural import concatenate, cut, stack
 from .rules.arithmetic import plus
 
 Value = Any  # a `Linear`, a coefficient, a tensor; None in a list: not set yet

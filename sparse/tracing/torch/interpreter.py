@@ -19,19 +19,17 @@ import torch
 from ....backends import Backend
 from ....backends.torch.tensors import TORCH_DTYPE, is_tracked, may_have_derivatives, numpy_dtype
 from ...errors import NonlinearError, UnsupportedOperation
-from ..conjugates import Conjugate, on_conjugates, proper
 from ..engine import coefficients as co
 from ..engine.arithmetic import conjugate, convert, negate, scale
 from ..engine.linear import Linear
-from ..engine.refusals import MATRIX_FREE, NotLinear
+from ..engine.operands import MATRIX_FREE, NotLinear
 from ..engine.structural import broadcast_to
-from ..nested import mapped
+from ..interpreter import Conjugate, mapped, on_conjugates, proper
 from .memory import StorageElements
-from .messages import REPORTER
-from .rules.local import without_rule
+from .recorder import REPORTER, Operand, Place, Step, StepRecord
+from .rules import RULES
+from .rules.layers import without_rule
 from .rules.products import FOURIER
-from .rules.table import RULES
-from .steps import Operand, Place, Step, StepRecord
 
 _EMPTY = {"empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided", "empty_permuted"}
 _BY_SHAPE = _EMPTY | {"zeros_like", "ones_like", "full_like", "new_zeros", "new_ones", "new_full"}
@@ -75,7 +73,7 @@ class StepInterpreter:
     def _surroundings(self) -> AbstractContextManager[Any]:
         return torch.enable_grad() if self._tracks else torch.no_grad()
 
-    # --- tensors ----------------------------------------------------------------------------------------------------
+    # --- tensors ------------------------------------------------------------------------------------------------------
 
     def _depends(self, operand: Operand) -> bool:
         return operand.place is not None and operand.place.storage in self._memories
@@ -160,7 +158,7 @@ class StepInterpreter:
             self._memories[place.storage] = memory
         return self._memories[place.storage]
 
-    # --- steps ------------------------------------------------------------------------------------------------------
+    # --- steps --------------------------------------------------------------------------------------------------------
 
     def _step(self, step: Step) -> None:
         if not any(self._depends(operand) for operand in step.operands()):

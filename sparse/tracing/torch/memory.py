@@ -20,17 +20,14 @@ from ....backends import Backend
 from ....backends.torch.tensors import numpy_dtype
 from ...errors import UnsupportedOperation
 from ...formats.entries.integers import affine, row_strides
-from ..conjugates import Conjugate, conjugated, proper
 from ..engine import coefficients as co
 from ..engine.arithmetic import add, convert, imaginary_part, negate, real_part, scale
 from ..engine.linear import Linear, reshape
-from ..engine.operands import permuted, reshaped, shape_of
-from ..engine.operations.replace import replace_box
+from ..engine.operands import MATRIX_FREE, permuted, reshaped, shape_of
 from ..engine.positions import assemble, scatter_add, take
-from ..engine.refusals import MATRIX_FREE
-from ..engine.strided import Slices, embed, slice_rows
-from ..engine.structural import stack
-from .steps import Place
+from ..engine.structural import Slices, embed, replace_box, slice_rows, stack
+from ..interpreter import Conjugate, conjugated, proper
+from .recorder import Place
 
 Value = Any  # Linear, coefficient, or the error of an operation that has no matrix
 

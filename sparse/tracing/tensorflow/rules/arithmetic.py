@@ -12,14 +12,24 @@ import tensorflow as tf
 from .....backends import get_backend
 from .....backends.tensorflow.program import evaluate
 from ....errors import UnsupportedOperation
-from ...conjugates import conjugated
 from ...engine import coefficients as co
-from ...engine.arithmetic import add, convert, divide, imaginary_part, negate, real_part, scale, subtract
+from ...engine.arithmetic import (
+    add,
+    convert,
+    cumulative_sum,
+    divide,
+    imaginary_part,
+    negate,
+    real_part,
+    reduce_sum,
+    scale,
+    subtract,
+)
 from ...engine.linear import Linear, reshape
-from ...engine.operations.products import multiply, quotient
-from ...engine.reductions import cumulative_sum, reduce_sum
-from ...engine.refusals import NotLinear, integers
+from ...engine.operands import NotLinear, integers
+from ...engine.products import multiply, quotient
 from ...engine.structural import broadcast_to, pad
+from ...interpreter import conjugated
 
 
 def plus(a: Any, b: Any) -> Any:
