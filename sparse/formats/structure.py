@@ -124,6 +124,10 @@ class Structure(ABC):
         """Shortcut to another format that does not visit all entries; None if there is none."""
         return None
 
+    def flipped(self) -> Structure | None:
+        """The transpose with the very arrays of values and indices; None where the format has no such."""
+        return None
+
     def pruned(
         self, values: Sequence[np.ndarray], systems: int | None
     ) -> tuple[Structure, Sequence[np.ndarray]] | None:

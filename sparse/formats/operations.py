@@ -1,21 +1,31 @@
-"""Sums, scalar multiples and products of sparse matrices, with static structure and possibly traced values."""
+"""Sums, products, parts and extreme entries of sparse matrices, with static structure and possibly traced values."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
 
-from ....backends import Array, Backend
-from ..compressed import CsrStructure
-from ..entries.integers import check_size, places_in_rows, repeat_rows, sorted_entries, starts_from, starts_of
-from ..storage import Sparse, SparseStorage
-from ..structure import Structure
+from ...backends import Array, Backend
+from .entries.integers import (
+    check_size,
+    csr_array,
+    places_in_rows,
+    repeat_rows,
+    sorted_entries,
+    starts_from,
+    starts_of,
+)
+from .entries.regather import Regather
+from .structure import Structure
+
+if TYPE_CHECKING:  # whose methods these are
+    from .sparse_matrix import SparseMatrix
 
 
-def matrix_sum(A: Sparse, B: Sparse) -> Sparse:
+def matrix_sum(A: SparseMatrix, B: SparseMatrix) -> SparseMatrix:
     """A + B: with the structure of A if B has the same, else in rows, on the union of both.
 
     Where all values are known, without entries that cancel.
@@ -28,28 +38,22 @@ def matrix_sum(A: Sparse, B: Sparse) -> Sparse:
         return _by_rows(A, A.known() + B.known())
     first, second = A.structure.entries(), B.structure.entries()
     rows, cols = np.concatenate([first.rows, second.rows]), np.concatenate([first.cols, second.cols])
-    return _in_rows(A, rows, cols, joint_values([A, B], np.result_type(A.dtype, B.dtype)), A.shape)
+    values, order = joint_values([A, B], np.result_type(A.dtype, B.dtype)), sorted_entries(rows, cols, A.shape)
+    return A.in_rows(starts_of(order.rows, A.shape[0]), order.cols, A.shape, order.values(A.bk, values))
 
 
-def _both_in_scipy(A: SparseStorage, B: SparseStorage) -> bool:
+def _both_in_scipy(A: SparseMatrix, B: SparseMatrix) -> bool:
     """Are both known single matrices, with which SciPy can compute?"""
     return A.constant is not None and B.constant is not None and A.systems is None and B.systems is None
 
 
-def _by_rows(A: Sparse, found: sp.csr_array) -> Sparse:
+def _by_rows(A: SparseMatrix, found: sp.csr_array) -> SparseMatrix:
     """Wrap a known result of SciPy, on the device of A."""
     found.sum_duplicates()
-    return A.beside(CsrStructure.of(found), (found.data,))
+    return A.in_rows(found.indptr, found.indices, found.shape, found.data)
 
 
-def _in_rows(A: Sparse, rows: np.ndarray, cols: np.ndarray, values: Array, shape: tuple[int, int]) -> Sparse:
-    """Entries in any order as rows, beside A, of one matrix or of each system; duplicates add up."""
-    order = sorted_entries(rows, cols, shape)
-    structure = CsrStructure.by_rows(order.rows, order.cols, shape)
-    return A.beside(structure, (order.values(A.bk, values),))
-
-
-def _values(A: SparseStorage, B: SparseStorage) -> tuple[list[Array], list[Array]]:
+def _values(A: SparseMatrix, B: SparseMatrix) -> tuple[list[Array], list[Array]]:
     check_systems([A, B])
     dtype = np.result_type(A.dtype, B.dtype)
     known = A.constant is not None and B.constant is not None
@@ -58,7 +62,7 @@ def _values(A: SparseStorage, B: SparseStorage) -> tuple[list[Array], list[Array
     return one, other  # of one matrix beside a batch: without the first axis, as sums repeat it
 
 
-def scalar_multiple(A: Sparse, c: Any, divide: bool) -> Sparse:
+def scalar_multiple(A: SparseMatrix, c: Any, divide: bool) -> SparseMatrix:
     """A times a number, or divided by it; the number may be traced."""
     factor, dtype = as_factor(A.bk, c, A.dtype)
     known = isinstance(factor, np.ndarray)
@@ -91,7 +95,7 @@ def as_factor(bk: Backend, c: Any, dtype: np.dtype) -> tuple[Array, np.dtype]:
     raise TypeError(f"A matrix was multiplied or divided elementwise by {got}; expected a number. Use A @ v.")
 
 
-def matrix_product(A: Sparse, B: Sparse) -> Sparse:
+def matrix_product(A: SparseMatrix, B: SparseMatrix) -> SparseMatrix:
     """A @ B in rows, on the structure of all products that may be non-zero."""
     if A.shape[1] != B.shape[0]:
         raise ValueError(
@@ -101,8 +105,8 @@ def matrix_product(A: Sparse, B: Sparse) -> Sparse:
         return _by_rows(A, A.known() @ B.known())
     meeting = products_of_entries(A.structure, B.structure)
     bk, factors = entries_together([A, B], np.result_type(A.dtype, B.dtype))
-    structure = CsrStructure.by_rows(meeting.rows, meeting.cols, (A.shape[0], B.shape[1]))
-    return A.beside(structure, (meeting.values(bk, *factors),))
+    shape = (A.shape[0], B.shape[1])
+    return A.in_rows(starts_of(meeting.rows, shape[0]), meeting.cols, shape, meeting.values(bk, *factors))
 
 
 class Meeting(NamedTuple):
@@ -141,7 +145,7 @@ def _pairs(A: Structure, B: Structure) -> tuple[np.ndarray, np.ndarray]:
     return left, starts[inner][left] + places_in_rows(pairs)
 
 
-def joint_values(matrices: Sequence[SparseStorage], dtype: np.dtype) -> Array:
+def joint_values(matrices: Sequence[SparseMatrix], dtype: np.dtype) -> Array:
     """Concatenate the values of several matrices in row order, for each system; NumPy where known.
 
     Raises:
@@ -154,7 +158,7 @@ def joint_values(matrices: Sequence[SparseStorage], dtype: np.dtype) -> Array:
     return values[0] if len(values) == 1 else bk.concat(values, len(values[0].shape) - 1)
 
 
-def entries_together(matrices: Sequence[SparseStorage], dtype: np.dtype) -> tuple[Backend, list[Array]]:
+def entries_together(matrices: Sequence[SparseMatrix], dtype: np.dtype) -> tuple[Backend, list[Array]]:
     """Values of each matrix in row order, NumPy's where all are known, and their library."""
     known = all(M.constant is not None for M in matrices)
     bk = matrices[0].host if known else matrices[0].bk
@@ -174,3 +178,113 @@ def check_systems(matrices: Sequence[Any]) -> int | None:
             f"Batches of {' and '.join(map(str, sorted(found)))} matrices were combined; expected as many of each."
         )
     return found.pop() if found else None
+
+
+def on_common_backend(A: SparseMatrix, B: SparseMatrix) -> tuple[SparseMatrix, SparseMatrix]:
+    """Bring both to one library.
+
+    Raises:
+        TypeError: they are of two libraries.
+    """
+    if A.bk is B.bk:
+        return A, B
+    first: Any = A.on_backend(B.bk, B.anchor()) if A.bk.on_host else A
+    second: Any = B.on_backend(A.bk, A.anchor()) if B.bk.on_host else B
+    if first is None or second is None or first.bk is not second.bk:
+        raise TypeError(
+            f"Matrices of {A.bk.name} and {B.bk.name} were combined; expected one library. Move one of them."
+        )
+    return first, second
+
+
+# --- parts ---
+
+
+def submatrix(A: SparseMatrix, key: Any) -> SparseMatrix | Array:
+    """`A[key]`: rows, or a dense array where SciPy's result has less than two axes.
+
+    SciPy selects from a matrix that holds the number of each entry in its place.
+    """
+    rows, cols, _ = A.structure.entries()
+    numbers = np.arange(1, len(rows) + 1, dtype=np.int32)
+    chosen = csr_array(numbers, cols, starts_of(rows, A.shape[0]), A.shape)[_plain(key, A.shape)]
+    if not sp.issparse(chosen) or chosen.ndim < 2:
+        found = chosen.toarray() if sp.issparse(chosen) else np.asarray(chosen)
+        return _dense(A, found.astype(np.int32) - np.int32(1))
+    chosen = chosen.tocsr()
+    chosen.sort_indices()
+    values = A.host.take_in_bounds(A.entry_values(), chosen.data - np.int32(1))
+    return A.in_rows(chosen.indptr, chosen.indices, chosen.shape, values)
+
+
+def _plain(key: Any, shape: tuple[int, int]) -> Any:
+    """The rows of `A[rows]` as a pair, and lists as arrays."""
+    if isinstance(key, np.ndarray) and key.dtype == bool and key.shape == shape:
+        return np.nonzero(key)
+    pair = key if isinstance(key, tuple) else (key, slice(None))
+    if len(pair) > 2:
+        raise IndexError(f"{len(pair)} indices were given for a matrix; expected A[rows] or A[rows, columns].")
+    if len(pair) == 1:
+        pair = (pair[0], slice(None))
+    return tuple(np.asarray(k) if isinstance(k, (list, range)) else k for k in pair)
+
+
+def _dense(A: SparseMatrix, entries: np.ndarray) -> Array:
+    (found,) = Regather((entries.reshape(-1),))(A.host, (A.entry_values(),))
+    return A.bk.reshape(found if A.constant is None else A.placed(found), entries.shape)
+
+
+# --- extreme entries ---
+
+
+def extreme(A: SparseMatrix, axis: int | None, largest: bool) -> Array:
+    """The largest or smallest of all entries, of columns (0) or of rows (1); of a batch for each system."""
+    if axis in (0, -2):
+        by_columns: Any = A.transpose()
+        return extreme(by_columns, 1, largest)
+    rows = A.structure.entries().rows
+    if axis is None:
+        starts, length = np.array([0, len(rows)], np.int32), A.shape[0] * A.shape[1]
+    else:
+        starts, length = starts_of(rows, A.shape[0]), A.shape[1]
+    found = extreme_of_lines(A.host, A.entry_values(), starts, length, largest)
+    found = found[..., 0] if axis is None else found
+    return found if A.constant is None else A.placed(np.asarray(found))
+
+
+def extreme_of_lines(bk: Backend, values: Array, starts: np.ndarray, length: int, largest: bool) -> Array:
+    """The extreme of each line of entries, `(..., nnz)` one line after the other, `(..., lines)`.
+
+    Lines with fewer than `length` entries have zeros, too.
+    """
+    counts, lead = np.diff(starts), tuple(int(n) for n in values.shape[:-1])
+    if not counts.any():
+        return bk.zeros((*lead, len(counts)), bk.dtype(values), values)
+    stored = _of_stored(bk, values, starts, largest)
+    with_zeros = bk.where(bk.asarray(counts < length, like=values), _choose(bk, largest)(stored, 0), stored)
+    return bk.where(bk.asarray(counts > 0, like=values), with_zeros, 0)
+
+
+def _choose(bk: Backend, largest: bool) -> Any:
+    return bk.xp.maximum if largest else bk.xp.minimum
+
+
+def _of_stored(bk: Backend, values: Array, starts: np.ndarray, largest: bool) -> Array:
+    """The extreme of the stored entries of each line; of a line without any, unspecified.
+
+    Cost: one pass in NumPy, elsewhere one for each power of two below the longest line: an entry is compared with that
+    1, then 2, 4, ... places further, or with the last of its line. To meet an entry twice changes no extreme.
+    """
+    counts, axis, choose = np.diff(starts), len(values.shape) - 1, _choose(bk, largest)
+    full = counts > 0
+    if bk.on_host:
+        found = (np.maximum if largest else np.minimum).reduceat(values, starts[:-1][full], axis)
+        return found[..., np.maximum(np.cumsum(full) - 1, 0)]
+    if len(counts) == 1:
+        return (bk.xp.max if largest else bk.xp.min)(values, axis=axis, keepdims=True)
+    places = np.arange(int(starts[-1]), dtype=np.int32)
+    last, step = (starts[1:] - np.int32(1))[repeat_rows(starts)], 1
+    while step < counts.max():
+        further = np.minimum(places + np.int32(step), last).astype(np.int32)
+        values, step = choose(values, bk.take_in_bounds(values, further, axis)), 2 * step
+    return bk.take_in_bounds(values, np.minimum(starts[:-1], starts[-1] - 1).astype(np.int32), axis)
