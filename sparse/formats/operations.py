@@ -9,6 +9,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from ...backends import Array, Backend
+from ..errors import UnsupportedOperation
 from .entries.integers import (
     check_size,
     csr_array,
@@ -232,6 +233,28 @@ def _plain(key: Any, shape: tuple[int, int]) -> Any:
 def _dense(A: SparseMatrix, entries: np.ndarray) -> Array:
     (found,) = Regather((entries.reshape(-1),))(A.host, (A.entry_values(),))
     return A.bk.reshape(found if A.constant is None else A.placed(found), entries.shape)
+
+
+def row_block(A: SparseMatrix, first: int, last: int) -> sp.csr_array:
+    """Rows `first` to `last` of one matrix with known values, `(last - first, columns)`, sorted, without duplicates.
+
+    Raises:
+        UnsupportedOperation: it is a batch of matrices, or its values are not known now.
+
+    Cost: of a stencil and of diagonals a pass over these rows; of other formats that of SciPy's slice of all of them.
+    """
+    values = A.known_values() if A.systems is None else None
+    if values is None:
+        what = "a batch of matrices" if A.systems is not None else "a matrix whose values are not known now"
+        raise UnsupportedOperation(f"Rows of {what} cannot be cut; give one matrix with values, outside of programs.")
+    found = A.structure.row_block(values, first, last)
+    if found is None:
+        block = sp.csr_array(A.known())[first:last]
+    else:
+        rows, columns, entries = found
+        block = sp.csr_array((entries, (rows - first, columns)), shape=(last - first, A.shape[1]), dtype=A.dtype)
+    block.sum_duplicates()
+    return block
 
 
 # --- extreme entries ---

@@ -343,7 +343,7 @@ class SparseMatrix(Matrix):
         if self._transposed is None:
             flipped = self.structure.flipped() if self.bk.on_host else None  # SciPy multiplies by both as fast
             if flipped is None:
-                made = self._regathered(*self.structure.transposed())
+                made = self.regathered(*self.structure.transposed())
             else:
                 made = self.beside(flipped, self.known_or_arrays())
             made = made.on_grids(self._out_shape, self._in_shape)
@@ -485,13 +485,13 @@ class SparseMatrix(Matrix):
             return self
         found = self.structure.laid_out(cls)
         if found is not None:
-            return self._regathered(*found)
+            return self.regathered(*found)
         if self.constant is not None and self.format != "csr" and self.systems is None:
             known = self.known()  # by the format's own way to SciPy
             return self.in_rows(known.indptr, known.indices, known.shape, known.data)._converted(cls)
-        return self._regathered(*self.structure.convert(cls))
+        return self.regathered(*self.structure.convert(cls))
 
-    def _regathered(self, structure: Structure, layout: Layout) -> SparseMatrix:
+    def regathered(self, structure: Structure, layout: Layout) -> SparseMatrix:
         """`structure` with these values, laid out anew."""
         return self.beside(structure, layout(self.host, self.known_or_arrays(), self.systems))
 

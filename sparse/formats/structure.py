@@ -128,6 +128,10 @@ class Structure(ABC):
         """The transpose with the very arrays of values and indices; None where the format has no such."""
         return None
 
+    def row_block(self, values: Sequence[np.ndarray], first: int, last: int) -> tuple[np.ndarray, ...] | None:
+        """Shortcut to rows, columns and known values of the entries in consecutive rows; None where there is none."""
+        return None
+
     def pruned(
         self, values: Sequence[np.ndarray], systems: int | None
     ) -> tuple[Structure, Sequence[np.ndarray]] | None:

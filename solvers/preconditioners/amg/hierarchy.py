@@ -296,7 +296,7 @@ class ValueLayout(NamedTuple):
         format = suitable_format(bk, rows)
         if format == "csr":
             return cls(rows, Regather.unchanged())
-        return cls(*rows.convert(FORMATS[format].structure_class))  # type: ignore[attr-defined]
+        return cls(*rows.convert(FORMATS[format].structure_class))
 
     def matrix(self, bk: Backend, values: Array, like: Array | None) -> SparseMatrix:
         """The matrix of values `(nnz,)` or `(systems, nnz)` in row order."""
