@@ -14,8 +14,8 @@ from tensorflow.python.ops import control_flow_util
 from ..interface.arrays import SMALL, Spec, have_one_dtype, nan_of, pairs_alike, pairs_with_int
 from ..interface.backend import Array
 from ..interface.control import Kept, as_declared, select
+from ..interface.functions import LinearSystem
 from ..interface.kernels import Arrays, Bilinear
-from ..interface.transformations import LinearSystem
 from ..settings import exponent_bits
 from .derivatives import (
     bilinear,

@@ -12,9 +12,9 @@ from ...backends.compilers import without_compilers
 from ...backends.profile.spans import name_of, span
 from ...backends.tracebacks import front_door
 from ..errors import NonlinearError, UnsupportedOperation
-from ..formats.entries.box_diagonals import Shifted
-from ..formats.making.boxes import shifted_box
+from ..formats.boxes import Shifted
 from ..formats.matrix import Matrix
+from ..formats.stencil import shifted_box
 from .engine.linear import Linear
 from .engine.terms import Box, has_axes, to_entries
 from .engine.to_matrix import blocks_of, to_matrix

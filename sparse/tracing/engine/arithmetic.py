@@ -35,7 +35,7 @@ import numpy as np
 
 from ....backends import Backend
 from ...errors import NonlinearError, UnsupportedOperation
-from ...formats.entries.grid import row_strides
+from ...formats.entries.integers import row_strides
 from . import coefficients as co
 from .coefficients import Coefficient, Number
 from .limits import check_entries

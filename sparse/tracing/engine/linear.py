@@ -20,8 +20,7 @@ from typing import Any
 import numpy as np
 
 from ....backends import Backend
-from ...formats.entries.grid import row_strides
-from ...formats.entries.order import sorted_entries
+from ...formats.entries.integers import row_strides, sorted_entries
 from . import coefficients as co
 from .coefficients import Coefficient
 from .limits import check_rows

@@ -25,7 +25,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...formats.entries.grid import affine, row_strides
+from ...formats.entries.integers import affine, row_strides
 from . import coefficients as co
 from .coefficients import Coefficient
 from .linear import Linear, joint_bias, joint_fields, linear_among, map_bias, normal, reshape, rows_of, settle

@@ -14,9 +14,7 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 
 from ....backends import Backend
-from ...formats.entries.grid import affine, row_strides
-from ...formats.entries.integers import starts_of
-from ...formats.entries.order import rows_first
+from ...formats.entries.integers import affine, row_strides, rows_first, starts_of
 from . import coefficients as co
 from .coefficients import Coefficient, Number
 from .limits import check_entries, check_rows

@@ -26,7 +26,7 @@ import numpy as np
 
 from ....backends import Array, Backend
 from ...formats import SparseMatrix, from_diagonals, from_entries, stencil_of
-from ...formats.entries.grid import affine
+from ...formats.entries.integers import affine
 from . import coefficients as co
 from .coefficients import Coefficient
 from .limits import check_rows

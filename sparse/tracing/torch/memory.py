@@ -19,7 +19,7 @@ import numpy as np
 from ....backends import Backend
 from ....backends.torch.tensors import numpy_dtype
 from ...errors import UnsupportedOperation
-from ...formats.entries.grid import affine, row_strides
+from ...formats.entries.integers import affine, row_strides
 from ..engine import coefficients as co
 from ..engine.arithmetic import add, convert, imaginary_part, negate, real_part, scale
 from ..engine.linear import Linear, reshape

@@ -28,7 +28,7 @@ import numpy as np
 from jax import lax
 
 from ....errors import UnsupportedOperation
-from ....formats.entries.grid import row_strides
+from ....formats.entries.integers import row_strides
 from ...engine.arithmetic import add, negate, scale, window_sum
 from ...engine.indexing import clamped_start, positions, single_start
 from ...engine.linear import Linear, linear_among, reshape

@@ -26,13 +26,7 @@ from ..multigrid.cycle import (
 )
 from ..operators import DiagonallyScaled, Preconditioner, inner_dtype, note_on_precision, recast
 from ..pipeline import Target
-from .levels import (
-    HostLevel,
-    eigenvalue_bound,
-    inverse_permutation,
-    is_diagonal,
-    kept_for_updates,
-)
+from .levels import HostLevel, eigenvalue_bound, inverse_permutation, is_diagonal, kept_for_updates
 from .rows import gathered, on_diagonal, repeated, row_sums, selected
 from .settings import BOUND, AmgSettings
 

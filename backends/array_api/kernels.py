@@ -1,4 +1,4 @@
-"""Dense factorisations made of products of matrices, alike in every library of the standard.
+"""Kernels of the array API standard: dense factorisations made of products of matrices, Fourier transforms.
 
 One matrix, and one right-hand side, after the other: a batch then has the digits of its single systems.
 """
