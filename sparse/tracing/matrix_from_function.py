@@ -135,11 +135,7 @@ def traced_matrix(
     verify: bool = True,
     exact: bool = False,
 ) -> tuple[Matrix, Any]:
-    """`matrix_from_function` by the front end of a library that is known.
-
-    Raises:
-        UnsupportedOperation: also, where `exact`, of a function that rounds more than its matrix does.
-    """
+    """`matrix_from_function` by the front end of a library that is known."""
     with span("trace", name_of(f)) as done:
         try:
             traced = front_end.trace(f, like, args, kwargs or {}, keep_zeros=not prune)

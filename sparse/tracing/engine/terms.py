@@ -409,11 +409,7 @@ class Groups(NamedTuple):
     starts: np.ndarray
 
     def members(self, groups: np.ndarray, what: str) -> tuple[np.ndarray, np.ndarray]:
-        """All pairs `(i, member of groups[i])`, as two arrays.
-
-        Raises:
-            UnsupportedOperation: there are too many; `what` says in the message where they come from.
-        """
+        """All pairs `(i, member of groups[i])`, as two arrays."""
         first = self.starts[groups]
         counts = self.starts[groups + 1] - first
         total = int(counts.sum(dtype=np.int64))

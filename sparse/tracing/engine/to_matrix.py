@@ -349,9 +349,6 @@ def to_matrix(
         prune: drop known entries that are zero. Without, the structure does not depend on the values of coefficients.
         like: array on whose device the entries go.
 
-    Raises:
-        UnsupportedOperation: rows or entries are too many.
-
     Cost: nothing for stencils of numbers where the backend compiles their products; for boxes on up to 40 diagonals
     one pass over these; else a sort in linear time of all entries.
     """

@@ -77,11 +77,7 @@ class StorageElements:
         self._error = error
 
     def read(self, place: Place) -> Any:
-        """The tensor at this place.
-
-        Raises:
-            NonlinearError, UnsupportedOperation: it has no matrix.
-        """
+        """The tensor at this place."""
         if self._error is not None:
             raise self._error
         if place == self._place:
