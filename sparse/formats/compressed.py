@@ -25,7 +25,7 @@ from .entries.integers import (
     sorted_entries,
     starts_of,
 )
-from .entries.regather import entries_sample
+from .entries.values import entries_sample
 from .sparse_matrix import SparseMatrix
 from .structure import Slots, Sources, Structure, ValueOrder
 

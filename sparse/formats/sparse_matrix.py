@@ -27,9 +27,18 @@ from ..operator import Operator
 from .choose import choose_format
 from .entries.checked import checked_scipy, working
 from .entries.integers import LIMIT, as_tuple, csr_array, sorted_entries, starts_of
-from .entries.regather import Regather, concatenated_values
+from .entries.values import (
+    Regather,
+    are_known,
+    check_values,
+    concatenated_values,
+    device_marker,
+    in_library,
+    in_one_dtype,
+    mapped_values,
+)
 from .matrix import FORMATS, Matrix, check_axis, format_class
-from .operations import extreme, matrix_product, matrix_sum, on_common_backend, scalar_multiple, submatrix
+from .operations import as_factor, as_key, check_systems, extreme_of_lines, products_of_entries
 from .structure import Layout, Structure, ValueOrder
 
 Shape = tuple[int, ...]
@@ -103,7 +112,7 @@ class SparseMatrix(Matrix):
         Raises:
             ValueError: the values, or the shapes of the arrays that it maps, do not fit.
         """
-        self.systems = check_values(structure, values)
+        self.systems = check_values(structure.value_shapes, values)
         known = are_known(values)
         self.bk, self.structure, self.shape = bk, structure, structure.shape
         self.constant = in_one_dtype(bk, values) if known else None
@@ -523,7 +532,7 @@ class SparseMatrix(Matrix):
         if order is not None:
             found: SparseMatrix = A.holding(order.stored(bk, values))
             return found
-        check_values(A.structure, values)
+        check_values(A.structure.value_shapes, values)
         found = A.holding(A.structure.masked(bk, values))
         return found
 
@@ -602,26 +611,45 @@ class SparseMatrix(Matrix):
         return found if self.constant is None else self.placed(np.asarray(found))
 
     def _extreme(self, axis: int | None, largest: bool) -> Array:
-        return extreme(self, axis, largest)
+        if axis in (0, -2):
+            return self.transpose()._extreme(1, largest)
+        rows = self.structure.entries().rows
+        if axis is None:
+            starts, length = np.array([0, len(rows)], np.int32), self.shape[0] * self.shape[1]
+        else:
+            starts, length = starts_of(rows, self.shape[0]), self.shape[1]
+        found = extreme_of_lines(self.host, self.entry_values(), starts, length, largest)
+        found = found[..., 0] if axis is None else found
+        return found if self.constant is None else self.placed(np.asarray(found))
 
     def _plus(self, other: Any) -> Matrix:
         joint = self._joint(other)
         if joint is None:
             return other._plus(self.to("dense"))
-        found = matrix_sum(*joint)
+        found = _sum(*joint)
         if found.structure is joint[0].structure:
             return found.on_grids(self._in_shape, self._out_shape, self.reason)
         return self._suited(found, self._in_shape, self._out_shape)
 
     def _scaled(self, c: Any, divide: bool = False) -> Matrix:
-        return scalar_multiple(self, c, divide)
+        factor, dtype = as_factor(self.bk, c, self.dtype)
+        known = isinstance(factor, np.ndarray)
+        host = self.host if known else self.bk
+        values = self.known_or_arrays() if known else self.arrays()
+        if known:
+            factor = host.asarray(factor, like=values[0] if values else None)
+        cast = [host.astype(v, dtype) for v in values]
+        found = [v / factor if divide else v * factor for v in cast]
+        # the zeros of padding would be NaN times infinity, or divided by zero
+        keeps_zeros = known and bool(np.isfinite(c)) and not (divide and c == 0)
+        return self.holding(found if keeps_zeros else self.structure.masked(host, found))
 
     def _times(self, other: Any) -> Matrix:
         joint = self._joint(other)
         if joint is None:
             return self.to("dense")._times(other)
         in_shape = other._in_shape if isinstance(other, SparseMatrix) else None
-        return self._suited(matrix_product(*joint), in_shape, self._out_shape)
+        return self._suited(_product(*joint), in_shape, self._out_shape)
 
     def _joint(self, other: Any) -> tuple[SparseMatrix, SparseMatrix] | None:
         """Bring this and another sparse matrix, possibly SciPy's, to one library; None where the other one is dense."""
@@ -637,8 +665,18 @@ class SparseMatrix(Matrix):
         return self.holding([self.host.take_in_bounds(v, systems) for v in self.known_or_arrays()])
 
     def _part(self, key: Any) -> Any:
-        found = submatrix(self, key)
-        return self._suited(found, None, None) if isinstance(found, SparseMatrix) else found
+        # SciPy selects from a matrix that holds the number of each entry in its place
+        rows, cols, _ = self.structure.entries()
+        numbers = np.arange(1, len(rows) + 1, dtype=np.int32)
+        chosen = csr_array(numbers, cols, starts_of(rows, self.shape[0]), self.shape)[as_key(key, self.shape)]
+        if not sp.issparse(chosen) or chosen.ndim < 2:
+            found = chosen.toarray() if sp.issparse(chosen) else np.asarray(chosen)
+            (picked,) = Regather((found.astype(np.int32).reshape(-1) - np.int32(1),))(self.host, (self.entry_values(),))
+            return self.bk.reshape(picked if self.constant is None else self.placed(picked), found.shape)
+        chosen = chosen.tocsr()
+        chosen.sort_indices()
+        values = self.host.take_in_bounds(self.entry_values(), chosen.data - np.int32(1))
+        return self._suited(self.in_rows(chosen.indptr, chosen.indices, chosen.shape, values), None, None)
 
 
 def _flatten(A: SparseMatrix) -> tuple[tuple[Array, ...], Any]:
@@ -653,7 +691,7 @@ def _restore(static: Any, arrays: Sequence[Any]) -> SparseMatrix:
     bk, structure, values, indices, dtype, in_shape, out_shape, order = static
     A: Any = object.__new__(FORMATS[structure.format])
     A.bk, A.structure, A.shape, A.constant, A._like = bk, structure, structure.shape, None, None
-    A._arrays, A.systems = mapped_values(bk, structure, arrays[:values])
+    A._arrays, A.systems = mapped_values(bk, structure.value_shapes, arrays[:values])
     parts = {"indices": arrays[values : values + indices], "masks": arrays[values + indices :]}
     wanted = {"indices": structure.indices, "masks": structure.masks}
     if A.systems is not None:  # integers may have got the axis, too
@@ -671,80 +709,122 @@ def sparse_formats() -> list[str]:
     return [word for word, cls in FORMATS.items() if isinstance(cls, type) and issubclass(cls, SparseMatrix)]
 
 
-# --- values ---
-
-
-def are_known(values: Sequence[Any]) -> bool:
-    """Are all of them NumPy's?"""
-    return all(isinstance(v, (np.ndarray, np.generic)) for v in values)
-
-
-def check_values(structure: Structure, values: Sequence[Any]) -> int | None:
-    """Number of systems along one more axis in front of the shapes of the structure; None: no such axis.
-
-    Raises:
-        ValueError: they are shaped in another way.
-    """
-    found = tuple(tuple(int(n) for n in v.shape) for v in values)
-    if found == structure.value_shapes:
-        return None
-    systems = {shape[0] for shape in found if shape}
-    if len(systems) == 1 and tuple(shape[1:] for shape in found) == structure.value_shapes and all(found):
-        return systems.pop()
-    raise ValueError(
-        f"Values of the shapes {found} were given; expected {structure.value_shapes}, or for a batch of matrices of "
-        "this structure the same with one more axis in front."
-    )
-
-
-def mapped_values(bk: Backend, structure: Structure, arrays: Sequence[Any]) -> tuple[tuple[Any, ...], int | None]:
-    """Normalise the values that a transformation puts into a container, and count their systems.
-
-    A transformation that maps over the making of matrices puts an axis in front of all arrays; several become one.
-
-    Raises:
-        ValueError: it has put it elsewhere.
-    """
-    arrays, wanted = tuple(arrays), structure.value_shapes
-    if not arrays or not all(hasattr(a, "shape") and hasattr(a, "dtype") for a in arrays):
-        return arrays, None  # but placeholders
-    found = [tuple(int(n) for n in a.shape) for a in arrays]
-    leads = {len(shape) - len(own) for shape, own in zip(found, wanted, strict=True)}
-    lead = leads.pop()
-    if leads or lead < 1:
-        return arrays, None
-    if any(shape[lead:] != own for shape, own in zip(found, wanted, strict=True)):
-        raise ValueError(
-            f"A transformation made values of the shapes {found} for a matrix of {wanted}; expected the axis of "
-            "the systems in front: jax.vmap(..., out_axes=0)."
-        )
-    if lead > 1 and all(map(bk.is_array, arrays)):
-        arrays = tuple(bk.reshape(a, (-1, *own)) for a, own in zip(arrays, wanted, strict=True))
-    return arrays, math.prod(found[0][:lead])
-
-
-def in_library(bk: Backend, values: Sequence[Any], like: Array | None) -> tuple[Array, ...]:
-    """Arrays of the library, on the device of those that are among the values, else of `like`."""
-    anchor = next((v for v in values if bk.is_array(v)), like)
-    return tuple(v if bk.is_array(v) else bk.asarray(v, like=anchor) for v in values)
-
-
-def in_one_dtype(bk: Backend, values: Sequence[np.ndarray]) -> tuple[np.ndarray, ...]:
-    """Cast known values to one dtype that the library stores."""
-    if not values:
-        return ()
-    dtype = bk.stored_dtype(np.result_type(*values))
-    return tuple(np.asarray(v, dtype) for v in values)
-
-
-def device_marker(bk: Backend, dtype: np.dtype, like: Array | None) -> Array | None:
-    """An array without elements on `like`'s device where there is a choice: `like` itself may be large, or traced."""
-    return None if like is None or bk.device(like) is None else bk.zeros((0,), dtype, like)
-
-
 def nonzero_entries(
     rows: np.ndarray, cols: np.ndarray, values: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Entries with known values `(..., nnz)`, without those that are 0 in all systems."""
     used = (values != 0).any(axis=tuple(range(values.ndim - 1)))
     return rows[used], cols[used], values[..., used]
+
+
+# --- of several matrices, and of some rows ---
+
+
+def _sum(A: SparseMatrix, B: SparseMatrix) -> SparseMatrix:
+    """A + B: with the structure of A if B has the same, else in rows, on the union of both.
+
+    Where all values are known, without entries that cancel.
+    """
+    if A.shape != B.shape:
+        raise ValueError(f"Matrices of the shapes {A.shape} and {B.shape} were added; expected equal ones.")
+    if A.structure == B.structure:
+        return A.holding([a + b for a, b in zip(*_values(A, B), strict=True)])
+    if _both_in_scipy(A, B):
+        return _by_rows(A, A.known() + B.known())
+    first, second = A.structure.entries(), B.structure.entries()
+    rows, cols = np.concatenate([first.rows, second.rows]), np.concatenate([first.cols, second.cols])
+    values, order = joint_values([A, B], np.result_type(A.dtype, B.dtype)), sorted_entries(rows, cols, A.shape)
+    return A.in_rows(starts_of(order.rows, A.shape[0]), order.cols, A.shape, order.values(A.bk, values))
+
+
+def _product(A: SparseMatrix, B: SparseMatrix) -> SparseMatrix:
+    """A @ B in rows, on the structure of all products that may be non-zero."""
+    if A.shape[1] != B.shape[0]:
+        raise ValueError(
+            f"Matrices of the shapes {A.shape} and {B.shape} were multiplied; expected equal inner numbers."
+        )
+    if _both_in_scipy(A, B):
+        return _by_rows(A, A.known() @ B.known())
+    meeting = products_of_entries(A.structure, B.structure)
+    bk, factors = entries_together([A, B], np.result_type(A.dtype, B.dtype))
+    shape = (A.shape[0], B.shape[1])
+    return A.in_rows(starts_of(meeting.rows, shape[0]), meeting.cols, shape, meeting.values(bk, *factors))
+
+
+def _both_in_scipy(A: SparseMatrix, B: SparseMatrix) -> bool:
+    """Are both known single matrices, with which SciPy can compute?"""
+    return A.constant is not None and B.constant is not None and A.systems is None and B.systems is None
+
+
+def _by_rows(A: SparseMatrix, found: sp.csr_array) -> SparseMatrix:
+    """Wrap a known result of SciPy, on the device of A."""
+    found.sum_duplicates()
+    return A.in_rows(found.indptr, found.indices, found.shape, found.data)
+
+
+def _values(A: SparseMatrix, B: SparseMatrix) -> tuple[list[Array], list[Array]]:
+    check_systems([A, B])
+    dtype = np.result_type(A.dtype, B.dtype)
+    known = A.constant is not None and B.constant is not None
+    bk = A.host if known else A.bk
+    one, other = ([bk.astype(v, dtype) for v in (M.known_or_arrays() if known else M.arrays())] for M in (A, B))
+    return one, other  # of one matrix beside a batch: without the first axis, as sums repeat it
+
+
+def joint_values(matrices: Sequence[SparseMatrix], dtype: np.dtype) -> Array:
+    """Concatenate the values of several matrices in row order, for each system; NumPy where known.
+
+    Raises:
+        ValueError: batches of different length are among them.
+    """
+    systems = check_systems(matrices)
+    bk, values = entries_together(matrices, dtype)
+    if systems is not None:
+        values = [v if len(v.shape) == 2 else bk.broadcast_to(v, (systems, int(v.shape[0]))) for v in values]
+    return values[0] if len(values) == 1 else bk.concat(values, len(values[0].shape) - 1)
+
+
+def entries_together(matrices: Sequence[SparseMatrix], dtype: np.dtype) -> tuple[Backend, list[Array]]:
+    """Values of each matrix in row order, NumPy's where all are known, and their library."""
+    known = all(M.constant is not None for M in matrices)
+    bk = matrices[0].host if known else matrices[0].bk
+    return bk, [bk.astype(M.entry_values() if known else M.entry_arrays(), dtype) for M in matrices]
+
+
+def on_common_backend(A: SparseMatrix, B: SparseMatrix) -> tuple[SparseMatrix, SparseMatrix]:
+    """Bring both to one library.
+
+    Raises:
+        TypeError: they are of two libraries.
+    """
+    if A.bk is B.bk:
+        return A, B
+    first: Any = A.on_backend(B.bk, B.anchor()) if A.bk.on_host else A
+    second: Any = B.on_backend(A.bk, A.anchor()) if B.bk.on_host else B
+    if first is None or second is None or first.bk is not second.bk:
+        raise TypeError(
+            f"Matrices of {A.bk.name} and {B.bk.name} were combined; expected one library. Move one of them."
+        )
+    return first, second
+
+
+def row_block(A: SparseMatrix, first: int, last: int) -> sp.csr_array:
+    """Rows `first` to `last` of one matrix with known values, `(last - first, columns)`, sorted, without duplicates.
+
+    Raises:
+        UnsupportedOperation: it is a batch of matrices, or its values are not known now.
+
+    Cost: of a stencil and of diagonals a pass over these rows; of other formats that of SciPy's slice of all of them.
+    """
+    values = A.known_values() if A.systems is None else None
+    if values is None:
+        what = "a batch of matrices" if A.systems is not None else "a matrix whose values are not known now"
+        raise UnsupportedOperation(f"Rows of {what} cannot be cut; give one matrix with values, outside of programs.")
+    found = A.structure.row_block(values, first, last)
+    if found is None:
+        block = sp.csr_array(A.known())[first:last]
+    else:
+        rows, columns, entries = found
+        block = sp.csr_array((entries, (rows - first, columns)), shape=(last - first, A.shape[1]), dtype=A.dtype)
+    block.sum_duplicates()
+    return block

@@ -15,7 +15,7 @@ from ..errors import UnsupportedOperation
 from .boxes import BoxDiagonals, Covered, Grid, Shifted, StencilForm, without_zeros
 from .dia import DiaStructure, compress_nonzero
 from .entries.integers import check_shape, check_size, points, repeat_rows, row_strides, rows_first
-from .entries.regather import Regather
+from .entries.values import Regather
 from .sparse_matrix import SparseMatrix
 from .structure import Layout, Slots, Sources, Structure, ValueOrder
 

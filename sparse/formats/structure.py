@@ -15,7 +15,7 @@ import scipy.sparse as sp
 from ...backends import Array, Backend, get_backend, without_compilers
 from ...backends.interface.kernels import Bilinear
 from .entries.integers import Order, check_shape, csr_array, entries_in, is_canonical, rows_first, starts_of
-from .entries.regather import Regather, concatenated_values
+from .entries.values import Regather, concatenated_values
 
 S = TypeVar("S", bound="Structure")
 Sources = tuple[np.ndarray, ...]

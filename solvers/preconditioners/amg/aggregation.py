@@ -13,7 +13,7 @@ from ....sparse import SparseMatrix
 from ....sparse.formats import Structure
 from ....sparse.formats.compressed import CsrStructure
 from ....sparse.formats.entries.integers import Order, sorted_entries, starts_of
-from ....sparse.formats.entries.regather import take_or_zero
+from ....sparse.formats.entries.values import take_or_zero
 from ....sparse.formats.operations import Meeting, products_of_entries
 from .interpolation import ScaledValues
 from .levels import HostLevel, adjoint, eigenvalue_bound, relative, without_duplicates

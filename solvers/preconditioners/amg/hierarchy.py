@@ -21,7 +21,7 @@ from ....sparse.analysis.spectrum import bounded_eigenvalue
 from ....sparse.formats import FORMATS, Structure
 from ....sparse.formats.compressed import CsrStructure
 from ....sparse.formats.entries.integers import sorted_entries, starts_of
-from ....sparse.formats.entries.regather import Regather
+from ....sparse.formats.entries.values import Regather
 from ....sparse.formats.operations import Meeting, products_of_entries
 from ....sparse.operators.concrete import in_scipy
 from ...diagonal import DiagonalOperator

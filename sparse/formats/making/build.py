@@ -14,8 +14,7 @@ from ..compressed import CsrStructure
 from ..dia import DiaStructure, Nonzero, check_offsets
 from ..entries.checked import check_lengths, working
 from ..entries.integers import as_indices, check_shape, check_size, sorted_entries
-from ..operations import joint_values, on_common_backend
-from ..sparse_matrix import SparseMatrix, nonzero_entries, sparse_formats
+from ..sparse_matrix import SparseMatrix, joint_values, nonzero_entries, on_common_backend, sparse_formats
 
 Present = np.ndarray | Callable[[], np.ndarray] | None
 
