@@ -109,7 +109,7 @@ def are_known(values: Sequence[Any]) -> bool:
     return all(isinstance(v, (np.ndarray, np.generic)) for v in values)
 
 
-def check_values(wanted: Sequence[Shape], values: Sequence[Any]) -> int | None:
+def check_values(wanted: tuple[Shape, ...], values: Sequence[Any]) -> int | None:
     """Number of systems along one more axis in front of the shapes of the structure; None: no such axis.
 
     Raises:
@@ -127,7 +127,7 @@ def check_values(wanted: Sequence[Shape], values: Sequence[Any]) -> int | None:
     )
 
 
-def mapped_values(bk: Backend, wanted: Sequence[Shape], arrays: Sequence[Any]) -> tuple[tuple[Any, ...], int | None]:
+def mapped_values(bk: Backend, wanted: tuple[Shape, ...], arrays: Sequence[Any]) -> tuple[tuple[Any, ...], int | None]:
     """Normalise the values that a transformation puts into a container, and count their systems.
 
     A transformation that maps over the making of matrices puts an axis in front of all arrays; several become one.
