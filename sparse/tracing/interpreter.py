@@ -101,10 +101,7 @@ class Interpreter:
     ) -> list[Any]:
         """The results of a rule; for conjugates the conjugates of its results for what they are conjugates of.
 
-        Args:
-            rule: of an operation.
-            args, kwargs: of the rule.
-            commutes: does the operation commute with conjugation?
+        This holds for an operation that commutes with conjugation, and where nothing else depends on a complex input.
         """
         turns = any(isinstance(leaf, Conjugate) for leaf in _leaves([*args, *kwargs.values()]))
         if turns and not commutes:

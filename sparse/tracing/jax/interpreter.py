@@ -205,11 +205,7 @@ def _where(condition: np.ndarray, new: Any, old: Any) -> Any:
 
 
 def linear_solve(runner: JaxprInterpreter, equation: Any, values: Sequence[Any]) -> list[Any]:
-    """`lax.custom_linear_solve`, or krylix's, by the program of the solve, which is linear in b if it is a direct one.
-
-    Raises:
-        UnsupportedOperation: it is iterative, or more than b depends on the input.
-    """
+    """`lax.custom_linear_solve`, or krylix's, by the program of the solve: linear in b if it is a direct one."""
     if equation.primitive.name == OF_KRYLIX:
         program, operands = equation.params["program"], list(values)
     else:
