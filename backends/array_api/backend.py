@@ -205,6 +205,12 @@ class ArrayApiBackend(Backend):
         ]
         return self.stack(rows) if rows else self.zeros((0, int(matrix.shape[-2])), self.dtype(x), x)
 
+    def diagonal(self, matrix: Array, offset: int = 0) -> Array:
+        n, shape = int(matrix.shape[-1]), tuple(matrix.shape)
+        if offset or shape[-2] != n:
+            return self.xp.linalg.diagonal(matrix, offset=offset)
+        return self.reshape(matrix, (*shape[:-2], n * n))[..., :: n + 1]  # older standards have no linalg
+
     # --- moving entries -----------------------------------------------------------------------------------------------
 
     def take_in_bounds(self, x: Array, index: Integers, axis: int = 0) -> Array:

@@ -26,6 +26,7 @@ from .derivatives.implicit import implicit_solve, refused, without_derivatives
 from .host_calls.by_host import by_host, unless_exported
 from .host_calls.guard import guarded, rescued
 from .kernels import JaxFourier, JaxIndexing, JaxLinalg, JaxRecurrences
+from .program import function as programs
 from .program.function import called, hiding_constants, recorded, trace
 from .sharding.collectives import JaxCollectives
 from .sharding.grid_rows import cells_of, on_cells
@@ -415,7 +416,7 @@ class JaxBackend(JaxIndexing, JaxLoops, JaxMemory, JaxRecurrences, JaxCollective
     bilinear = bilinear
     constant = staticmethod(lax.stop_gradient)
     call_user = staticmethod(called)
-    compile_if_faster = staticmethod(compiled)
+    compile_if_faster = staticmethod(programs.compiled)
     without_derivatives = staticmethod(without_derivatives)
     recorded = staticmethod(recorded)
     hiding_constants = staticmethod(hiding_constants)
