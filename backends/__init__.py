@@ -11,8 +11,8 @@ from .interface.backend import Array, Backend
 from .interface.control import Kept, select
 from .interface.cuts import Cut, CutAxis
 from .interface.devices import ComputeDevice
+from .interface.functions import LinearSystem
 from .interface.kernels import Bilinear, CooEntries
-from .interface.transformations import LinearSystem
 from .profile import get_current_profile, profile, profile_function
 from .registry import (
     NoBackendFound,

@@ -21,9 +21,8 @@ from ..sparse import (
     UnsupportedOperation,
 )
 from ..sparse.analysis.analysis import Analysis, analyse_anew, analysis_of, on_its_grid, with_declared
-from ..sparse.analysis.random_values import with_facts
 from ..sparse.analysis.symmetry import CHOSEN
-from ..sparse.operators.by_record import products_agree
+from ..sparse.operators.checks import products_agree, with_facts
 from ..sparse.operators.concrete import as_matrix, is_known
 from ..sparse.tracing.engine.limits import entries_at_most
 from .cost import (

@@ -16,7 +16,6 @@ from .adapters.first_call import solve_first_call, solve_on_numpy
 from .adapters.members import solve_over
 from .adapters.peers import with_peers_read
 from .adapters.table import run_where_spread, solve_adapted
-from .apply_factors import solve_small_dense
 from .judge import solve
 from .log import log
 from .methods.method import Method
@@ -28,6 +27,7 @@ from .read.arguments import Request, refused_args
 from .read.system import read_system
 from .results.result import ArrayT, SolveResult, finish
 from .run.watch import Callback, Progress, monitor_of
+from .shortcut import solve_small_dense
 
 
 @with_our_names

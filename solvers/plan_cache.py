@@ -17,7 +17,6 @@ import numpy as np
 from ..backends import Backend, NoBackendFound, choose_backend, get_precision
 from ..backends.profile.spans import span
 from ..sparse.content import Content, content_of, copy_of
-from .apply_factors import solve_by_factors
 from .judge import solve
 from .log import DEBUG, log
 from .memory import SETUP_CACHE, Memory, clear_all, is_ours, was_seen
@@ -27,6 +26,7 @@ from .preconditioners import PRECONDITIONERS, UPDATES, Preconditioner
 from .read.arguments import Request
 from .read.system import System, read_system
 from .results.result import ConvergenceError, SolveResult
+from .shortcut import solve_by_factors
 
 MOST_BYTES = 1 << 25  # of the numbers of a matrix whose plan is kept
 MOST_COMPARED = 1 << 28  # bytes of a matrix whose pattern may be known

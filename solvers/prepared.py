@@ -26,7 +26,6 @@ from ..sparse.convert import owned
 from .adapters.members import prepared_over, solve_prepared_over
 from .adapters.peers import communicator_of_mat, with_peers_read
 from .adapters.table import run_where_spread
-from .apply_factors import solve_by_factors
 from .factors.inverse import DirectInverse
 from .factors.sparse import HostInverse
 from .gaussian.of_matrix import OfMatrix
@@ -43,6 +42,7 @@ from .read.system import KnownNull, System, read_system
 from .results.devices import device_notes
 from .results.result import ArrayT, SolveResult, finish
 from .run.watch import Callback, Progress, monitor_of
+from .shortcut import solve_by_factors
 
 
 @with_our_names

@@ -7,7 +7,7 @@ from typing import Any
 
 from ..backends.profile.spans import CallDescription, WatchedMethod, register_methods
 from ..sparse import Operator
-from . import apply_factors
+from . import shortcut
 from .methods.method import Method
 from .preconditioners import Preconditioner
 from .run import loop
@@ -47,4 +47,4 @@ def _operator_name(args: tuple[Any, ...]) -> str:
     return operator.kind if isinstance(operator, Preconditioner) else type(operator).__name__.removesuffix("Operator")
 
 
-register_methods(watched_methods, loop.NUMBERS, apply_factors.NUMBERS)
+register_methods(watched_methods, loop.NUMBERS, shortcut.NUMBERS)

@@ -3,11 +3,12 @@
 if __name__ != "krylix.sparse":  # reached through sys.path (repository root), not through the package
     raise ModuleNotFoundError(f"{__file__} is krylix.sparse, not a top-level module", name=__name__)
 
+from . import plot as plot
 from .analysis.analysis import asymmetry
 from .convert import as_operator, batch_shape, is_function, is_list_of_matrices, operand_dtype, to_operator
 from .errors import NonlinearError, UnsupportedOperation
-from .files.matrices import load, save
-from .files.storable import storable
+from .files.reader import load, save
+from .files.saved import storable
 from .formats import (
     COO,
     CSC,
@@ -29,26 +30,25 @@ from .formats import (
 )
 from .layout import Layout
 from .operator import Operator
-from .operators.bridge import BridgedOperator, OnHost
-from .operators.cast import CastOperator, in_precision
-from .operators.combine import OffsetOperator
-from .operators.composed import Composed
-from .operators.cut_rows import CutRows
-from .operators.function import FunctionOperator
-from .operators.host import HostOperator
-from .operators.linearity import linear_part
-from .operators.mapped import MappedOperator
-from .operators.normal import NormalOperator
-from .operators.on_grid import on_grid
-from .operators.products import Turned
-from .operators.row_cut_matrix import RowCutMatrix, cut_matrix, row_cut
-from .operators.some_systems import arguments_of, for_some_systems
+from .operators.checks import linear_part
+from .operators.composed import BridgedOperator, Composed, Turned
+from .operators.cut_rows import CutRows, RowCutMatrix, cut_matrix, row_cut
+from .operators.foreign import HostOperator
+from .operators.function import FunctionOperator, transposed_in_shape
 from .operators.symmetric_dia import as_symmetric_dia
-from .operators.transposed_function import transposed_in_shape
+from .operators.wrappers import (
+    CastOperator,
+    MappedOperator,
+    NormalOperator,
+    OffsetOperator,
+    OnHost,
+    arguments_of,
+    for_some_systems,
+    in_precision,
+    on_grid,
+)
 from .partition.row_partition import GhostCounts, ghost_counts, row_partition
-from .plot import picture as picture
-from .tracing.jacobian_matrix import jacobian_matrix
-from .tracing.matrix_from_function import matrix_from_function
+from .tracing.matrix_from_function import jacobian_matrix, matrix_from_function
 
 DenseOperator = Dense  # as an operator among others
 

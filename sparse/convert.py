@@ -14,8 +14,8 @@ from .formats import Dense, SparseMatrix, from_native, from_scipy, matrix_batch,
 from .formats.entries.checked import checked_scipy
 from .layout import Layout
 from .operator import Operator
+from .operators.foreign import HostOperator
 from .operators.function import FunctionOperator
-from .operators.host import HostOperator
 from .peers.read import LibraryFunction, Read, Space
 from .peers.table import TAKEN, read_peer
 

@@ -15,7 +15,7 @@ import numpy as np
 from ..interface.arrays import Array, Integers, native_order
 from ..interface.backend import Backend
 from ..interface.devices import DeviceModule
-from .linalg import ArrayApiFourier, ArrayApiLinalg
+from .kernels import ArrayApiFourier, ArrayApiLinalg
 from .segments import Halving, halving, in_order, scatter_rows
 from .standard import ArrayApiDevices, ArrayApiLibrary, NoSparse
 

@@ -3,7 +3,7 @@
     backend          the class `Backend`: arrays, numbers, reductions, updates of vectors, new arrays
     control          loops, branches, states that change for some systems only, calls of the host
     kernels          moving entries, sparse products as bilinear maps, transforms and recurrences, dense factorisations
-    transformations  derivatives, of solves too, compiling, tracing and vectorising of whole functions
+    functions        derivatives, of solves too, compiling, tracing and vectorising of whole functions
     devices          which there are, where an array is, where new ones go: for users
     cuts             block distributions over a device mesh
     random_numbers   with and without keys

@@ -28,8 +28,8 @@ from .containers import Opened, flatten_with_structure
 from .control import Control
 from .cuts import Collectives, Cut
 from .devices import Devices
+from .functions import Transformations
 from .kernels import Fourier, Kernels, Linalg
-from .transformations import Transformations
 
 entered: ContextVar[tuple[Backend, ...]] = ContextVar("krylix_backends", default=())  # by `with backend:`
 _SAFE_SQUARES = {"f": (1e-20, 1e30), "d": (1e-200, 1e300)}  # far from both ends

@@ -17,8 +17,8 @@ from jax.sharding import SingleDeviceSharding
 from ..interface.arrays import Array, Spec, native_order, scattered
 from ..interface.backend import Backend
 from ..interface.control import Kept, as_declared
+from ..interface.functions import LinearSystem
 from ..interface.kernels import Kernels
-from ..interface.transformations import LinearSystem
 from ..settings import exponent_bits, has_pure_programs, real_dtype
 from .derivatives.bilinear import bilinear
 from .derivatives.functions import differentiated, transpose_function, with_no_derivative, with_rule

@@ -1,4 +1,4 @@
-"""NumPy backend: eager, on the host, vector updates in place (BLAS where it helps), LAPACK and transforms by SciPy."""
+"""NumPy backend: eager, on the host, vector updates in place (BLAS where it helps)."""
 
 from __future__ import annotations
 
@@ -6,159 +6,16 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
-import scipy.fft
-import scipy.sparse as sp
-from scipy.linalg import blas, lapack
+from scipy.linalg import blas
 
 from ..communicators import by_mpi
-from ..host_math import available, batched_inverse, cholesky_or_none, cores, lu_factor
 from ..interface.arrays import NUMPY_DTYPES, Array, have_one_dtype
 from ..interface.backend import Backend
-from ..interface.kernels import CooEntries, Fourier, Linalg, row_starts
 from ..settings import exponent_bits
 from . import vectors
-from .kernels import NumpyKernels
+from .kernels import COST_OF_STEP, NumpyFourier, NumpyKernels, NumpyLinalg, NumpySparse, recurrence
 from .lending import REFUSALS, StandIn, with_copies
 from .vectors import BLOCK, times_each, times_rows, vecdot, zeros
-
-_CORES = available()
-_SMALL = 32768  # numbers that one core transforms before others have begun
-_TYPES = {"I": 1, "II": 2, "III": 3, "IV": 4}
-COST_OF_STEP = 1e5
-_BLOCK = 8192  # numbers of a row that stay in the cache until the next one
-
-
-class NumpyFourier(Fourier):
-    """Each line is transformed by one thread, so results do not depend on the number of threads."""
-
-    cost = 2.4
-    along_any_axis = True
-
-    def forward(self, x: Array, axes: Sequence[int]) -> Array:
-        function = scipy.fft.fftn if x.dtype.kind == "c" else scipy.fft.rfftn
-        return function(x, axes=tuple(axes), workers=self.threads(x))
-
-    def backward(self, x: Array, axes: Sequence[int], length: int | None) -> Array:
-        if length is None:
-            return scipy.fft.ifftn(x, axes=tuple(axes), workers=self.threads(x))
-        lengths = [*(x.shape[axis] for axis in axes[:-1]), length]
-        return scipy.fft.irfftn(x, lengths, tuple(axes), workers=self.threads(x))
-
-    def parts(self, x: Array) -> tuple[Array, Array]:
-        return x.real, x.imag
-
-    def complex(self, real: Array, imaginary: Array) -> Array:
-        image = np.empty(real.shape, np.result_type(real.dtype, np.complex64))
-        image.real, image.imag = real, imaginary
-        return image
-
-    def trigonometric(self, kind: str, x: Array, axes: Sequence[int]) -> Array | None:
-        family, number = kind.split("-")
-        if number not in _TYPES:
-            return None
-        function = scipy.fft.dstn if family == "DST" else scipy.fft.dctn
-        return function(x, _TYPES[number], axes=tuple(axes), norm="ortho", workers=self.threads(x))
-
-    def threads(self, x: Array) -> int:
-        """Number of threads for this array."""
-        return _CORES if x.size > _SMALL else 1
-
-
-def recurrence(factors: np.ndarray, x: np.ndarray, backward: bool) -> np.ndarray:
-    """See `Kernels.recurrence`."""
-    found = x.astype(np.result_type(factors, x))  # a copy
-    n, m = factors.shape
-    order = range(n - 1, -1, -1) if backward else range(n)
-
-    def work(first: int, last: int) -> None:
-        for one in found:
-            mine, own = list(one[:, first:last]), list(factors[:, first:last])
-            room = np.empty(last - first, found.dtype)
-            before = mine[order[0]] if n else room
-            for i in order[1:]:
-                np.multiply(own[i], before, out=room)
-                before = mine[i]
-                np.add(before, room, out=before)
-
-    cores.in_blocks(work, m, _BLOCK)
-    return found
-
-
-# --- Dense factorisations in NumPy: LAPACK by way of SciPy ------------------------------------------------------------
-
-
-class NumpyLinalg(Linalg):
-    """One call of LAPACK for each matrix."""
-
-    first_pivot = 0
-
-    def lu_factor(self, matrix: Array) -> tuple[Array, ...]:
-        return lu_factor(matrix)
-
-    def _lu_columns(self, factors: tuple[Array, ...], columns: Array, transposed: bool) -> Array:
-        lu, pivots = factors
-        (solve,) = lapack.get_lapack_funcs(("getrs",), (lu,))
-        if lu.ndim == 2:
-            return solve(lu, pivots, columns, trans=int(transposed))[0]
-        every = zip(lu, pivots, columns, strict=True)
-        return np.array([solve(f, p, rhs, trans=int(transposed))[0] for f, p, rhs in every])
-
-    def inverse(self, matrix: Array) -> Array:
-        return batched_inverse(matrix)
-
-    def _triangular_columns(self, matrix: Array, columns: Array, lower: bool) -> Array:
-        (solve,) = lapack.get_lapack_funcs(("trtrs",), (matrix, columns))
-        if matrix.ndim == 2:  # the transpose of a row-major matrix is what LAPACK reads without a copy
-            return solve(matrix.T, columns, lower=not lower, trans=1)[0]
-        found = [solve(m.T, rhs, lower=not lower, trans=1)[0] for m, rhs in zip(matrix, columns, strict=True)]
-        return np.array(found, columns.dtype).reshape(columns.shape)
-
-    def cholesky(self, matrix: Array) -> Array | None:
-        return cholesky_or_none(matrix)
-
-    def _cholesky_columns(self, factor: Array, columns: Array) -> Array:
-        (solve,) = lapack.get_lapack_funcs(("potrs",), (factor, columns))
-        # the transpose of a row-major matrix is what LAPACK reads without a copy
-        upper = np.swapaxes(factor, -1, -2) if factor.dtype.kind == "f" else np.swapaxes(factor, -1, -2).conj()
-        if factor.ndim == 2:
-            return solve(upper, columns)[0]
-        return np.array([solve(u, rhs)[0] for u, rhs in zip(upper, columns, strict=True)])
-
-    def eigh(self, matrix: Array) -> tuple[Array, Array]:
-        values, vectors = np.linalg.eigh(matrix)
-        return values, vectors
-
-
-# --- SciPy's sparse matrices: reading and making them -----------------------------------------------------------------
-
-
-class NumpySparse:
-    """SciPy's sparse arrays and matrices, of every format."""
-
-    to_dense = "{}.toarray()"  # how users call it
-
-    def accepts(self, x: Any) -> bool:
-        """Is `x` a sparse matrix of this library?"""
-        return sp.issparse(x)
-
-    def dtype(self, x: Any) -> np.dtype:
-        """NumPy dtype of the values."""
-        return x.dtype
-
-    def entries(self, x: Any) -> CooEntries:
-        """The entries of a SciPy sparse array or matrix of any format, explicit zeros and duplicates included."""
-        coo = x.tocoo()
-        return CooEntries(coo.data, coo.row, coo.col, tuple(x.shape))
-
-    def native(self, values: Array, rows: np.ndarray, cols: np.ndarray, shape: tuple[int, int]) -> sp.csr_array:
-        """A `csr_array` of entries in the order of rows, then columns, without duplicates; shares their memory."""
-        starts = row_starts(rows, shape[0])
-        matrix = sp.csr_array((values, cols.astype(starts.dtype, copy=False), starts), shape)
-        matrix.has_canonical_format = True
-        return matrix
-
-
-# --- NumPy backend: eager, on the host, vector updates in place (BLAS where it helps) ---------------------------------
 
 AXPY = {"f": blas.saxpy, "d": blas.daxpy, "F": blas.caxpy, "D": blas.zaxpy}
 _any_true: Any = np.logical_or.reduce  # as `np.any`, which asks what class has one of its own

@@ -1,4 +1,7 @@
-"""Sparse products in NumPy: SciPy's compiled loops, and cache-blocked loops for diagonals and boxes of a grid."""
+"""Kernels of NumPy: entries, sparse products, Fourier transforms, recurrences, dense factorisations.
+
+Sparse products are SciPy's compiled loops, and cache-blocked loops for diagonals and boxes of a grid.
+"""
 
 from __future__ import annotations
 
@@ -7,11 +10,24 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
+import scipy.fft
 import scipy.sparse as sp
+from scipy.linalg import lapack
 
-from ..host_math import add_product, cores, rows_times
+from ..host_math import add_product, available, batched_inverse, cholesky_or_none, cores, lu_factor, rows_times
 from ..interface.arrays import Array, Integers
-from ..interface.kernels import Arrays, Kernels, Place, clipped, diagonal_places, inside
+from ..interface.kernels import (
+    Arrays,
+    CooEntries,
+    Fourier,
+    Kernels,
+    Linalg,
+    Place,
+    clipped,
+    diagonal_places,
+    inside,
+    row_starts,
+)
 
 _BYTES = 2**19  # of a part of the image: with less, threads wait for each other, with more it leaves the cache
 _SMALL = 4096  # with less entries than this, making a matrix object of SciPy takes longer than multiplying
@@ -173,3 +189,142 @@ def boxes_product(boxes: Sequence[Any], values: Sequence[np.ndarray], x: np.ndar
 
     cores.in_blocks(work, grid[0], max(BLOCK // line, 1))
     return image
+
+
+# --- Fourier transforms and first-order recurrences: by SciPy, and row after row with columns in parallel -------------
+
+_CORES = available()
+_ONE_CORE = 32768  # numbers that one core transforms before others have begun
+_TYPES = {"I": 1, "II": 2, "III": 3, "IV": 4}
+COST_OF_STEP = 1e5
+_LINE = 8192  # numbers of a row that stay in the cache until the next one
+
+
+class NumpyFourier(Fourier):
+    """Each line is transformed by one thread, so results do not depend on the number of threads."""
+
+    cost = 2.4
+    along_any_axis = True
+
+    def forward(self, x: Array, axes: Sequence[int]) -> Array:
+        function = scipy.fft.fftn if x.dtype.kind == "c" else scipy.fft.rfftn
+        return function(x, axes=tuple(axes), workers=self.threads(x))
+
+    def backward(self, x: Array, axes: Sequence[int], length: int | None) -> Array:
+        if length is None:
+            return scipy.fft.ifftn(x, axes=tuple(axes), workers=self.threads(x))
+        lengths = [*(x.shape[axis] for axis in axes[:-1]), length]
+        return scipy.fft.irfftn(x, lengths, tuple(axes), workers=self.threads(x))
+
+    def parts(self, x: Array) -> tuple[Array, Array]:
+        return x.real, x.imag
+
+    def complex(self, real: Array, imaginary: Array) -> Array:
+        image = np.empty(real.shape, np.result_type(real.dtype, np.complex64))
+        image.real, image.imag = real, imaginary
+        return image
+
+    def trigonometric(self, kind: str, x: Array, axes: Sequence[int]) -> Array | None:
+        family, number = kind.split("-")
+        if number not in _TYPES:
+            return None
+        function = scipy.fft.dstn if family == "DST" else scipy.fft.dctn
+        return function(x, _TYPES[number], axes=tuple(axes), norm="ortho", workers=self.threads(x))
+
+    def threads(self, x: Array) -> int:
+        """Number of threads for this array."""
+        return _CORES if x.size > _ONE_CORE else 1
+
+
+def recurrence(factors: np.ndarray, x: np.ndarray, backward: bool) -> np.ndarray:
+    """See `Kernels.recurrence`."""
+    found = x.astype(np.result_type(factors, x))  # a copy
+    n, m = factors.shape
+    order = range(n - 1, -1, -1) if backward else range(n)
+
+    def work(first: int, last: int) -> None:
+        for one in found:
+            mine, own = list(one[:, first:last]), list(factors[:, first:last])
+            room = np.empty(last - first, found.dtype)
+            before = mine[order[0]] if n else room
+            for i in order[1:]:
+                np.multiply(own[i], before, out=room)
+                before = mine[i]
+                np.add(before, room, out=before)
+
+    cores.in_blocks(work, m, _LINE)
+    return found
+
+
+# --- Dense factorisations in NumPy: LAPACK by way of SciPy ------------------------------------------------------------
+
+
+class NumpyLinalg(Linalg):
+    """One call of LAPACK for each matrix."""
+
+    first_pivot = 0
+
+    def lu_factor(self, matrix: Array) -> tuple[Array, ...]:
+        return lu_factor(matrix)
+
+    def _lu_columns(self, factors: tuple[Array, ...], columns: Array, transposed: bool) -> Array:
+        lu, pivots = factors
+        (solve,) = lapack.get_lapack_funcs(("getrs",), (lu,))
+        if lu.ndim == 2:
+            return solve(lu, pivots, columns, trans=int(transposed))[0]
+        every = zip(lu, pivots, columns, strict=True)
+        return np.array([solve(f, p, rhs, trans=int(transposed))[0] for f, p, rhs in every])
+
+    def inverse(self, matrix: Array) -> Array:
+        return batched_inverse(matrix)
+
+    def _triangular_columns(self, matrix: Array, columns: Array, lower: bool) -> Array:
+        (solve,) = lapack.get_lapack_funcs(("trtrs",), (matrix, columns))
+        if matrix.ndim == 2:  # the transpose of a row-major matrix is what LAPACK reads without a copy
+            return solve(matrix.T, columns, lower=not lower, trans=1)[0]
+        found = [solve(m.T, rhs, lower=not lower, trans=1)[0] for m, rhs in zip(matrix, columns, strict=True)]
+        return np.array(found, columns.dtype).reshape(columns.shape)
+
+    def cholesky(self, matrix: Array) -> Array | None:
+        return cholesky_or_none(matrix)
+
+    def _cholesky_columns(self, factor: Array, columns: Array) -> Array:
+        (solve,) = lapack.get_lapack_funcs(("potrs",), (factor, columns))
+        # the transpose of a row-major matrix is what LAPACK reads without a copy
+        upper = np.swapaxes(factor, -1, -2) if factor.dtype.kind == "f" else np.swapaxes(factor, -1, -2).conj()
+        if factor.ndim == 2:
+            return solve(upper, columns)[0]
+        return np.array([solve(u, rhs)[0] for u, rhs in zip(upper, columns, strict=True)])
+
+    def eigh(self, matrix: Array) -> tuple[Array, Array]:
+        values, vectors = np.linalg.eigh(matrix)
+        return values, vectors
+
+
+# --- SciPy's sparse matrices: reading and making them -----------------------------------------------------------------
+
+
+class NumpySparse:
+    """SciPy's sparse arrays and matrices, of every format."""
+
+    to_dense = "{}.toarray()"  # how users call it
+
+    def accepts(self, x: Any) -> bool:
+        """Is `x` a sparse matrix of this library?"""
+        return sp.issparse(x)
+
+    def dtype(self, x: Any) -> np.dtype:
+        """NumPy dtype of the values."""
+        return x.dtype
+
+    def entries(self, x: Any) -> CooEntries:
+        """The entries of a SciPy sparse array or matrix of any format, explicit zeros and duplicates included."""
+        coo = x.tocoo()
+        return CooEntries(coo.data, coo.row, coo.col, tuple(x.shape))
+
+    def native(self, values: Array, rows: np.ndarray, cols: np.ndarray, shape: tuple[int, int]) -> sp.csr_array:
+        """A `csr_array` of entries in the order of rows, then columns, without duplicates; shares their memory."""
+        starts = row_starts(rows, shape[0])
+        matrix = sp.csr_array((values, cols.astype(starts.dtype, copy=False), starts), shape)
+        matrix.has_canonical_format = True
+        return matrix

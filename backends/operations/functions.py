@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from ..interface.arrays import Array, Spec
-from ..interface.transformations import Differentiated
+from ..interface.functions import Differentiated
 
 _NO_DERIVATIVE = (
     "The derivative of numpy_call was asked for, whose function NumPy computes. Give it one by custom_gradient, or "

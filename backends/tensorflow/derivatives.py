@@ -10,8 +10,8 @@ import tensorflow as tf
 from tensorflow.python.eager import forwardprop_util, record
 
 from ..interface.arrays import nan_of
+from ..interface.functions import Differentiated, LinearSystem
 from ..interface.kernels import PRODUCT, TRANSPOSED, Arrays, Bilinear, evaluate_bilinear, transposed_arguments
-from ..interface.transformations import Differentiated, LinearSystem
 from .loops import refuse_when_vectorized
 
 

@@ -14,13 +14,12 @@ from ..communicators import by_torch
 from ..interface.arrays import WRITES, Spec, native_order
 from ..interface.backend import Array, Backend
 from ..interface.containers import Opened
-from ..numpy.backend import COST_OF_STEP, recurrence
+from ..numpy.kernels import COST_OF_STEP, recurrence
 from ..settings import exponent_bits
 from .derivatives.bilinear import bilinear
 from .derivatives.functions import DerivativesOfFunctions, Refused, WithoutDerivatives, pullback
 from .derivatives.implicit import implicit_solve
-from .kernels import TorchKernels
-from .linalg import TorchFourier, TorchLinalg
+from .kernels import TorchFourier, TorchKernels, TorchLinalg
 from .program.closures import open_function
 from .program.watch import is_recorded
 from .sparse import TorchSparse

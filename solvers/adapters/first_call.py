@@ -14,7 +14,7 @@ import numpy as np
 
 from ...backends import Backend, choose_backend, get_precision
 from ...sparse import FunctionOperator, Layout, NonlinearError, UnsupportedOperation, is_function
-from ...sparse.operators.by_matrix import FunctionByMatrix, by_matrix
+from ...sparse.operators.function import FunctionByMatrix, by_matrix
 from ...sparse.tracing.engine.limits import entries_at_most, operations_at_most
 from ..choose import MOST_ENTRIES
 from ..memory import Memory, is_ours, was_seen

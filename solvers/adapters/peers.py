@@ -41,7 +41,7 @@ def communicator_of_mat(request: Request) -> Any:
         ValueError: another communicator was given.
     """
     A, peer = request.A, peer_of(type(request.A))
-    if peer is None or peer.module != "petsc_matrices" or type(request.b) is not np.ndarray:
+    if peer is None or peer.package != "petsc4py" or type(request.b) is not np.ndarray:
         return None
     if is_auto(request.method) or not find_method(request.method).takes_rows:
         return None

@@ -16,7 +16,7 @@ from ...backends.host_math import cholesky_or_none
 from ...backends.registry import register_container
 from ...sparse import DenseOperator, Operator, Turned, UnsupportedOperation, storable
 from ...sparse.analysis.analysis import analysis_of
-from ...sparse.files.storable import Fields, on_host
+from ...sparse.files.saved import Fields, on_host
 from ..singular.projections import WithoutVectors
 from .inverse import DirectInverse, PseudoInverse
 from .singularity import examined_factors, growth_limit, probe_vector, seems_singular

@@ -7,7 +7,7 @@ from typing import Any
 
 from ...backends import Array
 from ...sparse import Composed, Operator, storable
-from ...sparse.files import tree
+from ...sparse.files.saved import save_operator
 from ..singular.projections import projected_twice
 
 
@@ -44,7 +44,7 @@ class DirectInverse(Operator):
             UnsupportedOperation: the values are not known yet (inside a compiled function).
             OSError: the file cannot be written.
         """
-        tree.save_operator(path, self)
+        save_operator(path, self)
 
 
 @dataclass(eq=False, repr=False)

@@ -13,7 +13,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from ...sparse.analysis.canonical import row_maxima
-from ...sparse.analysis.matching import maximum_matching
+from ...sparse.analysis.graph import maximum_matching
 from ..log import log
 
 _ROUNDING = 16  # rounding units of the largest entry of a row by which mirrored entries may differ

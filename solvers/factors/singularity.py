@@ -18,10 +18,9 @@ import scipy.sparse as sp
 
 from ...backends import Array, Backend, get_backend
 from ...sparse import Dense
-from ...sparse.analysis.canonical import row_maxima
-from ...sparse.analysis.equilibrate import balanced, equilibrated, scales
-from ...sparse.analysis.matching import greedy_matching, maximum_matching
-from ...sparse.fingerprint import fingerprint
+from ...sparse.analysis.canonical import balanced, equilibrated, row_maxima, scales
+from ...sparse.analysis.graph import greedy_matching, maximum_matching
+from ...sparse.content import fingerprint
 from ..preconditioners.operators import DiagonallyScaled
 from .cyclic_reduction import BlockTridiagonal, CyclicReduction, reduced, sizes_or_one
 from .protocol import ExactlySingular, Factors

@@ -19,10 +19,10 @@ import scipy.sparse as sp
 
 from ...backends import Array, Backend, get_backend
 from ...sparse import Operator, SparseMatrix, storable
-from ...sparse.files.storable import Fields
-from ...sparse.formats.entries.scipy_form import csc_array
+from ...sparse.files.saved import Fields
+from ...sparse.formats.entries.integers import csc_array
+from ...sparse.operators.composed import Products
 from ...sparse.operators.concrete import kept
-from ...sparse.operators.products import Products
 from ..log import log
 from ..memory import SETUP_CACHE, Memory
 from ..singular.projections import WithoutVectors, projected_twice

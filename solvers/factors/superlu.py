@@ -10,9 +10,8 @@ import numpy as np
 import scipy.sparse as sp
 
 from ...sparse.analysis.canonical import row_maxima
-from ...sparse.analysis.definite import is_seen_indefinite
-from ...sparse.analysis.facts import is_diagonally_dominant
-from ...sparse.analysis.matching import maximum_matching
+from ...sparse.analysis.facts import is_diagonally_dominant, is_seen_indefinite
+from ...sparse.analysis.graph import maximum_matching
 from .protocol import EntryPattern, ExactlySingular, Factors, Provider, SymbolicAnalysis
 
 LEAST = 500  # unknowns; for fewer the test takes as long as the factorisation

@@ -14,10 +14,10 @@ from scipy.sparse.linalg import splu
 
 from ...backends import Array, Backend
 from ...sparse import DenseOperator, Matrix, NonlinearError, Operator, SparseMatrix, UnsupportedOperation
-from ...sparse.analysis.equilibrate import equilibrated, scales
+from ...sparse.analysis.canonical import equilibrated, scales
 from ...sparse.analysis.symmetry import is_hermitian, nearest_hermitian
 from ...sparse.content import Content
-from ...sparse.operators.linear_function import LinearFunction
+from ...sparse.operators.function import LinearFunction
 from ..factors.dense import factorise
 from ..factors.inverse import singularity_of
 from ..factors.protocol import ExactlySingular

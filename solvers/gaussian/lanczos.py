@@ -10,7 +10,7 @@ import numpy as np
 
 from ...backends import Array, Backend, get_on_failure, nan_of, real_dtype
 from ...sparse import Operator
-from ...sparse.analysis.lanczos import LanczosState, lanczos
+from ...sparse.analysis.spectrum import LanczosState, lanczos
 from ...sparse.analysis.symmetry import REFUSED
 
 Function = Callable[[Array], Array]  # of eigenvalues

@@ -25,7 +25,7 @@ from ...sparse import (
     to_operator,
 )
 from ...sparse.analysis.analysis import analyse_anew, analysed, analysis_of
-from ...sparse.files import tree
+from ...sparse.files.saved import load_operator
 from ...sparse.formats import Matrix
 from ..diagonal import DOMINANT
 from ..factors.inverse import DirectInverse
@@ -335,7 +335,7 @@ def _load(path: Any, like: Array | None) -> Operator:
         if not isinstance(M, Preconditioner | DirectInverse) or M.shape[0] != M.shape[1]:
             raise ValueError(f"it holds {M!r}, no preconditioner; expected a file of Preconditioner.save")
 
-    bk, M = choose_backend(like), tree.load_operator(path, check)
+    bk, M = choose_backend(like), load_operator(path, check)
     moved = M if bk is M.bk else M.on_backend(bk, like)
     if not isinstance(moved, Preconditioner | DirectInverse):
         raise TypeError(f"{path}: {M!r} serves NumPy arrays only; load it without `like`.")

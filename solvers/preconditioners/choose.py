@@ -18,7 +18,7 @@ from ...backends import Array, Backend
 from ...sparse import Dense, FunctionOperator, Matrix, Operator, SparseMatrix, UnsupportedOperation
 from ...sparse.analysis.analysis import analysis_of, on_its_grid
 from ...sparse.analysis.facts import is_dominated, is_m_matrix
-from ...sparse.analysis.random_values import with_facts
+from ...sparse.operators.checks import with_facts
 from ...sparse.operators.concrete import as_matrix, concrete, is_known
 from ...sparse.operators.couplings import Couplings, sum_of_terms
 from ..diagonal import DOMINANT

@@ -16,8 +16,7 @@ from ...sparse import FunctionOperator, Matrix, Operator
 from ...sparse.analysis.symmetry import REFUSED
 from ...sparse.formats.making.build import from_entries
 from ...sparse.operators.concrete import nonzero_entries
-from ...sparse.operators.cut_stencil import CutStencil
-from ...sparse.operators.cut_values import cut_stencil
+from ...sparse.operators.cut_grids import CutStencil, cut_stencil
 from ..diagonal import DiagonalOperator
 from .checks import check_integer
 from .operators import Preconditioner, Spread

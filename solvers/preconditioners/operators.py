@@ -17,7 +17,7 @@ import scipy.sparse as sp
 from ...backends import Array, Backend, Cut, get_backend
 from ...backends.numpy.vectors import scaled
 from ...sparse import DIA, Composed, Operator, SparseMatrix, Stencil, UnsupportedOperation, storable
-from ...sparse.files import tree
+from ...sparse.files.saved import save_operator
 from ...sparse.formats import choose_format
 from ...sparse.formats.compressed import CsrStructure
 from ...sparse.notebook import html_table
@@ -208,7 +208,7 @@ class Preconditioner(Composed):
 
         Cost: its stored values (`memory`) and indices.
         """
-        tree.save_operator(path, self)
+        save_operator(path, self)
 
     def __copy__(self) -> Preconditioner:
         return self

@@ -21,8 +21,8 @@ from ...sparse import Composed, CutRows, Dense, Matrix, as_operator
 from ...sparse.analysis.analysis import analysis_of
 from ...sparse.operators.concrete import kept, nonzero_entries
 from ...sparse.operators.cut_rows import VALUES
-from ...sparse.partition.graph import coarsened, graph_of, matched
 from ...sparse.partition.local_rows import LocalRows
+from ...sparse.partition.row_partition import graph_of
 from .checks import check_choice, check_finite, check_integer
 from .composed import multiplicative
 from .jacobi import (
@@ -48,6 +48,7 @@ _LLOYD = 4  # sweeps that move the centres: more change little
 _SHORT = 3  # unknowns along an axis that is not clustered: components of vectors rather than neighbours
 _FULL = 0.25  # of all entries, from which a pattern does not show which unknowns are close
 _STALLED = 0.98  # of the sets remain: further levels change nothing
+_ROUNDS = 4  # of proposals, after which few vertices with unmatched neighbours are left
 
 
 # --- the coarse space ---
@@ -296,14 +297,48 @@ def aggregates(n: int, rows: np.ndarray, cols: np.ndarray) -> Iterator[np.ndarra
 
     Each level joins pairs of the sets of the previous level. Cost: a few sorts of the entries in each level.
     """
-    graph, labels = graph_of(rows, cols, n), np.arange(n)
+    edges, weights, labels = graph_of(rows, cols, n), np.ones(n), np.arange(n)
     yield labels
     for level in range(64):
-        pairs = matched(graph, level)
+        pairs = _matched(edges, weights, level)
         if not n or int(pairs.max()) + 1 > _STALLED * len(pairs):
             return
-        graph, labels = coarsened(graph, pairs), pairs[labels]
+        P = sp.csr_array((np.ones(len(pairs)), (np.arange(len(pairs)), pairs)), (len(pairs), int(pairs.max()) + 1))
+        coarse = sp.coo_array(P.T @ edges @ P)
+        keep = coarse.row != coarse.col
+        edges = sp.csr_array((coarse.data[keep], (coarse.row[keep], coarse.col[keep])), coarse.shape)
+        weights, labels = np.bincount(pairs, weights, P.shape[1]), pairs[labels]
         yield labels
+
+
+def _matched(edges: sp.csr_array, weights: np.ndarray, seed: int) -> np.ndarray:
+    """`(n,)`: number of the pair of each vertex, or of the vertex alone, 0, 1, ...; `weights`: of the vertices.
+
+    Each vertex proposes to the unmatched neighbour to which its edge is heaviest, ties at random; mutual proposals are
+    pairs. What remains alone joins nobody.
+
+    Source: Karypis & Kumar, A fast and high quality multilevel scheme for partitioning irregular graphs, 1998.
+    """
+    n = edges.shape[0]
+    rows = np.repeat(np.arange(n, dtype=np.int32), np.diff(edges.indptr))
+    cols, data, random = edges.indices, edges.data, np.random.default_rng(seed)
+    mate = np.full(n, -1, np.int32)
+    for _ in range(_ROUNDS):
+        free = (mate[rows] < 0) & (mate[cols] < 0)
+        rows, cols, data = rows[free], cols[free], data[free]
+        if not len(rows):
+            break
+        rank = random.permutation(n)
+        low, high = np.minimum(rank[rows], rank[cols]), np.maximum(rank[rows], rank[cols])
+        tie = (low * 40503 + high * 30011) % 65537  # alike from both ends
+        order = np.lexsort((tie, data / np.maximum(weights[rows] * weights[cols], 1), rows))
+        last = order[np.append(np.flatnonzero(np.diff(rows[order])), len(order) - 1)]
+        wish = np.full(n, -1, np.int32)
+        wish[rows[last]] = cols[last]
+        mutual = np.flatnonzero((wish >= 0) & (wish[np.maximum(wish, 0)] == np.arange(n)))
+        mate[mutual] = wish[mutual]
+    first = np.where(mate < 0, np.arange(n), np.minimum(mate, np.arange(n)))
+    return np.unique(first, return_inverse=True)[1].reshape(-1)
 
 
 def subdomains_and_clusters(

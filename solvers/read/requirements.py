@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ...sparse import NonlinearError, Operator, UnsupportedOperation
-from ...sparse.analysis.analysis import analysis_of
-from ...sparse.analysis.finite import not_finite
+from ...sparse.analysis.analysis import analysis_of, not_finite
 from ...sparse.analysis.symmetry import REFUSED
 from ..methods.method import Method
 from ..preconditioners import Preconditioner

@@ -30,8 +30,7 @@ from ...sparse import (
 )
 from ...sparse.analysis.analysis import analyse_anew, with_declared
 from ...sparse.operators.concrete import for_compiled_products, is_known, without_derivatives
-from ...sparse.operators.cut_stencil import CutStencil
-from ...sparse.operators.cut_values import cut_stencil
+from ...sparse.operators.cut_grids import CutStencil, cut_stencil
 from ..adapters.least_squares import LeastSquaresProblem
 from ..methods.method import Method
 from ..preconditioners.operators import Spread

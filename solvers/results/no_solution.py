@@ -11,9 +11,9 @@ from scipy.linalg import lapack
 
 from ...backends import Array, Backend, get_backend
 from ...sparse import FunctionOperator, Matrix, Operator
-from ...sparse.analysis.equilibrate import equilibrated, scales
+from ...sparse.analysis.canonical import equilibrated, scales
 from ...sparse.analysis.facts import component_labels
-from ...sparse.analysis.rounding import ROWS, closed_components, half_units, of_region, rounded_row_sums
+from ...sparse.analysis.singular import ROWS, closed_components, half_units, of_region, rounded_row_sums
 from ...sparse.operators.concrete import as_matrix
 from ..factors.singularity import Singularity
 from ..read.system import System

@@ -579,7 +579,7 @@ def finish(title: str, function: Callable[..., SolveResult], *args: Any) -> Solv
             failed._record.complete(begun, failed.checkpoints)
         raise
     record = result._record
-    if record.is_one and record.solve_time is not None:  # from `apply_factors.py`
+    if record.is_one and record.solve_time is not None:  # from `shortcut.py`
         record.setup_time, record.is_complete = max(perf_counter() - begun - record.solve_time, 0.0), True
     else:
         record.complete(begun, result.checkpoints)

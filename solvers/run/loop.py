@@ -23,8 +23,7 @@ import numpy as np
 from ...backends import Array, Backend, Cut, get_backend, select
 from ...backends.numpy.one_system import OneSystemBackend
 from ...sparse import OnHost, Operator, as_symmetric_dia, on_grid
-from ...sparse.operators.cut_stencil import InSteps
-from ...sparse.operators.cut_values import cut_stencil
+from ...sparse.operators.cut_grids import InSteps, cut_stencil
 from ..factors.inverse import DirectInverse, singularity_of
 from ..factors.singularity import Singularity
 from ..log import DEBUG, log, timed_set_up

@@ -27,11 +27,10 @@ from ...sparse import (
     UnsupportedOperation,
     as_operator,
 )
-from ...sparse.analysis.regions import closed_regions
-from ...sparse.analysis.rounding import ROWS, half_units, of_region
-from ...sparse.operators.by_record import known_product, products_agree
+from ...sparse.analysis.singular import ROWS, closed_regions, half_units, of_region
+from ...sparse.operators.checks import known_product, products_agree
 from ...sparse.operators.concrete import as_matrix, constant_folded
-from ...sparse.operators.cut_stencil import CutStencil
+from ...sparse.operators.cut_grids import CutStencil
 from .projections import WithoutConstants, WithoutConstantsInside
 
 # Bounds of the image of constants in rounding units, relative to the image of random signs

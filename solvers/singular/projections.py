@@ -10,7 +10,7 @@ import numpy as np
 
 from ...backends import Array, Backend, real_dtype
 from ...sparse import Composed, FunctionOperator, Layout, Matrix, Operator, storable
-from ...sparse.operators.by_record import products_agree
+from ...sparse.operators.checks import products_agree
 
 
 def projected_twice(projection: Operator, x: Array) -> Array:

@@ -14,7 +14,7 @@ from ...backends import Array, Backend, LinearSystem, without_compilers
 from ...sparse import Dense, MappedOperator, Matrix, Operator, SparseMatrix, UnsupportedOperation
 from ...sparse.formats import from_entries
 from ...sparse.formats.traced_coo import places_unknown
-from ...sparse.operators.linear_function import LinearFunction
+from ...sparse.operators.function import LinearFunction
 from ..read.arguments import Request
 from ..read.system import System, read_system
 from ..results.result import ArrayT

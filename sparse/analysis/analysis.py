@@ -3,21 +3,88 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from copy import copy
+from functools import cached_property
 from typing import Any, Generic, TypeVar
 
 import numpy as np
 import scipy.sparse as sp
 
-from ..formats import Matrix, SparseMatrix
+from ...backends.host_math import cores
+from ...backends.interface.kernels import inside
+from ..formats import DIA, Dense, Matrix, SparseMatrix
 from ..operator import Operator
-from .definite import is_seen_indefinite
-from .facts import has_diagonal_of_one_sign, is_diagonally_dominant, is_dominated
+from .facts import has_diagonal_of_one_sign, is_diagonally_dominant, is_dominated, is_seen_indefinite
 from .grid import Grid, find_grid
-from .row_sums import RowSums, row_sums
 from .symmetry import CHOSEN, PRODUCTS, REFUSED, TRIANGLES, asymmetry_of_products, is_hermitian
+
+_ROWS = 65_536  # numbers that stay in the cache
+
+
+class RowSums:
+    """Row sums of a matrix `(n, n)`.
+
+    Attributes:
+        diagonal: `(n,)`, its real part.
+        size: `(n,)`, |a_ii|.
+        others: `(n,)`, the sum of the other |a_ij|.
+        most: entries in a row at most.
+    """
+
+    def __init__(self, diagonal: np.ndarray, size: np.ndarray, others: np.ndarray, most: int) -> None:
+        self.diagonal, self.size, self.others, self.most = diagonal, size, others, most
+
+    @cached_property
+    def one_sign(self) -> bool:
+        """As `facts.has_diagonal_of_one_sign`: but for rows of zeros, and not of zeros alone."""
+        d, zero = self.diagonal, self.diagonal == 0
+        if zero.any():
+            d = d[~zero | (self.others > 0)]
+        return len(d) > 0 and bool(np.all(d > 0) or np.all(d < 0))
+
+    @cached_property
+    def is_dominant(self) -> bool:
+        """As `facts.is_diagonally_dominant`: |a_ii| >= sum of the others in every row, up to rounding."""
+        return self.dominates(1 - 8 * (self.most + 1) * float(np.finfo(self.others.dtype).eps))
+
+    def dominates(self, factor: float) -> bool:
+        """Is |a_ii| at least that times the sum of the others in every row? False where one is no finite number."""
+        for start in range(0, len(self.size), _ROWS):  # which mostly says no in the first one
+            part = slice(start, start + _ROWS)
+            if not np.all((self.size[part] >= factor * self.others[part]) & np.isfinite(self.size[part])):
+                return False
+        return True
+
+
+def row_sums(matrix: Operator) -> RowSums | None:
+    """Row sums of one square DIA matrix with known values; None for others. Cost: a pass over the values."""
+    if not isinstance(matrix, DIA) or matrix.systems is not None or matrix.shape[0] != matrix.shape[1]:
+        return None
+    values = matrix.known_values()
+    if values is None:
+        return None
+    structure: Any = matrix.structure
+    n, (diagonals,) = matrix.shape[0], values
+    real = np.abs(diagonals[:0]).dtype
+    diagonal, size, others = np.zeros(n, real), np.zeros(n, real), np.zeros(n, real)
+    places = [(d, offset, lo, hi) for d, offset, lo, hi in inside(structure.offsets, n, n)]
+
+    def add(start: int, stop: int) -> None:
+        for d, offset, lo, hi in places:
+            rows = slice(max(lo, start), min(hi, stop))
+            if rows.start < rows.stop and offset:
+                others[rows] += np.abs(diagonals[d, rows])
+            elif rows.start < rows.stop:
+                diagonal[rows], size[rows] = diagonals[d, rows].real, np.abs(diagonals[d, rows])
+
+    with np.errstate(all="ignore"):  # what overflows counts as not dominated
+        cores.in_blocks(add, n, _ROWS)
+    return RowSums(diagonal, size, others, len(structure.offsets))
+
+
+# --- Facts of one matrix ---
 
 T = TypeVar("T")
 _TEMPORARY = ("known", "entries", "row_sums")  # arrays as long as the matrix has rows, or longer
@@ -83,7 +150,7 @@ for a random v; nothing where it is exactly Hermitian | 2 products |
         """Pickles and copies of a matrix have no analysis."""
         return type(None), ()
 
-    # --- symmetry ---
+    # --- symmetry -----------------------------------------------------------------------------------------------------
 
     @fact
     def is_exactly_hermitian(self, A: Operator) -> bool | None:
@@ -136,7 +203,7 @@ for a random v; nothing where it is exactly Hermitian | 2 products |
             return None if relative is None else bool(relative < PRODUCTS * np.finfo(A.dtype).eps)
         return all(map(is_hermitian, each))
 
-    # --- values ---
+    # --- values -------------------------------------------------------------------------------------------------------
 
     @fact
     def known(self, A: Operator) -> Any:
@@ -184,7 +251,7 @@ for a random v; nothing where it is exactly Hermitian | 2 products |
             return True
         return not is_seen_indefinite(entries * np.sign(entries.diagonal().real.sum()))
 
-    # --- places ---
+    # --- places -------------------------------------------------------------------------------------------------------
 
     @fact
     def grid(self, A: Operator) -> Grid:
@@ -255,3 +322,50 @@ def on_its_grid(matrix: Matrix) -> Matrix:
     placed = matrix.on_grids(grid, grid)  # type: ignore[attr-defined]
     placed.analysis = Analysis(placed, analysis.facts)
     return placed
+
+
+# --- NaN and infinity ---
+
+
+def not_finite(A: Operator) -> str | None:
+    """Message about NaN or infinite entries of A; None where all are finite, or values are not known now.
+
+    Of one dense matrix for each system: only where every one of them is wrong, as good systems are to be solved.
+
+    Cost: one sum of the values, less than a product. Those on another device are not fetched.
+    """
+    values = _values(A)
+    if values is None or all(map(_sums_up, values)):
+        return None
+    known: Any = A.known()
+    entries = sp.coo_array(known) if sp.issparse(known) else None
+    stored = np.asarray(known) if entries is None else entries.data
+    bad = ~np.isfinite(stored)
+    if not bad.any() or (bad.ndim == 3 and not bad.any(axis=(1, 2)).all()):  # a sum that only overflows is none
+        return None
+    first = int(np.argmax(bad))
+    *_, row, column = np.unravel_index(first, bad.shape) if entries is None else (c[first] for c in entries.coords)
+    return (
+        f"{int(bad.sum())} of {bad.size} entries are not finite; the first is {stored.flat[first]} in row {int(row)}, "
+        f"column {int(column)}"
+    )
+
+
+def _values(A: Operator) -> Sequence[np.ndarray] | None:
+    """The stored values on the host, as they lie."""
+    arrays: Sequence[Any]
+    if isinstance(A, Dense):
+        arrays = (A.matrix if A.constant is None else A.constant,)
+    elif isinstance(A, SparseMatrix):
+        arrays = A.known_or_arrays()
+    else:
+        return None
+    bk = A.bk
+    if all(isinstance(a, np.ndarray) for a in arrays):
+        return arrays
+    return [bk.to_numpy(a) for a in arrays] if all(map(bk.is_concrete, arrays)) else None
+
+
+def _sums_up(values: np.ndarray) -> bool:
+    with np.errstate(all="ignore"):
+        return bool(np.isfinite(values.sum()))

@@ -1,7 +1,7 @@
-"""Grid detection: the shape of the structured grid that an assembled sparse matrix couples neighbours on.
+"""Structured grids: neighbour relations, and the grid that an assembled sparse matrix couples neighbours on.
 
-A point's neighbours on a grid `(l, m, n)`, last axis fastest, are 1, about n and about m n places away in the list of
-points. A few rows show these distances, and then a thousand rows whether all of their entries are neighbours.
+Points are counted with the last axis fastest. A point's neighbours on a grid `(l, m, n)` are 1, about n and about m n
+places away. A few rows show these distances, and then a thousand rows whether all of their entries are neighbours.
 """
 
 from __future__ import annotations
@@ -12,9 +12,38 @@ from typing import Any
 import numpy as np
 
 from ..formats import SparseMatrix, Stencil
-from ..formats.entries.some_rows import evenly_spread
+from ..formats.entries.integers import evenly_spread, row_strides
 from ..operator import Operator
-from .neighbours import differences, shift_of, step_of
+
+
+def step_of(difference: np.ndarray, n: Any) -> tuple[np.ndarray, np.ndarray]:
+    """Steps along an axis, with wrap-around steps of n > 2 points as -1 and 1, and the mask of these."""
+    around = (np.abs(difference) == n - 1) & (n > 2)
+    return np.where(around, -np.sign(difference), difference), around
+
+
+def differences(rows: np.ndarray, cols: np.ndarray, grid: tuple[int, ...]) -> list[np.ndarray]:
+    """Index differences along each axis, from points `rows` to points `cols`."""
+    return [cols // stride % n - rows // stride % n for n, stride in zip(grid, row_strides(grid))]
+
+
+def are_neighbours(rows: np.ndarray, cols: np.ndarray, grid: tuple[int, ...]) -> bool:
+    """Is each point of `cols` equal or adjacent to that of `rows`, diagonally and with wrap-around?"""
+    between = zip(differences(rows, cols, grid), grid)
+    return all(bool(np.all(np.abs(step_of(difference, n)[0]) <= 1)) for difference, n in between)
+
+
+def shift_of(offset: int, grid: tuple[int, ...]) -> tuple[int, ...] | None:
+    """Steps of -1, 0 or 1 along each axis for an offset in the flat order; None where there are none."""
+    shift = []
+    for stride in row_strides(grid):
+        step = round(offset / stride)
+        shift.append(step)
+        offset -= step * stride
+    return tuple(shift) if not offset and max(map(abs, shift)) <= 1 else None
+
+
+# --- Detection ---
 
 Grid = tuple[int, ...]
 _LEAST = 5  # points along an axis: fewer may be fields beside each other, or layers

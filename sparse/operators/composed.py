@@ -1,7 +1,8 @@
-"""Base class of composite operators: conversions are applied to their parts, operators and arrays."""
+"""Base classes of matrix-free operators, composite operators among them, and their form for the host."""
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cache
@@ -11,8 +12,132 @@ import numpy as np
 
 from ...backends import Array, Backend, get_backend
 from ...backends.registry import register_container
+from ..errors import UnsupportedOperation
+from ..formats import Dense
 from ..operator import Operator
-from .products import Products
+
+_DENSE_LIMIT = 4096  # columns that are worth finding one by one
+
+
+class Products(Operator):
+    """Matrix-free operator: entries are found column by column, and SciPy gets a LinearOperator."""
+
+    def dense(self) -> Array:
+        """One product per column."""
+        n = self.shape[1]
+        if n > _DENSE_LIMIT:
+            raise UnsupportedOperation(
+                f"This needs the entries of a function of {n} unknowns, which takes {n} evaluations and {n}x{n} "
+                f"numbers; krylix does so up to n = {_DENSE_LIMIT}. Give a sparse matrix, or choose a matrix-free "
+                "method such as CG or biCG-stab(2)."
+            )
+        images = self._images(self.bk.asarray(np.eye(n, dtype=self.dtype), like=getattr(self, "like", None)))
+        return images[0, ...] if self.systems is None else images
+
+    def diagonals(self) -> Array:
+        diagonal = self.bk.diagonal(self.dense())
+        return diagonal[None, :] if self.systems is None else diagonal
+
+    def per_system(self, i: int) -> Any:
+        """A SciPy LinearOperator, which multiplies one system per call, the rest zero."""
+        from scipy.sparse.linalg import LinearOperator
+
+        transposed: list[Operator] = []
+
+        def product(of: Operator, v: np.ndarray) -> np.ndarray:
+            rows = np.zeros((of.systems or 1, of.shape[1]), of.dtype)
+            rows[i if of.systems is not None else 0] = v.reshape(-1)
+            return of.apply(rows)[i if of.systems is not None else 0].copy()  # SciPy's methods write to what they get
+
+        def adjoint(v: np.ndarray) -> np.ndarray:
+            if not transposed:  # made once, as that may cost evaluations
+                transposed.append(self.transpose())
+            return np.conj(product(transposed[0], np.conj(v)))
+
+        return LinearOperator(self.shape, matvec=lambda v: product(self, v), rmatvec=adjoint, dtype=self.dtype)
+
+
+class Turned(Products):
+    """Operator in one of four forms: A, its transpose, its conjugate or both.
+
+    Attributes:
+        transposed, conjugated: which of them.
+    """
+
+    transposed: bool
+    conjugated: bool
+
+    @abstractmethod
+    def product(self, x: Array) -> Array:
+        """`apply` of A, or of its transpose if `transposed`."""
+
+    @abstractmethod
+    def turned(self, *, transposed: bool, conjugated: bool) -> Operator:
+        """Another form of A."""
+
+    def apply(self, x: Array) -> Array:
+        if not self.conjugated:
+            return self.product(x)
+        return self.bk.conj(self.product(self.bk.conj(x)))
+
+    def transpose(self) -> Operator:
+        return self.turned(transposed=not self.transposed, conjugated=self.conjugated)
+
+    def conj(self) -> Operator:
+        return self.turned(transposed=self.transposed, conjugated=not self.conjugated)
+
+
+# --- The host ---
+
+
+class BridgedOperator(Products):
+    """An operator of another library on NumPy arrays; eager only."""
+
+    def __init__(self, inner: Operator, like: Array | None = None) -> None:
+        self.bk, self.inner, self.device_like = get_backend("numpy"), inner, like
+        self.shape, self.dtype, self.systems = inner.shape, inner.dtype, inner.systems
+
+    def apply(self, x: Array) -> Array:
+        theirs = self.inner.bk
+        image = self.inner.apply(theirs.asarray(np.ascontiguousarray(x), like=self.device_like))
+        return np.array(theirs.to_numpy(image))  # SciPy's methods write to what they get
+
+    @property
+    def together(self) -> int | None:
+        return self.inner.together
+
+    def transpose(self) -> Operator:
+        return BridgedOperator(self.inner.transpose(), self.device_like)
+
+    def conj(self) -> Operator:
+        return BridgedOperator(self.inner.conj(), self.device_like)
+
+    def dense(self) -> Array:
+        return self.inner.bk.to_numpy(self.inner.dense())
+
+    def diagonals(self) -> Array:
+        return self.inner.bk.to_numpy(self.inner.diagonals())
+
+    def for_host(self) -> tuple[Sequence[Array], Callable[[Sequence[np.ndarray]], Operator]]:
+        return (), lambda _: self
+
+
+def products_for_host(
+    operator: Operator, compiled: bool, like: Array | None = None
+) -> tuple[Sequence[Array], Callable[..., Operator]]:
+    """`for_host` of an operator that only knows its products.
+
+    Eagerly the host calls it in its own library; inside a compiled function its entries are found first, because a
+    host call must not start computations of the library that waits for it.
+    """
+    if operator.bk.on_host:
+        return (), lambda _: operator
+    if not compiled:
+        return (), lambda _: BridgedOperator(operator, like)
+    return (operator.dense(),), lambda arrays: Dense(get_backend("numpy"), arrays[0])
+
+
+# --- Composite operators: conversions are applied to their parts, operators and arrays ---
 
 
 @dataclass(eq=False, repr=False)
@@ -72,7 +197,7 @@ class Composed(Products):
     def keeps_grids(self) -> bool:  # type: ignore[override]
         return self.passes_grids and all(A.keeps_grids for A in self._operators())
 
-    # --- the same with other parts ---
+    # --- the same with other parts ------------------------------------------------------------------------------------
 
     def _map(
         self, operators: Callable[[Operator], Operator], arrays: Callable[[Array], Array] = lambda array: array
@@ -150,7 +275,7 @@ class Composed(Products):
 
         return [array for arrays, _ in found.values() for array in arrays], rebuild
 
-    # --- what its first operator tells ---
+    # --- what its first operator tells --------------------------------------------------------------------------------
 
     @property
     def in_shape(self) -> tuple[int, ...]:

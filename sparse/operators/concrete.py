@@ -15,12 +15,12 @@ import scipy.sparse as sp
 from ...backends import Array, Backend
 from ..analysis.analysis import on_its_grid
 from ..analysis.canonical import canonical
-from ..analysis.neighbours import shift_of
+from ..analysis.grid import shift_of
 from ..errors import UnsupportedOperation
 from ..formats import DIA, Dense, Matrix, SparseMatrix, Stencil
 from ..formats.traced_coo import places_unknown
 from ..operator import Operator
-from .linear_function import LinearFunction
+from .function import LinearFunction
 
 
 def as_matrix(A: Operator) -> Matrix:

@@ -1,24 +1,194 @@
-"""Linear Python functions as operators."""
+"""Linear Python functions as operators: products, the sparse matrix that tracing finds, and the transpose."""
 
 from __future__ import annotations
 
 import copy
+from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import cached_property
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
-from ...backends import Array, Backend
+from ...backends import Array, Backend, get_backend, without_compilers
 from ..errors import NonlinearError, UnsupportedOperation
-from ..formats import DIA, Dense, SparseMatrix
+from ..formats import DIA, Dense, Matrix, SparseMatrix
 from ..layout import Layout
 from ..operator import Operator
-from .function_matrix import function_matrix
-from .guarded import first_call
-from .linear_function import LinearFunction
-from .products import Turned
+from ..tracing.front_end import front_end_of
+from ..tracing.matrix_from_function import traced_matrix
+from .composed import Products, Turned, products_for_host
+from .foreign import first_call
+
+
+class CoupledSystems(UnsupportedOperation):
+    """Error for a function that couples its systems, so that there is no matrix of one."""
+
+
+class Function(Protocol):
+    """A linear function of rows `(systems, n)`."""
+
+    bk: Backend
+    dtype: np.dtype
+    like: Array | None
+    layout: Layout
+    image: Layout
+
+    def apply(self, x: Array) -> Array:
+        """`(systems, columns)` -> `(systems, rows)`."""
+
+
+def function_matrix(A: Function) -> SparseMatrix:
+    """The one matrix by which a function multiplies each of its systems.
+
+    Raises:
+        NonlinearError: the function is not linear.
+        CoupledSystems: it mixes its systems.
+        UnsupportedOperation: it cannot be traced, or its systems have different matrices, or may have: with traced
+            coefficients nobody knows.
+    """
+    matrix, _ = matrix_and_bias(A, A.bk.zeros((A.layout.systems, A.layout.size), A.dtype, A.like))
+    shapes = [layout.shape if layout.structure is None else None for layout in (A.layout, A.image)]
+    return SparseMatrix.build(
+        A.bk, matrix.structure, matrix.known_or_arrays(), like=A.like, in_shape=shapes[0], out_shape=shapes[1]
+    )
+
+
+def matrix_and_bias(A: Function, like: Array, exact: bool = False) -> tuple[Any, Any]:
+    """The matrix of `function_matrix`, and the image of zeros.
+
+    Args:
+        like: rows such as the function takes, of the library or of NumPy.
+        exact: refuse a function that rounds more than its matrix does.
+
+    Raises:
+        As `function_matrix`.
+    """
+    systems = A.layout.systems
+    matrix, bias = without_compilers(traced_matrix)(front_end_of(A.bk.name), A.apply, like, exact=exact)
+    return (matrix if systems == 1 else _shared_block(matrix, systems)), bias
+
+
+def _shared_block(matrix: Any, systems: int) -> Any:
+    """The block that stands on the diagonal `systems` times.
+
+    Raises:
+        CoupledSystems: a system depends on another.
+        UnsupportedOperation: there is none, or its values are not known.
+    """
+    n, m = (size // max(systems, 1) for size in matrix.shape)
+    rows, cols, _ = matrix.structure.entries()
+    if systems and np.any(rows // n != cols // m):
+        raise CoupledSystems(
+            f"The function takes {systems} systems at once, on its first axes, and mixes them, so it has no matrix of "
+            "one system. Give batch_ndim=0, for one large system, or a function that keeps them apart."
+        )
+    if matrix.constant is None or systems == 0:
+        raise UnsupportedOperation(
+            f"The function takes {systems} systems at once, on its first axes. Its matrix for one system is known only "
+            "if all coefficients are. Give the function of one system."
+        )
+    csr = matrix.to_scipy()
+    first = csr[:n, :m]
+    for i in range(1, systems):
+        block = csr[i * n : (i + 1) * n, i * m : (i + 1) * m]
+        parts = ((block.indptr, first.indptr), (block.indices, first.indices), (block.data, first.data))
+        if not all(np.array_equal(a, b, equal_nan=a.dtype.kind in "fc") for a, b in parts):
+            raise UnsupportedOperation(
+                f"System {i} of the function has another matrix than system 0. Give one function for each, or a dense "
+                "array (systems, n, n)."
+            )
+    return matrix[:n, :m]
+
+
+# --- Products of containers of arrays, and entries by tracing ---
+
+
+class LinearFunction(Products):
+    """Linear function with products, and with the entries of a matrix where it can be traced."""
+
+    compiled: bool
+    like: Array | None
+    layout: Layout
+    image: Layout  # of what it returns
+
+    @property
+    def in_shape(self) -> tuple[int, ...]:
+        return self.layout.shape
+
+    @property
+    def out_shape(self) -> tuple[int, ...]:
+        return self.image.shape
+
+    @property
+    def own_grid(self) -> tuple[int, ...] | None:
+        one = self.layout.structure is None and self.image.structure is None
+        return self.layout.shapes[0] if one and self.layout.shapes == self.image.shapes else None
+
+    @property
+    def together(self) -> int | None:
+        return self.layout.systems
+
+    def __call__(self, x: Any) -> Any:
+        if self.layout.structure is None:
+            return super().__call__(x)
+        rows = self.layout.flatten(self.bk, x, self.dtype, "x")  # a container of arrays
+        return self.image.unflatten(self.bk, self.apply(rows))
+
+    def _rows(self, rows: Array) -> Array:
+        """The function gets arrays of the dtype that it was promised, so others are split and cast."""
+        bk, dtype = self.bk, np.result_type(self.dtype, self.bk.dtype(rows))
+        if dtype.kind == "c" and self.dtype.kind != "c":
+            real, imaginary = (bk.astype(self._rows(bk.real(part)), dtype) for part in (rows, -1j * rows))
+            return real + 1j * imaginary
+        return bk.astype(self._many(bk.astype(rows, self.dtype)), dtype)
+
+    @abstractmethod
+    def matrix(self) -> SparseMatrix:
+        """Its sparse matrix, that of each system, found by tracing the function.
+
+        Raises:
+            UnsupportedOperation: the function cannot be traced, or its systems have different matrices.
+            NonlinearError: it is not linear.
+        """
+
+    def _matrix_or_none(self) -> SparseMatrix | None:
+        try:
+            return self.matrix()
+        except CoupledSystems:  # products with columns in all systems would give numbers that are no entries
+            raise
+        except (UnsupportedOperation, NonlinearError):
+            # Its entries can still be found by products, one for each column. An operation that is not linear may be
+            # part of a linear function, such as an iterative solve; `linear_part` and the true residual test that.
+            return None
+
+    def dense(self) -> Array:
+        matrix = self._matrix_or_none()
+        if matrix is None:
+            return super().dense()
+        entries = matrix.dense()
+        return entries if self.systems is None else self.bk.broadcast_to(entries, (self.systems, *self.shape))
+
+    def diagonals(self) -> Array:
+        bk, matrix = self.bk, self._matrix_or_none()
+        if matrix is not None:
+            diagonal = matrix.diagonals()
+            return diagonal if self.systems is None else bk.broadcast_to(diagonal, (self.systems, diagonal.shape[1]))
+        return super().diagonals()
+
+    def for_host(self) -> tuple[Sequence[Array], Callable[[Sequence[np.ndarray]], Operator]]:
+        try:
+            return self.matrix().for_host()
+        except CoupledSystems:
+            if self.compiled:  # the host would get the entries of each system, and there are none
+                raise
+        except (UnsupportedOperation, NonlinearError):  # see `_matrix_or_none`
+            pass
+        return products_for_host(self, self.compiled, self.like)
+
+
+# --- Functions of users ---
 
 _SMALL = 4096  # unknowns up to which passes over memory take no time
 
@@ -285,3 +455,121 @@ class DerivedFunction(Turned, LinearFunction):
         if not transposed and not conjugated:
             return self.function
         return DerivedFunction(self.function, transposed=transposed, conjugated=conjugated)
+
+
+# --- The transpose as a function of arrays in the shapes of users ---
+
+
+class TransposedFunction(FunctionOperator):
+    """The transpose of `base`: it takes what `base` returns (a grid, or a container) and returns what `base` takes.
+
+    Where the library has no derivatives its products are those of the entries of `base`, sparse where they are found.
+    """
+
+    def __init__(self, base: FunctionOperator) -> None:
+        self.base = base
+        layout, image = base.image, base.layout
+        name = f"the transpose of {base.name}"
+        super().__init__(base.bk, _Product(base), layout, base.dtype, (), name, base.like, image=image)
+        self.is_linear = True
+        self.is_container = base.is_container  # type: ignore[misc]
+        self.bk.register(TransposedFunction, _flatten_transposed, _restore_transposed)
+
+    def as_container(self) -> Operator:
+        base = self.base.as_container()
+        return TransposedFunction(base) if isinstance(base, FunctionOperator) else self
+
+    def matrix(self) -> SparseMatrix:
+        return self.base.matrix().transpose()
+
+    def transpose(self) -> Operator:
+        return self.base
+
+
+def _flatten_transposed(operator: TransposedFunction) -> tuple[tuple[Any, ...], Any]:
+    return (operator.base,), None
+
+
+def _restore_transposed(static: Any, parts: Sequence[Any]) -> TransposedFunction:
+    return TransposedFunction(parts[0])
+
+
+class _Product:
+    """`x -> transpose of base x`, on arrays of users."""
+
+    def __init__(self, base: FunctionOperator) -> None:
+        self.base = base
+        # made now, not in a loop of a graph, whose arrays may not leave it
+        self._turned = base.transpose() if base.bk.has_derivatives else None
+
+    def __call__(self, x: Any) -> Any:
+        base = self.base
+        if self._turned is None:
+            self._turned = _by_entries(base)
+        rows = base.image.flatten(base.bk, x, base.dtype, "the argument of a transposed function")
+        return base.layout.unflatten(base.bk, self._turned.apply(rows))
+
+
+def _by_entries(base: FunctionOperator) -> Operator:
+    """The transpose of the sparse matrix of a function, if that is found, else of all its entries."""
+    try:
+        return base.matrix().transpose()
+    except (UnsupportedOperation, NonlinearError):
+        return base.transpose()
+
+
+def transposed_in_shape(A: Operator) -> Operator:
+    """The transpose, which takes arrays in the shapes that A takes: of functions of anything but vectors a function.
+
+    Raises:
+        UnsupportedOperation: the transpose is not known.
+    """
+    if not isinstance(A, FunctionOperator) or isinstance(A, TransposedFunction):
+        return A.transpose()
+    vectors = all(one.structure is None and len(one.shapes[0]) == 1 for one in (A.layout, A.image))
+    return A.transpose() if vectors else TransposedFunction(A)
+
+
+# --- Products by the traced matrix, in NumPy ---
+
+_FULL = 8  # a matrix of which one entry in so many is stored is multiplied faster with all of them
+
+
+class FunctionByMatrix(FunctionOperator):
+    """A linear function whose products are those of its matrix.
+
+    It has what is known of a function, and no more: choices are those for the function itself.
+
+    Attributes:
+        entries: the matrix of each of its systems as it multiplies: dense, where there are so many.
+    """
+
+    def __init__(self, matrix: SparseMatrix, layout: Layout, constant: np.ndarray | None) -> None:
+        full = matrix.nnz * _FULL >= matrix.shape[0] * matrix.shape[1]
+        self.entries: Matrix = Dense(matrix.bk, matrix.dense()) if full else matrix
+        super().__init__(matrix.bk, self.entries.apply, layout, matrix.dtype, constant=constant)
+        self._matrix, self.is_linear = matrix, True
+
+    def apply(self, x: Array) -> Array:
+        return self.entries.apply(x)
+
+    def transposed_product(self) -> Callable[[Array], Array]:
+        return self.entries.transpose().apply
+
+
+def by_matrix(A: FunctionOperator) -> FunctionByMatrix | None:
+    """Trace the matrix of A, and multiply by it in NumPy; None where its entries are not known now, or not all finite.
+
+    Raises:
+        UnsupportedOperation, NonlinearError: it cannot be recorded.
+        ValueError, TypeError: it returns other arrays than it gets.
+    """
+    host, systems = get_backend("numpy"), A.layout.systems
+    matrix, bias = matrix_and_bias(A, np.empty((systems, A.layout.size), A.dtype), exact=True)
+    if matrix.constant is None or not isinstance(bias, np.ndarray) or matrix.dtype != A.dtype:
+        return None
+    if not all(np.isfinite(values).all() for values in (*matrix.constant, bias)):
+        return None
+    shape = A.layout.shape
+    found = SparseMatrix.build(host, matrix.structure, matrix.constant, in_shape=shape, out_shape=shape)
+    return FunctionByMatrix(found, A.layout, bias.astype(A.dtype, copy=False) if bias.any() else None)

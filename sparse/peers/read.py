@@ -1,4 +1,4 @@
-"""What an object of another package is to krylix: a matrix, or a linear function of arrays, with its declared facts."""
+"""Objects of other packages as krylix takes them: a matrix, or a linear function of arrays, with its declared facts."""
 
 from __future__ import annotations
 
@@ -63,15 +63,6 @@ class Read:
     declared: Declared = ()
 
 
-Reader = Callable[[Any], Read]
-
-
-def declared_facts(symmetric: bool, definite: bool) -> Declared:
-    """`symmetric`: Hermitian, if complex; `definite`: and its eigenvalues have one sign."""
-    hermitian = (("asymmetry", 0.0), ("is_hermitian_by_entries", True)) if symmetric or definite else ()
-    return hermitian + ((("one_sign", True), ("maybe_definite", True)) if definite else ())
-
-
 class LibraryFunction:
     """A function that takes arrays of one library only: NumPy's are converted for it, and its images back."""
 
@@ -80,3 +71,9 @@ class LibraryFunction:
 
     def __call__(self, x: Any, *args: Any) -> Any:
         return self.function(x, *args)
+
+
+def declared_facts(symmetric: bool, definite: bool) -> Declared:
+    """`symmetric`: Hermitian, if complex; `definite`: and its eigenvalues have one sign."""
+    hermitian = (("asymmetry", 0.0), ("is_hermitian_by_entries", True)) if symmetric or definite else ()
+    return hermitian + ((("one_sign", True), ("maybe_definite", True)) if definite else ())

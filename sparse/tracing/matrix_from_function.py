@@ -1,22 +1,26 @@
-"""The sparse matrix of a linear or affine function."""
+"""The matrix of a linear function, the Jacobian of another, and the offsets of a function on a grid."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from ...backends import Backend
 from ...backends.compilers import without_compilers
 from ...backends.profile.spans import name_of, span
 from ...backends.tracebacks import front_door
 from ..errors import NonlinearError, UnsupportedOperation
+from ..formats.boxes import Shifted
 from ..formats.matrix import Matrix
-from .engine.to_matrix import to_matrix
+from ..formats.stencil import shifted_box
+from .engine.linear import Linear
+from .engine.terms import Box, has_axes, to_entries
+from .engine.to_matrix import blocks_of, to_matrix
 from .front_end import FrontEnd, front_end_for, front_end_of, opaque_front_end
-from .messages import named
-from .opaque import OpaqueFunction, is_linear_operator
-from .verify.check import verify as verify_matrix
+from .messages import OpaqueFunction, is_linear_operator, named
+from .verify import verify as verify_matrix
 
 
 @front_door
@@ -131,11 +135,7 @@ def traced_matrix(
     verify: bool = True,
     exact: bool = False,
 ) -> tuple[Matrix, Any]:
-    """`matrix_from_function` by the front end of a library that is known.
-
-    Raises:
-        UnsupportedOperation: also, where `exact`, of a function that rounds more than its matrix does.
-    """
+    """`matrix_from_function` by the front end of a library that is known."""
     with span("trace", name_of(f)) as done:
         try:
             traced = front_end.trace(f, like, args, kwargs or {}, keep_zeros=not prune)
@@ -162,3 +162,118 @@ def traced_matrix(
         found = matrix.to(format) if format == "dense" else matrix
         done(found, matrix=repr(found))
     return found, traced.pack([traced.own(bias) for bias in biases])
+
+
+# --- the Jacobian of a non-linear function ----------------------------------------------------------------------------
+
+
+@front_door
+def jacobian_matrix(
+    f: Callable[..., Any], x: Any, *args: Any, format: str | None = None, prune: bool = True, **kwargs: Any
+) -> Matrix:
+    """The Jacobian of `f(x, *args, **kwargs)` by x, as a sparse matrix.
+
+    JAX, PyTorch or TensorFlow differentiates `f` at x, and the derivative, which is linear, is traced as by
+    `matrix_from_function`. Inside `jax.jit` and `tf.function` the values are traced arrays; the structure is static.
+
+    Args:
+        f: a differentiable function of one array of JAX, PyTorch or TensorFlow of any shape, or of a container of them.
+        x: where to differentiate: float or complex; a complex `f` must be holomorphic.
+        *args: further arguments of `f`.
+        format: as in `matrix_from_function`.
+        prune: leave out entries that are zero at this x by their value. False gives the same structure for every x,
+            up to branches that depend on it, and zeros of known factors in products of arrays and convolutions.
+        **kwargs: keyword arguments of `f`.
+
+    Returns:
+        The matrix `(n, m)`: rows count the elements of `f(x)`, columns those of x, in row order.
+
+    Raises:
+        UnsupportedOperation: an operation cannot be traced, or the matrix would have too many entries.
+        TypeError: x or `f(x)` is not an array of floating or complex numbers.
+
+    Cost: as `matrix_from_function` of a function about twice as long.
+
+    Examples:
+        >>> import jax.numpy as jnp, krylix
+        >>> J = krylix.jacobian_matrix(lambda u: u**2, jnp.array([1.0, 2.0]))
+        >>> J.toarray()
+        array([[2., 0.],
+               [0., 4.]]...
+    """
+    return without_compilers(_jacobian)(f, x, args, kwargs, format, prune)
+
+
+def _jacobian(
+    f: Callable[..., Any], x: Any, args: Sequence[Any], kwargs: Mapping[str, Any], format: str | None, prune: bool
+) -> Matrix:
+    check_function(f)
+    front_end = front_end_for(x, args, kwargs)
+    try:
+        derivative, like = front_end.forward_derivative(f, x, args, kwargs)
+        return traced_matrix(front_end, derivative, like, format=format, prune=prune)[0]
+    except (TypeError, UnsupportedOperation) as error:
+        if not front_end.has_only_reverse_rule(error):
+            raise
+    derivative, like = front_end.reverse_derivative(f, x, args, kwargs)
+    transposed = traced_matrix(front_end, derivative, like, prune=prune)[0].T
+    return transposed if format is None else transposed.to(format)
+
+
+# --- offsets of a function on a grid ----------------------------------------------------------------------------------
+# Where coefficients are numbers they are told, too; arrays of coefficients are not looked at.
+
+_MOST = 64  # different offsets: more are no stencil
+
+
+class TracedBox(NamedTuple):
+    """Part of a function.
+
+    Attributes:
+        shift: from points of the image to points of the argument.
+        box: rows that have an entry, where all in a box have the coefficient `number`; None: some rows, any numbers.
+        number: known, or traced.
+    """
+
+    shift: tuple[int, ...]
+    box: Shifted | None
+    number: Any
+
+
+def traced_boxes(front_end: FrontEnd, function: Callable[[Any], Any], like: Any) -> list[TracedBox] | None:
+    """The parts of a linear or affine function of one array like `like` that returns another one of its shape.
+
+    None where it cannot be followed, or is no stencil. A row may have several parts of one offset, which add up.
+
+    Cost: one trace; for gathers also a pass over positions.
+    """
+    try:
+        traced = front_end.trace(function, like, (), {}, keep_zeros=False)
+        grid = tuple(like.shape)
+        if len(traced.outputs) != 1 or traced.out_shape != grid or not isinstance(traced.outputs[0], Linear):
+            return None
+        parts = [
+            _parts(traced.bk, term, grid, block.base) for block in blocks_of(traced.outputs) for term in block.terms
+        ]
+    except (NonlinearError, UnsupportedOperation):
+        return None
+    found = [box for part in parts for box in part or ()]
+    complete = all(part is not None for part in parts) and len({box.shift for box in found}) <= _MOST
+    return found if complete else None
+
+
+def _parts(bk: Backend, term: Any, grid: tuple[int, ...], base: Sequence[int]) -> list[TracedBox] | None:
+    if tuple(base) != grid:
+        return None
+    box = shifted_box(term, grid) if isinstance(term, Box) else None
+    if box is not None:
+        is_number = term.mask is None and not has_axes(term.values)
+        return [TracedBox(box.shift, box if is_number else None, term.coefficient if is_number else None)]
+    places = to_entries(bk, term, base)
+    if not places.size:
+        return []
+    steps = [
+        there - here
+        for here, there in zip(np.unravel_index(places.rows, grid), np.unravel_index(places.columns, grid), strict=True)
+    ]
+    return [TracedBox(tuple(map(int, shift)), None, None) for shift in np.unique(np.stack(steps), axis=1).T]

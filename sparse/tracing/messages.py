@@ -18,8 +18,7 @@ from typing import Any, NamedTuple
 
 from ..errors import NonlinearError, UnsupportedOperation
 from .engine.linear import Linear
-from .engine.refusals import NotLinear, NotStatic
-from .opaque import OpaqueFunction
+from .engine.operands import NotLinear, NotStatic
 
 UNKNOWN = "an unknown line"
 _PACKAGE = Path(__file__).parents[__name__.count(".") - 1]  # wherever in the package this module lies
@@ -144,3 +143,26 @@ def _marked(kind: type[Exception], message: str) -> Any:
     error: Any = kind(message)
     error.located = True
     return error
+
+
+# --- opaque functions -------------------------------------------------------------------------------------------------
+
+
+class OpaqueFunction(UnsupportedOperation):
+    """A function takes its argument where it cannot be followed: into compiled code, or into another library.
+
+    Attributes:
+        library: whose front end may follow it, by the name of its backend; None for compiled code.
+    """
+
+    library: str | None = None
+
+    def by(self, library: str | None) -> OpaqueFunction:
+        """With the library told."""
+        self.library = library
+        return self
+
+
+def is_linear_operator(A: Any) -> bool:
+    """Is it a `LinearOperator` of SciPy, or one of the same interface?"""
+    return not isinstance(A, type) and hasattr(A, "matvec") and hasattr(A, "rmatvec") and hasattr(A, "shape")

@@ -17,7 +17,7 @@ from jax.extend.core import ClosedJaxpr, Primitive, jaxpr_as_fun
 from jax.interpreters import ad, batching, mlir
 
 from ...interface.arrays import Array
-from ...interface.transformations import Differentiated
+from ...interface.functions import Differentiated
 from ..sharding.varying import axes_after, axes_of, casts, is_mapped, vary
 
 Arrays = Sequence[Array]

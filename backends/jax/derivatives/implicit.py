@@ -15,7 +15,7 @@ from jax import lax
 from jax.extend.core import ClosedJaxpr
 
 from ...interface.arrays import Array
-from ...interface.transformations import LinearSystem
+from ...interface.functions import LinearSystem
 from ..program.function import evaluated, hiding_constants
 from ..sharding.grid_rows import GridRows, cells_of, on_cells
 from ..sharding.varying import axes_after, casts, is_mapped, vary, varying_function

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch.autograd import forward_ad
 
-from ...interface.transformations import Differentiated
+from ...interface.functions import Differentiated
 from ..tensors import is_tracked, may_have_derivatives, transforming, with_signature
 
 Pullback = Callable[[torch.Tensor], tuple[torch.Tensor, ...]]

@@ -16,7 +16,7 @@ from torch._C import _functorch  # not public, as the next functions of torch; a
 from torch.autograd import forward_ad
 
 from ...compilers import without_autocast
-from ...interface.transformations import LinearSystem
+from ...interface.functions import LinearSystem
 from ..tensors import with_signature
 from .functions import pullback
 

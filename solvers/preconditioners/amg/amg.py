@@ -22,8 +22,8 @@ from ..multigrid.coarsest import hermitian_and_double
 from ..multigrid.cycle import numbers_stored
 from ..operators import Preconditioner
 from ..pipeline import Target, entries_of, of_operator
+from .build_cycle import as_preconditioner, inverted, known_cycle, sparse_form
 from .components import components_for, near_nullspace_columns
-from .cycle import as_preconditioner, inverted, known_cycle, sparse_form
 from .hierarchy import coarsened, on_pattern, tentative_of, updated
 from .levels import adjoint, levels_of_pyamg, nearer_order, reordered_matrix, rows_in
 from .settings import COARSENINGS, GIVEN, AmgSettings, CoarseningFacts, choose_coarsening

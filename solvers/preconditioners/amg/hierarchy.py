@@ -20,8 +20,7 @@ from ....sparse import Dense, Operator, SparseMatrix
 from ....sparse.analysis.spectrum import bounded_eigenvalue
 from ....sparse.formats import FORMATS, Structure
 from ....sparse.formats.compressed import CsrStructure
-from ....sparse.formats.entries.integers import starts_of
-from ....sparse.formats.entries.order import sorted_entries
+from ....sparse.formats.entries.integers import sorted_entries, starts_of
 from ....sparse.formats.entries.regather import Regather
 from ....sparse.formats.operations.arithmetic import Meeting, products_of_entries
 from ....sparse.operators.concrete import in_scipy
@@ -43,9 +42,9 @@ from ..multigrid.cycle import (
 from ..operators import DiagonallyScaled, Permuted, Preconditioner, Recast, inner_dtype, recast, suitable_format
 from ..pipeline import Target, built, entries_of
 from .aggregation import Smoothed, SmoothingPlan, aggregated_levels, with_transfers
+from .build_cycle import as_preconditioner, inverted, known_cycle, sparse_form
 from .classical import CHECKED, classical_levels, eliminated, is_reusable, threshold_of
 from .components import entries_within
-from .cycle import as_preconditioner, inverted, known_cycle, sparse_form
 from .interpolation import ClassicalRule, EliminationPlan, Injection, InterpolationPlan, ScaledValues
 from .levels import (
     HostLevel,

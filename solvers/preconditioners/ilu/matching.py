@@ -25,7 +25,7 @@ import scipy.sparse as sp
 from scipy.sparse.csgraph import reverse_cuthill_mckee
 
 from ....sparse import Matrix, UnsupportedOperation
-from ....sparse.analysis.matching import greedy_matching
+from ....sparse.analysis.graph import greedy_matching
 from ....sparse.formats import from_entries
 from ....sparse.formats.entries.integers import starts_of
 from ....sparse.operators.concrete import nonzero_entries

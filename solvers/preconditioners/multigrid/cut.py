@@ -12,8 +12,7 @@ import numpy as np
 from ....backends import Array, Backend, Cut, CutAxis
 from ....sparse import Composed, Matrix, Operator, Stencil, UnsupportedOperation
 from ....sparse.operators.couplings import Couplings, Shift, Stacked, neighbours, opposite
-from ....sparse.operators.cut_stencil import CutStencil
-from ....sparse.operators.cut_values import cut_stencil
+from ....sparse.operators.cut_grids import CutStencil, cut_stencil
 from ....sparse.operators.halo import Axes, length_and_ring, names_of, own_part
 from ..checks import check_integer
 from ..operators import Preconditioner, Spread, precision_as_setting

@@ -14,10 +14,10 @@ import scipy.sparse as sp
 
 from ....backends import Array, Backend, get_backend
 from ....sparse import Composed, Matrix, Operator
-from ....sparse.fingerprint import fingerprint
+from ....sparse.content import fingerprint
 from ....sparse.operators.couplings import Couplings, Stacked, are_flat
 from ...factors.planes import BlockTridiagonalInverse, block_layout, block_tridiagonal_inverse
-from ..amg.cycle import known_cycle
+from ..amg.build_cycle import known_cycle
 from ..amg.hierarchy import coarsened
 from ..amg.settings import AmgSettings
 from ..checks import MOST_STEPS, check_choice, check_finite, check_in_range, check_integer

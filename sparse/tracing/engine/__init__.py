@@ -1,13 +1,24 @@
 """From a function to its sparse matrix: the structure engine, which knows no framework."""
 
-from .arithmetic import add, conjugate, convert, divide, imaginary_part, negate, real_part, scale, subtract
+from .arithmetic import (
+    add,
+    conjugate,
+    convert,
+    cumulative_sum,
+    divide,
+    imaginary_part,
+    negate,
+    real_part,
+    reduce_sum,
+    scale,
+    subtract,
+    window_sum,
+)
 from .coefficients import known
+from .contraction import contract, dense_along, dense_product
+from .convolution import convolve
 from .linear import Linear, identity, reshape
 from .positions import assemble, scatter_add, select, take
-from .products.contraction import contract
-from .products.convolution import convolve
-from .products.rounding import dense_along, dense_product
-from .reductions import cumulative_sum, reduce_sum, window_sum
 from .structural import broadcast_in_dim, concatenate, pad, reverse, slice_, stack, transpose
 from .to_matrix import to_matrix
 

@@ -163,7 +163,7 @@ def _repeats(a: np.ndarray, axis: int) -> bool:
     return not a.ndim or a.strides[axis] == 0 or a.shape[axis] == 1
 
 
-# --- moving elements ------------------------------------------------------------------------------------------------
+# --- moving elements --------------------------------------------------------------------------------------------------
 
 
 def broadcast_to(bk: Backend, c: Coefficient, shape: Sequence[int]) -> Coefficient:

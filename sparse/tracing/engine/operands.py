@@ -1,4 +1,6 @@
-"""Operations on operands, which depend on the input or do not: a `Linear`, or a coefficient of a backend.
+"""Operands, which depend on the input or do not, and the errors that rules raise about them.
+
+Errors name neither the operation nor the user's line, which the front end adds (`messages.Reporter`).
 
 >>> import numpy as np
 >>> from krylix.backends import get_backend
@@ -11,17 +13,58 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TypeAlias
+from collections.abc import Callable, Sequence
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from ....backends import Backend
+from ...errors import NonlinearError, UnsupportedOperation
 from . import coefficients as co
+from .arithmetic import add, scale
 from .coefficients import Coefficient
-from .linear import Linear, reshape
-from .positions import take
+from .linear import Linear, linear_among, reshape
+from .positions import select, take
 from .structural import Config, broadcast_to, pad, reverse, transpose
+
+MATRIX_FREE = "Leave it out of the traced function, or solve with the function itself instead of its matrix."
+
+
+class NotLinear(NonlinearError):
+    """The operation is not linear in the input; the text says why, and may be empty."""
+
+
+class NotStatic(UnsupportedOperation):
+    """A value that decides the structure of the matrix is not known while the function is traced."""
+
+
+class NoRule(UnsupportedOperation):
+    """The operation may be linear, but no table has a rule for it with these operands, or for this of its results."""
+
+    def __init__(self, what: str = "these operands") -> None:
+        super().__init__(f"it has no rule for {what}. {MATRIX_FREE}")
+
+
+def static_needed(what: str, value: Any) -> Exception:
+    """The error for a `value` that decides the structure; `what` it is, "index" or the like, is for the message."""
+    if isinstance(value, Linear):
+        return NotLinear(f"the {what} depends on it")
+    return NotStatic(f"the {what} is not known while the function is traced, and the structure of a matrix must be.")
+
+
+def static(what: str, value: Any) -> np.ndarray:
+    """The values of an operand that decides the structure of the matrix."""
+    if not co.known(value):
+        raise static_needed(what, value)
+    return np.asarray(value)
+
+
+def integers(what: str, value: Any) -> list[int]:
+    """As `static`, a list of numbers of Python."""
+    return [int(n) for n in static(what, value).reshape(-1)]
+
+
+# --- operations on either kind of operand -----------------------------------------------------------------------------
 
 Operand: TypeAlias = Linear | Coefficient
 
@@ -51,11 +94,35 @@ def taken(bk: Backend, x: Operand, positions: np.ndarray) -> Operand:
     return take(x, positions) if isinstance(x, Linear) else co.take(bk, co.reshape(bk, x, (-1,)), positions)
 
 
-def padded(bk: Backend, x: Operand, config: Config) -> Operand:
-    """With zeros around."""
-    return pad(x, config) if isinstance(x, Linear) else co.pad(bk, x, config)
+def plus(a: Any, b: Any) -> Any:
+    """a + b, for arrays that are computed with as they are."""
+    return add(a, b) if isinstance(a, Linear) or isinstance(b, Linear) else a + b
+
+
+def padded(bk: Backend, x: Operand, config: Config, fill: Operand = 0) -> Operand:
+    """With a number around."""
+    if isinstance(fill, Linear):
+        around = co.pad_known(np.zeros(shape_of(x), fill.dtype), config, 1)
+        return add(padded(bk, x, config), scale(fill, around))
+    return pad(x, config, fill) if isinstance(x, Linear) else co.pad(bk, x, config)
 
 
 def flipped(bk: Backend, x: Operand, axes: Sequence[int]) -> Operand:
     """The order reversed along axes."""
     return reverse(x, axes) if isinstance(x, Linear) else co.flip(bk, x, axes)
+
+
+# --- selection by a condition -----------------------------------------------------------------------------------------
+
+
+def where(condition: Any, a: Operand, b: Operand) -> Linear:
+    """`np.where`, for a known or traced condition."""
+    if isinstance(condition, Linear):
+        raise static_needed("condition", condition)
+    bk, shape = linear_among([a, b], "where").bk, np.broadcast_shapes(*map(shape_of, (condition, a, b)))
+    return select(co.broadcast_to(bk, condition, shape), [spread(bk, case, shape) for case in (b, a)])
+
+
+def triangle(x: Linear, of: Callable[..., np.ndarray], diagonal: int = 0) -> Linear:
+    """`of` is `np.tril` or `np.triu`."""
+    return where(of(np.ones(x.shape[-2:], bool), diagonal), x, np.zeros((), x.dtype))

@@ -1,11 +1,21 @@
-"""What stands in for an array of NumPy while a function runs, and records what is done to it.
+"""The stand-in for an array of NumPy while a function runs, which records what is done to it.
 
-NumPy hands its functions and operators to the tables in rules/; slices and the like are views, which write through.
-Memory of the input is read-only, and a scalar (an element, a sum) is a new object, as in NumPy.
+Which elements a view has is left to NumPy: a *ghost*, an array of bytes that nobody writes, is sliced, transposed and
+reshaped in place of the numbers, and its strides tell.
+
+>>> buffer = Buffer(np.arange(6.0).reshape(2, 3))
+>>> column = buffer.ghost[:, 1]
+>>> buffer.read(column)
+array([1., 4.])
+>>> buffer.write(column, np.zeros(2))
+>>> buffer.value
+array([[0., 0., 2.],
+       [3., 0., 5.]])
 """
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -14,12 +24,197 @@ from typing import Any, NoReturn
 import numpy as np
 
 from ....backends.numpy.lending import StandIn
+from ...formats.entries.integers import affine
 from ..engine.linear import Linear
-from . import messages
-from .buffer import Buffer
-from .methods import NONLINEAR_METHODS, OPAQUE_METHODS, VIEWS
+from ..engine.positions import assemble, scatter_add, select
+from ..engine.structural import Slices, embed, slice_rows, slices_at
 from .rules.call import run_function, run_ufunc
-from .values import HOST, Value, assigned, cast
+from .values import (
+    HOST,
+    Value,
+    as_linear,
+    assigned,
+    broadcast,
+    cast,
+    embed_known,
+    not_linear,
+    opaque,
+    plus,
+    refused,
+    reshape,
+    take,
+    translated,
+)
+
+_SHAPES = 6  # in which the buffer is looked at that are remembered
+
+
+class Buffer:
+    """Attributes:
+    value: what it holds: a `Linear` or an array, which is never written to.
+    ghost: a view of all of it.
+    """
+
+    def __init__(self, value: Value) -> None:
+        self.value: Value = value if isinstance(value, Linear) else np.asarray(value)
+        self.dtype = self.value.dtype
+        self.shape: tuple[int, ...] = tuple(self.value.shape)
+        self.size = math.prod(self.shape)
+        self.exposed = False  # does somebody have its numbers?
+        self.ghost = np.empty(self.shape, np.int8)
+        self._first = self.ghost.__array_interface__["data"][0]
+        self._shapes = [self.shape]
+
+    def note(self, ghost: np.ndarray) -> None:
+        """Views are parts of a grid that was made by a reshape."""
+        if self._is_all(ghost) and ghost.shape not in self._shapes and len(self._shapes) < _SHAPES:
+            self._shapes.append(ghost.shape)
+
+    def positions(self, ghost: np.ndarray) -> np.ndarray:
+        """The flat position of each element of a view."""
+        if 0 in ghost.shape:
+            return np.zeros(ghost.shape, np.int64)
+        return affine(self._start(ghost), ghost.strides, ghost.shape)
+
+    def take(self, positions: np.ndarray) -> Value:
+        """A copy of elements."""
+        return take(self.value, positions)
+
+    def read(self, ghost: np.ndarray) -> Value:
+        """The elements of a view."""
+        if self._is_all(ghost):
+            return reshape(self.value, ghost.shape)
+        if not isinstance(self.value, Linear) or 0 in ghost.shape:
+            flat = np.zeros(0, self.dtype) if 0 in ghost.shape else self.value.reshape(-1)
+            return flat[self.positions(ghost)] if flat.size else np.zeros(ghost.shape, self.dtype)
+        found = self._slices(ghost)
+        if found is None:
+            return take(self.value, self.positions(ghost))
+        return slice_rows(reshape(self.value, found[0]), found[1], ghost.shape)
+
+    def write(self, ghost: np.ndarray, value: Value) -> None:
+        """Replace the elements of a view by an array of its shape and of the buffer's dtype."""
+        if 0 in ghost.shape:
+            return
+        if self._is_all(ghost):
+            whole = reshape(value, self.shape)
+            self._set(whole if isinstance(whole, Linear) else np.array(whole))  # the array may be written to later
+            return
+        if isinstance(self.value, Linear) or isinstance(value, Linear):
+            embedded = self._embedded(ghost, value)
+            if embedded is not None:
+                self._set(plus(self._without(ghost), embedded))
+                return
+        self.assign(self.positions(ghost), value)
+
+    def assign(self, positions: np.ndarray, value: Value) -> None:
+        """Replace elements; of those that are given twice the last one holds."""
+        flat = positions.reshape(-1)
+        if not (isinstance(self.value, Linear) or isinstance(value, Linear)):
+            new = np.array(self.value, order="C")
+            new.reshape(-1)[flat] = np.broadcast_to(value, positions.shape).reshape(-1)
+            self._set(new)
+        elif len(flat):
+            sources = np.arange(self.size)
+            sources[flat] = self.size + np.arange(len(flat))
+            value = reshape(broadcast(value, positions.shape), (len(flat),))
+            self._set(assemble([self.value, value], sources.reshape(self.shape)))
+
+    def accumulate(self, ghost: np.ndarray, value: Value) -> None:
+        """Add an array to the elements of a view."""
+        if 0 in ghost.shape:
+            return
+        if self._is_all(ghost):
+            self._set(plus(self.value, reshape(value, self.shape)))
+            return
+        embedded = self._embedded(ghost, value)
+        if embedded is None:
+            self.accumulate_at(self.positions(ghost), value)
+        else:
+            self._set(plus(self.value, embedded))
+
+    def accumulate_at(self, positions: np.ndarray, value: Value) -> None:
+        """As `np.add.at`, with flat positions, of which some may be the same."""
+        if isinstance(self.value, Linear) or isinstance(value, Linear):
+            self._set(scatter_add(as_linear(self.value), positions, value))
+        else:
+            new = np.array(self.value, order="C")
+            np.add.at(new.reshape(-1), positions.reshape(-1), np.broadcast_to(value, positions.shape).reshape(-1))
+            self._set(new)
+
+    def _set(self, value: Value) -> None:
+        self.value = value if isinstance(value, Linear) else np.asarray(value)
+
+    def _start(self, ghost: np.ndarray) -> int:
+        return int(ghost.__array_interface__["data"][0] - self._first)
+
+    def _is_all(self, ghost: np.ndarray) -> bool:
+        return ghost.size == self.size and ghost.flags.c_contiguous
+
+    def _slices(self, ghost: np.ndarray) -> tuple[tuple[int, ...], Slices] | None:
+        """The view as slices of the buffer in some shape."""
+        distances = [stride if n > 1 else 0 for stride, n in zip(ghost.strides, ghost.shape)]
+        for shape in (*self._shapes, (self.size,)):
+            found = slices_at(self._start(ghost), distances, ghost.shape, shape)
+            if found is not None:
+                return shape, found
+        return None
+
+    def _embedded(self, ghost: np.ndarray, value: Value) -> Value | None:
+        """Zeros with the value at the elements of a view; None where only single positions tell these."""
+        if not isinstance(value, Linear):
+            if not np.any(value):
+                return np.broadcast_to(np.zeros((), self.dtype), self.shape)
+            return embed_known(value, self.positions(ghost), self.shape)
+        found = self._slices(ghost)
+        part = None if found is None else embed(value, found[1], found[0])
+        return None if part is None else reshape(part, self.shape)
+
+    def _without(self, ghost: np.ndarray) -> Value:
+        """What the buffer holds, with zeros in place of the view."""
+        if not isinstance(self.value, Linear) and not np.any(self.value):
+            return self.value
+        inside = np.zeros(self.size, bool)
+        inside[self.positions(ghost).reshape(-1)] = True
+        inside = inside.reshape(self.shape)
+        zero = np.zeros((), self.dtype)
+        if not isinstance(self.value, Linear):
+            return np.where(inside, zero, self.value)
+        return select(inside, [self.value, np.broadcast_to(zero, self.shape)])
+
+
+# --- functions and methods that are views, need numbers, or leave NumPy -----------------------------------------------
+
+
+class _Views(frozenset[Callable[..., Any]]):
+    """Functions that NumPy applies to the ghost of an array."""
+
+    methods = frozenset(("reshape", "ravel", "transpose", "swapaxes", "squeeze", "diagonal"))
+
+
+_NAMES = (
+    *("reshape", "ravel", "transpose", "swapaxes", "moveaxis", "rollaxis", "squeeze", "expand_dims", "atleast_1d"),
+    *("atleast_2d", "atleast_3d", "broadcast_to", "flip", "fliplr", "flipud", "rot90", "diagonal", "split"),
+    *("array_split", "hsplit", "vsplit", "dsplit", "matrix_transpose", "permute_dims", "unstack"),
+)
+VIEWS = _Views(
+    [getattr(np, name) for name in _NAMES if hasattr(np, name)]  # some are new in NumPy 2
+    + [getattr(np.linalg, name) for name in ("diagonal", "matrix_transpose") if hasattr(np.linalg, name)]
+    + [np.lib.stride_tricks.sliding_window_view]
+)
+
+NONLINEAR_METHODS = frozenset(
+    (
+        *("min", "max", "argmin", "argmax", "sort", "argsort", "partition", "argpartition", "clip", "round"),
+        *("prod", "cumprod", "std", "var", "any", "all", "nonzero", "searchsorted", "ptp", "choose", "byteswap"),
+    )
+)
+OPAQUE_METHODS = frozenset(("item", "tolist", "tobytes", "tofile", "dump", "dumps", "data", "ctypes", "resize", "put"))
+
+
+# --- the stand-in -----------------------------------------------------------------------------------------------------
+# NumPy hands its functions and operators to the tables in rules/; slices and the like are views, which write through.
+# Memory of the input is read-only, and a scalar (an element, a sum) is a new object, as in NumPy.
 
 _SPARSE_PRODUCTS = ("_matmul_dispatch", "_rmatmul_dispatch")
 
@@ -45,7 +240,7 @@ class TracedArray(np.lib.mixins.NDArrayOperatorsMixin, StandIn):
         """A `Linear`, or an array that does not depend on the input."""
         return self.tracing.settled(self.buffer.read(self.ghost))
 
-    # --- what NumPy asks ----------------------------------------------------------------------------------------
+    # --- what NumPy asks ----------------------------------------------------------------------------------------------
 
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **kwargs: Any) -> Any:
         return run_ufunc(self.tracing, ufunc, method, inputs, kwargs)
@@ -63,20 +258,20 @@ class TracedArray(np.lib.mixins.NDArrayOperatorsMixin, StandIn):
             return unknown
         value = self.read()
         if isinstance(value, Linear):
-            raise messages.opaque("asarray", "numbers are asked for where only their origin is known.")
+            raise opaque("asarray", "numbers are asked for where only their origin is known.")
         self.buffer.exposed = True
         numbers = np.array(value, dtype)
         numbers.flags.writeable = False
         return numbers
 
     def __jax_array__(self) -> NoReturn:
-        raise messages.opaque("jax.numpy.asarray", "JAX takes the array.").by("jax")
+        raise opaque("jax.numpy.asarray", "JAX takes the array.").by("jax")
 
     @classmethod
     def __torch_function__(cls, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> NoReturn:
-        raise messages.opaque("torch", "PyTorch takes the array.").by("torch")
+        raise opaque("torch", "PyTorch takes the array.").by("torch")
 
-    # --- attributes ---------------------------------------------------------------------------------------------
+    # --- attributes ---------------------------------------------------------------------------------------------------
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -128,7 +323,7 @@ class TracedArray(np.lib.mixins.NDArrayOperatorsMixin, StandIn):
 
     @property
     def flat(self) -> NoReturn:
-        raise messages.opaque("flat", "it steps through the elements; use x.reshape(-1).")
+        raise opaque("flat", "it steps through the elements; use x.reshape(-1).")
 
     def __getattr__(self, name: str) -> Any:
         if name in VIEWS.methods:
@@ -143,21 +338,21 @@ class TracedArray(np.lib.mixins.NDArrayOperatorsMixin, StandIn):
         if not isinstance(value, Linear):
             return self.tracing.wrap(getattr(np.asarray(value), name)(*args, **kwargs))
         if name in NONLINEAR_METHODS:
-            raise messages.not_linear(name)
-        raise messages.opaque(name, "numbers are asked for where only their origin is known.")
+            raise not_linear(name)
+        raise opaque(name, "numbers are asked for where only their origin is known.")
 
-    # --- numbers ------------------------------------------------------------------------------------------------
+    # --- numbers ------------------------------------------------------------------------------------------------------
 
     def _number(self, name: str) -> Any:
         value = self.read()
         if isinstance(value, Linear):
-            raise messages.opaque(name, "a number is asked for where only its origin is known.")
+            raise opaque(name, "a number is asked for where only its origin is known.")
         return np.asarray(value)
 
     def __bool__(self) -> bool:
         value = self.read()
         if isinstance(value, Linear):
-            raise messages.not_linear("bool", "a branch depends on the values")
+            raise not_linear("bool", "a branch depends on the values")
         return bool(np.asarray(value))
 
     def __float__(self) -> float:
@@ -184,7 +379,7 @@ class TracedArray(np.lib.mixins.NDArrayOperatorsMixin, StandIn):
     def __repr__(self) -> str:
         return f"<stand-in for an array of NumPy: shape {self.shape}, {self.dtype}>"
 
-    # --- elements -----------------------------------------------------------------------------------------------
+    # --- elements -----------------------------------------------------------------------------------------------------
 
     def __getitem__(self, key: Any) -> Any:
         key = self.tracing.known_key(key)
@@ -227,20 +422,20 @@ class TracedArray(np.lib.mixins.NDArrayOperatorsMixin, StandIn):
 
     def _check_writeable(self, name: str) -> None:
         if not self.ghost.flags.writeable:
-            raise messages.refused(
+            raise refused(
                 name, "it writes to an array that is read-only here, as the function's argument is. Write to x.copy()."
             )
         if self.buffer.exposed:
-            raise messages.opaque(name, "it writes to an array whose numbers other code has.")
+            raise opaque(name, "it writes to an array whose numbers other code has.")
 
-    # --- views and copies ---------------------------------------------------------------------------------------
+    # --- views and copies ---------------------------------------------------------------------------------------------
 
     def _view(self, ghost: np.ndarray) -> TracedArray:
         return TracedArray(self.tracing, self.buffer, ghost)
 
     def view(self, dtype: Any = None) -> TracedArray:
         if dtype is not None and np.dtype(dtype) != self.dtype:
-            raise messages.opaque("view", "other bits of the numbers are asked for.")
+            raise opaque("view", "other bits of the numbers are asked for.")
         return self._view(self.ghost.view())
 
     def _viewed(self, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
@@ -249,7 +444,7 @@ class TracedArray(np.lib.mixins.NDArrayOperatorsMixin, StandIn):
             return tuple(function(x) for x in args)
         found = [x for x in (*args, *kwargs.values()) if isinstance(x, TracedArray)]
         if len(found) != 1:
-            raise messages.opaque(function.__name__, "several arrays are moved at once.")
+            raise opaque(function.__name__, "several arrays are moved at once.")
         own = found[0]
 
         def called(array: np.ndarray) -> Any:
@@ -280,7 +475,7 @@ class TracedArray(np.lib.mixins.NDArrayOperatorsMixin, StandIn):
         try:
             return self.tracing.wrap(cast(self.read(), dtype), is_scalar=False)
         except (TypeError, ValueError) as error:
-            raise messages.translated(error, "astype", [self.read()]) from None
+            raise translated(error, "astype", [self.read()]) from None
 
     def fill(self, value: Any) -> None:
         self[...] = value
@@ -292,9 +487,9 @@ class TracedArray(np.lib.mixins.NDArrayOperatorsMixin, StandIn):
         return self.copy()
 
     def __reduce__(self) -> NoReturn:
-        raise messages.opaque("pickle", "the numbers are asked for where only their origin is known.")
+        raise opaque("pickle", "the numbers are asked for where only their origin is known.")
 
-    # --- methods that are functions ------------------------------------------------------------------------------
+    # --- methods that are functions -----------------------------------------------------------------------------------
 
     def sum(self, axis: Any = None, dtype: Any = None, out: Any = None, **kwargs: Any) -> Any:
         return np.sum(self, axis, dtype, out, **kwargs)

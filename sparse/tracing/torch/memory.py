@@ -19,18 +19,15 @@ import numpy as np
 from ....backends import Backend
 from ....backends.torch.tensors import numpy_dtype
 from ...errors import UnsupportedOperation
-from ...formats.entries.grid import affine, row_strides
-from ..conjugates import Conjugate, conjugated, proper
+from ...formats.entries.integers import affine, row_strides
 from ..engine import coefficients as co
 from ..engine.arithmetic import add, convert, imaginary_part, negate, real_part, scale
 from ..engine.linear import Linear, reshape
-from ..engine.operands import permuted, reshaped, shape_of
-from ..engine.operations.replace import replace_box
+from ..engine.operands import MATRIX_FREE, permuted, reshaped, shape_of
 from ..engine.positions import assemble, scatter_add, take
-from ..engine.refusals import MATRIX_FREE
-from ..engine.strided import Slices, embed, slice_rows
-from ..engine.structural import stack
-from .steps import Place
+from ..engine.structural import Slices, embed, replace_box, slice_rows, stack
+from ..interpreter import Conjugate, conjugated, proper
+from .recorder import Place
 
 Value = Any  # Linear, coefficient, or the error of an operation that has no matrix
 
@@ -80,11 +77,7 @@ class StorageElements:
         self._error = error
 
     def read(self, place: Place) -> Any:
-        """The tensor at this place.
-
-        Raises:
-            NonlinearError, UnsupportedOperation: it has no matrix.
-        """
+        """The tensor at this place."""
         if self._error is not None:
             raise self._error
         if place == self._place:

@@ -1,34 +1,286 @@
-"""Records what a function does, while it runs once on numbers.
+"""Recording of a function: ATen calls, and where in memory the tensors lie that they read, make and write.
 
-The calls are seen below autograd and `torch.func`, so derivatives and `vmap` inside of the function are plain calls.
-Tensors are told apart by their storage, whose number is its own as long as the record is made: a tensor that autograd
-makes of memory that is known is no constant. Where a number or a shape would depend on values of the input, the record
-would be of these values only, and is refused.
+Tensors may share memory: views, and what is written into a part of another. So a tensor is not an array, but a place in
+a storage. Which tensor shares which storage is not derived from the calls: it is seen while the function runs.
 
-This is what `make_fx` does, in a twentieth of its time, with the places in memory that it does not tell.
+>>> for_each(of_one(torch.ops.aten._foreach_add.List), [[torch.ones(1)], [torch.ones(1)]], {"alpha": 3})
+[tensor([4.])]
 """
 
 from __future__ import annotations
 
 import itertools
+import math
 import sys
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
 from types import FrameType
-from typing import Any, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 import torch
-from torch.multiprocessing.reductions import StorageWeakRef  # not documented, but used by torch.func itself
+from torch.multiprocessing.reductions import StorageWeakRef
 from torch.utils._pytree import tree_flatten
 
 from ....backends.torch.program.recorded import Recording
 from ....backends.torch.program.watch import Watch
 from ....backends.torch.tensors import is_tracked
-from ..engine.refusals import NoRule
-from ..nested import mapped
-from .lists import for_each, of_one
-from .messages import LIBRARY, REPORTER, leaves_torch, own_derivative, random, shape_of_values, writes_to_tracked
-from .steps import Operand, Step, StepRecord, place_in, written
+from ...errors import NonlinearError, UnsupportedOperation
+from ..engine.operands import NoRule
+from ..interpreter import mapped
+from ..messages import FOLDERS, UNKNOWN, Operation, Reporter, kind_of, place_of
+
+
+class Place(NamedTuple):
+    """Elements of a storage.
+
+    Attributes:
+        storage: its number.
+        shape, strides, offset: of the tensor, counted in elements of `dtype`.
+        conjugated, negated: the elements are read so.
+        device: the kind of device; "meta" has no values.
+    """
+
+    storage: int
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    offset: int
+    dtype: torch.dtype
+    conjugated: bool = False
+    negated: bool = False
+    device: str = "cpu"
+
+    @property
+    def size(self) -> int:
+        """Number of elements."""
+        return math.prod(self.shape)
+
+
+@dataclass(frozen=True, slots=True)
+class Operand:
+    """A tensor in the record: its number, and its place; None for a sparse one."""
+
+    slot: int
+    place: Place | None
+
+    @property
+    def dense(self) -> Place:
+        """Its place."""
+        if self.place is None:
+            raise TypeError("A sparse tensor has no place in memory.")
+        return self.place
+
+    @property
+    def is_meta(self) -> bool:
+        """Has it a shape, but no values?"""
+        return self.place is not None and self.place.device == "meta"
+
+
+class Step(NamedTuple):
+    """One call.
+
+    Attributes:
+        function: the overload of an ATen operator.
+        args, kwargs: with Operands for tensors.
+        results: Operands, None where a result is no tensor.
+        line: `(file, line, function)` of the user's code, None if unknown.
+    """
+
+    function: Any
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    results: list[Operand | None]
+    line: tuple[str, int, str] | None
+
+    @property
+    def name(self) -> str:
+        """Of the operator, without overload."""
+        return str(self.function._schema.name).split("::")[-1]
+
+    @property
+    def place(self) -> Place:
+        """That of the first result."""
+        return next(result.dense for result in self.results if result is not None)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Of the first result."""
+        return self.place.shape
+
+    def operands(self) -> Iterator[Operand]:
+        """All tensors that it gets."""
+        return (v for v in _leaves((self.args, *self.kwargs.values())) if isinstance(v, Operand))
+
+    def written(self) -> list[Operand]:
+        """The tensors that it writes to."""
+        return list(written(self.function, self.args, self.kwargs, Operand))
+
+
+@dataclass
+class StepRecord:
+    """What a function did to some tensors.
+
+    Attributes:
+        steps: the calls.
+        inputs: the tensors that it was called with.
+        outputs: the tensors that it returned, with `structure` of torch's pytrees; None in place of None.
+        captured: tensors that were there before, by slot.
+        given: their storages.
+        first: the operand that each storage was seen with first.
+        counts: elements of each storage, counted in those of its first operand.
+        last_write: the number of the last step that writes to a storage.
+        device: of the inputs.
+    """
+
+    steps: list[Step] = field(default_factory=list)
+    inputs: list[Operand] = field(default_factory=list)
+    outputs: list[Operand | None] = field(default_factory=list)
+    structure: Any = None
+    captured: dict[int, torch.Tensor] = field(default_factory=dict)
+    given: set[int] = field(default_factory=set)
+    first: dict[int, Operand] = field(default_factory=dict)
+    counts: dict[int, int] = field(default_factory=dict)
+    last_write: dict[int, int] = field(default_factory=dict)
+    device: Any = None
+
+
+def place_in(storage: int, x: torch.Tensor) -> Place:
+    """The place of a tensor in the storage of this number."""
+    return Place(
+        storage,
+        tuple(x.shape),
+        tuple(x.stride()),
+        int(x.storage_offset()),
+        x.dtype,
+        x.is_conj(),
+        x.is_neg(),
+        x.device.type,
+    )
+
+
+def written(function: Any, args: Sequence[Any], kwargs: dict[str, Any], kind: type) -> Iterator[Any]:
+    """Those arguments of a call, of type `kind`, that it writes to."""
+    if function._schema.is_mutable:
+        named = {argument.name: argument for argument in function._schema.arguments}
+        given = itertools.chain(zip(named.values(), args), ((named[key], value) for key, value in kwargs.items()))
+        for argument, value in given:
+            if argument.alias_info is not None and argument.alias_info.is_write:
+                yield from (v for v in _leaves(value) if isinstance(v, kind))
+
+
+def _leaves(value: Any) -> Iterator[Any]:
+    if isinstance(value, (list, tuple)):
+        for v in value:
+            yield from _leaves(v)
+    else:
+        yield value
+
+
+# --- operators on lists of tensors, made of those on single ones ------------------------------------------------------
+
+_PREFIX = "_foreach_"
+_SINGLE = ("add", "sub", "mul", "div", "neg", "lerp", "addcmul", "addcdiv", "copy", "zero", "clone")
+_BY_KEYWORD = {"addcmul": 3, "addcdiv": 3}  # place of what single operators call `value`
+
+
+def of_one(function: Any) -> Callable[..., Any] | None:
+    """The operator on single tensors; None where an operator is none on lists, or none that may be linear."""
+    name = str(function._schema.name).split("::")[-1]
+    single = name.removeprefix(_PREFIX)
+    if single == name or single.rstrip("_") not in _SINGLE:
+        return None
+    operator = getattr(torch.ops.aten, single)
+    place = _BY_KEYWORD.get(single.rstrip("_"))
+    if place is None:
+        return operator
+    if function._overloadname == "Tensor":  # a tensor for the number: in the order that torch multiplies in
+        return lambda x, a, b, value: operator(x, a * value, b)
+    return lambda *args, **kwargs: operator(*args[:place], **dict(zip(["value"], args[place:])), **kwargs)
+
+
+def for_each(single: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Any]:
+    """The results for the elements of all lists among the arguments, or of tensors with axes, one after the other."""
+    count = len(args[0])
+
+    def element(value: Any, k: int) -> Any:
+        has_elements = isinstance(value, (list, tuple)) or (isinstance(value, torch.Tensor) and value.ndim)
+        return value[k] if has_elements else value
+
+    return [
+        single(*(element(v, k) for v in args), **{key: element(v, k) for key, v in kwargs.items()})
+        for k in range(count)
+    ]
+
+
+# --- errors -----------------------------------------------------------------------------------------------------------
+
+LIBRARY = (f"{Path(torch.__file__).parent}/", *FOLDERS)  # code that is not the user's
+
+_ARRAYS = ("numpy", "__array__", "tolist")
+_NAMES = {"_local_scalar_dense": "item", "is_nonzero": "bool"}
+
+
+def leaves_torch(step: Step, name: str | None = None) -> NonlinearError | UnsupportedOperation:
+    """A value of the input becomes a number of Python or an array of NumPy."""
+    if name in _ARRAYS:
+        return REPORTER.unsupported(
+            step,
+            "it hands a tensor that depends on the input to NumPy, whose operations are not recorded. Write them with "
+            "torch, or give a function of NumPy's arrays and a `like` of NumPy: those are followed, or evaluated.",
+            name,
+        )
+    return REPORTER.nonlinear(
+        step,
+        "it makes a number or an array outside of torch of a tensor that depends on the input, and what follows from "
+        "it is not traced. Compute with the tensor, as torch.where does",
+        name or _NAMES.get(step.name),
+    )
+
+
+def shape_of_values(step: Step) -> NonlinearError:
+    """The shape of a result depends on values of the input."""
+    return REPORTER.nonlinear(step, "the shape of its result depends on the values of the input")
+
+
+def random(step: Step) -> UnsupportedOperation:
+    """It draws random numbers."""
+    return REPORTER.unsupported(step, "it is random, and a matrix is the same at each call. Draw the numbers before.")
+
+
+def writes_to_tracked(step: Step) -> UnsupportedOperation:
+    """It writes to a tensor of the user's whose derivatives are recorded."""
+    return REPORTER.unsupported(
+        step,
+        "it writes to a tensor that the function closes over and whose derivatives are recorded. Write to a clone.",
+    )
+
+
+def own_derivative() -> UnsupportedOperation:
+    """A matrix has the derivatives of what the function does forward."""
+    return UnsupportedOperation(
+        "The function calls a torch.autograd.Function on values of its argument, and on tensors whose derivatives are "
+        "recorded: the matrix would not have the derivatives of its `backward`. Compute the coefficients by it outside "
+        "of the part that is linear, or detach them."
+    )
+
+
+def _operation(step: Step, values: Sequence[Any], name: str | None = None) -> Operation:
+    kinds = [kind_of(value, not isinstance(value, torch.Tensor)) for value in values]
+    place = UNKNOWN if step.line is None else place_of([step.line])
+    return Operation(name or step.name, place, kinds or ["input-dependent"])
+
+
+REPORTER = Reporter(_operation, "Detach it.")
+
+
+# --- recording --------------------------------------------------------------------------------------------------------
+# The calls are seen below autograd and `torch.func`, so derivatives and `vmap` inside of the function are plain calls.
+# Tensors are told apart by their storage, whose number is its own as long as the record is made: a tensor that autograd
+# makes of memory that is known is no constant. Where a number or a shape would depend on values of the input, the
+# record would be of these values only, and is refused.
+#
+# This is what `make_fx` does, in a twentieth of its time, with the places in memory that it does not tell.
 
 _DETACH = torch.ops.aten.detach.default
 _BY_SHAPE = {  # results that depend on shape and dtype of the operands only
@@ -60,7 +312,7 @@ class Recorder(Recording):
         self.record.inputs = [self._made(x) for x in inputs]
         self._of_input.update(operand.place.storage for operand in self.record.inputs if operand.place is not None)
 
-    # --- tensors ----------------------------------------------------------------------------------------------------
+    # --- tensors ------------------------------------------------------------------------------------------------------
 
     def operand(self, x: torch.Tensor) -> Operand:
         """That of a tensor; one that was there before is a constant."""
@@ -114,7 +366,7 @@ class Recorder(Recording):
         found = self._storages.get(x.untyped_storage()._cdata)
         return found is not None and found[1] in self._of_input
 
-    # --- calls ------------------------------------------------------------------------------------------------------
+    # --- calls --------------------------------------------------------------------------------------------------------
 
     def recorded(self, func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
         with torch._C.DisableTorchFunction():  # what is asked of tensors here is no part of the function
@@ -214,7 +466,7 @@ class Recorder(Recording):
     def pass_custom(self, of_x: bool) -> None:
         self.custom_of_x |= of_x
 
-    # --- what no record can hold ------------------------------------------------------------------------------------
+    # --- what no record can hold --------------------------------------------------------------------------------------
 
     def _check(self, step: Step, depends: bool) -> None:
         tags = step.function.tags
@@ -263,12 +515,7 @@ class Recorder(Recording):
 
 
 def record(function: Callable[[Any], Any], x: Any) -> tuple[StepRecord, Any]:
-    """What `function` does to x, a container of tensors that are written to if it writes, and what it returned.
-
-    Raises:
-        NonlinearError: it asks for numbers, or shapes, that depend on x.
-        UnsupportedOperation: it is random, or has derivatives of the user's own.
-    """
+    """What `function` does to x, a container of tensors that are written to if it writes, and what it returned."""
     leaves, _ = tree_flatten(x)
     recorder = Recorder(leaves)
     with torch.inference_mode(False), torch.enable_grad(), recorder, Watch(recorder):

@@ -20,9 +20,9 @@ import scipy.io
 import scipy.sparse as sp
 
 from ..sparse.analysis.facts import canonical
-from ..sparse.files.contents import Contents
 from ..sparse.files.reader import (
     ENDINGS,
+    Contents,
     accepted,
     check_extent,
     check_finite,

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from ..solvers import SolveResult
-from ..sparse.plot.picture import plot
+from ..sparse.plot import plot
 from .compare import ComparisonRow
 from .files import check_output, writing
 from .terminal import SolveFailed, UsageError

@@ -12,9 +12,9 @@ import scipy.sparse.linalg as spl
 from scipy.linalg import LinAlgError
 
 from ..solvers import Method, linear_solve, solve_triangular
-from ..solvers.apply_factors import MOST
 from ..solvers.factors.superlu import factors_of
 from ..solvers.methods.registry import find_method, is_auto
+from ..solvers.shortcut import MOST
 from .wrap import FLOATING, is_for_krylix, is_of_another_library
 
 ArrayT = TypeVar("ArrayT")

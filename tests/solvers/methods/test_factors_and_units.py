@@ -9,7 +9,7 @@ import pytest
 import scipy.sparse as sp
 
 from krylix import SingularMatrixWarning, linear_solve, load_preconditioner, prepare
-from krylix.sparse.analysis.equilibrate import equilibrated, scales
+from krylix.sparse.analysis.canonical import equilibrated, scales
 from modes import array, solve
 
 N = 40

@@ -14,8 +14,8 @@ import krylix
 from cells import in_turn
 from krylix.backends import get_backend
 from krylix.solvers.preconditioners import UPDATES
+from krylix.solvers.preconditioners.amg.build_cycle import sparse_form
 from krylix.solvers.preconditioners.amg.classical import classical_levels
-from krylix.solvers.preconditioners.amg.cycle import sparse_form
 from krylix.solvers.preconditioners.amg.hierarchy import galerkin_levels, order_of, renewed, tentative_matrices
 from krylix.solvers.preconditioners.amg.interpolation import ClassicalRule
 from krylix.solvers.preconditioners.amg.levels import reordered_matrix

@@ -19,8 +19,8 @@ import scipy.sparse as sp
 import krylix
 from krylix.solvers import PRECONDITIONERS, Preconditioner
 from krylix.sparse import Stencil, UnsupportedOperation
-from krylix.sparse.files import archive
-from krylix.sparse.files.structures import STORED_FORMATS
+from krylix.sparse.files import packed
+from krylix.sparse.files.saved import STORED_FORMATS
 
 A = sp.csr_array(sp.diags_array([-1.0, 3.0, -1.5], offsets=[-1, 0, 2], shape=(12, 12)))
 GRID = sp.csr_array(sum(np.array(c) * sp.kron(a, b) for c, a, b in (
@@ -164,12 +164,11 @@ def test_bounds_hold_where_they_are_made() -> None:
 
 def test_compressed_matrices(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """They unpack to no more than is usual; larger ones are saved as they are."""
-    monkeypatch.setattr(archive, "UNPACKED", 10_000)
+    monkeypatch.setattr(packed, "UNPACKED", 10_000)
     path, zeros = tmp_path / "A.npz", sp.csr_array(np.ones((100, 100)))
     sp.save_npz(path, zeros)
     with pytest.raises(ValueError, match=r"A\.npz: would unpack to \d+ bytes, \d+ times its size; expected at most"):
         krylix.sparse.load(path)
-    monkeypatch.setattr("krylix.sparse.files.matrices.UNPACKED", 10_000)
     krylix.sparse.save(path, zeros)
     with zipfile.ZipFile(path) as file:
         assert all(member.compress_type == zipfile.ZIP_STORED for member in file.infolist())

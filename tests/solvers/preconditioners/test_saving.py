@@ -25,9 +25,7 @@ from krylix.solvers import Preconditioner
 from krylix.solvers.factors.dense import as_interchanges, from_interchanges
 from krylix.solvers.fast import inverse as fast_solver
 from krylix.sparse import Composed, Operator, Stencil, UnsupportedOperation, storable
-from krylix.sparse.files.storable import STORABLE
-from krylix.sparse.files.structures import STORED_FORMATS
-from krylix.sparse.files.tree import VERSION
+from krylix.sparse.files.saved import STORABLE, STORED_FORMATS, VERSION
 from krylix.sparse.formats import FORMATS
 from modes import EAGER, array, library, to_numpy
 
@@ -96,7 +94,7 @@ def test_matrices_of_every_format(word: str, dtype: str, tmp_path: Path) -> None
 
 
 def test_every_format_has_a_form() -> None:
-    """A new one is entered in `sparse/files/structures.py`."""
+    """A new one is entered in `sparse/files/saved.py`."""
     assert set(STORED_FORMATS) == set(FORMATS) - {"dense"}
     assert {*FORMATS} <= {*STORABLE}
 

@@ -10,7 +10,7 @@ import pytest
 import scipy.sparse as sp
 
 from krylix import ConvergenceError, linear_solve
-from krylix.sparse.analysis.rounding import rounded_row_sums
+from krylix.sparse.analysis.singular import rounded_row_sums
 
 LONG_STEP = 2e4  # rounding of x leaves a residual that counts as converged
 TOO_LONG = 1e6  # ... and here it does not

@@ -8,10 +8,7 @@ import pytest
 import scipy.sparse as sp
 from scipy.sparse.linalg import splu
 
-from krylix.sparse.analysis.elimination import column_counts
-from krylix.sparse.analysis.level_widths import level_widths
-from krylix.sparse.analysis.minimum_degree import minimum_degree
-from krylix.sparse.analysis.range_minimum import RangeMinimum
+from krylix.sparse.analysis.graph import RangeMinimum, column_counts, level_widths, minimum_degree
 
 rng = np.random.default_rng(0)
 

@@ -5,8 +5,8 @@ import pytest
 import scipy.sparse as sp
 from scipy.sparse.csgraph import structural_rank
 
-from krylix.sparse.analysis import matching
-from krylix.sparse.analysis.matching import maximum_matching
+from krylix.sparse.analysis import graph
+from krylix.sparse.analysis.graph import maximum_matching
 
 
 @pytest.mark.parametrize("density", [0.0, 0.02, 0.08, 0.15, 0.3])
@@ -33,5 +33,5 @@ def test_long_paths() -> None:
 def test_the_search_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     n = 300
     A = sp.csr_array(sp.random_array((n, n), density=0.01, rng=np.random.default_rng(1)))
-    monkeypatch.setattr(matching, "_MOST_SCANNED", 10)
+    monkeypatch.setattr(graph, "_MOST_SCANNED", 10)
     assert maximum_matching(A.indptr, A.indices, n) is None

@@ -9,7 +9,7 @@ import pytest
 
 import krylix
 from frameworks import jax, jnp, tf
-from krylix.sparse.analysis.random_values import facts_for_random_values
+from krylix.sparse.operators.checks import facts_for_random_values
 from modes import array, compiled
 
 MODES = ("jax-jit", "tf-function")

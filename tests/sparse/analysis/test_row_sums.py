@@ -9,8 +9,8 @@ import pytest
 import scipy.sparse as sp
 
 from krylix.sparse import as_operator
+from krylix.sparse.analysis.analysis import RowSums, row_sums
 from krylix.sparse.analysis.facts import has_diagonal_of_one_sign, is_diagonally_dominant
-from krylix.sparse.analysis.row_sums import RowSums, row_sums
 from krylix.sparse.formats import DIA
 
 

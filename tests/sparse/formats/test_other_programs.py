@@ -345,7 +345,7 @@ def test_broken_archives(tmp_path: Path) -> None:
 
 
 def test_what_unpacks_to_far_too_much(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("krylix.sparse.files.packing.UNPACKED", 10_000)
+    monkeypatch.setattr("krylix.sparse.files.packed.UNPACKED", 10_000)
     for name in ("A.txt.gz", "A.txt.bz2", "A.tar.gz"):
         packing = bz2 if name.endswith("bz2") else gzip
         (tmp_path / name).write_bytes(packing.compress(b"1 " * 1_000_000))

@@ -16,10 +16,7 @@ from krylix import UnsupportedOperation
 from krylix.backends import convert, get_backend
 from krylix.sparse.analysis.facts import canonical
 from krylix.sparse.formats import from_entries
-from krylix.sparse.plot.colours import EntryColours, round_numbers
-from krylix.sparse.plot.pattern import count_entries
-from krylix.sparse.plot.picture import plot
-from krylix.sparse.plot.stencil import find_neighbours
+from krylix.sparse.plot import EntryColours, count_entries, find_neighbours, plot, round_numbers
 
 pyplot = lazy("matplotlib.pyplot")
 

@@ -11,9 +11,8 @@ import scipy.sparse as sp
 
 from irregular_matrices import triangulated, with_hubs
 from krylix.backends import get_backend
-from krylix.sparse.partition.exchange import Exchange, exchange_of
+from krylix.sparse.partition.exchange import Exchange, exchange_of, redistribution
 from krylix.sparse.partition.local_rows import local_rows
-from krylix.sparse.partition.redistribution import redistribution
 from krylix.sparse.partition.row_partition import row_partition
 
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from irregular_matrices import triangulated, with_hubs
 from krylix import UnsupportedOperation
 from krylix.sparse import GhostCounts, ghost_counts, row_partition
-from krylix.sparse.partition.metis import has_metis
+from krylix.sparse.partition.row_partition import has_metis
 
 A, POINTS = triangulated(4000)
 # Ghost values by METIS (pymetis 2025.2.2) of the same meshes, so that a comparison needs no METIS: by axes and parts.

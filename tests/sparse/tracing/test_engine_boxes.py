@@ -7,9 +7,8 @@ import pytest
 
 from krylix.backends import get_backend
 from krylix.sparse.tracing import engine as t
-from krylix.sparse.tracing.engine.box import axis_groups, bounding_slices, reshape_box
-from krylix.sparse.tracing.engine.strided import find_slices
-from krylix.sparse.tracing.engine.terms import Box, affine, to_gathered
+from krylix.sparse.tracing.engine.structural import find_slices
+from krylix.sparse.tracing.engine.terms import Box, affine, axis_groups, bounding_slices, reshape_box, to_gathered
 
 BK = get_backend("numpy")
 HUGE = (20_000, 30_000)

@@ -6,9 +6,8 @@ import pytest
 from krylix.backends import get_backend
 from krylix.sparse import NonlinearError, UnsupportedOperation
 from krylix.sparse.tracing import engine as t
-from krylix.sparse.tracing.engine.diagonals import plan_diagonals
 from krylix.sparse.tracing.engine.limits import check_entries
-from krylix.sparse.tracing.engine.to_matrix import blocks_of
+from krylix.sparse.tracing.engine.to_matrix import blocks_of, plan_diagonals
 
 BK = get_backend("numpy")
 F8 = np.dtype(np.float64)

@@ -11,11 +11,9 @@ from hypothesis import strategies as st
 
 from krylix.backends import get_backend
 from krylix.sparse.tracing import engine as t
-from krylix.sparse.tracing.engine.diagonals import plan_diagonals, write_diagonals
-from krylix.sparse.tracing.engine.linear import normal
-from krylix.sparse.tracing.engine.merging import merge_entries, sum_numbers
+from krylix.sparse.tracing.engine.linear import merge_entries, normal, sum_numbers
 from krylix.sparse.tracing.engine.terms import Box, to_entries, to_gathered
-from krylix.sparse.tracing.engine.to_matrix import biases_of, blocks_of, entries_of
+from krylix.sparse.tracing.engine.to_matrix import biases_of, blocks_of, entries_of, plan_diagonals, write_diagonals
 from random_examples import random_examples
 
 SHAPES = [(7,), (4, 5), (3, 4, 2), (1, 6), (2, 1, 3), (1,), ()]

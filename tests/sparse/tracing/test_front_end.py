@@ -11,9 +11,9 @@ import pytest
 from krylix import NonlinearError, UnsupportedOperation, jacobian_matrix, matrix_from_function
 from krylix.backends import get_backend
 from krylix.sparse.tracing import engine, front_end
-from krylix.sparse.tracing.engine.refusals import MATRIX_FREE
+from krylix.sparse.tracing.engine.operands import MATRIX_FREE
+from krylix.sparse.tracing.front_end import Traced, arguments, check_dtypes, matrix_dtype
 from krylix.sparse.tracing.messages import Operation, kind_of, located, nonlinear, place_of, unsupported
-from krylix.sparse.tracing.traced import Traced, arguments, check_dtypes, matrix_dtype
 
 NUMPY = str(Path(np.__file__).parent)
 

@@ -212,12 +212,12 @@ def test_compile_time_evaluation() -> None:
 
 def test_without_private_parts_of_jax(monkeypatch: pytest.MonkeyPatch) -> None:
     """Another version of JAX may keep no record of tracers: values stay traced then, and right."""
-    from krylix.sparse.tracing.jax import fold as jax_fold
+    from krylix.sparse.tracing.jax import interpreter
 
     def fail(x: Any) -> Any:
         raise AttributeError("parent")
 
-    monkeypatch.setattr(jax_fold, "_lowered", fail)
+    monkeypatch.setattr(interpreter, "_lowered", fail)
     assert known_in_jit(CONSTANTS["jnp"][0]) is None
 
 

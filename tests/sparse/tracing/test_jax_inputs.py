@@ -15,7 +15,7 @@ from krylix.sparse.tracing.matrix_from_function import matrix_from_function
 jax = lazy("jax")
 jnp, lax = lazy("jax.numpy"), lazy("jax.lax")
 jax_sparse = lazy("jax.experimental.sparse")
-jax_rules = lazy("krylix.sparse.tracing.jax.rules.table")
+jax_rules = lazy("krylix.sparse.tracing.jax.rules")
 
 
 rng = np.random.default_rng(2)

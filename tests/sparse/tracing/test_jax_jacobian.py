@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from frameworks import lazy
-from krylix.sparse.tracing.jacobian_matrix import jacobian_matrix
+from krylix.sparse.tracing.matrix_from_function import jacobian_matrix
 
 jax = lazy("jax")
 jnp, lax = lazy("jax.numpy"), lazy("jax.lax")

@@ -12,7 +12,7 @@ from krylix.backends import get_backend
 
 jax = lazy("jax")
 jnp, lax = lazy("jax.numpy"), lazy("jax.lax")
-jax_known = lazy("krylix.sparse.tracing.jax.known.table")
+jax_known = lazy("krylix.sparse.tracing.jax.known")
 interpreter = lazy("krylix.sparse.tracing.jax.interpreter")
 
 

@@ -11,7 +11,7 @@ from krylix.backends import get_backend
 
 jax = lazy("jax")
 jnp, lax = lazy("jax.numpy"), lazy("jax.lax")
-jax_sample = lazy("krylix.sparse.tracing.jax.sample.program")
+jax_sample = lazy("krylix.sparse.tracing.jax.sample")
 jax_interpreter = lazy("krylix.sparse.tracing.jax.interpreter")
 
 rng = np.random.default_rng(0)

@@ -2,9 +2,7 @@
 
 from frameworks import lazy
 
-rules, known, sample = (
-    lazy(f"krylix.sparse.tracing.jax.{name}") for name in ("rules.table", "known.table", "sample.rules")
-)
+rules, known, sample = (lazy(f"krylix.sparse.tracing.jax.{name}") for name in ("rules", "known", "sample"))
 
 LEFT_TO_JAX = {  # operations with known operands that NumPy does not evaluate
     **dict.fromkeys(
@@ -24,7 +22,7 @@ LEFT_TO_JAX = {  # operations with known operands that NumPy does not evaluate
 
 def test_operations_with_a_rule_have_one_for_known_operands() -> None:
     missing = set(rules.RULES) - set(known.RULES) - set(LEFT_TO_JAX)
-    assert not missing, f"{sorted(missing)}: add a rule to sparse/tracing/jax/known/, or the reason to LEFT_TO_JAX here"
+    assert not missing, f"{sorted(missing)}: add a rule to sparse/tracing/jax/known.py, or the reason to LEFT_TO_JAX"
 
 
 def test_reasons_are_still_needed() -> None:

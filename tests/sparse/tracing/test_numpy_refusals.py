@@ -9,7 +9,7 @@ import pytest
 from krylix import NonlinearError, UnsupportedOperation, jacobian_matrix, linear_solve, matrix_from_function
 from krylix.sparse.tracing.front_end import front_end_of
 from krylix.sparse.tracing.matrix_from_function import traced_matrix
-from krylix.sparse.tracing.opaque import OpaqueFunction
+from krylix.sparse.tracing.messages import OpaqueFunction
 
 N = 6
 C = np.random.default_rng(1).random((N, N))

@@ -11,8 +11,8 @@ from scipy.sparse.linalg import LinearOperator, aslinearoperator
 from scipy.spatial import Delaunay
 
 from krylix import NonlinearError, UnsupportedOperation, matrix_from_function
-from krylix.sparse.tracing.probing import entries, evaluate
-from krylix.sparse.tracing.probing.colouring import coloured, lattice
+from krylix.sparse.tracing import peeling, probing
+from krylix.sparse.tracing.peeling import coloured, lattice
 
 rng = np.random.default_rng(0)
 
@@ -179,8 +179,8 @@ def test_what_is_not_linear(name: str) -> None:
 
 
 def test_too_many_entries(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(entries, "_FEW", 400)
-    for module in (entries, evaluate):
+    monkeypatch.setattr(probing, "_FEW", 400)
+    for module in (probing, peeling):
         monkeypatch.setattr(module, "MOST_EVALUATIONS", 1000)
     f = Counted(lambda u: u + u.sum())
     with pytest.raises(UnsupportedOperation, match=r"evaluations of the function.*couples too many unknowns"):

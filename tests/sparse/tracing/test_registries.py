@@ -53,10 +53,10 @@ NOT_FOLLOWED = {  # by a rule; these functions are evaluated instead
 def unknown_to_numpys_tables() -> Iterator[Any]:
     from numpy.testing import overrides
 
-    from krylix.sparse.tracing.numpy.methods import VIEWS
-    from krylix.sparse.tracing.numpy.rules import table
+    from krylix.sparse.tracing.numpy.array import VIEWS
+    from krylix.sparse.tracing.numpy.rules import call
 
-    known = {*table.FUNCTIONS, *VIEWS, *table.CREATORS, *table.DESCRIPTIONS, *table.WRITERS, *table.UFUNCS}
+    known = {*call.FUNCTIONS, *VIEWS, *call.CREATORS, *call.DESCRIPTIONS, *call.WRITERS, *call.UFUNCS}
     found = {*overrides.get_overridable_numpy_array_functions(), *overrides.get_overridable_numpy_ufuncs()}
     yield from (function for function in found if function not in known)
 
@@ -92,9 +92,8 @@ def test_jax() -> None:
     pytest.importorskip("jax")
 
     from krylix.backends.jax.derivatives import bilinear
-    from krylix.sparse.tracing.jax.control import CONTROL
-    from krylix.sparse.tracing.jax.expand import _CALLS, _OF_JAX, _WITH_RULES
-    from krylix.sparse.tracing.jax.rules.table import RULES
+    from krylix.sparse.tracing.jax.interpreter import _CALLS, _OF_JAX, _WITH_RULES, CONTROL
+    from krylix.sparse.tracing.jax.rules import RULES
 
     known = {*RULES, *CONTROL, *_CALLS, *_WITH_RULES, *_OF_JAX, *LEFT_OUT, bilinear.primitive.name}
     # in a process of its own: packages that other tests import enter primitives of theirs

@@ -8,7 +8,7 @@ import pytest
 
 from frameworks import lazy
 from krylix import NonlinearError, UnsupportedOperation, linear_solve, matrix_from_function
-from krylix.sparse.tracing.engine.operations import unit_images
+from krylix.sparse.tracing.engine import images
 
 tf = lazy("tensorflow")
 
@@ -118,7 +118,7 @@ def test_without_a_rule(name: str) -> None:
 
 
 def test_too_many_entries_are_refused_before_they_are_made(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(unit_images, "MOST_UNITS", 40)
+    monkeypatch.setattr(images, "MOST_UNITS", 40)
     big = tf.TensorSpec(1 << 18, DOUBLE)
     for f in (lambda x: tf.signal.fft(tf.cast(x, tf.complex128)), lambda x: tf.cumsum(x)):
         with pytest.raises(UnsupportedOperation, match="stored entries"):

@@ -8,7 +8,7 @@ import pytest
 
 from frameworks import lazy
 from krylix import NonlinearError, UnsupportedOperation, linear_solve, matrix_from_function
-from krylix.sparse.tracing.engine.operations import unit_images
+from krylix.sparse.tracing.engine import images
 
 torch = lazy("torch")
 F = lazy("torch.nn.functional")
@@ -146,7 +146,7 @@ def test_without_a_rule(name: str) -> None:
 
 
 def test_too_many_entries_are_refused_before_they_are_made(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(unit_images, "MOST_UNITS", 40)
+    monkeypatch.setattr(images, "MOST_UNITS", 40)
     big = torch.empty(1 << 18, dtype=torch.float64, device="meta")
     for f in (lambda x: torch.fft.fft(x), lambda x: x.cumsum(0)):
         with pytest.raises(UnsupportedOperation, match="stored entries"):

@@ -19,11 +19,22 @@ from typing import Any
 import numpy as np
 
 from ....errors import UnsupportedOperation
-from ...engine.arithmetic import add, conjugate, convert, imaginary_part, negate, real_part, scale, subtract
+from ...engine.arithmetic import (
+    add,
+    conjugate,
+    convert,
+    cumulative_sum,
+    imaginary_part,
+    negate,
+    real_part,
+    reduce_sum,
+    scale,
+    subtract,
+    window_sum,
+)
 from ...engine.linear import Linear
-from ...engine.operations.products import multiply, quotient
-from ...engine.reductions import cumulative_sum, reduce_sum, window_sum
-from ...engine.refusals import NotLinear
+from ...engine.operands import NotLinear
+from ...engine.products import multiply, quotient
 
 Values = Sequence[Any]
 

@@ -1,4 +1,4 @@
-"""Rules for operations that move whole blocks of elements.
+"""Rules for operations that move elements: in blocks, by known indices, or chosen by pooling.
 
 `jnp.pad(u, (2, 0))` of 4 elements: the box lies two rows further on.
 
@@ -9,6 +9,13 @@
 >>> (equation,) = jax.make_jaxpr(lambda u: lax.pad(u, 0.0, [(2, 0, 0)]))(np.zeros(4)).eqns
 >>> STRUCTURE["pad"](equation, [u, np.asarray(0.0)]).terms
 (Box(lo=(2,), shape=(4,), offset=0, strides=(1,), factor=1, values=None, mask=None),)
+
+>>> u, i = identity(get_backend("jax"), (4,), float), np.array([[2], [0], [3]], np.int32)
+>>> equation = jax.make_jaxpr(lambda u: u[i[:, 0]])(np.zeros(4)).eqns[-1]
+>>> positions(gather_window((4,), equation.params), i, (3,))
+array([2, 0, 3])
+>>> INDEXING["gather"](equation, [u, i]).terms
+(Gathered(columns=array([2, 0, 3], dtype=int32), factor=1, values=None),)
 """
 
 from __future__ import annotations
@@ -20,15 +27,40 @@ from typing import Any
 import numpy as np
 from jax import lax
 
-from ...engine.arithmetic import add, scale
-from ...engine.coefficients import pad_known
-from ...engine.linear import Linear, reshape
-from ...engine.operations.replace import cut
-from ...engine.positions import select
-from ...engine.refusals import static_needed
-from ...engine.structural import broadcast_in_dim, concatenate, pad, reverse, slice_, stack, tile, transpose
-from ..control import choose
-from ..known.table import is_known
+from ....errors import UnsupportedOperation
+from ....formats.entries.integers import row_strides
+from ...engine.arithmetic import add, negate, scale, window_sum
+from ...engine.indexing import clamped_start, positions, single_start
+from ...engine.linear import Linear, linear_among, reshape
+from ...engine.operands import MATRIX_FREE, NotLinear, padded, static, static_needed
+from ...engine.positions import assemble, scatter_add, select, take
+from ...engine.structural import (
+    broadcast_in_dim,
+    broadcast_to,
+    concatenate,
+    cut,
+    element,
+    pad,
+    replace_box,
+    reverse,
+    slice_,
+    stack,
+    tile,
+    transpose,
+)
+from ..known import (
+    adds,
+    bind,
+    evaluate_equation,
+    extreme_positions,
+    fill_value,
+    gather_window,
+    is_known,
+    order_by,
+    scatter_window,
+    sets_values,
+    window_reduction,
+)
 
 Values = Sequence[Any]
 
@@ -49,15 +81,7 @@ def _slice(equation: Any, values: Values) -> Any:
 
 def _pad(equation: Any, values: Values) -> Any:
     (x, fill), config = values, equation.params["padding_config"]
-    if not isinstance(fill, Linear):
-        return pad(x, config, fill)
-    around = pad_known(np.zeros(x.shape, bool), config, True)
-    filled = scale(fill, around.astype(fill.dtype))
-    if isinstance(x, Linear):
-        return add(pad(x, config), filled)
-    return add(
-        filled, lax.pad(x, np.zeros((), x.dtype), config) if not is_known(x) else pad_known(np.asarray(x), config, 0)
-    )
+    return padded(linear_among(values, "pad").bk, x, config, fill)
 
 
 def _split(equation: Any, values: Values) -> Any:
@@ -68,8 +92,14 @@ def _split(equation: Any, values: Values) -> Any:
 
 def _unstack(equation: Any, values: Values) -> Any:
     x, axis = values[0], equation.params["axis"]
-    shape = equation.outvars[0].aval.shape
-    return [reshape(cut(x, axis, i, i + 1), shape) for i in range(x.shape[axis])]
+    return [element(x, i, axis) for i in range(x.shape[axis])]
+
+
+def choose(predicate: Any, cases: Sequence[Any]) -> Any:
+    """One of some arrays of the same shape by a traced number."""
+    if any(isinstance(case, Linear) for case in cases):
+        return select(lax.broadcast(predicate, cases[0].shape), cases)
+    return lax.select_n(predicate, *cases)
 
 
 def _select(equation: Any, values: Values) -> Any:
@@ -98,4 +128,166 @@ STRUCTURE: dict[str, Callable[[Any, Values], Any]] = {
     "unstack": _unstack,
     "tile": lambda equation, values: tile(values[0], equation.params["reps"]),
     "select_n": _select,
+}
+
+
+# --- gathers, scatters and windows ------------------------------------------------------------------------------------
+# `u[i]` for known indices i = 2, 0, 3: the parameters of the gather and i tell the position of each element.
+
+
+def _gather(equation: Any, values: Values) -> Any:
+    x, indices = values
+    shape = equation.outvars[0].aval.shape
+    indices = static("index", indices)
+    window = gather_window(x.shape, equation.params)
+    starts = single_start(window, indices)
+    if starts is not None:
+        return reshape(slice_(x, starts, _ends(starts, window.sizes)), shape)
+    where = positions(window, indices, shape)
+    result = take(x, where)
+    outside = where < 0
+    if outside.any():
+        result = add(result, np.where(outside, fill_value(equation.params, x.dtype), x.dtype.type(0)))
+    return result
+
+
+def _dynamic_slice(equation: Any, values: Values) -> Any:
+    x, *starts = values
+    sizes = equation.params["slice_sizes"]
+    starts = clamped_start(_known_starts(starts), x.shape, sizes)
+    return slice_(x, starts, _ends(starts, sizes))
+
+
+def _dynamic_update_slice(equation: Any, values: Values) -> Any:
+    x, update, *starts = values
+    starts = clamped_start(_known_starts(starts), x.shape, update.shape)
+    return replace_box(x, update, starts)
+
+
+def _scatter(equation: Any, values: Values) -> Any:
+    x, indices, updates = values
+    if not sets_values(equation.params):
+        raise UnsupportedOperation(
+            "x.at[i].apply(f) hides f. Write x.at[i].set(f(x[i])), which is the same unless an index occurs twice."
+        )
+    indices = static("index", indices)
+    window = scatter_window(x.shape, updates.shape, equation.params)
+    starts = single_start(window, indices)
+    if starts is not None:
+        return replace_box(x, _reshaped(updates, window.sizes), starts)
+    where = positions(window, indices, updates.shape).reshape(-1)
+    sources = np.arange(int(np.prod(x.shape)))
+    inside = np.flatnonzero(where >= 0)
+    sources[where[inside]] = len(sources) + inside  # of updates of one element the last one holds
+    return assemble([x, updates], sources.reshape(x.shape))
+
+
+def _scatter_add(equation: Any, values: Values) -> Any:
+    x, indices, updates = values
+    indices = static("index", indices)
+    if equation.primitive.name == "scatter-sub":
+        updates = negate(updates) if isinstance(updates, Linear) else -updates
+    window = scatter_window(x.shape, updates.shape, equation.params)
+    starts = single_start(window, indices)
+    if starts is not None and isinstance(updates, Linear):
+        widths = [(start, n - start - size, 0) for start, n, size in zip(starts, x.shape, window.sizes)]
+        return add(pad(reshape(updates, window.sizes), widths), x)
+    return scatter_add(x, positions(window, indices, updates.shape), updates)
+
+
+def _scatter_multiply(equation: Any, values: Values) -> Any:
+    x, indices, updates = values
+    if isinstance(updates, Linear):
+        raise NotLinear("the factors depend on it")
+    static("index", indices)
+    operands = [np.ones(x.shape, x.dtype), indices, updates]
+    factors = evaluate_equation(equation, operands) if is_known(updates) else bind(equation, operands)
+    return scale(x, factors[0])
+
+
+def _known_starts(starts: Values) -> list[int]:
+    return [int(static("index", start)) for start in starts]
+
+
+def _ends(starts: Sequence[int], sizes: Sequence[int]) -> list[int]:
+    return [start + size for start, size in zip(starts, sizes)]
+
+
+def _reshaped(x: Any, shape: Sequence[int]) -> Any:
+    return reshape(x, shape) if isinstance(x, Linear) else x.reshape(shape)
+
+
+def _sort(equation: Any, values: Values) -> Any:
+    """By known keys; the other operands may depend on the input."""
+    axis, count = equation.params["dimension"], equation.params["num_keys"]
+    keys = [static("order", key) for key in values[:count]]
+    if any(key.dtype.kind == "c" or (key.dtype.kind == "f" and np.isnan(key).any()) for key in keys):
+        raise UnsupportedOperation("it orders complex numbers or NaN. Sort by real and finite keys.")
+    order = order_by(keys, axis)
+    if not equation.params["is_stable"] and _has_equal(keys, order, axis):
+        raise UnsupportedOperation("the order of equal keys is not defined. Sort with is_stable=True.")
+    along = np.broadcast_to(
+        np.arange(order.shape[axis]).reshape([-1 if a == axis else 1 for a in range(order.ndim)]), order.shape
+    )
+    where = np.arange(order.size).reshape(order.shape) + (order - along) * row_strides(order.shape)[axis]
+    return [take(x, where) if isinstance(x, Linear) else _taken(x, where) for x in values]
+
+
+def _has_equal(keys: Sequence[np.ndarray], order: np.ndarray, axis: int) -> bool:
+    same = [np.diff(np.take_along_axis(key, order, axis).astype(np.float64), axis=axis) == 0 for key in keys]
+    return bool(np.logical_and.reduce(same).any())
+
+
+def _taken(x: Any, where: np.ndarray) -> Any:
+    return x.reshape(-1)[where.reshape(-1)].reshape(where.shape)
+
+
+INDEXING: dict[str, Callable[[Any, Values], Any]] = {
+    "gather": _gather,
+    "dynamic_slice": _dynamic_slice,
+    "dynamic_update_slice": _dynamic_update_slice,
+    "scatter": _scatter,
+    "scatter-add": _scatter_add,
+    "scatter-sub": _scatter_add,
+    "scatter-mul": _scatter_multiply,
+    "sort": _sort,
+}
+
+
+# --- pooling by known values, and sums from a start -------------------------------------------------------------------
+
+
+def _gather_chosen(equation: Any, values: Values) -> Any:
+    x, operand = values
+    return take(x, _positions(equation, operand))
+
+
+def _scatter_chosen(equation: Any, values: Values) -> Any:
+    x, operand = values
+    zeros = np.zeros(equation.outvars[0].aval.shape, x.dtype)
+    return scatter_add(zeros, _positions(equation, operand), x)
+
+
+def _positions(equation: Any, operand: Any) -> np.ndarray:
+    where = extreme_positions(static("place of the largest element", operand), equation.params)
+    if where is None:
+        raise UnsupportedOperation(f"it is not the place of a largest finite number. {MATRIX_FREE}")
+    return where
+
+
+def _reduce_window(equation: Any, values: Values) -> Any:
+    x, p = values[0], equation.params
+    if len(values) != 2 or not adds(p["jaxpr"]):
+        raise UnsupportedOperation(f"it combines elements by a function of its own. {MATRIX_FREE}")
+    names = ("window_dimensions", "window_strides", "padding", "base_dilation", "window_dilation")
+    if isinstance(x, Linear):
+        return add(window_sum(x, *(p[name] for name in names)), values[1])
+    shape = equation.outvars[0].aval.shape
+    return add(broadcast_to(values[1], shape), window_reduction(static("array", x), p))
+
+
+POOLING: dict[str, Callable[[Any, Values], Any]] = {
+    "select_and_gather_add": _gather_chosen,
+    "select_and_scatter_add": _scatter_chosen,
+    "reduce_window": _reduce_window,
 }

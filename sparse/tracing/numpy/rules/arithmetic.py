@@ -10,14 +10,24 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from ...engine.arithmetic import add, conjugate, convert, divide, imaginary_part, negate, real_part, scale, subtract
+from ...engine.arithmetic import (
+    add,
+    conjugate,
+    convert,
+    cumulative_sum,
+    divide,
+    imaginary_part,
+    negate,
+    real_part,
+    reduce_sum,
+    scale,
+    subtract,
+)
 from ...engine.linear import Linear
-from ...engine.operations.products import multiply, quotient
-from ...engine.operations.replace import cut
+from ...engine.operands import NotLinear
 from ...engine.positions import select
-from ...engine.reductions import cumulative_sum, reduce_sum
-from ...engine.refusals import NotLinear
-from ...engine.structural import pad
+from ...engine.products import multiply, quotient
+from ...engine.structural import cut, pad
 from ..values import Value, cast, plus, reshape, take
 from .products import matmul
 

@@ -1,4 +1,19 @@
-"""From a call of NumPy to the rule for it."""
+"""The rules by NumPy's functions, and from a call of NumPy to the rule for it.
+
+    UFUNCS, METHODS    elementwise functions, and their `reduce`, `accumulate` and `outer`
+    FUNCTIONS          functions of whole arrays: their parameters are those of NumPy's function
+    WRITERS            those that write to their first argument: positions and what goes there
+    CREATORS           make arrays of the shape of another
+    DESCRIPTIONS       tell shapes and dtypes
+
+A function that is in none of them is not followed; NONLINEAR has the names of those that no rule could follow.
+
+>>> from krylix.backends import get_backend
+>>> from krylix.sparse.tracing.engine import identity
+>>> u = identity(get_backend("numpy"), (4,), float)
+>>> FUNCTIONS[np.roll](u, -1).terms[0].offset
+1
+"""
 
 from __future__ import annotations
 
@@ -12,13 +27,73 @@ import numpy as np
 
 from .....backends.numpy.lending import StandIn
 from ....errors import NonlinearError, UnsupportedOperation
-from ...engine.arithmetic import negate
+from ...engine.arithmetic import conjugate, negate
 from ...engine.linear import Linear
+from ...engine.operands import NotLinear
 from ...engine.positions import select
-from ...engine.refusals import NotLinear
-from .. import messages
-from ..values import NotFollowed, assigned, cast
-from .table import CREATORS, DESCRIPTIONS, FUNCTIONS, METHODS, NONLINEAR, UFUNCS, WRITERS
+from ..values import NotFollowed, assigned, cast, not_linear, opaque, refused, translated
+from .arithmetic import METHODS, SUMS, UFUNCS
+from .products import FOURIER, PRODUCTS, einsum, matmul
+from .structure import STRUCTURE, WRITERS
+
+
+def _conjugate(x: Any) -> Any:
+    return conjugate(x) if isinstance(x, Linear) else np.conj(x)
+
+
+_VECTOR_PRODUCTS = {
+    "vecdot": lambda x, y: einsum("...i,...i->...", _conjugate(x), y),
+    "matvec": lambda x, y: einsum("...ij,...j->...i", x, y),
+    "vecmat": lambda x, y: einsum("...i,...ij->...j", _conjugate(x), y),
+}
+UFUNCS.update({getattr(np, name): rule for name, rule in _VECTOR_PRODUCTS.items() if hasattr(np, name)})
+_NEW: dict[Any, dict[str, Callable[..., Any]]] = {  # in NumPy 2
+    np: {"cumulative_sum": lambda x, axis=None, dtype=None: SUMS[np.cumsum](x, axis, dtype)},
+    np.linalg: {
+        "matmul": matmul,
+        "outer": PRODUCTS[np.outer],
+        "tensordot": PRODUCTS[np.tensordot],
+        "vecdot": _VECTOR_PRODUCTS["vecdot"],
+        "trace": lambda x, offset=0, dtype=None: SUMS[np.trace](x, offset, -2, -1, dtype),
+    },
+}
+FUNCTIONS: dict[Any, Callable[..., Any]] = {
+    **SUMS,
+    **STRUCTURE,
+    **PRODUCTS,
+    **FOURIER,
+    **{
+        getattr(module, name): rule
+        for module, new in _NEW.items()
+        for name, rule in new.items()
+        if hasattr(module, name)
+    },
+}
+CREATORS = frozenset(
+    getattr(np, name)
+    for name in ("zeros_like", "ones_like", "full_like", "empty_like", "zeros", "ones", "full", "empty")
+)
+DESCRIPTIONS = frozenset(
+    getattr(np, name)
+    for name in ("shape", "ndim", "size", "result_type", "iscomplexobj", "isrealobj", "can_cast", "common_type")
+)
+NONLINEAR = frozenset(
+    (
+        *("amax", "amin", "max", "min", "nanmax", "nanmin", "argmax", "argmin", "sort", "argsort", "lexsort"),
+        *("partition", "median", "percentile", "quantile", "std", "var", "nanstd", "nanvar", "prod", "cumprod"),
+        *("nanprod", "any", "all", "clip", "round", "around", "array_equal", "array_equiv", "allclose"),
+        *("isclose", "count_nonzero", "nonzero", "argwhere", "flatnonzero", "unique", "searchsorted", "digitize"),
+        *("histogram", "bincount", "nan_to_num", "ptp", "norm", "det", "slogdet", "inv", "pinv", "eig", "eigh"),
+        *("eigvals", "eigvalsh", "svd", "qr", "cholesky", "matrix_rank", "cond", "fix", "sinc", "i0", "angle"),
+        *("unwrap", "corrcoef", "cov", "nansum", "nanmean", "isin", "in1d", "isposinf", "isneginf", "isreal"),
+        *("iscomplex", "poly", "polyval", "matrix_power", "multi_dot"),
+    )
+)
+
+__all__ = ["CREATORS", "DESCRIPTIONS", "FUNCTIONS", "METHODS", "NONLINEAR", "UFUNCS", "WRITERS"]
+
+
+# --- calls ------------------------------------------------------------------------------------------------------------
 
 _PLAIN_TARGET = (
     "its result goes into an ordinary array, which cannot hold what depends on the input. Make that array by "
@@ -34,7 +109,7 @@ def run_ufunc(tracing: Any, ufunc: np.ufunc, method: str, inputs: Sequence[Any],
     target = targets[0] if targets else None
     name = ufunc.__name__ if method == "__call__" else f"{ufunc.__name__}.{method}"
     if len(targets) > 1 or (target is not None and not isinstance(target, StandIn)):
-        raise messages.opaque(name, _PLAIN_TARGET)
+        raise opaque(name, _PLAIN_TARGET)
     values = [tracing.value_of(x) for x in inputs]
     plain = target is not None and not target.is_scalar and not kwargs and method == "__call__"
     if plain and _accumulated(ufunc, target, inputs, values):
@@ -52,7 +127,7 @@ def run_function(tracing: Any, function: Callable[..., Any], args: Sequence[Any]
     name = function.__name__
     args, kwargs, target = _without_out(function, args, kwargs)
     if target is not None and not isinstance(target, StandIn):
-        raise messages.opaque(name, _PLAIN_TARGET)
+        raise opaque(name, _PLAIN_TARGET)
     if function in WRITERS:
         return _write(tracing, function, args, kwargs)
     values = [tracing.value_of(x) for x in args]
@@ -68,9 +143,9 @@ def run_function(tracing: Any, function: Callable[..., Any], args: Sequence[Any]
     else:
         rule = FUNCTIONS.get(function)
         if rule is None and name in NONLINEAR:
-            raise messages.not_linear(name)
+            raise not_linear(name)
         if rule is None or not _accepts(rule, values, named):
-            raise messages.opaque(name, f"there is no rule for it{' with these arguments' if rule else ''}.")
+            raise opaque(name, f"there is no rule for it{' with these arguments' if rule else ''}.")
         result = _guarded(name, linear, lambda: rule(*values, **named))
     returned = _returned(tracing, name, result, target)
     if function in (np.einsum, np.real, np.imag) and isinstance(returned, StandIn) and target is None:
@@ -83,7 +158,7 @@ def _guarded(name: str, values: Sequence[Any], call: Callable[[], Any]) -> Any:
         with np.errstate(all="ignore"):
             return call()
     except (NotFollowed, NonlinearError, UnsupportedOperation) as error:
-        raise messages.translated(error, name, list(values)) from None
+        raise translated(error, name, list(values)) from None
 
 
 def _ufunc(ufunc: np.ufunc, method: str, values: Sequence[Any], where: Any, kwargs: dict[str, Any]) -> Any:
@@ -147,7 +222,7 @@ def _returned(tracing: Any, name: str, result: Any, target: Any) -> Any:
         return tracing.wrap(result)
     dtype = result.dtype if isinstance(result, Linear) else np.asarray(result).dtype
     if not np.can_cast(dtype, target.dtype, "same_kind"):
-        raise messages.refused(name, f"its result of {dtype} does not fit into an array of {target.dtype}.")
+        raise refused(name, f"its result of {dtype} does not fit into an array of {target.dtype}.")
     if tuple(np.shape(result) if not isinstance(result, Linear) else result.shape) != target.shape:
         result = _guarded(name, [], lambda: assigned(result, target.shape))
     _guarded(name, [], lambda: target.write(result, name))
@@ -158,9 +233,9 @@ def _add_at(tracing: Any, ufunc: np.ufunc, inputs: Sequence[Any]) -> None:
     name = f"{ufunc.__name__}.at"
     target, key, *rest = inputs
     if not isinstance(target, StandIn):
-        raise messages.opaque(name, _PLAIN_TARGET)
+        raise opaque(name, _PLAIN_TARGET)
     if ufunc not in (np.add, np.subtract):
-        raise messages.opaque(name, "there is no rule for it.")
+        raise opaque(name, "there is no rule for it.")
     positions = target.positions_at(key, name)
     value = tracing.value_of(rest[0])
     value = value if isinstance(value, Linear) else np.asarray(value)
@@ -178,9 +253,9 @@ def _write(tracing: Any, function: Callable[..., Any], args: Sequence[Any], kwar
     """Functions that write to their first argument."""
     target, *rest = args
     if not isinstance(target, StandIn):
-        raise messages.opaque(function.__name__, _PLAIN_TARGET)
+        raise opaque(function.__name__, _PLAIN_TARGET)
     if not _accepts(WRITERS[function], args, kwargs):
-        raise messages.opaque(function.__name__, "there is no rule for it with these arguments.")
+        raise opaque(function.__name__, "there is no rule for it with these arguments.")
     own = np.arange(target.size).reshape(target.shape)
     values = [tracing.value_of(x) for x in rest]
     named = {key: tracing.value_of(x) for key, x in kwargs.items()}

@@ -9,13 +9,11 @@ from typing import Any
 import numpy as np
 
 from ...engine import structural
+from ...engine.indexing import Labels, pad_by_mode, roll
 from ...engine.linear import Linear
-from ...engine.operations.along import pad_by_mode, roll
-from ...engine.operations.choice import triangle, where
-from ...engine.operations.indexing import Labels
+from ...engine.operands import NotLinear, static_needed, triangle, where
 from ...engine.positions import assemble
-from ...engine.refusals import NotLinear, static_needed
-from ...nested import mapped
+from ...interpreter import mapped
 from ..values import NotFollowed, Value, broadcast, cast, concatenate, plus, reshape
 
 

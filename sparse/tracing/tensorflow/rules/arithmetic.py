@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -12,21 +13,23 @@ import tensorflow as tf
 from .....backends import get_backend
 from .....backends.tensorflow.program import evaluate
 from ....errors import UnsupportedOperation
-from ...conjugates import conjugated
 from ...engine import coefficients as co
-from ...engine.arithmetic import add, convert, divide, imaginary_part, negate, real_part, scale, subtract
+from ...engine.arithmetic import (
+    convert,
+    cumulative_sum,
+    divide,
+    imaginary_part,
+    negate,
+    real_part,
+    reduce_sum,
+    scale,
+    subtract,
+)
 from ...engine.linear import Linear, reshape
-from ...engine.operations.products import multiply, quotient
-from ...engine.reductions import cumulative_sum, reduce_sum
-from ...engine.refusals import NotLinear, integers
+from ...engine.operands import NotLinear, integers, plus
+from ...engine.products import multiply, quotient
 from ...engine.structural import broadcast_to, pad
-
-
-def plus(a: Any, b: Any) -> Any:
-    """The sum of values."""
-    if isinstance(a, Linear) or isinstance(b, Linear):
-        return add(a, b)
-    return a + b
+from ...interpreter import conjugated
 
 
 def coefficient(x: tf.Tensor) -> Any:
@@ -35,10 +38,7 @@ def coefficient(x: tf.Tensor) -> Any:
 
 
 def _sum_of_all(op: tf.Operation, *parts: Any) -> Any:
-    found = parts[0]
-    for part in parts[1:]:
-        found = plus(found, part)
-    return found
+    return reduce(plus, parts)
 
 
 def _power(op: tf.Operation, a: Any, b: Any) -> Any:
@@ -95,9 +95,7 @@ def axes_of(x: Linear, axis: Any) -> list[int]:
 def _sum(op: tf.Operation, x: Any, axis: Any) -> Any:
     if not isinstance(x, Linear):
         raise NotLinear("the axis depends on it")
-    axes = axes_of(x, axis)
-    total = reduce_sum(x, axes)
-    return reshape(total, [1 if a in axes else n for a, n in enumerate(x.shape)]) if op.get_attr("keep_dims") else total
+    return reduce_sum(x, axes_of(x, axis), bool(op.get_attr("keep_dims")))
 
 
 def _mean(op: tf.Operation, x: Any, axis: Any) -> Any:

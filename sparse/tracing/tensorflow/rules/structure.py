@@ -1,31 +1,29 @@
-"""Rules for operations that move whole blocks of elements, and for those that ask for shapes only."""
+"""Rules for operations that move elements: in blocks, in slices, or by known indices."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
-from ...conjugates import Conjugate, conjugated
+from .....backends.tensorflow.program import eagerly, evaluate
+from ....errors import UnsupportedOperation
 from ...engine import coefficients as co
-from ...engine.arithmetic import add, scale
+from ...engine.arithmetic import negate, scale
+from ...engine.indexing import Labels, along, numbers, pad_by_mode, pad_by_mode_adjoint, replace_at, roll
 from ...engine.linear import Linear, linear_among, reshape
-from ...engine.operands import padded, shape_of
-from ...engine.operations.along import pad_by_mode, pad_by_mode_adjoint, roll
-from ...engine.operations.choice import where
-from ...engine.refusals import integers, static, static_needed
-from ...engine.structural import broadcast_to, concatenate, pad, reverse, stack, tile, transpose
+from ...engine.operands import integers, padded, shape_of, spread, static, static_needed, where
+from ...engine.positions import scatter_add, take
+from ...engine.structural import broadcast_to, concatenate, cut, element, pad, reverse, slice_, stack, tile, transpose
+from ...interpreter import Conjugate, conjugated
 
 
 def linear_operand(x: Any, *others: Any) -> Linear:
-    """The first operand, which is the one that may depend on the input.
-
-    Raises:
-        NonlinearError: another one does, which decides the structure.
-    """
+    """The first operand, which is the one that may depend on the input."""
     if not isinstance(x, Linear):
         other = next(value for value in others if isinstance(value, Linear))
         raise static_needed("structure", other)
@@ -70,7 +68,7 @@ def _fill(op: tf.Operation, shape: Any, x: Any) -> Any:
     return broadcast_to(x, integers("shape", shape))
 
 
-# --- joining --------------------------------------------------------------------------------------------------------
+# --- joining ----------------------------------------------------------------------------------------------------------
 
 
 def _concatenate(op: tf.Operation, *values: Any) -> Any:
@@ -92,7 +90,7 @@ def _reverse(op: tf.Operation, x: Any, axes: Any) -> Any:
     return reverse(x, [a % x.ndim for a in integers("axis", axes)])
 
 
-# --- padding --------------------------------------------------------------------------------------------------------
+# --- padding ----------------------------------------------------------------------------------------------------------
 
 
 def _pairs(widths: Any) -> list[tuple[int, int]]:
@@ -100,11 +98,7 @@ def _pairs(widths: Any) -> list[tuple[int, int]]:
 
 
 def _pad(op: tf.Operation, x: Any, widths: Any, fill: Any = 0) -> Any:
-    config = [(lo, hi, 0) for lo, hi in _pairs(widths)]
-    if not isinstance(fill, Linear):
-        return pad(x, config, fill)
-    around = scale(fill, co.pad_known(np.zeros(shape_of(x), fill.dtype), config, 1))
-    return add(padded(fill.bk, x, config), around)
+    return padded(linear_among([x, fill], "pad").bk, x, [(lo, hi, 0) for lo, hi in _pairs(widths)], fill)
 
 
 _MODES = {b"REFLECT": "reflect", b"SYMMETRIC": "symmetric"}
@@ -114,7 +108,7 @@ def _mirror_pad(by: Callable[..., Linear]) -> Callable[..., Any]:
     return lambda op, x, widths: by(x, _pairs(widths), _MODES[op.get_attr("mode")])
 
 
-# --- choice ---------------------------------------------------------------------------------------------------------
+# --- choice -----------------------------------------------------------------------------------------------------------
 
 
 def _where_first(op: tf.Operation, condition: Any, a: Any, b: Any) -> Any:
@@ -125,7 +119,7 @@ def _where_first(op: tf.Operation, condition: Any, a: Any, b: Any) -> Any:
     return where(condition, a, b)
 
 
-# --- shapes ---------------------------------------------------------------------------------------------------------
+# --- shapes -----------------------------------------------------------------------------------------------------------
 
 
 def _shape(x: Any) -> tuple[int, ...]:
@@ -166,4 +160,266 @@ STRUCTURE: dict[str, Callable[..., Any]] = {
     "MirrorPadGrad": _mirror_pad(pad_by_mode_adjoint),
     "Select": _where_first,
     "SelectV2": lambda op, *values: where(*values),
+}
+
+
+# --- slices and splitting ---------------------------------------------------------------------------------------------
+
+Index = tuple[Any, ...]
+
+
+def index_of(op: tf.Operation, begin: Any, end: Any, strides: Any) -> Index:
+    """What NumPy calls the same part."""
+    starts, stops, steps = (integers("slice", x) for x in (begin, end, strides))
+    names = ("begin_mask", "end_mask", "ellipsis_mask", "new_axis_mask", "shrink_axis_mask")
+    no_begin, no_end, dots, new, shrunk = (int(op.get_attr(name)) for name in names)
+    found: list[Any] = []
+    for k, (start, stop, step) in enumerate(zip(starts, stops, steps)):
+        bit = 1 << k
+        if dots & bit:
+            found.append(Ellipsis)
+        elif new & bit:
+            found.append(None)
+        elif shrunk & bit:
+            found.append(start)
+        else:
+            found.append(slice(None if no_begin & bit else start, None if no_end & bit else stop, step))
+    return tuple(found)
+
+
+def _per_axis(shape: Sequence[int], index: Index) -> list[tuple[int, int, int]]:
+    """Start, stop and step along each axis; a number is a slice of one element."""
+    own = [i for i in index if i is not None]
+    if Ellipsis in own:
+        k = own.index(Ellipsis)
+        own[k : k + 1] = [slice(None)] * (len(shape) - len(own) + 1)
+    own += [slice(None)] * (len(shape) - len(own))
+    slices = [slice(i % n, i % n + 1) if isinstance(i, int) else i for i, n in zip(own, shape)]
+    return [s.indices(n) for s, n in zip(slices, shape)]
+
+
+def _part(x: Linear, index: Index) -> Linear:
+    """`x[index]` for slices, numbers, new axes and dots."""
+    shape = np.broadcast_to(np.zeros(()), x.shape)[index].shape
+    starts, limits, steps, backward = [], [], [], []
+    for axis, (start, stop, step) in enumerate(_per_axis(x.shape, index)):
+        if step < 0:
+            count = max(0, -((start - stop) // step))
+            start, stop, step = start + (count - 1) * step, start + 1, -step
+            backward.append(axis)
+            stop = stop if count else start
+        starts.append(start)
+        limits.append(max(stop, start))
+        steps.append(step)
+    part = slice_(x, starts, limits, steps)
+    return reshape(reverse(part, backward) if backward and part.size else part, shape)
+
+
+def _strided_slice(op: tf.Operation, x: Any, begin: Any, end: Any, strides: Any) -> Any:
+    return _part(linear_operand(x, begin, end, strides), index_of(op, begin, end, strides))
+
+
+def _strided_slice_gradient(op: tf.Operation, shape: Any, begin: Any, end: Any, strides: Any, x: Any) -> Any:
+    lengths, index = integers("shape", shape), index_of(op, begin, end, strides)
+    widths = _widths(lengths, index)
+    if widths is not None:
+        return pad(reshape(x, [n - lo - hi for n, (lo, hi, _) in zip(lengths, widths)]), widths)
+    return scatter_add(np.zeros(lengths, x.dtype), numbers(lengths)[index].reshape(x.shape), x)
+
+
+def _widths(shape: Sequence[int], index: Index) -> list[tuple[int, int, int]] | None:
+    """What lies around a part without steps."""
+    found = []
+    for n, (start, stop, step) in zip(shape, _per_axis(shape, index)):
+        if step != 1:
+            return None
+        found.append((start, n - max(stop, start), 0))
+    return found
+
+
+def _slice(op: tf.Operation, x: Any, begin: Any, size: Any) -> Any:
+    x = linear_operand(x, begin, size)
+    starts, sizes = integers("slice", begin), integers("slice", size)
+    return slice_(x, starts, [n if m < 0 else a + m for a, m, n in zip(starts, sizes, x.shape)])
+
+
+def _split(op: tf.Operation, x: Any, sizes: Any, axis: Any) -> list[Linear]:
+    (axis,) = integers("axis", axis)
+    n = x.shape[axis]
+    lengths = integers("lengths", sizes)
+    lengths = [n - sum(m for m in lengths if m >= 0) if m < 0 else m for m in lengths]
+    ends = np.cumsum([0, *lengths])
+    return [cut(x, axis % x.ndim, int(a), int(b)) for a, b in pairwise(ends)]
+
+
+def _split_evenly(op: tf.Operation, axis: Any, x: Any) -> list[Linear]:
+    (axis,), count = integers("axis", axis), len(op.outputs)
+    return _split(op, x, np.full(count, x.shape[axis] // count), np.asarray(axis))
+
+
+def _unpack(op: tf.Operation, x: Linear) -> list[Linear]:
+    axis = op.get_attr("axis") % x.ndim
+    return [element(x, k, axis) for k in range(x.shape[axis])]
+
+
+SLICES: dict[str, Callable[..., Any]] = {
+    "StridedSlice": _strided_slice,
+    "StridedSliceGrad": _strided_slice_gradient,
+    "Slice": _slice,
+    "Split": _split_evenly,
+    "SplitV": _split,
+    "Unpack": _unpack,
+}
+
+
+# --- elements at known positions --------------------------------------------------------------------------------------
+
+
+def moved(op: tf.Operation, *values: Any) -> Any:
+    """Any operation that gives each element one of its operands' or zero: by what it does to numbers of them."""
+    own, labels = next(i.dtype for i, value in zip(op.inputs, values) if isinstance(value, Linear)), Labels()
+    given = [
+        labels.of(value).astype(np.float64) if i.dtype == own else static("index", value)
+        for i, value in zip(op.inputs, values)
+    ]
+    found = evaluate(op, given, {own: tf.float64})
+    with eagerly():
+        return [labels.result(x.numpy()) for x in found]
+
+
+# --- gather -----------------------------------------------------------------------------------------------------------
+
+_FEW_RUNS = 3
+
+
+def _gather(op: tf.Operation, x: Any, indices: Any, axis: Any = 0) -> Any:
+    x = linear_operand(x, indices, axis)
+    index, (axis,) = static("index", indices), integers("axis", axis)
+    batch = int(op.get_attr("batch_dims")) if op.type == "GatherV2" else 0
+    batch += index.ndim if batch < 0 else 0
+    _check_range(index, x.shape[axis])
+    axis %= x.ndim
+    if batch == 0 and index.ndim <= 1 and np.count_nonzero(np.diff(index.reshape(-1)) != 1) <= _FEW_RUNS:
+        found = along(x, axis, index.reshape(-1))
+        return reshape(found, (*x.shape[:axis], *index.shape, *x.shape[axis + 1 :]))
+    if batch == 0:
+        return take(x, np.take(numbers(x.shape), index, axis))
+    lead = math.prod(x.shape[:batch])
+    own = numbers(x.shape).reshape(lead, *x.shape[batch:])
+    rows = index.reshape(lead, *index.shape[batch:])
+    where = np.stack([np.take(own[k], rows[k], axis - batch) for k in range(lead)]) if lead else np.zeros(0, np.int64)
+    shape = (*x.shape[:axis], *index.shape[batch:], *x.shape[axis + 1 :])
+    return take(x, where.reshape(shape))
+
+
+def _check_range(index: np.ndarray, n: int) -> None:
+    if index.size and not (index.min() >= 0 and index.max() < n):
+        raise UnsupportedOperation(f"an index is out of range, from {index.min()} to {index.max()} of {n} elements.")
+
+
+def _flat(indices: Any, shape: Sequence[int]) -> np.ndarray:
+    """Flat positions of all elements that the last axis of `indices` names."""
+    index = static("index", indices)
+    depth = index.shape[-1]
+    for k in range(depth):
+        _check_range(index[..., k], shape[k])
+    return numbers(shape)[tuple(index[..., k] for k in range(depth))]
+
+
+def _gather_nd(op: tf.Operation, x: Any, indices: Any) -> Any:
+    x = linear_operand(x, indices)
+    return take(x, _flat(indices, x.shape))
+
+
+# --- scatter ----------------------------------------------------------------------------------------------------------
+
+
+def _scatter_nd(op: tf.Operation, indices: Any, updates: Any, shape: Any) -> Any:
+    lengths = integers("shape", shape)
+    updates = linear_operand(updates, indices, shape)
+    return scatter_add(np.zeros(lengths, updates.dtype), _flat(indices, lengths).reshape(updates.shape), updates)
+
+
+def _scatter_add(op: tf.Operation, x: Any, indices: Any, updates: Any) -> Any:
+    where = _flat(indices, shape_of(x))
+    return scatter_add(x, where, spread(linear_among([x, updates], "scatter").bk, updates, where.shape))
+
+
+def _scatter_subtract(op: tf.Operation, x: Any, indices: Any, updates: Any) -> Any:
+    return _scatter_add(op, x, indices, negate(updates) if isinstance(updates, Linear) else -updates)
+
+
+def _scatter_update(op: tf.Operation, x: Any, indices: Any, updates: Any) -> Any:
+    return replace_at(x, _flat(indices, shape_of(x)), updates)
+
+
+def _segment_positions(x: Linear, ids: Any, count: int) -> np.ndarray:
+    """Where each element goes in `(count, ...)`; -1: nowhere."""
+    rows = static("segment", ids)
+    inner = math.prod(x.shape[rows.ndim :])
+    rows = np.where((rows >= 0) & (rows < count), rows, -1).reshape(-1, 1)
+    where = np.where(rows >= 0, rows * inner + np.arange(inner), -1)
+    return where.reshape(x.shape)
+
+
+def _segment_sum(op: tf.Operation, x: Any, ids: Any, count: Any = None) -> Any:
+    x = linear_operand(x, ids)
+    known = static("segment", ids)
+    n = int(known.max(initial=-1)) + 1 if count is None else int(static("number of segments", count))
+    shape = (n, *x.shape[known.ndim :])
+    return scatter_add(np.zeros(shape, x.dtype), _segment_positions(x, ids, n), x)
+
+
+def _segment_mean(op: tf.Operation, x: Any, ids: Any) -> Any:
+    return _by_counts(_segment_sum(op, x, ids), static("segment", ids), -1.0)
+
+
+def _by_counts(sums: Linear, ids: np.ndarray, power: float) -> Linear:
+    counts = np.maximum(np.bincount(ids.reshape(-1), minlength=sums.shape[0]), 1).astype(np.float64) ** power
+    return scale(sums, counts.astype(sums.dtype).reshape(-1, *[1] * (sums.ndim - 1)))
+
+
+def _sparse_segment(power: float) -> Callable[..., Any]:
+    def rule(op: tf.Operation, x: Any, indices: Any, ids: Any, count: Any = None) -> Any:
+        x = linear_operand(x, indices, ids)
+        picked = take(x, np.take(numbers(x.shape), static("index", indices), 0))
+        sums = _segment_sum(op, picked, ids, count)
+        return _by_counts(sums, static("segment", ids), power) if power else sums
+
+    return rule
+
+
+def _update_part(op: tf.Operation, x: Any, begin: Any, end: Any, strides: Any, value: Any) -> Any:
+    where = numbers(shape_of(x))[index_of(op, begin, end, strides)]
+    return replace_at(x, where, value)
+
+
+_MOVES = (
+    *("MatrixDiag", "MatrixDiagV2", "MatrixDiagV3", "MatrixDiagPart", "MatrixDiagPartV2", "MatrixDiagPartV3"),
+    *("MatrixSetDiag", "MatrixSetDiagV2", "MatrixSetDiagV3", "MatrixBandPart", "Diag", "DiagPart"),
+    *("SpaceToBatchND", "BatchToSpaceND", "SpaceToBatch", "BatchToSpace", "SpaceToDepth", "DepthToSpace"),
+    *("ReverseSequence", "ExtractImagePatches", "ExtractVolumePatches", "ResizeNearestNeighbor"),
+    *("DynamicStitch", "ParallelDynamicStitch", "DynamicPartition", "RaggedTensorToTensor", "SparseToDense"),
+)
+
+INDEXING: dict[str, Callable[..., Any]] = {
+    "GatherV2": _gather,
+    "Gather": _gather,
+    "GatherNd": _gather_nd,
+    "ScatterNd": _scatter_nd,
+    "TensorScatterAdd": _scatter_add,
+    "TensorScatterSub": _scatter_subtract,
+    "TensorScatterUpdate": _scatter_update,
+    "ScatterNdNonAliasingAdd": _scatter_add,
+    "SegmentSum": _segment_sum,
+    "SegmentSumV2": _segment_sum,
+    "UnsortedSegmentSum": _segment_sum,
+    "SegmentMean": _segment_mean,
+    "SparseSegmentSum": _sparse_segment(0.0),
+    "SparseSegmentSumWithNumSegments": _sparse_segment(0.0),
+    "SparseSegmentMean": _sparse_segment(-1.0),
+    "SparseSegmentMeanWithNumSegments": _sparse_segment(-1.0),
+    "SparseSegmentSqrtN": _sparse_segment(-0.5),
+    "TensorStridedSliceUpdate": _update_part,
+    **dict.fromkeys(_MOVES, moved),
 }

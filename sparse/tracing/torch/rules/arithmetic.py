@@ -3,21 +3,68 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
+import torch
 
-from .....backends.torch.tensors import TORCH_DTYPE, numpy_dtype
-from ...conjugates import conjugated
+from .....backends.torch.tensors import TORCH_DTYPE, is_tracked, numpy_dtype
 from ...engine import coefficients as co
-from ...engine.arithmetic import add, convert, divide, negate, real_part, scale
-from ...engine.linear import Linear, reshape
-from ...engine.operations.products import cross, multiply, quotient
-from ...engine.reductions import cumulative_sum, reduce_sum
-from ...engine.refusals import NotLinear
+from ...engine.arithmetic import convert, cumulative_sum, divide, negate, real_part, reduce_sum, scale
+from ...engine.linear import Linear
+from ...engine.operands import NoRule, NotLinear, plus
+from ...engine.products import cross, multiply, quotient
 from ...engine.structural import broadcast_to
-from ..steps import Step
+from ...interpreter import conjugated
+from ..recorder import Step
+
+
+def device_of(values: Iterable[Any]) -> torch.device:
+    """Where some coefficients must meet: where those with derivatives are, else on the host."""
+    return next((v.device for v in values if isinstance(v, torch.Tensor)), torch.device("cpu"))
+
+
+def tensor(value: Any, device: torch.device) -> Any:
+    """A coefficient as a tensor; anything else as it is."""
+    return torch.tensor(np.array(value, order="C"), device=device) if isinstance(value, np.ndarray) else value
+
+
+def coefficient(x: torch.Tensor) -> Any:
+    """A tensor as a coefficient: itself, if its derivatives are being recorded, else an array of NumPy."""
+    return x if is_tracked(x) else x.detach().resolve_conj().resolve_neg().cpu().numpy()
+
+
+def first_only(step: Step, found: Any) -> list[Any]:
+    """All results of an operator: the first, and for each of the others, which may be linear, why there is none."""
+    _, *others = step.function._schema.returns
+    names = (f"'{other.name}'" if other.name else f"{k} of {len(others) + 1}" for k, other in enumerate(others, 2))
+    return [found, *(NoRule(f"its result {name}") for name in names)]
+
+
+def by_shapes(step: Step, args: Sequence[Any]) -> Any:
+    """What torch makes of operands, where only the shapes count of those that depend on the input."""
+    device = device_of(args)
+    out = step.function(*(tensor(_zeros(arg), device) for arg in args))
+    return [None if x is None else coefficient(x) for x in out] if isinstance(out, (list, tuple)) else coefficient(out)
+
+
+def by_first(rule: Callable[..., Any]) -> Callable[..., Any]:
+    """A rule for an operator that is linear in its first operand, and of whose others only the shapes count."""
+
+    def found(step: Step, x: Any, *args: Any) -> Any:
+        if isinstance(x, Linear):
+            return rule(step, x, *map(_zeros, args))
+        return by_shapes(step, (x, *args))
+
+    return found
+
+
+def _zeros(value: Any) -> Any:
+    return np.zeros(value.shape, value.dtype) if isinstance(value, Linear) else value
+
+
+# --- rules ------------------------------------------------------------------------------------------------------------
 
 
 def times(*factors: Any) -> Any:
@@ -30,11 +77,6 @@ def times(*factors: Any) -> Any:
             linear = isinstance(product, Linear) or isinstance(factor, Linear)
             product = multiply(product, factor) if linear else product * factor
     return product
-
-
-def plus(a: Any, b: Any) -> Any:
-    """The sum of values."""
-    return add(a, b) if isinstance(a, Linear) or isinstance(b, Linear) else a + b
 
 
 def _over(a: Any, b: Any) -> Any:
@@ -115,9 +157,7 @@ def _complex(step: Step, real: Any, imaginary: Any) -> Any:
 
 
 def _sum(step: Step, x: Linear, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Any:
-    axes = _axes(x, dim)
-    total = reduce_sum(x, axes)
-    return reshape(total, [1 if a in axes else n for a, n in enumerate(x.shape)]) if keepdim else total
+    return reduce_sum(x, _axes(x, dim), keepdim)
 
 
 def _mean(step: Step, x: Linear, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Any:

@@ -1,1 +1,0 @@
-"""Pictures of matrices. Needs matplotlib."""

@@ -1,1 +1,0 @@
-"""NumPy rules for operands that are known."""

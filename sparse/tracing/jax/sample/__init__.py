@@ -1,1 +1,0 @@
-"""A few elements of what a function returns, from the elements that they need."""

@@ -1,1 +1,0 @@
-"""The test of a traced matrix, whatever library its function is written in."""
