@@ -9,7 +9,7 @@ import numpy as np
 from scipy.linalg import blas
 
 from ..communicators import by_mpi
-from ..interface.arrays import NUMPY_DTYPES, Array, have_one_dtype
+from ..interface.arrays import NUMPY_DTYPES, SMALL, Array, have_one_dtype
 from ..interface.backend import Backend
 from ..settings import exponent_bits
 from . import vectors
@@ -107,9 +107,20 @@ class NumpyBackend(NumpyKernels, Backend):
         except REFUSALS as error:
             return with_copies(function, leaves, lambda copies: self.unleaves(structure, copies), args, error)
 
-    def _select(self, condition: Array, a: Any, b: Any) -> Array:
-        plain = _PLAIN.issuperset((type(condition), type(a), type(b)))
-        return (_where if plain else np.where)(condition, a, b)
+    # Small solves are made of Python's calls: a look at dtypes is cheaper here than a call of the general function.
+
+    def where(self, condition: Array, a: Any, b: Any) -> Array:
+        alike, with_int = self._pairs
+        pair = (getattr(a, "dtype", type(a)), getattr(b, "dtype", type(b)))
+        if pair in alike or (pair in with_int and (a if pair[0] is int else b) in SMALL):
+            plain = _PLAIN.issuperset((type(condition), type(a), type(b)))
+            return (_where if plain else np.where)(condition, a, b)
+        return self.xp.where(condition, a, b)
+
+    def sqrt(self, x: Array) -> Array:
+        return np.sqrt(x) if x.dtype.kind in "fc" else self.xp.sqrt(x)
+
+    isfinite: Any = staticmethod(np.isfinite)
 
     def conj(self, x: Array) -> Array:
         return np.conj(x) if x.dtype.kind == "c" else x  # NumPy copies real numbers
