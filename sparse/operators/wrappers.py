@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -207,18 +206,16 @@ def arguments_of(A: Operator) -> Sequence[Any]:
 
 
 def _function(A: FunctionOperator, count: int, args: Sequence[Any]) -> FunctionOperator:
-    other = copy.copy(A)
-    other.args = tuple(args)
-    other.layout, other.image = _some(A.layout, count), _some(A.image, count)
-    other.systems = count if A.layout.batch else None
-    other.constant, other._entries, other._matrix, other._traced, other.recorded = None, None, None, None, None
-    other.is_container = False  # type: ignore[misc]
+    def some(layout: Layout) -> Layout:
+        return replace(layout, batch=(count,)) if layout.batch else layout
+
+    forms = dict.fromkeys(("constant", "_entries", "_matrix", "_traced", "recorded"))
+    systems = count if A.layout.batch else None
+    other = A._with(
+        args=tuple(args), layout=some(A.layout), image=some(A.image), systems=systems, is_container=False, **forms
+    )
     other.__dict__.pop("_only_shape", None)
     return other
-
-
-def _some(layout: Layout, count: int) -> Layout:
-    return replace(layout, batch=(count,)) if layout.batch else layout
 
 
 # --- A batch of operators, as a vectorising transformation makes it ---
