@@ -54,10 +54,9 @@ def read_market(stream: BinaryIO, size: int, name: str) -> Any:
 
     Cost: beside SciPy's own, about twice as much again.
     """
-    stream = _with_banner(stream, size)
-    first = _skip_header(stream)
-    stream.seek(0)
-    rows, columns, entries, layout, field, symmetry = scipy.io.mminfo(_Forward(stream))
+    banner, sizes, first = _read_header(stream)
+    begin, comments = stream.tell(), b"%\n" * (first - 3)  # so that SciPy counts lines as they are
+    rows, columns, entries, layout, field, symmetry = scipy.io.mminfo(io.BytesIO(banner + comments + sizes))
     if symmetry != "general" and rows != columns:
         raise ValueError(f"{name}: its header says {symmetry}, but {rows} x {columns}; expected a square matrix.")
     if field == "pattern" and symmetry not in ("general", "symmetric"):
@@ -68,18 +67,13 @@ def read_market(stream: BinaryIO, size: int, name: str) -> Any:
         expected = rows * columns if symmetry == "general" else triangle
     if expected * _SHORTEST[layout] > size + 1:
         raise ValueError(f"{name}: truncated: it cannot hold the {expected} entries that its header announces.")
-    stream.seek(0)
-    _skip_header(stream)
     count, fortran = _check_lines(stream, layout, field, first, expected)
     if count < expected:
         raise ValueError(f"{name}: truncated: it has {count} of the {expected} entries that its header announces.")
-    stream.seek(0)
-    start = ""  # SciPy then counts the lines of the header too
-    read_as, sizes = (symmetry, "") if layout == "array" else ("general", f" {entries}")
-    if fortran or read_as != symmetry:
-        _skip_header(stream)
-        start = f"%%MatrixMarket matrix {layout} {field} {read_as}\n{rows} {columns}{sizes}\n"
-    found = scipy.io.mmread(_Forward(stream, start.encode(), fortran))
+    stream.seek(begin)
+    if layout == "coordinate":
+        banner = f"%%MatrixMarket matrix {layout} {field} general\n".encode()  # SciPy would add up both triangles
+    found = scipy.io.mmread(_Forward(banner + comments + sizes, stream, fortran))
     if layout == "array":
         if symmetry == "hermitian":
             _check_diagonal(np.diagonal(found), symmetry, name)
@@ -87,29 +81,17 @@ def read_market(stream: BinaryIO, size: int, name: str) -> Any:
     return found if symmetry == "general" else _mirrored(found, symmetry, name)
 
 
-def _with_banner(stream: BinaryIO, size: int) -> BinaryIO:
-    """The stream with the banner as SciPy reads it, without a byte-order mark and capitals."""
-    first = stream.readline(_LONGEST)
-    line = first.removeprefix(BYTE_ORDER_MARK)
-    if line[: len(BANNER)].lower() == BANNER.lower():
-        line = BANNER + line[len(BANNER) :].lower()
-    if first.startswith(line[: len(BANNER)]):  # SciPy reads capitals after the banner
-        stream.seek(0)
-        return stream
-    return io.BytesIO(line + stream.read(size + 1))
-
-
-def _skip_header(stream: BinaryIO) -> int:
-    """Read up to the first line of entries, and return its number."""
-    line, number = stream.readline(_LONGEST), 1
+def _read_header(stream: BinaryIO) -> tuple[bytes, bytes, int]:
+    """The banner as SciPy reads it, the line of sizes, and the number of the line where entries begin."""
+    line, number = stream.readline(_LONGEST).removeprefix(BYTE_ORDER_MARK), 1
     words = line.split()
-    if words and re.fullmatch(b"%%?MatrixMarket", words[0]) is None:
+    if words and re.fullmatch(b"%%?MatrixMarket", words[0], re.IGNORECASE) is None:
         raise ValueError("Line 1: Not a Matrix Market file. Missing banner.")
     if len(words) != 5 or words[1].lower() != b"matrix":
         raise ValueError(
             f"Line 1: got {line[:60].decode('latin-1').strip()!r}; expected %%MatrixMarket matrix and three more words."
         )
-    left = _LONGEST_HEADER
+    banner, left = b" ".join([BANNER, *(word.lower() for word in words[1:])]) + b"\n", _LONGEST_HEADER
     while line and (number == 1 or not line.strip() or line.lstrip().startswith(b"%")):
         line, number = stream.readline(_LONGEST), number + 1
         left -= len(line)
@@ -117,7 +99,7 @@ def _skip_header(stream: BinaryIO) -> int:
             raise ValueError(f"Line {number}: the comments have more than {_LONGEST_HEADER} bytes.")
         if b"\0" in line or len(line) == _LONGEST:  # SciPy would read beyond its memory
             raise ValueError(f"Line {number}: is no line of text.")
-    return number + 1
+    return banner, line.rstrip() + b"\n", number + 1
 
 
 def _check_lines(stream: BinaryIO, layout: str, field: str, first: int, expected: int) -> tuple[int, bool]:
@@ -169,19 +151,19 @@ def _expected(layout: str, field: str) -> str:
 
 
 class _Forward:
-    """Read-only stream with a prefix and a newline at the end, and Fortran's exponents as C writes them.
+    """Read-only stream of a header, the entries with Fortran's exponents as C writes them, and a newline.
 
     Where SciPy fails to set a stream back, or meets spaces at the end of the last line, the process ends.
     """
 
-    def __init__(self, stream: BinaryIO, start: bytes = b"", fortran: bool = False) -> None:
-        self.start, self.stream, self.end, self.fortran = start, stream, b"\n", fortran
+    def __init__(self, header: bytes, entries: BinaryIO, fortran: bool) -> None:
+        self.header, self.entries, self.end, self.fortran = header, entries, b"\n", fortran
 
     def read(self, count: int = -1) -> bytes:
-        first, self.start = self.start, b""
-        if first:
-            return first
-        found = self.stream.read(count)
+        found, self.header = self.header, b""
+        if found:
+            return found
+        found = self.entries.read(count)
         if not found:
             found, self.end = self.end, b""
         return found.translate(_FORTRAN) if self.fortran else found

@@ -13,6 +13,7 @@ import math
 import struct
 import zlib
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -91,11 +92,8 @@ def _of_level_4(content: bytes, name: str) -> dict[str, Variable]:
     except Exception as error:  # which may quote what was taken for a name
         raise ValueError(f"{name}: is no MATLAB file, or is cut off.") from error
     arrays = {key: value for key, value in read.items() if sp.issparse(value) or isinstance(value, np.ndarray)}
-    return {
-        key: Variable(value.shape, lambda value=value: value)
-        for key, value in arrays.items()
-        if value.ndim == 2 and value.dtype.kind in "biufc"
-    }
+    numbers = {key: value for key, value in arrays.items() if value.ndim == 2 and value.dtype.kind in "biufc"}
+    return {key: Variable(value.shape, partial(arrays.get, key)) for key, value in numbers.items()}
 
 
 def _fields(head: _Head, order: str) -> dict[str, Variable]:

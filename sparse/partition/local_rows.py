@@ -5,15 +5,13 @@ Rows without ghost values so depend on no message, and a compiler may overlap th
 
 from __future__ import annotations
 
-import itertools
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 
-from ..formats.ell import pack
+from ..formats.ell import PIECE, best_width, pack
 from ..formats.entries.integers import places_in_rows, starts_from
-from ..formats.hyb import PIECE, best_width
 from .exchange import Exchange, exchange_of
 
 _GHOSTS = 4  # entries of a piece in ghost values: few rows have more
@@ -92,6 +90,8 @@ class LocalRows:
 def local_rows(rows: np.ndarray, cols: np.ndarray, labels: np.ndarray, parts: int) -> LocalRows:
     """Lay out the entries of a square matrix, in row order, by the parts of their rows.
 
+    Rows of padding get the diagonal entry of some row: so A is as regular and as definite as it was.
+
     Cost: a sort of the entries of each part.
     """
     counts = np.bincount(labels, minlength=parts)
@@ -102,100 +102,60 @@ def local_rows(rows: np.ndarray, cols: np.ndarray, labels: np.ndarray, parts: in
     at_row, at_col = places[rows], places[cols]
     by_part = np.argsort(at_row, kind="stable")
     at_row, at_col, number = at_row[by_part], at_col[by_part], by_part.astype(np.int32)
-    part, column_part = at_row // size, at_col // size
-    inside = part == column_part
+    part = at_row // size
+    inside = part == at_col // size
     needs = [np.unique(at_col[(part == p) & ~inside]) for p in range(parts)]
     exchange, where = exchange_of(needs, size)
-    split = _by_part(part[inside], at_row[inside] % size, at_col[inside] % size, number[inside], parts)
-    lengths = [np.bincount(rows, minlength=size) for rows, _, _ in split]
-    width = max(best_width(np.concatenate(lengths)), 1)
-    own = [_first(*entries, size, width) for entries in split]
-    rest = [_longer(*entries, size, width) for entries in split]
-    out = []
-    for p, (r, c, k) in enumerate(
-        _by_part(part[~inside], at_row[~inside] % size, at_col[~inside], number[~inside], parts)
-    ):
-        out.append((r, where[p][np.searchsorted(needs[p], c)], k))
-    diagonal = np.full(parts * size, -1, np.int32)
+    ghost_places, column = np.full((parts, exchange.count), -1, np.int64), (at_col % size).astype(np.int32)
+    for p, (need, place) in enumerate(zip(needs, where, strict=True)):
+        ghost_places[p, place] = need
+        away = (part == p) & ~inside
+        column[away] = place[np.searchsorted(need, at_col[away])]
+    diagonal = np.full((parts, size), -1, np.int32)
     on = at_row == at_col
-    diagonal[at_row[on]] = number[on]
-    main = diagonal.reshape(parts, size)
-    _fill_padding(own, main, counts)
+    diagonal.reshape(-1)[at_row[on]] = number[on]
+
+    starts = starts_from(np.bincount(at_row[inside], minlength=parts * size))
+    lengths, own_row, own_column, own_number = np.diff(starts), at_row[inside], column[inside], number[inside]
+    width = max(best_width(lengths), 1)
+    packed, source = pack(own_column, starts[:-1], np.minimum(lengths, width), width, parts * size)
+    own = RowPieces(
+        (packed % size).reshape(width, parts, size).swapaxes(0, 1).astype(np.int32),  # of empty rows: their own number
+        np.tile(np.arange(size, dtype=np.int32), (parts, 1)),
+        _numbered(own_number, source).reshape(width, parts, size).swapaxes(0, 1).copy(),
+    )
+    padding = np.arange(size) >= counts[:, None]
+    own.sources[:, 0][padding] = diagonal[padding] = diagonal.max(initial=-1)
+    own.cols[:, 0][padding] = own.rows[padding]
+    later = places_in_rows(starts) >= width
     return LocalRows(
-        labels, size, places, _stacked(own, size), _in_pieces(rest, size, PIECE, size),
-        _in_pieces(out, size, _GHOSTS, exchange.count), exchange, main,
-        np.array([len(need) for need in needs]), _ghost_places(needs, where, exchange),
+        labels, size, places, own,
+        _in_pieces(own_row[later], own_column[later], own_number[later], PIECE, parts, size),
+        _in_pieces(at_row[~inside], column[~inside], number[~inside], _GHOSTS, parts, size),
+        exchange, diagonal, np.array([len(need) for need in needs]), ghost_places,
     )  # fmt: skip
 
 
-Entries = tuple[np.ndarray, np.ndarray, np.ndarray]  # rows, columns and numbers, in row order
-
-
-def _fill_padding(own: list[RowPieces], diagonal: np.ndarray, counts: np.ndarray) -> None:
-    """Give rows of padding the diagonal entry of some row: so A is as regular and as definite as it was."""
-    some = int(diagonal.max(initial=-1))
-    for p, (piece, count) in enumerate(zip(own, counts.tolist(), strict=True)):
-        if len(piece.sources):
-            piece.sources[0, count:] = diagonal[p, count:] = some
-            piece.cols[0, count:] = np.arange(count, diagonal.shape[1])
-
-
-def _ghost_places(needs: list[np.ndarray], where: list[np.ndarray], exchange: Exchange) -> np.ndarray:
-    found = np.full((len(needs), exchange.count), -1, np.int64)
-    for p, (need, place) in enumerate(zip(needs, where, strict=True)):
-        found[p, place] = need
+def _in_pieces(
+    rows: np.ndarray, cols: np.ndarray, numbers: np.ndarray, length: int, parts: int, size: int
+) -> RowPieces:
+    """Entries in the order of rows, `size` rows to each part, as pieces of `length` entries, as many in each part."""
+    starts = starts_from(np.bincount(rows, minlength=parts * size))
+    first = np.flatnonzero(places_in_rows(starts) % length == 0).astype(np.int32)
+    part, row = np.divmod(rows[first], size)
+    packed, source = pack(cols, first, np.minimum(starts[rows[first] + 1] - first, length), length, max(len(rows), 1))
+    counts = np.bincount(part, minlength=parts)
+    place, count = places_in_rows(starts_from(counts)), int(counts.max())
+    found = RowPieces(
+        np.zeros((parts, length, count), np.int32),
+        np.full((parts, count), size - 1, np.int32),
+        np.full((parts, length, count), -1, np.int32),
+    )
+    found.cols[part, :, place] = packed.T
+    found.rows[part, place] = row
+    found.sources[part, :, place] = _numbered(numbers, source).T
     return found
 
 
-def _by_part(part: np.ndarray, rows: np.ndarray, cols: np.ndarray, numbers: np.ndarray, parts: int) -> list[Entries]:
-    ends = np.searchsorted(part, np.arange(parts + 1))
-    return [(rows[lo:hi], cols[lo:hi], numbers[lo:hi]) for lo, hi in itertools.pairwise(ends)]
-
-
-def _ranks(rows: np.ndarray, size: int) -> tuple[np.ndarray, np.ndarray]:
-    """Place of each entry in its row, and the first entry of each row."""
-    starts = starts_from(np.bincount(rows, minlength=size))
-    return places_in_rows(starts), starts
-
-
-def _first(rows: np.ndarray, cols: np.ndarray, numbers: np.ndarray, size: int, width: int) -> RowPieces:
-    starts = starts_from(np.bincount(rows, minlength=size))
-    packed, source = pack(cols.astype(np.int32), starts[:-1], np.minimum(np.diff(starts), width), width, size)
-    return RowPieces(packed, np.arange(size, dtype=np.int32), _numbered(numbers, source))
-
-
-def _longer(rows: np.ndarray, cols: np.ndarray, numbers: np.ndarray, size: int, width: int) -> Entries:
-    later = _ranks(rows, size)[0] >= width
-    return rows[later], cols[later], numbers[later]
-
-
-def _in_pieces(split: list[Entries], size: int, length: int, columns: int) -> RowPieces:
-    """Rows as pieces of `length` entries, as many in each part."""
-    found = []
-    for rows, cols, numbers in split:
-        rank, starts = _ranks(rows, size)
-        first = np.flatnonzero(rank % length == 0)
-        at = rows[first]
-        lengths = np.minimum(starts[at + 1] - first, length)
-        packed, source = pack(cols.astype(np.int32), first.astype(np.int32), lengths, length, max(columns, 1))
-        found.append((packed, at, _numbered(numbers, source)))
-    count = max((len(at) for _, at, _ in found), default=0)
-
-    def padded(array: np.ndarray, value: int) -> np.ndarray:
-        return np.pad(array, [(0, 0)] * (array.ndim - 1) + [(0, count - array.shape[-1])], constant_values=value)
-
-    return RowPieces(
-        np.stack([padded(packed, 0) for packed, _, _ in found]),
-        np.stack([padded(at.astype(np.int32), size - 1) for _, at, _ in found]),
-        np.stack([padded(source, -1) for _, _, source in found]),
-    )
-
-
 def _numbered(numbers: np.ndarray, source: np.ndarray) -> np.ndarray:
-    if not len(numbers):
-        return np.full(source.shape, -1, np.int32)
-    return np.where(source < 0, -1, numbers[np.maximum(source, 0)]).astype(np.int32)
-
-
-def _stacked(own: list[RowPieces], size: int) -> RowPieces:
-    return RowPieces(*(np.stack(arrays) for arrays in zip(*own, strict=True)))
+    return np.where(source < 0, -1, np.append(numbers, np.int32(-1))[np.maximum(source, 0)]).astype(np.int32)
