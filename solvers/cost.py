@@ -121,7 +121,7 @@ def pattern_of(matrix: Matrix) -> sp.csr_array | None:
     return sp.csr_array((np.ones(len(rows), np.int8), (rows, cols)), matrix.shape)
 
 
-def matrix_cost(matrix: Matrix, cost: Callable[[sp.csr_array], FactorCost] = factor_cost) -> FactorCost:
+def matrix_cost(matrix: Matrix, cost: Callable[[sp.csr_array], FactorCost] | None = None) -> FactorCost:
     """Cost of factorising a matrix or a batch, from the pattern if values are unknown.
 
     For an unknown pattern, the cost of a three-dimensional grid.
@@ -132,7 +132,11 @@ def matrix_cost(matrix: Matrix, cost: Callable[[sp.csr_array], FactorCost] = fac
     if not isinstance(matrix, SparseMatrix):
         return dense_cost((count, n, n))
     pattern = pattern_of(matrix)
-    single = cost(pattern) if pattern is not None else FactorCost(10 * float(n) ** 2, 10 * float(n) ** (4 / 3))
+    single = (
+        (cost or factor_cost)(pattern)
+        if pattern is not None
+        else FactorCost(10 * float(n) ** 2, 10 * float(n) ** (4 / 3))
+    )
     return single.times(count)
 
 

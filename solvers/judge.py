@@ -16,7 +16,7 @@ from ..backends import Array
 from ..backends.profile.spans import span
 from ..backends.registry import libraries_of
 from ..backends.settings import QUIET
-from ..sparse.fingerprint import fingerprint
+from ..sparse.content import fingerprint
 from .derivatives.implicit import differentiated, without_derivatives
 from .derivatives.sensitivity import SEVERAL_LIMITS, Sensitivity
 from .factors.singularity import Singularity

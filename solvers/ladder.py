@@ -16,7 +16,7 @@ import numpy as np
 
 from ..backends import Array, Backend, agreed, get_backend, real_dtype
 from ..sparse import Layout, Matrix, NonlinearError, Operator, UnsupportedOperation
-from ..sparse.fingerprint import fingerprint
+from ..sparse.content import fingerprint
 from .cost import have_room
 from .log import log
 from .methods.cg import CG

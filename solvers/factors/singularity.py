@@ -20,7 +20,7 @@ from ...backends import Array, Backend, get_backend
 from ...sparse import Dense
 from ...sparse.analysis.canonical import balanced, equilibrated, row_maxima, scales
 from ...sparse.analysis.graph import greedy_matching, maximum_matching
-from ...sparse.fingerprint import fingerprint
+from ...sparse.content import fingerprint
 from ..preconditioners.operators import DiagonallyScaled
 from .cyclic_reduction import BlockTridiagonal, CyclicReduction, reduced, sizes_or_one
 from .protocol import ExactlySingular, Factors

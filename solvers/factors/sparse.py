@@ -20,7 +20,7 @@ import scipy.sparse as sp
 from ...backends import Array, Backend, get_backend
 from ...sparse import Operator, SparseMatrix, storable
 from ...sparse.files.saved import Fields
-from ...sparse.formats.entries.scipy_form import csc_array
+from ...sparse.formats.entries.integers import csc_array
 from ...sparse.operators.composed import Products
 from ...sparse.operators.concrete import kept
 from ..log import log

@@ -34,7 +34,7 @@ from ...backends.host_math import cores
 from ...backends.numpy.vectors import square_sum
 from ...sparse import DIA, Matrix, Operator, SparseMatrix, Stencil
 from ...sparse.analysis.singular import ROWS, half_units, of_region
-from ...sparse.formats.entries.grid import points, row_strides
+from ...sparse.formats.entries.integers import points, row_strides
 from ...sparse.operators.couplings import Couplings, Shift, sum_of_terms
 
 _ROUNDING = 100  # allowed difference in rounding units of the sum of |a_ij| over a row

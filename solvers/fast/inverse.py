@@ -139,7 +139,7 @@ def _eliminated(A: Any, others: np.ndarray, dtype: np.dtype, bk: Backend) -> tup
         return None
     waves = trigonometric_eigenvectors(A, eps)
     transform = n if waves is None or waves.kind is None else min(n, fast_cost(bk, waves.kind, n))
-    if not _COST + bk.cost_of_step / max(others.size, 1) < 2 * transform:
+    if not pays(bk, others.size, transform):
         return None
     ends = extremes(A, waves)
     if ends is None:
@@ -308,6 +308,11 @@ class Eliminated(Composed):
 
     def transpose(self) -> Eliminated:
         return self if int(self.after.shape[0]) == 1 else replace(self, before=self.after, after=self.before)
+
+
+def pays(bk: Backend, lines: int, transform: float) -> bool:
+    """Whether elimination is faster than two transforms of this cost per unknown, in units of `Fourier.cost`."""
+    return _COST + bk.cost_of_step / max(lines, 1) < 2 * transform
 
 
 def extremes(A: sp.csr_array, known: AxisSpectrum | None) -> tuple[float, float] | None:

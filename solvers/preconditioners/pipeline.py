@@ -34,7 +34,7 @@ from ...sparse import (
     linear_part,
 )
 from ...sparse.analysis.analysis import Analysis, analyse_anew, analysed, analysis_of, forget, on_its_grid
-from ...sparse.formats.entries.scipy_form import csr_array
+from ...sparse.formats.entries.integers import csr_array
 from ...sparse.formats.making.build import from_csr
 from ...sparse.formats.traced_coo import places_unknown
 from ...sparse.operators.concrete import anchor, as_matrix, concrete, from_host, without_derivatives

@@ -23,7 +23,7 @@ from ...sparse import Layout, Matrix, Operator
 from ...sparse.analysis.canonical import equilibrated, scales
 from ...sparse.analysis.spectrum import lanczos
 from ...sparse.analysis.symmetry import CHOSEN, PRODUCTS, REFUSED
-from ...sparse.fingerprint import fingerprint
+from ...sparse.content import fingerprint
 from ...sparse.operators.concrete import is_known
 from ..cost import estimated_cost
 from ..factors.protocol import ExactlySingular

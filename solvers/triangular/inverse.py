@@ -20,8 +20,7 @@ from scipy.sparse.linalg import splu
 from ...backends import Array, Backend, get_backend
 from ...sparse import Composed, Operator, SparseMatrix, storable
 from ...sparse.formats.ell import EllStructure
-from ...sparse.formats.entries.integers import places_in_rows, starts_of
-from ...sparse.formats.entries.order import sorted_entries
+from ...sparse.formats.entries.integers import places_in_rows, sorted_entries, starts_of
 from ...sparse.formats.entries.regather import Regather, concatenated_values
 from ...sparse.formats.structure import Layout, Structure
 

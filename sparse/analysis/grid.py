@@ -12,8 +12,7 @@ from typing import Any
 import numpy as np
 
 from ..formats import SparseMatrix, Stencil
-from ..formats.entries.grid import row_strides
-from ..formats.entries.some_rows import evenly_spread
+from ..formats.entries.integers import evenly_spread, row_strides
 from ..operator import Operator
 
 

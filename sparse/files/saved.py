@@ -30,13 +30,12 @@ from ...backends import Backend, get_backend
 from ...backends.interface.arrays import check_count, check_range, check_rising
 from ..errors import UnsupportedOperation
 from ..formats import FORMATS, Dense, SparseMatrix
+from ..formats.boxes import Shifted
 from ..formats.compressed import CscStructure, CsrStructure
 from ..formats.coo import CooStructure
 from ..formats.dia import DiaStructure
-from ..formats.ell import EllStructure
-from ..formats.entries.box_diagonals import Shifted
+from ..formats.ell import EllStructure, HybStructure
 from ..formats.entries.integers import check_shape, check_size, is_canonical
-from ..formats.hyb import HybStructure
 from ..formats.stencil import StencilStructure
 from ..formats.structure import Structure
 from ..operator import Operator

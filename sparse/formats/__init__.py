@@ -5,17 +5,13 @@ from .coo import COO
 from .csr import CSC, CSR
 from .dense import Dense
 from .dia import DIA
-from .ell import ELL
-from .hyb import HYB
-from .making.assemble import block, block_diagonal, eye, hstack, kron, vstack
-from .making.batch import from_systems, matrix_batch
-from .making.boxes import stencil_of
-from .making.build import from_csr, from_diagonals, from_entries
+from .ell import ELL, HYB
+from .making.assemble import block, block_diagonal, eye, hstack, kron, stack, vstack
+from .making.build import from_csr, from_diagonals, from_entries, from_systems, matrix_batch
 from .making.foreign import from_native, from_scipy, pattern_from_scipy, places_of_values
-from .making.stack import stack
 from .matrix import FORMATS, Matrix
 from .sparse_matrix import SparseMatrix
-from .stencil import Stencil
+from .stencil import Stencil, stencil_of
 from .structure import Slots, Structure
 from .traced_coo import TracedCOO
 

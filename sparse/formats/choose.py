@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ...backends import Backend
-from .entries.some_rows import entries_in, evenly_spread
+from .entries.integers import entries_in, evenly_spread
 
 MOST_DIAGONALS = 40
 _LEAST_FILLED = 0.3  # entries per place of the diagonals

@@ -12,11 +12,8 @@ import scipy.sparse as sp
 
 from ...backends import Array
 from ...backends.interface.kernels import Arrays, Bilinear
-from .entries.integers import check_size, lengths_text, repeat_rows, starts_of
-from .entries.order import rows_first
-from .entries.sample import entries_sample
-from .entries.scipy_form import csr_array
-from .entries.some_rows import entries_in
+from .entries.integers import check_size, csr_array, entries_in, lengths_text, repeat_rows, rows_first, starts_of
+from .entries.regather import entries_sample
 from .structure import Slots, Sources, Structure
 
 C = TypeVar("C", bound="CompressedStructure")

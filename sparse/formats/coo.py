@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from .compressed import EntriesForm
-from .entries.given import as_values, check_lengths, known_array
+from .entries.checked import as_values, check_lengths, known_array
 from .entries.integers import as_indices, check_shape, check_size
 from .sparse_matrix import SparseMatrix
 from .structure import Slots, Sources, Structure

@@ -5,11 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from .compressed import CscStructure, CsrStructure
-from .entries.given import read_lines
-from .entries.integers import check_shape, starts_of
-from .entries.order import sorted_entries
+from .entries.checked import read_lines
+from .entries.integers import check_shape, sorted_entries, starts_of
 from .sparse_matrix import SparseMatrix
-from .value_order import ValueOrder
+from .structure import ValueOrder
 
 
 class CSR(SparseMatrix):

@@ -13,9 +13,8 @@ from ...backends.registry import register_container
 from ..operator import Operator
 from .entries.checked import checked_scipy
 from .making.build import from_entries
-from .matrix import FORMATS, Matrix
+from .matrix import FORMATS, Matrix, check_axis
 from .operations.arithmetic import as_factor, check_systems
-from .reductions import check_axis
 from .sparse_matrix import SparseMatrix
 
 
@@ -83,7 +82,7 @@ class Dense(Matrix):
             return self.constant
         return None if self.bk.compiled(self.matrix) else self.bk.to_numpy(self.matrix)
 
-    # --- as a matrix ---
+    # --- as a matrix --------------------------------------------------------------------------------------------------
 
     @classmethod
     def of(cls, A: SparseMatrix) -> Dense:

@@ -10,9 +10,8 @@ import scipy.sparse as sp
 
 from ...backends import get_backend
 from ...backends.host_math import product_of, rows_times
-from .entries.integers import LIMIT, starts_of
+from .entries.integers import LIMIT, csr_array, starts_of
 from .entries.regather import concatenated_values
-from .entries.scipy_form import csr_array
 from .storage import SparseStorage
 
 _SMALL = 4096  # entries, which SciPy multiplies in about the time of its call

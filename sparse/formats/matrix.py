@@ -15,7 +15,6 @@ from ..analysis.symmetry import is_hermitian
 from ..errors import UnsupportedOperation
 from ..notebook import matrix_html
 from ..operator import Operator
-from .reductions import Reductions
 
 
 class Format(Protocol):
@@ -39,7 +38,7 @@ def format_class(word: str) -> Format:
     return FORMATS[word]
 
 
-class Matrix(Reductions, Operator):
+class Matrix(Operator):
     """An operator whose entries are stored.
 
     Sums, products and parts of a matrix are matrices. Where the values are known they are computed at once, by SciPy;
@@ -160,6 +159,55 @@ class Matrix(Reductions, Operator):
             UnsupportedOperation: its values are not known yet (inside a compiled function).
         """
         return True if all(map(is_positive_definite, self._each_in_scipy())) else None
+
+    # --- means and extremes; entries that are not stored count as 0 ---
+
+    @abstractmethod
+    def sum(self, axis: int | None = None) -> Array:
+        """The sum of all entries, or of each column (axis 0, `(m,)`) or row (axis 1, `(n,)`)."""
+
+    def mean(self, axis: int | None = None) -> Array:
+        """The mean of all entries, or of each column (axis 0, `(m,)`) or row (axis 1, `(n,)`).
+
+        Raises:
+            ValueError: there are none.
+        """
+        return self.sum(axis) / self._count(axis, "mean")
+
+    def max(self, axis: int | None = None) -> Array:
+        """The largest of all entries, or of each column (axis 0, `(m,)`) or row (axis 1, `(n,)`); NaN where one is.
+
+        It has derivatives by the values; where several stored entries are the largest, one of the subgradients.
+
+        Raises:
+            ValueError: there are none.
+            TypeError: they are complex.
+        """
+        return self._of_ordered(axis, "max")
+
+    def min(self, axis: int | None = None) -> Array:
+        """The smallest of all entries, or of each column or row; see `max`."""
+        return self._of_ordered(axis, "min")
+
+    def _of_ordered(self, axis: int | None, name: str) -> Array:
+        self._count(axis, name)
+        if self.dtype.kind == "c":
+            raise TypeError(f"{name} of a complex matrix was asked for; expected real entries, which have an order.")
+        return self._extreme(axis, name == "max")
+
+    @abstractmethod
+    def _extreme(self, axis: int | None, largest: bool) -> Array:
+        """`max` or `min` of real entries, of which there is one at least along the axis."""
+
+    def _count(self, axis: int | None, name: str) -> int:
+        """Number of entries of all, of a column (axis 0) or of a row (axis 1)."""
+        check_axis(axis)
+        n, m = self.shape
+        count = n * m if axis is None else self.shape[axis]
+        if not count:
+            where = "" if axis is None else f" along axis {axis}"
+            raise ValueError(f"{name} of a matrix of shape {self.shape} was asked for, which has no entries{where}.")
+        return count
 
     def plot(self, kind: str = "spy", ax: Any = None, *, grid: Sequence[int] | None = None) -> Any:
         """Draw the matrix with matplotlib, which `pip install "krylix[plot]"` brings; returns the Axes.
@@ -294,3 +342,13 @@ def is_matrix(x: Any) -> bool:
 
 def _is_zero(x: Any) -> bool:
     return isinstance(x, (int, float)) and x == 0  # where `sum` of Python starts
+
+
+def check_axis(axis: int | None) -> None:
+    """Check the axis of a sum, mean or extreme.
+
+    Raises:
+        ValueError: there is no such axis.
+    """
+    if axis not in (None, 0, 1, -1, -2):
+        raise ValueError(f"axis={axis!r} was given; expected 0 (for each column), 1 (for each row) or None.")

@@ -9,9 +9,9 @@ import numpy as np
 import scipy.sparse as sp
 
 from ..errors import UnsupportedOperation
+from .boxes import Shifted
 from .dia import DiaStructure
-from .entries.box_diagonals import Shifted
-from .entries.grid import row_strides
+from .entries.integers import row_strides
 from .sparse_matrix import SparseMatrix
 from .stencil import StencilStructure
 

@@ -26,8 +26,7 @@ from .host_products import compile_product, host_product, images_by_format, in_s
 from .matrix import FORMATS, Matrix, format_class
 from .operations import arithmetic, change, reductions
 from .storage import Shape, SparseStorage
-from .structure import Structure
-from .value_order import ValueOrder
+from .structure import Structure, ValueOrder
 from .values import are_known
 
 _PLAIN = ("csr", "csc", "coo")  # formats that any structure has
@@ -71,7 +70,7 @@ class SparseMatrix(SparseStorage):
         matrix._set(bk, structure, values, like, in_shape, out_shape)
         return matrix
 
-    # --- its parts ---
+    # --- its parts ----------------------------------------------------------------------------------------------------
 
     @property
     def in_shape(self) -> Shape:
@@ -108,7 +107,7 @@ class SparseMatrix(SparseStorage):
             arrays = tuple(self.bk.copy(a) if self.bk.always_writable else self.bk.read_only(a) for a in arrays)
         return arrays[0] if len(arrays) == 1 else arrays
 
-    # --- as an operator ---
+    # --- as an operator -----------------------------------------------------------------------------------------------
 
     def apply(self, x: Array) -> Array:
         bk = self.bk
@@ -204,7 +203,7 @@ class SparseMatrix(SparseStorage):
             return super().known_diagonal()
         return np.asarray(self.structure.diagonal(get_backend("numpy"), values, None))
 
-    # --- as a matrix ---
+    # --- as a matrix --------------------------------------------------------------------------------------------------
 
     def _suited(self, rows: SparseMatrix, in_shape: Shape | None, out_shape: Shape | None) -> SparseMatrix:
         """Convert CSR to the format of this matrix if that suits any structure, else to the one that suits the rows."""

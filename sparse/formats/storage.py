@@ -16,11 +16,10 @@ import numpy as np
 from ...backends import Array, Backend, get_backend
 from ...backends.interface.kernels import Bilinear, Each
 from ...backends.registry import register_container
-from .entries.order import sorted_entries
+from .entries.integers import sorted_entries
 from .entries.regather import Regather, concatenated_values
 from .matrix import FORMATS, Matrix
-from .structure import Layout, Structure
-from .value_order import ValueOrder
+from .structure import Layout, Structure, ValueOrder
 from .values import are_known, check_values, device_marker, in_library, in_one_dtype, mapped_values
 
 Shape = tuple[int, ...]
@@ -44,7 +43,7 @@ class SparseStorage(Matrix):
     reason: str | None
     value_order: ValueOrder | None
 
-    # --- making ---
+    # --- making -------------------------------------------------------------------------------------------------------
 
     def _set(
         self,
@@ -120,7 +119,7 @@ class SparseStorage(Matrix):
         """`structure` with these values, laid out anew."""
         return self.beside(structure, layout(self.host, self.known_or_arrays(), self.systems))
 
-    # --- as a container of arrays ---
+    # --- as a container of arrays -------------------------------------------------------------------------------------
 
     def _register(self) -> None:
         register_container(self.bk, type(self), _flatten, _restore)
@@ -134,7 +133,7 @@ class SparseStorage(Matrix):
         self.__dict__.update(state)
         self._register()  # in the process that reads it
 
-    # --- its arrays ---
+    # --- its arrays ---------------------------------------------------------------------------------------------------
 
     @property
     def form(self) -> Bilinear:

@@ -12,11 +12,9 @@ from ..errors import UnsupportedOperation
 from ..operator import Operator
 from .compressed import EntriesForm
 from .entries.integers import check_shape
-from .making.batch import from_systems
-from .making.build import from_entries
-from .matrix import Matrix
+from .making.build import from_entries, from_systems
+from .matrix import Matrix, check_axis
 from .operations.arithmetic import as_factor
-from .reductions import check_axis
 
 _UNKNOWN = (
     "{} needs the places of the matrix's entries, but the matrix is an argument of the compiled function: they are not "

@@ -13,7 +13,7 @@ import numpy as np
 
 from ...backends import Array, Backend, CutAxis
 from ..analysis.symmetry import CHOSEN, ENTRIES
-from ..formats.entries.grid import row_strides
+from ..formats.entries.integers import row_strides
 from .halo import Axes, are_cut, names_of, plane_beside, windows
 
 Shift = tuple[int, ...]

@@ -12,7 +12,7 @@ import numpy as np
 
 from ...backends import Array, Backend, Cut
 from ..errors import UnsupportedOperation
-from ..formats.entries.box_diagonals import Shifted
+from ..formats.boxes import Shifted
 from ..operator import Operator
 from ..tracing.front_end import front_end_of
 from ..tracing.matrix_from_function import TracedBox, traced_boxes

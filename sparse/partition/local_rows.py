@@ -10,9 +10,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..formats.ell import pack
+from ..formats.ell import PIECE, best_width, pack
 from ..formats.entries.integers import places_in_rows, starts_from
-from ..formats.hyb import PIECE, best_width
 from .exchange import Exchange, exchange_of
 
 _GHOSTS = 4  # entries of a piece in ghost values: few rows have more

@@ -107,9 +107,6 @@ def check_dtypes(arrays: Iterable[Specification], what: str) -> None:
     Args:
         arrays: of the input or output.
         what: they are, "the input" or "an output".
-
-    Raises:
-        TypeError: one is neither floating nor complex.
     """
     for array in arrays:
         if array.dtype.kind not in "fc":
@@ -143,7 +140,7 @@ class FrontEnd(Protocol):
         other non-linear operations, which then refuse it.
 
         Raises:
-            TypeError: input or output are not floating or complex arrays (`traced.check_dtypes`).
+            TypeError: input or output are not floating or complex arrays (`check_dtypes`).
             NonlinearError: the function is not linear or affine in x (`messages.nonlinear`).
             UnsupportedOperation: an operation that could be linear cannot be traced (`messages.unsupported`).
         """
@@ -163,6 +160,7 @@ class FrontEnd(Protocol):
             inputs: `(number, positions or None for all)` -> those elements of an array of the input, flat.
             wanted: flat positions in each output.
         """
+        return None
 
     def forward_derivative(
         self, f: Callable[..., Any], x: Any, args: Sequence[Any], kwargs: Mapping[str, Any]
@@ -173,9 +171,11 @@ class FrontEnd(Protocol):
         self, f: Callable[..., Any], x: Any, args: Sequence[Any], kwargs: Mapping[str, Any]
     ) -> Linearised:
         """Cotangents of `f(x)` to cotangents of x: the transpose, without conjugation."""
+        return self.forward_derivative(f, x, args, kwargs)
 
     def has_only_reverse_rule(self, error: Exception) -> bool:
         """Did the forward derivative fail with this error at a function that has a reverse rule only?"""
+        return False
 
 
 def sample_of_all(
@@ -216,11 +216,7 @@ FRONT_ENDS: dict[str, Library] = {
 
 
 def front_end_of(library: str) -> FrontEnd:
-    """The front end of a library, by the name of its backend.
-
-    Raises:
-        UnsupportedOperation: there is none.
-    """
+    """The front end of a library, by the name of its backend."""
     if library not in FRONT_ENDS:
         titles = " or ".join(entry.title for entry in FRONT_ENDS.values())
         raise UnsupportedOperation(
@@ -235,11 +231,7 @@ def opaque_front_end() -> FrontEnd:
 
 
 def front_end_for(like: Any, *others: Any) -> FrontEnd:
-    """The front end for functions of such arrays; `others` are further arguments, which may tell the library.
-
-    Raises:
-        UnsupportedOperation: there is none.
-    """
+    """The front end for functions of such arrays; `others` are further arguments, which may tell the library."""
     found = libraries_of(like, *others)
     library = next((name for name in FRONT_ENDS if name in found), None)
     if library is not None or found:

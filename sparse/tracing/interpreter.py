@@ -1,17 +1,20 @@
-"""Values in a recorded function: what depends on the input, on its conjugate, or on neither."""
+"""The part of an interpreter of recorded functions that is the same for all libraries."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from ...backends import Backend
+from ..errors import UnsupportedOperation
 from .engine import coefficients as co
-from .engine.arithmetic import conjugate
+from .engine.arithmetic import conjugate, convert
+from .engine.limits import Budget
 from .engine.linear import Linear
+from .engine.operands import MATRIX_FREE
 
 
 def mapped(function: Callable[[Any], Any], value: Any) -> Any:
@@ -54,25 +57,82 @@ def conjugated(bk: Backend, value: Any) -> Any:
 
 
 def proper(bk: Backend, value: Any) -> Any:
-    """A value that is no `Conjugate`.
-
-    Raises:
-        UnsupportedOperation: it is one.
-    """
+    """A value that is no `Conjugate`."""
     return conjugate(value.linear) if isinstance(value, Conjugate) else value
 
 
-def on_conjugates(bk: Backend, rule: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> list[Any]:
-    """A rule for operands of which some are conjugates: the conjugate of its results for their conjugates.
+# --- interpreters -----------------------------------------------------------------------------------------------------
 
-    Raises:
-        UnsupportedOperation: others depend on a complex input, too.
+
+class Interpreter:
+    """One trace: a recorded function followed with linear maps in place of the arrays that depend on the input.
+
+    Three kinds of values meet: known ones (NumPy arrays), arrays of the library whose values or derivatives are being
+    traced, and `Linear`s. Operations without a `Linear` are left to NumPy or to the library, so that derivatives
+    follow; the others have a rule each.
+
+    Attributes:
+        bk: the backend of the function's library.
+        keep_zeros: does a product with a known zero still depend on the input, for the sake of a steady structure?
+        precision: the coarsest rounding unit of any array that depended on the input.
+        largest: the largest known number that came up, if `watch` was asked for.
     """
 
-    def turned(value: Any) -> Any:
-        if isinstance(value, Conjugate):
-            return value.linear
-        return proper(bk, conjugated(bk, value))
+    def __init__(self, bk: Backend, keep_zeros: bool = False, watch: bool = False) -> None:
+        self.bk, self.keep_zeros, self.watch = bk, keep_zeros, watch
+        self.precision, self.largest = 0.0, 0.0
+        self._budget = Budget()
 
-    found = rule(*mapped(turned, args), **{key: mapped(turned, v) for key, v in kwargs.items()})
-    return [conjugated(bk, value) for value in (found if isinstance(found, (list, tuple)) else [found])]
+    def spend(self, operations: int) -> None:
+        """Count the operations of an unrolled loop."""
+        self._budget.spend(operations)
+
+    def settled(self, value: Any) -> Any:
+        """An array that does not depend on the input after all is an ordinary one."""
+        if isinstance(value, Conjugate) and value.linear.is_zero:
+            value = conjugate(value.linear)
+        if not isinstance(value, Linear) or (value.terms if self.keep_zeros else not value.is_zero):
+            return value
+        plain = value.plain()
+        return np.asarray(plain, value.dtype) if co.known(plain) else plain
+
+    def by_rule(
+        self, rule: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any], commutes: bool
+    ) -> list[Any]:
+        """The results of a rule; for conjugates the conjugates of its results for what they are conjugates of.
+
+        Args:
+            rule: of an operation.
+            args, kwargs: of the rule.
+            commutes: does the operation commute with conjugation?
+        """
+        turns = any(isinstance(leaf, Conjugate) for leaf in _leaves([*args, *kwargs.values()]))
+        if turns and not commutes:
+            raise UnsupportedOperation(f"it is of a conjugate of the input. {MATRIX_FREE}")
+
+        def turned(value: Any) -> Any:
+            if isinstance(value, Conjugate):
+                return value.linear
+            return proper(self.bk, conjugated(self.bk, value))
+
+        if turns:
+            args, kwargs = mapped(turned, list(args)), {key: mapped(turned, v) for key, v in kwargs.items()}
+        found = rule(*args, **kwargs)
+        results = list(found) if isinstance(found, (list, tuple)) else [found]
+        return [conjugated(self.bk, value) for value in results] if turns else results
+
+
+def _leaves(value: Any) -> Iterator[Any]:
+    if isinstance(value, (list, tuple)):
+        for part in value:
+            yield from _leaves(part)
+    else:
+        yield value
+
+
+def in_dtype(value: Linear, dtype: np.dtype) -> Linear:
+    """A result in its dtype; numbers give way to the array's."""
+    found = convert(value, dtype)
+    if found.bias is None or not co.known(found.bias):
+        return found
+    return found.changed(found.terms, np.asarray(found.bias, found.dtype))

@@ -12,9 +12,9 @@ from ...backends.compilers import without_compilers
 from ...backends.profile.spans import name_of, span
 from ...backends.tracebacks import front_door
 from ..errors import NonlinearError, UnsupportedOperation
-from ..formats.entries.box_diagonals import Shifted
-from ..formats.making.boxes import shifted_box
+from ..formats.boxes import Shifted
 from ..formats.matrix import Matrix
+from ..formats.stencil import shifted_box
 from .engine.linear import Linear
 from .engine.terms import Box, has_axes, to_entries
 from .engine.to_matrix import blocks_of, to_matrix
@@ -135,11 +135,7 @@ def traced_matrix(
     verify: bool = True,
     exact: bool = False,
 ) -> tuple[Matrix, Any]:
-    """`matrix_from_function` by the front end of a library that is known.
-
-    Raises:
-        UnsupportedOperation: also, where `exact`, of a function that rounds more than its matrix does.
-    """
+    """`matrix_from_function` by the front end of a library that is known."""
     with span("trace", name_of(f)) as done:
         try:
             traced = front_end.trace(f, like, args, kwargs or {}, keep_zeros=not prune)

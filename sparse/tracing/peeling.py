@@ -42,11 +42,7 @@ class Probe:
         return float(max(np.finfo(self.dtype).eps, np.finfo(self.bias.dtype).eps))
 
     def evaluate(self, x: np.ndarray) -> np.ndarray:
-        """f(x) as a flat array of its own.
-
-        Raises:
-            UnsupportedOperation: it is not finite, or there were too many evaluations.
-        """
+        """f(x) as a flat array of its own."""
         self._spend(1)
         return self._checked(self._function(x))
 
@@ -365,7 +361,10 @@ def _offsets(probe: Probe, grid: tuple[int, ...], rng: np.random.Generator) -> t
         rows = np.unravel_index(np.flatnonzero(probe.image(x.reshape(-1))), grid)
         parts = []
         for axis, (n, row, place) in enumerate(zip(grid, rows, places)):
-            distance = (place[None, :] - row[:, None] + n // 2) % n - n // 2
+            last = len(place) - 1
+            before = (row - place[0]) // (n // len(place))  # the impulses on both sides, and those at the ends
+            near = np.stack([0 * before, before, before + 1, 0 * before + last], axis=1).clip(0, last)
+            distance = (place[near] - row[:, None] + n // 2) % n - n // 2
             offset = distance[np.arange(len(row)), np.abs(distance).argmin(axis=1)]
             wraps[axis] |= bool(((row + offset < 0) | (row + offset >= n)).any())
             parts.append(offset)

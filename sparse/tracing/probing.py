@@ -38,10 +38,6 @@ def find_entries(probe: Probe, grid: tuple[int, ...] | None) -> Triplets:
     Args:
         probe: the function.
         grid: the shape of its argument, where that is one array.
-
-    Raises:
-        NonlinearError: the function is neither linear nor affine.
-        UnsupportedOperation: it couples too many unknowns, or does not do the same each time.
     """
     rng = np.random.default_rng(0)
     if not (probe.n and probe.m):
@@ -113,7 +109,7 @@ def _check_linear(probe: Probe, rng: np.random.Generator) -> None:
 _HOST = get_backend("numpy")
 
 
-class ProbingFrontEnd:
+class ProbingFrontEnd(FrontEnd):
     """Functions and LinearOperators on arrays of NumPy, of which nothing is known but what they return."""
 
     def trace(
@@ -167,16 +163,8 @@ class ProbingFrontEnd:
             start += size
         return found, 0.0
 
-    def sample(self, traced: Traced, inputs: Any, wanted: Any) -> None:
-        """The function computes whole arrays only."""
-
     def forward_derivative(self, f: Any, x: Any, args: Any, kwargs: Any) -> NoReturn:
         raise UnsupportedOperation("Functions that tracing cannot look into have no derivatives.")
-
-    reverse_derivative = forward_derivative
-
-    def has_only_reverse_rule(self, error: Exception) -> bool:
-        return False
 
 
 def _of_operator(operator: Any, n: int) -> Callable[[np.ndarray], np.ndarray]:

@@ -27,7 +27,7 @@ from typing import Any, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 
-from ..formats.entries.grid import row_strides
+from ..formats.entries.integers import row_strides
 
 Positions: TypeAlias = np.ndarray  # flat, int64; -1: no element
 Shape: TypeAlias = tuple[int, ...]

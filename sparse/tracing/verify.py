@@ -23,9 +23,6 @@ def verify(front_end: FrontEnd, traced: Traced, matrix: Any, biases: Sequence[An
     """Compare `matrix @ z + bias` with `f(z)` for a random z, where all values are known or at hand.
 
     Of a large matrix some thousand rows are compared, and what they do not need is not computed.
-
-    Raises:
-        UnsupportedOperation: they differ by more than rounding.
     """
     if matrix.constant is None and matrix.bk.is_eager and not matrix.bk.compiled():  # with derivatives, and a value
         values = tuple(matrix.bk.to_numpy(v) for v in matrix.arrays())

@@ -11,8 +11,8 @@ from contract import CELLS, MODES, backend, check, covers, rows, run, run_each, 
 from frameworks import torch
 from krylix.backends import Backend
 from krylix.backends.interface.kernels import Bilinear, diagonal_places
-from krylix.sparse.formats.entries.box_diagonals import Shifted
-from krylix.sparse.formats.entries.sample import ell_sample, entries_sample
+from krylix.sparse.formats.boxes import Shifted
+from krylix.sparse.formats.entries.regather import ell_sample, entries_sample
 from modes import array, to_numpy
 
 cells = pytest.mark.parametrize(("mode", "dtype"), CELLS)
@@ -252,7 +252,7 @@ def test_large_matrices_take_other_ways(mode: str, monkeypatch: pytest.MonkeyPat
     for module, name, value in (
         (krylix.backends.numpy.kernels, "_BYTES", 56),
         (krylix.backends.numpy.kernels, "_SMALL", 1),
-        (krylix.backends.numpy.kernels, "_SMALL", 1),
+        (krylix.backends.numpy.kernels, "_FEW", 1),
         (krylix.backends.interface.kernels, "_UNROLLED", 1),
     ):
         monkeypatch.setattr(module, name, value)

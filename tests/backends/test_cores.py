@@ -215,7 +215,7 @@ def test_each_block_once_and_in_fixed_places() -> None:
         found: set[tuple[int, int]] = set()
         pool.in_blocks(lambda *block: found.add(block), 10, 4)  # noqa: B023
         assert found == {(0, 4), (4, 8), (8, 10)}
-        cores.in_blocks(lambda *_: pytest.fail("there is no block"), 0, 4)
+        pool.in_blocks(lambda *_: pytest.fail("there is no block"), 0, 4)
 
 
 def test_small_arrays_start_no_thread() -> None:

@@ -12,8 +12,7 @@ from ....backends import Array, Backend
 from ....sparse import SparseMatrix
 from ....sparse.formats import Structure
 from ....sparse.formats.compressed import CsrStructure
-from ....sparse.formats.entries.integers import starts_of
-from ....sparse.formats.entries.order import Order, sorted_entries
+from ....sparse.formats.entries.integers import Order, sorted_entries, starts_of
 from ....sparse.formats.entries.regather import take_or_zero
 from ....sparse.formats.operations.arithmetic import Meeting, products_of_entries
 from .interpolation import ScaledValues

@@ -18,7 +18,7 @@ import numpy as np
 import scipy.sparse as sp
 from scipy.sparse.csgraph import connected_components
 
-from ....sparse.formats.entries.some_rows import evenly_spread
+from ....sparse.formats.entries.integers import evenly_spread
 from .interpolation import STRONGEST, ClassicalRule, prolongation, with_coarse, without_explosion
 from .levels import HostLevel, adjoint
 from .rows import (

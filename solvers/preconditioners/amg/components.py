@@ -18,7 +18,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from ....sparse import SparseMatrix
-from ....sparse.formats.entries.some_rows import evenly_spread
+from ....sparse.formats.entries.integers import evenly_spread
 from ....sparse.formats.making.build import from_entries
 from .rows import reduced, repeated
 

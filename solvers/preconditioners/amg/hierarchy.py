@@ -20,8 +20,7 @@ from ....sparse import Dense, Operator, SparseMatrix
 from ....sparse.analysis.spectrum import bounded_eigenvalue
 from ....sparse.formats import FORMATS, Structure
 from ....sparse.formats.compressed import CsrStructure
-from ....sparse.formats.entries.integers import starts_of
-from ....sparse.formats.entries.order import sorted_entries
+from ....sparse.formats.entries.integers import sorted_entries, starts_of
 from ....sparse.formats.entries.regather import Regather
 from ....sparse.formats.operations.arithmetic import Meeting, products_of_entries
 from ....sparse.operators.concrete import in_scipy

@@ -25,8 +25,14 @@ from ....sparse import Composed, Operator, SparseMatrix, storable
 from ....sparse.files.saved import fields_of, structure_of
 from ....sparse.formats import Structure
 from ....sparse.formats.compressed import CsrStructure
-from ....sparse.formats.entries.integers import check_size, places_in_rows, repeat_rows, starts_from, starts_of
-from ....sparse.formats.entries.order import rows_first
+from ....sparse.formats.entries.integers import (
+    check_size,
+    places_in_rows,
+    repeat_rows,
+    rows_first,
+    starts_from,
+    starts_of,
+)
 from ....sparse.formats.entries.regather import take_or_zero
 from .rows import (
     find_keys,

@@ -11,9 +11,7 @@ from scipy.sparse.csgraph import reverse_cuthill_mckee
 from ....backends import Array, Backend, get_backend
 from ....sparse import Matrix, Operator, SparseMatrix
 from ....sparse.analysis.spectrum import bounded_eigenvalue
-from ....sparse.formats.entries.integers import starts_of
-from ....sparse.formats.entries.scipy_form import csr_array
-from ....sparse.formats.entries.some_rows import evenly_spread
+from ....sparse.formats.entries.integers import csr_array, evenly_spread, starts_of
 from ....sparse.formats.making.build import from_csr, from_entries
 from ..multigrid.coarsest import residue_of, scales_of, times_diagonals
 from .interpolation import ClassicalRule, Injection

@@ -11,7 +11,7 @@ import numpy as np
 
 from ....backends import Array
 from ....sparse import Composed, Operator, SparseMatrix, storable
-from ....sparse.formats.entries.order import rows_first
+from ....sparse.formats.entries.integers import rows_first
 from ...diagonal import DiagonalOperator
 from ...triangular.inverse import HostSolve, LevelSolve
 from ..checks import MOST_STEPS, check_integer

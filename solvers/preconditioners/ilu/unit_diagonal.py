@@ -16,8 +16,7 @@ from ....backends import Array, Backend
 from ....sparse import Matrix, SparseMatrix, UnsupportedOperation
 from ....sparse.analysis.symmetry import REFUSED
 from ....sparse.formats import from_entries
-from ....sparse.formats.entries.integers import starts_of
-from ....sparse.formats.entries.order import rows_first
+from ....sparse.formats.entries.integers import rows_first, starts_of
 from ....sparse.formats.entries.regather import take_or_zero
 from ....sparse.operators.concrete import nonzero_entries
 from ...triangular.inverse import find_levels

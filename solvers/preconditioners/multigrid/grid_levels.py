@@ -23,7 +23,7 @@ import numpy as np
 
 from ....backends import Array
 from ....sparse import Operator
-from ....sparse.formats.entries.some_rows import evenly_spread
+from ....sparse.formats.entries.integers import evenly_spread
 from ....sparse.operators.couplings import (
     Couplings,
     Shift,

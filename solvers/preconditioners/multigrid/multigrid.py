@@ -14,7 +14,7 @@ import scipy.sparse as sp
 
 from ....backends import Array, Backend, get_backend
 from ....sparse import Composed, Matrix, Operator
-from ....sparse.fingerprint import fingerprint
+from ....sparse.content import fingerprint
 from ....sparse.operators.couplings import Couplings, Stacked, are_flat
 from ...factors.planes import BlockTridiagonalInverse, block_layout, block_tridiagonal_inverse
 from ..amg.build_cycle import known_cycle

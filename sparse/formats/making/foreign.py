@@ -14,10 +14,9 @@ from ..compressed import CscStructure, CsrStructure
 from ..entries.checked import checked_scipy
 from ..matrix import Matrix
 from ..sparse_matrix import SparseMatrix
+from ..structure import ValueOrder
 from ..traced_coo import TracedCOO
-from ..value_order import ValueOrder
-from .batch import from_systems
-from .build import from_csr, from_diagonals, from_entries
+from .build import from_csr, from_diagonals, from_entries, from_systems
 
 
 def from_scipy(

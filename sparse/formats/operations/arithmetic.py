@@ -10,8 +10,7 @@ import scipy.sparse as sp
 
 from ....backends import Array, Backend
 from ..compressed import CsrStructure
-from ..entries.integers import check_size, places_in_rows, repeat_rows, starts_from, starts_of
-from ..entries.order import sorted_entries
+from ..entries.integers import check_size, places_in_rows, repeat_rows, sorted_entries, starts_from, starts_of
 from ..storage import Sparse, SparseStorage
 from ..structure import Structure
 

@@ -11,14 +11,11 @@ import scipy.sparse as sp
 
 from ....backends import Array, get_backend
 from ..compressed import CompressedStructure, CscStructure, CsrStructure
-from ..entries.checked import checked_scipy
-from ..entries.given import working
-from ..entries.integers import starts_of
+from ..entries.checked import checked_scipy, working
+from ..entries.integers import csr_array, starts_of
 from ..entries.regather import Regather, concatenated_values
-from ..entries.scipy_form import csr_array
 from ..storage import Sparse, SparseStorage
-from ..structure import Structure
-from ..value_order import ValueOrder
+from ..structure import Structure, ValueOrder
 from ..values import are_known, check_values
 
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from ....backends import Array, Backend
 from ..entries.integers import repeat_rows, starts_of
-from ..reductions import check_axis
+from ..matrix import check_axis
 from ..storage import SparseStorage
 
 

@@ -35,21 +35,17 @@ import numpy as np
 
 from ....backends import Backend
 from ...errors import NonlinearError, UnsupportedOperation
-from ...formats.entries.grid import row_strides
+from ...formats.entries.integers import row_strides
 from . import coefficients as co
 from .coefficients import Coefficient, Number
 from .limits import check_entries
-from .linear import Linear, aligned, map_bias, normal, settle
+from .linear import Linear, aligned, map_bias, normal, reshape, settle
 from .structural import Config, broadcast_to, pad, slice_
 from .terms import Box, Entries, Gathered, Term, box_entries, elements, has_axes, to_entries
 
 
 def add(a: Linear | Coefficient, b: Linear | Coefficient) -> Linear:
-    """a + b with NumPy's broadcasting; one of the two may be a coefficient.
-
-    Raises:
-        TypeError: both are.
-    """
+    """a + b with NumPy's broadcasting; one of the two may be a coefficient."""
     if not isinstance(a, Linear):
         a, b = b, a
     if not isinstance(a, Linear):
@@ -167,13 +163,7 @@ _SINGLE = 4  # bytes
 
 
 def convert(x: Linear, dtype: Any) -> Linear:
-    """In another dtype.
-
-    Raises:
-        NonlinearError: to integers or bool, or to a float of less than single precision, which rounds. Double to single
-            precision is followed as exact: both are precisions of a matrix.
-        UnsupportedOperation: from complex to real; take the real part instead.
-    """
+    """In another dtype. Double to single precision is followed as exact: both are precisions of a matrix."""
     dtype = np.dtype(dtype)
     if dtype == x.dtype:
         return x
@@ -190,11 +180,7 @@ def convert(x: Linear, dtype: Any) -> Linear:
 
 
 def real_part(x: Linear) -> Linear:
-    """Real part.
-
-    Raises:
-        UnsupportedOperation: the input is complex: then no complex matrix does this.
-    """
+    """Real part."""
     return _of_entries(x, "The real part", "real", _real_dtype(x.dtype))
 
 
@@ -247,11 +233,13 @@ def _of_entries(x: Linear, what: str, method: str, dtype: np.dtype) -> Linear:
 _FEW = 32  # elements along summed axes that become one term each
 
 
-def reduce_sum(x: Linear, axes: Sequence[int]) -> Linear:
-    """Sum over axes, which vanish."""
-    axes = sorted(int(a) % x.ndim for a in axes)
+def reduce_sum(x: Linear, axes: Sequence[int], keep: bool = False) -> Linear:
+    """Sum over axes, which vanish, or keep the length 1."""
+    axes = sorted({int(a) % x.ndim for a in axes})
     if not axes:
         return x
+    if keep:
+        return reshape(reduce_sum(x, axes), [1 if a in axes else n for a, n in enumerate(x.shape)])
     x = normal(x)
     kept = [a for a in range(x.ndim) if a not in axes]
     shape = tuple(x.shape[a] for a in kept)
@@ -328,9 +316,6 @@ def cumulative_sum(x: Linear, axis: int, reverse: bool = False) -> Linear:
     """Running sum along an axis, from the end if `reverse`.
 
     Every element depends on all before it: about n^2 / 2 entries per line of length n.
-
-    Raises:
-        UnsupportedOperation: these are too many.
     """
     x, axis = normal(x), axis % x.ndim
     n, distance = x.shape[axis], row_strides(x.shape)[axis]

@@ -64,9 +64,6 @@ def contract(x: Linear, other: Coefficient, contracting: Axes, batch: Axes = (()
         batch: `(axes of x, axes of other)` that stay, in pairs.
         x_first: is x the first of the two? The result has the batch axes, then the free axes of the first operand,
             then those of the second.
-
-    Raises:
-        UnsupportedOperation: the result depends on too many elements of the input.
     """
     other_shape = co.shape_of(other)
     x_free = [a for a in range(x.ndim) if a not in (*contracting[0], *batch[0])]
@@ -204,11 +201,7 @@ _UNITS = 4  # of rounding, in each entry of a transform and each product
 def dense_product(
     x: Linear, other: Coefficient, contracting: Axes, batch: Axes = ((), ()), x_first: bool = True
 ) -> Linear:
-    """`contract`, without what rounding leaves where all coefficients are known.
-
-    Raises:
-        UnsupportedOperation: the result depends on too many elements of the input.
-    """
+    """`contract`, without what rounding leaves where all coefficients are known."""
     product = contract(x, other, contracting, batch, x_first)
     if not (co.known(other) and is_known(x)):
         return product
@@ -223,9 +216,6 @@ def dense_along(x: Linear, axes: Sequence[int], matrix: np.ndarray, sizes: Seque
         axes: along which the matrix acts, raveled in this order.
         matrix: `(out, in)`.
         sizes: lengths of these axes in the result; the same if not given.
-
-    Raises:
-        UnsupportedOperation: the result has too many entries.
     """
     axes = [a % x.ndim for a in axes]
     lengths = [x.shape[a] for a in axes]

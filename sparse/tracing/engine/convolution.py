@@ -55,9 +55,6 @@ def convolve(
 
     Returns:
         `(batch, out, space...)`.
-
-    Raises:
-        TypeError: neither or both depend on the input.
     """
     if isinstance(image, Linear) == isinstance(kernel, Linear):
         raise TypeError("convolve needs one Linear and one coefficient.")

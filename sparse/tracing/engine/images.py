@@ -21,11 +21,7 @@ MOST_UNITS = 4096
 
 
 def by_unit_images(x: Linear, image: Callable[[np.ndarray], Coefficient]) -> Linear:
-    """A linear operation, by its image of each unit vector.
-
-    Raises:
-        UnsupportedOperation: the array is too large.
-    """
+    """A linear operation, by its image of each unit vector."""
     refused = UnsupportedOperation(
         f"it has no rule but by its images of all {x.size} unit vectors. Trace a smaller problem, or solve with the "
         "function itself instead of its matrix."
@@ -88,11 +84,7 @@ def seems_linear(image: Callable[[Callable[[Any], Any]], np.ndarray]) -> bool:
 
 
 def transform(x: Linear, axis: int, images: np.ndarray) -> Linear:
-    """The matrix whose row i is the image of the i-th unit vector, along an axis, in the precision of x.
-
-    Raises:
-        UnsupportedOperation: the result has too many entries.
-    """
+    """The matrix whose row i is the image of the i-th unit vector, along an axis, in the precision of x."""
     matrix = images.T.astype(np.result_type(x.dtype.type(0), 1j) if images.dtype.kind == "c" else x.dtype)
     return dense_along(x, [axis], matrix, [matrix.shape[0]])
 

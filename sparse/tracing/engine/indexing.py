@@ -35,7 +35,7 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 
 from ...errors import UnsupportedOperation
-from ...formats.entries.grid import row_strides
+from ...formats.entries.integers import row_strides
 from . import coefficients as co
 from .arithmetic import add
 from .linear import Linear, linear_among, reshape
@@ -119,11 +119,7 @@ def numbers(shape: Sequence[int], first: int = 0) -> np.ndarray:
 
 
 def replace_at(x: Operand, positions: np.ndarray, source: Operand) -> Linear:
-    """`x` with the elements at flat positions replaced by those of `source`, which broadcasts to their shape.
-
-    Raises:
-        UnsupportedOperation: elements that occur twice are replaced by different ones: the order is not defined.
-    """
+    """`x` with the elements at flat positions replaced by those of `source`, which broadcasts to their shape."""
     source = spread(linear_among([x, source], "replace_at").bk, source, positions.shape)
     sources, flat = numbers(shape_of(x)).reshape(-1), positions.reshape(-1)
     count = len(sources)

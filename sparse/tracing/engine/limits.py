@@ -38,19 +38,13 @@ def without_open_ended() -> AbstractContextManager[None]:
 
 
 def refuse_open_ended(is_open_ended: Callable[[Any], bool], operation: Any) -> None:
-    """
-    Raises:
-        UnsupportedOperation: they are refused here, and this operation is one.
-    """
+    """Refuse an open-ended operation where `without_open_ended` is entered."""
     if not _open_ended.get() and is_open_ended(operation):
         raise UnsupportedOperation("it is not run with made-up numbers, for which it may not end.")
 
 
 def check_entries(count: int, what: str) -> None:
-    """
-    Raises:
-        UnsupportedOperation: `count` stored entries are too many.
-    """
+    """Refuse more stored entries than fit."""
     most = min(MAX_ENTRIES, _entries.get() or MAX_ENTRIES)
     if count > most:
         raise UnsupportedOperation(
@@ -61,10 +55,7 @@ def check_entries(count: int, what: str) -> None:
 
 
 def check_rows(shape: Sequence[int], what: str) -> None:
-    """
-    Raises:
-        UnsupportedOperation: the elements of an array of `shape` cannot be counted in int32.
-    """
+    """Refuse an array whose elements cannot be counted in int32."""
     if math.prod(shape) >= INT32_LIMIT:
         raise UnsupportedOperation(
             f"{what} has {math.prod(shape):,} elements, and indices of a matrix are int32, below {INT32_LIMIT:,}. "
@@ -79,10 +70,7 @@ class Budget:
         self._spent = 0
 
     def spend(self, operations: int) -> None:
-        """
-        Raises:
-            UnsupportedOperation: there were too many.
-        """
+        """Count some more, and refuse too many."""
         self._spent += operations
         most = min(MAX_OPERATIONS, _operations.get() or MAX_OPERATIONS)
         if self._spent > most:

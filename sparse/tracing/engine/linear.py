@@ -20,8 +20,7 @@ from typing import Any
 import numpy as np
 
 from ....backends import Backend
-from ...formats.entries.grid import row_strides
-from ...formats.entries.order import sorted_entries
+from ...formats.entries.integers import row_strides, sorted_entries
 from . import coefficients as co
 from .coefficients import Coefficient
 from .limits import check_rows
@@ -84,11 +83,7 @@ class Linear:
 
 
 def identity(bk: Backend, shape: Sequence[int], dtype: Any, first_column: int = 0) -> Linear:
-    """The input itself: its elements are the columns from `first_column` on.
-
-    Raises:
-        UnsupportedOperation: a column would not fit into int32.
-    """
+    """The input itself: its elements are the columns from `first_column` on."""
     shape = tuple(int(n) for n in shape)
     check_rows((first_column + math.prod(shape),), "The input")
     box = Box((0,) * len(shape), shape, int(first_column), row_strides(shape))
@@ -168,21 +163,13 @@ def map_bias(x: Linear, function: Callable[[Coefficient], Coefficient]) -> Coeff
 
 
 def rows_of(shape: Sequence[int]) -> np.ndarray:
-    """The flat position of each element, int32.
-
-    Raises:
-        UnsupportedOperation: they do not fit.
-    """
+    """The flat position of each element, int32."""
     check_rows(shape, "A traced array")
     return np.arange(math.prod(shape), dtype=np.int32).reshape(tuple(shape))
 
 
 def linear_among(parts: Sequence[Linear | Coefficient], operation: str) -> Linear:
-    """The first part that depends on the input.
-
-    Raises:
-        TypeError: there is none.
-    """
+    """The first part that depends on the input."""
     for part in parts:
         if isinstance(part, Linear):
             return part

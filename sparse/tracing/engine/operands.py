@@ -21,6 +21,7 @@ import numpy as np
 from ....backends import Backend
 from ...errors import NonlinearError, UnsupportedOperation
 from . import coefficients as co
+from .arithmetic import add, scale
 from .coefficients import Coefficient
 from .linear import Linear, linear_among, reshape
 from .positions import select, take
@@ -52,12 +53,7 @@ def static_needed(what: str, value: Any) -> Exception:
 
 
 def static(what: str, value: Any) -> np.ndarray:
-    """The values of an operand that decides the structure of the matrix.
-
-    Raises:
-        NotLinear: it depends on the input.
-        NotStatic: it is not known.
-    """
+    """The values of an operand that decides the structure of the matrix."""
     if not co.known(value):
         raise static_needed(what, value)
     return np.asarray(value)
@@ -98,9 +94,17 @@ def taken(bk: Backend, x: Operand, positions: np.ndarray) -> Operand:
     return take(x, positions) if isinstance(x, Linear) else co.take(bk, co.reshape(bk, x, (-1,)), positions)
 
 
-def padded(bk: Backend, x: Operand, config: Config) -> Operand:
-    """With zeros around."""
-    return pad(x, config) if isinstance(x, Linear) else co.pad(bk, x, config)
+def plus(a: Any, b: Any) -> Any:
+    """a + b, for arrays that are computed with as they are."""
+    return add(a, b) if isinstance(a, Linear) or isinstance(b, Linear) else a + b
+
+
+def padded(bk: Backend, x: Operand, config: Config, fill: Operand = 0) -> Operand:
+    """With a number around."""
+    if isinstance(fill, Linear):
+        around = co.pad_known(np.zeros(shape_of(x), fill.dtype), config, 1)
+        return add(padded(bk, x, config), scale(fill, around))
+    return pad(x, config, fill) if isinstance(x, Linear) else co.pad(bk, x, config)
 
 
 def flipped(bk: Backend, x: Operand, axes: Sequence[int]) -> Operand:
@@ -112,11 +116,7 @@ def flipped(bk: Backend, x: Operand, axes: Sequence[int]) -> Operand:
 
 
 def where(condition: Any, a: Operand, b: Operand) -> Linear:
-    """`np.where`, for a known or traced condition.
-
-    Raises:
-        NotLinear: the condition depends on the input.
-    """
+    """`np.where`, for a known or traced condition."""
     if isinstance(condition, Linear):
         raise static_needed("condition", condition)
     bk, shape = linear_among([a, b], "where").bk, np.broadcast_shapes(*map(shape_of, (condition, a, b)))

@@ -44,10 +44,7 @@ from .terms import (
 
 
 def _checked(positions: np.ndarray, count: int) -> np.ndarray:
-    """
-    Raises:
-        IndexError: a position is neither -1 nor one of `count` elements.
-    """
+    """Raise IndexError for a position that is neither -1 nor one of `count` elements."""
     positions = np.asarray(positions)
     if positions.size and not (positions.min() >= -1 and positions.max() < count):
         raise IndexError(
@@ -70,11 +67,7 @@ def take(x: Linear, positions: np.ndarray) -> Linear:
 
 
 def assemble(operands: Sequence[Linear | Coefficient], positions: np.ndarray) -> Linear:
-    """Elements of all operands, raveled and concatenated, at `positions`; zero where the position is -1.
-
-    Raises:
-        TypeError: no operand is a Linear.
-    """
+    """Elements of all operands, raveled and concatenated, at `positions`; zero where the position is -1."""
     example = linear_among(operands, "assemble")
     shapes = [operand.shape if isinstance(operand, Linear) else co.shape_of(operand) for operand in operands]
     positions = _checked(positions, sum(math.prod(shape) for shape in shapes))
@@ -141,11 +134,7 @@ def _same_rows(box: Box, part: Box | None) -> Box | None:
 
 
 def scatter_add(target: Linear | Coefficient, positions: np.ndarray, updates: Linear | Coefficient) -> Linear:
-    """`target` with `updates` added at flat positions, of the updates' shape; duplicates add up, -1 is dropped.
-
-    Raises:
-        TypeError: neither is a Linear.
-    """
+    """`target` with `updates` added at flat positions, of the updates' shape; duplicates add up, -1 is dropped."""
     example = linear_among([target, updates], "scatter_add")
     shape = target.shape if isinstance(target, Linear) else co.shape_of(target)
     positions = _checked(positions, math.prod(shape))

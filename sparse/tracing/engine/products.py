@@ -32,11 +32,7 @@ from .structural import broadcast_to, concatenate, cut, transpose
 
 
 def linear_factor(*factors: Operand) -> Linear:
-    """The factor that depends on the input.
-
-    Raises:
-        NotLinear: several do.
-    """
+    """The factor that depends on the input."""
     if sum(isinstance(factor, Linear) for factor in factors) > 1:
         raise NotLinear("both factors depend on it")
     return linear_among(factors, "A product")

@@ -25,7 +25,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...formats.entries.grid import affine, row_strides
+from ...formats.entries.integers import affine, row_strides
 from . import coefficients as co
 from .coefficients import Coefficient
 from .linear import Linear, joint_bias, joint_fields, linear_among, map_bias, normal, reshape, rows_of, settle
@@ -161,11 +161,7 @@ def broadcast_to(x: Linear, shape: Sequence[int]) -> Linear:
 
 
 def concatenate(parts: Sequence[Linear | Coefficient], axis: int) -> Linear:
-    """Along an axis; coefficients among the parts become bias.
-
-    Raises:
-        TypeError: no part depends on the input.
-    """
+    """Along an axis; coefficients among the parts become bias."""
     example = linear_among(parts, "concatenate")
     axis %= example.ndim
     lengths = [(p.shape if isinstance(p, Linear) else co.shape_of(p))[axis] for p in parts]
@@ -322,6 +318,13 @@ def replace_box(x: Linear | Coefficient, update: Linear | Coefficient, starts: S
             parts = [cut(x, axis, 0, start), inner, cut(x, axis, start + size, n)]
             return concatenate([part for part in parts if part.shape[axis]], axis)
     return update
+
+
+def element(x: Linear | Coefficient, k: int, axis: int = 0) -> Linear | Coefficient:
+    """`x[k]` along an axis, which vanishes."""
+    if not isinstance(x, Linear):
+        return x[(slice(None),) * axis + (k,)]
+    return reshape(cut(x, axis, k, k + 1), (*x.shape[:axis], *x.shape[axis + 1 :]))
 
 
 def cut(x: Linear | Coefficient, axis: int, start: int, end: int) -> Linear | Coefficient:

@@ -14,9 +14,7 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 
 from ....backends import Backend
-from ...formats.entries.grid import affine, row_strides
-from ...formats.entries.integers import starts_of
-from ...formats.entries.order import rows_first
+from ...formats.entries.integers import affine, row_strides, rows_first, starts_of
 from . import coefficients as co
 from .coefficients import Coefficient, Number
 from .limits import check_entries, check_rows
@@ -411,11 +409,7 @@ class Groups(NamedTuple):
     starts: np.ndarray
 
     def members(self, groups: np.ndarray, what: str) -> tuple[np.ndarray, np.ndarray]:
-        """All pairs `(i, member of groups[i])`, as two arrays.
-
-        Raises:
-            UnsupportedOperation: there are too many; `what` says in the message where they come from.
-        """
+        """All pairs `(i, member of groups[i])`, as two arrays."""
         first = self.starts[groups]
         counts = self.starts[groups + 1] - first
         total = int(counts.sum(dtype=np.int64))

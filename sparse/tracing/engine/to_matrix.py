@@ -26,7 +26,7 @@ import numpy as np
 
 from ....backends import Array, Backend
 from ...formats import SparseMatrix, from_diagonals, from_entries, stencil_of
-from ...formats.entries.grid import affine
+from ...formats.entries.integers import affine
 from . import coefficients as co
 from .coefficients import Coefficient
 from .limits import check_rows
@@ -348,9 +348,6 @@ def to_matrix(
         format: of the matrix; None: what suits.
         prune: drop known entries that are zero. Without, the structure does not depend on the values of coefficients.
         like: array on whose device the entries go.
-
-    Raises:
-        UnsupportedOperation: rows or entries are too many.
 
     Cost: nothing for stencils of numbers where the backend compiles their products; for boxes on up to 40 diagonals
     one pass over these; else a sort in linear time of all entries.

@@ -80,13 +80,10 @@ def _single_shape(tree: Any, avals: Sequence[Any]) -> tuple[int, ...] | None:
 # --- the front end ----------------------------------------------------------------------------------------------------
 
 
-class JaxFrontEnd:
+class JaxFrontEnd(FrontEnd):
     """Functions of JAX are listed as jaxprs, whose equations are followed one by one."""
 
-    def trace(
-        self, function: Callable[..., Any], like: Any, args: Sequence[Any], kwargs: Mapping[str, Any], keep_zeros: bool
-    ) -> Traced:
-        return trace_function(function, like, args, kwargs, keep_zeros)
+    trace = staticmethod(trace_function)
 
     def evaluate(self, traced: Traced, leaves: Sequence[np.ndarray], watch: bool = False) -> tuple[list[Any], float]:
         """By NumPy from the list of operations, since XLA would take longer to compile it than all the rest takes.

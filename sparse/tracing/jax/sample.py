@@ -27,11 +27,7 @@ def sampled(
     inputs: Callable[[int, Positions | None], Any],
     wanted: Sequence[Positions],
 ) -> list[np.ndarray] | None:
-    """Some elements of what a closed program returns, see `Sampler.run`.
-
-    Raises:
-        LookupError: NumPy has no rule for what a known operand is.
-    """
+    """Some elements of what a closed program returns, see `Sampler.run`."""
     return Sampler(_Flattening(interpreter).program(program), _Equations(interpreter)).run(inputs, wanted)
 
 
@@ -130,11 +126,7 @@ def _elementwise(equation: Any, where: Positions, shapes: Shapes, shape: Shape) 
 
 
 def _evaluate(equation: Any, parts: Sequence[np.ndarray], where: Sequence[Positions]) -> np.ndarray:
-    """By the rule for known operands.
-
-    Raises:
-        LookupError: it leaves them to JAX.
-    """
+    """By the rule for known operands."""
     name, dtype = equation.primitive.name, equation.outvars[0].aval.dtype
     with np.errstate(all="ignore"):
         found = ELEMENTWISE[name](parts, equation.params, [SimpleNamespace(shape=parts[0].shape, dtype=dtype)])

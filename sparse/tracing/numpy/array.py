@@ -24,7 +24,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from ....backends.numpy.lending import StandIn
-from ...formats.entries.grid import affine
+from ...formats.entries.integers import affine
 from ..engine.linear import Linear
 from ..engine.positions import assemble, scatter_add, select
 from ..engine.structural import Slices, embed, slice_rows, slices_at

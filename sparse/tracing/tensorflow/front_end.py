@@ -119,13 +119,10 @@ def _numpy(dtype: tf.DType) -> np.dtype:
 _NO_FORWARD = "TensorFlow's forward mode drops functions with a gradient of their own"
 
 
-class TensorflowFrontEnd:
+class TensorflowFrontEnd(FrontEnd):
     """Functions of TensorFlow are recorded as graphs, whose operations are followed one by one."""
 
-    def trace(
-        self, function: Callable[..., Any], like: Any, args: Sequence[Any], kwargs: Mapping[str, Any], keep_zeros: bool
-    ) -> Traced:
-        return trace_function(function, like, args, kwargs, keep_zeros)
+    trace = staticmethod(trace_function)
 
     def evaluate(self, traced: Traced, leaves: Sequence[np.ndarray], watch: bool = False) -> tuple[list[Any], float]:
         """By the function itself, called eagerly; while a graph is made, by the operations that were recorded."""
@@ -133,10 +130,7 @@ class TensorflowFrontEnd:
             return traced.program.watched(leaves)
         return traced.program(leaves), 0.0
 
-    def sample(
-        self, traced: Traced, inputs: Callable[[int, np.ndarray | None], np.ndarray], wanted: Sequence[np.ndarray]
-    ) -> list[np.ndarray] | None:
-        return sample_of_all(self, traced, inputs, wanted)
+    sample = sample_of_all
 
     def forward_derivative(
         self, f: Callable[..., Any], x: Any, args: Sequence[Any], kwargs: Mapping[str, Any]

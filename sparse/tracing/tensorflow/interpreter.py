@@ -9,7 +9,8 @@ depends on it: the value of a quadratic energy, of which only the gradient is re
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from functools import partial
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -28,12 +29,12 @@ from ....backends.tensorflow.program import (
 )
 from ...errors import NonlinearError, UnsupportedOperation
 from ..engine import coefficients as co
-from ..engine.arithmetic import conjugate, convert
-from ..engine.limits import Budget, refuse_open_ended
+from ..engine.arithmetic import conjugate
+from ..engine.limits import refuse_open_ended
 from ..engine.linear import Linear
 from ..engine.operands import MATRIX_FREE, NotLinear, static
 from ..engine.positions import select
-from ..interpreter import Conjugate, on_conjugates, proper
+from ..interpreter import Conjugate, Interpreter, in_dtype, proper
 from .lists import LISTS, ON_LISTS, WRITES_ITEM, TensorList
 from .record import REPORTER, GraphRecord, by_handle, random
 from .rules import RULES
@@ -44,30 +45,20 @@ Plan = list[tuple[tf.Operation, list[bool]]]  # operations, and which of their r
 _FOLLOWED = (Linear, Conjugate, TensorList, tf.Variable, Exception)
 
 
-class GraphInterpreter:
-    """One trace.
-
-    Attributes:
-        precision: the coarsest rounding unit of any array that depended on the input.
-        largest: the largest known number that came up, if `watch` was asked for.
-    """
+class GraphInterpreter(Interpreter):
+    """One trace."""
 
     def __init__(self, bk: Backend, record: GraphRecord, keep_zeros: bool = False, watch: bool = False) -> None:
-        self.bk, self.record, self.keep_zeros, self.watch = bk, record, keep_zeros, watch
-        self.precision, self.largest = 0.0, 0.0
+        super().__init__(bk, keep_zeros, watch)
+        self.record = record
         self._tracks = not tf.executing_eagerly() or tapes.could_possibly_record()
-        self._budget, self._folder = Budget(), GraphConstantFolder()
+        self._folder = GraphConstantFolder()
         self._known: dict[int, tuple[tf.Tensor, Any]] = {}  # with the tensor, so that its id stays its own
         self._plans: dict[tuple[int, ...], Plan] = {}  # by what is wanted
         self._apart: dict[int, tf.Tensor] | None = None
 
     def outputs(self, inputs: Sequence[Any]) -> list[Any]:
-        """What the function returns for `Linear`s, or for known arrays: `Linear`s, or coefficients.
-
-        Raises:
-            NonlinearError: it is not linear in the input.
-            UnsupportedOperation: it has no sparse matrix that tracing could find.
-        """
+        """What the function returns for `Linear`s, or for known arrays: `Linear`s, or coefficients."""
         record = self.record
         refuse_writes(record.graph)
         given = [*inputs, *map(self._captured, record.captured)]
@@ -75,7 +66,7 @@ class GraphInterpreter:
         for value in values:
             if isinstance(value, Exception):
                 raise value
-        return [proper(self.bk, self.coefficient(self._settled(value))) for value in values]
+        return [proper(self.bk, self.coefficient(self.settled(value))) for value in values]
 
     def _captured(self, x: Any) -> Any:
         """In the graph that is being made: gradients of branches and loops take no tensors of others."""
@@ -119,7 +110,7 @@ class GraphInterpreter:
         error = next((value for value in values if isinstance(value, Exception)), None)
         if error is not None and op.type not in CONTROL and op.type not in LISTS:
             return [error] * len(op.outputs)
-        values = [self._settled(value) for value in values]
+        values = [self.settled(value) for value in values]
         try:
             found = self._computed(op, values, needed)
         except (NonlinearError, UnsupportedOperation) as failure:
@@ -146,7 +137,7 @@ class GraphInterpreter:
             return self._by_tensorflow(op, values) or self._through_custom_gradient(op, values)
         if op.type in SHAPES:
             return SHAPES[op.type](op, *values)
-        return self._by_rule(op, [self.coefficient(value) for value in values])
+        return self._ruled(op, [self.coefficient(value) for value in values])
 
     def _of_lists(self, op: tf.Operation, values: list[Any]) -> list[Any]:
         rule = LISTS.get(op.type) or ON_LISTS.get(op.type)
@@ -211,28 +202,13 @@ class GraphInterpreter:
             found = self._known[id(value)] = value, value if known is None else known
         return found[1]
 
-    def _settled(self, value: Any) -> Any:
-        """A tensor that does not depend on the input after all is an ordinary one."""
-        if isinstance(value, Conjugate) and value.linear.is_zero:
-            value = conjugate(value.linear)
-        if not isinstance(value, Linear) or (value.terms if self.keep_zeros else not value.is_zero):
-            return value
-        plain = value.plain()
-        return np.asarray(plain, value.dtype) if co.known(plain) else plain
-
     # --- what does ----------------------------------------------------------------------------------------------------
 
-    def _by_rule(self, op: tf.Operation, values: list[Any]) -> list[Any]:
+    def _ruled(self, op: tf.Operation, values: list[Any]) -> list[Any]:
         rule = RULES.get(op.type)
         if rule is None:
             raise without_rule(op, values)
-        if any(isinstance(value, Conjugate) for value in values):
-            if op.type in FOURIER:
-                raise UnsupportedOperation(f"it is of a conjugate of the input. {MATRIX_FREE}")
-            results = on_conjugates(self.bk, lambda *given: rule(op, *given), values, {})
-        else:
-            found = rule(op, *values)
-            results = list(found) if isinstance(found, (list, tuple)) else [found]
+        results = self.by_rule(partial(rule, op), values, {}, commutes=op.type not in FOURIER)
         return [self._fitted(op, k, result, values) for k, result in enumerate(results)]
 
     def _fitted(self, op: tf.Operation, number: int, value: Any, values: list[Any]) -> Any:
@@ -248,18 +224,7 @@ class GraphInterpreter:
             raise UnsupportedOperation(
                 f"its rule found the shape {value.shape} where TensorFlow has {output.shape}. Please report it."
             )
-        found = convert(value, np.dtype(output.dtype.as_numpy_dtype))
-        if found.bias is None or not co.known(found.bias):
-            return found
-        return found.changed(found.terms, np.asarray(found.bias, found.dtype))  # numbers give way to the array's dtype
-
-    def spend(self, operations: int) -> None:
-        """Count the operations of an unrolled loop.
-
-        Raises:
-            UnsupportedOperation: there were too many in this trace.
-        """
-        self._budget.spend(operations)
+        return in_dtype(value, np.dtype(output.dtype.as_numpy_dtype))
 
 
 def plan_of(inputs: Sequence[tf.Tensor], outputs: Sequence[tf.Tensor]) -> Plan:
@@ -298,25 +263,8 @@ def _size(x: tf.Tensor) -> float:
 # --- calls, branches and loops ----------------------------------------------------------------------------------------
 
 
-class GraphRunner(Protocol):
-    """What runs the graphs of calls, branches and loops: the interpreter that met them."""
-
-    def run(self, graph: Any, values: Sequence[Any], wanted: Sequence[bool] | None = None) -> list[Any]:
-        """The results of a graph, errors in place of those that have no matrix; None for what is not wanted."""
-
-    def coefficient(self, value: Any) -> Any:
-        """A NumPy array where the value is known, else a tensor."""
-
-    def spend(self, operations: int) -> None:
-        """Count the operations of an unrolled loop, and refuse it where they are too many."""
-
-
 def called_graph(op: tf.Operation, name: str) -> Any:
-    """The graph of a function that an operation calls.
-
-    Raises:
-        UnsupportedOperation: it cannot be found.
-    """
+    """The graph of a function that an operation calls."""
     graph = op.graph
     while graph is not None:
         found = getattr(graph._get_function(name), "graph", None)  # not public; a test pins it
@@ -331,10 +279,7 @@ _WRITES = ("Assign", "ResourceScatter", "ResourceApply", "ResourceSparseApply", 
 
 
 def refuse_writes(graph: Any) -> None:
-    """
-    Raises:
-        UnsupportedOperation: an operation of the graph writes to a variable.
-    """
+    """Refuse a graph with an operation that writes to a variable."""
     for op in graph.get_operations():
         if op.type.startswith(_WRITES):
             raise by_handle(op)
@@ -344,10 +289,7 @@ _RANDOM = ("Random", "Multinomial", "ParameterizedTruncatedNormal", "TruncatedNo
 
 
 def refuse_random(op: tf.Operation) -> None:
-    """
-    Raises:
-        UnsupportedOperation: the operation, or one in a function that it calls, has another result in each run.
-    """
+    """Refuse an operation that has, or calls one that has, another result in each run."""
     if not op.op_def.is_stateful:  # TensorFlow has stateless calls, loops and branches for what is not
         return
     if op.type.startswith(_RANDOM):
@@ -372,23 +314,23 @@ def _called(op: tf.Operation) -> list[str]:
     return found
 
 
-def _call(runner: GraphRunner, op: tf.Operation, values: Sequence[Any], wanted: Sequence[bool]) -> list[Any]:
+def _call(runner: GraphInterpreter, op: tf.Operation, values: Sequence[Any], wanted: Sequence[bool]) -> list[Any]:
     return runner.run(called_graph(op, op.get_attr("f").name), values, wanted)
 
 
-def _if(runner: GraphRunner, op: tf.Operation, values: Sequence[Any], wanted: Sequence[bool]) -> list[Any]:
+def _if(runner: GraphInterpreter, op: tf.Operation, values: Sequence[Any], wanted: Sequence[bool]) -> list[Any]:
     names = [op.get_attr("else_branch").name, op.get_attr("then_branch").name]
     return _branches(runner, op, names, values, wanted, lambda which: int(bool(np.any(which))))
 
 
-def _case(runner: GraphRunner, op: tf.Operation, values: Sequence[Any], wanted: Sequence[bool]) -> list[Any]:
+def _case(runner: GraphInterpreter, op: tf.Operation, values: Sequence[Any], wanted: Sequence[bool]) -> list[Any]:
     names = [branch.name for branch in op.get_attr("branches")]
     last = len(names) - 1
     return _branches(runner, op, names, values, wanted, lambda which: int(which) if 0 <= which <= last else last)
 
 
 def _branches(
-    runner: GraphRunner,
+    runner: GraphInterpreter,
     op: tf.Operation,
     names: Sequence[str],
     values: Sequence[Any],
@@ -409,7 +351,7 @@ def _branches(
     return [_choice(runner, which, cases) for cases in zip(*results)]
 
 
-def _choice(runner: GraphRunner, which: tf.Tensor, cases: Sequence[Any]) -> Any:
+def _choice(runner: GraphInterpreter, which: tf.Tensor, cases: Sequence[Any]) -> Any:
     error = next((case for case in cases if isinstance(case, Exception) or case is None), None)
     if error is not None or any(case is None for case in cases):
         return error
@@ -425,7 +367,7 @@ def _choice(runner: GraphRunner, which: tf.Tensor, cases: Sequence[Any]) -> Any:
     return found
 
 
-def _while(runner: GraphRunner, op: tf.Operation, values: Sequence[Any], wanted: Sequence[bool]) -> list[Any]:
+def _while(runner: GraphInterpreter, op: tf.Operation, values: Sequence[Any], wanted: Sequence[bool]) -> list[Any]:
     condition, body = (called_graph(op, op.get_attr(name).name) for name in ("cond", "body"))
     length = len(body.get_operations())
     while True:
@@ -438,7 +380,7 @@ def _while(runner: GraphRunner, op: tf.Operation, values: Sequence[Any], wanted:
         values = runner.run(body, values)
 
 
-Rule = Callable[[GraphRunner, tf.Operation, Sequence[Any], Sequence[bool]], list[Any]]
+Rule = Callable[[GraphInterpreter, tf.Operation, Sequence[Any], Sequence[bool]], list[Any]]
 CONTROL: dict[str, Rule] = {
     **dict.fromkeys(("PartitionedCall", "StatefulPartitionedCall"), _call),
     **dict.fromkeys(("If", "StatelessIf"), _if),

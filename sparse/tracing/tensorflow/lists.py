@@ -14,10 +14,9 @@ import tensorflow as tf
 
 from ....backends.tensorflow.program import tensor_of
 from ..engine import coefficients as co
-from ..engine.linear import Linear, reshape
-from ..engine.operands import integers, shape_of, static
-from ..engine.structural import concatenate, cut, stack
-from .rules.arithmetic import plus
+from ..engine.linear import Linear
+from ..engine.operands import integers, plus, shape_of, static
+from ..engine.structural import concatenate, cut, element, stack
 
 Value = Any  # a `Linear`, a coefficient, a tensor; None in a list: not set yet
 
@@ -41,11 +40,7 @@ def _empty(op: tf.Operation, shape: Any, most: Any) -> TensorList:
 
 
 def _from_tensor(op: tf.Operation, x: Any, shape: Any) -> TensorList:
-    return TensorList(_element(x, k) for k in range(int(x.shape[0])))
-
-
-def _element(x: Value, k: int) -> Value:
-    return reshape(cut(x, 0, k, k + 1), x.shape[1:]) if isinstance(x, Linear) else x[k]
+    return TensorList(element(x, k) for k in range(int(x.shape[0])))
 
 
 def _set(op: tf.Operation, values: TensorList, index: Any, item: Any) -> TensorList:
@@ -90,7 +85,7 @@ def _scatter(op: tf.Operation, x: Any, indices: Any, shape: Any, count: Any) -> 
     where = integers("index", indices)
     found: list[Value] = [None] * max([_number(count), *(k + 1 for k in where)])
     for i, k in enumerate(where):
-        found[k] = _element(x, i)
+        found[k] = element(x, i)
     return TensorList(found)
 
 
@@ -104,9 +99,7 @@ def _concat(op: tf.Operation, values: TensorList, shape: Any, lengths: Any) -> l
 
 def _split(op: tf.Operation, x: Any, shape: Any, lengths: Any) -> TensorList:
     ends = np.cumsum([0, *integers("lengths", lengths)])
-    return TensorList(
-        cut(x, 0, int(a), int(b)) if isinstance(x, Linear) else x[int(a) : int(b)] for a, b in pairwise(ends)
-    )
+    return TensorList(cut(x, 0, int(a), int(b)) for a, b in pairwise(ends))
 
 
 def _pop(op: tf.Operation, values: TensorList, shape: Any) -> list[Value]:

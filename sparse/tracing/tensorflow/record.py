@@ -163,12 +163,7 @@ class GraphRecord:
 
 
 def record(function: Callable[[Any], Any], specifications: Sequence[tf.TensorSpec], structure: Any) -> GraphRecord:
-    """Of a function of a container, of this structure, of tensors with these specifications.
-
-    Raises:
-        TypeError: it returns something that is no tensor.
-        NonlinearError, UnsupportedOperation: it asks for the values of its tensors, or there is no graph of it.
-    """
+    """Of a function of a container, of this structure, of tensors with these specifications."""
     inputs: list[tf.Tensor] = []
     returned: list[Any] = []
 

@@ -83,10 +83,7 @@ def trace_function(
 
 
 def refuse_transformations() -> None:
-    """
-    Raises:
-        UnsupportedOperation: a transformation of torch is running, in which tensors have no values of their own.
-    """
+    """Refuse to trace inside a transformation of torch, in which tensors have no values of their own."""
     if transforming() or forward_ad._current_level >= 0 or torch.compiler.is_compiling():
         raise UnsupportedOperation(
             "A function cannot be traced inside torch.func.grad, vmap, jvp or torch.compile. Make the matrix outside, "
@@ -125,13 +122,10 @@ def _kinds(found: Sequence[Any]) -> str:
 _NO_FORWARD = "torch has no forward derivative of this function"
 
 
-class TorchFrontEnd:
+class TorchFrontEnd(FrontEnd):
     """Functions of torch are recorded as ATen calls, which are followed one by one."""
 
-    def trace(
-        self, function: Callable[..., Any], like: Any, args: Sequence[Any], kwargs: Mapping[str, Any], keep_zeros: bool
-    ) -> Traced:
-        return trace_function(function, like, args, kwargs, keep_zeros)
+    trace = staticmethod(trace_function)
 
     def evaluate(self, traced: Traced, leaves: Sequence[np.ndarray], watch: bool = False) -> tuple[list[Any], float]:
         """By the function itself, of other numbers than those that it was recorded with."""
@@ -140,10 +134,7 @@ class TorchFrontEnd:
         with _Largest() as seen:
             return traced.program(leaves), seen.value
 
-    def sample(
-        self, traced: Traced, inputs: Callable[[int, np.ndarray | None], np.ndarray], wanted: Sequence[np.ndarray]
-    ) -> list[np.ndarray] | None:
-        return sample_of_all(self, traced, inputs, wanted)
+    sample = sample_of_all
 
     def forward_derivative(
         self, f: Callable[..., Any], x: Any, args: Sequence[Any], kwargs: Mapping[str, Any]

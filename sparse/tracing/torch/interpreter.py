@@ -20,11 +20,11 @@ from ....backends import Backend
 from ....backends.torch.tensors import TORCH_DTYPE, is_tracked, may_have_derivatives, numpy_dtype
 from ...errors import NonlinearError, UnsupportedOperation
 from ..engine import coefficients as co
-from ..engine.arithmetic import conjugate, convert, negate, scale
+from ..engine.arithmetic import negate, scale
 from ..engine.linear import Linear
-from ..engine.operands import MATRIX_FREE, NotLinear
+from ..engine.operands import NotLinear
 from ..engine.structural import broadcast_to
-from ..interpreter import Conjugate, mapped, on_conjugates, proper
+from ..interpreter import Conjugate, Interpreter, in_dtype, mapped, proper
 from .memory import StorageElements
 from .recorder import REPORTER, Operand, Place, Step, StepRecord
 from .rules import RULES
@@ -37,15 +37,12 @@ _OVERWRITES = {"copy_", "fill_", "zero_"}
 _ADDS = {"add_": 1, "sub_": -1}  # in place, so that the terms that are there stay as they are
 
 
-class StepInterpreter:
-    """One trace.
-
-    Attributes:
-        precision: the coarsest rounding unit of any array that depended on the input.
-    """
+class StepInterpreter(Interpreter):
+    """One trace."""
 
     def __init__(self, bk: Backend, record: StepRecord, keep_zeros: bool = False) -> None:
-        self.bk, self.record, self.keep_zeros, self.precision = bk, record, keep_zeros, 0.0
+        super().__init__(bk, keep_zeros)
+        self.record = record
         self._tracks = may_have_derivatives()
         self._tensors: dict[int, torch.Tensor] = {}  # by slot: those that do not depend on the input
         self._memories: dict[int, StorageElements] = {}  # by storage: those that do
@@ -53,12 +50,7 @@ class StepInterpreter:
         self._number = 0  # of the step
 
     def run(self, inputs: Sequence[Linear]) -> list[Any]:
-        """What the function returns: `Linear`s, or coefficients.
-
-        Raises:
-            NonlinearError: it is not linear in the input.
-            UnsupportedOperation: it has no sparse matrix that tracing could find.
-        """
+        """What the function returns: `Linear`s, or coefficients."""
         for slot, x in self.record.captured.items():
             self._tensors[slot] = x if self._tracks else x.detach()
         for operand, value in zip(self.record.inputs, inputs):
@@ -79,19 +71,10 @@ class StepInterpreter:
         return operand.place is not None and operand.place.storage in self._memories
 
     def _value(self, operand: Operand) -> Any:
-        """A `Linear` or a coefficient.
-
-        Raises:
-            NonlinearError, UnsupportedOperation: it has no matrix.
-        """
+        """A `Linear` or a coefficient."""
         if not self._depends(operand):
             return self._coefficient(operand)
-        value = self._memories[operand.dense.storage].read(operand.dense)
-        if isinstance(value, Conjugate) and value.linear.is_zero:
-            value = conjugate(value.linear)
-        if isinstance(value, Linear) and not (value.terms if self.keep_zeros else not value.is_zero):
-            return value.plain()
-        return value
+        return self.settled(self._memories[operand.dense.storage].read(operand.dense))
 
     def _coefficient(self, operand: Operand) -> Any:
         """A NumPy array, or a tensor whose derivatives are being recorded; nobody writes to its memory later."""
@@ -229,18 +212,10 @@ class StepInterpreter:
             rule = RULES.get(step.name) or RULES.get(step.name.rstrip("_"))
             if rule is None:
                 raise without_rule(step, args, kwargs, values)
-            results = self._by_rule(step, rule, args, kwargs, values)
+            results = self.by_rule(partial(rule, step), args, kwargs, commutes=step.name not in FOURIER)
         for operand, result in zip(step.results, results):
             if operand is not None:
                 self._put(operand, result, values, step)
-
-    def _by_rule(self, step: Step, rule: Any, args: Any, kwargs: Any, values: list[Any]) -> list[Any]:
-        if any(isinstance(v, Conjugate) for v in values):
-            if step.name in FOURIER:
-                raise UnsupportedOperation(f"it is of a conjugate of the input. {MATRIX_FREE}")
-            return on_conjugates(self.bk, partial(rule, step), args, kwargs)
-        found = rule(step, *args, **kwargs)
-        return list(found) if isinstance(found, (list, tuple)) else [found]
 
     def _by_torch(self, step: Step, args: Any, kwargs: Any) -> list[Any]:
         """Of values that do not depend on the input after all."""
@@ -300,10 +275,7 @@ class StepInterpreter:
             raise UnsupportedOperation(
                 f"its rule found the shape {value.shape} where torch has {place.shape}. Please report it."
             )
-        found = convert(value, numpy_dtype(place.dtype))
-        if found.bias is None or not co.known(found.bias):
-            return found
-        return found.changed(found.terms, np.asarray(found.bias, found.dtype))  # numbers give way to the array's dtype
+        return in_dtype(value, numpy_dtype(place.dtype))
 
     def _fail(self, operand: Operand, error: Exception) -> None:
         place = operand.place

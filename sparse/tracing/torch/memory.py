@@ -19,7 +19,7 @@ import numpy as np
 from ....backends import Backend
 from ....backends.torch.tensors import numpy_dtype
 from ...errors import UnsupportedOperation
-from ...formats.entries.grid import affine, row_strides
+from ...formats.entries.integers import affine, row_strides
 from ..engine import coefficients as co
 from ..engine.arithmetic import add, convert, imaginary_part, negate, real_part, scale
 from ..engine.linear import Linear, reshape
@@ -77,11 +77,7 @@ class StorageElements:
         self._error = error
 
     def read(self, place: Place) -> Any:
-        """The tensor at this place.
-
-        Raises:
-            NonlinearError, UnsupportedOperation: it has no matrix.
-        """
+        """The tensor at this place."""
         if self._error is not None:
             raise self._error
         if place == self._place:

@@ -66,11 +66,7 @@ class Operand:
 
     @property
     def dense(self) -> Place:
-        """Its place.
-
-        Raises:
-            TypeError: it is sparse.
-        """
+        """Its place."""
         if self.place is None:
             raise TypeError("A sparse tensor has no place in memory.")
         return self.place
@@ -519,12 +515,7 @@ class Recorder(Recording):
 
 
 def record(function: Callable[[Any], Any], x: Any) -> tuple[StepRecord, Any]:
-    """What `function` does to x, a container of tensors that are written to if it writes, and what it returned.
-
-    Raises:
-        NonlinearError: it asks for numbers, or shapes, that depend on x.
-        UnsupportedOperation: it is random, or has derivatives of the user's own.
-    """
+    """What `function` does to x, a container of tensors that are written to if it writes, and what it returned."""
     leaves, _ = tree_flatten(x)
     recorder = Recorder(leaves)
     with torch.inference_mode(False), torch.enable_grad(), recorder, Watch(recorder):

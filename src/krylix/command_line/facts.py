@@ -27,7 +27,7 @@ from ..sparse.analysis.facts import (
     occupied_diagonals,
 )
 from ..sparse.formats import choose_format, from_entries
-from ..sparse.formats.hyb import PIECE, best_width
+from ..sparse.formats.ell import PIECE, best_width
 from .files import MatrixFile, SystemRead
 from .solve import Built, SolveOutcome, column_norms, is_file
 from .terminal import Fact, UsageError

@@ -9,7 +9,7 @@ import pytest
 import krylix
 from krylix.sparse import as_operator, asymmetry
 from krylix.sparse.formats import SparseMatrix, Stencil, stencil_of
-from krylix.sparse.formats.entries.box_diagonals import Shifted
+from krylix.sparse.formats.boxes import Shifted
 from krylix.sparse.formats.stencil import StencilStructure
 from modes import EAGER, array, compiled, library, to_numpy
 

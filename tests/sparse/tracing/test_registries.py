@@ -92,8 +92,7 @@ def test_jax() -> None:
     pytest.importorskip("jax")
 
     from krylix.backends.jax.derivatives import bilinear
-    from krylix.sparse.tracing.jax.control import CONTROL
-    from krylix.sparse.tracing.jax.interpreter import _CALLS, _OF_JAX, _WITH_RULES
+    from krylix.sparse.tracing.jax.interpreter import _CALLS, _OF_JAX, _WITH_RULES, CONTROL
     from krylix.sparse.tracing.jax.rules import RULES
 
     known = {*RULES, *CONTROL, *_CALLS, *_WITH_RULES, *_OF_JAX, *LEFT_OUT, bilinear.primitive.name}

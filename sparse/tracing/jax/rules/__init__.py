@@ -12,7 +12,7 @@ An operation may need an entry in each of three tables; the tests of tracing say
 
 Operands that do not depend on the input are NumPy arrays where they are known (`known.is_known`), else tracers of
 a transformation that is running. `static` gives the values of one that decides the structure, or refuses.
-Programs inside an operation are entered in interpreter.py, loops and branches in control.py.
+Programs inside an operation, loops and branches are entered in interpreter.py.
 
 >>> import jax
 >>> import numpy as np

@@ -28,18 +28,18 @@ import numpy as np
 from jax import lax
 
 from ....errors import UnsupportedOperation
-from ....formats.entries.grid import row_strides
+from ....formats.entries.integers import row_strides
 from ...engine.arithmetic import add, negate, scale, window_sum
-from ...engine.coefficients import pad_known
 from ...engine.indexing import clamped_start, positions, single_start
-from ...engine.linear import Linear, reshape
-from ...engine.operands import MATRIX_FREE, NotLinear, static, static_needed
+from ...engine.linear import Linear, linear_among, reshape
+from ...engine.operands import MATRIX_FREE, NotLinear, padded, static, static_needed
 from ...engine.positions import assemble, scatter_add, select, take
 from ...engine.structural import (
     broadcast_in_dim,
     broadcast_to,
     concatenate,
     cut,
+    element,
     pad,
     replace_box,
     reverse,
@@ -48,7 +48,6 @@ from ...engine.structural import (
     tile,
     transpose,
 )
-from ..control import choose
 from ..known import (
     adds,
     bind,
@@ -82,15 +81,7 @@ def _slice(equation: Any, values: Values) -> Any:
 
 def _pad(equation: Any, values: Values) -> Any:
     (x, fill), config = values, equation.params["padding_config"]
-    if not isinstance(fill, Linear):
-        return pad(x, config, fill)
-    around = pad_known(np.zeros(x.shape, bool), config, True)
-    filled = scale(fill, around.astype(fill.dtype))
-    if isinstance(x, Linear):
-        return add(pad(x, config), filled)
-    return add(
-        filled, lax.pad(x, np.zeros((), x.dtype), config) if not is_known(x) else pad_known(np.asarray(x), config, 0)
-    )
+    return padded(linear_among(values, "pad").bk, x, config, fill)
 
 
 def _split(equation: Any, values: Values) -> Any:
@@ -101,8 +92,14 @@ def _split(equation: Any, values: Values) -> Any:
 
 def _unstack(equation: Any, values: Values) -> Any:
     x, axis = values[0], equation.params["axis"]
-    shape = equation.outvars[0].aval.shape
-    return [reshape(cut(x, axis, i, i + 1), shape) for i in range(x.shape[axis])]
+    return [element(x, i, axis) for i in range(x.shape[axis])]
+
+
+def choose(predicate: Any, cases: Sequence[Any]) -> Any:
+    """One of some arrays of the same shape by a traced number."""
+    if any(isinstance(case, Linear) for case in cases):
+        return select(lax.broadcast(predicate, cases[0].shape), cases)
+    return lax.select_n(predicate, *cases)
 
 
 def _select(equation: Any, values: Values) -> Any:

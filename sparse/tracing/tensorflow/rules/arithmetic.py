@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,6 @@ from .....backends.tensorflow.program import evaluate
 from ....errors import UnsupportedOperation
 from ...engine import coefficients as co
 from ...engine.arithmetic import (
-    add,
     convert,
     cumulative_sum,
     divide,
@@ -26,17 +26,10 @@ from ...engine.arithmetic import (
     subtract,
 )
 from ...engine.linear import Linear, reshape
-from ...engine.operands import NotLinear, integers
+from ...engine.operands import NotLinear, integers, plus
 from ...engine.products import multiply, quotient
 from ...engine.structural import broadcast_to, pad
 from ...interpreter import conjugated
-
-
-def plus(a: Any, b: Any) -> Any:
-    """The sum of values."""
-    if isinstance(a, Linear) or isinstance(b, Linear):
-        return add(a, b)
-    return a + b
 
 
 def coefficient(x: tf.Tensor) -> Any:
@@ -45,10 +38,7 @@ def coefficient(x: tf.Tensor) -> Any:
 
 
 def _sum_of_all(op: tf.Operation, *parts: Any) -> Any:
-    found = parts[0]
-    for part in parts[1:]:
-        found = plus(found, part)
-    return found
+    return reduce(plus, parts)
 
 
 def _power(op: tf.Operation, a: Any, b: Any) -> Any:
@@ -105,9 +95,7 @@ def axes_of(x: Linear, axis: Any) -> list[int]:
 def _sum(op: tf.Operation, x: Any, axis: Any) -> Any:
     if not isinstance(x, Linear):
         raise NotLinear("the axis depends on it")
-    axes = axes_of(x, axis)
-    total = reduce_sum(x, axes)
-    return reshape(total, [1 if a in axes else n for a, n in enumerate(x.shape)]) if op.get_attr("keep_dims") else total
+    return reduce_sum(x, axes_of(x, axis), bool(op.get_attr("keep_dims")))
 
 
 def _mean(op: tf.Operation, x: Any, axis: Any) -> Any:

@@ -13,21 +13,17 @@ import tensorflow as tf
 from .....backends.tensorflow.program import eagerly, evaluate
 from ....errors import UnsupportedOperation
 from ...engine import coefficients as co
-from ...engine.arithmetic import add, negate, scale
+from ...engine.arithmetic import negate, scale
 from ...engine.indexing import Labels, along, numbers, pad_by_mode, pad_by_mode_adjoint, replace_at, roll
 from ...engine.linear import Linear, linear_among, reshape
 from ...engine.operands import integers, padded, shape_of, spread, static, static_needed, where
 from ...engine.positions import scatter_add, take
-from ...engine.structural import broadcast_to, concatenate, cut, pad, reverse, slice_, stack, tile, transpose
+from ...engine.structural import broadcast_to, concatenate, cut, element, pad, reverse, slice_, stack, tile, transpose
 from ...interpreter import Conjugate, conjugated
 
 
 def linear_operand(x: Any, *others: Any) -> Linear:
-    """The first operand, which is the one that may depend on the input.
-
-    Raises:
-        NonlinearError: another one does, which decides the structure.
-    """
+    """The first operand, which is the one that may depend on the input."""
     if not isinstance(x, Linear):
         other = next(value for value in others if isinstance(value, Linear))
         raise static_needed("structure", other)
@@ -102,11 +98,7 @@ def _pairs(widths: Any) -> list[tuple[int, int]]:
 
 
 def _pad(op: tf.Operation, x: Any, widths: Any, fill: Any = 0) -> Any:
-    config = [(lo, hi, 0) for lo, hi in _pairs(widths)]
-    if not isinstance(fill, Linear):
-        return pad(x, config, fill)
-    around = scale(fill, co.pad_known(np.zeros(shape_of(x), fill.dtype), config, 1))
-    return add(padded(fill.bk, x, config), around)
+    return padded(linear_among([x, fill], "pad").bk, x, [(lo, hi, 0) for lo, hi in _pairs(widths)], fill)
 
 
 _MODES = {b"REFLECT": "reflect", b"SYMMETRIC": "symmetric"}
@@ -267,8 +259,7 @@ def _split_evenly(op: tf.Operation, axis: Any, x: Any) -> list[Linear]:
 
 def _unpack(op: tf.Operation, x: Linear) -> list[Linear]:
     axis = op.get_attr("axis") % x.ndim
-    shape = (*x.shape[:axis], *x.shape[axis + 1 :])
-    return [reshape(cut(x, axis, k, k + 1), shape) for k in range(x.shape[axis])]
+    return [element(x, k, axis) for k in range(x.shape[axis])]
 
 
 SLICES: dict[str, Callable[..., Any]] = {

@@ -11,9 +11,9 @@ import torch
 
 from .....backends.torch.tensors import TORCH_DTYPE, is_tracked, numpy_dtype
 from ...engine import coefficients as co
-from ...engine.arithmetic import add, convert, cumulative_sum, divide, negate, real_part, reduce_sum, scale
-from ...engine.linear import Linear, reshape
-from ...engine.operands import NoRule, NotLinear
+from ...engine.arithmetic import convert, cumulative_sum, divide, negate, real_part, reduce_sum, scale
+from ...engine.linear import Linear
+from ...engine.operands import NoRule, NotLinear, plus
 from ...engine.products import cross, multiply, quotient
 from ...engine.structural import broadcast_to
 from ...interpreter import conjugated
@@ -77,11 +77,6 @@ def times(*factors: Any) -> Any:
             linear = isinstance(product, Linear) or isinstance(factor, Linear)
             product = multiply(product, factor) if linear else product * factor
     return product
-
-
-def plus(a: Any, b: Any) -> Any:
-    """The sum of values."""
-    return add(a, b) if isinstance(a, Linear) or isinstance(b, Linear) else a + b
 
 
 def _over(a: Any, b: Any) -> Any:
@@ -162,9 +157,7 @@ def _complex(step: Step, real: Any, imaginary: Any) -> Any:
 
 
 def _sum(step: Step, x: Linear, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Any:
-    axes = _axes(x, dim)
-    total = reduce_sum(x, axes)
-    return reshape(total, [1 if a in axes else n for a, n in enumerate(x.shape)]) if keepdim else total
+    return reduce_sum(x, _axes(x, dim), keepdim)
 
 
 def _mean(step: Step, x: Linear, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Any:

@@ -14,11 +14,11 @@ from ...engine.arithmetic import conjugate, convert, reduce_sum, scale
 from ...engine.convolution import Windows, convolve, convolve_by_image, convolve_by_kernel
 from ...engine.images import along_axes, fourier, fourier_of_real, fourier_to_real
 from ...engine.linear import Linear
-from ...engine.operands import NoRule, NotLinear, reshaped, shape_of
+from ...engine.operands import NoRule, NotLinear, plus, reshaped, shape_of
 from ...engine.products import linear_factor, product, sparse_product
 from ...engine.structural import cut, transpose
 from ..recorder import Step
-from .arithmetic import by_first, by_shapes, coefficient, device_of, plus, tensor, times
+from .arithmetic import by_first, by_shapes, coefficient, device_of, tensor, times
 
 
 def _matrices(step: Step, a: Any, b: Any, *args: Any) -> Any:
