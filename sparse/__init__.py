@@ -35,7 +35,6 @@ from .operators.composed import BridgedOperator, Composed, Turned
 from .operators.cut_rows import CutRows, RowCutMatrix, cut_matrix, row_cut
 from .operators.foreign import HostOperator
 from .operators.function import FunctionOperator, transposed_in_shape
-from .operators.symmetric_dia import as_symmetric_dia
 from .operators.wrappers import (
     CastOperator,
     MappedOperator,
@@ -43,6 +42,7 @@ from .operators.wrappers import (
     OffsetOperator,
     OnHost,
     arguments_of,
+    as_symmetric_dia,
     for_some_systems,
     in_precision,
     on_grid,

@@ -178,7 +178,7 @@ class RecordedRun:
         thread = self._here()
         around = thread.around
         parent, outer = around[-1] if around else (None, None)
-        if parent is not None and parent.kind == kind and kind in _MADE_OF_THE_SAME:
+        if parent is not None and parent.kind == kind and (kind in _MADE_OF_THE_SAME or parent.name == name):
             return None
         event = ProfileEvent(name, kind, library, thread.number, parent, (), traced)
         if self.trace:

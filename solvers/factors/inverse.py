@@ -57,8 +57,7 @@ class _Named(Composed):
         return self.inner.apply(x)
 
     def transpose(self) -> Operator:
-        transposed: Operator = self._map(lambda A: A.transpose())
-        return transposed
+        return self._map(lambda A: A.transpose())
 
 
 class MatrixToFactorise(_Named):

@@ -10,8 +10,9 @@ import numpy as np
 import scipy.sparse as sp
 
 from ...sparse.analysis.canonical import row_maxima
-from ...sparse.analysis.facts import is_diagonally_dominant, is_seen_indefinite
+from ...sparse.analysis.facts import is_diagonally_dominant
 from ...sparse.analysis.graph import maximum_matching
+from ...sparse.analysis.spectrum import is_seen_indefinite
 from .protocol import EntryPattern, ExactlySingular, Factors, Provider, SymbolicAnalysis
 
 LEAST = 500  # unknowns; for fewer the test takes as long as the factorisation

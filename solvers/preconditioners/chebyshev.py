@@ -66,8 +66,7 @@ class ChebyshevOperator(Composed):
 
     def transpose(self) -> ChebyshevOperator:
         # p(D^-1 A) D^-1 = D^-1 p(A D^-1), whose transpose has the same form.
-        transposed: ChebyshevOperator = self._map(lambda A: A.transpose())
-        return transposed
+        return self._map(lambda A: A.transpose())
 
 
 @of_operator(needs_entries=False)

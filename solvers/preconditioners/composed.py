@@ -36,8 +36,7 @@ class Sum(Composed):
         return self.first.apply(x) + self.second.apply(x)
 
     def transpose(self) -> Operator:
-        transposed: Operator = self._map(lambda A: A.transpose())
-        return transposed
+        return self._map(lambda A: A.transpose())
 
     def dense(self) -> Array:
         return self.first.dense() + self.second.dense()

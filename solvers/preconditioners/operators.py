@@ -118,8 +118,7 @@ class Preconditioner(Composed):
         return z if isinstance(self.inner, DiagonalOperator) else self.bk.materialize(z)
 
     def transpose(self) -> Preconditioner:
-        transposed: Preconditioner = self._map(lambda A: A.transpose())
-        return transposed
+        return self._map(lambda A: A.transpose())
 
     def dense(self) -> Array:
         return self.bk.copy(self.inner.dense())

@@ -297,7 +297,8 @@ def aggregates(n: int, rows: np.ndarray, cols: np.ndarray) -> Iterator[np.ndarra
 
     Each level joins pairs of the sets of the previous level. Cost: a few sorts of the entries in each level.
     """
-    edges, weights, labels = graph_of(rows, cols, n), np.ones(n), np.arange(n)
+    edges, labels = graph_of(rows, cols, n), np.arange(n)
+    weights: np.ndarray = np.ones(n)
     yield labels
     for level in range(64):
         pairs = _matched(edges, weights, level)

@@ -16,8 +16,9 @@ from ...backends.host_math import cores
 from ...backends.interface.kernels import inside
 from ..formats import DIA, Dense, Matrix, SparseMatrix
 from ..operator import Operator
-from .facts import has_diagonal_of_one_sign, is_diagonally_dominant, is_dominated, is_seen_indefinite
+from .facts import has_diagonal_of_one_sign, is_diagonally_dominant, is_dominated
 from .grid import Grid, find_grid
+from .spectrum import is_seen_indefinite
 from .symmetry import CHOSEN, PRODUCTS, REFUSED, TRIANGLES, asymmetry_of_products, is_hermitian
 
 _ROWS = 65_536  # numbers that stay in the cache

@@ -1,4 +1,4 @@
-"""Lanczos' recurrence, and bounds of the largest eigenvalue: from below by it, from above by row sums."""
+"""Lanczos' recurrence, bounds of the largest eigenvalue (from below by it, from above by row sums), indefiniteness."""
 
 from __future__ import annotations
 
@@ -6,8 +6,10 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
+import scipy.linalg
+import scipy.sparse as sp
 
-from ...backends import Array, Backend
+from ...backends import Array, Backend, get_backend
 from ..formats import Matrix
 from ..operator import Operator
 
@@ -180,3 +182,28 @@ def absolute_row_sums(A: Matrix) -> Array:
     sizes = tuple(map(bk.abs, values)) if isinstance(values, tuple) else bk.abs(values)
     sums = A.with_values(sizes).sum(1)
     return sums if A.systems is not None else sums[None]
+
+
+# --- Indefiniteness ---
+
+_STEPS = 40
+_NEGATIVE = 1e-10  # of the largest eigenvalue: semi-definite matrices have rounding errors below zero
+
+
+def is_seen_indefinite(A: sp.csr_array) -> bool:
+    """Has a Hermitian matrix with a positive diagonal, scaled to a diagonal of ones, a clearly negative eigenvalue?
+
+    Lanczos' method sees those at the end of the spectrum after a few steps: what it sees is there, but eigenvalues just
+    below zero may be missed. Cost: at most 40 products.
+    """
+    diagonal = np.abs(A.diagonal().real)
+    scale = 1 / np.sqrt(np.where(diagonal > 0, diagonal, 1))  # rows of zeros stay
+    v = np.random.default_rng(7).standard_normal(A.shape[0]).astype(A.dtype)[None]
+    bk = get_backend("numpy")  # whose sums are not spread over threads, which would wait for each other
+    with np.errstate(all="ignore"):
+        found = lanczos(bk, lambda x: (scale * (A @ (scale * x[0])))[None], v / bk.norm(v), min(_STEPS, A.shape[0]))
+    alphas, betas = found.alphas[0], found.betas[0]
+    if not (np.isfinite(alphas).all() and np.isfinite(betas).all()):
+        return False  # which the solve will find out
+    ritz = scipy.linalg.eigvalsh_tridiagonal(alphas, betas[1:])
+    return bool(ritz[0] < -max(_NEGATIVE, 100 * np.finfo(A.dtype).eps) * ritz[-1])

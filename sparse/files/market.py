@@ -110,44 +110,31 @@ def _check_lines(stream: BinaryIO, layout: str, field: str, first: int, expected
     """
     values = _VALUES.get(field, _VALUES["real"])
     words = [rb"[0-9]++"] * (2 if layout == "coordinate" else 0) + values
-    end = rb"[ \t]*+\r?\n"
-    entry = re.compile(rb"^[ \t]*+" + rb"[ \t]++".join(words) + end, re.MULTILINE)
-    nothing = re.compile(rb"(?:" + end + rb")*+")
-    rest, number, found, fortran = b"", first, 0, False
-
-    def check(text: bytes) -> None:
-        nonlocal number, found, fortran
+    entry = re.compile(rb"^[ \t]*+" + rb"[ \t]++".join(words) + rb"[ \t]*+\r?\n", re.MULTILINE)
+    nothing = re.compile(rb"(?:[ \t]*+\r?\n)*+")
+    part, rest, number, found, fortran = b"-", b"", first, 0, False
+    while part:
+        part = stream.read(_CHUNK)
+        text, end, rest = (rest + part).rpartition(b"\n") if part else (rest.strip(), b"\n", b"")
+        if len(rest) > _LONGEST:
+            raise ValueError(f"After line {number}: a line of {len(rest)} characters; expected {len(words)} numbers.")
+        text += end
         fortran = fortran or (_REAL in values and (b"D" in text or b"d" in text))
         left, count = entry.subn(b"", text)  # what is left of a malformed line is not nothing
         if left and nothing.fullmatch(left) is None:
             for i, line in enumerate(text.split(b"\n")[:-1]):
                 if entry.fullmatch(line + b"\n") is None and nothing.fullmatch(line + b"\n") is None:
-                    raise ValueError(f"Line {number + i}: got {_shown(line)!r}; expected {_expected(layout, field)}.")
+                    got, places = line.decode("latin-1").strip(), "row, column and " if layout == "coordinate" else ""
+                    raise ValueError(
+                        f"Line {number + i}: got {got if len(got) < 60 else got[:60] + '...'!r}; expected "
+                        f"{places}{_NAMES.get(field, 'a real number')}, as the header says."
+                    )
         number, found = number + text.count(b"\n"), found + count
         empty = number - first - found
         if found > expected or empty > expected + _EMPTY:
             at = first + expected + empty
             raise ValueError(f"Line {at}: the file goes on after the {expected} entries that its header announces.")
-
-    while part := stream.read(_CHUNK):
-        whole, newline, rest = (rest + part).rpartition(b"\n")
-        if len(rest) > _LONGEST:
-            raise ValueError(f"After line {number}: a line of {len(rest)} characters; expected {len(words)} numbers.")
-        if newline:
-            check(whole + newline)
-    if rest.strip():
-        check(rest + b"\n")
     return found, fortran
-
-
-def _shown(line: bytes) -> str:
-    text = line.decode("latin-1").strip()
-    return text if len(text) < 60 else text[:60] + "..."
-
-
-def _expected(layout: str, field: str) -> str:
-    places = "row, column and " if layout == "coordinate" else ""
-    return f"{places}{_NAMES.get(field, 'a real number')}, as the header says"
 
 
 class _Forward:

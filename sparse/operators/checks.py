@@ -9,7 +9,8 @@ from __future__ import annotations
 import math
 import weakref
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 
@@ -18,19 +19,11 @@ from ..analysis.analysis import Analysis, with_declared
 from ..analysis.symmetry import CHOSEN, PRODUCTS
 from ..errors import NonlinearError
 from ..formats import Matrix, SparseMatrix
-from ..layout import Layout
 from ..peers.modules import WITH_MODES, state_of
 from ..tracing.engine.limits import without_open_ended
 from ..tracing.front_end import front_end_of
 from .concrete import as_matrix, concrete, is_known
 from .function import FunctionOperator
-
-
-class _Record(NamedTuple):
-    """Arguments of `FrontEnd.evaluate`."""
-
-    bk: Backend
-    program: Any
 
 
 def known_product(A: FunctionOperator, x: np.ndarray, like: Any) -> np.ndarray | None:
@@ -39,7 +32,7 @@ def known_product(A: FunctionOperator, x: np.ndarray, like: Any) -> np.ndarray |
         return None
     bk, x = A.bk, np.ascontiguousarray(x.astype(A.dtype))
     if A.recorded is not None and A.constant is None and not A.may_round:
-        found = _by_numpy(bk, A.recorded.program, A.layout, A.image, A.dtype, x)
+        found = _by_numpy(A, x)
         if found is not None:
             return found
 
@@ -68,21 +61,25 @@ def products_agree(A: FunctionOperator, systems: int, like: Array) -> bool:
     return bool(np.all(np.abs(left - right) <= PRODUCTS * np.finfo(A.dtype).eps * size))
 
 
-def _by_numpy(
-    bk: Backend, program: Any, layout: Layout, image: Layout, dtype: np.dtype, x: np.ndarray
-) -> np.ndarray | None:
-    """Evaluate a recorded program by NumPy; None where it fails, or returns other arrays than expected."""
+def _by_numpy(A: FunctionOperator, x: np.ndarray) -> np.ndarray | None:
+    """Evaluate the recorded program of A by NumPy; None where it fails, or returns other arrays than expected."""
+    layout, image = A.layout, A.image
     if layout.axis is not None or image.axis is not None:
         return None
-    traced: Any = _Record(bk, program)
+    traced: Any = SimpleNamespace(bk=A.bk, program=A.recorded.program)
+    ends = np.cumsum([math.prod(shape) for shape in layout.shapes])[:-1]
+    leaves = [
+        part.reshape(*layout.batch, *shape).astype(dtype)
+        for part, shape, dtype in zip(np.split(x, ends, axis=1), layout.shapes, layout.dtypes, strict=True)
+    ]
     try:
         with np.errstate(all="ignore"):
-            results, _ = front_end_of(bk.name).evaluate(traced, _leaves(layout, x))
+            results, _ = front_end_of(A.bk.name).evaluate(traced, leaves)
     except Exception:  # an operation that is for XLA alone
         return None
     shapes = [(*image.batch, *shape) for shape in image.shapes]
     as_expected = len(results) == len(shapes) and all(
-        isinstance(found, np.ndarray) and found.shape == shape and found.dtype == dtype
+        isinstance(found, np.ndarray) and found.shape == shape and found.dtype == A.dtype
         for found, shape in zip(results, shapes, strict=True)
     )
     if not as_expected:
@@ -91,15 +88,6 @@ def _by_numpy(
         [found.reshape(image.systems, math.prod(shape)) for found, shape in zip(results, image.shapes, strict=True)],
         axis=1,
     )
-
-
-def _leaves(layout: Layout, x: np.ndarray) -> list[np.ndarray]:
-    ends = np.cumsum([math.prod(shape) for shape in layout.shapes])[:-1]
-    parts = np.split(x, ends, axis=1)
-    return [
-        part.reshape(*layout.batch, *shape).astype(dtype)
-        for part, shape, dtype in zip(parts, layout.shapes, layout.dtypes, strict=True)
-    ]
 
 
 # --- Linearity ---
@@ -137,13 +125,16 @@ def linear_part(operator: FunctionOperator) -> FunctionOperator:
     finally:
         if undo is not None:
             undo()
-    if constant is None:
-        return _linear(operator.with_constant(_image_of_zero(operator)))
-    if not np.any(constant[np.isfinite(constant)]):  # it is linear
-        return _linear(operator)
-    if operator.tracked:  # the constant part may have derivatives too
-        return _linear(operator.with_constant(_image_of_zero(operator)))
-    return _linear(operator.with_constant(bk.asarray(constant, like=operator.like)))
+    if constant is not None and not np.any(constant[np.isfinite(constant)]):
+        offset = operator.constant
+    elif constant is None or operator.tracked:  # the constant part may have derivatives too
+        offset = _image_of_zero(operator)
+    else:
+        offset = bk.asarray(constant, like=operator.like)
+    # The user's own operator is tested at the next solve again: its function may close over what changes.
+    linear = operator.with_constant(offset)
+    linear.is_linear = True
+    return linear
 
 
 def _image_of_zero(operator: FunctionOperator) -> Array:
@@ -188,13 +179,6 @@ def _memory_of(function: Any) -> set[Any]:
         return _tested.setdefault(function, set())
     except TypeError:  # a callable that cannot be hashed or weakly referenced is tested every time
         return set()
-
-
-def _linear(operator: FunctionOperator) -> FunctionOperator:
-    """A copy that is not asked again; the user's own operator is, as its function may close over what changes."""
-    copy = operator.with_constant(operator.constant)
-    copy.is_linear = True
-    return copy
 
 
 def _compare(

@@ -6,7 +6,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cache
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
@@ -201,7 +201,7 @@ class Composed(Products):
 
     def _map(
         self, operators: Callable[[Operator], Operator], arrays: Callable[[Array], Array] = lambda array: array
-    ) -> Any:
+    ) -> Self:
         """Apply functions to all parts."""
         parts = {name: self.__dict__[name] for name in self.parts}
 

@@ -141,8 +141,7 @@ class InSteps(Composed):
         return self.inner.apply(x)
 
     def transpose(self) -> Operator:
-        transposed: Operator = self._map(lambda A: A.transpose())
-        return transposed
+        return self._map(lambda A: A.transpose())
 
 
 # --- Coefficients of a function on such a grid, spread as the grid is ---

@@ -121,10 +121,7 @@ class CutRows(Composed):
 
     def with_known(self, values: list[np.ndarray]) -> CutRows:
         """The same, of values that are known; in place."""
-        rows, cols, slots = self.layout.coordinates()
-        data = np.concatenate([value.reshape(-1) for value in values])[slots]
-        found = sp.csr_array(sp.coo_array((data, (rows, cols)), self.shape))
-        self.__dict__.update(_known_values=values, _known=sp.csr_array(found.T) if self.transposed else found)
+        self.__dict__.update(_known_values=values, _known=_csr(self.layout, values, self.transposed))
         return self
 
     def knowing(self, other: CutRows) -> CutRows:
@@ -138,15 +135,20 @@ class CutRows(Composed):
         return found if values is None else found.with_known([value.astype(dtype) for value in values])
 
     def for_host(self) -> tuple[Sequence[Array], Callable[[Sequence[np.ndarray]], Operator]]:
-        transposed, layout, n = self.transposed, self.layout, self.shape[0]
+        transposed, layout = self.transposed, self.layout
 
         def rebuild(values: Sequence[np.ndarray]) -> Operator:
-            rows, cols, slots = layout.coordinates()
-            data = np.concatenate([value.reshape(-1) for value in values])[slots]
-            found = sp.csr_array(sp.coo_array((data, (cols, rows) if transposed else (rows, cols)), (n, n)))
+            found = _csr(layout, values, transposed)
             return from_scipy(get_backend("numpy"), found, found.dtype)
 
         return [self.own, self.rest, self.away], rebuild
+
+
+def _csr(layout: LocalRows, values: Sequence[np.ndarray], transposed: bool) -> sp.csr_array:
+    """The rows of all parts, one after the other, of known values `own`, `rest` and `away`; or its transpose."""
+    rows, cols, slots = layout.coordinates()
+    data, n = np.concatenate([value.reshape(-1) for value in values])[slots], layout.parts * layout.size
+    return sp.csr_array(sp.coo_array((data, (cols, rows) if transposed else (rows, cols)), (n, n)))
 
 
 Blocks = tuple[Array, ...]
@@ -253,8 +255,7 @@ class RowCutMatrix(Composed):
         return self.to_user(self.inner.apply(self.to_parts(x)))
 
     def transpose(self) -> RowCutMatrix:
-        transposed: RowCutMatrix = self._map(lambda A: A.transpose())
-        return transposed
+        return self._map(lambda A: A.transpose())
 
     def by(self, inner: Operator) -> RowCutMatrix:
         """Another operator on vectors in the order of the parts, such as a preconditioner, for those of the user."""
@@ -370,10 +371,7 @@ def _plan_of(structure: Structure, parts: int, labels: np.ndarray) -> RowCutPlan
 
 def _is_symmetric(layout: LocalRows, values: list[np.ndarray]) -> bool:
     """Digit by digit."""
-    n = layout.parts * layout.size
-    rows, cols, slots = layout.coordinates()
-    data = np.concatenate([value.reshape(-1) for value in values])[slots]
-    found, other = (sp.csr_array(sp.coo_array((data, places), (n, n))) for places in ((rows, cols), (cols, rows)))
+    found, other = (_csr(layout, values, transposed) for transposed in (False, True))
     found.sort_indices()
     other.sort_indices()
     return all(np.array_equal(getattr(found, name), getattr(other, name)) for name in ("indptr", "indices", "data"))

@@ -7,7 +7,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import cached_property
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -26,20 +26,7 @@ class CoupledSystems(UnsupportedOperation):
     """Error for a function that couples its systems, so that there is no matrix of one."""
 
 
-class Function(Protocol):
-    """A linear function of rows `(systems, n)`."""
-
-    bk: Backend
-    dtype: np.dtype
-    like: Array | None
-    layout: Layout
-    image: Layout
-
-    def apply(self, x: Array) -> Array:
-        """`(systems, columns)` -> `(systems, rows)`."""
-
-
-def function_matrix(A: Function) -> SparseMatrix:
+def function_matrix(A: LinearFunction) -> SparseMatrix:
     """The one matrix by which a function multiplies each of its systems.
 
     Raises:
@@ -55,7 +42,7 @@ def function_matrix(A: Function) -> SparseMatrix:
     )
 
 
-def matrix_and_bias(A: Function, like: Array, exact: bool = False) -> tuple[Any, Any]:
+def matrix_and_bias(A: LinearFunction, like: Array, exact: bool = False) -> tuple[Any, Any]:
     """The matrix of `function_matrix`, and the image of zeros.
 
     Args:
@@ -197,8 +184,6 @@ class FunctionOperator(LinearFunction):
     """`x -> function(x, *args) - constant` on arrays of the layout's shapes, all systems at once.
 
     It returns arrays of `image`, which is the layout itself unless given.
-
-    `tracked` tells that the function was seen to depend on something whose derivatives are being recorded.
     """
 
     def __init__(
@@ -230,17 +215,19 @@ class FunctionOperator(LinearFunction):
         self._traced: tuple[Callable[..., Any], Sequence[Array]] | None = None  # see `as_traced`
         self.recorded: Any = None  # likewise, in a program: see `Backend.recorded`
 
+    def _with(self, **changes: Any) -> FunctionOperator:
+        """A copy with other attributes."""
+        other = copy.copy(self)
+        other.__dict__.update(changes)
+        return other
+
     def with_constant(self, constant: Array | None) -> FunctionOperator:
         """The same function with `constant` `(systems, n)` subtracted from its results."""
-        other = copy.copy(self)
-        other.constant, other._entries, other._matrix = constant, None, None
-        return other
+        return self._with(constant=constant, _entries=None, _matrix=None)
 
     def lasting(self) -> FunctionOperator:
         """The same, to be kept."""
-        other = copy.copy(self)
-        other.lasts = True
-        return other
+        return self._with(lasts=True)
 
     def as_traced(self) -> FunctionOperator:
         """The same function as it is now, whose products are a program from here on, where the library gains from that;
@@ -248,23 +235,19 @@ class FunctionOperator(LinearFunction):
         """
         if not self.bk.compiles_solves or self._traced is not None or self.is_container or self.recorded is not None:
             return self
-        other = copy.copy(self)
         if self.bk.in_program():
             with suppress(Exception):  # the first product raises it, and names the function
-                other.recorded = self.bk.recorded(self.function, self._zeros(True), self.args)
-            return other
+                return self._with(recorded=self.bk.recorded(self.function, self._zeros(True), self.args))
+            return self._with()
         try:
-            other._traced = self.program()
+            return self._with(_traced=self.program())
         except TypeError:
             self._own_product(self._zeros())  # which names the function where it returns no arrays
             raise
-        return other
 
     def by_its_program(self, traced: tuple[Callable[..., Any], Sequence[Array]]) -> FunctionOperator:
         """As `as_traced`, where it was traced before."""
-        other = copy.copy(self)
-        other._traced = traced
-        return other
+        return self._with(_traced=traced)
 
     def _zeros(self, as_given: bool = False) -> Any:
         """Rows, or what the function takes."""
@@ -372,9 +355,7 @@ class FunctionOperator(LinearFunction):
             return A
         if not self._is_record:
             return self
-        other = copy.copy(self)
-        other.function, other.args = self.function.bound(*self.args), ()  # type: ignore[attr-defined]
-        return other
+        return self._with(function=self.function.bound(*self.args), args=())  # type: ignore[attr-defined]
 
     def matrix(self) -> SparseMatrix:
         if isinstance(self._matrix, Exception):
@@ -382,19 +363,16 @@ class FunctionOperator(LinearFunction):
         if self._matrix is not None:
             return self._matrix
         try:
-            matrix = function_matrix(self if self.recorded is None else self._by_lines())
+            of = self
+            if self.recorded is not None:  # whose products keep the lines of the user's source
+                of = self._with(function=self.recorded.by_lines, args=(), recorded=None)
+            matrix = function_matrix(of)
         except (UnsupportedOperation, NonlinearError) as error:
             self._matrix = error
             raise
         if matrix.constant is not None:  # traced values belong to the trace that is running, and may not outlive it
             self._matrix = matrix
         return matrix
-
-    def _by_lines(self) -> FunctionOperator:
-        """The same, whose products tell the lines of the user's source to who traces them."""
-        other = copy.copy(self)
-        other.function, other.args, other.recorded = self.recorded.by_lines, (), None
-        return other
 
     def transpose(self) -> Operator:
         return DerivedFunction(self, transposed=True, conjugated=False)

@@ -1,8 +1,7 @@
-"""Operators around one other: an offset, another precision, grids, some systems, a mapped batch, normal equations."""
+"""Operators around one other: offset, precision, grids, some systems, batches, normal equations, loops of the host."""
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -11,11 +10,14 @@ from typing import Any
 import numpy as np
 
 from ...backends import Array, Backend, get_backend
+from ...backends.interface.kernels import Place
+from ...backends.numpy.kernels import dia_product, symmetric_places
+from ..analysis.analysis import analysis_of
+from ..formats import DIA
 from ..layout import Layout
 from ..operator import Operator
 from .composed import Composed, Products, products_for_host
 from .function import DerivedFunction, FunctionOperator
-from .symmetric_dia import as_symmetric_dia
 
 
 @dataclass(eq=False, repr=False)
@@ -154,8 +156,7 @@ class OnGrid(Composed):
         return bk.on_grid(self.inner.apply(bk.flat(x)), self.grid, bk.known_cut(x))
 
     def transpose(self) -> Operator:
-        transposed: Operator = self._map(lambda A: A.transpose())
-        return transposed
+        return self._map(lambda A: A.transpose())
 
     def astype(self, dtype: np.dtype) -> Operator:
         return OnGrid(in_precision(self.inner, dtype), self.grid)
@@ -195,8 +196,7 @@ def for_some_systems(A: Operator, count: int, args: Sequence[Any] | None = None)
         return None
     if all(found[id(part)] is part for part in A._operators()):
         return A
-    other: Operator = A._map(lambda part: found[id(part)])  # type: ignore[arg-type, return-value]
-    return other
+    return A._map(lambda part: found[id(part)])  # type: ignore[arg-type, return-value]
 
 
 def arguments_of(A: Operator) -> Sequence[Any]:
@@ -206,18 +206,16 @@ def arguments_of(A: Operator) -> Sequence[Any]:
 
 
 def _function(A: FunctionOperator, count: int, args: Sequence[Any]) -> FunctionOperator:
-    other = copy.copy(A)
-    other.args = tuple(args)
-    other.layout, other.image = _some(A.layout, count), _some(A.image, count)
-    other.systems = count if A.layout.batch else None
-    other.constant, other._entries, other._matrix, other._traced, other.recorded = None, None, None, None, None
-    other.is_container = False  # type: ignore[misc]
+    def some(layout: Layout) -> Layout:
+        return replace(layout, batch=(count,)) if layout.batch else layout
+
+    forms = dict.fromkeys(("constant", "_entries", "_matrix", "_traced", "recorded"))
+    systems = count if A.layout.batch else None
+    other = A._with(
+        args=tuple(args), layout=some(A.layout), image=some(A.image), systems=systems, is_container=False, **forms
+    )
     other.__dict__.pop("_only_shape", None)
     return other
-
-
-def _some(layout: Layout, count: int) -> Layout:
-    return replace(layout, batch=(count,)) if layout.batch else layout
 
 
 # --- A batch of operators, as a vectorising transformation makes it ---
@@ -356,6 +354,54 @@ class NormalOperator(Composed):
         return super().conj() if self.dtype.kind == "c" else self
 
 
+# --- Symmetric DIA: products of NumPy that read one triangle ---
+# A product of five diagonals takes 18 % less time, a solve by CG with multigrid 12 %, and plain CG 8 %.
+
+_LEAST = 2**16  # rows from which a product waits for memory
+
+
+def as_symmetric_dia(A: Operator) -> Operator:
+    """Prepare A for many products: a large DIA matrix that is bitwise symmetric is read by one triangle.
+
+    Images are the same to the last digit. Cost: a pass over the values of real matrices of diagonals in NumPy.
+    """
+    large = isinstance(A, DIA) and A.bk.on_host and A.systems is None and A.shape[0] >= _LEAST
+    return SymmetricDIA(A) if large and A.dtype.kind == "f" and analysis_of(A).is_exactly_hermitian else A
+
+
+@dataclass(eq=False, repr=False)
+class SymmetricDIA(Composed):
+    """The same as `inner`, real and exactly symmetric."""
+
+    inner: Operator
+
+    @cached_property
+    def _where(self) -> list[Place]:
+        own: Any = self.inner
+        return symmetric_places(own.structure.offsets, own.shape[0])
+
+    def apply(self, x: Array) -> Array:
+        own: Any = self.inner
+        if x.dtype != self.dtype:
+            return own.apply(x)
+        return dia_product(own.arrays()[0], self._where, x, own.shape[0])
+
+    def add_to(self, y: Array, x: Array) -> Array:
+        own: Any = self.inner
+        same = x.dtype == y.dtype == self.dtype
+        found = self.bk.dia_added(y, own.arrays()[0], self._where, x) if same else None
+        return own.add_to(y, x) if found is None else found
+
+    def transpose(self) -> SymmetricDIA:
+        return self
+
+    def astype(self, dtype: np.dtype) -> Operator:
+        return self.inner.astype(dtype)
+
+    def on_backend(self, bk: Backend, like: Array | None) -> Operator | None:
+        return self.inner.on_backend(bk, like)
+
+
 # --- Loops of the host ---
 
 
@@ -384,5 +430,4 @@ class OnHost(Composed):
         return self.inner.apply_on_host(x)
 
     def transpose(self) -> Operator:
-        transposed: Operator = self._map(lambda A: A.transpose())
-        return transposed
+        return self._map(lambda A: A.transpose())

@@ -22,8 +22,9 @@ PartitionMethod = Literal["auto", "coordinates", "graph", "metis"]
 METHODS: tuple[PartitionMethod, ...] = ("auto", "coordinates", "graph", "metis")
 Split = Callable[[np.ndarray, int], np.ndarray]
 """Places of some unknowns, and how many go left -> the same places, left ones first."""
-_SMALL = 100  # vertices whose Fiedler vector is found by a dense method
-_STEPS = 40  # of LOBPCG: with 20 up to a fifth more ghost values
+_CELLS = 300  # vertices of a graph whose eigenvectors are found by a dense method
+_VECTORS = 3  # that LOBPCG improves together, of which the lowest counts
+_STEPS = 20  # of it: with 10 up to a tenth more ghost values
 _SWEEPS = 20  # of swaps at the border, at most; without any 5 % more ghost values
 _MOST = 512  # parts that are assigned to devices
 
@@ -190,29 +191,27 @@ def _halved(edges: sp.csr_array, size: int) -> np.ndarray:
 def _fiedler_vector(edges: sp.csr_array) -> np.ndarray:
     """The eigenvector of the smallest eigenvalue > 0 of the Laplacian of a connected graph, roughly.
 
-    Large graphs: LOBPCG from distances to vertices that are far apart, with noise against linear dependence.
+    Of a large one LOBPCG starts from that of a graph of cells, the vertices nearest to each of some centres.
 
     Source: Knyazev, Toward the optimal preconditioned eigensolver: locally optimal block preconditioned conjugate
     gradient method, 2001.
     """
     n, degree = edges.shape[0], np.asarray(edges.sum(axis=1)).reshape(-1)
-    if n < 3:
-        return np.arange(n)
-    if n < _SMALL:
-        return scipy.linalg.eigh(np.diag(degree) - edges.toarray(), subset_by_index=[1, 1])[1][:, 0]
-
-    def distance(start: Any) -> np.ndarray:
-        found: np.ndarray = dijkstra(edges, directed=False, indices=int(start), unweighted=True)
-        return found
-
-    one = distance(distance(0).argmax())
-    other = distance(one.argmax())
-    between = np.minimum(one, other)
-    starts = np.column_stack([one - other, distance(between.argmax()), between])
-    starts += 1e-3 * np.random.default_rng(0).standard_normal(starts.shape)
-    laplacian, scale = sp.csr_array(sp.diags_array(degree) - edges), sp.diags_array(1 / degree)
+    laplacian = sp.csr_array(sp.diags_array(degree) - edges)
+    if n <= _CELLS:
+        return scipy.linalg.eigh(laplacian.toarray(), subset_by_index=[1, 1])[1][:, 0]
+    centres = np.sort(np.random.default_rng(0).choice(n, _CELLS, replace=False))
+    _, _, nearest = dijkstra(
+        edges, directed=False, indices=centres, unweighted=True, min_only=True, return_predecessors=True
+    )
+    cell = np.searchsorted(centres, nearest)
+    P = sp.csr_array((np.ones(n), (np.arange(n), cell)), (n, _CELLS))
+    mass = np.diag(np.bincount(cell).astype(float))
+    starts = scipy.linalg.eigh((P.T @ laplacian @ P).toarray(), mass, subset_by_index=[1, _VECTORS])[1][cell]
     with warnings.catch_warnings(action="ignore"):  # few digits suffice
-        return lobpcg(laplacian, starts, M=scale, Y=np.ones((n, 1)), largest=False, maxiter=_STEPS, tol=1e-9)[1][:, 0]
+        return lobpcg(
+            laplacian, starts, M=sp.diags_array(1 / degree), Y=np.ones((n, 1)), largest=False, maxiter=_STEPS, tol=1e-9
+        )[1][:, 0]
 
 
 # --- ghost values, and labels that are given ---

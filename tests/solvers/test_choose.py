@@ -17,7 +17,7 @@ from krylix import linear_solve, matrix_from_function, prepare
 from krylix.solvers import PRECONDITIONERS
 from krylix.solvers.choose import ROWS
 from krylix.solvers.cost import band_cost, factor_cost
-from krylix.sparse.analysis.facts import is_seen_indefinite
+from krylix.sparse.analysis.spectrum import is_seen_indefinite
 from matrices import in_random_order
 from modes import array, compiled, to_numpy
 

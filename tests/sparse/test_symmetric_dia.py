@@ -12,8 +12,8 @@ import krylix
 from krylix.backends.host_math import cores
 from krylix.backends.numpy import kernels
 from krylix.sparse import DIA, as_symmetric_dia
-from krylix.sparse.operators import symmetric_dia
-from krylix.sparse.operators.symmetric_dia import SymmetricDIA
+from krylix.sparse.operators import wrappers
+from krylix.sparse.operators.wrappers import SymmetricDIA
 from matrices import in_krylix
 from modes import EAGER, array, compiled, product, to_numpy
 
@@ -24,7 +24,7 @@ N = 40
 @pytest.fixture(autouse=True)
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """As if matrices and parts of them were large and small."""
-    monkeypatch.setattr(symmetric_dia, "_LEAST", 1)
+    monkeypatch.setattr(wrappers, "_LEAST", 1)
     monkeypatch.setattr(kernels, "_BYTES", 56)
 
 
@@ -92,7 +92,7 @@ def test_others_stay_as_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
     for other in (DIA(values[1:], OFFSETS[1:], (N, N)), DIA(np.stack([values] * 2), OFFSETS, (N, N)),
                   DIA(values + 0j, OFFSETS, (N, N)), A.to("csr")):  # fmt: skip
         assert as_symmetric_dia(other) is other
-    monkeypatch.setattr(symmetric_dia, "_LEAST", N + 1)
+    monkeypatch.setattr(wrappers, "_LEAST", N + 1)
     assert as_symmetric_dia(A) is A
 
 
