@@ -247,12 +247,7 @@ class DIA(SparseMatrix):
 
 
 def check_offsets(offsets: Any, shape: tuple[int, int]) -> np.ndarray:
-    """Offsets of diagonals as int64.
-
-    Raises:
-        TypeError: they are no integers.
-        ValueError: they are no list, or one lies outside of the matrix.
-    """
+    """Offsets of diagonals as int64."""
     found = known_array(offsets, "The offsets")
     if found.dtype.kind not in "iu" and found.size:
         raise TypeError(f"The offsets have the dtype {found.dtype}; expected integers.")

@@ -20,11 +20,7 @@ FORMATS: dict[str, Any] = {}  # the class of each format, by the word that `to` 
 
 
 def format_class(word: str) -> Any:
-    """The class of the matrices of a format.
-
-    Raises:
-        ValueError: there is no such format.
-    """
+    """The class of the matrices of a format."""
     if word not in FORMATS:
         raise ValueError(f"The format {word!r} was asked for; there are {', '.join(FORMATS)}.")
     return FORMATS[word]
@@ -271,11 +267,7 @@ class Matrix(Operator):
         return self._scaled(c, divide=True)
 
     def __matmul__(self, v: Any) -> Any:
-        """With a vector `(m,)`, columns `(m, k)`, or another sparse matrix, which gives a matrix.
-
-        Raises:
-            ValueError: the shapes do not fit.
-        """
+        """With a vector `(m,)`, columns `(m, k)`, or another sparse matrix, which gives a matrix."""
         if is_matrix(v):
             return self._times(v)
         other = self.in_library_of(v)
@@ -306,9 +298,6 @@ class Matrix(Operator):
 
         One row or column, or several single entries, come as a dense array of the library; one entry as a number.
         Of a batch, `A[i]` is matrix i, and `A[numbers]`, by a slice, an index array or a mask, a smaller batch.
-
-        Raises:
-            IndexError: something is out of range.
         """
         return self._part(key) if self.systems is None else self._chosen(self._numbers(key))
 
@@ -337,10 +326,6 @@ def _is_zero(x: Any) -> bool:
 
 
 def check_axis(axis: int | None) -> None:
-    """Check the axis of a sum, mean or extreme.
-
-    Raises:
-        ValueError: there is no such axis.
-    """
+    """Check the axis of a sum, mean or extreme."""
     if axis not in (None, 0, 1, -1, -2):
         raise ValueError(f"axis={axis!r} was given; expected 0 (for each column), 1 (for each row) or None.")

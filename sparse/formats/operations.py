@@ -13,11 +13,7 @@ from .structure import Structure
 
 
 def as_factor(bk: Backend, c: Any, dtype: np.dtype) -> tuple[Array, np.dtype]:
-    """Scalar factor of a matrix of `dtype`, and the dtype of the product; NumPy where it is known.
-
-    Raises:
-        TypeError: it is no single number.
-    """
+    """Scalar factor of a matrix of `dtype`, and the dtype of the product; NumPy where it is known."""
     if isinstance(c, (int, float, complex, np.generic)) or (isinstance(c, np.ndarray) and c.size == 1):
         number: Any = c.reshape(())[()] if isinstance(c, np.ndarray) else c
         found = np.result_type(dtype, number)
@@ -31,11 +27,7 @@ def as_factor(bk: Backend, c: Any, dtype: np.dtype) -> tuple[Array, np.dtype]:
 
 
 def check_systems(matrices: Sequence[Any]) -> int | None:
-    """Number of systems of a sum or product of these; None where none of them is a batch.
-
-    Raises:
-        ValueError: they have different numbers of systems.
-    """
+    """Number of systems of a sum or product of these; None where none of them is a batch."""
     counts = (getattr(M, "systems", None) for M in matrices)  # SciPy has no batches
     found = {count for count in counts if count is not None}
     if len(found) > 1:

@@ -107,11 +107,7 @@ class SparseMatrix(Matrix):
         in_shape: Shape | None = None,
         out_shape: Shape | None = None,
     ) -> None:
-        """Fill in a new matrix, on the device of the values or of `like`; nothing is copied.
-
-        Raises:
-            ValueError: the values, or the shapes of the arrays that it maps, do not fit.
-        """
+        """Fill in a new matrix, on the device of the values or of `like`; nothing is copied."""
         self.systems = check_values(structure.value_shapes, values)
         known = are_known(values)
         self.bk, self.structure, self.shape = bk, structure, structure.shape
@@ -772,11 +768,7 @@ def _values(A: SparseMatrix, B: SparseMatrix) -> tuple[list[Array], list[Array]]
 
 
 def joint_values(matrices: Sequence[SparseMatrix], dtype: np.dtype) -> Array:
-    """Concatenate the values of several matrices in row order, for each system; NumPy where known.
-
-    Raises:
-        ValueError: batches of different length are among them.
-    """
+    """Concatenate the values of several matrices in row order, for each system; NumPy where known."""
     systems = check_systems(matrices)
     bk, values = entries_together(matrices, dtype)
     if systems is not None:
@@ -792,11 +784,7 @@ def entries_together(matrices: Sequence[SparseMatrix], dtype: np.dtype) -> tuple
 
 
 def on_common_backend(A: SparseMatrix, B: SparseMatrix) -> tuple[SparseMatrix, SparseMatrix]:
-    """Bring both to one library.
-
-    Raises:
-        TypeError: they are of two libraries.
-    """
+    """Bring both to one library."""
     if A.bk is B.bk:
         return A, B
     first: Any = A.on_backend(B.bk, B.anchor()) if A.bk.on_host else A
@@ -810,9 +798,6 @@ def on_common_backend(A: SparseMatrix, B: SparseMatrix) -> tuple[SparseMatrix, S
 
 def row_block(A: SparseMatrix, first: int, last: int) -> sp.csr_array:
     """Rows `first` to `last` of one matrix with known values, `(last - first, columns)`, sorted, without duplicates.
-
-    Raises:
-        UnsupportedOperation: it is a batch of matrices, or its values are not known now.
 
     Cost: of a stencil and of diagonals a pass over these rows; of other formats that of SciPy's slice of all of them.
     """

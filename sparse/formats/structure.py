@@ -312,11 +312,7 @@ class ValueOrder:
         return Regather(_split(slots, self.shapes))
 
     def stored(self, bk: Backend, given: Sequence[Array]) -> tuple[Array, ...]:
-        """The arrays that the structure stores; with one more axis in front they are those of a batch.
-
-        Raises:
-            ValueError: the given arrays have other shapes.
-        """
+        """The arrays that the structure stores; with one more axis in front they are those of a batch."""
         found = tuple(tuple(int(n) for n in v.shape) for v in given)
         systems = None if found == self.shapes else next((shape[0] for shape in found if shape), None)
         if found != self.shapes and found != tuple((systems, *shape) for shape in self.shapes):

@@ -60,11 +60,7 @@ class TracedCOO(Matrix):
 
     @property
     def nnz(self) -> int:
-        """Number of stored entries.
-
-        Raises:
-            UnsupportedOperation: it is not known.
-        """
+        """Number of stored entries."""
         count = self.values.shape[-1]
         if count is None:
             raise places_unknown("Their number")

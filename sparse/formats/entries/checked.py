@@ -15,10 +15,6 @@ def as_values(values: Any, ndim: int) -> tuple[Backend, Array]:
     """The backend of the values, and the values as its array of floating numbers; of NumPy a copy.
 
     One more axis in front than `ndim` makes a batch of matrices.
-
-    Raises:
-        ValueError: they have another number of axes.
-        TypeError: they are no numbers.
     """
     bk = choose_backend(values)
     array = values if bk.is_array(values) and not isinstance(values, np.ndarray) else np.array(values)
@@ -37,11 +33,7 @@ def as_values(values: Any, ndim: int) -> tuple[Backend, Array]:
 
 
 def known_array(x: Any, what: str) -> np.ndarray:
-    """Copy index arrays that must be known.
-
-    Raises:
-        TypeError: it is not known while a function is traced.
-    """
+    """Copy index arrays that must be known."""
     try:
         return np.array(np.asarray(x))  # in two steps, as TensorFlow's tensors are asked to
     except (NotImplementedError, TypeError, RuntimeError) as error:
@@ -52,20 +44,12 @@ def known_array(x: Any, what: str) -> np.ndarray:
 
 
 def check_lengths(values: Array, positions: np.ndarray, what: str) -> None:
-    """Check that there is one position for each value `(..., nnz)`.
-
-    Raises:
-        ValueError: it is not so.
-    """
+    """Check that there is one position for each value `(..., nnz)`."""
     check_count(int(values.shape[-1]), len(positions), what)
 
 
 def check_starts(starts: Any, n: int, nnz: int) -> np.ndarray:
-    """`(n + 1,)`: where each of n rows (or columns) starts in a list of nnz entries.
-
-    Raises:
-        TypeError, ValueError: it is no such list.
-    """
+    """`(n + 1,)`: where each of n rows (or columns) starts in a list of nnz entries."""
     return check_rising(known_array(starts, "The starts"), n, nnz, "The starts").astype(np.int32, copy=False)
 
 
@@ -77,9 +61,6 @@ def read_lines(
     Args:
         shape: `(lines, places)`.
         word: what the places are called in messages.
-
-    Raises:
-        TypeError, ValueError: they do not fit.
     """
     n, m = check_shape(shape)
     bk, values = as_values(values, 1)
@@ -108,9 +89,6 @@ def checked_scipy(A: Any, name: str = "A") -> Any:
     Args:
         A: of any format.
         name: what to call it in a message.
-
-    Raises:
-        ValueError, TypeError: it has not two axes, or arrays that do not fit each other or the shape.
 
     Cost: two passes over the index arrays, 0.26 ms for a million entries, 5 us for a few.
     """

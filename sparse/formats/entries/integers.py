@@ -16,11 +16,7 @@ LIMIT = 2**31 - 1
 
 
 def check_shape(shape: Any) -> tuple[int, int]:
-    """A shape `(n, m)` of two numbers that fit in 32 bits.
-
-    Raises:
-        ValueError: it has not two axes, a negative one, or one of 2**31 and more.
-    """
+    """A shape `(n, m)` of two numbers that fit in 32 bits."""
     try:
         found = tuple(operator.index(n) for n in shape)
     except TypeError as error:
@@ -33,11 +29,7 @@ def check_shape(shape: Any) -> tuple[int, int]:
 
 
 def check_size(count: int, what: str) -> int:
-    """`count`, which a 32-bit index must be able to hold.
-
-    Raises:
-        ValueError: it cannot.
-    """
+    """`count`, which a 32-bit index must be able to hold."""
     if count > LIMIT:
         raise ValueError(
             f"A sparse matrix with {count} {what} was asked for; krylix indexes with 32 bits, up to {LIMIT}. "
@@ -47,12 +39,7 @@ def check_size(count: int, what: str) -> int:
 
 
 def as_indices(x: Any, limit: int, what: str) -> np.ndarray:
-    """Whole numbers `(k,)` from 0 to `limit` - 1 as int32; the same memory where it fits.
-
-    Raises:
-        TypeError: they are no integers.
-        ValueError: they have several axes, or one is out of range.
-    """
+    """Whole numbers `(k,)` from 0 to `limit` - 1 as int32; the same memory where it fits."""
     found = np.asarray(x)
     if found.ndim != 1 and (found.dtype.kind in "iu" or not found.size):
         raise ValueError(f"{what} have the shape {found.shape}; expected one axis.")

@@ -110,11 +110,7 @@ def are_known(values: Sequence[Any]) -> bool:
 
 
 def check_values(wanted: tuple[Shape, ...], values: Sequence[Any]) -> int | None:
-    """Number of systems along one more axis in front of the shapes of the structure; None: no such axis.
-
-    Raises:
-        ValueError: they are shaped in another way.
-    """
+    """Number of systems along one more axis in front of the shapes of the structure; None: no such axis."""
     found = tuple(tuple(int(n) for n in v.shape) for v in values)
     if found == wanted:
         return None
@@ -131,9 +127,6 @@ def mapped_values(bk: Backend, wanted: tuple[Shape, ...], arrays: Sequence[Any])
     """Normalise the values that a transformation puts into a container, and count their systems.
 
     A transformation that maps over the making of matrices puts an axis in front of all arrays; several become one.
-
-    Raises:
-        ValueError: it has put it elsewhere.
     """
     arrays = tuple(arrays)
     if not arrays or not all(hasattr(a, "shape") and hasattr(a, "dtype") for a in arrays):

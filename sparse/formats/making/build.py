@@ -46,10 +46,6 @@ def from_entries(
         sum_duplicates: False promises that no place occurs twice.
         in_shape, out_shape: of the arrays that it maps, if not `(m,)` and `(n,)`.
 
-    Raises:
-        ValueError: lengths, shape or positions do not fit.
-        TypeError: rows or columns are no integers.
-
     Cost: counting sorts, linear in the number of entries; none where they are in order.
     """
     n, m = check_shape(shape)
@@ -120,9 +116,6 @@ def from_diagonals(
             values, with `prune`, that is where they are not 0.
         in_shape, out_shape: of the arrays that it maps, if not `(m,)` and `(n,)`.
 
-    Raises:
-        ValueError: offsets, shape and diagonals do not fit.
-
     Cost: known diagonals are read once, to drop those that are 0, and used as they are.
     """
     n, m = check_shape(shape)
@@ -177,10 +170,6 @@ def from_systems(
         shape: `(systems, n, m)`.
         like: an array on whose device known values are to go.
 
-    Raises:
-        ValueError: shape or positions do not fit, or there are too many numbers for 32-bit indices.
-        TypeError: systems, rows or columns are no integers.
-
     Cost: one sort of the entries, none where all systems have the same ones in the same order; then a value is stored
     for each system at every place where any of them has an entry.
     """
@@ -206,11 +195,7 @@ def _equal(tables: Sequence[np.ndarray]) -> list[np.ndarray]:
 
 
 def matrix_batch(matrices: Sequence[SparseMatrix]) -> SparseMatrix:
-    """One batch of single matrices of one shape: with their structure if it is the same, else on the union of all.
-
-    Raises:
-        TypeError: they are of different libraries.
-    """
+    """One batch of single matrices of one shape: with their structure if it is the same, else on the union of all."""
     example = next((A for A in matrices if not A.bk.on_host), matrices[0])
     stored = [on_common_backend(example, A)[1] for A in matrices]
     first = stored[0]

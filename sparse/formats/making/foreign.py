@@ -41,10 +41,6 @@ def from_scipy(
         format: of the result; None: what suits, on NumPy CSR, CSC or few diagonals as they are.
         prune: drop explicit zeros.
         name: what to call it in a message.
-
-    Raises:
-        ValueError: it has not two axes, is too large for 32-bit indices, or an index lies outside of it.
-        TypeError: its indices are no integers.
     """
     A = checked_scipy(A, name)
     found = np.dtype(dtype) if dtype is not None else A.dtype if A.dtype.kind in "fc" else np.dtype(np.float64)
@@ -126,9 +122,6 @@ def from_native(
 
     Its values keep their derivatives. Where its indices are traced, the result is a `TracedCOO`, and nobody sees
     whether they lie inside of the matrix. The matrices of a batch get one pattern, the union of theirs.
-
-    Raises:
-        ValueError: it has more axes, or an index that is known lies outside.
     """
     if bk.on_host:
         return from_scipy(bk, x, dtype, like, format=format, name=name)
