@@ -85,15 +85,16 @@ class StencilStructure(Structure):
         return None if found is None else (DiaStructure(found.offsets, self.shape, Covered(found)), found)
 
     def row_block(self, values: Sequence[np.ndarray], first: int, last: int) -> tuple[np.ndarray, ...]:
-        out_strides, in_strides = row_strides(self.out_grid), row_strides(self.in_grid)
-        slab = out_strides[0] if out_strides else 1
+        slab = math.prod(self.out_grid[1:])
         low, high = first // slab, -(-last // slab)  # planes along the first axis that have some of the rows
         parts = [(np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0, np.result_type(*values)))]
         for box, number, value in zip(self.boxes, self.numbers, values, strict=True):
             cut = _planes(box, low, high)
             if cut is None:
                 continue
-            rows, columns = _places(cut.lo, cut.shape, out_strides), _places(cut.start, cut.shape, in_strides)
+            # int64, as the whole grid may have more points than int32 counts
+            rows = points(cut.lo, cut.shape, self.out_grid, np.int64)
+            columns = points(cut.start, cut.shape, self.in_grid, np.int64)
             inner = value if number or not box.lo else value[cut.lo[0] - box.lo[0] :][: cut.shape[0]]
             entries = np.broadcast_to(inner, cut.shape).reshape(-1)
             inside = (rows >= first) & (rows < last)
@@ -155,15 +156,6 @@ def _planes(box: Shifted, low: int, high: int) -> Shifted | None:
         return None
     shift = box.start[0] - box.lo[0]
     return Shifted((a, *box.lo[1:]), (b - a, *box.shape[1:]), (a + shift, *box.start[1:]))
-
-
-def _places(lo: Sequence[int], shape: Sequence[int], strides: Sequence[int]) -> np.ndarray:
-    """Numbers of the points of a box, int64, as the whole grid may have more than int32 counts."""
-    found = np.zeros((1,) * len(shape), np.int64)
-    for axis, (a, n, stride) in enumerate(zip(lo, shape, strides, strict=True)):
-        line = (a + np.arange(n, dtype=np.int64)) * stride
-        found = found + line.reshape([-1 if k == axis else 1 for k in range(len(shape))])
-    return np.broadcast_to(found, tuple(shape)).reshape(-1)
 
 
 class CoefficientOrder(ValueOrder):

@@ -48,11 +48,6 @@ def check_lengths(values: Array, positions: np.ndarray, what: str) -> None:
     check_count(int(values.shape[-1]), len(positions), what)
 
 
-def check_starts(starts: Any, n: int, nnz: int) -> np.ndarray:
-    """`(n + 1,)`: where each of n rows (or columns) starts in a list of nnz entries."""
-    return check_rising(known_array(starts, "The starts"), n, nnz, "The starts").astype(np.int32, copy=False)
-
-
 def read_lines(
     values: Any, places: Any, starts: Any, shape: Any, word: str
 ) -> tuple[Backend, Array, np.ndarray, np.ndarray]:  # fmt: skip
@@ -65,7 +60,8 @@ def read_lines(
     n, m = check_shape(shape)
     bk, values = as_values(values, 1)
     found = as_indices(known_array(places, f"The {word}"), m, f"The {word}")
-    lines = repeat_rows(check_starts(starts, n, len(found)))
+    starts = check_rising(known_array(starts, "The starts"), n, len(found), "The starts")
+    lines = repeat_rows(starts.astype(np.int32, copy=False))
     check_lengths(values, found, word)
     return bk, values, lines, found
 

@@ -101,20 +101,20 @@ def row_strides(shape: Sequence[int]) -> tuple[int, ...]:
     return tuple(reversed(strides))
 
 
-def affine(start: int, strides: Sequence[int], shape: Sequence[int]) -> np.ndarray:
+def affine(start: int, strides: Sequence[int], shape: Sequence[int], dtype: type = np.int32) -> np.ndarray:
     """`start + sum(strides * i)` for all i in `shape`, int32. Every result must be below 2^31."""
-    found = np.full((1,) * len(shape), start, np.int32)
+    found: np.ndarray = np.full((1,) * len(shape), start, dtype)
     for axis in reversed(range(len(shape))):
         if shape[axis] > 1:
-            steps = np.arange(shape[axis], dtype=np.int32) * np.int32(strides[axis])
+            steps = np.arange(shape[axis], dtype=dtype) * dtype(strides[axis])
             found = found + steps.reshape([-1 if k == axis else 1 for k in range(len(shape))])
     return np.broadcast_to(found, tuple(shape))
 
 
-def points(lo: Sequence[int], shape: Sequence[int], grid: Sequence[int]) -> np.ndarray:
-    """Numbers of the points of a box on a grid, in its order, int32."""
+def points(lo: Sequence[int], shape: Sequence[int], grid: Sequence[int], dtype: type = np.int32) -> np.ndarray:
+    """Numbers of the points of a box on a grid, in its order, int32 if nothing else is asked for."""
     strides = row_strides(grid)
-    return affine(sum(a * s for a, s in zip(lo, strides)), strides, shape).reshape(-1)
+    return affine(sum(a * s for a, s in zip(lo, strides)), strides, shape, dtype).reshape(-1)
 
 
 # --- Counting sorts of entries by row and column, and summation of duplicates -----------------------------------------
