@@ -17,7 +17,6 @@ singularity, to first order `|u^H A v| / |u|^T |dA| |v|`).
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -106,7 +105,8 @@ def closed_regions(A: Matrix) -> np.ndarray | None:
     sums = np.abs(images[0])
     if A.systems is None:
         return _regions(A.known()) if _may_have_regions(A, sums, A.known_diagonal) else None
-    systems = [i for i in range(A.systems) if _may_have_regions(A, sums[i], partial(_diagonal, A, i))]
+    each: Any = A
+    systems = [i for i in range(A.systems) if _may_have_regions(A, sums[i], lambda i=i: each[i].known_diagonal())]
     if not systems:
         return None
     known: Any = A.known()
@@ -117,11 +117,6 @@ def closed_regions(A: Matrix) -> np.ndarray | None:
             labels[i] = np.where(found < 0, -1, found + count)
             count += int(np.max(found)) + 1
     return labels if count else None
-
-
-def _diagonal(A: Matrix, i: int) -> np.ndarray:
-    one: Matrix = A[i]
-    return one.known_diagonal()
 
 
 def _may_have_regions(A: Matrix, sums: np.ndarray, diagonal: Callable[[], np.ndarray]) -> bool:
