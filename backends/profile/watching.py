@@ -40,12 +40,7 @@ class Watched:
         find: returns that one when it is first needed, if it is not given.
     """
 
-    def __init__(
-        self,
-        description: CallDescription,
-        untimed: Callable[..., Any] | None = None,
-        find: Callable[[], Any] | None = None,
-    ) -> None:
+    def __init__(self, description: CallDescription, untimed: Any = None, find: Any = None) -> None:
         self.description, self._find = description, find
         if untimed is not None:
             self.untimed = untimed
@@ -53,7 +48,6 @@ class Watched:
     @cached_property
     def untimed(self) -> Any:
         """The function without the recording."""
-        assert self._find is not None
         return self._find()
 
     @property
