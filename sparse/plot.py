@@ -131,7 +131,10 @@ def _draw_pattern(A: Any, ax: Any, title: str, grid: Sequence[int] | None) -> No
     if A.nnz == 0 or 0 in A.shape:
         ax.text(0.5, 0.5, "no entries", transform=ax.transAxes, ha="center", va="center", color="0.5")
     elif max(n, m) <= pixels:
-        _draw_entries(A, ax)
+        rows = np.repeat(np.arange(n), np.diff(A.indptr))
+        image = _show_entries(ax, A.shape, rows, A.indices, A.data, True)
+        if max(n, m) <= (_MAX_NUMBERS // 2 if np.iscomplexobj(A.data) else _MAX_NUMBERS):
+            _write(ax, image, rows, A.indices, [short(value, 3) for value in A.data], 8)
     else:
         _draw_counts(A, ax, pixels)
     if max(n, m) <= _MAX_CELLS and 0 not in A.shape:
@@ -143,17 +146,6 @@ def _draw_pattern(A: Any, ax: Any, title: str, grid: Sequence[int] | None) -> No
         _draw_lines(ax, rows, np.arange(blocks, m, blocks), color="0.6", linewidth=0.6)
 
 
-def _draw_entries(A: Any, ax: Any) -> None:
-    colours = EntryColours(A.data)
-    rows = np.repeat(np.arange(A.shape[0]), np.diff(A.indptr))
-    places = np.ma.array(np.zeros(A.shape), mask=True)
-    places[rows, A.indices] = colours.places(A.data)
-    image = _show(places, ax, (1, 1), colours.settings())
-    colours.add_bar(image, ax)
-    if max(A.shape) <= (_MAX_NUMBERS if colours.signed else _MAX_NUMBERS // 2):
-        _write(ax, image, zip(rows, A.indices, strict=True), [short(value, 3) for value in A.data], 8)
-
-
 def _draw_counts(A: Any, ax: Any, pixels: int) -> None:
     """Numbers of entries on a logarithmic scale, the darker the more."""
     from matplotlib import colormaps
@@ -162,8 +154,13 @@ def _draw_counts(A: Any, ax: Any, pixels: int) -> None:
     counts, (height, width) = count_entries(A, pixels)
     largest = int(counts.max())
     cmap = ListedColormap(colormaps["YlGnBu"](np.linspace(0.4, 1, 256))).with_extremes(bad="white")
-    settings = {"cmap": cmap, "norm": LogNorm(1, max(largest, 2))}
-    image = _show(np.ma.masked_equal(counts, 0), ax, (height, width), settings)
+    limits = ax.get_xlim(), ax.get_ylim()  # the last pixels may stick out of the matrix
+    extent = (-0.5, counts.shape[1] * width - 0.5, counts.shape[0] * height - 0.5, -0.5)
+    image = ax.imshow(
+        np.ma.masked_equal(counts, 0), cmap, LogNorm(1, max(largest, 2)), aspect=ax.get_aspect(),
+        interpolation="nearest", extent=extent,
+    )  # fmt: skip
+    ax.set(xlim=limits[0], ylim=limits[1])
     bar, marks = ax.figure.colorbar(image, ax=ax, shrink=0.8), round_numbers(largest)
     bar.set_ticks(marks, labels=[f"{k:,}" for k in marks])
     bar.ax.minorticks_off()
@@ -181,17 +178,6 @@ def count_entries(A: Any, pixels: int = MAX_PIXELS) -> tuple[np.ndarray, tuple[i
     place = np.repeat(np.arange(rows, dtype=np.int64) * columns, np.diff(starts))
     place += A.indices // width
     return np.bincount(place, minlength=rows * columns).reshape(rows, columns), (height, width)
-
-
-def _show(pixels: Any, ax: Any, size: tuple[int, int], settings: dict[str, Any]) -> Any:
-    """Pixels that cover `size` rows and columns each; the last ones may stick out of the matrix."""
-    limits = ax.get_xlim(), ax.get_ylim()
-    bottom, right = (count * step - 0.5 for count, step in zip(pixels.shape, size, strict=True))
-    image = ax.imshow(
-        pixels, extent=(-0.5, right, bottom, -0.5), aspect=ax.get_aspect(), interpolation="nearest", **settings
-    )
-    ax.set(xlim=limits[0], ylim=limits[1])
-    return image
 
 
 def _draw_lines(ax: Any, rows: np.ndarray, columns: np.ndarray, **style: Any) -> None:
@@ -280,11 +266,19 @@ def _draw_stencil(A: Any, grid: tuple[int, ...], ax: Any) -> Any:
         )
     (top, left), (bottom, right) = offsets[:, 1:].min(0).tolist(), offsets[:, 1:].max(0).tolist()
     height, width = bottom - top + 1, right - left + 1
-    columns = np.searchsorted(slices, offsets[:, 0]) * (width + 1) + offsets[:, 2] - left
-    *cells, centre = zip((offsets[:, 1] - top).tolist(), columns.tolist(), strict=True)
+    *rows, i = (offsets[:, 1] - top).tolist()
+    *columns, j = (np.searchsorted(slices, offsets[:, 0]) * (width + 1) + offsets[:, 2] - left).tolist()
+    shape = height, len(slices) * (width + 1) - 1
     ax = _new_axes() if ax is None else ax
-    _draw_cells(found.coefficients, cells, (height, len(slices) * (width + 1) - 1), max(height, width), ax)
-    _draw_frames(centre, (height, width), len(slices), ax)
+    ax.set_aspect("equal")
+    many = max(height, width) > _MAX_COEFFICIENTS
+    image = _show_entries(ax, shape, rows, columns, found.coefficients.mean(0), many)
+    if not many:
+        texts = [_range(values) for values in found.coefficients.T]
+        characters = max((len(line) for text in texts for line in text.split("\n")), default=1)
+        size = float(np.clip(_TEXT_WIDTH / max(shape) / characters, 4, 14))
+        _write(ax, image, rows, columns, texts, size)
+    _draw_frames((i, j), (height, width), len(slices), ax)
     step = max(1, -(-max(height, width) // _MAX_COEFFICIENTS))
     across = [j for j in range(left, right + 1) if j % step == 0]
     down = [i for i in range(top, bottom + 1) if i % step == 0] if len(axes) > 1 else []
@@ -300,23 +294,6 @@ def _draw_stencil(A: Any, grid: tuple[int, ...], ax: Any) -> Any:
             ax.text(p * (width + 1) + (width - 1) / 2, -0.6, f"axis {axes[0]}: {_signed(k)}", ha="center", va="bottom")
     ax.set_title(f"stencil on a grid {' x '.join(map(str, grid))}\n{_explanation(found)}")
     return ax
-
-
-def _draw_cells(
-    coefficients: np.ndarray, cells: list[tuple[int, int]], shape: tuple[int, int], longest: int, ax: Any
-) -> None:
-    means = coefficients.mean(0)
-    colours = EntryColours(means)
-    places = np.ma.array(np.zeros(shape), mask=True)
-    for cell, place in zip(cells, colours.places(means), strict=True):
-        places[cell] = place
-    image = ax.imshow(places, interpolation="nearest", **colours.settings())
-    if longest > _MAX_COEFFICIENTS:
-        colours.add_bar(image, ax)
-        return
-    texts = [_range(coefficients[:, k]) for k in range(len(cells))]
-    characters = max((len(line) for text in texts for line in text.split("\n")), default=1)
-    _write(ax, image, cells, texts, float(np.clip(_TEXT_WIDTH / max(shape) / characters, 4, 14)))
 
 
 def _draw_frames(centre: tuple[int, int], size: tuple[int, int], slices: int, ax: Any) -> None:
@@ -358,63 +335,56 @@ def _explanation(found: Neighbours) -> str:
 # --- colours and numbers ---
 
 
-class EntryColours:
-    """Real entries: red is positive, blue negative, the darker the larger; complex ones by their magnitude.
+def _show_entries(ax: Any, shape: tuple[int, int], rows: Any, cols: Any, values: np.ndarray, with_bar: bool) -> Any:
+    """The image of one pixel per entry, at its place on a logarithmic scale of at most 8 decades.
 
-    Stored zeros are grey, NaN and infinity magenta. The scale is logarithmic over at most 8 decades.
-
-    Args:
-        values: all entries, any shape.
+    Real entries: red is positive, blue negative, the darker the larger; complex ones by their magnitude. The scale goes
+    from -1 to 1: the smallest entry is at 0.3, zero at 0, in grey; NaN and infinity are at 2, in magenta.
     """
+    from matplotlib import colormaps
+    from matplotlib.colors import ListedColormap
 
-    def __init__(self, values: np.ndarray) -> None:
-        sizes = np.abs(values[np.isfinite(values)]).astype(float)
-        sizes = sizes[sizes > 0]
-        self.signed = not np.iscomplexobj(values)
-        self.high = float(sizes.max(initial=0)) or 1.0
-        self.low = max(float(sizes.min(initial=np.inf)), self.high * 1e-8) if sizes.size else 1.0
-        self.negative = self.signed and bool(np.any(values < 0))
-        self.positive = not self.signed or bool(np.any(values > 0))
+    sizes = np.abs(values[np.isfinite(values)]).astype(float)
+    sizes, signed = sizes[sizes > 0], not np.iscomplexobj(values)
+    high = float(sizes.max(initial=0)) or 1.0
+    low = max(float(sizes.min(initial=np.inf)), high * 1e-8) if sizes.size else 1.0
 
-    def places(self, values: np.ndarray) -> np.ndarray:
-        """Where on the colour map each value is: -1 ... 1, of the smallest 0.3; 0 for zero, 2 for NaN and infinity."""
+    def places_of(values: np.ndarray) -> np.ndarray:
         finite = np.isfinite(values)
         sizes = np.where(finite, np.abs(values), 0).astype(float)
-        sign = np.sign(np.where(finite, values.real, 0)) if self.signed else np.sign(sizes)
+        sign = np.sign(np.where(finite, values.real, 0)) if signed else np.sign(sizes)
         strength = np.full(sizes.shape, 0.75)
-        if self.high > self.low:
-            logarithm = np.log(np.clip(sizes, self.low, self.high) / self.low) / np.log(self.high / self.low)
+        if high > low:
+            logarithm = np.log(np.clip(sizes, low, high) / low) / np.log(high / low)
             strength = 0.3 + 0.7 * np.minimum(logarithm, 1)  # never beyond the last colour by rounding
         return np.where(finite, sign * strength, 2.0)
 
-    def settings(self) -> dict[str, Any]:
-        """Arguments for `imshow` of places; masked ones are white."""
-        from matplotlib import colormaps
-        from matplotlib.colors import ListedColormap
-
-        steps = np.linspace(0, 1, 255)
-        colours = colormaps["RdBu_r"](steps) if self.signed else colormaps["viridis_r"](np.abs(2 * steps - 1))
-        colours[126:129] = colormaps["Greys"](0.35)
-        return {"cmap": ListedColormap(colours).with_extremes(over="#ff00ff", bad="white"), "vmin": -1, "vmax": 1}
-
-    def add_bar(self, image: Any, ax: Any) -> None:
-        """The colour bar, with entries as labels: the smallest, the largest, up to four powers of ten between."""
-        first, last = np.log10(self.low), np.log10(self.high)
+    steps = np.linspace(0, 1, 255)
+    colours = colormaps["RdBu_r"](steps) if signed else colormaps["viridis_r"](np.abs(2 * steps - 1))
+    colours[126:129] = colormaps["Greys"](0.35)
+    cmap = ListedColormap(colours).with_extremes(over="#ff00ff", bad="white")
+    places = np.ma.array(np.zeros(shape), mask=True)
+    places[rows, cols] = places_of(values)
+    image = ax.imshow(places, cmap, aspect=ax.get_aspect(), interpolation="nearest", vmin=-1, vmax=1)
+    if with_bar:  # labels: the smallest, the largest, and up to four powers of ten between
+        first, last = np.log10(low), np.log10(high)
         space = (last - first) / 6
         powers = [10.0**k for k in range(math.ceil(first + space), math.floor(last - space) + 1)]
-        sizes = sorted({self.low, *(powers[:: max(1, -(-len(powers) // 4))] if space else ()), self.high})
-        signs = [s for s, there in ((-1, self.negative), (1, self.positive)) if there] or [1]
-        values = np.array(sorted(s * size for s in signs for size in sizes))
+        marks = sorted({low, *(powers[:: max(1, -(-len(powers) // 4))] if space else ()), high})
+        negative, positive = signed and bool(np.any(values < 0)), not signed or bool(np.any(values > 0))
+        signs = [s for s, there in ((-1, negative), (1, positive)) if there] or [1]
+        entries = np.array(sorted(s * mark for s in signs for mark in marks))
         bar = ax.figure.colorbar(image, ax=ax, shrink=0.8)
-        bar.set_ticks(self.places(values), labels=[f"{v:.3g}" for v in values])
-        bar.ax.set_ylim(-1 if self.negative else 0, 1 if self.positive or not self.negative else 0)
-        bar.set_label("entry" if self.signed else "|entry|")
+        bar.set_ticks(places_of(entries), labels=[f"{v:.3g}" for v in entries])
+        bar.ax.set_ylim(-1 if negative else 0, 1 if positive or not negative else 0)
+        bar.set_label("entry" if signed else "|entry|")
         bar.ax.minorticks_off()
+    return image
 
 
-def _write(ax: Any, image: Any, cells: Any, texts: Sequence[str], size: float) -> None:
-    """Texts into cells, black or white, whichever can be read there."""
-    for (i, j), text in zip(cells, texts, strict=True):
+def _write(ax: Any, image: Any, rows: Any, cols: Any, texts: Sequence[str], size: float) -> None:
+    """Texts into pixels, black or white, whichever can be read there."""
+    for i, j, text in zip(rows, cols, texts, strict=True):
         red, green, blue, _ = image.to_rgba(image.get_array()[i, j])
         colour = "black" if 0.299 * red + 0.587 * green + 0.114 * blue > 0.5 else "white"
         ax.text(j, i, text, ha="center", va="center", color=colour, size=size)

@@ -6,14 +6,13 @@ Functions of arrays are called, and never traced or differentiated.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
 from functools import cached_property
 from typing import Any, NamedTuple
 from weakref import ref
 
 import numpy as np
 
-from ..interface.arrays import Array, Integers, have_one_dtype, native_order
+from ..interface.arrays import Array, Integers, native_order
 from ..interface.backend import Backend
 from ..interface.devices import DeviceModule
 from .kernels import ArrayApiFourier, ArrayApiLinalg
@@ -138,10 +137,6 @@ class ArrayApiBackend(Backend):
         native = self._native(dtype)
         return x if x.dtype == native else self.namespace.astype(x, native)
 
-    def _zeros(self, shape: Any, dtype: np.dtype, like: Array | None) -> Array:
-        device = like.device if like is not None else self.places.chosen.get()
-        return self.namespace.zeros(shape, dtype=self._native(dtype), device=device)
-
     def _full(self, shape: Any, value: Any, dtype: np.dtype, like: Array | None) -> Array:
         device = like.device if like is not None else self.places.chosen.get()
         number = np.asarray(value, dtype).item()
@@ -159,56 +154,14 @@ class ArrayApiBackend(Backend):
     def constant_folded(self, x: Array) -> np.ndarray | None:
         return self.to_numpy(x)
 
-    def reshape(self, x: Array, shape: Sequence[int]) -> Array:
-        return self.namespace.reshape(x, tuple(shape))
-
-    def stack(self, arrays: Sequence[Array], axis: int = 0) -> Array:
-        if all(map(self.is_array, arrays)) and have_one_dtype(arrays):
-            return self.namespace.stack(list(arrays), axis=axis)
-        return self.xp.stack(arrays, axis=axis)
-
-    def broadcast_to(self, x: Array, shape: Sequence[int]) -> Array:
-        return self.namespace.broadcast_to(x, tuple(shape))
-
     def call_user(self, function: Callable[..., Any], x: Any, args: Sequence[Any]) -> Any:
         leaves, structure = self.leaves(x)  # copied, as the standard has no arrays that refuse to be written to
         return function(self.unleaves(structure, [self.copy(leaf) for leaf in leaves]), *args)
 
     # --- elementwise and reductions -----------------------------------------------------------------------------------
 
-    def where(self, condition: Array, a: Any, b: Any) -> Array:
-        return self.xp.where(condition, a, b)
-
-    def maximum(self, a: Array, b: Any) -> Array:
-        return self.xp.maximum(a, b)
-
-    def sqrt(self, x: Array) -> Array:
-        return self.namespace.sqrt(x) if self.library.kinds[x.dtype] in "fc" else self.xp.sqrt(x)
-
-    def abs(self, x: Array) -> Array:
-        return self.namespace.abs(x)
-
-    def isfinite(self, x: Array) -> Array:
-        return self.namespace.isfinite(x)
-
-    def real(self, x: Array) -> Array:
-        return self.namespace.real(x) if self._is_complex(x) else x
-
-    def conj(self, x: Array) -> Array:
-        return self.namespace.conj(x) if self._is_complex(x) else x
-
     def _is_complex(self, x: Array) -> bool:
         return self.library.kinds[x.dtype] == "c"
-
-    def any(self, x: Array, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Any:
-        found = self.namespace.any(x, axis=tuple(axis) if isinstance(axis, Sequence) else axis, keepdims=keepdims)
-        return bool(found) if axis is None and not keepdims else found
-
-    def max_abs(self, v: Array) -> Array:
-        sizes = self.namespace.abs(v)
-        if not int(v.shape[1]):
-            return self.namespace.zeros((int(v.shape[0]), 1), dtype=sizes.dtype, device=v.device)
-        return self.namespace.max(sizes, axis=1, keepdims=True)
 
     def dot(self, a: Array, b: Array) -> Array:
         """Row by row: a library may sum several rows in another order than one."""
@@ -252,38 +205,11 @@ class ArrayApiBackend(Backend):
         ]
         return self.stack(rows) if rows else self.zeros((0, int(matrix.shape[-2])), self.dtype(x), x)
 
-    def matrix_transpose(self, matrix: Array) -> Array:
-        return self.namespace.matrix_transpose(matrix)
-
     def diagonal(self, matrix: Array, offset: int = 0) -> Array:
         n, shape = int(matrix.shape[-1]), tuple(matrix.shape)
         if offset or shape[-2] != n:
             return self.xp.linalg.diagonal(matrix, offset=offset)
-        return self.reshape(matrix, (*shape[:-2], n * n))[..., :: n + 1]
-
-    def put(self, buffer: Array, row: Array, values: Array, active: Array) -> Array:
-        there = self._numbers(int(buffer.shape[0]), row)[:, None] == self.matrix_transpose(row)
-        return self.where(there & self.matrix_transpose(active), self.matrix_transpose(values), buffer)
-
-    def put_row(self, stack: Array, row: Array, values: Array) -> Array:
-        there = self._numbers(int(stack.shape[1]), row)[None, :, None] == row[:, :, None]
-        return self.where(there, values[:, None, :], stack)
-
-    def put_block(self, rows: Array, start: Array, values: Array) -> Array:
-        first = int(start[0])
-        return self.concat([rows[:, :first], values, rows[:, first + int(values.shape[1]) :]], 1)
-
-    def _numbers(self, count: int, like: Array) -> Array:
-        return self.namespace.arange(count, dtype=like.dtype, device=like.device)
-
-    def errstate(self) -> AbstractContextManager[Any]:
-        return np.errstate(all="ignore")  # of libraries that compute with NumPy
-
-    def transpose_function(self, function: Callable[[Array], Array], like: Array) -> Callable[[Array], Array]:
-        raise TypeError(
-            f"The transpose of a function on arrays of {self.name} is not known, as the array API standard has no "
-            "derivatives. Give the matrix, or use JAX, PyTorch or TensorFlow arrays."
-        )
+        return self.reshape(matrix, (*shape[:-2], n * n))[..., :: n + 1]  # older standards have no linalg
 
     # --- moving entries -----------------------------------------------------------------------------------------------
 
@@ -316,17 +242,6 @@ class ArrayApiBackend(Backend):
             if before or after:
                 x = self.namespace.concat([edges[0], x, edges[1]], axis=axis)
         return x
-
-    def concat(self, arrays: Sequence[Array], axis: int | None = 0) -> Array:
-        if all(map(self.is_array, arrays)) and have_one_dtype(arrays):
-            return self.namespace.concat(list(arrays), axis=axis)
-        return self.xp.concat(arrays, axis=axis)
-
-    def permute_dims(self, x: Array, axes: Sequence[int]) -> Array:
-        return self.namespace.permute_dims(x, tuple(axes))
-
-    def flip(self, x: Array, axis: int | Sequence[int] | None = None) -> Array:
-        return self.namespace.flip(x, axis=tuple(axis) if isinstance(axis, Sequence) else axis)
 
     def _scatter_rows(self, rows: Array, places: Integers, values: Array, mode: str) -> Array:
         """A copy of rows `(n, channels)` with others put in at places `(count,)`: "update", "add", "max" or "min"."""

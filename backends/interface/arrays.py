@@ -39,6 +39,7 @@ def pairs_with_int(dtypes: Mapping[Any, np.dtype]) -> frozenset[tuple[Any, Any]]
     return frozenset({(native, int) for native in wide} | {(int, native) for native in wide})
 
 
+NUMPY_DTYPES = {np.dtype(char): np.dtype(char) for char in "?iqefdFD"}
 _dtype_of = attrgetter("dtype")
 
 

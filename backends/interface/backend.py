@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import sys
 from abc import abstractmethod
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from contextvars import ContextVar
 from functools import cached_property
@@ -22,8 +22,8 @@ import numpy as np
 
 from ..operations.binding import NamedOperations
 from ..settings import get_precision
+from .arrays import SMALL, have_one_dtype, pairs_alike, pairs_with_int, scattered
 from .arrays import Array as Array
-from .arrays import have_one_dtype, scattered
 from .containers import Opened, flatten_with_structure
 from .control import Control
 from .cuts import Collectives, Cut
@@ -41,13 +41,7 @@ class Backend(Control, Kernels, Transformations, Devices, Collectives, NamedOper
     linalg: Linalg  # dense factorisations
     fourier: Fourier  # transforms
     sparse: Any  # reads and makes sparse matrices of the library itself, see numpy/sparse.py
-    where: Callable[[Array, Any, Any], Array]
-    maximum: Callable[[Array, Any], Array]
-    sqrt: Callable[[Array], Array]
-    abs: Callable[[Array], Array]
-    real: Callable[[Array], Array]
-    conj: Callable[[Array], Array]
-    isfinite: Callable[[Array], Array]
+    native_dtypes: ClassVar[Mapping[Any, np.dtype]] = {}  # those of which `_select` chooses as `xp.where` does
 
     is_eager: ClassVar[bool] = False  # is control flow always Python's, never compiled?
     raises_in_programs: Any = True  # can a compiled program raise an error, in every process that runs it?
@@ -164,8 +158,8 @@ class Backend(Control, Kernels, Transformations, Devices, Collectives, NamedOper
         """`x`, stored in memory (`optimization_barrier`): a compiler could recompute its elements at each use."""
         return x
 
-    @abstractmethod
-    def reshape(self, x: Array, shape: Sequence[int]) -> Array: ...
+    def reshape(self, x: Array, shape: Sequence[int]) -> Array:
+        return self.xp.reshape(x, tuple(shape))
 
     def spreads_arrays(self) -> bool:
         """May a compiler shard arrays over several devices, so that moving entries costs communication?"""
@@ -189,16 +183,16 @@ class Backend(Control, Kernels, Transformations, Devices, Collectives, NamedOper
         """Inverse of `on_grid`: rows `(batch, n)`."""
         return rows
 
-    @abstractmethod
     def stack(self, arrays: Sequence[Array], axis: int = 0) -> Array:
         """Stack arrays along a new axis."""
+        return self.xp.stack(arrays, axis=axis)
 
     def stack_materialized(self, arrays: Sequence[Array]) -> Array:
         """`stack` with each array materialized, at hardly more compile time than for the arrays themselves."""
         return self.materialize(self.stack(arrays))
 
-    @abstractmethod
-    def broadcast_to(self, x: Array, shape: Sequence[int]) -> Array: ...
+    def broadcast_to(self, x: Array, shape: Sequence[int]) -> Array:
+        return self.xp.broadcast_to(x, tuple(shape))
 
     def call_user(self, function: Callable[..., Any], x: Any, args: Sequence[Any]) -> Any:
         """Call a user's function in the context that it expects; it must not write to `x`."""
@@ -234,17 +228,53 @@ class Backend(Control, Kernels, Transformations, Devices, Collectives, NamedOper
 
     # --- elementwise and reductions -----------------------------------------------------------------------------------
 
+    @cached_property
+    def _pairs(self) -> tuple[frozenset[Any], frozenset[Any]]:
+        return pairs_alike(self.native_dtypes), pairs_with_int(self.native_dtypes)
+
+    def _promotes(self, a: Any, b: Any) -> bool:
+        """Do the library's functions promote these operands as `xp` does?"""
+        alike, with_int = self._pairs
+        pair = (getattr(a, "dtype", type(a)), getattr(b, "dtype", type(b)))
+        return pair in alike or (pair in with_int and (a if pair[0] is int else b) in SMALL)
+
+    def where(self, condition: Array, a: Any, b: Any) -> Array:
+        return self._select(condition, a, b) if self._promotes(a, b) else self.xp.where(condition, a, b)
+
+    def _select(self, condition: Array, a: Any, b: Any) -> Array:
+        """`where` of operands that the library promotes as `xp` does, in a third of the time."""
+        return self.xp.where(condition, a, b)
+
+    def maximum(self, a: Array, b: Any) -> Array:
+        return self.xp.maximum(a, b)
+
+    def sqrt(self, x: Array) -> Array:
+        return self.xp.sqrt(x)
+
+    def abs(self, x: Array) -> Array:
+        return self.xp.abs(x)
+
+    def real(self, x: Array) -> Array:
+        return self.xp.real(x)
+
+    def conj(self, x: Array) -> Array:
+        return self.xp.conj(x)
+
+    def isfinite(self, x: Array) -> Array:
+        return self.xp.isfinite(x)
+
     def negated(self, condition: Array) -> Array:
         """Where a comparison does not hold, as those of NaN; TensorFlow's graphs take `~(a < b)` for `a >= b`."""
         return ~condition
 
-    @abstractmethod
     def any(self, x: Array, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Any:
         """Is any element true, that is not 0, or any along some axes?"""
+        return self.xp.any(x, axis=tuple(axis) if isinstance(axis, list) else axis, keepdims=keepdims)
 
-    @abstractmethod
     def max_abs(self, v: Array) -> Array:
         """`(batch, n)` -> real `(batch, 1)`: the largest absolute value of each row."""
+        size = self.abs(v)
+        return self.xp.max(size, axis=1, keepdims=True) if int(v.shape[1]) else self.xp.sum(size, axis=1, keepdims=True)
 
     @abstractmethod
     def dot(self, a: Array, b: Array) -> Array:
@@ -254,11 +284,12 @@ class Backend(Control, Kernels, Transformations, Devices, Collectives, NamedOper
         """`dot` of each pair of one dtype: one reduction for all of them where vectors are spread over devices."""
         return tuple(self.dot(a, b) for a, b in pairs)
 
-    @abstractmethod
     def sum(
         self, x: Array, axis: int | Sequence[int] | None = None, keepdims: bool = False, dtype: Any = None
     ) -> Array:
         """`x` summed over all axes or some, integers in the widest dtype; `x` itself where there are none."""
+        axis = tuple(axis) if isinstance(axis, list) else axis
+        return self.xp.sum(x, axis=axis, keepdims=keepdims, dtype=dtype)
 
     def square_norm(self, v: Array) -> Array:
         """`(batch, n)` -> real `(batch, 1)`: the squared 2-norm of each row. May overflow or underflow; see `norm`."""
@@ -337,13 +368,13 @@ class Backend(Control, Kernels, Transformations, Devices, Collectives, NamedOper
     def product(self, matrix: Array, x: Array) -> Array:
         """`(n, m)` or `(batch, n, m)` times each row of `(batch, m)` -> `(batch, n)`."""
 
-    @abstractmethod
     def matrix_transpose(self, matrix: Array) -> Array:
         """Swap the last two axes."""
+        return self.xp.matrix_transpose(matrix)
 
-    @abstractmethod
     def diagonal(self, matrix: Array, offset: int = 0) -> Array:
         """`(..., n, n)` -> `(..., n)`; above the main diagonal by `offset`."""
+        return self.xp.linalg.diagonal(matrix, offset=offset)
 
     # --- new arrays, and the array API standard -----------------------------------------------------------------------
 
@@ -379,8 +410,8 @@ class Backend(Control, Kernels, Transformations, Devices, Collectives, NamedOper
             return self._zeros(shape, dtype, like)
         return self.full(shape, 0, self.float_type if dtype is None else dtype, like, device)
 
-    @abstractmethod
-    def _zeros(self, shape: Any, dtype: np.dtype, like: Array | None) -> Array: ...
+    def _zeros(self, shape: Any, dtype: np.dtype, like: Array | None) -> Array:
+        return self._full(shape, 0, dtype, like)
 
     def full(
         self, shape: int | Sequence[int], value: Any, dtype: Any = None, like: Array | None = None, device: Any = None

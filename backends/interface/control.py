@@ -5,17 +5,17 @@ Loops are Python's own where arrays have values, compiled ones where they do not
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import ABC
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from itertools import pairwise
 from operator import index
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
 from .arrays import Array, Spec
-from .containers import Opened, flatten_with_structure, tree_map
+from .containers import Opened, flatten_with_structure, tree_leaves, tree_map
 
 
 def _limits(max_iter: Any) -> list[int]:
@@ -55,6 +55,9 @@ class Control(ABC):
     to_numpy: Callable[[Array], np.ndarray]
     dtype: Callable[[Array], np.dtype]
     where: Callable[[Array, Any, Any], Array]
+    xp: Any
+    is_eager: ClassVar[bool]
+    updates_in_place: ClassVar[bool]
 
     # --- loops --------------------------------------------------------------------------------------------------------
 
@@ -143,29 +146,58 @@ class Control(ABC):
         """`step(state)` for the systems where `active` `(batch, 1)`, the old state for the others."""
         if active.shape[0] == 1:
             return step(state)  # the loop runs only while a system is active
-        return select(self, active, step(state), state)
+        if not self.updates_in_place:
+            return select(self, active, step(state), state)
+        if bool(active.all()):
+            return step(state)
+        # Steps overwrite the state, so the finished systems are saved and restored.
+        finished = self.xp.nonzero(~active[:, 0])[0]
+        before = [leaf[finished] for leaf in tree_leaves(state)]
+        new = step(state)
+        for leaf, old in zip(tree_leaves(new), before, strict=True):
+            leaf[finished] = old
+        return new
 
-    @abstractmethod
+    # Where arrays are not to be written to, each of these is a pass over all of them.
+
     def put(self, buffer: Array, row: Array, values: Array, active: Array) -> Array:
         """`buffer[row[i], i] = values[i]` for each system where `active`; `(rows, batch)`, the others `(batch, 1)`."""
+        if self.updates_in_place:
+            systems = self.xp.nonzero(active[:, 0])[0]
+            buffer[row[systems, 0], systems] = values[systems, 0]
+            return buffer
+        row, active, values = (self.xp.matrix_transpose(x) for x in (row, active, values))
+        return self.where(active & (self._numbers(buffer.shape[0], row)[:, None] == row), values, buffer)
 
-    @abstractmethod
     def put_row(self, stack: Array, row: Array, values: Array) -> Array:
         """`stack[i, row[i]] = values[i]` for each i whose row exists; may overwrite `stack`.
 
         `(batch, rows, n)`, integers `(batch, 1)` and `(batch, n)`.
         """
+        if self.updates_in_place:
+            systems = self.xp.nonzero(row[:, 0] < stack.shape[1])[0]
+            stack[systems, row[systems, 0]] = values[systems]
+            return stack
+        there = self._numbers(stack.shape[1], row)[None, :] == row
+        return self.where(there[:, :, None], values[:, None, :], stack)
 
-    @abstractmethod
     def put_block(self, rows: Array, start: Array, values: Array) -> Array:
         """`rows[:, start : start + k] = values`, all of it inside; may overwrite `rows`.
 
         `(batch, n)`, integer `(1,)` and `(batch, k)`.
         """
+        first, last = int(start[0]), int(start[0]) + int(values.shape[1])
+        if not self.updates_in_place:
+            return self.xp.concat([rows[:, :first], values, rows[:, last:]], axis=1)
+        rows[:, first:last] = values
+        return rows
+
+    def _numbers(self, count: int, like: Array) -> Array:
+        return self.asarray(np.arange(int(count), dtype=self.dtype(like)), like=like)
 
     def errstate(self) -> AbstractContextManager[Any]:
         """Context without floating-point warnings and without recording of derivatives: the loop checks by itself."""
-        return nullcontext()
+        return np.errstate(all="ignore") if self.is_eager else nullcontext()
 
     # --- the host -----------------------------------------------------------------------------------------------------
 

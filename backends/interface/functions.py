@@ -178,9 +178,13 @@ class Transformations(ABC):
         # copied, as a function may return the same memory every time
         return self.stack([self.copy(function(columns[i, ...])) for i in range(columns.shape[0])])
 
-    @abstractmethod
     def transpose_function(self, function: Callable[[Array], Array], like: Array) -> Callable[[Array], Array]:
         """The transpose (not conjugated) of a linear function of arrays shaped as `like`."""
+        raise TypeError(
+            f"The transpose of a function on arrays of {self.name} is not known, as the library has no derivatives. "
+            "Give the matrix, or for arrays of NumPy a scipy.sparse.linalg.LinearOperator with rmatvec, or use JAX, "
+            "PyTorch or TensorFlow arrays."
+        )
 
     def register(
         self,

@@ -117,6 +117,7 @@ Place = tuple[int, int, int, int, int]  # of a diagonal in a product, see `diago
 class Kernels(ABC):
     """Backend methods that move entries, multiply sparse matrices and solve first-order recurrences."""
 
+    xp: Any
     materialize: Callable[[Array], Array]
     _composed: Callable[[str], Callable[..., Array]]
     dtype: Callable[[Array], np.dtype]
@@ -174,9 +175,9 @@ class Kernels(ABC):
             widths.append((before, n - before - count))
         return self.pad(x[(..., *inside)], [(0, 0)] * (len(x.shape) - len(shape)) + widths)
 
-    @abstractmethod
     def concat(self, arrays: Sequence[Array], axis: int | None = 0) -> Array:
         """Concatenate arrays along an axis, or flat ones."""
+        return self.xp.concat(arrays, axis=axis)
 
     def add_box(self, x: Array, lo: Sequence[int], part: Array) -> Array:
         """`x` with `part`, which has as many axes, added to the box of its shape that begins at `lo`."""
@@ -190,13 +191,13 @@ class Kernels(ABC):
         kept = [piece for piece, width in ((pieces[0], first), (pieces[1] + part, 1), (pieces[2], last)) if width]
         return self.concat(kept, axis)
 
-    @abstractmethod
     def permute_dims(self, x: Array, axes: Sequence[int]) -> Array:
         """`x` with its axes in another order: axis i of the result is axis `axes[i]` of `x`."""
+        return self.xp.permute_dims(x, tuple(axes))
 
-    @abstractmethod
     def flip(self, x: Array, axis: int | Sequence[int] | None = None) -> Array:
         """`x` with the order along some axes, or all, reversed."""
+        return self.xp.flip(x, axis=tuple(axis) if isinstance(axis, list) else axis)
 
     def bilinear(
         self, form: Bilinear, values: Arrays, indices: Arrays, x: Array, transposed: bool = False

@@ -18,7 +18,7 @@ from ..interface.arrays import Array, Spec, native_order, scattered
 from ..interface.backend import Backend
 from ..interface.control import Kept, as_declared
 from ..interface.functions import LinearSystem
-from ..interface.kernels import Arrays, Bilinear, Kernels
+from ..interface.kernels import Kernels
 from ..settings import exponent_bits, has_pure_programs, real_dtype
 from .derivatives.bilinear import bilinear
 from .derivatives.functions import differentiated, transpose_function, with_no_derivative, with_rule
@@ -26,7 +26,8 @@ from .derivatives.implicit import implicit_solve, refused, without_derivatives
 from .host_calls.by_host import by_host, unless_exported
 from .host_calls.guard import guarded, rescued
 from .kernels import JaxFourier, JaxIndexing, JaxLinalg, JaxRecurrences
-from .program.function import called, compiled, hiding_constants, recorded, trace
+from .program import function as programs
+from .program.function import called, hiding_constants, recorded, trace
 from .sharding.collectives import JaxCollectives
 from .sharding.grid_rows import cells_of, on_cells
 from .sharding.placement import first_placed, placed_like, with_auto_axes
@@ -233,9 +234,6 @@ class JaxBackend(JaxIndexing, JaxLoops, JaxMemory, JaxRecurrences, JaxCollective
     def astype(self, x: Array, dtype: np.dtype) -> Array:
         return x.astype(dtype)
 
-    def _zeros(self, shape: Any, dtype: np.dtype, like: Array | None) -> Array:
-        return jnp.zeros(shape, dtype)
-
     def _full(self, shape: Any, value: Any, dtype: np.dtype, like: Array | None) -> Array:
         return jnp.full(shape, value, dtype)
 
@@ -280,9 +278,6 @@ class JaxBackend(JaxIndexing, JaxLoops, JaxMemory, JaxRecurrences, JaxCollective
 
     concat = staticmethod(jnp.concatenate)
     stack = staticmethod(jnp.stack)
-
-    def broadcast_to(self, x: Array, shape: Sequence[int]) -> Array:
-        return jnp.broadcast_to(x, shape)
 
     def leaves(self, tree: Any) -> tuple[list[Any], Any]:
         if isinstance(tree, (jax.Array, np.ndarray)):
@@ -398,9 +393,6 @@ class JaxBackend(JaxIndexing, JaxLoops, JaxMemory, JaxRecurrences, JaxCollective
             return super().guard(bool(failed), handler, x, *arrays, noted=noted)
         return guarded(failed, handler, x, arrays, kept, noted)
 
-    def diagonal(self, matrix: Array, offset: int = 0) -> Array:
-        return jnp.diagonal(matrix, offset, axis1=-2, axis2=-1)
-
     def implicit_solve(self, system: LinearSystem, b: Array) -> tuple[Array, tuple[Array, ...]]:
         return implicit_solve(system, b, system.grid if self.spreads_arrays() else None)
 
@@ -416,30 +408,18 @@ class JaxBackend(JaxIndexing, JaxLoops, JaxMemory, JaxRecurrences, JaxCollective
     ) -> Array:
         return refused(x, why, error)
 
-    def without_derivatives(self, x: Array, failed: Array) -> Array:
-        return without_derivatives(x, failed)
-
-    def call_user(self, function: Callable[..., Any], x: Any, args: Sequence[Any]) -> Any:
-        return called(function, x, args)
-
-    def compile_if_faster(self, function: Callable[..., Any], static: tuple[str, ...]) -> Callable[..., Any]:
-        return compiled(function, static)
-
     def trace(
         self, function: Callable[..., Any], x: Any, args: Sequence[Any]
     ) -> tuple[Callable[..., Any], Sequence[Array]] | None:
         return trace(lambda x: function(x, *args), x)
 
+    bilinear = bilinear
+    constant = staticmethod(lax.stop_gradient)
+    call_user = staticmethod(called)
+    compile_if_faster = staticmethod(programs.compiled)
+    without_derivatives = staticmethod(without_derivatives)
     recorded = staticmethod(recorded)
     hiding_constants = staticmethod(hiding_constants)
-
-    def bilinear(
-        self, form: Bilinear, values: Arrays, indices: Arrays, x: Array, transposed: bool = False
-    ) -> Array:  # fmt: skip
-        return bilinear(self, form, values, indices, x, transposed)
-
-    def constant(self, x: Array) -> Array:
-        return lax.stop_gradient(x)
 
     def _vmap(self, function: Callable[..., Any], axes: Sequence[int | None]) -> Callable[..., Any]:
         return jax.vmap(function, in_axes=tuple(axes))

@@ -38,12 +38,6 @@ class JaxIndexing(Kernels):
         there = lax.slice(x, lo, [first + n for first, n in zip(lo, part.shape, strict=True)])
         return lax.dynamic_update_slice(x, there + part, lo)
 
-    def permute_dims(self, x: Array, axes: Sequence[int]) -> Array:
-        return jnp.transpose(x, axes)
-
-    def flip(self, x: Array, axis: int | Sequence[int] | None = None) -> Array:
-        return jnp.flip(x, tuple(axis) if isinstance(axis, Sequence) else axis)
-
     def put(self, buffer: Array, row: Array, values: Array, active: Array) -> Array:
         systems = jnp.arange(buffer.shape[1])
         row = jnp.where(active[:, 0], row[:, 0], buffer.shape[0])  # beyond the end: dropped

@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from ..interface.arrays import SMALL, Array, pairs_alike, pairs_with_int
+from ..interface.arrays import NUMPY_DTYPES, Array
 from ..interface.backend import Backend
 from ..interface.cuts import Cut
 from ..interface.kernels import diagonal_places
@@ -105,13 +105,13 @@ def scale_bits(bits: Array, dtype: np.dtype) -> Array:
 
 # --- Vector operations in JAX: rows `(batch, n)`, or the same kept as grids -------------------------------------------
 
-_DTYPES = {np.dtype(char): np.dtype(char) for char in "?iqefdFD"}
-_ALIKE, _WITH_INT = pairs_alike(_DTYPES), pairs_with_int(_DTYPES)
 _SQRT = direct(lax.sqrt, jnp.sqrt)
 
 
 class JaxVectors(Backend):
     """Elementwise functions and reductions."""
+
+    native_dtypes = NUMPY_DTYPES
 
     def spreads_arrays(self) -> bool:
         return jax.device_count() > 1 and not is_mapped()
@@ -156,16 +156,14 @@ class JaxVectors(Backend):
     def fold(self, stack: Any) -> Any:
         return stack.folded if isinstance(stack, GridStack) else super().fold(stack)
 
-    def where(self, condition: Array, a: Any, b: Any) -> Array:
-        pair = (getattr(a, "dtype", type(a)), getattr(b, "dtype", type(b)))
-        if pair in _ALIKE or (pair in _WITH_INT and (a if pair[0] is int else b) in SMALL) or _are_arrays(a, b):
-            return on_cells(select_elements, condition, a, b)
-        return self.xp.where(condition, a, b)
+    def _promotes(self, a: Any, b: Any) -> bool:
+        return (hasattr(a, "dtype") and hasattr(b, "dtype")) or super()._promotes(a, b)
+
+    def _select(self, condition: Array, a: Any, b: Any) -> Array:
+        return on_cells(select_elements, condition, a, b)
 
     def maximum(self, a: Array, b: Any) -> Array:
-        if (getattr(a, "dtype", type(a)), getattr(b, "dtype", type(b))) in _ALIKE or _are_arrays(a, b):
-            return on_cells(jnp.maximum, a, b)
-        return self.xp.maximum(a, b)
+        return on_cells(jnp.maximum, a, b) if self._promotes(a, b) else self.xp.maximum(a, b)
 
     def sqrt(self, x: Array) -> Array:
         return on_cells(_SQRT, x) if x.dtype.kind in "fc" else self.xp.sqrt(x)
@@ -258,8 +256,3 @@ def _largest_bits(v: Any) -> tuple[Array, np.dtype]:
 
 def _conj_times(a: Array, b: Array) -> Array:
     return jnp.conj(a) * b
-
-
-def _are_arrays(a: Any, b: Any) -> bool:
-    """Then JAX promotes as the standard is promoted here."""
-    return hasattr(a, "dtype") and hasattr(b, "dtype")

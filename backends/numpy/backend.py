@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
 from typing import Any
 
 import numpy as np
 from scipy.linalg import blas
 
 from ..communicators import by_mpi
-from ..interface.arrays import SMALL, Array, have_one_dtype, pairs_alike, pairs_with_int
+from ..interface.arrays import NUMPY_DTYPES, SMALL, Array, have_one_dtype
 from ..interface.backend import Backend
-from ..interface.containers import tree_leaves
 from ..settings import exponent_bits
 from . import vectors
 from .kernels import COST_OF_STEP, NumpyFourier, NumpyKernels, NumpyLinalg, NumpySparse, recurrence
@@ -20,8 +18,6 @@ from .lending import REFUSALS, StandIn, with_copies
 from .vectors import BLOCK, times_each, times_rows, vecdot, zeros
 
 AXPY = {"f": blas.saxpy, "d": blas.daxpy, "F": blas.caxpy, "D": blas.zaxpy}
-_DTYPES = {np.dtype(char): np.dtype(char) for char in "?iqefdFD"}
-_ALIKE, _WITH_INT = pairs_alike(_DTYPES), pairs_with_int(_DTYPES)
 _any_true: Any = np.logical_or.reduce  # as `np.any`, which asks what class has one of its own
 _PLAIN = {np.ndarray, np.bool_, np.float64, np.float32, bool, int, float, complex}
 _where = getattr(np.where, "_implementation", np.where)  # without the question whether a class has one of its own
@@ -38,6 +34,7 @@ class NumpyBackend(NumpyKernels, Backend):
     is_eager = True
     updates_in_place = True
     on_host = True
+    native_dtypes = NUMPY_DTYPES
     _communicators = "an intracommunicator of mpi4py, such as MPI.COMM_WORLD"
     has_compiled_rows = True
     linalg = NumpyLinalg()
@@ -91,15 +88,6 @@ class NumpyBackend(NumpyKernels, Backend):
     def reshape(self, x: Array, shape: Sequence[int]) -> Array:
         return x.reshape(shape)
 
-    def concat(self, arrays: Sequence[Array], axis: int | None = 0) -> Array:
-        return np.concatenate(arrays, axis) if have_one_dtype(arrays) else self.xp.concat(arrays, axis=axis)
-
-    def stack(self, arrays: Sequence[Array], axis: int = 0) -> Array:
-        return np.stack(arrays, axis) if have_one_dtype(arrays) else self.xp.stack(arrays, axis=axis)
-
-    def broadcast_to(self, x: Array, shape: Sequence[int]) -> Array:
-        return np.broadcast_to(x, shape)
-
     def read_only(self, x: Array) -> Array:
         view = x.view()
         view.flags.writeable = False
@@ -119,24 +107,20 @@ class NumpyBackend(NumpyKernels, Backend):
         except REFUSALS as error:
             return with_copies(function, leaves, lambda copies: self.unleaves(structure, copies), args, error)
 
+    # Small solves are made of Python's calls: a look at dtypes is cheaper here than a call of the general function.
+
     def where(self, condition: Array, a: Any, b: Any) -> Array:
+        alike, with_int = self._pairs
         pair = (getattr(a, "dtype", type(a)), getattr(b, "dtype", type(b)))
-        if pair in _ALIKE or (pair in _WITH_INT and (a if pair[0] is int else b) in SMALL):
+        if pair in alike or (pair in with_int and (a if pair[0] is int else b) in SMALL):
             plain = _PLAIN.issuperset((type(condition), type(a), type(b)))
             return (_where if plain else np.where)(condition, a, b)
         return self.xp.where(condition, a, b)
 
-    def maximum(self, a: Array, b: Any) -> Array:
-        if (getattr(a, "dtype", type(a)), getattr(b, "dtype", type(b))) in _ALIKE:
-            return np.maximum(a, b)
-        return self.xp.maximum(a, b)
-
     def sqrt(self, x: Array) -> Array:
         return np.sqrt(x) if x.dtype.kind in "fc" else self.xp.sqrt(x)
 
-    abs = staticmethod(np.abs)
-    real = staticmethod(np.real)
-    isfinite = staticmethod(np.isfinite)
+    isfinite: Any = staticmethod(np.isfinite)
 
     def conj(self, x: Array) -> Array:
         return np.conj(x) if x.dtype.kind == "c" else x  # NumPy copies real numbers
@@ -165,14 +149,6 @@ class NumpyBackend(NumpyKernels, Backend):
         if v.shape[0] == 1 and v.shape[1] <= BLOCK:
             return np.array([[np.vdot(v, v).real]], v.real.dtype)
         return self.dot(v, v).real
-
-    def sum(
-        self, x: Array, axis: int | Sequence[int] | None = None, keepdims: bool = False, dtype: Any = None
-    ) -> Array:
-        axis = tuple(axis) if isinstance(axis, list) else axis
-        if dtype is None and x.dtype.kind not in "fc":
-            return self.xp.sum(x, axis=axis, keepdims=keepdims)
-        return x.sum(axis, dtype or x.dtype, keepdims=keepdims)
 
     def unit_in_first_place(self, x: Array) -> Array:
         integer, mask = exponent_bits(x.dtype)
@@ -226,50 +202,15 @@ class NumpyBackend(NumpyKernels, Backend):
             return x, p
         return self.axpy(a, p, x), self.xpay(z, b, p)
 
-    def step_active(self, step: Callable[[Any], Any], state: Any, active: Array) -> Any:
-        if active.all():
-            return step(state)
-        # Steps overwrite the state, so the finished systems are saved and restored.
-        finished = np.flatnonzero(~active[:, 0])
-        kept = [leaf[finished] for leaf in tree_leaves(state)]
-        new = step(state)
-        for leaf, old in zip(tree_leaves(new), kept, strict=True):
-            leaf[finished] = old
-        return new
-
-    def put(self, buffer: Array, row: Array, values: Array, active: Array) -> Array:
-        systems = np.flatnonzero(active[:, 0])
-        buffer[row[systems, 0], systems] = values[systems, 0]
-        return buffer
-
-    def put_row(self, stack: Array, row: Array, values: Array) -> Array:
-        for i in np.flatnonzero(row[:, 0] < stack.shape[1]):
-            stack[i, row[i, 0]] = values[i]
-        return stack
-
     cost_of_step = COST_OF_STEP
 
     def recurrence(self, factors: Array, x: Array, backward: bool = False) -> Array:
         return recurrence(factors, x, backward)
 
-    def put_block(self, rows: Array, start: Array, values: Array) -> Array:
-        first = int(start[0])
-        rows[:, first : first + values.shape[1]] = values
-        return rows
-
-    def errstate(self) -> AbstractContextManager[Any]:
-        return np.errstate(all="ignore")
-
     def product(self, matrix: Array, x: Array) -> Array:
         if matrix.ndim == 2:
             return times_rows(matrix, x)
         return times_each(matrix, x)
-
-    def matrix_transpose(self, matrix: Array) -> Array:
-        return np.swapaxes(matrix, -1, -2)
-
-    def diagonal(self, matrix: Array, offset: int = 0) -> Array:
-        return np.diagonal(matrix, offset, axis1=-2, axis2=-1)
 
     def axpy_block(self, c: Array, x: Array, y: Array) -> Array:
         columns, multiply = _by_columns(y), _GEMM[y.dtype.char]
@@ -298,12 +239,6 @@ class NumpyBackend(NumpyKernels, Backend):
                     own[part] = value.T
             sums = found if i == 0 else tuple(a + b for a, b in zip(sums, found, strict=True))
         return tuple(c.T for c in columns[: len(new)]), sums
-
-    def transpose_function(self, function: Callable[[Array], Array], like: Array) -> Callable[[Array], Array]:
-        raise TypeError(
-            "The transpose of a Python function on NumPy arrays is not known. Give the matrix, or a "
-            "scipy.sparse.linalg.LinearOperator with rmatvec, or use JAX, PyTorch or TensorFlow arrays."
-        )
 
 
 def _by_columns(y: Array) -> Array:

@@ -124,12 +124,6 @@ class NumpyKernels(Kernels):
         padded[tuple(slice(lo, lo + n) for n, (lo, _) in zip(x.shape, widths))] = x
         return padded
 
-    def permute_dims(self, x: Array, axes: Sequence[int]) -> Array:
-        return np.transpose(x, axes)
-
-    def flip(self, x: Array, axis: int | Sequence[int] | None = None) -> Array:
-        return np.flip(x, tuple(axis) if isinstance(axis, Sequence) else axis)
-
 
 def _one_by_one(product: Callable[[Array, Array], Array], values: Array, x: Array, n: int) -> Array:
     """Batched product: each row of x with its own values."""

@@ -11,11 +11,9 @@ import tensorflow as tf
 from tensorflow.python.eager import record  # not public, as the next; tests pin them
 from tensorflow.python.ops import control_flow_util
 
-from ..interface.arrays import SMALL, Spec, have_one_dtype, nan_of, pairs_alike, pairs_with_int
+from ..interface.arrays import Spec, have_one_dtype, nan_of
 from ..interface.backend import Array
 from ..interface.control import Kept, as_declared, select
-from ..interface.functions import LinearSystem
-from ..interface.kernels import Arrays, Bilinear
 from ..settings import exponent_bits
 from .derivatives import (
     bilinear,
@@ -30,10 +28,6 @@ from .derivatives import (
 from .kernels import TensorflowFourier, TensorflowIndexing, TensorflowLinalg, TensorflowSparse
 from .loops import TensorflowLoops, declare_shapes, one_by_one
 from .program import GraphConstantFolder, eagerly, is_eager, recorded
-from .standard import functions
-
-_DTYPES = {tf.as_dtype(np.dtype(char)): np.dtype(char) for char in "?iqefdFD"}
-_ALIKE, _WITH_INT = pairs_alike(_DTYPES), pairs_with_int(_DTYPES)
 
 
 class TensorflowBackend(TensorflowIndexing, TensorflowLoops):
@@ -41,6 +35,7 @@ class TensorflowBackend(TensorflowIndexing, TensorflowLoops):
 
     name = "tensorflow"
     explicit_derivatives = True
+    native_dtypes = {tf.as_dtype(np.dtype(char)): np.dtype(char) for char in "?iqefdFD"}  # noqa: RUF012
     fuses_elementwise = True
     has_unknown_sizes = True
     prefers_channels_last = True
@@ -73,9 +68,6 @@ class TensorflowBackend(TensorflowIndexing, TensorflowLoops):
             return tf.not_equal(x, tf.zeros((), x.dtype))
         return tf.cast(x, dtype)
 
-    def _zeros(self, shape: Any, dtype: np.dtype, like: Array | None) -> Array:
-        return tf.zeros(shape, dtype)
-
     def _full(self, shape: Any, value: Any, dtype: np.dtype, like: Array | None) -> Array:
         number = tf.constant(bool(value) if dtype.kind == "b" else value, dtype)
         return tf.fill((shape,) if isinstance(shape, int) else tuple(shape), number)
@@ -104,60 +96,15 @@ class TensorflowBackend(TensorflowIndexing, TensorflowLoops):
             return None
         return np.asarray(x.numpy())
 
-    def reshape(self, x: Array, shape: Sequence[int]) -> Array:
-        return tf.reshape(x, shape)
-
-    def concat(self, arrays: Sequence[Array], axis: int | None = 0) -> Array:
-        one = axis is not None and have_one_dtype(arrays)
-        return tf.concat(arrays, axis) if one else self.xp.concat(arrays, axis=axis)
-
-    def stack(self, arrays: Sequence[Array], axis: int = 0) -> Array:
-        return tf.stack(arrays, axis) if have_one_dtype(arrays) else self.xp.stack(arrays, axis=axis)
-
-    broadcast_to = staticmethod(tf.broadcast_to)
-    abs, real, conj, isfinite = map(staticmethod, (functions.abs, functions.real, functions.conj, functions.isfinite))
-
-    def where(self, condition: Array, a: Any, b: Any) -> Array:
-        pair = (getattr(a, "dtype", type(a)), getattr(b, "dtype", type(b)))
-        if getattr(condition, "dtype", None) is tf.bool and (
-            pair in _ALIKE or (pair in _WITH_INT and (a if pair[0] is int else b) in SMALL)
-        ):
-            return tf.where(condition, a, b)
-        return self.xp.where(condition, a, b)
+    def _select(self, condition: Array, a: Any, b: Any) -> Array:
+        is_bool = getattr(condition, "dtype", None) is tf.bool
+        return tf.where(condition, a, b) if is_bool else self.xp.where(condition, a, b)
 
     def negated(self, condition: Array) -> Array:
         return tf.equal(condition, False)
 
-    def maximum(self, a: Array, b: Any) -> Array:
-        return (
-            tf.maximum(a, b)
-            if (getattr(a, "dtype", type(a)), getattr(b, "dtype", type(b))) in _ALIKE
-            else self.xp.maximum(a, b)
-        )
-
-    def sqrt(self, x: Array) -> Array:
-        return tf.sqrt(x) if x.dtype.is_floating or x.dtype.is_complex else self.xp.sqrt(x)
-
-    def any(self, x: Array, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Any:
-        if x.dtype == tf.bool:
-            return tf.reduce_any(x, axis, keepdims)
-        return self.xp.any(x, axis=axis, keepdims=keepdims)
-
-    def max_abs(self, v: Array) -> Array:
-        size = tf.abs(v)
-        largest = tf.maximum(tf.reduce_max(size, axis=1, keepdims=True), 0)
-        nan = tf.reduce_any(tf.math.is_nan(size), axis=1, keepdims=True)  # which reduce_max drops
-        return tf.where(nan, tf.constant(np.nan, largest.dtype), largest)
-
     def dot(self, a: Array, b: Array) -> Array:
         return tf.reduce_sum(tf.math.conj(a) * b, axis=1, keepdims=True)
-
-    def sum(
-        self, x: Array, axis: int | Sequence[int] | None = None, keepdims: bool = False, dtype: Any = None
-    ) -> Array:
-        if dtype is None and (x.dtype.is_floating or x.dtype.is_complex):
-            return tf.reduce_sum(x, axis, keepdims)
-        return self.xp.sum(x, axis=axis, keepdims=keepdims, dtype=dtype)
 
     def unit_in_first_place(self, x: Array) -> Array:
         integer, mask = exponent_bits(self.dtype(x))
@@ -192,10 +139,6 @@ class TensorflowBackend(TensorflowIndexing, TensorflowLoops):
         index = tf.concat([row, systems], axis=1)
         values = tf.where(active, tf.cast(values, buffer.dtype), tf.gather_nd(buffer, index)[:, None])
         return tf.tensor_scatter_nd_update(buffer, index, values[:, 0])
-
-    def put_row(self, stack: Array, row: Array, values: Array) -> Array:
-        rows = tf.range(stack.shape[1], dtype=row.dtype)[None]
-        return tf.where((rows == row)[:, :, None], values[:, None, :], stack)
 
     def put_block(self, rows: Array, start: Array, values: Array) -> Array:
         first, n, k = start[0], rows.shape[1], values.shape[1]
@@ -279,12 +222,6 @@ class TensorflowBackend(TensorflowIndexing, TensorflowLoops):
             return tf.linalg.matmul(x, matrix, transpose_b=True)
         return tf.linalg.matvec(matrix, x)
 
-    def matrix_transpose(self, matrix: Array) -> Array:
-        return tf.linalg.matrix_transpose(matrix)
-
-    def diagonal(self, matrix: Array, offset: int = 0) -> Array:
-        return self.xp.linalg.diagonal(matrix, offset=offset) if offset else tf.linalg.diag_part(matrix)
-
     def transpose_function(self, function: Callable[[Array], Array], like: Array) -> Callable[[Array], Array]:
         zeros = tf.zeros_like(like)
 
@@ -297,9 +234,6 @@ class TensorflowBackend(TensorflowIndexing, TensorflowLoops):
 
         return transposed
 
-    def constant(self, x: Array) -> Array:
-        return tf.stop_gradient(x)
-
     def tracks(self, x: Any) -> bool:
         if not tf.executing_eagerly():
             return True
@@ -307,35 +241,20 @@ class TensorflowBackend(TensorflowIndexing, TensorflowLoops):
             x = tf.convert_to_tensor(x)
         return has_tangent(x) or bool(record.should_record_backprop([x]))
 
-    def bilinear(
-        self, form: Bilinear, values: Arrays, indices: Arrays, x: Array, transposed: bool = False
-    ) -> Array:  # fmt: skip
-        return bilinear(self, form, values, indices, x, transposed)
-
+    bilinear = bilinear
+    constant = staticmethod(tf.stop_gradient)
+    implicit_solve = staticmethod(implicit_solve)
+    trace = staticmethod(recorded)
+    one_by_one = staticmethod(one_by_one)
+    without_derivatives = staticmethod(without_derivatives)
     _differentiated = staticmethod(differentiated)
     _with_rule = staticmethod(with_rule)
     _with_no_derivative = staticmethod(with_no_derivative)
-
-    def implicit_solve(self, system: LinearSystem, b: Array) -> tuple[Array, tuple[Array, ...]]:
-        return implicit_solve(system, b)
-
-    def trace(
-        self, function: Callable[..., Any], x: Any, args: Sequence[Any]
-    ) -> tuple[Callable[..., Any], Sequence[Array]] | None:
-        return recorded(function, x, args)
-
-    def one_by_one(
-        self, function: Callable[..., Sequence[Array]], arrays: Sequence[Array], axes: int
-    ) -> Sequence[Array]:
-        return one_by_one(function, arrays, axes)
 
     def refuse_derivatives(
         self, x: Array, why: str, error: type[Exception] = TypeError, sources: Sequence[Array] = ()
     ) -> Array:
         return refused(x, error(why), sources)
-
-    def without_derivatives(self, x: Array, failed: Array) -> Array:
-        return without_derivatives(x, failed)
 
 
 def _for_xla() -> bool:

@@ -15,7 +15,9 @@ from ..interface.kernels import PRODUCT, TRANSPOSED, Arrays, Bilinear, evaluate_
 from .loops import refuse_when_vectorized
 
 
-def bilinear(bk: Any, form: Bilinear, values: Arrays, indices: Arrays, x: tf.Tensor, transposed: bool) -> tf.Tensor:
+def bilinear(
+    bk: Any, form: Bilinear, values: Arrays, indices: Arrays, x: tf.Tensor, transposed: bool = False
+) -> tf.Tensor:
     """`form.product` or its transpose, with derivatives."""
     values = tuple(tf.convert_to_tensor(v) for v in values)
     kind = TRANSPOSED if transposed else PRODUCT

@@ -30,13 +30,6 @@ class TensorflowIndexing(Kernels):
     def _pad_with_zeros(self, x: Array, widths: Sequence[tuple[int, int]]) -> Array:
         return tf.pad(x, [tuple(pair) for pair in widths]) if len(widths) else tf.convert_to_tensor(x)
 
-    def permute_dims(self, x: Array, axes: Sequence[int]) -> Array:
-        return tf.transpose(x, [axis % len(axes) for axis in axes])
-
-    def flip(self, x: Array, axis: int | Sequence[int] | None = None) -> Array:
-        axes = range(len(x.shape)) if axis is None else axis if isinstance(axis, Sequence) else (axis,)
-        return tf.reverse(x, list(axes)) if len(axes) else x
-
 
 # --- Dense factorisations in TensorFlow, by LAPACK on the host where its own refuse singular or indefinite matrices ---
 

@@ -11,11 +11,9 @@ import torch
 from torch.utils._pytree import register_pytree_node, tree_flatten, tree_map_only, tree_unflatten
 
 from ..communicators import by_torch
-from ..interface.arrays import SMALL, WRITES, Spec, have_one_dtype, native_order, pairs_alike, pairs_with_int
+from ..interface.arrays import WRITES, Spec, native_order
 from ..interface.backend import Array, Backend
-from ..interface.containers import Opened, tree_leaves
-from ..interface.functions import LinearSystem
-from ..interface.kernels import Arrays, Bilinear
+from ..interface.containers import Opened
 from ..numpy.kernels import COST_OF_STEP, recurrence
 from ..settings import exponent_bits
 from .derivatives.bilinear import bilinear
@@ -52,6 +50,7 @@ class TorchBackend(TorchKernels, DerivativesOfFunctions, Backend):
     updates_in_place = True
     has_compiled_rows = True
     always_writable = True
+    native_dtypes = NUMPY_DTYPE
     derivatives = "torch.autograd or torch.func"
     _communicators = "a process group of torch.distributed, such as torch.distributed.group.WORLD or mesh.get_group()"
     explicit_derivatives = True
@@ -152,27 +151,20 @@ class TorchBackend(TorchKernels, DerivativesOfFunctions, Backend):
     def copy(self, x: Array) -> Array:
         return x.clone(memory_format=torch.contiguous_format)
 
-    def reshape(self, x: Array, shape: Sequence[int]) -> Array:
-        return x.reshape(tuple(shape))
-
     def _open_container(self, x: Any) -> Opened | None:
         leaves, spec = tree_flatten(x)
         if spec.is_leaf() or type(x) in self.containers:
             return None
         return Opened(leaves, spec, lambda parts: tree_unflatten(parts, spec))
 
-    def broadcast_to(self, x: Array, shape: Sequence[int]) -> Array:
-        return x.expand(shape)
-
     abs = staticmethod(torch.abs)
-    conj = staticmethod(torch.conj_physical)
-    isfinite = staticmethod(torch.isfinite)
+    bilinear = bilinear
+    implicit_solve = staticmethod(implicit_solve)
+    trace = staticmethod(open_function)
 
-    def real(self, x: Array) -> Array:
-        return x.real if x.is_complex() else x
-
-    def max_abs(self, v: Array) -> Array:
-        return v.abs().amax(1, keepdim=True) if v.shape[1] else v.new_zeros((v.shape[0], 1)).abs()
+    def _select(self, condition: Array, a: Any, b: Any) -> Array:
+        is_bool = getattr(condition, "dtype", None) is torch.bool
+        return torch.where(condition, a, b) if is_bool else self.xp.where(condition, a, b)
 
     def dot(self, a: Array, b: Array) -> Array:
         """One kernel per row length, whatever the number of rows: a batch is bitwise equal to single systems.
@@ -222,19 +214,6 @@ class TorchBackend(TorchKernels, DerivativesOfFunctions, Backend):
         result: Array = WithoutDerivatives.apply(x, failed)
         return result
 
-    def bilinear(
-        self, form: Bilinear, values: Arrays, indices: Arrays, x: Array, transposed: bool = False
-    ) -> Array:  # fmt: skip
-        return bilinear(self, form, values, indices, x, transposed)
-
-    def implicit_solve(self, system: LinearSystem, b: Array) -> tuple[Array, tuple[Array, ...]]:
-        return implicit_solve(system, b)
-
-    def trace(
-        self, function: Callable[..., Any], x: Any, args: Sequence[Any]
-    ) -> tuple[Callable[..., Any], Sequence[Array]] | None:
-        return open_function(function, x, args)
-
     def _vmap(self, function: Callable[..., Any], axes: Sequence[int | None]) -> Callable[..., Any]:
         return torch.func.vmap(function, in_dims=tuple(axes), randomness="different")  # as one by one
 
@@ -269,12 +248,6 @@ class TorchBackend(TorchKernels, DerivativesOfFunctions, Backend):
             return x @ matrix.T
         return torch.matmul(matrix, x.unsqueeze(-1)).squeeze(-1)
 
-    def matrix_transpose(self, matrix: Array) -> Array:
-        return matrix.transpose(-1, -2)
-
-    def diagonal(self, matrix: Array, offset: int = 0) -> Array:
-        return torch.diagonal(matrix, offset, dim1=-2, dim2=-1)
-
     def transpose_function(self, function: Callable[[Array], Array], like: Array) -> Callable[[Array], Array]:
         try:
             transposed = pullback(function, torch.zeros_like(like))
@@ -286,47 +259,6 @@ class TorchBackend(TorchKernels, DerivativesOfFunctions, Backend):
         # torch's cotangent map is the conjugate transpose
         return lambda y: transposed(y.conj().resolve_conj())[0].conj().resolve_conj()
 
-    # --- any dtypes: torch's own functions where they agree, else those of the standard -------------------------------
-
-    def concat(self, arrays: Sequence[Array], axis: int | None = 0) -> Array:
-        if axis is None or not have_one_dtype(arrays):
-            return self.xp.concat(arrays, axis=axis)
-        return torch.cat(list(arrays), axis)
-
-    def stack(self, arrays: Sequence[Array], axis: int = 0) -> Array:
-        return torch.stack(list(arrays), axis) if have_one_dtype(arrays) else self.xp.stack(arrays, axis=axis)
-
-    def where(self, condition: Array, a: Any, b: Any) -> Array:
-        pair = (getattr(a, "dtype", type(a)), getattr(b, "dtype", type(b)))
-        if getattr(condition, "dtype", None) is torch.bool and (
-            pair in _ALIKE or (pair in _WITH_INT and (a if pair[0] is int else b) in SMALL)
-        ):
-            return torch.where(condition, a, b)
-        return self.xp.where(condition, a, b)
-
-    def maximum(self, a: Array, b: Any) -> Array:
-        if getattr(a, "dtype", a) is getattr(b, "dtype", b):
-            return torch.maximum(a, b)
-        return self.xp.maximum(a, b)
-
-    def sqrt(self, x: Array) -> Array:
-        return torch.sqrt(x) if x.dtype in _FLOATING else self.xp.sqrt(x)
-
-    def any(self, x: Array, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Any:
-        return (
-            x.any()
-            if axis is None and not keepdims and x.dtype is torch.bool
-            else self.xp.any(x, axis=axis, keepdims=keepdims)
-        )
-
-    def sum(
-        self, x: Array, axis: int | Sequence[int] | None = None, keepdims: bool = False, dtype: Any = None
-    ) -> Array:
-        axis = tuple(axis) if isinstance(axis, list) else axis
-        if dtype is None and x.dtype in _FLOATING:
-            return x.sum(axis, keepdims, dtype=x.dtype) if axis != () else x  # torch sums over all where none is given
-        return self.xp.sum(x, axis=axis, keepdims=keepdims, dtype=dtype)
-
     # --- updates in place ---------------------------------------------------------------------------------------------
 
     def axpy(self, a: Array, x: Array, y: Array) -> Array:
@@ -337,32 +269,6 @@ class TorchBackend(TorchKernels, DerivativesOfFunctions, Backend):
 
     def xpay(self, x: Array, a: Array, y: Array) -> Array:
         return torch.addcmul(x, y, _scalar(a), out=y)
-
-    def step_active(self, step: Callable[[Any], Any], state: Any, active: Array) -> Any:
-        if active.shape[0] == 1 or bool(active.all()):
-            return step(state)
-        # Steps overwrite the state, so the finished systems are saved and restored.
-        finished = (~active[:, 0]).nonzero()[:, 0]
-        kept = [leaf.index_select(0, finished) for leaf in tree_leaves(state)]
-        new = step(state)
-        for leaf, old in zip(tree_leaves(new), kept, strict=True):
-            leaf.index_copy_(0, finished, old)
-        return new
-
-    def put(self, buffer: Array, row: Array, values: Array, active: Array) -> Array:
-        systems = active[:, 0].nonzero()[:, 0]
-        buffer[row[systems, 0], systems] = values[systems, 0]
-        return buffer
-
-    def put_row(self, stack: Array, row: Array, values: Array) -> Array:
-        systems = (row[:, 0] < stack.shape[1]).nonzero()[:, 0]
-        stack[systems, row[systems, 0]] = values[systems]
-        return stack
-
-    def put_block(self, rows: Array, start: Array, values: Array) -> Array:
-        first = int(start[0])
-        rows[:, first : first + values.shape[1]] = values
-        return rows
 
     def axpy_block(self, c: Array, x: Array, y: Array) -> Array:
         return y.addmm_(c, x)
@@ -378,12 +284,6 @@ def _aligned(row: Array) -> Array:
 
 
 __all__ = ["NUMPY_DTYPE", "TorchBackend"]
-
-
-# --- Functions of a backend for any dtypes: torch's own where they agree, else those of the standard ------------------
-
-_FLOATING = frozenset(native for native, dtype in NUMPY_DTYPE.items() if dtype.kind in "fc")
-_ALIKE, _WITH_INT = pairs_alike(NUMPY_DTYPE), pairs_with_int(NUMPY_DTYPE)
 
 
 # --- Vectors and states updated in place ------------------------------------------------------------------------------

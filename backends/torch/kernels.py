@@ -81,14 +81,6 @@ class TorchKernels(Kernels):
         flat = [width for pair in reversed(widths) for width in pair]
         return torch.nn.functional.pad(x, flat) if any(flat) else x  # a batched gradient lacks a rule for no padding
 
-    def permute_dims(self, x: Array, axes: Sequence[int]) -> Array:
-        return x.permute(tuple(axes))
-
-    def flip(self, x: Array, axis: int | Sequence[int] | None = None) -> Array:
-        if isinstance(axis, Sequence):
-            return x.flip(tuple(axis))
-        return x.flip(tuple(range(x.ndim)) if axis is None else axis)
-
 
 def _csr(starts: torch.Tensor, cols: torch.Tensor, values: torch.Tensor, shape: tuple[int, int]) -> torch.Tensor:
     return torch.sparse_csr_tensor(starts, cols, values, shape, check_invariants=False)

@@ -20,7 +20,7 @@ from ...sparse import FunctionOperator, HostOperator, Operator, SparseMatrix, Un
 from ...sparse.analysis.canonical import canonical
 from ...sparse.analysis.spectrum import largest_eigenvalue
 from ...sparse.analysis.symmetry import PRODUCTS
-from ...sparse.formats.row_block import row_block
+from ...sparse.formats.sparse_matrix import row_block
 from ..choose import Explanation, auto_reason
 from ..judge import solve
 from ..methods.method import Method

@@ -12,7 +12,7 @@ from scipy.sparse.csgraph import reverse_cuthill_mckee
 from ...backends import Array
 from ...sparse import DIA, Dense, HostOperator, Operator, SparseMatrix, UnsupportedOperation
 from ...sparse.formats.dia import DiaStructure
-from ...sparse.formats.entries.regather import take_or_zero
+from ...sparse.formats.entries.values import take_or_zero
 from ...sparse.operators.concrete import as_matrix, concrete, concrete_entries, from_host
 from ..preconditioners.operators import reordered
 from ..singular.projections import WithoutVectors

@@ -15,7 +15,7 @@ from ...backends import Array, Backend
 from ...backends.host_math import batched_inverse, inverse_of_definite
 from ...sparse import Composed, storable
 from ...sparse.formats.entries.integers import csr_array, row_strides
-from ...sparse.formats.entries.regather import take_or_zero
+from ...sparse.formats.entries.values import take_or_zero
 from ...sparse.operators.couplings import Couplings, Shift
 
 _SHIFT = 100  # relative shift of the diagonal in rounding units, for singular matrices

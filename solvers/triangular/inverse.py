@@ -21,7 +21,7 @@ from ...backends import Array, Backend, get_backend
 from ...sparse import Composed, Operator, SparseMatrix, storable
 from ...sparse.formats.ell import EllStructure
 from ...sparse.formats.entries.integers import places_in_rows, sorted_entries, starts_of
-from ...sparse.formats.entries.regather import Regather, concatenated_values
+from ...sparse.formats.entries.values import Regather, concatenated_values
 from ...sparse.formats.structure import Layout, Structure
 
 _STEP = 4096  # overhead of a step of a loop, in rows that could be solved meanwhile (JAX on a CPU: 5-17 us)

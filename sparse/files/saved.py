@@ -31,8 +31,7 @@ from ...backends.interface.arrays import check_count, check_range, check_rising
 from ..errors import UnsupportedOperation
 from ..formats import FORMATS, Dense, SparseMatrix
 from ..formats.boxes import Shifted
-from ..formats.compressed import CscStructure, CsrStructure
-from ..formats.coo import CooStructure
+from ..formats.compressed import CooStructure, CscStructure, CsrStructure
 from ..formats.dia import DiaStructure
 from ..formats.ell import EllStructure, HybStructure
 from ..formats.entries.integers import check_shape, check_size, is_canonical

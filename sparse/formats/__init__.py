@@ -1,8 +1,7 @@
 """Sparse matrices: a static structure and values of any array library."""
 
 from .choose import FormatChoice, choose_format
-from .coo import COO
-from .csr import CSC, CSR
+from .compressed import COO, CSC, CSR
 from .dense import Dense
 from .dia import DIA
 from .ell import ELL, HYB

@@ -1,4 +1,4 @@
-"""Compressed sparse rows (CSR) and columns (CSC): one structure, of a matrix or of its transpose."""
+"""Lists of entries: compressed rows (CSR), compressed columns (CSC), coordinates (COO)."""
 
 from __future__ import annotations
 
@@ -12,9 +12,22 @@ import scipy.sparse as sp
 
 from ...backends import Array
 from ...backends.interface.kernels import Arrays, Bilinear
-from .entries.integers import check_size, csr_array, entries_in, lengths_text, repeat_rows, rows_first, starts_of
-from .entries.regather import entries_sample
-from .structure import Slots, Sources, Structure
+from .entries.checked import as_values, check_lengths, known_array, read_lines
+from .entries.integers import (
+    as_indices,
+    check_shape,
+    check_size,
+    csr_array,
+    entries_in,
+    lengths_text,
+    repeat_rows,
+    rows_first,
+    sorted_entries,
+    starts_of,
+)
+from .entries.values import entries_sample
+from .sparse_matrix import SparseMatrix
+from .structure import Slots, Sources, Structure, ValueOrder
 
 C = TypeVar("C", bound="CompressedStructure")
 
@@ -175,8 +188,134 @@ class CscStructure(CompressedStructure):
         return sp.csc_array((values[0], self.lines, self.starts), self.shape)
 
 
+class CooStructure(Structure):
+    """`rows` and `cols` `(nnz,)`, in row order."""
+
+    format: ClassVar[str] = "coo"
+    values_by_rows = True
+
+    def __init__(self, rows: np.ndarray, cols: np.ndarray, shape: tuple[int, int]) -> None:
+        super().__init__(shape)
+        check_size(len(cols), "entries")
+        self.rows, self.cols = rows.astype(np.int32, copy=False), cols.astype(np.int32, copy=False)
+
+    @property
+    def form(self) -> EntriesForm:
+        return EntriesForm(*self.shape)
+
+    @property
+    def value_shapes(self) -> tuple[tuple[int, ...], ...]:
+        return ((len(self.cols),),)
+
+    @property
+    def nnz(self) -> int:
+        return len(self.cols)
+
+    @property
+    def indices(self) -> tuple[np.ndarray, ...]:
+        return self.rows, self.cols
+
+    def _find_entries(self) -> Slots:
+        return Slots(self.rows, self.cols, np.arange(self.nnz, dtype=np.int32))
+
+    def _static(self) -> tuple[Any, ...]:
+        return self.rows, self.cols
+
+    @classmethod
+    def from_entries(cls, rows: np.ndarray, cols: np.ndarray, shape: tuple[int, int]) -> tuple[CooStructure, Sources]:
+        return cls(rows, cols, shape), (np.arange(len(cols), dtype=np.int32),)
+
+
 def _repeated(starts: np.ndarray, lines: np.ndarray, size: int, count: int) -> tuple[np.ndarray, np.ndarray]:
     """Starts and indices of `count` copies on the diagonal of a block matrix."""
     copies = np.arange(count, dtype=np.int32)[:, None]
     first = (starts[:-1] + copies * np.int32(len(lines))).reshape(-1)
     return np.append(first, np.int32(count * len(lines))), (lines + copies * np.int32(size)).reshape(-1)
+
+
+# --- matrices ---
+
+
+class CSR(SparseMatrix):
+    """Compressed rows: `values` and `columns` `(nnz,)` row by row, and where each row starts, `(n + 1,)`.
+
+    Values `(systems, nnz)` make a batch of matrices.
+
+    The backend is that of the values. Columns in any order and duplicates, which add up, are put in order.
+
+    Raises:
+        ValueError: lengths, shape, starts or columns do not fit.
+        TypeError: columns or starts are no integers.
+
+    Examples:
+        >>> import numpy as np
+        >>> from krylix.sparse import CSR
+        >>> CSR(np.array([1.0, 2.0, 3.0]), columns=[0, 0, 1], starts=[0, 1, 3], shape=(2, 2)).toarray()
+        array([[1., 0.],
+               [2., 3.]])
+    """
+
+    structure_class = CsrStructure
+
+    def __init__(self, values: Any, columns: Any, starts: Any, shape: Any) -> None:
+        bk, values, rows, cols = read_lines(values, columns, starts, shape, "columns")
+        self._set_entries(bk, rows, cols, values, check_shape(shape))
+
+
+class CSC(SparseMatrix):
+    """Compressed columns: `values` and `rows` `(nnz,)` column by column, and where each column starts, `(m + 1,)`.
+
+    Values `(systems, nnz)` make a batch of matrices.
+
+    The backend is that of the values. Rows in any order and duplicates, which add up, are put in order.
+
+    Raises:
+        ValueError: lengths, shape, starts or rows do not fit.
+        TypeError: rows or starts are no integers.
+
+    Examples:
+        >>> import numpy as np
+        >>> from krylix.sparse import CSC
+        >>> CSC(np.array([1.0, 2.0, 3.0]), rows=[0, 1, 1], starts=[0, 2, 3], shape=(2, 2)).toarray()
+        array([[1., 0.],
+               [2., 3.]])
+    """
+
+    structure_class = CscStructure
+
+    def __init__(self, values: Any, rows: Any, starts: Any, shape: Any) -> None:
+        n, m = check_shape(shape)
+        bk, values, cols, rows = read_lines(values, rows, starts, (m, n), "rows")
+        order = sorted_entries(cols, rows, (m, n))
+        structure = CscStructure(starts_of(order.rows, m), order.cols, (n, m))
+        self._set(bk, structure, (order.values(bk, values),))
+        self.value_order = ValueOrder.of(structure, rows, cols, (len(rows),))
+
+
+class COO(SparseMatrix):
+    """Entries: `values`, `rows` and `columns` `(nnz,)`; values `(systems, nnz)` make a batch of matrices.
+
+    The backend is that of the values. Any order and duplicates, which add up, are put in order.
+
+    Raises:
+        ValueError: lengths, shape, rows or columns do not fit.
+        TypeError: rows or columns are no integers.
+
+    Examples:
+        >>> import numpy as np
+        >>> from krylix.sparse import COO
+        >>> COO(np.array([1.0, 2.0, 3.0]), rows=[0, 1, 1], columns=[0, 0, 1], shape=(2, 2)).toarray()
+        array([[1., 0.],
+               [2., 3.]])
+    """
+
+    structure_class = CooStructure
+
+    def __init__(self, values: Any, rows: Any, columns: Any, shape: Any) -> None:
+        n, m = check_shape(shape)
+        bk, values = as_values(values, 1)
+        rows = as_indices(known_array(rows, "The rows"), n, "The rows")
+        cols = as_indices(known_array(columns, "The columns"), m, "The columns")
+        check_lengths(values, rows, "rows")
+        check_lengths(values, cols, "columns")
+        self._set_entries(bk, rows, cols, values, (n, m))

@@ -14,7 +14,7 @@ from ..operator import Operator
 from .entries.checked import checked_scipy
 from .making.build import from_entries
 from .matrix import FORMATS, Matrix, check_axis
-from .operations.arithmetic import as_factor, check_systems
+from .operations import as_factor, check_systems
 from .sparse_matrix import SparseMatrix
 
 

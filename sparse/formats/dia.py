@@ -157,6 +157,14 @@ class DiaStructure(Structure):
         at, diagonal = np.nonzero(there)
         return rows[at], cols[at, diagonal]
 
+    def row_block(self, values: Sequence[np.ndarray], first: int, last: int) -> tuple[np.ndarray, ...]:
+        parts, columns = [(np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0, values[0].dtype))], self.shape[1]
+        for d, offset in enumerate(self.offsets):
+            rows = np.arange(max(first, -offset), min(last, columns - offset), dtype=np.int64)
+            rows = rows if self.present is None or not len(rows) else rows[self.present[d, rows]]
+            parts.append((rows, rows + offset, values[0][d, rows]))
+        return tuple(np.concatenate([part[k] for part in parts]) for k in range(3))
+
     def _find_entries(self) -> Slots:
         starts, cols, slots = compress(self.offsets, self.shape, self.present)
         return Slots(repeat_rows(starts), cols, slots)

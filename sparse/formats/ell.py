@@ -21,7 +21,7 @@ from .entries.integers import (
     starts_from,
     starts_of,
 )
-from .entries.regather import ell_sample
+from .entries.values import ell_sample
 from .sparse_matrix import SparseMatrix
 from .structure import Slots, Sources, Structure, ValueOrder
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import scipy.sparse as sp
@@ -16,18 +16,10 @@ from ..errors import UnsupportedOperation
 from ..notebook import matrix_html
 from ..operator import Operator
 
-
-class Format(Protocol):
-    """The class of the matrices of a format."""
-
-    def of(self, A: Any) -> Matrix:
-        """A sparse matrix in this format."""
+FORMATS: dict[str, Any] = {}  # the class of each format, by the word that `to` understands
 
 
-FORMATS: dict[str, Format] = {}  # by the word that `to` understands
-
-
-def format_class(word: str) -> Format:
+def format_class(word: str) -> Any:
     """The class of the matrices of a format.
 
     Raises:

@@ -15,7 +15,7 @@ from ..errors import UnsupportedOperation
 from .boxes import BoxDiagonals, Covered, Grid, Shifted, StencilForm, without_zeros
 from .dia import DiaStructure, compress_nonzero
 from .entries.integers import check_shape, check_size, points, repeat_rows, row_strides, rows_first
-from .entries.regather import Regather
+from .entries.values import Regather
 from .sparse_matrix import SparseMatrix
 from .structure import Layout, Slots, Sources, Structure, ValueOrder
 
@@ -84,6 +84,22 @@ class StencilStructure(Structure):
         found = self.diagonals
         return None if found is None else (DiaStructure(found.offsets, self.shape, Covered(found)), found)
 
+    def row_block(self, values: Sequence[np.ndarray], first: int, last: int) -> tuple[np.ndarray, ...]:
+        out_strides, in_strides = row_strides(self.out_grid), row_strides(self.in_grid)
+        slab = out_strides[0] if out_strides else 1
+        low, high = first // slab, -(-last // slab)  # planes along the first axis that have some of the rows
+        parts = [(np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0, np.result_type(*values)))]
+        for box, number, value in zip(self.boxes, self.numbers, values, strict=True):
+            cut = _planes(box, low, high)
+            if cut is None:
+                continue
+            rows, columns = _places(cut.lo, cut.shape, out_strides), _places(cut.start, cut.shape, in_strides)
+            inner = value if number or not box.lo else value[cut.lo[0] - box.lo[0] :][: cut.shape[0]]
+            entries = np.broadcast_to(inner, cut.shape).reshape(-1)
+            inside = (rows >= first) & (rows < last)
+            parts.append((rows[inside], columns[inside], entries[inside]))
+        return tuple(np.concatenate([part[k] for part in parts]) for k in range(3))
+
     def _find_entries(self) -> Slots:
         check_size(self.nnz, "entries")
         found = self.diagonals
@@ -128,6 +144,26 @@ class StencilStructure(Structure):
         kinds = "numbers" if not arrays else f"{len(self.boxes) - arrays} numbers and {arrays} arrays"
         grids = f"{self.in_grid}" if self.in_grid == self.out_grid else f"{self.in_grid} -> {self.out_grid}"
         return f"{len(self.boxes)} boxes on the grid {grids}, {kinds}"
+
+
+def _planes(box: Shifted, low: int, high: int) -> Shifted | None:
+    """The part of a box in planes `low` to `high`; None where it has none."""
+    if not box.lo:
+        return box if low < high else None
+    a, b = max(box.lo[0], low), min(box.lo[0] + box.shape[0], high)
+    if a >= b:
+        return None
+    shift = box.start[0] - box.lo[0]
+    return Shifted((a, *box.lo[1:]), (b - a, *box.shape[1:]), (a + shift, *box.start[1:]))
+
+
+def _places(lo: Sequence[int], shape: Sequence[int], strides: Sequence[int]) -> np.ndarray:
+    """Numbers of the points of a box, int64, as the whole grid may have more than int32 counts."""
+    found = np.zeros((1,) * len(shape), np.int64)
+    for axis, (a, n, stride) in enumerate(zip(lo, shape, strides, strict=True)):
+        line = (a + np.arange(n, dtype=np.int64)) * stride
+        found = found + line.reshape([-1 if k == axis else 1 for k in range(len(shape))])
+    return np.broadcast_to(found, tuple(shape)).reshape(-1)
 
 
 class CoefficientOrder(ValueOrder):

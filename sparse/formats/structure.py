@@ -15,7 +15,7 @@ import scipy.sparse as sp
 from ...backends import Array, Backend, get_backend, without_compilers
 from ...backends.interface.kernels import Bilinear
 from .entries.integers import Order, check_shape, csr_array, entries_in, is_canonical, rows_first, starts_of
-from .entries.regather import Regather, concatenated_values
+from .entries.values import Regather, concatenated_values
 
 S = TypeVar("S", bound="Structure")
 Sources = tuple[np.ndarray, ...]
@@ -122,6 +122,14 @@ class Structure(ABC):
 
     def laid_out(self, cls: type[Structure]) -> tuple[Structure, Layout] | None:
         """Shortcut to another format that does not visit all entries; None if there is none."""
+        return None
+
+    def flipped(self) -> Structure | None:
+        """The transpose with the very arrays of values and indices; None where the format has no such."""
+        return None
+
+    def row_block(self, values: Sequence[np.ndarray], first: int, last: int) -> tuple[np.ndarray, ...] | None:
+        """Shortcut to rows, columns and known values of the entries in consecutive rows; None where there is none."""
         return None
 
     def pruned(

@@ -14,7 +14,7 @@ from .compressed import EntriesForm
 from .entries.integers import check_shape
 from .making.build import from_entries, from_systems
 from .matrix import Matrix, check_axis
-from .operations.arithmetic import as_factor
+from .operations import as_factor
 
 _UNKNOWN = (
     "{} needs the places of the matrix's entries, but the matrix is an argument of the compiled function: they are not "

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,6 +26,15 @@ def mapped(function: Callable[[Any], Any], value: Any) -> Any:
     if isinstance(value, (list, tuple)):
         return type(value)([mapped(function, v) for v in value])
     return function(value)
+
+
+def leaves_of(value: Any) -> Iterator[Any]:
+    """All that lists and tuples hold."""
+    if isinstance(value, (list, tuple)):
+        for part in value:
+            yield from leaves_of(part)
+    else:
+        yield value
 
 
 # --- conjugates -------------------------------------------------------------------------------------------------------
@@ -78,10 +87,18 @@ class Interpreter:
         largest: the largest known number that came up, if `watch` was asked for.
     """
 
+    finfo: Callable[[Any], Any] = staticmethod(np.finfo)
+
     def __init__(self, bk: Backend, keep_zeros: bool = False, watch: bool = False) -> None:
         self.bk, self.keep_zeros, self.watch = bk, keep_zeros, watch
         self.precision, self.largest = 0.0, 0.0
         self._budget = Budget()
+
+    def note(self, values: Iterable[Any]) -> None:
+        """Take note of the precision of what depends on the input."""
+        for value in values:
+            if isinstance(value, Linear):
+                self.precision = max(self.precision, float(self.finfo(value.dtype).eps))
 
     def spend(self, operations: int) -> None:
         """Count the operations of an unrolled loop."""
@@ -101,12 +118,9 @@ class Interpreter:
     ) -> list[Any]:
         """The results of a rule; for conjugates the conjugates of its results for what they are conjugates of.
 
-        Args:
-            rule: of an operation.
-            args, kwargs: of the rule.
-            commutes: does the operation commute with conjugation?
+        This holds for an operation that commutes with conjugation, and where nothing else depends on a complex input.
         """
-        turns = any(isinstance(leaf, Conjugate) for leaf in _leaves([*args, *kwargs.values()]))
+        turns = any(isinstance(leaf, Conjugate) for leaf in leaves_of([*args, *kwargs.values()]))
         if turns and not commutes:
             raise UnsupportedOperation(f"it is of a conjugate of the input. {MATRIX_FREE}")
 
@@ -120,14 +134,6 @@ class Interpreter:
         found = rule(*args, **kwargs)
         results = list(found) if isinstance(found, (list, tuple)) else [found]
         return [conjugated(self.bk, value) for value in results] if turns else results
-
-
-def _leaves(value: Any) -> Iterator[Any]:
-    if isinstance(value, (list, tuple)):
-        for part in value:
-            yield from _leaves(part)
-    else:
-        yield value
 
 
 def in_dtype(value: Linear, dtype: np.dtype) -> Linear:

@@ -33,12 +33,7 @@ _TOLERANCE = 1e3  # units of rounding
 
 
 def find_entries(probe: Probe, grid: tuple[int, ...] | None) -> Triplets:
-    """The entries of the function's matrix, tested by random vectors.
-
-    Args:
-        probe: the function.
-        grid: the shape of its argument, where that is one array.
-    """
+    """The entries of the matrix, tested by random vectors; `grid` is the shape of the argument, if it is one array."""
     rng = np.random.default_rng(0)
     if not (probe.n and probe.m):
         return _column_by_column(probe)

@@ -12,7 +12,7 @@ from frameworks import torch
 from krylix.backends import Backend
 from krylix.backends.interface.kernels import Bilinear, diagonal_places
 from krylix.sparse.formats.boxes import Shifted
-from krylix.sparse.formats.entries.regather import ell_sample, entries_sample
+from krylix.sparse.formats.entries.values import ell_sample, entries_sample
 from modes import array, to_numpy
 
 cells = pytest.mark.parametrize(("mode", "dtype"), CELLS)

@@ -13,7 +13,7 @@ import pytest
 
 from contract import backend, rows
 from krylix.backends.interface.kernels import Bilinear
-from krylix.sparse.formats.entries.regather import entries_sample
+from krylix.sparse.formats.entries.values import entries_sample
 from modes import array, to_numpy
 
 ROWS = np.array([2, 0, 0, 3, 2, 2, 1], np.int32)  # in no order, with a duplicate and an empty row

@@ -26,7 +26,7 @@ primitive = Primitive("krylix_bilinear")
 primitive.multiple_results = True
 
 
-def bilinear(bk: Any, form: Bilinear, values: Arrays, indices: Arrays, x: Array, transposed: bool) -> Array:
+def bilinear(bk: Any, form: Bilinear, values: Arrays, indices: Arrays, x: Array, transposed: bool = False) -> Array:
     """`form.product` or its transpose, with derivatives."""
     indices = tuple(jnp.asarray(i) for i in indices)
     values = tuple(jnp.asarray(v) for v in values)

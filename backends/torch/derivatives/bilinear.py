@@ -53,7 +53,9 @@ class _Map:
         return result
 
 
-def bilinear(bk: Any, form: Bilinear, values: Arrays, indices: Arrays, x: torch.Tensor, transposed: bool) -> Any:
+def bilinear(
+    bk: Any, form: Bilinear, values: Arrays, indices: Arrays, x: torch.Tensor, transposed: bool = False
+) -> Any:
     """`form.product` or its transpose, with derivatives where somebody may ask for them."""
     return without_compilers(_bilinear)(bk, form, values, indices, x, transposed)
 

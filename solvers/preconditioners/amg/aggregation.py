@@ -13,8 +13,8 @@ from ....sparse import SparseMatrix
 from ....sparse.formats import Structure
 from ....sparse.formats.compressed import CsrStructure
 from ....sparse.formats.entries.integers import Order, sorted_entries, starts_of
-from ....sparse.formats.entries.regather import take_or_zero
-from ....sparse.formats.operations.arithmetic import Meeting, products_of_entries
+from ....sparse.formats.entries.values import take_or_zero
+from ....sparse.formats.operations import Meeting, products_of_entries
 from .interpolation import ScaledValues
 from .levels import HostLevel, adjoint, eigenvalue_bound, relative, without_duplicates
 from .settings import OMEGA, AmgSettings

@@ -21,8 +21,8 @@ from ....sparse.analysis.spectrum import bounded_eigenvalue
 from ....sparse.formats import FORMATS, Structure
 from ....sparse.formats.compressed import CsrStructure
 from ....sparse.formats.entries.integers import sorted_entries, starts_of
-from ....sparse.formats.entries.regather import Regather
-from ....sparse.formats.operations.arithmetic import Meeting, products_of_entries
+from ....sparse.formats.entries.values import Regather
+from ....sparse.formats.operations import Meeting, products_of_entries
 from ....sparse.operators.concrete import in_scipy
 from ...diagonal import DiagonalOperator
 from ...memory import Memory
@@ -296,7 +296,7 @@ class ValueLayout(NamedTuple):
         format = suitable_format(bk, rows)
         if format == "csr":
             return cls(rows, Regather.unchanged())
-        return cls(*rows.convert(FORMATS[format].structure_class))  # type: ignore[attr-defined]
+        return cls(*rows.convert(FORMATS[format].structure_class))
 
     def matrix(self, bk: Backend, values: Array, like: Array | None) -> SparseMatrix:
         """The matrix of values `(nnz,)` or `(systems, nnz)` in row order."""

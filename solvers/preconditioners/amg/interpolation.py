@@ -33,7 +33,7 @@ from ....sparse.formats.entries.integers import (
     starts_from,
     starts_of,
 )
-from ....sparse.formats.entries.regather import take_or_zero
+from ....sparse.formats.entries.values import take_or_zero
 from .rows import (
     find_keys,
     gathered,

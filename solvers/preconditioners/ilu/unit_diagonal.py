@@ -17,7 +17,7 @@ from ....sparse import Matrix, SparseMatrix, UnsupportedOperation
 from ....sparse.analysis.symmetry import REFUSED
 from ....sparse.formats import from_entries
 from ....sparse.formats.entries.integers import rows_first, starts_of
-from ....sparse.formats.entries.regather import take_or_zero
+from ....sparse.formats.entries.values import take_or_zero
 from ....sparse.operators.concrete import nonzero_entries
 from ...triangular.inverse import find_levels
 from ..pipeline import Target

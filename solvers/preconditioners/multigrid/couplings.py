@@ -18,7 +18,7 @@ from ....sparse.analysis.canonical import row_range
 from ....sparse.analysis.grid import are_neighbours, differences, shift_of, step_of
 from ....sparse.formats.boxes import Shifted
 from ....sparse.formats.entries.integers import entries_in, evenly_spread, row_strides
-from ....sparse.formats.entries.regather import take_or_zero
+from ....sparse.formats.entries.values import take_or_zero
 from ....sparse.formats.making.build import from_diagonals
 from ....sparse.formats.stencil import StencilStructure
 from ....sparse.operators.concrete import concrete, nonzero_entries

@@ -12,9 +12,8 @@ from ....backends import Array, Backend, choose_backend, default_backend
 from ..dense import Dense
 from ..entries.integers import check_shape, check_size
 from ..matrix import Matrix
-from ..operations.arithmetic import check_systems, entries_together, joint_values
-from ..operations.change import on_common_backend
-from ..sparse_matrix import SparseMatrix
+from ..operations import check_systems
+from ..sparse_matrix import SparseMatrix, entries_together, joint_values, on_common_backend
 from .build import from_diagonals, from_entries, matrix_batch
 from .foreign import from_scipy
 

@@ -14,9 +14,7 @@ from ..compressed import CsrStructure
 from ..dia import DiaStructure, Nonzero, check_offsets
 from ..entries.checked import check_lengths, working
 from ..entries.integers import as_indices, check_shape, check_size, sorted_entries
-from ..operations.arithmetic import joint_values
-from ..operations.change import nonzero_rows, on_common_backend
-from ..sparse_matrix import SparseMatrix, sparse_formats
+from ..sparse_matrix import SparseMatrix, joint_values, nonzero_entries, on_common_backend, sparse_formats
 
 Present = np.ndarray | Callable[[], np.ndarray] | None
 
@@ -63,9 +61,10 @@ def from_entries(
         A = sp.coo_array((working(values), (rows, cols)), (n, m)).tocsr()
         return from_csr(bk, A, prune=prune, format=format, **where)
     order = sorted_entries(rows, cols, (n, m), sum_duplicates)
-    structure, ordered = CsrStructure.by_rows(order.rows, order.cols, (n, m)), order.values(bk, values)
+    rows, cols, ordered = order.rows, order.cols, order.values(bk, values)
     if prune and isinstance(ordered, np.ndarray):
-        structure, (ordered,) = nonzero_rows(order.rows, order.cols, working(ordered), (n, m))
+        rows, cols, ordered = nonzero_entries(rows, cols, working(ordered))
+    structure = CsrStructure.by_rows(rows, cols, (n, m))
     return _in_format(SparseMatrix.build(bk, structure, (ordered,), **where), format)
 
 

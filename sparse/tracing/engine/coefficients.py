@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from ....backends import Backend, get_backend
-from ...formats.entries.regather import take_or_zero
+from ...formats.entries.values import take_or_zero
 
 Coefficient: TypeAlias = Any
 Number: TypeAlias = int | float | complex

@@ -59,11 +59,7 @@ def along_axes(
 
 
 def seems_linear(image: Callable[[Callable[[Any], Any]], np.ndarray]) -> bool:
-    """Is an operation without a rule linear at random points?
-
-    Args:
-        image: of operands, with the values that its argument gives for each `Linear` among them.
-    """
+    """Is an operation without a rule linear at random points? `image` gets a function from operands to values."""
 
     def at(a: float, b: float) -> np.ndarray:
         rng = np.random.default_rng(0)

@@ -84,12 +84,7 @@ def sparse_product(rows: np.ndarray, columns: np.ndarray, values: Operand, count
 
 
 def parsed(subscripts: str, dims: Sequence[int]) -> tuple[list[str], str]:
-    """Letters of each operand and of the result, with letters in place of the dots.
-
-    Args:
-        subscripts: as those of `np.einsum`.
-        dims: number of axes of each operand.
-    """
+    """Letters of each operand, which has `dims` axes, and of the result of `np.einsum`, also in place of the dots."""
     subscripts = subscripts.replace(" ", "")
     left, arrow, result = subscripts.partition("->")
     parts = left.split(",")
@@ -115,11 +110,7 @@ def sizes_of(parts: Sequence[str], shapes: Sequence[Sequence[int]]) -> dict[str,
 
 
 def einsum(x: Linear, own: str, other: Coefficient | None, letters: str, result: str) -> Linear:
-    """The sum of products for the letters `own` of x, `letters` of the other operand, if there is one, and the result.
-
-    Raises:
-        UnsupportedOperation: the result depends on too many elements of the input.
-    """
+    """The sum of products for the letters `own` of x, `letters` of the other operand, if any, and the result."""
     shapes = [x.shape] if other is None else [x.shape, co.shape_of(other)]
     sizes = sizes_of([own, letters], shapes)
     x, own = _on_diagonal(x, own, sizes)

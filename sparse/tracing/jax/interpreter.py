@@ -38,6 +38,8 @@ from .rules.structure import choose
 class JaxprInterpreter(Interpreter):
     """One trace."""
 
+    finfo = staticmethod(jnp.finfo)  # which knows bfloat16
+
     def __init__(self, bk: Backend, keep_zeros: bool = False, watch: bool = False) -> None:
         super().__init__(bk, keep_zeros, watch)
         self._folder = JaxprConstantFolder(self.known_results)
@@ -79,8 +81,7 @@ class JaxprInterpreter(Interpreter):
                 all_known = all(is_known(value) for value in values)
                 return self.known_results(equation, values) if all_known else self._traced_results(equation, values)
             results = self._linear_results(equation, values)
-            for value in (*linear, *(result for result in results if isinstance(result, Linear))):
-                self.precision = max(self.precision, float(jnp.finfo(value.dtype).eps))
+            self.note((*linear, *results))
             return results
         except (NonlinearError, UnsupportedOperation) as error:
             raise REPORTER.located(error, equation, values) from None
@@ -205,11 +206,7 @@ def _where(condition: np.ndarray, new: Any, old: Any) -> Any:
 
 
 def linear_solve(runner: JaxprInterpreter, equation: Any, values: Sequence[Any]) -> list[Any]:
-    """`lax.custom_linear_solve`, or krylix's, by the program of the solve, which is linear in b if it is a direct one.
-
-    Raises:
-        UnsupportedOperation: it is iterative, or more than b depends on the input.
-    """
+    """`lax.custom_linear_solve`, or krylix's, by the program of the solve: linear in b if it is a direct one."""
     if equation.primitive.name == OF_KRYLIX:
         program, operands = equation.params["program"], list(values)
     else:

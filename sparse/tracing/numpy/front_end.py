@@ -16,6 +16,7 @@ from ...errors import NonlinearError, UnsupportedOperation
 from ..engine.coefficients import largest
 from ..engine.linear import Linear
 from ..front_end import FrontEnd, Traced, arguments, check_dtypes, matrix_dtype
+from ..interpreter import Interpreter
 from ..messages import OpaqueFunction
 from .array import Buffer, TracedArray
 from .values import HOST, Value, not_linear, opaque
@@ -23,16 +24,11 @@ from .values import HOST, Value, not_linear, opaque
 _ARRAYS = (np.ndarray, np.memmap, np.recarray)
 
 
-class Tracing:
-    """Makes stand-ins and takes them apart.
-
-    Attributes:
-        keep_zeros: does a product with a known zero still depend on the input?
-        precision: the coarsest rounding unit of any array that depended on the input.
-    """
+class Tracing(Interpreter):
+    """Makes stand-ins and takes them apart."""
 
     def __init__(self, keep_zeros: bool) -> None:
-        self.keep_zeros, self.precision = keep_zeros, 0.0
+        super().__init__(HOST, keep_zeros)
         self._open = True
 
     def close(self) -> None:
@@ -43,25 +39,15 @@ class Tracing:
         """A stand-in for an argument, whose memory the function may not write to."""
         buffer = Buffer(value)
         buffer.ghost.flags.writeable = False
-        self.seen(value)
+        self.note([value])
         return TracedArray(self, buffer, buffer.ghost.view())
-
-    def seen(self, value: Linear) -> None:
-        """Take note of the precision."""
-        self.precision = max(self.precision, float(np.finfo(value.dtype).eps))
-
-    def settled(self, value: Value) -> Value:
-        """An array that does not depend on the input after all is an ordinary one."""
-        if not isinstance(value, Linear) or (value.terms if self.keep_zeros else not value.is_zero):
-            return value
-        return np.asarray(value.plain(), value.dtype)
 
     def wrap(self, result: Any, is_scalar: bool | None = None) -> Any:
         """What a function of NumPy returns; arrays of numbers as stand-ins, as they may be written to later."""
         if isinstance(result, list | tuple):
             return type(result)(self.wrap(part) for part in result)
         if isinstance(result, Linear):
-            self.seen(result)
+            self.note([result])
             result = self.settled(result)
         elif not (isinstance(result, np.ndarray) and result.dtype.kind in "fc"):
             return result

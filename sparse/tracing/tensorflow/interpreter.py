@@ -89,11 +89,10 @@ class GraphInterpreter(Interpreter):
         scope = {id(x): value for x, value in zip(inputs, values)}
         for op, needed in self._plan(inputs, [x for x in outputs if x is not None]):
             results = self._results(op, [scope[id(x)] for x in op.inputs], needed)
+            self.note(results)
             for x, value in zip(op.outputs, results):
                 scope[id(x)] = value
-                if isinstance(value, Linear):
-                    self.precision = max(self.precision, float(np.finfo(value.dtype).eps))
-                elif self.watch and isinstance(value, tf.Tensor):
+                if self.watch and isinstance(value, tf.Tensor):
                     self.largest = max(self.largest, _size(value))
         return [None if x is None else scope[id(x)] for x in outputs]
 

@@ -31,16 +31,8 @@ def _number(value: Any) -> int:
     return int(static("length or index", value))
 
 
-def _reserve(op: tf.Operation, shape: Any, count: Any) -> TensorList:
-    return TensorList([None] * _number(count))
-
-
 def _empty(op: tf.Operation, shape: Any, most: Any) -> TensorList:
     return TensorList()
-
-
-def _from_tensor(op: tf.Operation, x: Any, shape: Any) -> TensorList:
-    return TensorList(element(x, k) for k in range(int(x.shape[0])))
 
 
 def _set(op: tf.Operation, values: TensorList, index: Any, item: Any) -> TensorList:
@@ -145,9 +137,9 @@ def element_shape(op: tf.Operation, values: TensorList) -> np.ndarray:
 
 
 LISTS: dict[str, Callable[..., Any]] = {
-    "TensorListReserve": _reserve,
+    "TensorListReserve": lambda op, shape, count: TensorList([None] * _number(count)),
     "EmptyTensorList": _empty,
-    "TensorListFromTensor": _from_tensor,
+    "TensorListFromTensor": lambda op, x, shape: TensorList(element(x, k) for k in range(int(x.shape[0]))),
     "TensorListSetItem": _set,
     "TensorListGetItem": _get,
     "TensorListStack": _stack,

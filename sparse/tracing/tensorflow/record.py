@@ -45,12 +45,7 @@ def by_handle(op: tf.Operation) -> UnsupportedOperation:
 
 
 def leaves_tensorflow(error: Exception, depends: Any) -> Exception | None:
-    """The error for a function that failed with `error` as a symbolic tensor has no value; None: it failed otherwise.
-
-    Args:
-        error: what the function raised.
-        depends: whether a tensor depends on the input.
-    """
+    """The error for a function that failed because a symbolic tensor has no value; None: it failed otherwise."""
     if not any(words in str(error) for words in _SYMBOLIC):
         return None
     frames = list(_frames(error.__traceback__))

@@ -208,7 +208,7 @@ class StepInterpreter(Interpreter):
         if not overwritten and not any(isinstance(v, (Linear, Conjugate)) for v in values):
             results = self._by_torch(step, args, kwargs)
         else:
-            self._note(values)
+            self.note(values)
             rule = RULES.get(step.name) or RULES.get(step.name.rstrip("_"))
             if rule is None:
                 raise without_rule(step, args, kwargs, values)
@@ -237,7 +237,7 @@ class StepInterpreter(Interpreter):
         if not isinstance(value, Linear) or place.dtype != other.dense.dtype:
             return False
         values.append(value)
-        self._note(values)
+        self.note(values)
         factor = _ADDS[step.name] * step.kwargs.get("alpha", 1)
         value = negate(value) if factor == -1 else value if factor == 1 else scale(value, factor)
         self._memory(place).accumulate(place, broadcast_to(value, place.shape))
@@ -254,8 +254,7 @@ class StepInterpreter(Interpreter):
         if isinstance(value, Conjugate):
             place, value = place._replace(conjugated=not place.conjugated), value.linear
         value = self._fitted(place, value, values, step)
-        if isinstance(value, Linear):
-            self._note([value])
+        self.note([value])
         if place.storage in self._memories or place.storage in self._seen(step):
             self._memory(place).write(place, value)
         else:
@@ -288,11 +287,6 @@ class StepInterpreter(Interpreter):
             whole = Place(place.storage, (count,), (1,), 0, place.dtype)
             self._memories[place.storage] = StorageElements(self.bk, np.zeros(count), whole, count)
         self._memories[place.storage].fail(error)
-
-    def _note(self, values: Sequence[Any]) -> None:
-        for value in values:
-            if isinstance(value, Linear):
-                self.precision = max(self.precision, float(np.finfo(value.dtype).eps))
 
 
 def _all_in(value: Any, own: set[int]) -> bool:

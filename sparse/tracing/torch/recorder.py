@@ -28,7 +28,7 @@ from ....backends.torch.program.watch import Watch
 from ....backends.torch.tensors import is_tracked
 from ...errors import NonlinearError, UnsupportedOperation
 from ..engine.operands import NoRule
-from ..interpreter import mapped
+from ..interpreter import leaves_of, mapped
 from ..messages import FOLDERS, UNKNOWN, Operation, Reporter, kind_of, place_of
 
 
@@ -110,7 +110,7 @@ class Step(NamedTuple):
 
     def operands(self) -> Iterator[Operand]:
         """All tensors that it gets."""
-        return (v for v in _leaves((self.args, *self.kwargs.values())) if isinstance(v, Operand))
+        return (v for v in leaves_of((self.args, *self.kwargs.values())) if isinstance(v, Operand))
 
     def written(self) -> list[Operand]:
         """The tensors that it writes to."""
@@ -166,15 +166,7 @@ def written(function: Any, args: Sequence[Any], kwargs: dict[str, Any], kind: ty
         given = itertools.chain(zip(named.values(), args), ((named[key], value) for key, value in kwargs.items()))
         for argument, value in given:
             if argument.alias_info is not None and argument.alias_info.is_write:
-                yield from (v for v in _leaves(value) if isinstance(v, kind))
-
-
-def _leaves(value: Any) -> Iterator[Any]:
-    if isinstance(value, (list, tuple)):
-        for v in value:
-            yield from _leaves(v)
-    else:
-        yield value
+                yield from (v for v in leaves_of(value) if isinstance(v, kind))
 
 
 # --- operators on lists of tensors, made of those on single ones ------------------------------------------------------

@@ -16,7 +16,7 @@ from krylix import UnsupportedOperation
 from krylix.backends import convert, get_backend
 from krylix.sparse.analysis.canonical import canonical
 from krylix.sparse.formats import from_entries
-from krylix.sparse.plot import EntryColours, count_entries, find_neighbours, plot, round_numbers
+from krylix.sparse.plot import count_entries, find_neighbours, plot, round_numbers
 
 pyplot = lazy("matplotlib.pyplot")
 
@@ -82,16 +82,18 @@ def test_numbers_in_small_matrices() -> None:
 
 
 def test_colours_tell_sign_and_size() -> None:
+    def places_of(values: np.ndarray) -> np.ndarray:
+        return pixels(plot(values[None])).filled(0)[0]
+
     values = np.array([-100.0, -1, -1e-30, 0, 1e-30, 1, 100, np.nan, np.inf])
-    places = EntryColours(values).places(values)
+    places = places_of(values)
     assert np.all(np.diff(places[:7]) > 0)
     assert places[3] == 0 and places[0] == -1 and places[6] == 1
     assert np.all(places[7:] > 1)  # beyond the scale: its own colour
     assert np.all(np.abs(places[[2, 4]]) >= 0.29)  # the smallest can still be seen
-    sizes = EntryColours(values[:7] * 1j).places(values[:7] * 1j)
+    sizes = places_of(values[:7] * 1j)
     assert np.all(sizes >= 0) and np.allclose(sizes, np.abs(places[:7]))
-    same = np.array([3.0, -3.0])
-    assert EntryColours(same).places(same).tolist() == [0.75, -0.75]
+    assert places_of(np.array([3.0, -3.0])).tolist() == [0.75, -0.75]
 
 
 @pytest.mark.parametrize("shape", [(0, 0), (0, 5), (5, 0), (7, 5), (3000, 3000), (1, 9000)])

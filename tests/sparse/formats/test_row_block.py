@@ -10,7 +10,7 @@ import scipy.sparse as sp
 from frameworks import missing
 from krylix import as_operator, matrix_from_function
 from krylix.sparse import COO, Stencil, UnsupportedOperation
-from krylix.sparse.formats.row_block import row_block
+from krylix.sparse.formats.sparse_matrix import row_block
 
 rng = np.random.default_rng(0)
 STAR = [(0, 0), (1, 0), (-1, 0), (0, 1), (0, -1)]

@@ -92,6 +92,7 @@ FUNCTIONS: dict[str, tuple[Callable[[Any], Any], tuple[int, ...]]] = {
     "one entry off": (lambda u: u + np.where(np.arange(u.size).reshape(u.shape) == 873, np.roll(u, 103), 0), (50, 50)),
     "a flat grid": (lambda v: ndimage.laplace(v.reshape(60, 60)).ravel(), (3600,)),
     "wide": (lambda u: np.convolve(u, np.ones(31), "same"), (3000,)),
+    "long": (lambda u: np.convolve(u, [1.0, -2.5, 1.0], "same"), (200_000,)),
     "permutation": (lambda u: u[np.random.default_rng(1).permutation(u.size)], (2000,)),
     "columns": (lambda u: u[:3], (2000,)),
     "zero": (lambda u: 0 * u + 3, (300,)),

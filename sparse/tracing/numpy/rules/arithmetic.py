@@ -62,10 +62,6 @@ def _power(x: Any, y: Any) -> Any:
     return scale(x, _operand(y) if isinstance(y, np.ndarray) else 1)
 
 
-def _complex_conjugate(x: Linear) -> Linear:
-    return conjugate(x) if x.dtype.kind == "c" else x
-
-
 def _axes(axis: Any, ndim: int) -> list[int]:
     if axis is None:
         return list(range(ndim))
@@ -213,7 +209,7 @@ UFUNCS: dict[Any, Callable[..., Any]] = {
     np.divide: _divide,
     np.negative: negate,
     np.positive: lambda x: x,
-    np.conjugate: _complex_conjugate,
+    np.conjugate: lambda x: conjugate(x) if x.dtype.kind == "c" else x,
     np.power: _power,
     np.float_power: _power,
     np.matmul: matmul,

@@ -96,21 +96,9 @@ def _hstack(tup: Any, dtype: Any = None, casting: Any = "same_kind") -> Any:
     return _joined(parts, 0 if parts[0].ndim == 1 else 1, dtype)
 
 
-def _vstack(tup: Any, dtype: Any = None, casting: Any = "same_kind") -> Any:
-    return _joined([_at_least(x, 2) for x in tup], 0, dtype)
-
-
-def _dstack(tup: Any) -> Any:
-    return _joined([_at_least(x, 3) for x in tup], 2)
-
-
 def _columns(tup: Any) -> Any:
     parts = [stacked(x) for x in tup]
     return _joined([reshape(x, (_size(x), 1)) if x.ndim < 2 else x for x in parts], 1)
-
-
-def _append(arr: Any, values: Any, axis: Any = None) -> Any:
-    return _joined([arr, values], axis)
 
 
 def _where(condition: Any, x: Any = None, y: Any = None) -> Any:
@@ -180,10 +168,10 @@ STRUCTURE: dict[Any, Callable[..., Any]] = {
     np.concatenate: _joined,
     np.stack: _stack,
     np.hstack: _hstack,
-    np.vstack: _vstack,
-    np.dstack: _dstack,
+    np.vstack: lambda tup, dtype=None, casting="same_kind": _joined([_at_least(x, 2) for x in tup], 0, dtype),
+    np.dstack: lambda tup: _joined([_at_least(x, 3) for x in tup], 2),
     np.column_stack: _columns,
-    np.append: _append,
+    np.append: lambda arr, values, axis=None: _joined([arr, values], axis),
     np.block: _block,
     np.where: _where,
     np.copy: _copy,

@@ -52,16 +52,8 @@ def _transpose(op: tf.Operation, x: Any, axes: Any) -> Any:
     return transpose(x, [a % x.ndim for a in integers("order", axes)])
 
 
-def _conjugate_transpose(op: tf.Operation, x: Any, axes: Any) -> Any:
-    return conjugated(x.bk, _transpose(op, x, axes))
-
-
 def _broadcast(op: tf.Operation, x: Any, shape: Any) -> Any:
     return broadcast_to(linear_operand(x, shape), integers("shape", shape))
-
-
-def _tile(op: tf.Operation, x: Any, reps: Any) -> Any:
-    return tile(linear_operand(x, reps), integers("number of copies", reps))
 
 
 def _fill(op: tf.Operation, shape: Any, x: Any) -> Any:
@@ -75,10 +67,6 @@ def _concatenate(op: tf.Operation, *values: Any) -> Any:
     *parts, axis = values
     (axis,) = integers("axis", axis)
     return concatenate(parts, axis % len(shape_of(parts[0])))
-
-
-def _pack(op: tf.Operation, *parts: Any) -> Any:
-    return stack(parts, op.get_attr("axis") % (len(shape_of(parts[0])) + 1))
 
 
 def _roll(op: tf.Operation, x: Any, shift: Any, axis: Any) -> Any:
@@ -145,13 +133,13 @@ STRUCTURE: dict[str, Callable[..., Any]] = {
     "ExpandDims": _expand,
     "Squeeze": _squeeze,
     "Transpose": _transpose,
-    "ConjugateTranspose": _conjugate_transpose,
+    "ConjugateTranspose": lambda op, x, axes: conjugated(x.bk, _transpose(op, x, axes)),
     "BroadcastTo": _broadcast,
-    "Tile": _tile,
+    "Tile": lambda op, x, reps: tile(linear_operand(x, reps), integers("number of copies", reps)),
     "Fill": _fill,
     "ConcatV2": _concatenate,
     "Concat": lambda op, axis, *parts: _concatenate(op, *parts, axis),
-    "Pack": _pack,
+    "Pack": lambda op, *parts: stack(parts, op.get_attr("axis") % (len(shape_of(parts[0])) + 1)),
     "Roll": _roll,
     "ReverseV2": _reverse,
     "Pad": _pad,
@@ -349,10 +337,6 @@ def _scatter_subtract(op: tf.Operation, x: Any, indices: Any, updates: Any) -> A
     return _scatter_add(op, x, indices, negate(updates) if isinstance(updates, Linear) else -updates)
 
 
-def _scatter_update(op: tf.Operation, x: Any, indices: Any, updates: Any) -> Any:
-    return replace_at(x, _flat(indices, shape_of(x)), updates)
-
-
 def _segment_positions(x: Linear, ids: Any, count: int) -> np.ndarray:
     """Where each element goes in `(count, ...)`; -1: nowhere."""
     rows = static("segment", ids)
@@ -368,10 +352,6 @@ def _segment_sum(op: tf.Operation, x: Any, ids: Any, count: Any = None) -> Any:
     n = int(known.max(initial=-1)) + 1 if count is None else int(static("number of segments", count))
     shape = (n, *x.shape[known.ndim :])
     return scatter_add(np.zeros(shape, x.dtype), _segment_positions(x, ids, n), x)
-
-
-def _segment_mean(op: tf.Operation, x: Any, ids: Any) -> Any:
-    return _by_counts(_segment_sum(op, x, ids), static("segment", ids), -1.0)
 
 
 def _by_counts(sums: Linear, ids: np.ndarray, power: float) -> Linear:
@@ -409,12 +389,12 @@ INDEXING: dict[str, Callable[..., Any]] = {
     "ScatterNd": _scatter_nd,
     "TensorScatterAdd": _scatter_add,
     "TensorScatterSub": _scatter_subtract,
-    "TensorScatterUpdate": _scatter_update,
+    "TensorScatterUpdate": lambda op, x, indices, updates: replace_at(x, _flat(indices, shape_of(x)), updates),
     "ScatterNdNonAliasingAdd": _scatter_add,
     "SegmentSum": _segment_sum,
     "SegmentSumV2": _segment_sum,
     "UnsortedSegmentSum": _segment_sum,
-    "SegmentMean": _segment_mean,
+    "SegmentMean": lambda op, x, ids: _by_counts(_segment_sum(op, x, ids), static("segment", ids), -1.0),
     "SparseSegmentSum": _sparse_segment(0.0),
     "SparseSegmentSumWithNumSegments": _sparse_segment(0.0),
     "SparseSegmentMean": _sparse_segment(-1.0),

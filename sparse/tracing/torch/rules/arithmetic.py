@@ -95,10 +95,6 @@ def _subtract(step: Step, a: Any, b: Any, *, alpha: Any = 1) -> Any:
     return plus(a, times(-alpha, b))
 
 
-def _subtract_from(step: Step, a: Any, b: Any, alpha: Any = 1) -> Any:
-    return plus(b, times(-alpha, a))
-
-
 def _divide(step: Step, a: Any, b: Any, *, rounding_mode: str | None = None) -> Any:
     if rounding_mode is not None:
         raise NotLinear("it rounds")
@@ -109,14 +105,6 @@ def _power(step: Step, a: Any, b: Any) -> Any:
     if not co.known(b) or not np.all(np.asarray(b) == 1):
         raise NotLinear()
     return broadcast_to(a, step.shape)
-
-
-def _add_product(step: Step, x: Any, a: Any, b: Any, *, value: Any = 1) -> Any:
-    return plus(x, times(value, a, b))
-
-
-def _add_quotient(step: Step, x: Any, a: Any, b: Any, *, value: Any = 1) -> Any:
-    return plus(x, _over(times(value, a), b))
 
 
 def _between(step: Step, start: Any, end: Any, weight: Any) -> Any:
@@ -182,14 +170,14 @@ def _trace(step: Step, x: Linear) -> Any:
 ARITHMETIC: dict[str, Callable[..., Any]] = {
     "add": _add,
     "sub": _subtract,
-    "rsub": _subtract_from,
+    "rsub": lambda step, a, b, alpha=1: plus(b, times(-alpha, a)),
     "mul": lambda step, a, b: times(a, b),
     "div": _divide,
     "true_divide": _divide,
     "neg": lambda step, x: negate(x),
     "pow": _power,
-    "addcmul": _add_product,
-    "addcdiv": _add_quotient,
+    "addcmul": lambda step, x, a, b, *, value=1: plus(x, times(value, a, b)),
+    "addcdiv": lambda step, x, a, b, *, value=1: plus(x, _over(times(value, a), b)),
     "lerp": _between,
     "_to_copy": _convert,
     "copy": _copy,

@@ -49,10 +49,6 @@ def _added(by: Callable[..., Any]) -> Callable[..., Any]:
     return rule
 
 
-def _conjugated_dot(step: Step, a: Any, b: Any) -> Any:
-    return _dot(step, conjugate(a) if isinstance(a, Linear) else a.conj(), b)
-
-
 def _outer(step: Step, a: Any, b: Any) -> Any:
     return product(a, b, ((), ()))
 
@@ -108,7 +104,7 @@ PRODUCTS: dict[str, Callable[..., Any]] = {
     "_sparse_mm": _matrices,
     "bmm": _batches,
     "dot": _dot,
-    "vdot": _conjugated_dot,
+    "vdot": lambda step, a, b: _dot(step, conjugate(a) if isinstance(a, Linear) else a.conj(), b),
     "addmm": _added(_matrices),
     "_sparse_addmm": _added(_matrices),
     "addmv": _added(_matrices),

@@ -36,10 +36,6 @@ def _where(step: Step, condition: Any, a: Any, b: Any) -> Any:
     return where(np.asarray(condition, bool) if co.known(condition) else condition, *cases)
 
 
-def _masked_fill(step: Step, x: Any, mask: Any, value: Any) -> Any:
-    return _where(step, static("mask", mask), value, x)
-
-
 def _widths(x: Linear, widths: Sequence[int]) -> list[tuple[int, int]]:
     """Before and after along each axis; torch begins with the last one."""
     pairs = [(int(lo), int(hi)) for lo, hi in zip(widths[::2], widths[1::2])]
@@ -62,10 +58,6 @@ def _roll(step: Step, x: Linear, shifts: Any, dims: Any = ()) -> Any:
     return roll(x, shifts, None if isinstance(dims, Sequence) and not dims else dims)
 
 
-def _flip(step: Step, x: Linear, dims: Sequence[int]) -> Any:
-    return reverse(x, [d % x.ndim for d in dims])
-
-
 def _concatenate(step: Step, parts: Sequence[Any], dim: int = 0) -> Any:
     ndim = len(step.shape)
     kept = [part for part in parts if len(part.shape) == ndim]  # an old exception: tensors of shape (0,) do not count
@@ -83,7 +75,7 @@ def _repeat(step: Step, x: Linear, repeats: Sequence[int]) -> Any:
 
 STRUCTURE: dict[str, Callable[..., Any]] = {
     "where": _where,
-    "masked_fill": _masked_fill,
+    "masked_fill": lambda step, x, mask, value: _where(step, static("mask", mask), value, x),
     "tril": lambda step, x, diagonal=0: triangle(x, np.tril, diagonal),
     "triu": lambda step, x, diagonal=0: triangle(x, np.triu, diagonal),
     "constant_pad_nd": _pad,
@@ -92,7 +84,7 @@ STRUCTURE: dict[str, Callable[..., Any]] = {
     **{f"replication_pad{d}d_backward": _pad_by_adjoint("edge") for d in (1, 2, 3)},
     **{f"reflection_pad{d}d_backward": _pad_by_adjoint("reflect") for d in (1, 2, 3)},
     "roll": _roll,
-    "flip": _flip,
+    "flip": lambda step, x, dims: reverse(x, [d % x.ndim for d in dims]),
     "cat": _concatenate,
     "stack": _stack,
     "repeat": _repeat,
@@ -162,10 +154,6 @@ def _masked_scatter(step: Step, x: Any, mask: Any, source: Any) -> Any:
     return put(spread(example.bk, x, step.shape), where, source)
 
 
-def _embedding(step: Step, weight: Linear, indices: Any, *args: Any) -> Any:
-    return take(weight, numbers(weight.shape)[static("index", indices)])
-
-
 # --- along one axis ---------------------------------------------------------------------------------------------------
 
 
@@ -191,10 +179,6 @@ def _index_add(step: Step, x: Any, dim: int, index: Any, source: Any, *, alpha: 
 
 def _index_copy(step: Step, x: Any, dim: int, index: Any, source: Any) -> Any:
     return put(x, _rows(shape_of(x), dim, index).reshape(shape_of(source)), source)
-
-
-def _index_fill(step: Step, x: Any, dim: int, index: Any, value: Any) -> Any:
-    return put(x, np.unique(_rows(shape_of(x), dim, index)), value)
 
 
 def _picked(shape: Sequence[int], dim: int, index: Any) -> np.ndarray:
@@ -320,11 +304,11 @@ INDEXING: dict[str, Callable[..., Any]] = {
     "put": _put,
     "masked_select": _masked_select,
     "masked_scatter": _masked_scatter,
-    "embedding": _embedding,
+    "embedding": lambda step, weight, indices, *args: take(weight, numbers(weight.shape)[static("index", indices)]),
     "index_select": _index_select,
     "index_add": _index_add,
     "index_copy": _index_copy,
-    "index_fill": _index_fill,
+    "index_fill": lambda step, x, dim, index, value: put(x, np.unique(_rows(shape_of(x), dim, index)), value),
     "gather": _gather,
     "scatter": _scatter,
     "scatter_add": _scatter_add,
