@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..interface.backend import Backend
 from ..registry import get_backend
-from .spans import name_of
+from .spans import RUNNING, name_of
 
 if TYPE_CHECKING:
     from .user_profile import Profile
@@ -119,8 +119,7 @@ def get_current_profile() -> Profile | None:
         ...     print(krylix.get_current_profile() is prof)
         True
     """
-    recording = _module("watching").innermost()
-    return None if recording is None else recording.owner
+    return RUNNING[-1].owner if RUNNING else None
 
 
 def _names(backends: Any) -> frozenset[str] | None:

@@ -127,21 +127,14 @@ def source_lines_below(
         outer: the frame that made the call around this one; where there is no code of the user in between, the lines
             are the same.
     """
-    while frame is not None and not is_of_user(frame):
-        if frame is outer:
-            return lines_of_outer
-        frame = frame.f_back
-    return lines_of_outer if frame is outer and outer is not None else _all_lines(frame)
-
-
-def _all_lines(frame: FrameType | None) -> tuple[SourceLine, ...]:
-    found: list[SourceLine] = []
+    lines: list[SourceLine] = []
     while frame is not None:
+        if frame is outer and not lines:
+            return lines_of_outer
         if is_of_user(frame):
-            code = frame.f_code
-            found.append(SourceLine(code.co_filename, frame.f_lineno, code.co_name))
+            lines.append(SourceLine(frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_name))
         frame = frame.f_back
-    return tuple(reversed(found))
+    return tuple(reversed(lines))
 
 
 # --- The events of one run --------------------------------------------------------------------------------------------
@@ -208,13 +201,14 @@ class RecordedRun:
             if event.end is None:
                 event.end, event.facts["unfinished"] = self.end, True
 
-    def _here(self) -> _Thread:
-        found: _Thread | None = getattr(self._of_thread, "found", None)
-        if found is None:
+    def _here(self) -> threading.local:
+        """`number` of this thread, and `around`: the calls that it has not left, innermost last, with their frames."""
+        here = self._of_thread
+        if not hasattr(here, "around"):
             with _lock:
-                found = self._of_thread.found = _Thread(len(self.threads))
+                here.number, here.around = len(self.threads), []
                 self.threads.append(threading.current_thread().name)
-        return found
+        return here
 
     def with_times_of(self, other: RecordedRun) -> RecordedRun:
         """These events with the times of another run, which must have made the same calls.
@@ -243,41 +237,25 @@ _lock = threading.Lock()
 _MADE_OF_THE_SAME = {"product", "preconditioner"}  # operators that are made of others: one event
 
 
-class _Thread:
-    """Calls that one thread has not left, the innermost last, and the frames that made them."""
-
-    def __init__(self, number: int) -> None:
-        self.number = number
-        self.around: list[tuple[ProfileEvent, FrameType | None]] = []
-
-
 def arrays_of(args: Iterable[Any]) -> dict[str, Any]:
     """Shapes and dtypes of the arrays among the positional arguments."""
     shapes, dtypes = [], []
     for x in args:
         shape, dtype = getattr(x, "shape", None), getattr(x, "dtype", None)
         if shape is not None and dtype is not None:
-            shapes.append(shape if type(shape) is tuple else _sizes(shape))
+            try:
+                sizes = shape if type(shape) is tuple else tuple(n if n is None else int(n) for n in shape)
+            except (TypeError, ValueError):  # known only when a program runs
+                sizes = None
+            shapes.append(sizes)
             key = type(dtype), dtype  # those of different libraries are not to be compared
-            dtypes.append(_words.get(key) or _word(key))
+            if key not in _words:
+                _words[key] = str(getattr(dtype, "name", dtype)).rpartition(".")[2]
+            dtypes.append(_words[key])
     return {"shapes": shapes, "dtypes": dtypes} if shapes else {}
 
 
-def _sizes(shape: Any) -> tuple[int | None, ...] | None:
-    """None for what is known only when a program runs."""
-    try:
-        return tuple(n if n is None else int(n) for n in shape)
-    except (TypeError, ValueError):
-        return None
-
-
 _words: dict[tuple[type, Any], str] = {}
-
-
-def _word(key: tuple[type, Any]) -> str:
-    dtype = key[1]
-    _words[key] = found = str(getattr(dtype, "name", dtype)).rpartition(".")[2]
-    return found
 
 
 def _pairs(

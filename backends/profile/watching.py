@@ -9,9 +9,9 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import cache, cached_property, wraps
+from functools import cache, cached_property, partial
 from threading import RLock
-from types import FrameType
+from types import MethodType
 from typing import Any, NamedTuple
 
 from ..operations.table import ALIASES, OPERATIONS
@@ -34,19 +34,39 @@ class Stand(NamedTuple):
 
 
 class Watched:
-    """A function that records its calls; with the attributes of the one that it calls."""
+    """Function that records its calls, a method in a class; with the attributes of the one that it calls.
 
-    def __init__(self, description: CallDescription, untimed: Callable[..., Any]) -> None:
-        self.description, self.untimed = description, untimed
-        self.__wrapped__ = untimed
+    Args:
+        find: returns that one when it is first needed, if it is not given.
+    """
+
+    def __init__(self, description: CallDescription, untimed: Any = None, find: Any = None) -> None:
+        self.description, self._find = description, find
+        if untimed is not None:
+            self.untimed = untimed
+
+    @cached_property
+    def untimed(self) -> Any:
+        """The function without the recording."""
+        return self._find()
+
+    @property
+    def __wrapped__(self) -> Any:
+        return self.untimed
+
+    def __get__(self, instance: Any, owner: type | None = None) -> Any:
+        return self if instance is None else MethodType(self, instance)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if not RUNNING or is_compiling():
             return self.untimed(*args, **kwargs)
-        return _recorded(self.description, self.untimed, args, kwargs, sys._getframe(1))
+        kind, name, backend = self.description
+        bk = backend(args) if callable(backend) else backend
+        with Span(kind, name if isinstance(name, str) else name(args), bk, None, args, sys._getframe(1)) as done:
+            return done(self.untimed(*args, **kwargs))
 
     def __getattr__(self, name: str) -> Any:
-        if name in ("untimed", "description"):  # of one that is being unpickled
+        if name in ("untimed", "description", "_find"):  # of one that is being unpickled
             raise AttributeError(name)
         return getattr(self.untimed, name)
 
@@ -54,34 +74,7 @@ class Watched:
         return f"<profiled {self.untimed!r}>"
 
 
-def watched_function(description: CallDescription, function: Callable[..., Any]) -> Callable[..., Any]:
-    """As `Watched`, but a plain function, which becomes a method in a class."""
-
-    @wraps(function)
-    def called(*args: Any, **kwargs: Any) -> Any:
-        if not RUNNING or is_compiling():
-            return function(*args, **kwargs)
-        return _recorded(description, function, args, kwargs, sys._getframe(1))
-
-    return called
-
-
-def _recorded(
-    description: CallDescription, function: Callable[..., Any], args: Any, kwargs: Any, frame: FrameType | None
-) -> Any:
-    kind, name, backend = description
-    bk = backend(args) if callable(backend) else backend
-    with Span(kind, name if isinstance(name, str) else name(args), bk, None, args, frame) as done:
-        return done(function(*args, **kwargs))
-
-
 # --- what is running --------------------------------------------------------------------------------------------------
-
-
-def innermost() -> RecordedRun | None:
-    """The recording that began last."""
-    return RUNNING[-1] if RUNNING else None
-
 
 _stands: list[Stand] = []
 
@@ -118,25 +111,16 @@ def recorded(recording: RecordedRun) -> Iterator[None]:
 # --- Which functions of a backend a profile watches: all that compute with arrays -------------------------------------
 
 # What asks about arrays or the library, or changes how one goes on.
-QUESTIONS = {
-    *(
-        "at_once",
-        "broadcast_size",
-        "can_ask_host",
-        "can_cast",
-        "can_rescue",
-        "check_numbers",
-        "compiled",
-        "compiles_numbers",
-    ),
-    *("concrete_value", "constant", "constant_folded", "device", "dtype", "enable_double_precision", "enter"),
-    *("errstate", "finfo", "flat", "flatten", "get_device", "get_sparse_format", "guard", "hiding_constants"),
-    *("host_view", "iinfo", "in_program", "is_array", "is_available", "is_concrete", "is_sparse", "isdtype"),
-    *("leave", "leaves", "list_devices", "may_leave_to_host", "on_device", "on_grid", "prefers_diagonals"),
-    *("read_only", "recorded", "refuse_derivatives", "register", "result_type", "rows_on_host", "serves"),
-    *("set_default_device", "shape", "size", "spreads_arrays", "staticshape", "stored_dtype", "supports", "tracks"),
-    *("transpose_function", "uncut", "unleaves", "vmap", "with_auto_axes", "without_derivatives"),
-}
+_QUESTIONS = """
+    at_once broadcast_size can_ask_host can_cast can_rescue check_numbers compiled compiles_numbers concrete_value
+    constant constant_folded device dtype enable_double_precision enter errstate finfo flat flatten get_device
+    get_sparse_format guard hiding_constants host_view iinfo in_program is_array is_available is_concrete is_sparse
+    isdtype leave leaves list_devices may_leave_to_host on_device on_grid prefers_diagonals read_only recorded
+    refuse_derivatives register result_type rows_on_host serves set_default_device shape size spreads_arrays
+    staticshape stored_dtype supports tracks transpose_function uncut unleaves vmap with_auto_axes
+    without_derivatives
+"""
+QUESTIONS = set(_QUESTIONS.split())
 KIND_OF = {"host_call": "host call", "by_host": "host call", "rescued": "host call", "trace": "trace"}
 # What returns a function, whose calls are watched; so is what every name that begins with `compile` returns.
 MAKERS = {"jacobian": "derivative", "hessian": "derivative"}
@@ -144,17 +128,18 @@ PARTS = ("linalg", "fourier")  # of the solvers' interface, with methods of thei
 
 
 def watch_backend(bk: Any) -> None:
-    """Put watched functions in the place of the operations of one backend."""
+    """Put watched functions in the place of the operations of a backend, of its factorisations and transforms."""
     if isinstance(vars(bk).get("reshape"), Watched):  # by another thread, which has just made it
         return
-    makes: dict[str, Callable[..., Any]] = {
+    makes: dict[str, Any] = {
         name: Watched(_description(bk, name), getattr(bk, name)) for name in _watched_names(type(bk))
     }
     for name in OPERATIONS:
         if not hasattr(type(bk), name) and name not in QUESTIONS:
-            makes[name] = Watched(_description(bk, name), _LateOperation(bk, name))
+            before = vars(bk).get(name)
+            makes[name] = Watched(_description(bk, name), before, None if before else partial(_untimed, bk, name))
     for name in filter(makes_functions, makes):
-        makes[name] = _making(bk, name, makes[name].untimed)  # type: ignore[attr-defined]
+        makes[name] = _making(bk, name, makes[name])
     makes["call_user"] = Watched(CallDescription("user", lambda args: name_of(args[0]), bk), bk.call_user)
     for alias, name in ALIASES.items():
         if name in makes and not hasattr(type(bk), alias):
@@ -163,19 +148,19 @@ def watch_backend(bk: Any) -> None:
         put(bk, name, made)
     # Last, and so taken away first: operations that another thread looks for then are not watched ones.
     if isinstance(type(bk).xp, cached_property):  # as it is but in backends that users have written
-        put(bk, "xp", WatchedNamespace(bk, _namespace_of(bk)))
-
-
-def watch_parts(bk: Any) -> None:
-    """Likewise of its dense factorisations and its transforms.
-
-    Backends that users have written may have none, or share those of another: then that one's calls are recorded.
-    """
+        xp = vars(bk).get("xp")
+        put(bk, "xp", WatchedNamespace(bk, cache(lambda: type(bk).xp.func(bk) if xp is None else xp)))  # takes ms
+    # Backends that users have written may have none, or share those of another: then that one's calls are recorded.
     for part in PARTS:
         owner = getattr(bk, part, None)
         names = [] if owner is None else _watched_names(type(owner))
         for name in (name for name in names if not isinstance(getattr(owner, name), Watched)):
             put(owner, name, Watched(_description(bk, f"{part}.{name}"), getattr(owner, name)))
+
+
+def _untimed(bk: Any, name: str) -> Any:
+    found = bk._bind(name)
+    return getattr(found, "untimed", found)  # the standard's own are watched, too
 
 
 def makes_functions(name: str) -> bool:
@@ -192,38 +177,11 @@ def _description(bk: Any, name: str) -> CallDescription:
     return CallDescription(KIND_OF.get(name, "operation"), name, bk)
 
 
-def _namespace_of(bk: Any) -> Callable[[], Any]:
-    """Loads `bk.xp` when it is asked for, as it was before the profile."""
-    before = vars(bk).get("xp")
-    return cache(lambda: type(bk).xp.func(bk) if before is None else before)  # which takes milliseconds
-
-
-class _LateOperation:
-    """An operation that a backend looks for when it is needed first."""
-
-    def __init__(self, bk: Any, name: str) -> None:
-        self._bk, self._name, self._found = bk, name, vars(bk).get(name)
-
-    def _get(self) -> Any:
-        if self._found is None:
-            found = self._bk._bind(self._name)
-            self._found = getattr(found, "untimed", found)  # the standard's own are watched, too
-        return self._found
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        return self._get()(*args, **kwargs)
-
-    def __getattr__(self, name: str) -> Any:
-        if name in ("_bk", "_name", "_found"):
-            raise AttributeError(name)
-        return getattr(self._get(), name)
-
-
-def _making(bk: Any, name: str, make: Callable[..., Any]) -> Callable[..., Any]:
+def _making(bk: Any, name: str, make: Watched) -> Callable[..., Any]:
     kind = MAKERS.get(name, "compiled")
 
     def made(*args: Any, **kwargs: Any) -> Any:
-        found, function = make(*args, **kwargs), next(iter((*args, *kwargs.values())), None)
+        found, function = make.untimed(*args, **kwargs), next(iter((*args, *kwargs.values())), None)
         title = name_of(function) if kind == "compiled" else f"{name} of {name_of(function)}"
         return found if found is function else Watched(CallDescription(kind, title, bk), found)
 
@@ -257,25 +215,20 @@ class WatchedNamespace:
         return f"<profiled {self._namespace()!r}>"
 
 
-# --- Puts watched functions in the places of all that profiles watch --------------------------------------------------
+# --- Watched functions in all their places ----------------------------------------------------------------------------
 
 
 def _install() -> None:
-    """Put all watched functions in their places."""
-    for bk in loaded_backends():
-        watch_backend(bk)
-        watch_parts(bk)
-    for bk in spans.further_backends:
+    for bk in (*loaded_backends(), *spans.further_backends):
         watch_backend(bk)
     for owner, name, description in (method for methods in spans.providers for method in methods()):
-        put(owner, name, watched_function(description, vars(owner)[name]))
+        put(owner, name, Watched(description, vars(owner)[name]))
 
 
 def _watch_late(bk: Any) -> None:
     """Watch a backend whose library is needed for the first time."""
-    if innermost() is not None:
+    if RUNNING:
         watch_backend(bk)
-        watch_parts(bk)
 
 
 when_loaded.append(_watch_late)

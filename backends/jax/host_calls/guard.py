@@ -42,7 +42,10 @@ def guarded(
     report = reporting(handler)
     if kept is not None:  # one handler for each layout of what it gets
         kept = kept._replace(name=" ".join([kept.name, *(f"{a.dtype}{a.shape}" for a in arrays)]))
-    arrays, apart = _by_dtype(arrays)
+    given = [np.dtype(a.dtype) for a in arrays]
+    arrays = [lax.convert_element_type(a, np.int32) if a.dtype == bool else a for a in arrays]
+    pack, apart = _packing(arrays, [a.dtype for a in arrays])
+    arrays = pack(jnp, arrays)
     small = sum(np.size(leaf) for leaf in jax.tree.leaves(x)) < _SMALL
 
     asides = 0 if noted is None else 1
@@ -50,7 +53,8 @@ def guarded(
     # It sees the conditions again: under vmap both branches run.
     def on_host(bad: Any, *values: Any) -> tuple[np.ndarray]:
         if np.any(bad) or any(map(np.any, values[:asides])):
-            report(*apart(values[asides:]))
+            numbers = apart(list(map(np.asarray, values[asides:])))
+            report(*(x.astype(dtype) for x, dtype in zip(numbers, given, strict=True)))
         return (np.zeros((), np.bool_),)
 
     def fail(bad: Array, *values: Array) -> Array:
@@ -79,27 +83,6 @@ def guarded(
 def _never() -> Array:
     """False, by so many operations that XLA leaves the caller's thread, where JAX turns all errors into ValueError."""
     return jnp.sum(lax.optimization_barrier(jnp.zeros(_CHEAP, np.int32))) > 0
-
-
-def _by_dtype(arrays: Sequence[Array]) -> tuple[list[Array], Callable[[Sequence[Any]], list[np.ndarray]]]:
-    """Concatenate by dtype, since each operand costs a kernel; and the function that splits NumPy's again."""
-    shapes, given = [a.shape for a in arrays], [np.dtype(a.dtype) for a in arrays]
-    dtypes = [np.dtype(np.int32) if dtype.kind == "b" else dtype for dtype in given]
-    groups = [[k for k, dtype in enumerate(dtypes) if dtype == one] for one in dict.fromkeys(dtypes)]
-    vectors = [
-        lax.concatenate([lax.convert_element_type(jnp.ravel(arrays[k]), dtypes[k]) for k in group], 0)
-        for group in groups
-    ]
-
-    def apart(vectors: Sequence[Any]) -> list[np.ndarray]:
-        found: dict[int, np.ndarray] = {}
-        for vector, group in zip(vectors, groups, strict=True):
-            ends = np.cumsum([np.prod(shapes[k], dtype=int) for k in group])
-            for k, part in zip(group, np.split(np.asarray(vector), ends[:-1]), strict=True):
-                found[k] = part.reshape(shapes[k]).astype(given[k])
-        return [found[k] for k in range(len(shapes))]
-
-    return vectors, apart
 
 
 def reporting(handler: Callable[..., None]) -> Callable[..., None]:
@@ -138,7 +121,7 @@ def rescued(
     places = {id(x): k for k, x in enumerate(found)}
     among = [places.get(id(x)) for x in arrays]  # positions of arrays that are also in `found`
     others = [x for x, place in zip(arrays, among) if place is None]
-    pack, unpack = _packing(found)
+    pack, unpack = _packing(found, [x.dtype if x.shape[-1:] == (1,) else k for k, x in enumerate(found)])
     own = pack(jnp, found)
     count, declared = len(own), [(x.shape, np.dtype(x.dtype)) for x in found]
     kept = None if name is None else Kept(f"{name} {declared}", "keep")
@@ -171,11 +154,13 @@ def rescued(
     return unpack(unless_exported(here, lambda _, *operands: list(operands[:count]), failed, *own, *others))
 
 
-def _packing(arrays: Sequence[Array]) -> tuple[Callable[..., list[Any]], Callable[[Sequence[Any]], list[Any]]]:
-    """Functions that join the numbers of each dtype among arrays like these, with `xp.concatenate`, and part them."""
+def _packing(
+    arrays: Sequence[Array], keys: Sequence[Any]
+) -> tuple[Callable[..., list[Any]], Callable[[Sequence[Any]], list[Any]]]:
+    """Functions that join arrays like these whose keys are equal, with `xp.concatenate`, and part them."""
     shapes, groups = [x.shape for x in arrays], dict[Any, list[int]]()
-    for k, x in enumerate(arrays):
-        groups.setdefault(x.dtype if x.shape[-1:] == (1,) else k, []).append(k)
+    for k, key in enumerate(keys):
+        groups.setdefault(key, []).append(k)
 
     def pack(xp: Any, arrays: Sequence[Any]) -> list[Any]:
         return [
