@@ -212,7 +212,7 @@ class Operator(ScipyProducts, PublicNames, ABC):
     )
     keeps_grids: bool = False  # does `apply` take rows that the library keeps as grids (`Backend.on_grid`) as they are?
     only_flat: ClassVar[bool] = False  # do methods take it apart, so that its rows are not kept as grids?
-    one_after_the_other: ClassVar[str] = "as_operator(lambda x: A @ (B @ x), like=b)"  # the product of two
+    product_advice: ClassVar[str] = "as_operator(lambda x: A @ (B @ x), like=b)"  # the product of two
     tracked: bool = False  # was a function seen to depend on something whose derivatives are being recorded?
     offset: complex = 0  # a constant that is added to every entry of `without_offset`
     analysis: Any = None  # what was found out about its entries: see `analysis_of`
@@ -407,7 +407,7 @@ class Operator(ScipyProducts, PublicNames, ABC):
             what = f"the function {v!r}" if callable(v) and not isinstance(v, Operator) else repr(v)
             raise TypeError(
                 f"{self!r} was multiplied by {what}; expected an array ({self.shape[1]},) or ({self.shape[1]}, k). "
-                f"Give {self.one_after_the_other}."
+                f"Give {self.product_advice}."
             )
         own = self.in_library_of(v)
         if own is not self:

@@ -71,7 +71,7 @@ class Preconditioner(Composed):
 
     __array_ufunc__ = None  # NumPy leaves `number * M` to M
     passes_grids = True
-    one_after_the_other: ClassVar[str] = (
+    product_advice: ClassVar[str] = (
         "krylix.solvers.preconditioners.multiplicative(A, M1, M2), or as_operator(lambda r: M1 @ (M2 @ r), like=b)"
     )
     plus: ClassVar[Callable[..., Any]]  # `M1 + M2` and `c * M` are set by `composed`, which imports this module.

@@ -336,8 +336,9 @@ def not_finite(A: Operator) -> str | None:
     Cost: one sum of the values, less than a product. Those on another device are not fetched.
     """
     values = _values(A)
-    if values is None or all(map(_sums_up, values)):
-        return None
+    with np.errstate(all="ignore"):
+        if values is None or all(np.isfinite(array.sum()) for array in values):
+            return None
     known: Any = A.known()
     entries = sp.coo_array(known) if sp.issparse(known) else None
     stored = np.asarray(known) if entries is None else entries.data
@@ -365,8 +366,3 @@ def _values(A: Operator) -> Sequence[np.ndarray] | None:
     if all(isinstance(a, np.ndarray) for a in arrays):
         return arrays
     return [bk.to_numpy(a) for a in arrays] if all(map(bk.is_concrete, arrays)) else None
-
-
-def _sums_up(values: np.ndarray) -> bool:
-    with np.errstate(all="ignore"):
-        return bool(np.isfinite(values.sum()))

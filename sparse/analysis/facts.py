@@ -14,10 +14,8 @@ import scipy.sparse as sp
 from scipy.sparse.csgraph import breadth_first_order, connected_components
 
 from ...backends.host_math import cores
-from .canonical import canonical as canonical
-from .canonical import row_maxima, row_range
-from .symmetry import is_hermitian as is_hermitian
-from .symmetry import is_symmetric as is_symmetric
+from .canonical import canonical, row_maxima, row_range
+from .symmetry import is_hermitian
 
 _ROWS = 50_000  # that are looked at together, while they are in the cache
 

@@ -18,12 +18,6 @@ class RangeMinimum:
     Memory: the array times the logarithm of its length.
 
     Source: Bender and Farach-Colton, The LCA problem revisited, LATIN 2000.
-
-    Examples:
-        >>> import numpy as np
-        >>> from krylix.sparse.analysis.graph import RangeMinimum
-        >>> RangeMinimum(np.array([3, 1, 4, 1, 5, 9])).between(np.array([0, 2, 4]), np.array([0, 5, 5]))
-        array([3, 1, 5])
     """
 
     def __init__(self, values: np.ndarray) -> None:
@@ -177,13 +171,6 @@ def level_widths(A: sp.csr_array) -> Levels:
     Cost: two searches and a few passes over the entries.
 
     Source: George and Liu, ACM TOMS 5 (1979), for the end that the search begins with.
-
-    Examples:
-        >>> import scipy.sparse as sp
-        >>> from krylix.sparse.analysis.graph import level_widths
-        >>> line = sp.diags_array([1.0, 1.0], offsets=[-1, 1], shape=(4, 4), format="csr")
-        >>> level_widths(line)
-        Levels(widths=array([1, 1, 1, 1]), within=0.0, hubs=0)
     """
     degrees = np.diff(A.indptr)
     full = degrees > _HUB_OF_LEVELS * (1 + np.mean(degrees)) if len(degrees) else np.zeros(0, bool)
@@ -212,7 +199,9 @@ def _searched(graph: sp.csr_array) -> tuple[np.ndarray, np.ndarray]:
     order, before = breadth_first_order(graph, int(first[-1]), directed=True)
     if len(order) >= max(len(first), graph.shape[0] / 2):
         return order, before
-    first, _ = breadth_first_order(graph, _in_largest_part(graph), directed=False)  # which transposes it
+    _, part = connected_components(graph, directed=False)
+    largest = int(np.argmax(part == np.argmax(np.bincount(part))))
+    first, _ = breadth_first_order(graph, largest, directed=False)  # which transposes it
     order, before = breadth_first_order(graph, int(first[-1]), directed=False)
     return order, before
 
@@ -224,11 +213,6 @@ def _share_within(graph: sp.csr_array, order: np.ndarray, widths: np.ndarray) ->
     apart = rows != graph.indices
     same = level[rows] == level[graph.indices]
     return int(np.count_nonzero(same & apart)) / max(int(np.count_nonzero(apart)), 1)
-
-
-def _in_largest_part(graph: sp.csr_array) -> int:
-    _, part = connected_components(graph, directed=False)
-    return int(np.argmax(part == np.argmax(np.bincount(part))))
 
 
 # --- Minimum degree order of elimination ---
@@ -243,23 +227,10 @@ def minimum_degree(A: sp.csr_array) -> np.ndarray:
     SuperLU finds it before it factorises a matrix without exchanging rows; of an incomplete factorisation that drops
     all but the diagonal little else is left to do.
 
-    Args:
-        A: square.
-
-    Returns:
-        An array (n,) of integers, a permutation.
-
     Cost: on grids and meshes a quarter of SuperLU's factors in two dimensions, a few hundredths in three; on large
         random graphs, whose factors are nearly full, a third.
 
     Source: Liu, ACM TOMS 11 (1985), through scipy.sparse.linalg.spilu.
-
-    Examples:
-        >>> import numpy as np, scipy.sparse as sp
-        >>> from krylix.sparse.analysis.graph import minimum_degree
-        >>> star = sp.csr_array([[1.0, 1, 1, 1], [1, 1, 0, 0], [1, 0, 1, 0], [1, 0, 0, 1]])
-        >>> int(minimum_degree(star)[0]) >= 2  # after all but one of its neighbours
-        True
     """
     from scipy.sparse.linalg import spilu
 

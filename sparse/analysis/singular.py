@@ -16,8 +16,6 @@ singularity, to first order `|u^H A v| / |u|^T |dA| |v|`).
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -105,8 +103,8 @@ def closed_regions(A: Matrix) -> np.ndarray | None:
         return None
     sums = np.abs(images[0])
     if A.systems is None:
-        return _regions(A.known()) if _may_have_regions(A, sums, A.known_diagonal) else None
-    systems = [i for i in range(A.systems) if _may_have_regions(A, sums[i], partial(_diagonal, A, i))]
+        return _regions(A.known()) if _may_have_regions(A, sums) else None
+    systems = [i for i in range(A.systems) if _may_have_regions(A, sums[i], i)]
     if not systems:
         return None
     known: Any = A.known()
@@ -119,13 +117,8 @@ def closed_regions(A: Matrix) -> np.ndarray | None:
     return labels if count else None
 
 
-def _diagonal(A: Matrix, i: int) -> np.ndarray:
-    one: Matrix = A[i]
-    return one.known_diagonal()
-
-
-def _may_have_regions(A: Matrix, sums: np.ndarray, diagonal: Callable[[], np.ndarray]) -> bool:
-    """Cheap necessary test: are some row sums much smaller than others, or all of them small?
+def _may_have_regions(A: Matrix, sums: np.ndarray, i: int | None = None) -> bool:
+    """Cheap necessary test, of system i of a batch: are some row sums much smaller than others, or all of them small?
 
     Matrices stored by diagonals of a grid, whose entries are not at hand row by row, must map all constants to zero, or
     have rows of zeros.
@@ -134,7 +127,8 @@ def _may_have_regions(A: Matrix, sums: np.ndarray, diagonal: Callable[[], np.nda
     some = bool(np.minimum.reduce(sums) <= _FAR * largest)
     if some and (not isinstance(A, SparseMatrix) or A.structure.gathers):
         return True
-    size = np.abs(diagonal())
+    one: Any = A if i is None else A[i]
+    size = np.abs(one.known_diagonal())
     return bool(largest <= _SMALL * np.maximum.reduce(size) or (some and not size.all()))
 
 

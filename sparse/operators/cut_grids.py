@@ -183,14 +183,17 @@ def cut_stencil(A: Operator, cut: Cut, like: Array) -> Operator | str:
     if not boxes:
         return "is no stencil that can be traced"
     parts, rings = _by_offset(boxes, grid)
-    far = _too_far([*parts], grid, cut)
+    blocks = [n // k if k > 1 else n for n, k in zip(grid, cut.parts, strict=True)]
+    far = next((shift for shift in parts if any(abs(s) > n for s, n in zip(shift, blocks, strict=True))), None)
     if far is not None:
         return f"reaches {far}, further than the next block"
     values = _values(A.bk, parts, rings, grid, OnGrid(A.with_constant(None), grid), like)
     if values is None:
         return f"needs more than {_MOST_COLOURS} products to measure its coefficients"
     bk = A.bk
-    arrays = [value if not len(value.shape) else _spread(bk, value, cut, len(grid)) for value in values]
+    arrays = [
+        value if not len(value.shape) else bk.spread_over(value, cut, len(value.shape) - len(grid)) for value in values
+    ]
     return CutStencil(tuple(arrays), tuple(parts), grid, tuple(rings), cut, bk, A.dtype)
 
 
@@ -240,13 +243,6 @@ def _number(boxes: Sequence[TracedBox], shift: Shift, grid: tuple[int, ...], rin
     first, *others = (box.number for box in boxes)
     known = all(isinstance(box.number, int | float | complex | np.ndarray | np.generic) for box in boxes)
     return first if not others or (known and all(number == first for number in others)) else None
-
-
-def _too_far(shifts: Sequence[Shift], grid: tuple[int, ...], cut: Cut) -> Shift | None:
-    for shift in shifts:
-        if any(parts > 1 and abs(s) > n // parts for s, n, parts in zip(shift, grid, cut.parts, strict=True)):
-            return shift
-    return None
 
 
 def _values(
@@ -342,7 +338,3 @@ def _number_of(
         along = np.where(on_grid, table[there % n], -colours.number * (len(grid) + 1)).astype(np.int32)
         total = total + bk.asarray(along.reshape([-1 if k == axis else 1 for k in range(len(grid))]), like=like)
     return bk.where(total < 0, 0 * total - 1, total % colours.number)
-
-
-def _spread(bk: Backend, value: Array, cut: Cut, axes: int) -> Array:
-    return bk.spread_over(value, cut, len(value.shape) - axes)

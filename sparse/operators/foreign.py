@@ -53,13 +53,9 @@ def _seen(it: Any) -> _Seen:
 
 
 class Guarded:
-    """Products of rows with a SciPy `LinearOperator`, or with an object of its interface, and with its adjoint.
+    """Products of rows of `dtype` with a SciPy `LinearOperator`, or an object of its interface, and with its adjoint.
 
-    Args:
-        linear: it.
-        name: what to call it in a message.
-        dtype: of the rows, and of what is returned.
-        exact: refuse images of less precision than `dtype`, which A may not return; else these are converted.
+    With `exact`, images of less precision than `dtype` are refused, as A may not return them; else they are converted.
     """
 
     def __init__(self, linear: Any, name: str, dtype: np.dtype, exact: bool) -> None:
@@ -261,13 +257,7 @@ def _is_own(linear: Any, name: str) -> bool:
 
 
 class HostOperator(Turned):
-    """A `scipy.sparse.linalg.LinearOperator`, one for all systems.
-
-    Attributes:
-        linear: it.
-        name: what to call it in a message.
-        exact: may it not return less precise numbers than it is given?
-    """
+    """A `scipy.sparse.linalg.LinearOperator`, `linear`, one for all systems; for `name` and `exact` see `Guarded`."""
 
     def __init__(
         self,
@@ -347,10 +337,6 @@ class HostOperator(Turned):
 
 
 def _shape(linear: Any, name: str) -> tuple[int, int]:
-    """
-    Raises:
-        ValueError: it is not that of a matrix.
-    """
     try:
         rows, columns = map(int, linear.shape)
     except (TypeError, ValueError) as error:

@@ -19,7 +19,7 @@ import scipy.sparse as sp
 from ..solvers import OPTIONAL_METHODS, PRECONDITIONERS, find_method, prepare, setup_cache
 from ..solvers.methods.registry import is_auto
 from ..solvers.prepared import prepare_for_one
-from ..sparse.analysis.facts import is_hermitian, is_symmetric
+from ..sparse.analysis.symmetry import is_hermitian, is_symmetric
 from .facts import bytes_text, maps_constants_to_zero, status_word
 from .files import SystemRead, read_system
 from .solve import build_preconditioner, column_norms, result_of

@@ -20,12 +20,11 @@ from ..sparse.analysis.facts import (
     component_labels,
     dominance,
     has_symmetric_pattern,
-    is_hermitian,
     is_positive_definite,
     is_positive_semidefinite,
-    is_symmetric,
     occupied_diagonals,
 )
+from ..sparse.analysis.symmetry import is_hermitian, is_symmetric
 from ..sparse.formats import choose_format, from_entries
 from ..sparse.formats.ell import PIECE, best_width
 from .files import MatrixFile, SystemRead

@@ -19,7 +19,7 @@ import numpy as np
 import scipy.io
 import scipy.sparse as sp
 
-from ..sparse.analysis.facts import canonical
+from ..sparse.analysis.canonical import canonical
 from ..sparse.files.reader import (
     ENDINGS,
     Contents,

@@ -136,7 +136,7 @@ def test_products_of_preconditioners_are_refused() -> None:
         with pytest.raises(TypeError, match=r"(?s)was multiplied by .*expected an array \(6,\).*multiplicative"):
             M @ other
     r = np.arange(6.0)
-    for advice in M.one_after_the_other.split(", or "):
+    for advice in M.product_advice.split(", or "):
         names = {"krylix": krylix, "as_operator": krylix.as_operator, "A": A, "M1": M, "M2": M, "b": r}
         product = eval(advice, names)
         np.testing.assert_allclose(product(r), r / 2 if "multiplicative" in advice else r / 4)

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from krylix.sparse.analysis import facts
 from krylix.sparse.analysis.canonical import row_maxima
+from krylix.sparse.analysis.symmetry import is_hermitian, is_symmetric
 
 DTYPES = [np.float32, np.float64, np.complex64, np.complex128]
 
@@ -38,33 +39,33 @@ def test_hermitian_up_to_rounding(dtype: type) -> None:
     rng = np.random.default_rng(0)
     A = random_matrix(rng, dtype)
     H = sp.csr_array(A + A.conj().T)
-    assert facts.is_hermitian(H)
-    assert not facts.is_hermitian(A)
+    assert is_hermitian(H)
+    assert not is_hermitian(A)
     eps = np.finfo(dtype).eps
     noise = 1 + eps * rng.standard_normal(H.nnz)
-    assert facts.is_hermitian(sp.csr_array(((H.data * noise).astype(dtype), H.indices, H.indptr), H.shape))
+    assert is_hermitian(sp.csr_array(((H.data * noise).astype(dtype), H.indices, H.indptr), H.shape))
     changed = H.copy()
     entries = H.tocoo()
     largest = np.argmax(np.where(entries.row != entries.col, np.abs(H.data), 0))
     changed.data[largest] *= 1 + 1e4 * eps
-    assert not facts.is_hermitian(changed)
+    assert not is_hermitian(changed)
 
 
 @pytest.mark.parametrize("scale", [1.0, 1e-300, 1e300])
 def test_each_entry_counts(scale: float) -> None:
     """A small unsymmetric block beside a large symmetric one is not lost in a norm."""
     A = scale * sp.block_diag([[[1e8, 1e7], [1e7, 1e8]], [[1e-9, 1e-9], [0, 1e-9]]], format="csr")
-    assert not facts.is_hermitian(A)
+    assert not is_hermitian(A)
     A[2, 3] = 0
-    assert facts.is_hermitian(A)
+    assert is_hermitian(A)
 
 
 def test_hermitian_and_symmetric_differ_in_complex() -> None:
     A = sp.csr_array([[1, 2j], [2j, 3]])
-    assert facts.is_symmetric(A) and not facts.is_hermitian(A)
+    assert is_symmetric(A) and not is_hermitian(A)
     B = sp.csr_array([[1, 2j], [-2j, 3]])
-    assert facts.is_hermitian(B) and not facts.is_symmetric(B)
-    assert not facts.is_hermitian(sp.csr_array([[1 + 1j, 0], [0, 1]]))  # a diagonal that is not real
+    assert is_hermitian(B) and not is_symmetric(B)
+    assert not is_hermitian(sp.csr_array([[1 + 1j, 0], [0, 1]]))  # a diagonal that is not real
 
 
 def test_pattern() -> None:
@@ -200,11 +201,11 @@ def test_nothing_is_changed_and_any_form_is_read() -> None:
     A = sp.coo_array(entries, (2, 2))  # duplicates, a stored zero, unsorted
     for B in (A, sp.coo_matrix(entries, (2, 2)), A.tocsc(), A.tocsr(), A.todia(), A.astype(np.int32), A.tocsr() != 0):
         before = B.toarray().copy(), B.nnz
-        assert facts.is_hermitian(B)
+        assert is_hermitian(B)
         assert facts.is_positive_definite(B) is (True if B.dtype != bool else None)
         assert np.array_equal(B.toarray(), before[0]) and B.nnz == before[1]
     unsorted = sp.csr_array((np.array([1.0, 2, 3, 4]), np.array([1, 0, 1, 0]), np.array([0, 2, 4])))
-    facts.is_hermitian(unsorted)
+    is_hermitian(unsorted)
     assert unsorted.indices.tolist() == [1, 0, 1, 0]
 
 
@@ -214,7 +215,7 @@ def test_nan_and_infinity_prove_nothing(bad: float) -> None:
         A = np.eye(3) * 2
         A[place] = A[place[::-1]] = bad
         sparse = sp.csr_array(A)
-        assert not facts.is_hermitian(sparse)
+        assert not is_hermitian(sparse)
         assert not facts.is_diagonally_dominant(sparse) and not facts.is_m_matrix(sparse)
         assert not facts.is_m_matrix(-sparse)
         assert facts.is_positive_definite(sparse) is None and facts.is_positive_semidefinite(sparse) is None
@@ -222,14 +223,14 @@ def test_nan_and_infinity_prove_nothing(bad: float) -> None:
 
 def test_empty_one_and_rectangular() -> None:
     empty = sp.csr_array((0, 0))
-    assert facts.is_hermitian(empty) and facts.has_symmetric_pattern(empty) and facts.is_diagonally_dominant(empty)
+    assert is_hermitian(empty) and facts.has_symmetric_pattern(empty) and facts.is_diagonally_dominant(empty)
     assert facts.component_labels(empty)[0] == 0
     assert facts.is_positive_definite(sp.csr_array([[3.0]])) is True
     zero = sp.csr_array((4, 4))
-    assert facts.is_hermitian(zero) and facts.is_positive_semidefinite(zero) and not facts.is_positive_definite(zero)
+    assert is_hermitian(zero) and facts.is_positive_semidefinite(zero) and not facts.is_positive_definite(zero)
     assert facts.component_labels(zero)[0] == 4
     wide = sp.csr_array((2, 3))
-    assert not (facts.is_hermitian(wide) or facts.is_symmetric(wide) or facts.is_diagonally_dominant(wide))
+    assert not (is_hermitian(wide) or is_symmetric(wide) or facts.is_diagonally_dominant(wide))
     assert not (facts.is_m_matrix(empty) or facts.is_m_matrix(zero) or facts.is_m_matrix(wide))
     assert facts.is_positive_definite(wide) is None and facts.is_positive_semidefinite(wide) is None
     assert not facts.has_symmetric_pattern(wide)

@@ -14,7 +14,7 @@ from cells import in_turn
 from frameworks import FRAMEWORKS, lazy
 from krylix import UnsupportedOperation
 from krylix.backends import convert, get_backend
-from krylix.sparse.analysis.facts import canonical
+from krylix.sparse.analysis.canonical import canonical
 from krylix.sparse.formats import from_entries
 from krylix.sparse.plot import count_entries, find_neighbours, plot, round_numbers
 
