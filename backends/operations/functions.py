@@ -137,9 +137,10 @@ class _Container:
 
     def __init__(self, bk: Any, tree: Any) -> None:
         self._bk = bk
-        self._leaves, self._structure = bk.leaves(tree)
-        self._is_array = [bk.is_array(x) for x in self._leaves]
-        self.arrays = [x for x, known in zip(self._leaves, self._is_array, strict=True) if known]
+        leaves, self._structure = bk.leaves(tree)
+        self._is_array = [bk.is_array(x) for x in leaves]
+        self.arrays = [x for x, known in zip(leaves, self._is_array, strict=True) if known]
+        self._leaves = [None if known else x for x, known in zip(leaves, self._is_array, strict=True)]
 
     def rebuilt(self, arrays: Sequence[Array | None], *others: Any) -> Any:
         """The container with these arrays, and `others` in place of the rest, if it is given."""
@@ -217,18 +218,21 @@ def jacobian(
 
     def differentiated(args: Sequence[Any], constants: dict[str, Any]) -> Any:
         parts = _Parts(bk, args, places)
-        beside: list[Callable[[Sequence[Array]], tuple[Any, ...]]] = []
+        beside: list[_Container] = []  # the outputs, if there are any
 
         def loss_and_arrays(*arrays: Array) -> tuple[Array, list[Array]]:
             loss, outputs = _split(bk, f(*parts.rebuilt(arrays), **constants))
-            found, rebuild = _arrays_in(bk, outputs)
-            beside.append(rebuild)
-            return loss, found
+            if not outputs:
+                return loss, []
+            beside[:] = [_Container(bk, outputs)]
+            arrays_beside, beside[0].arrays = beside[0].arrays, []  # of a trace that ends
+            return loss, arrays_beside
 
         found = bk._differentiated(loss_and_arrays, parts.arrays)
         derivatives = parts.grouped(_rows(bk, found))
         if get_output:
-            return (found.loss, *beside[-1](found.outputs), *derivatives)
+            outputs = beside[0].rebuilt(found.outputs) if beside else ()
+            return (found.loss, *outputs, *derivatives)
         return derivatives if isinstance(wrt, Sequence) else derivatives[0]
 
     return _called_like(bk, f, differentiated)
@@ -303,20 +307,6 @@ def _split(bk: Any, found: Any) -> tuple[Array, tuple[Any, ...]]:
             "real part, the imaginary part or the absolute value."
         )
     return loss, tuple(outputs)
-
-
-def _arrays_in(bk: Any, outputs: tuple[Any, ...]) -> tuple[list[Array], Callable[[Sequence[Array]], tuple[Any, ...]]]:
-    """The arrays in what a function returns beside its loss, and how to put others in their places."""
-    leaves, structure = bk.leaves(outputs) if outputs else ([], None)
-    is_array = [bk.is_array(leaf) for leaf in leaves]
-    others = [None if known else leaf for leaf, known in zip(leaves, is_array, strict=True)]
-
-    def rebuild(arrays: Sequence[Array]) -> tuple[Any, ...]:
-        rest = iter(arrays)
-        filled = [next(rest) if known else leaf for leaf, known in zip(others, is_array, strict=True)]
-        return tuple(bk.unleaves(structure, filled)) if outputs else ()
-
-    return [leaf for leaf, known in zip(leaves, is_array, strict=True) if known], rebuild
 
 
 def _rows(bk: Any, found: Differentiated) -> list[Array]:

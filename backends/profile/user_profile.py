@@ -83,7 +83,18 @@ class Profile:
         Args:
             min_duration: seconds; rows below are left out, and counted in the last line.
         """
-        return report(self, min_duration)
+        waits = "each call waits for its result" if self.blocking else "calls do not wait for their results"
+        lines, left_out = [f"{self!r}; {waits}", _HEAD], 0
+        for depth, row in _walk(_tree(self.events), 0):
+            if row.total < min_duration:
+                left_out += 1
+                continue
+            lines.append(f"{1e3 * row.total:>10.3f}{1e3 * row.own:>10.3f}{row.calls:>8}  {'  ' * depth}{_text(row)}")
+        if any(event.traced for event in self.events):
+            lines.append("traced: recorded into a program, which runs later; the time is that of tracing")
+        if left_out:
+            lines.append(f"{left_out} rows below {1e3 * min_duration:g} ms are left out")
+        return "\n".join([*lines, *self.notes])
 
     def print(self, min_duration: float = 1e-3) -> None:
         """Print the report."""
@@ -132,25 +143,6 @@ class _Row:
 def _same(a: Any, b: Any) -> bool:
     """Two NaN, such as the residuals of failed solves, count as equal."""
     return bool(a == b or (a != a and b != b))
-
-
-def report(profile: Any, min_duration: float) -> str:
-    """See `Profile.report`."""
-    rows = _tree(profile.events)
-    waits = "each call waits for its result" if profile.blocking else "calls do not wait for their results"
-    traced = any(event.traced for event in profile.events)
-    lines = [f"{profile!r}; {waits}", _HEAD]
-    left_out = 0
-    for depth, row in _walk(rows, 0):
-        if row.total < min_duration:
-            left_out += 1
-            continue
-        lines.append(f"{1e3 * row.total:>10.3f}{1e3 * row.own:>10.3f}{row.calls:>8}  {'  ' * depth}{_text(row)}")
-    if traced:
-        lines.append("traced: recorded into a program, which runs later; the time is that of tracing")
-    if left_out:
-        lines.append(f"{left_out} rows below {1e3 * min_duration:g} ms are left out")
-    return "\n".join([*lines, *profile.notes])
 
 
 def _tree(events: list[ProfileEvent]) -> dict[Any, _Row]:
