@@ -151,6 +151,12 @@ class TorchBackend(TorchKernels, DerivativesOfFunctions, Backend):
     def copy(self, x: Array) -> Array:
         return x.clone(memory_format=torch.contiguous_format)
 
+    def reshape(self, x: Array, shape: Sequence[int]) -> Array:
+        return x.reshape(tuple(shape))  # also of NumPy's arrays, as constants of operators may be
+
+    def matrix_transpose(self, matrix: Array) -> Array:
+        return matrix.transpose(-1, -2)  # likewise
+
     def _open_container(self, x: Any) -> Opened | None:
         leaves, spec = tree_flatten(x)
         if spec.is_leaf() or type(x) in self.containers:
