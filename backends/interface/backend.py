@@ -72,10 +72,11 @@ class Backend(Control, Kernels, Transformations, Devices, Collectives, NamedOper
 
         Late, by name: most solves need none of them, and only the folder of a library imports the library.
         """
+        of_all = ("", __package__, __package__.rpartition(".")[0])  # packages that belong to no library
         for owner in cls.__mro__:
             package = owner.__module__.rpartition(".")[0]
             beside = f"{package}.{name}"
-            if package and package != __package__ and (beside in sys.modules or find_spec(beside)):
+            if package not in of_all and (beside in sys.modules or find_spec(beside)):
                 return import_module(beside)
         return None
 

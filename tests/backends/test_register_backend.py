@@ -12,6 +12,7 @@ import krylix
 from frameworks import jnp
 from krylix import NoBackendFound, choose_backend, linear_solve, register_backend
 from krylix.backends import get_backend, registry
+from krylix.backends.communicators import _class_over_members
 from krylix.backends.numpy.backend import NumpyBackend
 
 A = sp.diags_array([-1.0, 2.5, -1.0], offsets=[-1, 0, 1], shape=(5, 5)).tocsr()
@@ -212,3 +213,12 @@ def test_a_class_that_derives_from_a_library_has_what_that_has() -> None:
 def test_a_backend_without_a_folder_says_what_is_expected() -> None:
     with pytest.raises(TypeError, match=r"Backend has no module 'standard' beside it; expected one with the namespace"):
         krylix.backends.Backend._needed_module("standard", "the namespace `xp`")
+
+
+@pytest.mark.parametrize("name", ["numpy", "torch", "jax"])
+def test_backends_over_members_have_the_modules_of_their_library(name: str) -> None:
+    pytest.importorskip(name)
+    bk = get_backend(name)
+    members = _class_over_members(type(bk))
+    for module in ("standard", "devices", "operations"):
+        assert members._module(module) is type(bk)._module(module) is not None
