@@ -116,7 +116,8 @@ def test_what_is_no_library() -> None:
 
 @pytest.mark.needs("jax")
 def test_namespaces_of_the_four_libraries() -> None:
-    assert choose_backend("jax.numpy") is choose_backend(jnp.ones(2))
+    of_arrays = choose_backend(jnp.ones(2))
+    assert choose_backend("jax.numpy") is of_arrays
     with pytest.raises(TypeError, match="'jax'"):
         register_backend(jnp)
 
