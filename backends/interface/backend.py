@@ -275,7 +275,7 @@ class Backend(Control, Kernels, Transformations, Devices, Collectives, NamedOper
     def max_abs(self, v: Array) -> Array:
         """`(batch, n)` -> real `(batch, 1)`: the largest absolute value of each row."""
         size = self.abs(v)
-        return self.xp.max(size, axis=1, keepdims=True) if int(v.shape[1]) else self.xp.sum(size, axis=1, keepdims=True)
+        return (self.xp.sum if v.shape[1] == 0 else self.xp.max)(size, axis=1, keepdims=True)
 
     @abstractmethod
     def dot(self, a: Array, b: Array) -> Array:

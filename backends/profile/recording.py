@@ -10,6 +10,8 @@ from time import perf_counter
 from types import FrameType
 from typing import Any, NamedTuple
 
+from ..standard.library import RULES
+
 KINDS = {
     "solve": "a call of linear_solve, of a prepared solver, of solve_nonlinear or minimize",
     "set-up": "checks, the choice of a method, preconditioners and factors",
@@ -171,7 +173,9 @@ class RecordedRun:
         thread = self._here()
         around = thread.around
         parent, outer = around[-1] if around else (None, None)
-        if parent is not None and parent.kind == kind and (kind in _MADE_OF_THE_SAME or parent.name == name):
+        # A backend's function of the standard may call that of `xp`, which is watched, too.
+        is_twice = kind == "operation" and name in RULES and parent is not None and parent.name == name
+        if parent is not None and parent.kind == kind and (kind in _MADE_OF_THE_SAME or is_twice):
             return None
         event = ProfileEvent(name, kind, library, thread.number, parent, (), traced)
         if self.trace:

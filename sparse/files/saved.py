@@ -113,8 +113,11 @@ def load_operator(path: Any, check: Callable[[Operator], None] | None = None) ->
         if unknown := description.keys() - {"format", "version", "operator", _DIGEST}:
             raise ValueError(f"its description has {', '.join(sorted(unknown))}, too")
         _try_product(operator)
+        transposed = None
         with suppress(UnsupportedOperation):
-            _try_product(operator.transpose())
+            transposed = operator.transpose()
+        if transposed is not None:
+            _try_product(transposed)
     except MemoryError as error:
         raise MemoryError(f"{name}: does not fit into memory.") from error
     except Exception as error:  # of a description that says anything, constructors raise anything

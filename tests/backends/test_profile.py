@@ -421,6 +421,21 @@ def test_a_residual_that_is_nan_is_reported() -> None:
     assert "residual_norm=nan converged=False" in prof.report()
 
 
+def test_calls_inside_of_a_call_of_their_name_are_events() -> None:
+    """Loops in loops and regions in regions; of a function that calls the same one of `xp` there is one."""
+
+    def outer(k: int) -> int:
+        numpy.while_loop(lambda j: j < 2, lambda j: j + 1, 0)
+        return k + 1
+
+    with profile() as prof:
+        numpy.while_loop(lambda k: k < 3, outer, 0)
+        with prof.region("same"), prof.region("same"):
+            get_backend("numpy").flip(x)
+    names = [event.name for event in prof.events if event.kind in ("operation", "region")]
+    assert names.count("while_loop") == 4 and names.count("same") == 2 and names.count("flip") == 1
+
+
 # ---- programs
 
 
