@@ -41,7 +41,7 @@ class Backend(Control, Kernels, Transformations, Devices, Collectives, NamedOper
     linalg: Linalg  # dense factorisations
     fourier: Fourier  # transforms
     sparse: Any  # reads and makes sparse matrices of the library itself, see numpy/sparse.py
-    native_dtypes: ClassVar[Mapping[Any, np.dtype]] = {}  # those of which `_select` chooses as `xp.where` does
+    _native_dtypes: ClassVar[Mapping[Any, np.dtype]] = {}  # those of which `_select` chooses as `xp.where` does
 
     is_eager: ClassVar[bool] = False  # is control flow always Python's, never compiled?
     raises_in_programs: Any = True  # can a compiled program raise an error, in every process that runs it?
@@ -231,7 +231,7 @@ class Backend(Control, Kernels, Transformations, Devices, Collectives, NamedOper
 
     @cached_property
     def _pairs(self) -> tuple[frozenset[Any], frozenset[Any]]:
-        return pairs_alike(self.native_dtypes), pairs_with_int(self.native_dtypes)
+        return pairs_alike(self._native_dtypes), pairs_with_int(self._native_dtypes)
 
     def _promotes(self, a: Any, b: Any) -> bool:
         """Do the library's functions promote these operands as `xp` does?"""

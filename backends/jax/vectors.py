@@ -111,7 +111,7 @@ _SQRT = direct(lax.sqrt, jnp.sqrt)
 class JaxVectors(Backend):
     """Elementwise functions and reductions."""
 
-    native_dtypes = NUMPY_DTYPES
+    _native_dtypes = NUMPY_DTYPES
 
     def spreads_arrays(self) -> bool:
         return jax.device_count() > 1 and not is_mapped()

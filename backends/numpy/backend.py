@@ -34,7 +34,7 @@ class NumpyBackend(NumpyKernels, Backend):
     is_eager = True
     updates_in_place = True
     on_host = True
-    native_dtypes = NUMPY_DTYPES
+    _native_dtypes = NUMPY_DTYPES
     _communicators = "an intracommunicator of mpi4py, such as MPI.COMM_WORLD"
     has_compiled_rows = True
     linalg = NumpyLinalg()
@@ -116,6 +116,10 @@ class NumpyBackend(NumpyKernels, Backend):
             plain = _PLAIN.issuperset((type(condition), type(a), type(b)))
             return (_where if plain else np.where)(condition, a, b)
         return self.xp.where(condition, a, b)
+
+    def maximum(self, a: Array, b: Any) -> Array:
+        alike = (getattr(a, "dtype", type(a)), getattr(b, "dtype", type(b))) in self._pairs[0]
+        return np.maximum(a, b) if alike else self.xp.maximum(a, b)
 
     def sqrt(self, x: Array) -> Array:
         return np.sqrt(x) if x.dtype.kind in "fc" else self.xp.sqrt(x)

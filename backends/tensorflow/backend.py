@@ -35,7 +35,7 @@ class TensorflowBackend(TensorflowIndexing, TensorflowLoops):
 
     name = "tensorflow"
     explicit_derivatives = True
-    native_dtypes = {tf.as_dtype(np.dtype(char)): np.dtype(char) for char in "?iqefdFD"}  # noqa: RUF012
+    _native_dtypes = {tf.as_dtype(np.dtype(char)): np.dtype(char) for char in "?iqefdFD"}  # noqa: RUF012
     fuses_elementwise = True
     has_unknown_sizes = True
     prefers_channels_last = True

@@ -50,7 +50,7 @@ class TorchBackend(TorchKernels, DerivativesOfFunctions, Backend):
     updates_in_place = True
     has_compiled_rows = True
     always_writable = True
-    native_dtypes = NUMPY_DTYPE
+    _native_dtypes = NUMPY_DTYPE
     derivatives = "torch.autograd or torch.func"
     _communicators = "a process group of torch.distributed, such as torch.distributed.group.WORLD or mesh.get_group()"
     explicit_derivatives = True

@@ -223,7 +223,9 @@ class FunctionOperator(LinearFunction):
 
     def with_constant(self, constant: Array | None) -> FunctionOperator:
         """The same function with `constant` `(systems, n)` subtracted from its results."""
-        return self._with(constant=constant, _entries=None, _matrix=None)
+        other = copy.copy(self)  # by itself: each solve calls it
+        other.constant, other._entries, other._matrix = constant, None, None
+        return other
 
     def lasting(self) -> FunctionOperator:
         """The same, to be kept."""
