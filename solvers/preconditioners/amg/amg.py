@@ -11,7 +11,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from ....backends import Array, Backend, get_backend
-from ....sparse import Composed, Matrix, Operator, SparseMatrix, UnsupportedOperation, as_operator
+from ....sparse import Composed, Matrix, Operator, SparseMatrix, Turned, UnsupportedOperation, as_operator
 from ....sparse.analysis.facts import is_m_matrix
 from ....sparse.analysis.symmetry import is_hermitian
 from ....sparse.formats.compressed import CsrStructure
@@ -230,11 +230,11 @@ def _is_close(A: sp.csr_array, B: Any) -> bool:
     return bool(abs(difference).max() <= 1e-12 * abs(A).max()) if difference.nnz else True
 
 
-_CYCLES: Memory[Operator] = Memory(2)
+_CYCLES: Memory[Operator] = Memory(4)  # of two matrices, with their transposes
 
 
 @dataclass(eq=False, repr=False)
-class AppliedByHost(Composed):
+class AppliedByHost(Turned, Composed):
     """The cycle of a matrix of traced values, which the host sets up and applies in each run of a compiled program.
 
     Jumps of the coefficients of a run decide which unknowns are coarse, so that no program can hold the hierarchy.
@@ -256,6 +256,7 @@ class AppliedByHost(Composed):
     structure: CsrStructure
     settings: AmgSettings
     transposed: bool = False
+    conjugated: bool = False
 
     def _settle(self) -> None:
         self.shape, self.dtype = self.structure.shape, np.dtype(self.bk.dtype(self.values))
@@ -270,7 +271,7 @@ class AppliedByHost(Composed):
         (digest,) = bk.by_host(_digest, lambda v: [bk.zeros(*returns[0], v)], returns, values)
         return cls(bk, values, digest, structure, settings)
 
-    def apply(self, x: Array) -> Array:
+    def product(self, x: Array) -> Array:
         if not self.bk.sets_up_by_host():
             raise UnsupportedOperation(
                 "amg(coarsening='classical') for traced values is set up and applied by the host, which programs with "
@@ -281,18 +282,24 @@ class AppliedByHost(Composed):
         image: Array = self.bk.by_host(self._on_host, self._in_program, returns, self.values, self.digest, x)[0]
         return image
 
-    def transpose(self) -> AppliedByHost:
-        return replace(self, transposed=not self.transposed)
+    def turned(self, *, transposed: bool, conjugated: bool) -> AppliedByHost:
+        return replace(self, transposed=transposed, conjugated=conjugated)
 
     def _on_host(self, values: np.ndarray, digest: np.ndarray, x: np.ndarray) -> list[np.ndarray]:
-        host = get_backend("numpy")
-        with host.errstate():
-            key = digest.tobytes(), self.structure, self.settings, self.dtype
-            cycle = _CYCLES.get(key)
-            if cycle is None:
-                cycle = _cycle_or_scaling(SparseMatrix.build(host, self.structure, (np.array(values),)), self.settings)
-                _CYCLES.keep(key, cycle)
-            return [(cycle.transpose() if self.transposed else cycle).apply(np.array(x))]
+        with get_backend("numpy").errstate():
+            return [self._cycle(values, digest, self.transposed).apply(np.array(x))]
+
+    def _cycle(self, values: np.ndarray, digest: np.ndarray, transposed: bool) -> Operator:
+        key = digest.tobytes(), self.structure, self.settings, self.dtype, transposed
+        cycle = _CYCLES.get(key)
+        if cycle is None:
+            if transposed:
+                cycle = self._cycle(values, digest, False).transpose()
+            else:
+                A = SparseMatrix.build(get_backend("numpy"), self.structure, (np.array(values),))
+                cycle = _cycle_or_scaling(A, self.settings)
+            _CYCLES.keep(key, cycle)
+        return cycle
 
     def _in_program(self, values: Array, digest: Array, x: Array) -> list[Array]:
         # Jacobi's scaling, for programs that leave this process.

@@ -10,6 +10,7 @@ import scipy.sparse as sp
 
 from ....backends import get_backend
 from ....sparse import Matrix, Operator, SparseMatrix
+from ....sparse.analysis.facts import is_dominated
 from ...diagonal import DiagonalOperator
 from ..multigrid.coarsest import exact_inverse, inverse_of_scaled, rounding_of, scales_of, times_diagonals
 from ..multigrid.cycle import (
@@ -27,10 +28,8 @@ from ..multigrid.cycle import (
 from ..operators import DiagonallyScaled, Preconditioner, inner_dtype, note_on_precision, recast
 from ..pipeline import Target
 from .levels import HostLevel, eigenvalue_bound, inverse_permutation, is_diagonal, kept_for_updates
-from .rows import gathered, on_diagonal, repeated, row_sums, selected
-from .settings import BOUND, AmgSettings
-
-_DOMINANT = 1.5  # times the diagonal entry: a level with smaller sums of the rows' absolute values is solved by scaling
+from .rows import gathered, on_diagonal, repeated, selected
+from .settings import BOUND, SOLVED_BY_SCALING, AmgSettings
 
 
 class Form(NamedTuple):
@@ -70,10 +69,9 @@ def known_cycle(levels: list[HostLevel], settings: AmgSettings, hermitian: bool,
     if left is None:
         left, right = scales_of(A, hermitian)
     right = np.ones(A.shape[0]) if right is None else right
-    dominant = settings.is_classical and A.shape[0] > settings.max_coarse
-    dominant = dominant and np.all(row_sums(np.abs(A.data), A) <= _DOMINANT * np.abs(A.diagonal()))
+    large = settings.is_classical and A.shape[0] > settings.max_coarse
     coarsest: Operator
-    if dominant or is_diagonal(A):
+    if is_diagonal(A) or (large and is_dominated(A, SOLVED_BY_SCALING)):
         coarsest = DiagonalOperator(within.bk, within.array((left * right if unscaled else np.ones(len(left)))[None]))
     else:
         rounding = rounding_of(target.dtype, len(levels))

@@ -140,23 +140,22 @@ _TRIANGLE_SAMPLE = 64  # rows in which triangles are looked for first
 
 
 def classical_levels(
-    A: sp.csr_array, settings: AmgSettings, hermitian: bool, components: np.ndarray | None = None
+    above: list[HostLevel], settings: AmgSettings, hermitian: bool, components: np.ndarray | None = None
 ) -> list[HostLevel]:
     """Levels, finest first, until one is small or cannot be coarsened.
 
     Args:
-        components: labels `(n,)` of the unknowns: only those with the same label are interpolated from each other.
-            Galerkin products use all of A.
+        above: the first of them, such as the finest one, of a matrix with sorted rows.
+        components: labels of the unknowns of the last of these: only those with the same label are interpolated from
+            each other. Galerkin products use all of A.
 
     Raises:
         ValueError: coarse matrices get more and more entries.
 
     Cost: about that of 10 to 20 products of A with itself.
     """
-    if not A.has_canonical_format:
-        A = A.copy()
-        A.sum_duplicates()
-    theta, most, levels = threshold_of(A, settings), _MOST_ENTRIES * A.nnz, [HostLevel.finest(A)]
+    levels, A, finest = [*above], above[-1].A, above[0].A
+    theta, most = threshold_of(finest, settings), _MOST_ENTRIES * finest.nnz - sum(level.A.nnz for level in above[:-1])
     while A.shape[0] > settings.max_coarse and len(levels) < settings.max_levels:
         coarse = red_black_splitting(A)
         pair = None if coarse is None else eliminated(levels[-1], coarse, hermitian, components)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -17,6 +18,7 @@ import scipy.sparse as sp
 
 from ....backends import Array, Backend
 from ....sparse import Dense, Operator, SparseMatrix
+from ....sparse.analysis.facts import is_dominated
 from ....sparse.analysis.spectrum import bounded_eigenvalue
 from ....sparse.formats import FORMATS, Structure
 from ....sparse.formats.compressed import CsrStructure
@@ -58,7 +60,7 @@ from .levels import (
     rows_in,
 )
 from .rows import gathered, product, repeated, selected, sorted_rows
-from .settings import BOUND, AmgSettings
+from .settings import BOUND, SOLVED_BY_SCALING, AmgSettings
 
 # --- set-up from known values ---
 
@@ -84,7 +86,10 @@ def coarsened(
     if settings.is_classical:
         if components is not None:
             A = selected(A, repeated(components, A) == gathered(components, A.indices))
-        return classical_levels(A, settings, hermitian, components)
+        if not A.has_canonical_format:
+            A = A.copy()
+            A.sum_duplicates()
+        return classical_levels([HostLevel.finest(A)], settings, hermitian, components)
     try:
         with warnings.catch_warnings(), np.errstate(all="ignore"):
             warnings.simplefilter("ignore")  # of pyamg about speed, and about matrices of several systems
@@ -107,6 +112,9 @@ def galerkin_levels(
     A: sp.csr_array, tentative: Sequence[Tentative], settings: AmgSettings, hermitian: bool, checked: bool = False
 ) -> list[HostLevel] | None:
     """Levels of A, finest first, on the aggregates or the splittings of another matrix.
+
+    Classical coarsening may have ended early, at a matrix that its diagonal dominated. It goes on where that of A does
+    not.
 
     Args:
         checked: return None if the splittings of classical levels no longer suit A, see `is_reusable`.
@@ -131,6 +139,11 @@ def galerkin_levels(
         else:
             level = with_transfers(level, source, None if hermitian else source, settings)
         levels[-1:] = level, level.below(sorted_rows(product(level.R, product(A, level.P)), hermitian))
+    A = levels[-1].A
+    if settings.is_classical and A.shape[0] > settings.max_coarse and not is_dominated(A, SOLVED_BY_SCALING):
+        rule = tentative[-1] if tentative else None
+        labels = rule.labels[rule.coarse] if isinstance(rule, ClassicalRule) and rule.labels is not None else None
+        levels = classical_levels(levels, settings, hermitian, labels)
     return levels
 
 
@@ -358,8 +371,13 @@ def renewed(
     """
     bk, like = A.bk, A.anchor()
     sources: list[Any] = [kept_for_updates(T, bk, A.dtype, like) for T in tentative]
-    rules = (T.rule if isinstance(T, Injection) else Smoothed(T.structure, settings.smooths) for T in sources)
+    rules = [T.rule if isinstance(T, Injection) else Smoothed(T.structure, settings.smooths) for T in sources]
     structures, levels = pattern_of(bk, A.structure, tuple(rules))
+    if settings.is_classical and structures[-1].shape[0] > settings.max_coarse and len(rules) + 1 < settings.max_levels:
+        # Classical coarsening ended early, at a matrix that its diagonal dominated, which nothing says of this one.
+        left = replace(settings, max_levels=settings.max_levels - len(rules))
+        if more := tentative_of(structures[-1], left, None, 1):
+            return renewed(A, [*tentative, *more], settings, hermitian)
     by_rows = settings.is_classical and hermitian is not False
     current = _scaled_values(bk, structures[0], bk.constant(A.entry_arrays()), by_rows and bool(tentative))
     phase = _phase(bk, structures[0], current.values, each=hermitian is False)

@@ -16,6 +16,7 @@ OMEGA = 4 / 3  # of smoothed prolongations, over the largest eigenvalue
 BOUND = {True: 1 / 1.05, False: 4 / (3 * 0.7)}
 """Eigenvalue bounds of classical levels for smoothers, by whether A is Hermitian. Hermitian levels, relative to row
 sums, have eigenvalues up to 1, and polynomials reach 5 % above the bound; others are damped by 0.7."""
+SOLVED_BY_SCALING = 2.0  # times the other entries of each row: so dominant a diagonal needs no coarser level
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from krylix.solvers.preconditioners.amg.build_cycle import sparse_form
 from krylix.solvers.preconditioners.amg.classical import classical_levels
 from krylix.solvers.preconditioners.amg.hierarchy import galerkin_levels, order_of, renewed, tentative_matrices
 from krylix.solvers.preconditioners.amg.interpolation import ClassicalRule
-from krylix.solvers.preconditioners.amg.levels import reordered_matrix
+from krylix.solvers.preconditioners.amg.levels import HostLevel, reordered_matrix
 from krylix.solvers.preconditioners.amg.settings import AmgSettings
 from krylix.sparse.formats.compressed import CsrStructure
 from modes import array, compiled, to_numpy
@@ -158,7 +158,7 @@ def by_loops(A: np.ndarray, strong: np.ndarray, coarse: np.ndarray, kept: np.nda
 def test_interpolation_is_that_of_the_textbook(name: str) -> None:
     """Of new numbers, some of them of a sign that no strong coupling had, on the places of others."""
     first, rng = medium(2.0, grid=(7, 6)), np.random.default_rng(3)
-    level = classical_levels(first, AmgSettings(coarsening="classical", max_coarse=5), True)[0]
+    level = classical_levels([HostLevel.finest(first)], AmgSettings(coarsening="classical", max_coarse=5), True)[0]
     A = first.copy()
     A.data *= np.exp(rng.standard_normal(A.nnz))
     A = A if name == "not symmetric" else sp.csr_array(A + A.T)
@@ -185,7 +185,7 @@ def test_components_are_interpolated_apart() -> None:
     )
     A.sort_indices()
     settings = AmgSettings(coarsening="classical", max_coarse=20)
-    levels = classical_levels(A, settings, True, np.arange(288) % 2)
+    levels = classical_levels([HostLevel.finest(A)], settings, True, np.arange(288) % 2)
     found = galerkin_levels(A, [level.tentative for level in levels[:-1]], settings, True)
     for one, other in zip(found, levels, strict=True):
         assert_close(one.A.toarray(), other.A.toarray())
@@ -381,3 +381,42 @@ def test_splittings_that_no_longer_serve_are_made_anew(first: float) -> None:
     solver = krylix.prepare(A, method="CG", preconditioner="amg", rtol=1e-8).update(other)
     assert dict(again(M, other).settings) == dict(M.settings)
     assert solver.solve(right_hand_side(A)).converged
+
+
+@pytest.mark.parametrize("side", [60, 80])
+@pytest.mark.parametrize("mode", ["numpy", "jax-jit"])
+def test_coarsening_goes_on_where_the_diagonal_no_longer_dominates(mode: str, side: int) -> None:
+    """A hierarchy that ended early is short for other values; a dense inverse of its last level would be huge."""
+    A = medium(0.0, grid=(side, side))
+    pattern = krylix.as_operator(A)
+    shifted = sp.csr_array(A + 100 * sp.eye_array(side**2))
+    M = krylix.preconditioner(shifted, "amg", coarsening="classical")
+    assert M.memory < 12 * side**2
+    if mode == "numpy":
+        renewed_one = again(M, A)
+        assert renewed_one.memory < 40 * side**2
+        assert iterations(A, renewed_one) <= 10
+        assert krylix.prepare(shifted, method="CG", preconditioner="amg").update(A).solve(right_hand_side(A)).converged
+
+    def solve(values: Any, b: Any) -> tuple[Any, Any]:
+        matrix = pattern.with_values(values)
+        M1 = krylix.preconditioner(matrix, "amg", pattern=M)
+        assert M1.memory is not None and M1.memory < 40 * side**2
+        result = krylix.linear_solve(matrix, b, method="CG", preconditioner=M1, rtol=1e-8)
+        return result.x, result.iterations
+
+    b = right_hand_side(A)
+    x, count = compiled(mode, solve)(array(mode, A.data), array(mode, b))
+    assert np.linalg.norm(b - A @ to_numpy(x)) <= 1e-8 * np.linalg.norm(b) and count <= 16
+
+
+def test_a_hierarchy_of_components_goes_on_by_components() -> None:
+    """Two unknowns at each point, which are coupled: where the first values were dominated, and these are not."""
+    A = sp.csr_array(
+        sp.kron(medium(1.0, grid=(40, 40)), np.eye(2)) + sp.kron(sp.eye_array(1600), [[0.1, -0.1], [-0.1, 0.1]])
+    )
+    M = krylix.preconditioner(A + 1e3 * sp.eye_array(3200), "amg", block_size=2)
+    assert dict(M.settings)["coarsening"] == "classical" and M.memory < 40_000
+    renewed_one = again(M, A)
+    assert renewed_one.memory < 40 * 3200
+    assert iterations(A, renewed_one) <= 2 + iterations(A, krylix.preconditioner(A, "amg", block_size=2))
