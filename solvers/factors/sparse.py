@@ -6,7 +6,7 @@ Symbolic analyses live as long as their factors, and the last few solvers are ca
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from hashlib import blake2b
@@ -167,13 +167,12 @@ def _flatten(F: HostInverse) -> Fields:
 
 
 def _unflatten(given: Fields) -> HostInverse:
-    matrix, offset, dtype = given["matrix"], given["offset"], np.dtype(given["dtype"])
+    if given.keys() != {"matrix", "dtype", "offset", "by"}:  # of unreleased versions: "transposed", "conjugated"
+        raise ValueError(f"factors of sparse matrices have matrix, dtype, offset and by; got {', '.join(sorted(given))}")
+    matrix, dtype = given["matrix"], np.dtype(given["dtype"])
     if not isinstance(matrix, SparseMatrix) or matrix.shape[0] != matrix.shape[1] or dtype.char not in "fdFD":
         raise ValueError(f"factors of {matrix!r} in {dtype} are given; expected those of a square sparse matrix")
-    by = given.get("by", SUPERLU.name)  # not stored in older files, which store forms of the matrix instead
-    found = HostInverse(get_backend("numpy"), matrix, offset, dtype, by=by)
-    found = found.transpose() if given.get("transposed") else found
-    return found.conj() if given.get("conjugated") else found
+    return HostInverse(get_backend("numpy"), matrix, given["offset"], dtype, by=given["by"])
 
 
 storable("factorised on the host", _flatten, _unflatten)(HostInverse)
@@ -235,13 +234,13 @@ class HostSolver:
 
 def _solver_of(matrix: SparseMatrix, offset: complex, dtype: np.dtype, by: str | None) -> HostSolver:
     providers, (data, *places) = providers_of(by), matrix.by_columns(dtype)
-    known, settings = known_pattern(*places), (offset, tuple(one.name for one in providers))
-    if (found := last_solver(known, data, settings)) is not None:
+    known, libraries = known_pattern(*places), tuple(one.name for one in providers)
+    if (found := last_solver(known, data, offset, libraries)) is not None:
         return found
     matrices = (csc_array(row, known.pattern.indices, known.pattern.indptr, matrix.shape) for row in data)
     found = HostSolver.of(tuple(_factors_of(one, offset, providers) for one in matrices), matrix.shape[0])
     if SETUP_CACHE.get():
-        _use(known, LastSolver(known, settings, data, found))
+        _use(known, LastSolver(known, offset, libraries, data, found))
     return found
 
 
@@ -366,12 +365,13 @@ class LastSolver:
     """Cached solver, which must not refer to memory of the caller.
 
     Attributes:
-        settings: the offset and the names of the libraries.
+        libraries: names of those that were tried.
         data: values of its matrices, `(matrices, nnz)`.
     """
 
     known: KnownPattern
-    settings: Hashable
+    offset: complex
+    libraries: tuple[str, ...]
     data: np.ndarray
     solver: HostSolver
 
@@ -401,29 +401,33 @@ def known_pattern(indices: np.ndarray, indptr: np.ndarray) -> KnownPattern:
     return found
 
 
-def last_solver(known: KnownPattern, data: np.ndarray, settings: Hashable) -> HostSolver | None:
+def last_solver(
+    known: KnownPattern, data: np.ndarray, offset: complex, libraries: tuple[str, ...]
+) -> HostSolver | None:
     """Cached solver of the same matrix, or of its transpose or conjugate, as derivatives need it."""
     if not SETUP_CACHE.get():
         return None
     mirrored: np.ndarray | None = None  # values of the transpose
     for one in SOLVERS:
-        if one.settings != settings or one.data.shape != data.shape or one.data.dtype != data.dtype:
+        if one.libraries != libraries or one.data.shape != data.shape or one.data.dtype != data.dtype:
             continue
-        transposed, conjugated = False, _conjugated(one.data, data) if one.known is known else None
+        transposed, conjugated = False, _conjugated(one, data, offset) if one.known is known else None
         if conjugated is None and known.pattern.is_transpose_of(one.known.pattern):
             mirrored = data[:, known.pattern.in_rows[2]] if mirrored is None else mirrored
-            transposed, conjugated = True, _conjugated(one.data, mirrored)
+            transposed, conjugated = True, _conjugated(one, mirrored, offset)
         if conjugated is not None:
             _use(known, one)
             return one.solver.turned(transposed, conjugated)
     return None
 
 
-def _conjugated(own: np.ndarray, data: np.ndarray) -> bool | None:
-    """False where both matrices have the same values, True where they are conjugates, None otherwise."""
+def _conjugated(cached: LastSolver, data: np.ndarray, offset: complex) -> bool | None:
+    """False if the values and the offset are those of the cached solver, True if their conjugates are, else None."""
     for conjugated in (False, True) if data.dtype.kind == "c" else (False,):
+        if cached.offset != (offset.conjugate() if conjugated else offset):
+            continue
         for some in (slice(_FIRST), slice(None)):
-            if not np.array_equal(own[:, some], data[:, some].conj() if conjugated else data[:, some]):
+            if not np.array_equal(cached.data[:, some], data[:, some].conj() if conjugated else data[:, some]):
                 break
         else:
             return conjugated

@@ -330,6 +330,37 @@ def test_the_same_numbers_again(spy: Spy) -> None:
         assert len(spy.calls) > count + 2
 
 
+@pytest.mark.parametrize("first", ["A", "transpose", "conjugate", "adjoint"])
+@pytest.mark.parametrize("hermitian", [True, False])
+def test_a_cached_solver_of_a_conjugate_or_transpose_has_the_offset_of_its_own(first: str, hermitian: bool) -> None:
+    """The offset of a conjugate or a transpose that has been solved before does not serve in its place."""
+    entries = GRID + (0.2j * SKEW if hermitian else 0.2j * abs(SKEW) + 0.1 * SKEW)
+    forms = {"A": entries, "transpose": entries.T, "conjugate": entries.conj(), "adjoint": entries.conj().T}
+    b, offset, method = np.random.default_rng(2).normal(size=N), 0.5 + 0.25j, SparseDirect("SuperLU")
+    krylix.clear_setup_cache()
+    linear_solve(sp.csr_array(forms[first]), b, method=method, matrix_offset=offset)
+    for form in map(sp.csr_array, forms.values()):
+        for c in (offset, offset.conjugate()):
+            expected = np.linalg.solve(form.toarray() + c, b)
+            solver = prepare(form, method=method, matrix_offset=c)
+            solved = linear_solve(form, b, method=method, matrix_offset=c)
+            np.testing.assert_allclose(solved.x, expected, rtol=1e-8, atol=1e-10)
+            assert solved.iterations == 1
+            np.testing.assert_allclose(solver.solve(b).x, expected, rtol=1e-8, atol=1e-10)
+            transposed = pickle.loads(pickle.dumps(solver.T)).solve(b).x
+            np.testing.assert_allclose(transposed, np.linalg.solve(form.toarray().T + c, b), rtol=1e-8, atol=1e-10)
+
+
+def test_a_conjugate_with_the_conjugate_offset_is_solved_by_the_cached_factors(spy: Spy) -> None:
+    A, b, method = sp.csr_array(GRID + 0.2j * abs(SKEW)), np.ones(N), SparseDirect("spy")
+    linear_solve(A, b, method=method, matrix_offset=0.5j)
+    count = len(spy.calls)
+    for form, offset in ((A.conj(), -0.5j), (A.T, 0.5j), (A.conj().T, -0.5j)):
+        solved = linear_solve(sp.csr_array(form), b, method=method, matrix_offset=offset)
+        np.testing.assert_allclose(solved.x, np.linalg.solve(form.toarray() + offset, b), rtol=1e-8, atol=1e-10)
+    assert len(spy.calls) == count
+
+
 @pytest.mark.needs("jax")
 def test_in_compiled_functions(spy: Spy) -> None:
     """Of values that change: one analysis for all runs, and the backward solve has the factors of the solve."""

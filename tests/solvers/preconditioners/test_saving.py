@@ -437,6 +437,14 @@ def test_descriptions_that_say_anything(case: str, tmp_path: Path) -> None:
     refused(path, *words)
 
 
+@pytest.mark.parametrize("form", ["transposed", "conjugated"])
+def test_sparse_factors_of_another_form(form: str, tmp_path: Path) -> None:
+    """Files have the matrix in the form that is solved with."""
+    path = saved(krylix.prepare(A, V, method="scipy-direct").preconditioner, tmp_path)
+    change(path, set_field(*OF, form, True))
+    refused(path, form)
+
+
 def test_stencils_that_do_not_fit(tmp_path: Path) -> None:
     """A box beyond the grid, and two that share a place."""
     path = saved(Preconditioner(Stencil([4.0, -1.0], [(0, 0), (1, 0)], (4, 3)), "mine"), tmp_path)
