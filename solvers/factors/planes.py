@@ -97,7 +97,7 @@ class BlockTridiagonalInverse(Composed):
             for i in reversed(range(count)):
                 _, last = step(pivots[:, i], upper[:, i], blocks.upper[i], kept[i], last)
                 kept[i] = last
-            return bk.take_in_bounds(bk.concat(kept, 1), blocks.position.astype(np.int32), 1)
+            return bk.take_in_bounds(bk.concat(kept, 1), blocks.position, 1)
 
         # One loop for forward and back substitution costs one step of compile time.
         width = max(blocks.lower.shape[1], blocks.upper.shape[1])
@@ -113,7 +113,7 @@ class BlockTridiagonalInverse(Composed):
             return k + 1, last, bk.put_block(kept, i * size, bk.where(forward, left, last))
 
         found = bk.for_loop(2 * count, body, (bk.asarray(np.zeros(1, np.int32), like=b), last, b))[2]
-        return bk.take_in_bounds(found, blocks.position.astype(np.int32), 1)
+        return bk.take_in_bounds(found, blocks.position, 1)
 
 
 def _padded(pad: Callable[..., Any], side: Any, width: int) -> Any:
@@ -266,7 +266,7 @@ class Blocks:
 
     Attributes:
         order: the unknown at each position, `(count * size,)`.
-        position: the position of each unknown, `(n,)`.
+        position: the position of each unknown, int32 `(n,)`.
         within: sources of the couplings within blocks, `(count, size * size)`. Sources are indices into the couplings
             of all points, shift after shift; -1 stands for zero.
         lower, upper: columns of each row in the previous and in the next block, `(count, width, size)`.
@@ -337,7 +337,7 @@ def block_layout(grid: Grid, periodic: tuple[bool, ...], shifts: tuple[Shift, ..
     upper, upper_source = _packed(sides[1], count, size)
     mirrors = _mirrors(lower, lower_source >= 0, upper, upper_source >= 0)
     return Blocks(
-        count, size, order, position, within.reshape(count, size * size),
+        count, size, order, position.astype(np.int32), within.reshape(count, size * size),
         lower, upper, lower_source, upper_source, *mirrors,
     )  # fmt: skip
 

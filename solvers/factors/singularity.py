@@ -60,7 +60,7 @@ _FEW = 256
 _NUMBERS = 2 * 10**7  # most entries of all null vectors of a sparse matrix
 _NOTHING = 1e-10  # entries of unit vectors below are rounding errors
 _BLOWN = 1e4  # growth of a random vector, times the shift, above which the shifted matrix is still singular
-_GROWN = 0.1  # growth of a random vector under the inverse of a singular matrix, in units of 1 / eps
+GROWN = 0.1  # growth of a random vector under the inverse of a singular matrix, in units of 1 / eps
 _SLACK = 10  # see `growth_limit`
 _INACCURATE = 1e-4  # relative residual of a random solve with a band above which the matrix is examined
 _REGULAR, _ILL, _SINGULAR = (int(s) for s in (Singularity.REGULAR, Singularity.ILL_CONDITIONED, Singularity.SINGULAR))
@@ -224,7 +224,7 @@ def _row_maxima(bk: Backend, matrix: Array) -> Array:
 
 
 def _scales(bk: Backend, matrix: Array, where: Array) -> tuple[Array, Array]:
-    """Scales of rows and columns by powers of two, `(systems * n, 1)`; see `sparse.analysis.equilibrate.scales`.
+    """Scales of rows and columns by powers of two, `(systems * n, 1)`; see `sparse.analysis.canonical.scales`.
 
     Args:
         where: `(systems, 1)`, the systems to equilibrate. The scales of the others are 1.
@@ -449,7 +449,7 @@ def examined_sparse(
         right, left, singularity = null_vectors_of_sparse(double, shifted.solve, own, dtype)
         if len(right) or len(left):
             return shifted._replace(singularity=singularity, null=(right, left))
-        if not blown < _GROWN / np.finfo(wide.dtype).eps:
+        if not blown < GROWN / np.finfo(wide.dtype).eps:
             kind = Singularity.SINGULAR if blown == np.inf else Singularity.ILL_CONDITIONED
             return shifted._replace(singularity=kind)
     if blown < limit:

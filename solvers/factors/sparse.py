@@ -168,7 +168,9 @@ def _flatten(F: HostInverse) -> Fields:
 
 def _unflatten(given: Fields) -> HostInverse:
     if given.keys() != {"matrix", "dtype", "offset", "by"}:  # of unreleased versions: "transposed", "conjugated"
-        raise ValueError(f"factors of sparse matrices have matrix, dtype, offset and by; got {', '.join(sorted(given))}")
+        raise ValueError(
+            f"factors of sparse matrices have matrix, dtype, offset and by; got {', '.join(sorted(given))}"
+        )
     matrix, dtype = given["matrix"], np.dtype(given["dtype"])
     if not isinstance(matrix, SparseMatrix) or matrix.shape[0] != matrix.shape[1] or dtype.char not in "fdFD":
         raise ValueError(f"factors of {matrix!r} in {dtype} are given; expected those of a square sparse matrix")

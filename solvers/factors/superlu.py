@@ -102,6 +102,13 @@ def splu_in_memory(A: Any, **settings: Any) -> Any:
         ) from error
 
 
+def splu_of_triangle(L: Any) -> Any:
+    """SuperLU of a triangular `csc_array` with a unit diagonal. Its factors are L itself and I: nothing is permuted."""
+    return splu_in_memory(
+        L, permc_spec="NATURAL", diag_pivot_thresh=0.0, relax=1, panel_size=1, options={"Equil": False}
+    )
+
+
 def refuse_structurally_singular(A: Any) -> None:
     """Raise `ExactlySingular` if no order of the rows fills the diagonal: SuperLU would write beyond its arrays."""
     n = A.shape[0]

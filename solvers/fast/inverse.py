@@ -106,18 +106,19 @@ def inverse_of_sum(
     room = _MOST_PER_UNKNOWN * unknowns + _MOST
     formulas = unknowns // _DEVICES if bk.spreads_arrays() else room
     axes: list[AxisSpectrum] = []
-    for A in along[1:]:
-        axes.append(_along(A, len(axes) + 1, eps, bk, room, formulas))
+    waves = [trigonometric_eigenvectors(A, eps) for A in along]
+    for k, A in enumerate(along[1:], 1):
+        axes.append(_along(A, waves[k], k, eps, bk, room, formulas))
         room -= 0 if axes[-1].vectors is None else A.shape[0] ** 2
     spectra = [on_axis(axis.values, k, len(along)) for k, axis in enumerate(axes, 1)]
     bases, shift = [axis.base for axis in axes], np.asarray(parts.shift, wide)
     rings = any(axis.kind == "periodic" for axis in axes)  # their transforms store half of the frequencies
-    elimination = None if rings else _eliminated(along[0], sum(spectra, sum(bases, shift)), dtype, bk)
+    elimination = None if rings else _eliminated(along[0], waves[0], sum(spectra, sum(bases, shift)), dtype, bk)
     if elimination is not None:
         lines, least = elimination
         lines = replace(lines, before=lines.before / lines.dtype.type(size))
         return _nested(lines, parts.grid, [None, *axes], bk), least
-    first = _along(along[0], 0, eps, bk, room, formulas)
+    first = _along(along[0], waves[0], 0, eps, bk, room, formulas)
     total = sum(bases, shift + first.base)
     if bk.spreads_arrays():
         axes = [first, *axes]
@@ -132,12 +133,13 @@ def inverse_of_sum(
     return _nested(values.astype(dtype, copy=False), parts.grid, [first, *axes], bk), least
 
 
-def _eliminated(A: Any, others: np.ndarray, dtype: np.dtype, bk: Backend) -> tuple[Eliminated, float] | None:
+def _eliminated(
+    A: Any, waves: AxisSpectrum | None, others: np.ndarray, dtype: np.dtype, bk: Backend
+) -> tuple[Eliminated, float] | None:
     """Elimination along the first axis and the least eigenvalue; None if A is indefinite or transforms are faster."""
     n, eps = A.shape[0], float(np.finfo(dtype).eps)
     if not others.size or others.dtype.kind != "f":
         return None
-    waves = trigonometric_eigenvectors(A, eps)
     transform = n if waves is None or waves.kind is None else min(n, fast_cost(bk, waves.kind, n))
     if not pays(bk, others.size, transform):
         return None
@@ -158,14 +160,17 @@ def _pseudo_inverse(values: Values, parts: Separable, eps: float) -> tuple[Recip
     return Reciprocal(max(limit, other / 2)) if limit >= 0 else Reciprocal(), 0.0
 
 
-def _along(A: Any, axis: int, eps: float, bk: Backend, room: int, formulas: int) -> AxisSpectrum:
+def _along(
+    A: Any, waves: AxisSpectrum | None, axis: int, eps: float, bk: Backend, room: int, formulas: int
+) -> AxisSpectrum:
     """Eigendecomposition along one axis, with fast transforms if these are faster than dense products.
 
     Args:
+        waves: as from `trigonometric_eigenvectors`.
         room: most entries of eigenvectors.
         formulas: most entries of eigenvectors that have a fast transform.
     """
-    n, waves = A.shape[0], trigonometric_eigenvectors(A, eps)
+    n = A.shape[0]
     if waves is not None and waves.kind is not None:
         if is_fast(bk, waves.kind, n) or n * n > min(room, formulas):
             return waves

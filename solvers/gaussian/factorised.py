@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 from scipy.sparse.csgraph import connected_components
-from scipy.sparse.linalg import splu
 
 from ...backends import Array, Backend
 from ...sparse import DenseOperator, Matrix, NonlinearError, Operator, SparseMatrix, UnsupportedOperation
@@ -21,14 +20,13 @@ from ...sparse.operators.function import LinearFunction
 from ..factors.dense import factorise
 from ..factors.inverse import singularity_of
 from ..factors.protocol import ExactlySingular
-from ..factors.singularity import Singularity
-from ..factors.superlu import Exchanges, factors_of, superlu_factors
+from ..factors.singularity import GROWN, Singularity
+from ..factors.superlu import Exchanges, factors_of, splu_of_triangle, superlu_factors
 from ..memory import Memory
 from .selected_inverse import SelectedInverse, sorted_columns
 
 SMALL = 257  # unknowns below which traced entries are factorised as a dense matrix of the library
 PIVOT = 100  # rounding units of the diagonal below which a pivot of a definite matrix may be zero
-_BLOWN = 0.1  # growth of a random vector under the inverse of a singular matrix, in units of 1 / eps
 _FEW = 32  # columns up to which solves take less time than the recursion
 _NUMBERS = 2**22  # entries of the right-hand sides of one solve
 _UNITS = 1e4  # ratio of the largest entries of rows and columns, above which these are scaled
@@ -143,7 +141,7 @@ class FactorisedMatrix:
         with np.errstate(all="ignore"):
             x = np.abs(self.lu.solve((unit * z).astype(B.dtype)[:, None])[:, 0]) * unit
             size = np.max((abs(B) @ (1 / unit)) / unit)
-            return not bool(np.max(x) * size < _BLOWN / np.finfo(np.float64).eps)
+            return not bool(np.max(x) * size < GROWN / np.finfo(np.float64).eps)
 
     @cached_property
     def _selected(self) -> SelectedInverse | None:
@@ -198,9 +196,7 @@ class FactorisedMatrix:
 
     @cached_property
     def _triangle(self) -> Any:
-        """SuperLU of L, for triangular solves."""
-        L = sorted_columns(self.root.L)
-        return splu(L, permc_spec="NATURAL", diag_pivot_thresh=0.0, relax=1, panel_size=1, options={"Equil": False})
+        return splu_of_triangle(sorted_columns(self.root.L))
 
     def square_root(self, z: np.ndarray, inverse: bool) -> np.ndarray:
         """R times rows z `(k, n)`, with `R Rᴴ = A`, or `R Rᴴ = A^-1` if `inverse`.

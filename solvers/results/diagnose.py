@@ -371,7 +371,7 @@ def _asymmetric_preconditioner(case: Case, signs_of_A: set[int]) -> list[Cause]:
 # --- singular matrices
 
 _ROUNDING = 100  # norm of a product that counts as zero, in rounding units of a product with random numbers
-_MEAN = 0.5  # the same for its mean, below the shift by a long time step, see `sparse.analysis.rounding`
+_MEAN = 0.5  # the same for its mean, below the shift by a long time step, see `sparse.analysis.singular`
 _DENSE = 1500  # unknowns up to which a dense matrix is factorised
 _OPERATIONS = 2e8  # most operations for factors of a sparse matrix, some tenths of a second
 _SINGLE = float(np.finfo(np.float32).eps)  # rounding unit of single precision

@@ -15,7 +15,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
-from scipy.sparse.linalg import splu
 
 from ...backends import Array, Backend, get_backend
 from ...sparse import Composed, Operator, SparseMatrix, storable
@@ -23,14 +22,12 @@ from ...sparse.formats.ell import EllStructure
 from ...sparse.formats.entries.integers import places_in_rows, sorted_entries, starts_of
 from ...sparse.formats.entries.values import Regather, concatenated_values
 from ...sparse.formats.structure import Layout, Structure
+from ..factors.superlu import splu_of_triangle
 
 _STEP = 4096  # overhead of a step of a loop, in rows that could be solved meanwhile (JAX on a CPU: 5-17 us)
 _MOST_PLACES = 4  # positions for each row, padding included
 _SHORT = 8  # rows of at most so many entries are never cut
 _TIMES_MEAN = 4  # rows that are so many times longer than the mean row, with its diagonal, are cut
-_UNCHANGED: dict[str, Any] = {
-    "permc_spec": "NATURAL", "diag_pivot_thresh": 0.0, "relax": 1, "panel_size": 1, "options": {"Equil": False},
-}  # fmt: skip
 
 
 @storable("triangle by levels")
@@ -356,9 +353,7 @@ class HostSolve(Composed):
         if not self._factors:
             matrices = self.strict.known()
             for S in matrices if isinstance(matrices, tuple) else (matrices,):
-                # The factors are I + S itself and I, because there is no pivoting or reordering.
-                triangle = sp.csc_array(S + sp.eye_array(S.shape[0], dtype=S.dtype))
-                self._factors.append(splu(triangle, **_UNCHANGED))
+                self._factors.append(splu_of_triangle(sp.csc_array(S + sp.eye_array(S.shape[0], dtype=S.dtype))))
         if self.systems is None:
             return self._solved(self._factors[0], x)
         return np.concatenate([self._solved(LU, row[None]) for LU, row in zip(self._factors, x, strict=True)])
