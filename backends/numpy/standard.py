@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import sys
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 
-from ..standard.library import DTYPES, ArrayLibrary
+from ..standard.library import DTYPES, ArrayLibrary, one_axis
 from ..standard.namespace import Namespace
 
 
@@ -39,14 +40,14 @@ def conj(x: Any, /) -> Any:
 
 def sort(x: Any, /, *, axis: int = -1, descending: bool = False, stable: bool = True) -> Any:
     """NumPy's, whose order can only rise."""
-    found = np.sort(x, axis=axis, stable=stable)
-    return np.flip(found, axis) if descending else found
+    rising = np.sort(x, axis=axis, kind="stable" if stable else None)
+    return np.flip(rising, axis) if descending else rising
 
 
 def argsort(x: Any, /, *, axis: int = -1, descending: bool = False, stable: bool = True) -> Any:
     """NumPy's; equal elements keep their order, also where the order falls."""
     if not descending:
-        return np.argsort(x, axis=axis, stable=stable)
+        return np.argsort(x, axis=axis, kind="stable" if stable else None)
     last = x.shape[axis] - 1
     return np.flip(last - np.argsort(np.flip(x, axis), axis=axis, stable=stable), axis)
 
@@ -89,13 +90,76 @@ def pinv(x: Any, /, *, rtol: Any = None) -> Any:
 
 def fftfreq(n: int, /, *, d: float, dtype: Any, device: Any) -> Any:
     """NumPy's, in a dtype."""
-    return np.fft.fftfreq(n, d, device=device).astype(dtype)
+    return np.fft.fftfreq(n, d).astype(dtype)
 
 
 def rfftfreq(n: int, /, *, d: float, dtype: Any, device: Any) -> Any:
     """NumPy's, in a dtype."""
-    return np.fft.rfftfreq(n, d, device=device).astype(dtype)
+    return np.fft.rfftfreq(n, d).astype(dtype)
 
+
+# --- What NumPy has only since version 2 ------------------------------------------------------------------------------
+
+_EARLIER_NAMES = {
+    "acos": "arccos", "acosh": "arccosh", "asin": "arcsin", "asinh": "arcsinh", "atan": "arctan", "atan2": "arctan2",
+    "atanh": "arctanh", "bitwise_invert": "invert", "bitwise_left_shift": "left_shift",
+    "bitwise_right_shift": "right_shift", "concat": "concatenate", "permute_dims": "transpose", "pow": "power",
+}  # fmt: skip
+
+
+def _astype(x: Any, dtype: Any, /, *, copy: bool = True) -> Any:
+    return x.astype(dtype, copy=copy)
+
+
+def _cumulative_sum(x: Any, /, *, axis: int | None = None, dtype: Any = None, include_initial: bool = False) -> Any:
+    axis = one_axis("cumulative_sum", x, axis)
+    sums = np.cumsum(x, axis, dtype)
+    if not include_initial:
+        return sums
+    first = np.zeros_like(sums, shape=(*x.shape[:axis], 1, *x.shape[axis + 1 :]))
+    return np.concatenate([first, sums], axis)
+
+
+def _matrix_transpose(x: Any, /) -> Any:
+    return np.swapaxes(_matrices(x, "matrix_transpose"), -1, -2)
+
+
+def _unique_all(x: Any, /) -> Any:
+    values, indices, inverse, counts = np.unique(x, return_index=True, return_inverse=True, return_counts=True)
+    return values, indices, inverse.reshape(x.shape), counts
+
+
+def _unstack(x: Any, /, *, axis: int = 0) -> Any:
+    return tuple(np.moveaxis(x, axis, 0))
+
+
+def _diagonal(x: Any, /, *, offset: int = 0) -> Any:
+    return np.diagonal(x, offset, -2, -1)
+
+
+def _matrix_norm(x: Any, /, *, keepdims: bool = False, ord: Any = "fro") -> Any:
+    return np.linalg.norm(x, ord, (-2, -1), keepdims)
+
+
+def _svdvals(x: Any, /) -> Any:
+    return np.linalg.svd(x, compute_uv=False)
+
+
+def _trace(x: Any, /, *, offset: int = 0, dtype: Any = None) -> Any:
+    return np.trace(x, offset, -2, -1, dtype)
+
+
+_EARLIER = SimpleNamespace(
+    **{name: getattr(np, earlier) for name, earlier in _EARLIER_NAMES.items()}, astype=_astype, unstack=_unstack,
+    cumulative_sum=_cumulative_sum, matrix_transpose=_matrix_transpose, unique_all=_unique_all,
+)  # fmt: skip
+_EARLIER_LINALG = SimpleNamespace(
+    matmul=np.matmul, matrix_transpose=_matrix_transpose, outer=np.outer, diagonal=_diagonal, matrix_norm=_matrix_norm,
+    svdvals=_svdvals, trace=_trace,
+)  # fmt: skip
 
 _HERE = sys.modules[__name__]
-xp = Namespace(_NumpyLibrary(), {"": (_HERE, np), "linalg": (_HERE, np.linalg), "fft": (_HERE, np.fft)})
+xp = Namespace(
+    _NumpyLibrary(),
+    {"": (_HERE, np, _EARLIER), "linalg": (_HERE, np.linalg, _EARLIER_LINALG), "fft": (_HERE, np.fft)},
+)
