@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
@@ -145,19 +144,20 @@ def _standard(function: Callable[..., Any], task: _Task) -> np.ndarray:
 
 def _outer(function: Callable[..., Any], task: _Task) -> np.ndarray:
     """Run a method that calls back at the start of each outer iteration; the last one only tests convergence."""
-    calls, info, after = [0], 1, task.after_iteration()
+    calls, after = [0], task.after_iteration()
 
     def count(x: np.ndarray) -> None:
         calls[0], task.latest[0] = calls[0] + 1, x.copy()
         if calls[0] > 1:
             after(x)
 
-    with suppress(RuntimeError):  # LGMRES, where M r = 0
-        task.latest[0], info = function(
-            task.A, task.b, rtol=0.0, atol=task.goal, maxiter=task.limit, M=task.M, callback=count
-        )
+    try:
+        x, info = function(task.A, task.b, rtol=0.0, atol=task.goal, maxiter=task.limit, M=task.M, callback=count)
+    except RuntimeError:  # of the user, or of LGMRES where M r = 0
+        task.tick(times=min(calls[0], 1))
+        raise
     task.tick(times=min(calls[0], 1) - (info == 0))
-    return task.latest[0]
+    return x
 
 
 def _tfqmr(task: _Task) -> np.ndarray:

@@ -14,6 +14,7 @@ import scipy.sparse as sp
 import scipy.sparse.linalg as spl
 
 import krylix
+from cells import METHOD_NAMES
 from krylix import as_operator, jacobian_matrix, linear_solve, matrix_from_function, prepare
 from krylix.solvers import METHODS, preconditioner
 from modes import EAGER, array, native_sparse, product, to_numpy
@@ -377,3 +378,24 @@ def test_a_failure_that_a_function_of_the_user_raises(mode: str) -> None:
 
     with pytest.raises(krylix.NotConverged, match="the inner solve failed"):
         linear_solve(array(mode, 2 * np.eye(30)), np.ones(30), method="CG", preconditioner=M)
+
+
+@pytest.mark.parametrize("method", [m for m in METHOD_NAMES if not m.startswith("mixed") and not m.endswith("direct")])
+def test_errors_of_the_users_function_in_the_steps_are_raised(method: str) -> None:
+    """An error of one product only; mixed precision calls the function again, with another dtype."""
+
+    def solve(fails: int) -> int:
+        count = [0]
+
+        def A(x: np.ndarray) -> np.ndarray:
+            count[0] += 1
+            if count[0] == fails:
+                raise RuntimeError("of the user")
+            return MATRIX @ x
+
+        assert linear_solve(A, B, method=method).converged
+        return count[0]
+
+    count = solve(-1)
+    with pytest.raises(RuntimeError, match="of the user"):
+        solve(count // 2)
