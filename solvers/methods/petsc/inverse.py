@@ -102,10 +102,10 @@ class PetscInverse(Turned, DirectInverse):
         return bk.host_call(lambda rows: (self._preconditioned(np.asarray(rows)),), spec, x)[0]
 
     def _preconditioned(self, x: np.ndarray) -> np.ndarray:
-        z = np.empty_like(x)
+        form, z = self.turned(transposed=self.transposed, conjugated=False), np.empty_like(x)
         for i, r in enumerate(x):
-            solver, _ = PetscInverse.solver(self.turned(transposed=self.transposed, conjugated=False), i)
-            z[i] = solver.precondition(r)
+            solver, conjugated = form.solver(i)
+            z[i] = solver.precondition(r.conj()).conj() if conjugated else solver.precondition(r)
         return z
 
     def turned(self, *, transposed: bool, conjugated: bool) -> PetscInverse:

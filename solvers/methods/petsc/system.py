@@ -382,7 +382,9 @@ class PetscSystem:
             self.ksp.setConvergenceTest(None)
 
     def precondition(self, r: np.ndarray) -> np.ndarray:
-        """Apply the PC to r."""
+        """Apply the PC to r, of a real matrix to the real and the imaginary part."""
+        if r.dtype.kind == "c" and not has_complex_numbers():
+            return self.precondition(r.real) + 1j * self.precondition(r.imag)
         with _LOCK, errors_explained(f"apply PC {self.choice.pc}"):
             self._b.setArray(np.ascontiguousarray(self.sign * r, petsc().ScalarType))
             self.ksp.getPC().apply(self._b, self._x)

@@ -178,6 +178,14 @@ def test_dtypes() -> None:
         assert close(linear_solve(A, b, method="petsc").vjp(b).b, A.conj().T, b)
 
 
+@pytest.mark.parametrize("name", ["jacobi", "mumps"])
+def test_complex_vectors_are_preconditioned_by_a_real_matrix(name: str) -> None:
+    M = prepare(POISSON, method=METHODS[name]).preconditioner
+    r = B + 1j * B[::-1]
+    expected = r / POISSON.diagonal() if name == "jacobi" else spl.spsolve(POISSON.tocsc(), r)
+    np.testing.assert_allclose(M @ r, expected, rtol=1e-9, atol=1e-12)
+
+
 def test_trivial_systems() -> None:
     zero = linear_solve(POISSON, 0 * B, method="petsc")
     assert zero.iterations == 0 and not zero.x.any()
