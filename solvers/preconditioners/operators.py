@@ -473,10 +473,13 @@ class Reordered(Composed):
         return self.bk.take_in_bounds(self.inner.apply(self.bk.take_in_bounds(x, before, 1)), after, 1)
 
 
-def reordered(inner: Operator, rows: np.ndarray, cols: np.ndarray) -> Reordered:
-    """Inverse of A, where `inner` is the inverse of A with row `rows[k]` as row k and column `cols[k]` as column k."""
-    orders = [order.astype(np.int32) for order in (rows, np.argsort(rows), np.argsort(cols), cols)]
-    return Reordered(inner, *(orders if inner.bk.compiled() else map(inner.bk.asarray, orders)))
+def reordered(inner: Operator, rows: np.ndarray, cols: np.ndarray, like: Array | None = None) -> Reordered:
+    """Inverse of A, where `inner` is the inverse of A with row `rows[k]` as row k and column `cols[k]` as column k.
+
+    Its indices are on the device of `like`.
+    """
+    bk, orders = inner.bk, [order.astype(np.int32) for order in (rows, np.argsort(rows), np.argsort(cols), cols)]
+    return Reordered(inner, *(orders if bk.compiled() else (bk.asarray(order, like=like) for order in orders)))
 
 
 # --- a choice at run time ---

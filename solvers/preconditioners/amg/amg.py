@@ -150,17 +150,17 @@ def amg(
             raise ValueError("pattern is a complex matrix, and A is real; expected a real one.")
     if isinstance(known, sp.csr_array):  # A pattern adds nothing to known values.
         return _of_known(own, target, known, settings, coarsening is None, order, columns, block_size)
-    hermitian = False
+    hermitian, components = False, None
     if fixed is not None:
-        hermitian, fixed = hermitian_and_double(fixed, "amg")
+        hermitian, fixed, components = _with_components(fixed, settings, coarsening is None, order, columns, block_size)
     if coarsening is None:
-        facts = CoarseningFacts(fixed is not None, hermitian, columns is not None, block_size > 1)
+        vectors, several = columns is not None, block_size > 1
+        facts = CoarseningFacts(fixed is not None, hermitian, vectors, several, components is not None)
         settings = replace(settings, coarsening=choose_coarsening(facts).coarsening)
     if own.shape[0] <= settings.max_coarse or settings.max_levels == 1 or own.systems == 0:
         return inverted(own, target, settings)
     sparse = sparse_form(own)
     if fixed is not None:
-        components = components_for(fixed, None, block_size, order) if hermitian and settings.is_classical else None
         levels = coarsened(rows_in(fixed, order), settings, hermitian, columns, block_size, components)
         tentative = [level.tentative for level in levels if level.tentative is not None]
     elif settings.is_classical and sparse.systems is None and own.bk.compiled() and own.bk.sets_up_by_host():
@@ -183,10 +183,7 @@ def _of_known(
     block_size: int,
 ) -> Preconditioner:
     """Set up from known values; if `chooses`, by the table, or by smoothed aggregation if that coarsening fails."""
-    hermitian, wide = hermitian_and_double(known, "amg")
-    components = None
-    if hermitian and (chooses or settings.is_classical):
-        components = components_for(wide, columns if chooses else None, block_size, order)
+    hermitian, wide, components = _with_components(known, settings, chooses, order, columns, block_size)
     wide = rows_in(wide, order)
 
     def set_up(settings: AmgSettings) -> Preconditioner:
@@ -205,6 +202,21 @@ def _of_known(
         if row.coarsening == AmgSettings.coarsening:
             raise
     return replace(set_up(settings), reason=f"{settings.coarsening}, as classical coarsening failed")
+
+
+def _with_components(
+    A: sp.csr_array,
+    settings: AmgSettings,
+    chooses: bool,
+    order: np.ndarray | None,
+    columns: np.ndarray | None,
+    block_size: int,
+) -> tuple[bool, sp.csr_array, np.ndarray | None]:
+    """`hermitian_and_double`, and the components that classical coarsening separates, if it may be chosen."""
+    hermitian, wide = hermitian_and_double(A, "amg")
+    if not hermitian or not (chooses or settings.is_classical):
+        return hermitian, wide, None
+    return hermitian, wide, components_for(wide, columns if chooses else None, block_size, order)
 
 
 def _of_hierarchy(matrix: Matrix, target: Target, known: Any, hierarchy: Any, settings: AmgSettings) -> Preconditioner:

@@ -260,7 +260,7 @@ def _ilu_with_dropping(
     seems_hermitian = np.linalg.norm(forward - backward) <= CHOSEN * np.linalg.norm(forward)
     entries = sum(S.nnz for S in triangles)
     settings = {"drop_tolerance": tolerance, "fill_factor": fill_factor, **_settings_of(sweeps)}
-    M = reordered(inner, np.argsort(factors.perm_r), np.argsort(factors.perm_c))
+    M = reordered(inner, np.argsort(factors.perm_r), np.argsort(factors.perm_c), target.like)
     return Preconditioner(
         M, "ilu", None if seems_hermitian else False,
         memory=entries + len(pivots), work=entries * (sweeps or 1) + len(pivots), settings=tuple(settings.items()),

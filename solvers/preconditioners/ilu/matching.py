@@ -128,7 +128,7 @@ class Ordered(NamedTuple):
         scale = np.empty(len(self.scale))
         scale[self.cols] = self.scale
         left, right = (target.array(row[None]) for row in (scale, np.ones(len(scale))))
-        inner = DiagonallyScaled(reordered(M.inner, self.rows, self.cols), left, right)
+        inner = DiagonallyScaled(reordered(M.inner, self.rows, self.cols, target.like), left, right)
         note, settings = "; ".join(filter(None, (_NOTE, M.note))), (*M.settings, ("matching", True))
         return replace(M, inner=inner, hermitian=False, settings=settings, note=note)
 

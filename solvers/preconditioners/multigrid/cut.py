@@ -11,7 +11,7 @@ import numpy as np
 
 from ....backends import Array, Backend, Cut, CutAxis
 from ....sparse import Composed, Matrix, Operator, Stencil, UnsupportedOperation
-from ....sparse.operators.couplings import Couplings, Shift, Stacked, neighbours, opposite
+from ....sparse.operators.couplings import Couplings, Shift, Stacked, opposite
 from ....sparse.operators.cut_grids import CutStencil, cut_stencil
 from ....sparse.operators.halo import Axes, length_and_ring, names_of, own_part
 from ..checks import check_integer
@@ -20,7 +20,16 @@ from ..pipeline import Target, built, entries_of, grid_of
 from .coarsest import residue_of
 from .couplings import MatrixOnGrid, couplings_of
 from .cycle import numbers_stored, work_of
-from .grid_levels import LEAST, LEAST_RING, Coarsest, GridLevel, halved_axes, made_level, strengths_of
+from .grid_levels import (
+    LEAST,
+    LEAST_RING,
+    Coarsest,
+    GridLevel,
+    couplings_of_coarse,
+    halved_axes,
+    made_level,
+    strengths_of,
+)
 from .interpolation import Interpolation, coarse_grid
 from .multigrid import Smoothing, checked_couplings, checked_smoothing, cycle_of, signs_of, stored_levels
 
@@ -374,12 +383,13 @@ class CutMultigrid(Composed):
     def on_block(self, levels: Sequence[Array]) -> list[tuple[MatrixOnGrid, Interpolation]]:
         """Matrix and interpolation of each level on a block, inside `map_parts`."""
         setup, bk = self.setup, self.bk
-        axes, batch, grids = setup.axes, setup.batch, map(setup.cut.local, setup.plan.grids)
+        axes, batch, plan = setup.axes, setup.batch, setup.plan
         shifts, operators = setup.shifts, []
-        for values, weights, factors, grid in zip(levels[::2], levels[1::2], setup.plan.factors, grids):
+        for values, weights, factors, whole in zip(levels[::2], levels[1::2], plan.factors, plan.grids):
+            grid = setup.cut.local(whole)
             A = MatrixOnGrid(bk, values, shifts, grid, axes, batch)
             operators.append((A, Interpolation(bk, weights, grid, factors, axes, batch)))
-            shifts = tuple(neighbours(len(grid)))
+            shifts = couplings_of_coarse(coarse_grid(whole, factors))
         return operators
 
 

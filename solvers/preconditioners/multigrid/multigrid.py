@@ -72,6 +72,9 @@ def multigrid(
     set up in each run: by NumPy in JAX's programs on a CPU that may call the host, else in the library, which takes a
     second or two of compilation for each level.
 
+    Weights of the interpolation are those of the real part of a complex matrix, whose diagonal should not be
+    imaginary: an A that is i times a Laplacian needs both A and b multiplied by -i, or "amg".
+
     Args:
         grid: shape of the grid of the unknowns, last axis fastest; needed where A neither declares nor shows it.
         cycle: "V" or "W".

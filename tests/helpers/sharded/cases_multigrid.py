@@ -242,6 +242,7 @@ def cases() -> Iterator[tuple[str, Case]]:
         for n in ((56, 100), (52, 72)):
             yield f"{n[0]}x{n[1]}, {how}", case(open_problem(smooth(n)), "2x2", how=how)
         yield f"3-d, {how}", case(open_problem(smooth((16, 24, 16))), "2x2", ("i", None, "j"), how)
+        yield f"flat, {how}", case(open_problem(smooth((48, 1, 32))), "rows", ("i", None, None), how)
         yield f"3-d, 8 devices, {how}", case(open_problem(smooth((16, 32, 16))), "2x2x2", how=how)
         yield f"line, {how}", case(open_problem(smooth((1024,))), "line", how=how)
         for name, rings in {"both axes": (True, True), "first axis": (True, False), "last axis": (False, True)}.items():

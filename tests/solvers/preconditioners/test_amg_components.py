@@ -322,3 +322,25 @@ def test_which_smoothers_are_in_turns() -> None:
     A = nine_points(30)
     assert iterations(A, "biCG-stab", coarsening="classical", cycle="W") <= 20
     assert iterations(A, "biCG-stab", coarsening="classical", precision="single") <= 10
+
+
+@pytest.mark.needs("jax")
+@pytest.mark.parametrize("given", ["block_size", "near_nullspace"])
+def test_components_of_a_pattern_decide_for_traced_values(given: str) -> None:
+    """The coarsening of a matrix of unknown values is that of the known matrix with its pattern."""
+    A, points = elasticity((12, 12), (1.0, 1.0))
+    settings = {"block_size": 2} if given == "block_size" else {"near_nullspace": krylix.rigid_motions(points)}
+    operator, b = krylix.as_operator(A), np.random.default_rng(0).standard_normal(A.shape[0])
+    M = krylix.preconditioner(A, "amg", max_coarse=30, **settings)
+    assert dict(M.settings)["coarsening"] == "classical"
+
+    def solve(values: Any, b: Any) -> tuple[Any, Any]:
+        matrix = operator.with_values(values)
+        traced = krylix.preconditioner(matrix, "amg", pattern=A, max_coarse=30, **settings)
+        assert traced.settings == M.settings
+        result = krylix.linear_solve(matrix, b, method="CG", preconditioner=traced)
+        return result.x, result.iterations
+
+    x, count = compiled("jax-jit", solve)(array("jax-jit", np.asarray(operator.values)), array("jax-jit", b))
+    np.testing.assert_allclose(to_numpy(x), np.linalg.solve(A.toarray(), b), rtol=1e-5, atol=1e-6 * np.abs(b).max())
+    assert count <= 1 + krylix.linear_solve(A, b, method="CG", preconditioner=M).iterations

@@ -12,7 +12,7 @@ from sharded_runs import Found, run_cases, selected_names
 TRACED, PREPARED = "traced", "prepared"
 MERGED = (
     "smooth, 2x2, known", "smooth, columns, eager", "other blocks, prepared", "wind, traced", "56x100, traced",
-    "ring, both axes, prepared", "obstacles, prepared", "torus, known", "3-d, prepared",
+    "ring, both axes, prepared", "obstacles, prepared", "torus, known", "3-d, prepared", "flat, traced",
 )  # fmt: skip
 LEVELS = {"56x100": 3, "3-d": 1, "line": 5, "weak axis": 4, "128": 3, "112": 3, "32^3, 2x2x1": 2, "32^3, 2x2x2": 1}
 AXES = {"rows": 1, "columns": 1, "two mesh axes": 1, "line": 1, "2x2x2": 3, "8 devices": 3}
@@ -20,7 +20,7 @@ PADDED = {"56x100": 6, "52x72": 0}  # messages to blocks of other lengths and ba
 FOUR = (
     *(f"smooth, {mesh}, {how}" for mesh in ("rows", "columns", "2x2") for how in (TRACED, "known", PREPARED, "eager")),
     *(f"{name}, {how}" for name in ("aligned blocks", "other blocks", "obstacles", "wind", "56x100", "52x72", "3-d",
-        "line", "torus", "negative") for how in (TRACED, PREPARED)),
+        "flat", "line", "torus", "negative") for how in (TRACED, PREPARED)),
     *(f"ring, {name}, {how}" for name in ("both axes", "first axis", "last axis", "both axes, rows", "first axis, rows",
         "last axis, rows") for how in (TRACED, PREPARED)),
     "smooth, explicit, traced", "torus, known", "two mesh axes on one", "mesh axes swapped", "weak axis",

@@ -216,3 +216,14 @@ def test_derivatives() -> None:
     np.testing.assert_allclose(
         jax.jit(jax.grad(loss))(jnp.asarray(b)), np.linalg.solve(A.toarray().T, 2 * x), rtol=1e-8
     )
+
+
+@pytest.mark.needs("torch")
+@pytest.mark.parametrize("settings", [{"matching": True}, {"drop_tolerance": 1e-3}], ids=str)
+def test_all_arrays_are_on_the_device(settings: dict[str, Any]) -> None:
+    """Those of the orders as well; PyTorch has a device without memory for such questions."""
+    import torch
+
+    like = torch.ones(N, dtype=torch.float64, device="meta")
+    M = preconditioner(exchanged(), "ilu", like=like, **settings)
+    assert {part.device.type for part in M.bk.flatten(M)[0]} == {"meta"}
