@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from ..backends.profile.spans import CallDescription, WatchedMethod, register_methods
+from ..backends.profile.spans import WatchedMethod, register_methods
 from ..sparse import Operator
 from . import shortcut
 from .methods.method import Method
@@ -18,13 +18,11 @@ def watched_methods() -> Iterator[WatchedMethod]:
     for operator in _subclasses(Operator):
         for name in ("apply", "apply_on_host", "add_to"):
             if name in vars(operator):
-                description = CallDescription(_kind_of(operator), _operator_name, lambda args: args[0].bk)
-                yield WatchedMethod(operator, name, description)
+                yield operator, name, _kind_of(operator), _operator_name, lambda args: args[0].bk
     for method in _subclasses(Method)[1:]:
         for name in ("setup", "set_up_again"):
             if name in vars(method):
-                description = CallDescription("set-up", lambda args: f"{args[0].name}: factors")
-                yield WatchedMethod(method, name, description)
+                yield method, name, "set-up", lambda args: f"{args[0].name}: factors", None
 
 
 def _subclasses(cls: type) -> list[type]:

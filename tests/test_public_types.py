@@ -15,8 +15,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 import krylix
-from krylix.backends.profile.recording import ProfileEvent
-from krylix.backends.profile.user_profile import Profile
+from krylix.backends.profile.recording import Profile, ProfileEvent
 from krylix.solvers import METHODS, OPTIONAL_METHODS, PRECONDITIONERS, MethodName, OnFailure, PreconditionerName
 
 ROOT = Path(__file__).parents[1]

@@ -10,18 +10,17 @@ from typing import TYPE_CHECKING, Any
 
 from ..interface.backend import Backend
 from ..registry import get_backend
-from .spans import RUNNING, name_of
+from .spans import NO_SPAN, RUNNING, name_of
 
 if TYPE_CHECKING:
-    from .user_profile import Profile
+    from .recording import Profile
+
+Backends = str | Backend | Iterable[str | Backend] | None
 
 
 @contextmanager
 def profile(
-    backends: str | Backend | Iterable[str | Backend] | None = None,
-    trace: bool = True,
-    blocking: bool = True,
-    save: str | Path | None = None,
+    backends: Backends = None, trace: bool = True, blocking: bool = True, save: str | Path | None = None
 ) -> Iterator[Profile]:
     """Record the calls of krylix inside the `with` block: solves and their parts, and operations of backends.
 
@@ -39,7 +38,8 @@ def profile(
     Yields:
         Profile: to be printed and saved.
 
-    Cost: 5 ms at the beginning, and 10 to 20 us for each call, of which `retime` leaves half.
+    Cost: 5 ms at the beginning (the first profile of a process: 0.1 s), and 10 to 20 us for each call, of which
+    `retime` leaves half.
 
     Examples:
         >>> import numpy as np, krylix
@@ -48,20 +48,22 @@ def profile(
         >>> [event.facts["iterations"] for event in prof.events if event.kind == "solve"]
         [2]
     """
-    found: Profile = _module("user_profile").Profile(_names(backends), trace, blocking)
+    several = (backends,) if isinstance(backends, str | Backend) else backends
+    libraries = None if several is None else {get_backend(backend).name for backend in several}
+    running: Profile = _recording().Profile(libraries, trace, blocking)
     try:
-        with found._record():
-            yield found
+        with running.record():
+            yield running
     finally:
         if save is not None:
-            found.save(save)
+            running.save(save)
 
 
 def profile_function(
     function: Callable[..., Any],
     args: Sequence[Any] = (),
     kwargs: Mapping[str, Any] | None = None,
-    backends: str | Backend | Iterable[str | Backend] | None = None,
+    backends: Backends = None,
     trace: bool = True,
     blocking: bool = True,
     retime: bool = True,
@@ -90,24 +92,22 @@ def profile_function(
         >>> len([event for event in prof.events if event.kind == "solve"])
         1
     """
-    given: Mapping[str, Any] = {} if kwargs is None else kwargs
-    for _ in range(warmup):
-        function(*args, **given)
 
-    def run(found: Profile) -> None:
-        for _ in range(call_count):
-            with found.region(name_of(function)):
-                function(*args, **given)
+    def call(times: int, running: Profile | None = None) -> None:
+        for _ in range(times):
+            with NO_SPAN if running is None else running.region(name_of(function)):
+                function(*args, **(kwargs or {}))
 
-    with profile(backends, trace, blocking) as found:
-        run(found)
+    call(warmup)
+    with profile(backends, trace, blocking) as running:
+        call(call_count, running)
     if retime:
         try:
-            with found.retime():
-                run(found)
-        except _module("recording").OtherCalls as error:
-            found.add_external_message(f"Times are those of the run that looked for lines. {error}")
-    return found
+            with running.retime():
+                call(call_count, running)
+        except _recording().OtherCalls as error:
+            running.add_external_message(f"Times are those of the run that looked for lines. {error}")
+    return running
 
 
 def get_current_profile() -> Profile | None:
@@ -119,16 +119,9 @@ def get_current_profile() -> Profile | None:
         ...     print(krylix.get_current_profile() is prof)
         True
     """
-    return RUNNING[-1].owner if RUNNING else None
+    return RUNNING[-1] if RUNNING else None
 
 
-def _names(backends: Any) -> frozenset[str] | None:
-    if backends is None:
-        return None
-    several = (backends,) if isinstance(backends, str | Backend) else backends
-    return frozenset(get_backend(one).name for one in several)
-
-
-def _module(name: str) -> Any:
+def _recording() -> Any:
     """Late: an import of krylix needs none."""
-    return import_module(f".{name}", __package__)
+    return import_module(".recording", __package__)

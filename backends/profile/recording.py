@@ -1,16 +1,24 @@
-"""One call in a profile."""
+"""A profile: the calls of one run, the user's lines that led to them, and their report in text and for viewers."""
 
 from __future__ import annotations
 
+import json
+import math
+import os
+import sys
 import threading
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
-from pathlib import PurePath
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, field
+from itertools import zip_longest
+from pathlib import Path, PurePath
 from time import perf_counter
 from types import FrameType
 from typing import Any, NamedTuple
 
 from ..standard.library import RULES
+from .spans import Span
+from .watching import watched
 
 KINDS = {
     "solve": "a call of linear_solve, of a prepared solver, of solve_nonlinear or minimize",
@@ -73,6 +81,11 @@ class ProfileEvent:
     def depth(self) -> int:
         """Number of calls around it."""
         return 0 if self.parent is None else self.parent.depth + 1
+
+    @property
+    def has_new_lines(self) -> bool:
+        """Was it called from other lines than the call around it?"""
+        return bool(self.lines) and (self.parent is None or self.parent.lines != self.lines)
 
     def __repr__(self) -> str:
         traced = ", traced" if self.traced else ""
@@ -139,108 +152,6 @@ def source_lines_below(
     return tuple(reversed(lines))
 
 
-# --- The events of one run --------------------------------------------------------------------------------------------
-
-
-class OtherCalls(ValueError):
-    """A second run has made other calls than the first."""
-
-
-class RecordedRun:
-    """Events in the order of their starts.
-
-    Args:
-        libraries: names of the backends whose calls count; None for all.
-        trace: look for the user's lines and the shapes of arrays?
-        blocking: wait for the result of each call?
-        owner: who the recording is for.
-    """
-
-    def __init__(self, libraries: Collection[str] | None, trace: bool, blocking: bool, owner: Any = None) -> None:
-        self.events: list[ProfileEvent] = []
-        self.threads: list[str] = []  # their names, in order of appearance
-        self.libraries, self.trace, self.blocking, self.owner = libraries, trace, blocking, owner
-        self.start = perf_counter()
-        self.end: float | None = None
-        self._of_thread = threading.local()
-
-    def open(
-        self, kind: str, name: str, library: str | None, args: Sequence[Any], traced: bool, frame: FrameType | None
-    ) -> ProfileEvent | None:
-        """Begin an event in this thread; None if its calls do not count, or it repeats the one around it."""
-        if self.end is not None or not (library is None or self.libraries is None or library in self.libraries):
-            return None
-        thread = self._here()
-        around = thread.around
-        parent, outer = around[-1] if around else (None, None)
-        # A backend's function of the standard may call that of `xp`, which is watched, too.
-        is_twice = kind == "operation" and name in RULES and parent is not None and parent.name == name
-        if parent is not None and parent.kind == kind and (kind in _MADE_OF_THE_SAME or is_twice):
-            return None
-        event = ProfileEvent(name, kind, library, thread.number, parent, (), traced)
-        if self.trace:
-            event.lines = source_lines_below(frame, outer, parent.lines if parent is not None else ())
-            event.facts = arrays_of(args)
-        self.events.append(event)
-        around.append((event, None if kind == "region" else frame))
-        event.start = perf_counter()
-        return event
-
-    def close(self, event: ProfileEvent) -> None:
-        """End an event, and those inside that have not ended."""
-        now = perf_counter()
-        if event.end is not None:  # the profile has ended before
-            return
-        event.end = now
-        around = self._here().around
-        while around and around.pop()[0] is not event:
-            pass
-        if event.parent is not None:
-            event.parent.inside += now - event.start
-
-    def finish(self) -> None:
-        """End the recording; calls that other threads have not left by now end with it."""
-        self.end = perf_counter()
-        for event in list(self.events):
-            if event.end is None:
-                event.end, event.facts["unfinished"] = self.end, True
-
-    def _here(self) -> threading.local:
-        """`number` of this thread, and `around`: the calls that it has not left, innermost last, with their frames."""
-        here = self._of_thread
-        if not hasattr(here, "around"):
-            with _lock:
-                here.number, here.around = len(self.threads), []
-                self.threads.append(threading.current_thread().name)
-        return here
-
-    def with_times_of(self, other: RecordedRun) -> RecordedRun:
-        """These events with the times of another run, which must have made the same calls.
-
-        Raises:
-            OtherCalls: it has not.
-        """
-        pairs = list(_pairs(self._by_thread(), other._by_thread()))
-        found = RecordedRun(self.libraries, self.trace, self.blocking, self.owner)
-        found.start, found.end, found.threads = other.start, other.end, self.threads
-        new: dict[int, ProfileEvent] = {}
-        for own, timed in pairs:
-            parent = None if own.parent is None else new[id(own.parent)]
-            new[id(own)] = replace(own, start=timed.start, end=timed.end, inside=timed.inside, parent=parent)
-        found.events = [new[id(event)] for event in self.events]
-        return found
-
-    def _by_thread(self) -> list[list[ProfileEvent]]:
-        found: list[list[ProfileEvent]] = [[] for _ in self.threads]
-        for event in self.events:
-            found[event.thread].append(event)
-        return found
-
-
-_lock = threading.Lock()
-_MADE_OF_THE_SAME = {"product", "preconditioner"}  # operators that are made of others: one event
-
-
 def arrays_of(args: Iterable[Any]) -> dict[str, Any]:
     """Shapes and dtypes of the arrays among the positional arguments."""
     shapes, dtypes = [], []
@@ -262,17 +173,273 @@ def arrays_of(args: Iterable[Any]) -> dict[str, Any]:
 _words: dict[tuple[type, Any], str] = {}
 
 
+# --- The events of one run --------------------------------------------------------------------------------------------
+
+
+class OtherCalls(ValueError):
+    """A second run has made other calls than the first."""
+
+
+class Profile:
+    """The calls that were made inside `with krylix.profile()`.
+
+    Attributes:
+        events: all calls, in the order in which they began.
+        threads: names of the threads that made calls, in order of appearance.
+        start: when the profile began, in seconds of `time.perf_counter`.
+        blocking: was the result of each call waited for? Otherwise times are those of handing work out.
+        notes: lines that the report ends with.
+    """
+
+    def __init__(self, libraries: Collection[str] | None, trace: bool, blocking: bool) -> None:
+        self.blocking = blocking
+        self.notes: list[str] = []
+        self._libraries, self._trace = libraries, trace
+        self._begin()
+
+    def _begin(self) -> None:
+        self.events: list[ProfileEvent] = []
+        self.threads: list[str] = []
+        self.start = self._end = 0.0
+        self._of_thread = threading.local()
+
+    @property
+    def duration(self) -> float:
+        """Seconds from the beginning to the end of the `with` block, or until now."""
+        return min(self._end, perf_counter()) - self.start
+
+    def region(self, name: str) -> AbstractContextManager[object]:
+        """A `with` block that is an event by itself, with the calls inside; in every profile that is running."""
+        return Span("region", name, None, None, (), sys._getframe(1))
+
+    def add_external_message(self, message: str) -> None:
+        """Add a line to `notes`."""
+        self.notes.append(str(message))
+
+    @contextmanager
+    def retime(self) -> Iterator[None]:
+        """Run the same code again inside of the `with` block, without looking for lines; its times replace the first.
+
+        Raises:
+            ValueError: it has made other calls. Run it once or twice before profiling it, as first calls set up and
+                compile what later ones reuse.
+        """
+        first = vars(self).copy()
+        self._begin()
+        self._trace = False
+        try:
+            with self.record():
+                yield
+            for event, timed in _pairs(first["events"], first["threads"], self.events, self.threads):
+                timed.lines, timed.facts, timed.traced = event.lines, event.facts, event.traced
+        except BaseException:
+            vars(self).update(first)
+            raise
+        self._trace = first["_trace"]
+
+    def report(self, min_duration: float = 0.0) -> str:
+        """The calls as a table: those with the same name, from the same line and inside the same call are one row.
+
+        Args:
+            min_duration: seconds; rows below are left out, and counted in the last line.
+        """
+        waits = "each call waits for its result" if self.blocking else "calls do not wait for their results"
+        lines, left_out = [f"{self!r}; {waits}", f"{'ms':>10}{'own ms':>10}{'calls':>8}  call"], 0
+        for depth, row in _walk(_tree(self.events), 0):
+            if row.total < min_duration:
+                left_out += 1
+                continue
+            lines.append(f"{1e3 * row.total:>10.3f}{1e3 * row.own:>10.3f}{row.calls:>8}  {'  ' * depth}{_text(row)}")
+        if any(event.traced for event in self.events):
+            lines.append("traced: recorded into a program, which runs later; the time is that of tracing")
+        if left_out:
+            lines.append(f"{left_out} rows below {1e3 * min_duration:g} ms are left out")
+        return "\n".join([*lines, *self.notes])
+
+    def print(self, min_duration: float = 1e-3) -> None:
+        """Print the report."""
+        print(self.report(min_duration))  # noqa: T201
+
+    def save(self, path: str | Path) -> None:
+        """Write a file of trace events (JSON) for https://ui.perfetto.dev and chrome://tracing."""
+        process = os.getpid()
+        names = [("process_name", 0, "krylix"), *(("thread_name", k, name) for k, name in enumerate(self.threads))]
+        told = {"blocking": self.blocking, "seconds": self.duration, "notes": self.notes, "kinds": KINDS}
+        file = {
+            "traceEvents": [
+                *(
+                    {"name": what, "ph": "M", "pid": process, "tid": k, "args": {"name": name}}
+                    for what, k, name in names
+                ),
+                *({"pid": process, **_trace_event(event, self.start)} for event in self.events),
+            ],
+            "displayTimeUnit": "ms",
+            "otherData": told,
+        }
+        Path(path).write_text(json.dumps(file, allow_nan=False, default=str), encoding="utf-8")
+
+    def __repr__(self) -> str:
+        return f"<Profile: {len(self.events)} calls in {time_text(self.duration)}>"
+
+    # --- recording ----------------------------------------------------------------------------------------------------
+
+    @contextmanager
+    def record(self) -> Iterator[None]:
+        """Record inside the `with` block; calls that other threads have not left at its end, end with it."""
+        with watched(self):
+            self.start, self._end = perf_counter(), math.inf
+            try:
+                yield
+            finally:
+                self._end = perf_counter()
+                for event in list(self.events):
+                    if event.end is None:
+                        event.end, event.facts["unfinished"] = self._end, True
+
+    def open_event(
+        self, kind: str, name: str, library: str | None, args: Sequence[Any], traced: bool, frame: FrameType | None
+    ) -> ProfileEvent | None:
+        """Begin an event in this thread; None if its calls do not count, or it repeats the one around it."""
+        if self._end < math.inf or not (library is None or self._libraries is None or library in self._libraries):
+            return None
+        thread = self._here()
+        parent, outer = thread.around[-1] if thread.around else (None, None)
+        if parent is not None and parent.kind == kind and _repeats(kind, name, parent.name):
+            return None
+        event = ProfileEvent(name, kind, library, thread.number, parent, (), traced)
+        if self._trace:
+            event.lines = source_lines_below(frame, outer, parent.lines if parent is not None else ())
+            event.facts = arrays_of(args)
+        self.events.append(event)
+        thread.around.append((event, None if kind == "region" else frame))
+        event.start = perf_counter()
+        return event
+
+    def close_event(self, event: ProfileEvent) -> None:
+        """End an event, and those inside that have not ended."""
+        now = perf_counter()
+        if event.end is not None:  # the profile has ended before
+            return
+        event.end = now
+        around = self._here().around
+        while around and around.pop()[0] is not event:
+            pass
+        if event.parent is not None:
+            event.parent.inside += now - event.start
+
+    def _here(self) -> threading.local:
+        """`number` of this thread, and `around`: the calls that it has not left, innermost last, with their frames."""
+        here = self._of_thread
+        if not hasattr(here, "around"):
+            with _lock:
+                here.number, here.around = len(self.threads), []
+                self.threads.append(threading.current_thread().name)
+        return here
+
+
+_lock = threading.Lock()
+
+
+def _repeats(kind: str, name: str, around: str) -> bool:
+    """Is a call part of the call around it, of the same kind, and no event by itself?
+
+    So are operators that others are made of, and the function of `xp` that a function of the standard calls.
+    """
+    return kind in ("product", "preconditioner") or (kind == "operation" and name in RULES and name == around)
+
+
 def _pairs(
-    mine: list[list[ProfileEvent]], theirs: list[list[ProfileEvent]]
+    first: list[ProfileEvent], threads: list[str], second: list[ProfileEvent], threads_of_second: list[str]
 ) -> Iterator[tuple[ProfileEvent, ProfileEvent]]:
-    if len(mine) != len(theirs):
-        raise OtherCalls(f"The second run used {len(theirs)} threads, the first one {len(mine)}. {_HINT}")
-    for first, second in zip(mine, theirs, strict=True):
-        for number in range(max(len(first), len(second))):
-            a, b = (events[number].name if number < len(events) else "no more" for events in (first, second))
+    """The events of two runs, thread by thread.
+
+    Raises:
+        OtherCalls: the second run has made other calls.
+    """
+    hint = (
+        "Run the same code once or twice before it is profiled: first calls set up and compile what later ones reuse."
+    )
+    if len(threads) != len(threads_of_second):
+        raise OtherCalls(f"The second run used {len(threads_of_second)} threads, the first one {len(threads)}. {hint}")
+    for thread in range(len(threads)):
+        runs = [[event for event in events if event.thread == thread] for events in (first, second)]
+        names = ([event.name for event in run] for run in runs)
+        for number, (a, b) in enumerate(zip_longest(*names, fillvalue="no more")):
             if a != b:
-                raise OtherCalls(f"The second run made other calls: number {number} was {b}, in the first {a}. {_HINT}")
-        yield from zip(first, second, strict=True)
+                raise OtherCalls(f"The second run made other calls: number {number} was {b}, in the first {a}. {hint}")
+        yield from zip(*runs, strict=True)
 
 
-_HINT = "Run the same code once or twice before it is profiled: first calls set up and compile what later ones reuse."
+# --- The report ------------------------------------------------------------------------------------------------------
+
+_OUTCOME = ("method", "preconditioner", "iterations", "residual_norm", "gradient_norm", "converged", "error")
+
+
+@dataclass(eq=False)
+class _Row:
+    """Calls of one name, from one line and inside of one row."""
+
+    first: ProfileEvent
+    total: float = 0.0
+    own: float = 0.0
+    calls: int = 0
+    below: dict[Any, _Row] = field(default_factory=dict)
+    facts: dict[str, Any] = field(default_factory=dict)
+
+    def add(self, event: ProfileEvent) -> None:
+        self.total += event.duration
+        self.own += event.own_time
+        facts = {key: event.facts[key] for key in _OUTCOME if event.facts.get(key) is not None}
+        if self.calls and "iterations" in facts and "iterations" in self.facts:
+            facts["iterations"] = self.facts["iterations"] = facts["iterations"] + self.facts["iterations"]
+        # Facts that all calls share. Two NaN, such as the residuals of failed solves, count as equal.
+        same = {key for key, b in facts.items() if (a := self.facts.get(key)) == b or (a != a and b != b)}
+        self.facts = {key: fact for key, fact in self.facts.items() if key in same} if self.calls else facts
+        self.calls += 1
+
+
+def _tree(events: list[ProfileEvent]) -> dict[Any, _Row]:
+    top: dict[Any, _Row] = {}
+    row_of: dict[int, _Row] = {}
+    for event in events:
+        parent = event.parent
+        siblings = top if parent is None else row_of[id(parent)].below
+        key = (event.name, event.kind, event.traced, event.lines, event.thread if parent is None else 0)
+        row = row_of[id(event)] = siblings.setdefault(key, _Row(event))
+        row.add(event)
+    return top
+
+
+def _walk(rows: dict[Any, _Row], depth: int) -> Iterator[tuple[int, _Row]]:
+    for row in sorted(rows.values(), key=lambda row: -row.total):
+        yield depth, row
+        yield from _walk(row.below, depth + 1)
+
+
+def _text(row: _Row) -> str:
+    event = row.first
+    words = [event.name if event.kind in ("operation", "solve") else f"{event.kind} {event.name}"]
+    words += ["(traced)"] if event.traced else []
+    words += [f"{key}={fact:.3g}" if isinstance(fact, float) else f"{key}={fact}" for key, fact in row.facts.items()]
+    words += [f"<- {event.lines[-1]}"] if event.has_new_lines else []
+    return " ".join(words)
+
+
+def _trace_event(event: ProfileEvent, start: float) -> dict[str, Any]:
+    """The event as Perfetto and chrome://tracing read it; JSON knows no infinity and no NaN."""
+    facts: dict[str, Any] = {"kind": event.kind, **event.facts}
+    if event.library is not None:
+        facts["library"] = event.library
+    if event.lines:
+        facts["line"] = str(event.lines[-1])
+    if event.has_new_lines:
+        facts["stack"] = [f"{line.file}:{line.line} {line.function}" for line in event.lines]
+    return {
+        "name": event.name,
+        "cat": "traced" if event.traced else event.kind,
+        "ph": "X",
+        "ts": 1e6 * (event.start - start),
+        "dur": 1e6 * event.duration,
+        "tid": event.thread,
+        "args": {k: str(f) if isinstance(f, float) and not math.isfinite(f) else f for k, f in facts.items()},
+    }

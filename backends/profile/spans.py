@@ -8,28 +8,14 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterable
 from types import FrameType
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 from ..registry import backend_name, get_backend
-
-if TYPE_CHECKING:
-    from .recording import ProfileEvent, RecordedRun
 
 T = TypeVar("T")
 Facts = Callable[[Any], dict[str, Any]]
 
-RUNNING: list[RecordedRun] = []  # of all threads, the innermost last
-
-
-class _NoSpan:
-    def __enter__(self) -> _NoSpan:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        pass
-
-    def __call__(self, result: T, **facts: Any) -> T:
-        return result
+RUNNING: list[Any] = []  # profiles of all threads, the innermost last
 
 
 class Span:
@@ -39,7 +25,7 @@ class Span:
     calls around them are timed, too.
 
     Args:
-        kind: a key of `event.KINDS`.
+        kind: a key of `recording.KINDS`.
         name: of the event.
         bk: the backend whose arrays these are, or None.
         facts: of a result, or of the error that leaves the block; with the key "traced" if it was part of a program.
@@ -47,23 +33,21 @@ class Span:
         frame: whose callers are looked through for lines of the user.
     """
 
-    __slots__ = ("_args", "_bk", "_facts", "_frame", "_kind", "_name", "_opened", "_traced")
+    __slots__ = ("_bk", "_facts", "_given", "_opened", "_traced")
 
     def __init__(
         self, kind: str, name: str, bk: Any, facts: Facts | None, args: tuple[Any, ...], frame: FrameType | None
     ) -> None:
-        self._kind, self._name, self._bk, self._facts, self._args, self._frame = kind, name, bk, facts, args, frame
-        self._opened: list[tuple[RecordedRun, ProfileEvent]] = []
-        self._traced = False
+        self._bk, self._facts = bk, facts
+        self._traced = bk is not None and not bk.is_eager and is_traced(bk)
+        self._given = (kind, name, None if bk is None else bk.name, args, self._traced, frame)
+        self._opened: list[tuple[Any, Any]] = []  # profiles, and their events
 
     def __enter__(self) -> Span:
-        bk = self._bk
-        self._traced = bk is not None and not bk.is_eager and is_traced(bk)
-        library = None if bk is None else bk.name
-        for recorded in RUNNING[:]:
-            event = recorded.open(self._kind, self._name, library, self._args, self._traced, self._frame)
+        for running in RUNNING[:]:
+            event = running.open_event(*self._given)
             if event is not None:  # TensorFlow's AutoGraph, which may read this, knows no shorter way to write it
-                self._opened.append((recorded, event))
+                self._opened.append((running, event))
         return self
 
     def __call__(self, result: T, **facts: Any) -> T:
@@ -71,18 +55,15 @@ class Span:
         if not self._opened:
             return result
         on_host = self._bk is not None and self._bk.on_host
-        if not (self._traced or on_host) and any(recorded.blocking for recorded, _ in self._opened):
+        if not (self._traced or on_host) and any(running.blocking for running, _ in self._opened):
             wait_for(result)
         self._close(facts | self._facts_of(result))
         return result
 
     def __exit__(self, kind: Any, error: BaseException | None, traceback: object) -> None:
-        facts: dict[str, Any] = {} if error is None else {"error": type(error).__name__}
+        self._close({})
         if error is not None and self._opened:
-            for recorded, event in self._opened:
-                recorded.close(event)
-            facts = self._facts_of(error) | facts
-        self._close(facts)
+            self._close(self._facts_of(error) | {"error": type(error).__name__})
 
     def _facts_of(self, result: Any) -> dict[str, Any]:
         """A profile breaks no call: numbers that lie on another process, for example, stay unknown."""
@@ -93,26 +74,35 @@ class Span:
 
     def _close(self, facts: dict[str, Any]) -> None:
         traced = facts.pop("traced", False)
-        for recorded, event in self._opened:
-            recorded.close(event)
+        for running, event in self._opened:
+            running.close_event(event)
             event.traced = event.traced or traced
             event.facts.update(facts)
 
 
-_NO_SPAN = _NoSpan()
+class NoSpan:
+    """A `with` block that is no event."""
+
+    def __enter__(self) -> NoSpan:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        pass
+
+    def __call__(self, result: T, **facts: Any) -> T:
+        return result
 
 
-def span(kind: str, name: str, bk: Any = None, facts: Facts | None = None) -> Span | _NoSpan:
+NO_SPAN = NoSpan()
+
+
+def span(kind: str, name: str, bk: Any = None, facts: Facts | None = None) -> Span | NoSpan:
     """Show a `with` block to the profiles that run: `with span("set-up", "read") as done: system = done(...)`.
 
-    Args:
-        kind: a key of `event.KINDS`.
-        name: of the event.
-        bk: the backend whose arrays these are, or None.
-        facts: of the result, or of the error.
+    Args: as of `Span`.
     """
     if not RUNNING or is_compiling():
-        return _NO_SPAN
+        return NO_SPAN
     return Span(kind, name, bk, facts, (), sys._getframe(1))
 
 
@@ -122,24 +112,17 @@ def is_compiling() -> bool:
     return compiler is not None and compiler.is_dynamo_compiling()
 
 
-def wait_for(found: Any) -> None:
+def wait_for(result: Any) -> None:
     """Wait until the arrays of a result have their values."""
-    if isinstance(found, dict):
-        found = tuple(found.values())
-    if isinstance(found, list | tuple):
-        for part in found:
+    if isinstance(result, dict | list | tuple):
+        for part in result.values() if isinstance(result, dict) else result:
             wait_for(part)
-    elif hasattr(found, "block_until_ready"):
-        found.block_until_ready()
-    elif hasattr(found, "iterations") and hasattr(found, "x"):  # the result of a solve
-        wait_for(found.x)
-    elif _is_on_accelerator(found) and (name := backend_name(found)) is not None:
-        get_backend(name)._bind("block_until_ready")(found)
-
-
-def _is_on_accelerator(x: Any) -> bool:
-    device = str(getattr(x, "device", "")).lower()
-    return device != "" and "cpu" not in device
+    elif hasattr(result, "block_until_ready"):
+        result.block_until_ready()
+    elif hasattr(result, "iterations") and hasattr(result, "x"):  # the result of a solve
+        wait_for(result.x)
+    elif "cpu" not in (str(getattr(result, "device", "")).lower() or "cpu") and (name := backend_name(result)):
+        get_backend(name)._bind("block_until_ready")(result)
 
 
 def is_traced(bk: Any) -> bool:
@@ -154,36 +137,11 @@ def name_of(function: Any) -> str:
     return str(getattr(function, "__name__", type(function).__name__))
 
 
-# --- methods that profiles watch: products, of which there are too many for spans -------------------------------------
+# --- Methods that profiles watch: products, of which there are too many for spans -------------------------------------
 
-
-class CallDescription(NamedTuple):
-    """Description of the events of a watched method.
-
-    Attributes:
-        kind: a key of `event.KINDS`.
-        name: a text, or a function of the call's positional arguments.
-        backend: whose arrays these are: a backend, a function of the positional arguments, or None.
-    """
-
-    kind: str
-    name: str | Callable[[tuple[Any, ...]], str]
-    backend: Any = None
-
-
-class WatchedMethod(NamedTuple):
-    """A method that is looked up in its class when it is called.
-
-    Attributes:
-        owner: the class.
-        name: under which the function stands there.
-        description: of its calls.
-    """
-
-    owner: type
-    name: str
-    description: CallDescription
-
+# Class, name of its method, kind and name of the events (or a function of the call's positional arguments), and the
+# backend whose arrays these are (or such a function, or None).
+WatchedMethod = tuple[type, str, str, "str | Callable[[tuple[Any, ...]], str]", Any]
 
 providers: list[Callable[[], Iterable[WatchedMethod]]] = []
 further_backends: list[Any] = []

@@ -1,54 +1,40 @@
-"""Functions that record their calls, and where these stand in for others while a profile runs.
+"""Functions that record their calls, and where they stand in while a profile runs.
 
-They are attributes of backends (in the `__dict__` of the instance) and of classes, which are what they were when the
-last profile has ended. So no operation has to ask whether a profile runs.
+They are attributes of backends (in the `__dict__` of the instance), their parts and namespaces, and of classes, which
+are what they were when the last profile has ended. So no operation has to ask whether a profile runs.
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from functools import cache, cached_property, partial
 from threading import RLock
 from types import MethodType
-from typing import Any, NamedTuple
+from typing import Any
 
 from ..operations.table import ALIASES, OPERATIONS
 from ..registry import loaded_backends, when_loaded
 from ..standard.library import EXTENSIONS, RULES
+from ..standard.namespace import Namespace
 from . import spans
-from .recording import RecordedRun
-from .spans import RUNNING, CallDescription, Span, is_compiling, name_of
+from .spans import RUNNING, Span, is_compiling, name_of
 
 _lock = RLock()
 _MISSING = object()
-
-
-class Stand(NamedTuple):
-    """What stood at a place before."""
-
-    owner: Any
-    name: str
-    before: Any
+_replaced: list[tuple[Any, str, Any]] = []  # owner, name, and the attribute of this name that it had itself
 
 
 class Watched:
     """Function that records its calls, a method in a class; with the attributes of the one that it calls.
 
     Args:
-        find: returns that one when it is first needed, if it is not given.
+        kind, name, backend: see `spans.WatchedMethod`.
+        untimed: the function without the recording.
     """
 
-    def __init__(self, description: CallDescription, untimed: Any = None, find: Any = None) -> None:
-        self.description, self._find = description, find
-        if untimed is not None:
-            self.untimed = untimed
-
-    @cached_property
-    def untimed(self) -> Any:
-        """The function without the recording."""
-        return self._find()
+    def __init__(self, kind: str, name: Any, backend: Any, untimed: Any) -> None:
+        self.kind, self.name, self.backend, self.untimed = kind, name, backend, untimed
 
     @property
     def __wrapped__(self) -> Any:
@@ -60,13 +46,13 @@ class Watched:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if not RUNNING or is_compiling():
             return self.untimed(*args, **kwargs)
-        kind, name, backend = self.description
-        bk = backend(args) if callable(backend) else backend
-        with Span(kind, name if isinstance(name, str) else name(args), bk, None, args, sys._getframe(1)) as done:
+        name = self.name if isinstance(self.name, str) else self.name(args)
+        bk = self.backend(args) if callable(self.backend) else self.backend
+        with Span(self.kind, name, bk, None, args, sys._getframe(1)) as done:
             return done(self.untimed(*args, **kwargs))
 
     def __getattr__(self, name: str) -> Any:
-        if name in ("untimed", "description", "_find"):  # of one that is being unpickled
+        if name == "untimed":  # of one that is being unpickled
             raise AttributeError(name)
         return getattr(self.untimed, name)
 
@@ -74,34 +60,31 @@ class Watched:
         return f"<profiled {self.untimed!r}>"
 
 
-# --- what is running --------------------------------------------------------------------------------------------------
-
-_stands: list[Stand] = []
-
-
-def put(owner: Any, name: str, function: Any) -> None:
+def _put(owner: Any, name: str, function: Any) -> None:
     """Put a function in the place of another one until the last profile has ended."""
     with _lock:
         if RUNNING:
-            _stands.append(Stand(owner, name, vars(owner).get(name, _MISSING)))
+            _replaced.append((owner, name, vars(owner).get(name, _MISSING)))
             setattr(owner, name, function)
 
 
 @contextmanager
-def recorded(recording: RecordedRun) -> Iterator[None]:
-    """Record into it inside the `with` block; the first of several profiles puts all watched functions in place."""
+def watched(profile: Any) -> Iterator[None]:
+    """Have the profile run; the first of several puts all watched functions in place, the last takes them away."""
     try:
         with _lock:
-            RUNNING.append(recording)
-            if not _stands:
-                _install()
+            RUNNING.append(profile)
+            if not _replaced:
+                for bk in (*loaded_backends(), *spans.further_backends):
+                    watch_backend(bk)
+                for owner, name, kind, title, bk in (method for methods in spans.providers for method in methods()):
+                    _put(owner, name, Watched(kind, title, bk, vars(owner)[name]))
         yield
     finally:
         with _lock:
-            recording.finish()
-            RUNNING.remove(recording)
-            while _stands and not RUNNING:
-                owner, name, before = _stands.pop()
+            RUNNING.remove(profile)
+            while _replaced and not RUNNING:
+                owner, name, before = _replaced.pop()
                 if before is _MISSING:
                     delattr(owner, name)
                 else:
@@ -128,39 +111,33 @@ PARTS = ("linalg", "fourier")  # of the solvers' interface, with methods of thei
 
 
 def watch_backend(bk: Any) -> None:
-    """Put watched functions in the place of the operations of a backend, of its factorisations and transforms."""
-    if isinstance(vars(bk).get("reshape"), Watched):  # by another thread, which has just made it
+    """Put watched functions in the place of the operations of a backend, of its factorisations, transforms and `xp`."""
+    if not RUNNING or isinstance(vars(bk).get("reshape"), Watched):  # by another thread, which has just made it
         return
-    makes: dict[str, Any] = {
-        name: Watched(_description(bk, name), getattr(bk, name)) for name in _watched_names(type(bk))
-    }
-    for name in OPERATIONS:
-        if not hasattr(type(bk), name) and name not in QUESTIONS:
-            before = vars(bk).get(name)
-            makes[name] = Watched(_description(bk, name), before, None if before else partial(_untimed, bk, name))
-    for name in filter(makes_functions, makes):
-        makes[name] = _making(bk, name, makes[name])
-    makes["call_user"] = Watched(CallDescription("user", lambda args: name_of(args[0]), bk), bk.call_user)
-    for alias, name in ALIASES.items():
-        if name in makes and not hasattr(type(bk), alias):
-            makes[alias] = makes[name]
-    for name, made in makes.items():
-        put(bk, name, made)
-    # Last, and so taken away first: operations that another thread looks for then are not watched ones.
-    if isinstance(type(bk).xp, cached_property):  # as it is but in backends that users have written
-        xp = vars(bk).get("xp")
-        put(bk, "xp", WatchedNamespace(bk, cache(lambda: type(bk).xp.func(bk) if xp is None else xp)))  # takes ms
-    # Backends that users have written may have none, or share those of another: then that one's calls are recorded.
-    for part in PARTS:
-        owner = getattr(bk, part, None)
-        names = [] if owner is None else _watched_names(type(owner))
-        for name in (name for name in names if not isinstance(getattr(owner, name), Watched)):
-            put(owner, name, Watched(_description(bk, f"{part}.{name}"), getattr(owner, name)))
-
-
-def _untimed(bk: Any, name: str) -> Any:
-    found = bk._bind(name)
-    return getattr(found, "untimed", found)  # the standard's own are watched, too
+    operations = (name for name in OPERATIONS if name not in QUESTIONS and not hasattr(type(bk), name))
+    functions: dict[str, Any] = {name: getattr(bk, name, None) for name in (*_methods(type(bk)), *operations)}
+    made: dict[str, Any] = {}
+    for name, function in functions.items():
+        if isinstance(function, Watched):  # of `xp`, which this library shares with one that is watched already
+            function = vars(bk)[name] = function.untimed
+        if makes_functions(name):
+            made[name] = _making(bk, name, function)
+        elif function is not None:  # else this library has no such operation
+            made[name] = Watched(KIND_OF.get(name, "operation"), name, bk, function)
+    made["call_user"] = Watched("user", lambda args: name_of(args[0]), bk, bk.call_user)
+    made |= {alias: made[name] for alias, name in ALIASES.items() if name in made and not hasattr(type(bk), alias)}
+    # Backends that users have written may have no parts, or share those of another: that one's calls are recorded.
+    parts = [(part, getattr(bk, part, None)) for part in PARTS]
+    within = [(f"{part}.", owner, _methods(type(owner))) for part, owner in parts if owner is not None]
+    if isinstance(xp := getattr(bk, "xp", None), Namespace):
+        spaces = [("", xp), *((f"{extension}.", getattr(xp, extension)) for extension in EXTENSIONS)]
+        within += [(p, owner, [n for n in vars(owner) if p + n in RULES.keys() - QUESTIONS]) for p, owner in spaces]
+    for name, function in made.items():
+        _put(bk, name, function)
+    for prefix, owner, names in within:
+        for name in names:
+            if not isinstance(function := getattr(owner, name), Watched):
+                _put(owner, name, Watched("operation", prefix + name, bk, function))
 
 
 def makes_functions(name: str) -> bool:
@@ -168,67 +145,21 @@ def makes_functions(name: str) -> bool:
     return name in MAKERS or name.startswith("compile")
 
 
-def _watched_names(cls: type) -> list[str]:
-    functions = {name: getattr(cls, name) for name in dir(cls) if not name.startswith("_") and name not in QUESTIONS}
-    return [name for name, found in functions.items() if callable(found) and not isinstance(found, type)]
+def _methods(cls: type) -> Iterable[str]:
+    """Names of the methods that compute."""
+    names = (name for name in dir(cls) if not name.startswith("_") and name not in QUESTIONS)
+    return [name for name in names if callable(method := getattr(cls, name)) and not isinstance(method, type)]
 
 
-def _description(bk: Any, name: str) -> CallDescription:
-    return CallDescription(KIND_OF.get(name, "operation"), name, bk)
-
-
-def _making(bk: Any, name: str, make: Watched) -> Callable[..., Any]:
+def _making(bk: Any, name: str, make: Callable[..., Any]) -> Callable[..., Any]:
     kind = MAKERS.get(name, "compiled")
 
     def made(*args: Any, **kwargs: Any) -> Any:
-        found, function = make.untimed(*args, **kwargs), next(iter((*args, *kwargs.values())), None)
+        made, function = make(*args, **kwargs), next(iter((*args, *kwargs.values())), None)
         title = name_of(function) if kind == "compiled" else f"{name} of {name_of(function)}"
-        return found if found is function else Watched(CallDescription(kind, title, bk), found)
+        return made if made is function else Watched(kind, title, bk, made)
 
     return made
 
 
-class WatchedNamespace:
-    """`bk.xp`, whose functions record their calls."""
-
-    def __init__(self, bk: Any, namespace: Callable[[], Any], extension: str = "") -> None:
-        self._bk, self._namespace, self._extension = bk, namespace, extension
-
-    def __getattr__(self, name: str) -> Any:
-        if name in ("_bk", "_namespace", "_extension"):
-            raise AttributeError(name)
-        found = getattr(self._namespace(), name)
-        full = f"{self._extension}.{name}" if self._extension else name
-        if full in EXTENSIONS:
-            made: Any = WatchedNamespace(self._bk, lambda: found, full)
-        elif full not in RULES or full in QUESTIONS:
-            return found
-        else:
-            made = Watched(_description(self._bk, full), found)
-        self.__dict__[name] = made
-        return made
-
-    def __dir__(self) -> list[str]:
-        return dir(self._namespace())
-
-    def __repr__(self) -> str:
-        return f"<profiled {self._namespace()!r}>"
-
-
-# --- Watched functions in all their places ----------------------------------------------------------------------------
-
-
-def _install() -> None:
-    for bk in (*loaded_backends(), *spans.further_backends):
-        watch_backend(bk)
-    for owner, name, description in (method for methods in spans.providers for method in methods()):
-        put(owner, name, Watched(description, vars(owner)[name]))
-
-
-def _watch_late(bk: Any) -> None:
-    """Watch a backend whose library is needed for the first time."""
-    if RUNNING:
-        watch_backend(bk)
-
-
-when_loaded.append(_watch_late)
+when_loaded.append(watch_backend)

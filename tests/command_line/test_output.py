@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from command_runs import Run, failed, no_space, refused
-from krylix.backends.profile.user_profile import Profile
+from krylix.backends.profile.recording import Profile
 
 A = np.diag([1.0, 2.0, 4.0])
 

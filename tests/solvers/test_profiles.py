@@ -13,8 +13,7 @@ import scipy.sparse as sp
 import krylix
 from krylix import linear_solve, matrix_from_function, preconditioner, prepare, profile, profile_function
 from krylix.backends import get_backend
-from krylix.backends.profile.recording import ProfileEvent
-from krylix.backends.profile.user_profile import Profile
+from krylix.backends.profile.recording import Profile, ProfileEvent
 
 N = 40
 A = sp.csr_array(sp.diags_array([-1.0, 2.5, -1.2], offsets=[-1, 0, 1], shape=(N, N)))
