@@ -92,7 +92,13 @@ class ArrayApiLibrary(ArrayLibrary):
 
         made = {name: there(getattr(self.namespace, name)) for name in _CREATION if hasattr(self.namespace, name)}
         own = {
-            "": SimpleNamespace(**made, take=self._with_constants(self._take), maximum=self._maximum()),
+            "": SimpleNamespace(
+                **made,
+                take=self._with_constants(self._take),
+                maximum=self._maximum(),
+                real=self._of_complex("real"),
+                conj=self._of_complex("conj"),
+            ),
             "linalg": None,
             "fft": self._complex_transforms(),
         }
@@ -130,6 +136,16 @@ class ArrayApiLibrary(ArrayLibrary):
         where = self.namespace.where
         own = getattr(self.namespace, "maximum", lambda x1, x2: where((x1 >= x2) | (x1 != x1), x1, x2))
         return self._with_constants(own)
+
+    def _of_complex(self, name: str) -> Callable[..., Any]:
+        """The library's own for complex numbers; real ones, which it may copy or refuse, stay as they are."""
+        own = getattr(self.namespace, name)
+
+        @wraps(own)
+        def part(x: Any, /) -> Any:
+            return own(x) if self.kinds[x.dtype] == "c" else x
+
+        return part
 
     def _take(self, x: Any, indices: Any, /, *, axis: int | None = None) -> Any:
         """With indices of any number of axes; the standard has them with one."""

@@ -274,8 +274,9 @@ class Backend(Control, Kernels, Transformations, Devices, Collectives, NamedOper
 
     def max_abs(self, v: Array) -> Array:
         """`(batch, n)` -> real `(batch, 1)`: the largest absolute value of each row."""
-        size = self.abs(v)
-        return (self.xp.sum if v.shape[1] == 0 else self.xp.max)(size, axis=1, keepdims=True)
+        size, count = self.abs(v), v.shape[1]
+        largest = (self.xp.sum if count == 0 else self.xp.max)(size, axis=1, keepdims=True)
+        return self.maximum(largest, 0) if count is None else largest  # of rows that may be found to be empty
 
     @abstractmethod
     def dot(self, a: Array, b: Array) -> Array:

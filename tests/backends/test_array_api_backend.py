@@ -361,6 +361,9 @@ def test_an_older_standard(monkeypatch: pytest.MonkeyPatch) -> None:
         assert choose_backend(x) is bk
         np.testing.assert_allclose(bk.to_numpy(x), np.linalg.solve(dense(kind), B[0]), atol=1e-7)
     y = np.array([2.0, np.nan, 3.0])
+    real = array(y)
+    assert all(part(real) is real for part in (bk.real, bk.conj, bk.xp.real, bk.xp.conj))  # and not a copy
+    np.testing.assert_array_equal(bk.to_numpy(bk.conj(array([1j, 2]))), [-1j, 2])
     for found in (bk.maximum(array(y), array(y[::-1])), bk.maximum(array(y), 2.5), bk.xp.maximum(y, array(y) - 1)):
         assert bk.is_array(found)
     np.testing.assert_array_equal(bk.to_numpy(bk.maximum(array(y), array(y[[1, 0, 0]]))), [np.nan, np.nan, 3])

@@ -26,6 +26,7 @@ from contract import (
     vectors,
     wide,
 )
+from frameworks import tf
 from krylix.backends import Backend, choose_backend, nan_of
 from modes import EAGER, array, compiled, to_numpy
 
@@ -287,6 +288,19 @@ def test_denormals(mode: str, dtype: str) -> None:
     assert np.all(np.isfinite(scale) & (scale > 0))
     if mode in ("numpy", "torch"):
         assert np.all(norm > 0)
+
+
+@pytest.mark.needs("tensorflow")
+def test_largest_entries_in_programs_of_tensorflow() -> None:
+    """XLA takes the largest number beside NaN, and TensorFlow an infinity of rows that turn out to be empty."""
+    bk, x = backend("tf"), np.array([[1, np.nan, -3], [2, -np.inf, 0]])
+    reductions = lambda v: (bk.max_abs(v), bk.xp.max(v, axis=1), bk.xp.min(v))  # noqa: E731
+    expected = [[np.nan], [np.inf]], [np.nan, 2], np.nan
+    for found, want in zip(tf.function(reductions, autograph=False, jit_compile=True)(x), expected, strict=True):
+        np.testing.assert_array_equal(found, want)
+    of_any_length = tf.function(bk.max_abs, autograph=False, input_signature=[tf.TensorSpec([None, None], tf.float64)])
+    np.testing.assert_array_equal(of_any_length(x), expected[0])
+    np.testing.assert_array_equal(of_any_length(x[:, :0]), np.zeros((2, 1)))
 
 
 @covers("any")

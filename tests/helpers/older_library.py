@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import wraps
 from types import SimpleNamespace
 from typing import Any
 
@@ -16,4 +18,16 @@ def older(namespace: Any) -> SimpleNamespace:
     """The public functions and dtypes of `namespace`, without what later versions of the standard have added."""
     assert all(hasattr(namespace, name) for name in WITHOUT)  # or a word is misspelt
     names = [name for name in dir(namespace) if not name.startswith("_") and name not in WITHOUT]
-    return SimpleNamespace(__name__="older", **{name: getattr(namespace, name) for name in names})
+    own = {name: getattr(namespace, name) for name in names}
+    return SimpleNamespace(__name__="older", **own | {name: _of_complex(own[name]) for name in ("real", "conj")})
+
+
+def _of_complex(function: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """Functions that took real numbers from the standard of 2023 on."""
+
+    @wraps(function)
+    def part(x: Any) -> Any:
+        assert "complex" in str(x.dtype)
+        return function(x)
+
+    return part

@@ -494,14 +494,21 @@ def prod(x: Any, /, *, axis: Axis = None, dtype: Any = None, keepdims: bool = Fa
     return over(tf.reduce_prod, x if dtype is None else tf.cast(x, dtype), axis, keepdims)
 
 
-def max(x: Any, /, *, axis: Axis = None, keepdims: bool = False) -> Any:
-    """The largest element; NaN where there is one."""
-    return over(tf.reduce_max, _not_empty(x, axis, "max"), axis, keepdims)
+def _extreme(function: Callable[..., Any], name: str) -> Callable[..., Any]:
+    """The largest or smallest element; NaN where there is one, which XLA drops."""
+
+    def extreme(x: Any, /, *, axis: Axis = None, keepdims: bool = False) -> Any:
+        found = over(function, _not_empty(x, axis, name), axis, keepdims)
+        if not x.dtype.is_floating:
+            return found
+        not_numbers = over(tf.reduce_any, tf.math.is_nan(x), axis, keepdims)
+        return tf.where(not_numbers, tf.constant(np.nan, x.dtype), found)
+
+    extreme.__name__ = name
+    return extreme
 
 
-def min(x: Any, /, *, axis: Axis = None, keepdims: bool = False) -> Any:
-    """The smallest element; NaN where there is one."""
-    return over(tf.reduce_min, _not_empty(x, axis, "min"), axis, keepdims)
+max, min = _extreme(tf.reduce_max, "max"), _extreme(tf.reduce_min, "min")
 
 
 def _not_empty(x: Any, axis: Axis, function: str) -> Any:
