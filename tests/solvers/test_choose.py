@@ -167,6 +167,17 @@ def test_prepared_matrices_get_factors_where_these_are_cheap() -> None:
     assert prepare(graph, np.ones(6000)).method.name == "CG"
 
 
+def test_equations_in_another_order_than_their_unknowns() -> None:
+    """Their factors are as cheap as those in the right order: the iterations of before took a hundred times as long."""
+    n = 6000
+    chain = sp.diags_array([0.3, 1.0, -0.7, 0.1], offsets=[-2, 0, 1, 40], shape=(n, n))
+    A = sp.csr_array(chain)[rng.permutation(n)]
+    assert factor_cost(A).work < 3 * factor_cost(sp.csr_array(chain)).work
+    result = linear_solve(A, A @ np.ones(n))
+    assert result.method == BEST_FACTORS
+    np.testing.assert_allclose(result.x, 1, atol=1e-8)
+
+
 @pytest.mark.parametrize("grid", [(40, 40), (12, 12, 12)])
 def test_operations_of_factors(grid: tuple[int, ...]) -> None:
     """A bound of those in a natural order, by the widths of dense Cholesky factors, and no wild one."""

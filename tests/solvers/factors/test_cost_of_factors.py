@@ -37,6 +37,21 @@ def scattered(n: int) -> sp.csr_array:
     return sp.csr_array(A + 0.1 * sp.eye_array(n))
 
 
+def shuffled(A: sp.csr_array) -> sp.csr_array:
+    """Equations in another order than their unknowns."""
+    return sp.csr_array(A[np.random.default_rng(4).permutation(A.shape[0])])
+
+
+def process(units: int) -> sp.csr_array:
+    """Balances of a chain of units, each a small system that depends on the unit before and feeds one back."""
+    rng, size = np.random.default_rng(5), 12
+    within = sp.block_diag([sp.random_array((size, size), density=0.3, rng=rng) for _ in range(units)])
+    feed, back = (sp.random_array((units, units), density=0.0, rng=rng) + sp.eye_array(units, k=k) for k in (-1, 3))
+    pipes = sp.kron(feed, sp.random_array((size, size), density=0.1, rng=rng))
+    pipes = pipes + sp.kron(back, sp.random_array((size, size), density=0.01, rng=rng))
+    return shuffled(sp.csr_array(within + pipes + sp.eye_array(units * size)))
+
+
 MATRICES = {
     "plane": lambda: plane(50, 40),
     "cube": lambda: plane(13, 12, 11),
@@ -47,6 +62,9 @@ MATRICES = {
     "random": lambda: scattered(600),
     "convection": lambda: sp.csr_array(plane(40, 40) + 0.9 * sp.eye_array(1600, k=1) - 0.9 * sp.eye_array(1600, k=-1)),
     "parts": lambda: sp.csr_array(sp.block_diag([plane(30, 30), plane(20, 20)])),
+    "shuffled plane": lambda: shuffled(plane(40, 40)),
+    "shuffled cube": lambda: shuffled(plane(11, 10, 9)),
+    "shuffled process": lambda: process(200),
     "indefinite": lambda: sp.csr_array(plane(40, 40) - 2 * sp.eye_array(1600)),
 }
 
