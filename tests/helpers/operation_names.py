@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import textwrap
 
 from krylix.backends import Backend
 from krylix.backends.operations.names import Names
@@ -10,12 +11,14 @@ from krylix.backends.operations.table import OPERATIONS
 from library import ROOT
 
 PATH = ROOT / "backends/operations/names.py"
-HEADER = '''"""Operations as typed attributes, for editors: written by tests/helpers/operation_names.py."""
+HEADER = '''"""Operations as attributes, for editors: written by tests/helpers/operation_names.py."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
+
+
+def _operation(*args: Any, **settings: Any) -> Any: ...
 
 
 class Names:
@@ -29,7 +32,9 @@ def text() -> str:
     own = {
         name for cls in Backend.__mro__ if cls is not Names for name in {**vars(cls), **inspect.get_annotations(cls)}
     }
-    return HEADER + "".join(f"    {name}: Callable[..., Any]\n" for name in sorted(OPERATIONS) if name not in own)
+    names = " ".join(name for name in sorted(OPERATIONS) if name not in own)
+    lines = textwrap.wrap(names.replace(" ", " = "), 100, break_long_words=False)
+    return HEADER + "".join(f"    {line.strip(' =')} = _operation\n" for line in lines)
 
 
 if __name__ == "__main__":
