@@ -16,6 +16,9 @@ from ..standard.namespace import Namespace
 from ..standard.promotion import UniqueAll, parts_of
 from .tensors import NUMPY_DTYPE, TORCH_DTYPE, numpy_dtype
 
+Axis = int | Sequence[int] | None
+_Reduce = Callable[..., torch.Tensor]
+
 _NO_ARITHMETIC = "PyTorch stores such integers and does not compute with them: use uint8 or a wider signed integer."
 
 
@@ -155,6 +158,11 @@ equal = torch.eq  # torch.equal gives one bool
 _WHOLE = frozenset((torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64))
 
 
+def _named(function: _Reduce, name: str) -> _Reduce:
+    function.__name__ = function.__qualname__ = name
+    return function
+
+
 def _of_whole_numbers(function: Callable[[Any], Any]) -> Callable[[Any], Any]:
     """A function that leaves integers as they are, and rounds both parts of a complex number."""
 
@@ -163,8 +171,7 @@ def _of_whole_numbers(function: Callable[[Any], Any]) -> Callable[[Any], Any]:
             return x.clone()
         return torch.complex(function(x.real), function(x.imag)) if x.is_complex() else function(x)
 
-    rounded.__name__ = function.__name__
-    return rounded
+    return _named(rounded, function.__name__)
 
 
 ceil, floor, round, trunc = map(_of_whole_numbers, (torch.ceil, torch.floor, torch.round, torch.trunc))
@@ -196,9 +203,6 @@ def clip(x: torch.Tensor, min: torch.Tensor | None, max: torch.Tensor | None) ->
 
 # --- Reductions over one axis, several or none (`axis=()`), and sums along an axis ------------------------------------
 
-Axis = int | Sequence[int] | None
-_Reduce = Callable[..., torch.Tensor]
-
 
 def _over(function: _Reduce, x: torch.Tensor, axis: Axis, keepdims: bool, **settings: Any) -> torch.Tensor:
     """`function(x, dim=..., keepdim=...)`; PyTorch reads an empty `dim` as all axes, so then a new axis is reduced."""
@@ -227,39 +231,25 @@ def prod(x: torch.Tensor, /, *, axis: Axis = None, dtype: Any = None, keepdims: 
     return x
 
 
-def max(x: torch.Tensor, /, *, axis: Axis = None, keepdims: bool = False) -> torch.Tensor:
-    """The largest element; NaN where there is one."""
-    return _over(torch.amax, x, axis, keepdims)
+def _reduction(function: _Reduce, cast: Any = None) -> Callable[..., torch.Tensor]:
+    def reduced(x: torch.Tensor, /, *, axis: Axis = None, keepdims: bool = False) -> torch.Tensor:
+        return _over(function, x if cast is None else x.to(cast), axis, keepdims)
+
+    return _named(reduced, function.__name__)
 
 
-def min(x: torch.Tensor, /, *, axis: Axis = None, keepdims: bool = False) -> torch.Tensor:
-    """The smallest element; NaN where there is one."""
-    return _over(torch.amin, x, axis, keepdims)
+def _deviation(function: _Reduce) -> Callable[..., torch.Tensor]:
+    def deviation(
+        x: torch.Tensor, /, *, axis: Axis = None, correction: float = 0.0, keepdims: bool = False
+    ) -> torch.Tensor:
+        return _over(function, x, axis, keepdims, correction=correction)
+
+    return _named(deviation, function.__name__)
 
 
-def mean(x: torch.Tensor, /, *, axis: Axis = None, keepdims: bool = False) -> torch.Tensor:
-    """The mean."""
-    return _over(torch.mean, x, axis, keepdims)
-
-
-def var(x: torch.Tensor, /, *, axis: Axis = None, correction: float = 0.0, keepdims: bool = False) -> torch.Tensor:
-    """The sum of squared deviations, divided by their number less `correction`."""
-    return _over(torch.var, x, axis, keepdims, correction=correction)
-
-
-def std(x: torch.Tensor, /, *, axis: Axis = None, correction: float = 0.0, keepdims: bool = False) -> torch.Tensor:
-    """The square root of `var`."""
-    return _over(torch.std, x, axis, keepdims, correction=correction)
-
-
-def any(x: torch.Tensor, /, *, axis: Axis = None, keepdims: bool = False) -> torch.Tensor:
-    """Is an element true, that is not 0?"""
-    return _over(torch.any, x.to(torch.bool), axis, keepdims)
-
-
-def all(x: torch.Tensor, /, *, axis: Axis = None, keepdims: bool = False) -> torch.Tensor:
-    """Are all elements true, that is not 0?"""
-    return _over(torch.all, x.to(torch.bool), axis, keepdims)
+max, min, mean = map(_reduction, (torch.amax, torch.amin, torch.mean))  # NaN where there is one
+any, all = (_reduction(function, torch.bool) for function in (torch.any, torch.all))
+var, std = map(_deviation, (torch.var, torch.std))
 
 
 def count_nonzero(x: torch.Tensor, /, *, axis: Axis = None, keepdims: bool = False) -> torch.Tensor:
@@ -281,8 +271,7 @@ def _along(name: str, function: _Reduce, first: int) -> Callable[..., torch.Tens
         shape[axis] = 1
         return torch.cat([found.new_full(shape, first), found], dim=axis)
 
-    cumulative.__name__ = name
-    return cumulative
+    return _named(cumulative, name)
 
 
 cumulative_sum = _along("cumulative_sum", torch.cumsum, 0)
@@ -308,8 +297,7 @@ def _place_of(function: Callable[..., torch.Tensor]) -> Callable[..., torch.Tens
         found = function(x, dim=axis, keepdim=keepdims and axis is not None)
         return found.reshape((1,) * x.ndim) if keepdims and axis is None else found
 
-    place.__name__ = function.__name__
-    return place
+    return _named(place, function.__name__)
 
 
 argmax, argmin = _place_of(torch.argmax), _place_of(torch.argmin)
@@ -351,6 +339,8 @@ unique_counts, unique_inverse, unique_values = parts_of(unique_all)
 
 # --- Shapes, and elements by their places -----------------------------------------------------------------------------
 
+unstack = torch.unbind
+
 
 def broadcast_arrays(*arrays: torch.Tensor) -> list[torch.Tensor]:
     """The arrays in their common shape."""
@@ -365,16 +355,6 @@ def broadcast_to(x: torch.Tensor, /, shape: Sequence[int]) -> torch.Tensor:
 def concat(arrays: list[torch.Tensor], /, *, axis: int | None) -> torch.Tensor:
     """The arrays one after the other; flat ones where the axis is None."""
     return torch.cat([x.flatten() for x in arrays]) if axis is None else torch.cat(arrays, dim=axis)
-
-
-def stack(arrays: list[torch.Tensor], /, *, axis: int) -> torch.Tensor:
-    """The arrays along a new axis."""
-    return torch.stack(arrays, dim=axis)
-
-
-def unstack(x: torch.Tensor, /, *, axis: int = 0) -> tuple[torch.Tensor, ...]:
-    """The parts along an axis."""
-    return torch.unbind(x, axis)
 
 
 def expand_dims(x: torch.Tensor, /, axis: int | Sequence[int]) -> torch.Tensor:
@@ -445,11 +425,6 @@ def repeat(x: torch.Tensor, repeats: Any, /, *, axis: int | None = None) -> torc
     return torch.repeat_interleave(x, repeats if isinstance(repeats, int) else torch.as_tensor(repeats), dim=axis)
 
 
-def tile(x: torch.Tensor, repetitions: Sequence[int], /) -> torch.Tensor:
-    """The whole so many times."""
-    return torch.tile(x, tuple(repetitions))
-
-
 def take(x: torch.Tensor, indices: torch.Tensor, /, *, axis: int | None = None) -> torch.Tensor:
     """The parts at these places along an axis."""
     axis, indices = one_axis("take", x, axis), torch.as_tensor(indices, device=x.device)
@@ -468,19 +443,11 @@ def _not_negative(indices: torch.Tensor, length: int) -> torch.Tensor:
     return torch.where(indices < 0, indices + length, indices)
 
 
-def diff(
-    x: torch.Tensor, /, *, axis: int, n: int, prepend: torch.Tensor | None = None, append: torch.Tensor | None = None
-) -> torch.Tensor:
-    """Differences of neighbours."""
-    return torch.diff(x, n=n, dim=axis, prepend=prepend, append=append)
-
-
 # --- Linear algebra: functions of `torch.linalg` by the standard's words; those that are missing here are its own -----
 
 __all__ = ["matrix_transpose"]
 
-outer = torch.outer
-matmul = torch.matmul
+outer, matmul = torch.outer, torch.matmul
 
 
 def tensordot(x1: torch.Tensor, x2: torch.Tensor, /, *, axes: Any = 2) -> torch.Tensor:
@@ -499,11 +466,6 @@ def cross(x1: torch.Tensor, x2: torch.Tensor, /, *, axis: int = -1) -> torch.Ten
     check_lengths("linalg.cross", x1, x2, axis, 3)
     x1, x2 = torch.broadcast_tensors(x1, x2) if x1.ndim != x2.ndim else (x1, x2)
     return torch.linalg.cross(x1, x2, dim=axis)
-
-
-def matrix_norm(x: torch.Tensor, /, *, keepdims: bool = False, ord: Any = "fro") -> torch.Tensor:
-    """Norms of matrices."""
-    return torch.linalg.matrix_norm(x, ord, keepdim=keepdims)
 
 
 def vector_norm(
@@ -531,27 +493,15 @@ def trace(x: torch.Tensor, /, *, offset: int = 0, dtype: Any = None) -> torch.Te
 # --- Fourier transforms: `torch.fft` by the standard's words ----------------------------------------------------------
 
 
-def _along_axis(function: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
-    def transform(x: torch.Tensor, /, *, n: int | None = None, axis: int = -1, norm: str = "backward") -> torch.Tensor:
-        return function(x, n, axis, norm)
-
-    transform.__name__ = function.__name__
-    return transform
-
-
 def _along_axes(function: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
     def transform(
         x: torch.Tensor, /, *, s: Sequence[int] | None = None, axes: Sequence[int] | None = None, norm: str = "backward"
     ) -> torch.Tensor:
         return function(x, s, axes, norm)
 
-    transform.__name__ = function.__name__
-    return transform
+    return _named(transform, function.__name__)
 
 
-fft, ifft, rfft, irfft, hfft, ihfft = map(
-    _along_axis, (torch.fft.fft, torch.fft.ifft, torch.fft.rfft, torch.fft.irfft, torch.fft.hfft, torch.fft.ihfft)
-)
 fftn, ifftn, rfftn, irfftn = map(
     _along_axes, (torch.fft.fftn, torch.fft.ifftn, torch.fft.rfftn, torch.fft.irfftn)
 )  # fmt: skip
