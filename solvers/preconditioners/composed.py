@@ -75,7 +75,7 @@ class ScalarMultiple(Composed):
         return replace(self, inner=self.inner.transpose())
 
     def conj(self) -> Operator:
-        return replace(self, inner=self.inner.conj(), factor=np.conj(self.factor))
+        return replace(self, inner=self.inner.conj(), factor=self.factor.conjugate())
 
     def dense(self) -> Array:
         return self._scalar() * self.inner.dense()

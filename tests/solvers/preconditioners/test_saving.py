@@ -591,3 +591,11 @@ def assert_refused_without_memory(path: Path, why: str) -> None:
         assert "\n" not in str(caught.value) and tracemalloc.get_traced_memory()[1] < 4e6
     finally:
         tracemalloc.stop()
+
+
+@pytest.mark.parametrize("factor", [2, -0.5, 1 + 2j])
+def test_conjugates_of_multiples(factor: complex, tmp_path: Path) -> None:
+    M = (factor * krylix.preconditioner(A.astype(complex), "ilu", apply="exact")).conj()
+    expected = np.conj(factor * (krylix.preconditioner(A, "ilu", apply="exact") @ V))
+    M.save(tmp_path / "M.npz")
+    np.testing.assert_allclose(krylix.load_preconditioner(tmp_path / "M.npz") @ V.astype(complex), expected, rtol=1e-14)
