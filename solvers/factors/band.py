@@ -14,7 +14,7 @@ from ...sparse import DIA, Dense, HostOperator, Operator, SparseMatrix, Unsuppor
 from ...sparse.formats.dia import DiaStructure
 from ...sparse.formats.entries.values import take_or_zero
 from ...sparse.operators.concrete import as_matrix, concrete, concrete_entries, from_host
-from ..preconditioners.operators import reordered
+from ..preconditioners.operators import Reordered
 from ..singular.projections import WithoutVectors
 from .cyclic_reduction import BlockTridiagonal, reduced
 from .inverse import InverseOperator, PseudoInverse
@@ -131,7 +131,7 @@ def banded_factors(A: Operator) -> InverseOperator | PseudoInverse:
     inverse = reduced(blocks, own.dtype)
     seen = examined_blocks(bk, blocks, inverse, own.dtype)
     narrowed: Operator = inverse.astype(own.dtype)
-    factors: Any = InverseOperator(narrowed if order is None else reordered(narrowed, order, order))
+    factors: Any = InverseOperator(narrowed if order is None else Reordered.of(narrowed, order, order))
     if seen is not None:
         *bases, singularity = seen
         if order is not None:

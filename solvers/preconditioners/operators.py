@@ -465,21 +465,21 @@ class Reordered(Composed):
     after: Array
     after_back: Array
 
+    @classmethod
+    def of(cls, inner: Operator, rows: np.ndarray, cols: np.ndarray, like: Array | None = None) -> Reordered:
+        """Inverse of A from that of A with row `rows[k]` as row k and column `cols[k]` as column k.
+
+        The indices are on the device of `like`.
+        """
+        bk, orders = inner.bk, [order.astype(np.int32) for order in (rows, np.argsort(rows), np.argsort(cols), cols)]
+        return cls(inner, *(orders if bk.compiled() else (bk.asarray(order, like=like) for order in orders)))
+
     def transpose(self) -> Reordered:
         return Reordered(self.inner.transpose(), self.after_back, self.after, self.before_back, self.before)
 
     def apply(self, x: Array) -> Array:
         before, after = self.array("before"), self.array("after")
         return self.bk.take_in_bounds(self.inner.apply(self.bk.take_in_bounds(x, before, 1)), after, 1)
-
-
-def reordered(inner: Operator, rows: np.ndarray, cols: np.ndarray, like: Array | None = None) -> Reordered:
-    """Inverse of A, where `inner` is the inverse of A with row `rows[k]` as row k and column `cols[k]` as column k.
-
-    Its indices are on the device of `like`.
-    """
-    bk, orders = inner.bk, [order.astype(np.int32) for order in (rows, np.argsort(rows), np.argsort(cols), cols)]
-    return Reordered(inner, *(orders if bk.compiled() else (bk.asarray(order, like=like) for order in orders)))
 
 
 # --- a choice at run time ---

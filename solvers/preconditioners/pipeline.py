@@ -118,7 +118,7 @@ def of_operator(*, needs_entries: bool = True, eagerly_on_host: bool = True) -> 
         def build(A: Operator, **settings: Any) -> Preconditioner:
             check_square(A)
             entries = entries_of(A) if needs_entries else entries_or_products(A)
-            return built(A, entries, partial(kind, **settings), eagerly_on_host)
+            return build_from_entries(A, entries, partial(kind, **settings), eagerly_on_host)
 
         own = signature(kind)
         A, _, *settings = own.parameters.values()
@@ -128,7 +128,7 @@ def of_operator(*, needs_entries: bool = True, eagerly_on_host: bool = True) -> 
     return decorated
 
 
-def built(A: Operator, entries: Operator, kind: Kind, eagerly_on_host: bool = True) -> Preconditioner:
+def build_from_entries(A: Operator, entries: Operator, kind: Kind, eagerly_on_host: bool = True) -> Preconditioner:
     """Build the preconditioner for A from `entries`, in the library of A and on its device."""
     with analysed(entries):
         own = concrete(entries) if eagerly_on_host or entries.bk.compiled() else entries

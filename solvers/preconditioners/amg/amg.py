@@ -24,8 +24,8 @@ from ..operators import Preconditioner
 from ..pipeline import Target, entries_of, of_operator
 from .build_cycle import as_preconditioner, inverted, known_cycle, sparse_form
 from .components import components_for, near_nullspace_columns
-from .hierarchy import coarsened, on_pattern, tentative_of, updated
-from .levels import adjoint, levels_of_pyamg, nearer_order, reordered_matrix, rows_in
+from .hierarchy import coarsened, from_tentative, tentative_of, updated
+from .levels import adjoint, levels_of_pyamg, nearer_order, permuted_matrix, permuted_rows
 from .settings import COARSENINGS, GIVEN, AmgSettings, CoarseningFacts, choose_coarsening
 
 
@@ -161,15 +161,15 @@ def amg(
         return inverted(own, target, settings)
     sparse = sparse_form(own)
     if fixed is not None:
-        levels = coarsened(rows_in(fixed, order), settings, hermitian, columns, block_size, components)
+        levels = coarsened(permuted_rows(fixed, order), settings, hermitian, columns, block_size, components)
         tentative = [level.tentative for level in levels if level.tentative is not None]
     elif settings.is_classical and sparse.systems is None and own.bk.compiled() and own.bk.sets_up_by_host():
         inner = AppliedByHost.of(sparse, settings)
         costs = numbers_stored(inner), 10 * own.nnz, own.nnz
         return Preconditioner(inner, "amg", None, *costs, settings.pairs(), "set up by the host in each run")
     else:
-        tentative = tentative_of(reordered_matrix(sparse, order).structure, settings, columns, block_size)
-    return on_pattern(sparse, target, tentative, settings, order)
+        tentative = tentative_of(permuted_matrix(sparse, order).structure, settings, columns, block_size)
+    return from_tentative(sparse, target, tentative, settings, order)
 
 
 def _of_known(
@@ -184,7 +184,7 @@ def _of_known(
 ) -> Preconditioner:
     """Set up from known values; if `chooses`, by the table, or by smoothed aggregation if that coarsening fails."""
     hermitian, wide, components = _with_components(known, settings, chooses, order, columns, block_size)
-    wide = rows_in(wide, order)
+    wide = permuted_rows(wide, order)
 
     def set_up(settings: AmgSettings) -> Preconditioner:
         levels = coarsened(wide, settings, hermitian, columns, block_size, components)
@@ -227,7 +227,7 @@ def _of_hierarchy(matrix: Matrix, target: Target, known: Any, hierarchy: Any, se
     if levels[0].A.shape != matrix.shape:
         raise ValueError(f"hierarchy is of a matrix of shape {levels[0].A.shape}; expected {matrix.shape}, that of A.")
     if not isinstance(known, sp.csr_array) or not _is_close(known, levels[0].A):
-        return on_pattern(sparse_form(matrix), target, [level.P for level in levels[:-1]], settings)
+        return from_tentative(sparse_form(matrix), target, [level.P for level in levels[:-1]], settings)
     hermitian, wide = hermitian_and_double(known, "amg")
     hermitian = hermitian and all(
         level.R is None or (level.P is not None and _is_close(level.R, adjoint(level.P)) and is_hermitian(below.A))

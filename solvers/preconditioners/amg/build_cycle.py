@@ -27,12 +27,12 @@ from ..multigrid.cycle import (
 )
 from ..operators import DiagonallyScaled, Preconditioner, inner_dtype, note_on_precision, recast
 from ..pipeline import Target
-from .levels import HostLevel, eigenvalue_bound, inverse_permutation, is_diagonal, kept_for_updates
-from .rows import gathered, on_diagonal, repeated, selected
+from .levels import HostLevel, eigenvalue_bound, is_diagonal, kept_for_updates
+from .rows import on_diagonal, permuted, repeated, selected
 from .settings import BOUND, SOLVED_BY_SCALING, AmgSettings
 
 
-class Form(NamedTuple):
+class LevelForm(NamedTuple):
     """Form of the matrix of a level: `diag(left) A diag(right)`, with its unknowns in an order.
 
     Attributes:
@@ -87,21 +87,21 @@ def known_cycle(levels: list[HostLevel], settings: AmgSettings, hermitian: bool,
 
 def _forms(
     levels: list[HostLevel], settings: AmgSettings, hermitian: bool, dtype: np.dtype, in_turns: bool
-) -> list[Form]:
+) -> list[LevelForm]:
     # Smoothers of levels that are not scaled divide by the finest diagonal.
     sizes, largest = np.abs(levels[0].A.diagonal()), float(np.finfo(dtype).max) ** 0.25
     in_range = bool(np.all((sizes == 0) | ((sizes < largest) & (sizes > 1 / largest))))
     unscaled = settings.is_classical and len(levels) > 1 and in_range
     if in_turns:
-        return [Form() if level.exact and unscaled else _form_in_turns(level) for level in levels]
+        return [LevelForm() if level.exact and unscaled else _form_in_turns(level) for level in levels]
     if unscaled:
-        return [Form()] * len(levels)
+        return [LevelForm()] * len(levels)
     by_rows = settings.is_classical and hermitian
     scales = [*(scales_of(level.A, hermitian, by_rows) for level in levels[:-1]), scales_of(levels[-1].A, hermitian)]
-    return [Form(left, right) for left, right in scales]
+    return [LevelForm(left, right) for left, right in scales]
 
 
-def _form_in_turns(level: HostLevel) -> Form:
+def _form_in_turns(level: HostLevel) -> LevelForm:
     """Coarse unknowns first, divided by a diagonal D.
 
     D is the diagonal of A, or the sum of the other entries of a row within the coarse or the fine unknowns if that is
@@ -117,13 +117,13 @@ def _form_in_turns(level: HostLevel) -> Form:
         size = np.where(within > (1 + 1e-12) * size, within, size)
         if not level.exact:
             order = np.concatenate([np.flatnonzero(splitting), np.flatnonzero(~splitting)]).astype(np.int32)
-    return Form(1 / np.where(size == 0, 1, size * unit), None, order)
+    return LevelForm(1 / np.where(size == 0, 1, size * unit), None, order)
 
 
 def _level(
     level: HostLevel,
-    form: Form,
-    coarse_form: Form,
+    form: LevelForm,
+    coarse_form: LevelForm,
     settings: AmgSettings,
     hermitian: bool,
     target: Target,
@@ -138,7 +138,7 @@ def _level(
     else:
         right = None if form.left is None else 1 / form.left
         R = _scaled(level.R, factor * (1.0 if coarse_form.left is None else coarse_form.left), right)
-    P, R = _reordered(P, form.order, coarse_form.order), _reordered(R, coarse_form.order, form.order)
+    P, R = permuted(P, form.order, coarse_form.order), permuted(R, coarse_form.order, form.order)
     rows = "csr" if target.bk.has_compiled_rows and (unscaled or in_turns) else None  # never on few diagonals
     smoother: Smoother
     if level.exact:
@@ -173,20 +173,13 @@ def _scaled(A: sp.csr_array, left: float | np.ndarray | None, right: np.ndarray 
     return sp.csr_array((A.data * repeated(left, A), A.indices, A.indptr), A.shape)
 
 
-def _reordered(A: sp.csr_array, rows: np.ndarray | None, cols: np.ndarray | None) -> sp.csr_array:
-    A = A if rows is None else sp.csr_array(A[rows])
-    if cols is None:
-        return A
-    return sp.csr_array((A.data, gathered(inverse_permutation(cols), A.indices), A.indptr), A.shape)
-
-
-def _relaxation(level: HostLevel, form: Form, target: Target) -> CFRelaxation:
+def _relaxation(level: HostLevel, form: LevelForm, target: Target) -> CFRelaxation:
     """Smoother by `N = I - diag(left) A`, without zeros and with coarse unknowns first."""
     A, k = level.A, int(np.count_nonzero(np.asarray(level.splitting)))
     data, diagonal = A.data * repeated(-np.asarray(form.left), A), on_diagonal(A)
     data[diagonal] += 1
     data[diagonal & (np.abs(data) <= 4 * np.finfo(data.dtype).eps)] = 0  # 1 / a_ii times a_ii, up to rounding
-    N = _reordered(selected(A, data != 0, data), form.order, form.order)
+    N = permuted(selected(A, data != 0, data), form.order, form.order)
     n, fine = A.shape[0], N[k:]
     to_coarse = fine.indices < k
     FC, FF = selected(fine, to_coarse), selected(fine, ~to_coarse)

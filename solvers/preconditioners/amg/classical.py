@@ -18,7 +18,9 @@ import numpy as np
 import scipy.sparse as sp
 from scipy.sparse.csgraph import connected_components
 
+from ....backends import get_backend
 from ....sparse.formats.entries.integers import evenly_spread
+from ..multigrid.coarsest import phases
 from .interpolation import STRONGEST, ClassicalRule, prolongation, with_coarse, without_explosion
 from .levels import HostLevel, adjoint
 from .rows import (
@@ -44,10 +46,9 @@ DOMINATED = 0.9  # of the diagonal entry, as in BoomerAMG: rows with a larger su
 
 def with_positive_diagonal(A: sp.csr_array, diagonal: np.ndarray) -> sp.csr_array:
     """A with rows multiplied by phases that make the diagonal positive."""
-    size = np.abs(diagonal)
-    if np.array_equal(diagonal, size):
+    if np.array_equal(diagonal, np.abs(diagonal)):
         return A
-    units = np.where(size > 0, np.conj(diagonal) / np.where(size > 0, size, 1), 1)
+    units = phases(get_backend("numpy"), diagonal)
     return sp.csr_array((A.data * repeated(units, A), A.indices, A.indptr), A.shape)
 
 

@@ -1,6 +1,6 @@
-"""Hierarchies: coarsened from known values, and renewed for other values on the same pattern.
+"""Hierarchies: coarsened from known values, and updated to other values on the same pattern.
 
-A renewal keeps aggregates or splittings and computes all matrices anew. For known values SciPy does this. For others
+An update keeps aggregates or splittings and computes all matrices anew. For known values SciPy does this. For others
 the index pairs of the sparse products are computed once per pattern (symbolic set-up); with them new values of A give a
 new hierarchy by gathers, products and segment sums (numeric set-up), in compiled programs, too.
 """
@@ -28,7 +28,7 @@ from ....sparse.formats.operations import Meeting, products_of_entries
 from ....sparse.operators.concrete import in_scipy
 from ...diagonal import DiagonalOperator
 from ...memory import Memory
-from ..multigrid.coarsest import check_dense, hermitian_and_double, traced_inverse
+from ..multigrid.coarsest import check_dense, hermitian_and_double, phases, traced_inverse, unit_scale
 from ..multigrid.cycle import (
     VISITS,
     CFRelaxation,
@@ -42,7 +42,7 @@ from ..multigrid.cycle import (
     polynomial,
 )
 from ..operators import DiagonallyScaled, Permuted, Preconditioner, Recast, inner_dtype, recast, suitable_format
-from ..pipeline import Target, built, entries_of
+from ..pipeline import Target, build_from_entries, entries_of
 from .aggregation import Smoothed, SmoothingPlan, aggregated_levels, with_transfers
 from .build_cycle import as_preconditioner, inverted, known_cycle, sparse_form
 from .classical import CHECKED, classical_levels, eliminated, is_reusable, threshold_of
@@ -52,14 +52,13 @@ from .levels import (
     HostLevel,
     Tentative,
     adjoint,
-    inverse_permutation,
     is_diagonal,
     is_rounding,
     kept_for_updates,
-    reordered_matrix,
-    rows_in,
+    permuted_matrix,
+    permuted_rows,
 )
-from .rows import gathered, product, repeated, selected, sorted_rows
+from .rows import gathered, inverse_permutation, product, repeated, selected, sorted_rows
 from .settings import BOUND, SOLVED_BY_SCALING, AmgSettings
 
 # --- set-up from known values ---
@@ -174,7 +173,7 @@ def tentative_of(
     return tentative
 
 
-# --- renewal for other values on the same pattern ---
+# --- update to other values on the same pattern ---
 
 
 def updated(M: Preconditioner, A: Operator, checked: bool = True) -> Preconditioner | None:
@@ -195,15 +194,15 @@ def updated(M: Preconditioner, A: Operator, checked: bool = True) -> Preconditio
     settings, entries = AmgSettings(**dict(M.settings)), entries_of(A)
     order, tentative = order_of(M.inner), tentative_matrices(M.inner)
     if not tentative and A.shape[0] <= settings.max_coarse:
-        return built(A, entries, lambda own, target: inverted(own, target, settings))
+        return build_from_entries(A, entries, lambda own, target: inverted(own, target, settings))
     if not _covers(M.inner, sparse_form(entries), _components_of(tentative, order), order):
         return None
-    return built(
-        A, entries, lambda own, target: on_pattern(sparse_form(own), target, tentative, settings, order, checked)
+    return build_from_entries(
+        A, entries, lambda own, target: from_tentative(sparse_form(own), target, tentative, settings, order, checked)
     )
 
 
-def on_pattern(
+def from_tentative(
     own: SparseMatrix,
     target: Target,
     tentative: Sequence[Tentative | Operator],
@@ -225,11 +224,11 @@ def on_pattern(
     A = restricted(own)
     known, sources = in_scipy(A), list(map(_on_host, tentative))
     if known is None or any(source is None for source in sources):  # traced
-        cycle = renewed(reordered_matrix(restricted(target.A), order), tentative, settings, None)
+        cycle = traced_cycle(permuted_matrix(restricted(target.A), order), tentative, settings, None)
         return as_preconditioner(cycle, own, target, settings, None, order)
     if isinstance(known, sp.csr_array):
         hermitian, wide = hermitian_and_double(known, "amg")
-        wide = rows_in(wide, order)
+        wide = permuted_rows(wide, order)
         levels = galerkin_levels(wide, sources, settings, hermitian, checked)
         if levels is None:
             ordered = components if components is None or order is None else components[order]
@@ -238,7 +237,7 @@ def on_pattern(
             known_cycle(levels, settings, hermitian, target), own, target, settings, hermitian, order
         )
     hermitian = all(hermitian_and_double(one, "amg")[0] for one in known)
-    cycle = renewed(reordered_matrix(A, order), sources, settings, hermitian)
+    cycle = traced_cycle(permuted_matrix(A, order), sources, settings, hermitian)
     return as_preconditioner(target.moved(cycle), own, target, settings, hermitian, order)
 
 
@@ -359,7 +358,7 @@ def _in_rows(rows: np.ndarray, cols: np.ndarray, shape: tuple[int, int]) -> CsrS
 # --- numeric set-up ---
 
 
-def renewed(
+def traced_cycle(
     A: SparseMatrix, tentative: Sequence[Tentative | Operator], settings: AmgSettings, hermitian: bool | None
 ) -> Operator:
     """Cycle for A from the sources of the prolongations, finest first.
@@ -377,7 +376,7 @@ def renewed(
         # Classical coarsening ended early, at a matrix that its diagonal dominated, which nothing says of this one.
         left = replace(settings, max_levels=settings.max_levels - len(rules))
         if more := tentative_of(structures[-1], left, None, 1):
-            return renewed(A, [*tentative, *more], settings, hermitian)
+            return traced_cycle(A, [*tentative, *more], settings, hermitian)
     by_rows = settings.is_classical and hermitian is not False
     current = _scaled_values(bk, structures[0], bk.constant(A.entry_arrays()), by_rows and bool(tentative))
     phase = _phase(bk, structures[0], current.values, each=hermitian is False)
@@ -426,8 +425,7 @@ def _scaled_values(bk: Backend, A: CsrStructure, values: Array, by_rows: bool = 
         size = bk.sum_entries(bk.abs(values), A.rows, A.shape[0], sorted=True)
     else:
         size = bk.abs(_diagonal(bk, A, values))
-    scale = bk.where(size > 0, 1 / bk.sqrt(bk.where(size > 0, size, 1)), 1)
-    scale = bk.astype(scale, bk.dtype(values))
+    scale = bk.astype(unit_scale(bk, size), bk.dtype(values))
     left, right = bk.take_in_bounds(scale, A.rows, last), bk.take_in_bounds(scale, A.cols, last)
     return ScaledValues(values * left * right, scale, values)
 
@@ -478,8 +476,7 @@ def _phase(bk: Backend, A: CsrStructure, values: Array, each: bool) -> Array:
     diagonal, dtype = _as_rows(_diagonal(bk, A, values)), bk.dtype(values)
     one = bk.full_like(diagonal, 1)
     if each:
-        size = bk.abs(diagonal)
-        units = bk.where(size > 0, bk.conj(diagonal) / bk.astype(bk.where(size > 0, size, 1), dtype), one)
+        units = phases(bk, diagonal)
         return units if len(values.shape) == 2 else units[0]
     real = bk.real(diagonal)
     highest, lowest = (bk.max_abs(bk.where(part, real, 0 * real)) for part in (real > 0, real < 0))

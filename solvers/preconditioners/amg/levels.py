@@ -15,7 +15,7 @@ from ....sparse.formats.entries.integers import csr_array, evenly_spread, starts
 from ....sparse.formats.making.build import from_csr, from_entries
 from ..multigrid.coarsest import residue_of, scales_of, times_diagonals
 from .interpolation import ClassicalRule, Injection
-from .rows import on_diagonal, repeated, row_sums
+from .rows import inverse_permutation, on_diagonal, permuted, repeated, row_sums
 
 Tentative: TypeAlias = sp.csr_array | ClassicalRule
 """Source of a prolongation in updates: that of aggregates before smoothing, or a rule of interpolation."""
@@ -167,24 +167,17 @@ def nearer_order(matrix: Matrix, block_size: int = 1) -> np.ndarray | None:
     return order if float(np.mean(np.abs(places[rows] - places[cols]))) <= _NEARER * distance else None
 
 
-def inverse_permutation(order: np.ndarray) -> np.ndarray:
-    """New number of each unknown."""
-    places = np.empty_like(order)
-    places[order] = np.arange(len(order), dtype=order.dtype)
-    return places
-
-
-def rows_in(matrix: sp.csr_array, order: np.ndarray | None) -> sp.csr_array:
-    """The matrix, symmetrically permuted by `order`."""
+def permuted_rows(matrix: sp.csr_array, order: np.ndarray | None) -> sp.csr_array:
+    """The matrix, symmetrically permuted by `order`, with sorted rows."""
     if order is None:
         return matrix
-    permuted = sp.csr_array(matrix[order][:, order])
-    permuted.sort_indices()
-    return permuted
+    image = permuted(matrix, order, order)
+    image.sort_indices()
+    return image
 
 
-def reordered_matrix(matrix: SparseMatrix, order: np.ndarray | None) -> SparseMatrix:
-    """The matrix, symmetrically permuted in its library; values may be traced. Cost: a sort."""
+def permuted_matrix(matrix: SparseMatrix, order: np.ndarray | None) -> SparseMatrix:
+    """Likewise in its library; values may be traced. Cost: a sort."""
     if order is None:
         return matrix
     rows, cols, _ = matrix.structure.entries()

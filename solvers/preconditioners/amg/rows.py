@@ -66,6 +66,21 @@ def submatrix(A: sp.csr_array, rows: np.ndarray, numbers: np.ndarray, width: int
     return sp.csr_array((A.data, gathered(numbers, A.indices), starts), (len(rows), width))
 
 
+def inverse_permutation(order: np.ndarray) -> np.ndarray:
+    """New number of each unknown."""
+    places = np.empty_like(order)
+    places[order] = np.arange(len(order), dtype=order.dtype)
+    return places
+
+
+def permuted(A: sp.csr_array, rows: np.ndarray | None, cols: np.ndarray | None) -> sp.csr_array:
+    """A with row `rows[k]` as row k and column `cols[k]` as column k, unsorted; None: unchanged."""
+    A = A if rows is None else sp.csr_array(A[rows])
+    if cols is None:
+        return A
+    return sp.csr_array((A.data, gathered(inverse_permutation(cols), A.indices), A.indptr), A.shape)
+
+
 def keys_of(rows: np.ndarray, cols: np.ndarray, width: int) -> np.ndarray:
     """One number for each position, ascending for entries in row order."""
     return rows * np.int64(width) + cols

@@ -17,7 +17,7 @@ from ....sparse.formats import from_csr
 from ....sparse.operators.concrete import in_scipy
 from ...diagonal import DiagonalOperator
 from ..checks import MOST_STEPS, check_choice, check_integer, check_number
-from ..operators import Preconditioner, TripleProduct, reordered
+from ..operators import Preconditioner, Reordered, TripleProduct
 from ..pipeline import Target, of_operator
 from .factors import factored, factors_by_sweeps, incomplete_factors, triangle_solve
 from .matching import Ordered, has_small_diagonal, is_poor
@@ -260,7 +260,7 @@ def _ilu_with_dropping(
     seems_hermitian = np.linalg.norm(forward - backward) <= CHOSEN * np.linalg.norm(forward)
     entries = sum(S.nnz for S in triangles)
     settings = {"drop_tolerance": tolerance, "fill_factor": fill_factor, **_settings_of(sweeps)}
-    M = reordered(inner, np.argsort(factors.perm_r), np.argsort(factors.perm_c), target.like)
+    M = Reordered.of(inner, np.argsort(factors.perm_r), np.argsort(factors.perm_c), target.like)
     return Preconditioner(
         M, "ilu", None if seems_hermitian else False,
         memory=entries + len(pivots), work=entries * (sweeps or 1) + len(pivots), settings=tuple(settings.items()),

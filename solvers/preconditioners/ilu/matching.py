@@ -29,7 +29,7 @@ from ....sparse.analysis.graph import greedy_matching
 from ....sparse.formats import from_entries
 from ....sparse.formats.entries.integers import starts_of
 from ....sparse.operators.concrete import nonzero_entries
-from ..operators import DiagonallyScaled, Preconditioner, reordered
+from ..operators import DiagonallyScaled, Preconditioner, Reordered
 from ..pipeline import Target
 from .factors import factored, incomplete_factors
 from .unit_diagonal import UnitDiagonalMatrix
@@ -128,7 +128,7 @@ class Ordered(NamedTuple):
         scale = np.empty(len(self.scale))
         scale[self.cols] = self.scale
         left, right = (target.array(row[None]) for row in (scale, np.ones(len(scale))))
-        inner = DiagonallyScaled(reordered(M.inner, self.rows, self.cols, target.like), left, right)
+        inner = DiagonallyScaled(Reordered.of(M.inner, self.rows, self.cols, target.like), left, right)
         note, settings = "; ".join(filter(None, (_NOTE, M.note))), (*M.settings, ("matching", True))
         return replace(M, inner=inner, hermitian=False, settings=settings, note=note)
 

@@ -11,7 +11,7 @@ from ....backends import Array, Backend, get_backend
 from ....sparse import Dense, Matrix
 from ....sparse.analysis.symmetry import nearest_hermitian
 from ....sparse.operators.concrete import in_scipy
-from ..amg.rows import row_sums
+from ..amg.rows import repeated, row_sums
 from ..checks import check_finite, check_in_range
 from ..pipeline import Target
 
@@ -43,9 +43,16 @@ def unit_scale(bk: Backend, sizes: Array) -> Array:
     return bk.where(sizes > 0, 1 / bk.sqrt(bk.where(sizes > 0, sizes, one)), one)
 
 
+def phases(bk: Backend, diagonal: Array) -> Array:
+    """`conj(d) / |d|` for each number d; 1 for zeros."""
+    size, one = bk.abs(diagonal), bk.full_like(diagonal, 1)
+    safe = bk.where(size > 0, size, bk.full_like(size, 1))
+    return bk.where(size > 0, bk.conj(diagonal) / bk.astype(safe, bk.dtype(diagonal)), one)
+
+
 def times_diagonals(left: np.ndarray, A: Any, right: np.ndarray) -> sp.csr_array:
     """`diag(left) A diag(right)`, of CSR."""
-    data = A.data * np.repeat(left, np.diff(A.indptr)) * right[A.indices]
+    data = A.data * repeated(left, A) * right[A.indices]
     return sp.csr_array((data, A.indices, A.indptr), A.shape)
 
 
@@ -59,12 +66,11 @@ def scales_of(A: sp.csr_array, hermitian: bool, by_rows: bool = False) -> tuple[
             Hermitian matrix is above 1.
     """
     diagonal = A.diagonal()
-    size = row_sums(np.abs(A.data), A) if by_rows else np.abs(diagonal)
-    positive = size > 0
-    right = unit_scale(get_backend("numpy"), size)
+    size, host = row_sums(np.abs(A.data), A) if by_rows else np.abs(diagonal), get_backend("numpy")
+    right = unit_scale(host, size)
     if hermitian:
-        return right * (-1 if positive.any() and (diagonal.real <= 0).all() else 1), right
-    return right * np.where(positive, np.conj(diagonal) / np.where(positive, size, 1), 1), right
+        return right * (-1 if (size > 0).any() and (diagonal.real <= 0).all() else 1), right
+    return right * phases(host, diagonal), right
 
 
 def check_dense(n: int) -> None:

@@ -16,7 +16,7 @@ from ....sparse.operators.cut_grids import CutStencil, cut_stencil
 from ....sparse.operators.halo import Axes, length_and_ring, names_of, own_part
 from ..checks import check_integer
 from ..operators import Preconditioner, Spread, precision_as_setting
-from ..pipeline import Target, built, entries_of, grid_of
+from ..pipeline import Target, build_from_entries, entries_of, grid_of
 from .coarsest import residue_of
 from .couplings import MatrixOnGrid, couplings_of
 from .cycle import numbers_stored, work_of
@@ -97,7 +97,7 @@ def multigrid_on_cut_grid(
         costs = numbers_stored(inner), inner.work, None
         return Preconditioner(inner, "multigrid", hermitian, *costs, settings, _note(plan, cut, precision))
 
-    return built(A, entries, kind)
+    return build_from_entries(A, entries, kind)
 
 
 def _spread(couplings: Couplings, setup: CutSetup) -> Array:

@@ -43,10 +43,10 @@ from .interpolation import (
     WeaklyCoupled,
     Weights,
     coarse_grid,
-    every,
     interpolation_places,
     parities,
     stacked_weights,
+    subgrid,
     weights_and_weakly_coupled,
     without_rounding_residues,
 )
@@ -143,7 +143,7 @@ def made_level(
     weights = bk.astype(stacked_weights(bk, W, factors), bk.dtype(A.diagonal))
     # Weights for the scaled variables `u / scale` of the finer grid.
     points = parities(factors)
-    rows = bk.stack([every(bk, 1 / scale, p, factors) for p in points])
+    rows = bk.stack([subgrid(bk, 1 / scale, p, factors) for p in points])
     at = np.array([points.index(p) for p, _ in interpolation_places(factors)], np.int32)
     weights = bk.materialize(weights * bk.take_in_bounds(bk.astype(rows, bk.dtype(weights)), at, 0))
     P = Interpolation(bk, weights, A.grid, factors, A.periodic, A.systems is not None)
@@ -277,7 +277,7 @@ def _images(A: Couplings, W: Weights, p: Shift, factors: tuple[int, ...]) -> dic
     """Row `factor X + p` of A P: its coefficients of the coarse points X + k, by k."""
     sums: dict[Shift, Array] = {}
     for s, a in A.values.items():
-        rows = every(A.bk, a, p, factors)
+        rows = subgrid(A.bk, a, p, factors)
         parity = tuple((x + y) % f for x, y, f in zip(p, s, factors))
         origin = tuple((x + y) // f for x, y, f in zip(p, s, factors))
         for c, w in W[parity].items():

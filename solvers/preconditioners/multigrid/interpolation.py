@@ -64,7 +64,7 @@ def coarse_grid(grid: tuple[int, ...], factors: tuple[int, ...]) -> tuple[int, .
     return tuple(-(-n // f) for n, f in zip(grid, factors))
 
 
-def every(bk: Backend, u: Array, start: Shift, factors: tuple[int, ...]) -> Array:
+def subgrid(bk: Backend, u: Array, start: Shift, factors: tuple[int, ...]) -> Array:
     """The points `factor X + start` of `(rows, *grid)`, with zeros where the last one is off the grid."""
     n = tuple(map(int, u.shape[1:]))
     points = u[(slice(None), *(slice(p, None, f) for p, f in zip(start, factors)))]
@@ -103,7 +103,7 @@ def weights_and_weakly_coupled(A: Couplings, factors: tuple[int, ...]) -> tuple[
     """
     bk, here, live = A.bk, A.here, _live(A)
     injection = bk.full_like(A.diagonal, 1) if live is None else live
-    W: dict[Shift, Mapping[Shift, Array]] = {here: {here: bk.materialize(every(bk, injection, here, factors))}}
+    W: dict[Shift, Mapping[Shift, Array]] = {here: {here: bk.materialize(subgrid(bk, injection, here, factors))}}
     weak_points: list[Array] = []
     for p in parities(factors)[1:]:
         examined = sum(p) == 1 and bk.on_host and A.systems is None
@@ -138,9 +138,9 @@ def _rows(A: Couplings, p: Shift, factors: tuple[int, ...]) -> Mapping[Shift, Ar
     """Stencil coefficients of the points `factor X + p`."""
     bk, values = A.bk, A.values
     if not isinstance(values, Stacked):
-        return {s: every(bk, a, p, factors) for s, a in values.items()}
+        return {s: subgrid(bk, a, p, factors) for s, a in values.items()}
     count, systems, *grid = map(int, values.array.shape)
-    rows = every(bk, bk.reshape(values.array, (count * systems, *grid)), p, factors)
+    rows = subgrid(bk, bk.reshape(values.array, (count * systems, *grid)), p, factors)
     return Stacked(list(values), bk.materialize(bk.reshape(rows, (count, systems, *coarse_grid(A.grid, factors)))))
 
 
@@ -162,7 +162,7 @@ def _collapsed(
     if live is not None:
         for t in along:
             parity, origin = _neighbour(p, t)
-            along[t] = along[t] * shifted_array(bk, every(bk, live, parity, factors), origin, A.periodic)
+            along[t] = along[t] * shifted_array(bk, subgrid(bk, live, parity, factors), origin, A.periodic)
     excess, diagonal = sum_of_terms(list(rows.values())), rows[A.here]
     zero = bk.zeros_like(diagonal)
     one = bk.full_like(diagonal, 1)
@@ -391,7 +391,7 @@ class Interpolation(Composed):
 
     def _restricted(self, W: dict[tuple[Shift, Shift], Array], u: Array) -> Array:
         bk, count = self.bk, int(u.shape[0])
-        rows = {p: every(bk, u, p, self.factors) for p in _box(self.factors)}
+        rows = {p: subgrid(bk, u, p, self.factors) for p in _box(self.factors)}
         if bk.on_host:  # each is read up to four times
             rows = {p: np.ascontiguousarray(a) for p, a in rows.items()}
         sums = {c: sum_of_terms([W[p, c] * rows[p] for p in rows if (p, c) in W]) for c in _box(self.factors)}

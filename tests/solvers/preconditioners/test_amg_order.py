@@ -13,7 +13,7 @@ import scipy.sparse as sp
 import krylix
 from cells import in_turn
 from grid_problems import diffusion
-from krylix.solvers.preconditioners.amg.levels import nearer_order, reordered_matrix, rows_in
+from krylix.solvers.preconditioners.amg.levels import nearer_order, permuted_matrix, permuted_rows
 from krylix.solvers.preconditioners.operators import Permuted
 from matrices import FORMATS, in_krylix, in_random_order
 from modes import EAGER, array, compiled, library, to_numpy
@@ -50,9 +50,9 @@ def test_matrices_in_another_order(mode: str, format: str) -> None:
     own = in_krylix(mode, MIXED, format, known=False)
     order = nearer_order(own)
     assert order is not None
-    again: Any = reordered_matrix(own, order)
+    again: Any = permuted_matrix(own, order)
     assert abs(MIXED[order][:, order] - again.to_scipy()).max() == 0
-    assert abs(rows_in(MIXED, order) - again.to_scipy()).max() == 0
+    assert abs(permuted_rows(MIXED, order) - again.to_scipy()).max() == 0
 
 
 @pytest.mark.parametrize(

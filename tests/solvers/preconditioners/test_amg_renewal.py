@@ -16,9 +16,9 @@ from krylix.backends import get_backend
 from krylix.solvers.preconditioners import UPDATES
 from krylix.solvers.preconditioners.amg.build_cycle import sparse_form
 from krylix.solvers.preconditioners.amg.classical import classical_levels
-from krylix.solvers.preconditioners.amg.hierarchy import galerkin_levels, order_of, renewed, tentative_matrices
+from krylix.solvers.preconditioners.amg.hierarchy import galerkin_levels, order_of, tentative_matrices, traced_cycle
 from krylix.solvers.preconditioners.amg.interpolation import ClassicalRule
-from krylix.solvers.preconditioners.amg.levels import HostLevel, reordered_matrix
+from krylix.solvers.preconditioners.amg.levels import HostLevel, permuted_matrix
 from krylix.solvers.preconditioners.amg.settings import AmgSettings
 from krylix.sparse.formats.compressed import CsrStructure
 from modes import array, compiled, to_numpy
@@ -307,7 +307,7 @@ def test_fewer_entries_are_as_zeros_in_programs(share: float, least: float) -> N
     own = 0.01 - np.asarray(cut.sum(1)).ravel()
     numbers = sp.csr_array(cut + sp.diags_array(own))
     order = order_of(M.inner)
-    found = renewed(reordered_matrix(sparse_form(krylix.as_operator(numbers)), order), tentative,
+    found = traced_cycle(permuted_matrix(sparse_form(krylix.as_operator(numbers)), order), tentative,
                     AmgSettings(**dict(M.settings)), True)  # fmt: skip
     place = np.arange(N) if order is None else order
     inside = numbers.toarray()[np.ix_(place, place)]
