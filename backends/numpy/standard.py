@@ -85,7 +85,16 @@ def broadcast_arrays(*arrays: Any) -> list[Any]:
 
 def pinv(x: Any, /, *, rtol: Any = None) -> Any:
     """NumPy's, with the standard's default `rtol`."""
-    return np.linalg.pinv(x, rtol=rtol)
+    return np.linalg.pinv(x, max(x.shape[-2:]) * np.finfo(x.dtype).eps if rtol is None else rtol)
+
+
+def matrix_rank(x: Any, /, *, rtol: Any = None) -> Any:
+    """NumPy's, whose tolerance is absolute before version 2."""
+    if rtol is None:
+        return np.linalg.matrix_rank(x)
+    sizes = np.linalg.svd(x, compute_uv=False)
+    least = np.asarray(rtol)[..., None] * sizes.max(axis=-1, keepdims=True, initial=0)
+    return np.count_nonzero(sizes > least, axis=-1)
 
 
 def fftfreq(n: int, /, *, d: float, dtype: Any, device: Any) -> Any:
@@ -107,7 +116,7 @@ _EARLIER_NAMES = {
 }  # fmt: skip
 
 
-def _astype(x: Any, dtype: Any, /, *, copy: bool = True) -> Any:
+def _astype(x: Any, dtype: Any, /, *, copy: bool = True, device: Any = None) -> Any:
     return x.astype(dtype, copy=copy)
 
 
