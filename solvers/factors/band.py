@@ -52,7 +52,7 @@ def narrow(matrix: SparseMatrix) -> Band:
     n = matrix.shape[0]
     pattern = sp.csr_array((np.ones(len(rows), np.int8), (rows, cols)), (n, n))
     order = np.asarray(reverse_cuthill_mckee(pattern + pattern.T, symmetric_mode=True))
-    places = _places(order)
+    places = np.argsort(order).astype(np.int32)
     found = _width(places[rows], places[cols])
     return Band(found, order.astype(np.int32)) if found < width else Band(width)
 
@@ -68,7 +68,7 @@ def tridiagonal_blocks(matrix: SparseMatrix, width: int, order: np.ndarray | Non
         diagonals = values if matrix.systems is not None else values[None]
     else:
         bk, rows, cols, values = concrete_entries(matrix)
-        places = _places(order)
+        places = np.argsort(order).astype(np.int32)
         structure, (source,) = DiaStructure.from_entries(places[rows], places[cols], matrix.shape)
         offsets, diagonals = structure.offsets, take_or_zero(bk, values, source)
 
@@ -90,12 +90,6 @@ def tridiagonal_blocks(matrix: SparseMatrix, width: int, order: np.ndarray | Non
         return bk.permute_dims(bk.reshape(bk.stack(rows), (width, width, -1, count)), (2, 0, 1, 3))
 
     return block(-1), block(0), block(1)
-
-
-def _places(order: np.ndarray) -> np.ndarray:
-    places = np.empty(len(order), np.int32)
-    places[order] = np.arange(len(order), dtype=np.int32)
-    return places
 
 
 def _width(rows: np.ndarray, cols: np.ndarray) -> int:

@@ -234,7 +234,6 @@ def _shifted(bk: Backend, x: Array, kept: int) -> Array:
 
 
 def _shifted_back(bk: Backend, x: Array, kept: int) -> Array:
-    """Shift blocks the other way."""
     return bk.pad(x[..., 1:], [(0, 0)] * (len(x.shape) - 1) + [(0, kept + 1 - int(x.shape[-1]))])
 
 

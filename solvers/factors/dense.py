@@ -6,15 +6,14 @@ NumPy and files store row interchanges of LU in the convention of LAPACK (from 0
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy.linalg import lapack
 
 from ...backends import Array, Backend, get_backend
 from ...backends.host_math import cholesky_or_none
-from ...backends.registry import register_container
-from ...sparse import DenseOperator, Operator, Turned, UnsupportedOperation, storable
+from ...sparse import Composed, DenseOperator, Operator, Turned, UnsupportedOperation, storable
 from ...sparse.analysis.analysis import analysis_of
 from ...sparse.files.saved import Fields, on_host
 from ..singular.projections import WithoutVectors
@@ -22,40 +21,24 @@ from .inverse import DirectInverse, PseudoInverse
 from .singularity import examined_factors, growth_limit, probe_vector, seems_singular
 
 
-class DenseInverse(Turned, DirectInverse):
+@dataclass(eq=False, repr=False)
+class DenseInverse(Turned, Composed, DirectInverse):
     """LU or Cholesky factors in arrays of the library. LU has row scales, and optional column scales."""
 
+    parts = ("factors",)
     is_container = True
 
-    def __init__(
-        self,
-        bk: Backend,
-        factors: Sequence[Array],
-        cholesky: bool,
-        shape: tuple[int, int],
-        dtype: np.dtype,
-        systems: int | None,
-        transposed: bool = False,
-        conjugated: bool = False,
-    ) -> None:
-        self.bk, self.factors, self.cholesky = bk, tuple(factors), cholesky
-        self.shape, self.dtype, self.systems = shape, dtype, systems
-        self.transposed, self.conjugated = transposed, conjugated
-        self._register()
+    bk: Backend
+    factors: tuple[Array, ...]
+    cholesky: bool
+    shape: tuple[int, int]
+    dtype: np.dtype
+    systems: int | None
+    transposed: bool = False
+    conjugated: bool = False
 
-    def _register(self) -> None:
-        register_container(self.bk, DenseInverse, lambda f: (f.factors, f._static()), lambda static, arrays: (
-            DenseInverse(static[0], arrays, *static[1:])))  # fmt: skip
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state)
-        self._register()  # in the process that reads it
-
-    def _static(self) -> tuple[Any, ...]:
-        return self.bk, *(getattr(self, name) for name in _SETTINGS)
-
-    def _with(self, **changed: Any) -> DenseInverse:
-        return DenseInverse(**{name: getattr(self, name) for name in ("bk", "factors", *_SETTINGS)} | changed)
+    def _settle(self) -> None:
+        """All facts are fields."""
 
     @property
     def numbers(self) -> int:  # type: ignore[override]
@@ -80,7 +63,7 @@ class DenseInverse(Turned, DirectInverse):
         return x if scales is None else self.bk.astype(self.bk.reshape(scales, (-1, self.shape[0])), self.dtype) * x
 
     def turned(self, *, transposed: bool, conjugated: bool) -> DenseInverse:
-        return self._with(transposed=transposed, conjugated=conjugated)
+        return replace(self, transposed=transposed, conjugated=conjugated)
 
     def for_host(self) -> tuple[Sequence[Array], Callable[[Sequence[np.ndarray]], Operator]]:
         if not self.bk.on_host:
@@ -92,8 +75,8 @@ class DenseInverse(Turned, DirectInverse):
         factors = list(self.factors)
         if not self.cholesky and bk is not self.bk:
             factors[1] = from_interchanges(factors[1], bk.linalg.first_pivot)
-        moved = [bk.asarray(f, like=like) for f in factors]
-        return self._with(bk=bk, factors=moved, dtype=bk.dtype(moved[0]))
+        moved = tuple(bk.asarray(f, like=like) for f in factors)
+        return replace(self, bk=bk, factors=moved, dtype=bk.dtype(moved[0]))
 
     def astype(self, dtype: np.dtype) -> DenseInverse:
         """Factors in another precision. Complex factors stay complex."""
@@ -103,7 +86,7 @@ class DenseInverse(Turned, DirectInverse):
         bk, real = self.bk, np.dtype(dtype.char.lower())
         first, *rest = self.factors
         rest = [bk.astype(f, real) if bk.dtype(f).kind == "f" else f for f in rest]
-        return self._with(factors=[bk.astype(first, dtype), *rest], dtype=dtype)
+        return replace(self, factors=(bk.astype(first, dtype), *rest), dtype=dtype)
 
 
 _SETTINGS = ("cholesky", "shape", "dtype", "systems", "transposed", "conjugated")
@@ -167,7 +150,7 @@ def factorise(bk: Backend, A: Operator) -> DenseInverse | PseudoInverse:
         one = bk.full((A.shape[0], 1), 1, np.finfo(A.dtype).dtype, matrix)
         return DenseInverse(bk, (*factors, one, one), False, A.shape, A.dtype, systems)
     *found, right, left, singularity = examined_factors(bk, matrix, factors, suspect)
-    inner = DenseInverse(bk, found, False, A.shape, A.dtype, systems)
+    inner = DenseInverse(bk, tuple(found), False, A.shape, A.dtype, systems)
     return PseudoInverse(inner, WithoutVectors(bk, right), WithoutVectors(bk, left), singularity)
 
 

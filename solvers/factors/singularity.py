@@ -63,7 +63,6 @@ _BLOWN = 1e4  # growth of a random vector, times the shift, above which the shif
 GROWN = 0.1  # growth of a random vector under the inverse of a singular matrix, in units of 1 / eps
 _SLACK = 10  # see `growth_limit`
 _INACCURATE = 1e-4  # relative residual of a random solve with a band above which the matrix is examined
-_REGULAR, _ILL, _SINGULAR = (int(s) for s in (Singularity.REGULAR, Singularity.ILL_CONDITIONED, Singularity.SINGULAR))
 
 
 def seems_singular(bk: Backend, matrix: Array, solve: Callable[[Array], Array], pivots: Array) -> tuple[Array, Array]:
@@ -179,7 +178,8 @@ def _shifted(
 
     parts = [chosen(new, old) for new, old in zip(regular, factors, strict=True)]
     none = bk.zeros(tuple(singular.shape), np.dtype(np.int32), matrix)
-    number = bk.where(singular, none + _SINGULAR, bk.where(ill, none + _ILL, none + _REGULAR))
+    number = bk.where(ill, none + int(Singularity.ILL_CONDITIONED), none)
+    number = bk.where(singular, none + int(Singularity.SINGULAR), number)
     return *parts, bk.astype(right, dtype), bk.astype(left, dtype), number
 
 

@@ -7,7 +7,7 @@ Symbolic analyses live as long as their factors, and the last few solvers are ca
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from hashlib import blake2b
 from threading import Lock
@@ -32,7 +32,7 @@ from .inverse import DirectInverse
 from .libraries import Cholmod, Pardiso, Rslab
 from .protocol import EntryPattern, Factors, FactorsRefused, PatternRefused, Provider, SymbolicAnalysis
 from .singularity import MatrixFactors, examined_sparse
-from .superlu import LEAST, SuperLU, SuperLUFactors, factors_of, is_stable
+from .superlu import LEAST, SuperLU, SuperLUAnalysis, is_stable
 
 SUPERLU = SuperLU()
 PROVIDERS: dict[str, Provider] = {one.name: one for one in (Pardiso(), Cholmod(), Rslab(), SUPERLU)}
@@ -50,31 +50,33 @@ def host_factors(bk: Backend, A: Operator, by: str | None) -> Operator:
     if not isinstance(inner, SparseMatrix):
         return factorise(bk, A)
     own: Any = kept(inner)  # factorised again where the factors are read from a file
-    return HostInverse(bk, own, offset, A.dtype, by=by)
+    return HostInverse(bk, own, np.dtype(A.dtype), offset, by=by)
 
 
+@dataclass(eq=False, repr=False)
 class HostInverse(Products, DirectInverse):
     """Factors of a NumPy matrix plus an offset, on the host. Files store the matrix, which is factorised again.
 
     That takes no longer than two triangular solves by SciPy with factors read from a file, which for a grid of
     300 x 300 would be 20 times as large as the matrix.
+
+    Attributes:
+        solver: for NumPy rows in the dtype `working`, by default that of the vectors, by the library `by`.
     """
 
-    def __init__(
-        self,
-        bk: Backend,
-        matrix: SparseMatrix,
-        offset: complex,
-        dtype: np.dtype,
-        solver: HostSolver | None = None,
-        working: np.dtype | None = None,
-        by: str | None = SUPERLU.name,
-    ) -> None:
-        """`solver` solves for NumPy rows in the dtype `working`; by default it is made by the library `by`."""
-        self.bk, self.matrix, self.offset = bk, matrix, offset
-        self.shape, self.dtype, self.systems = matrix.shape, np.dtype(dtype), matrix.systems
-        self.working, self.by = self.dtype if working is None else np.dtype(working), by
-        self.solver = _solver_of(matrix, offset, self.working, by) if solver is None else solver
+    bk: Backend
+    matrix: SparseMatrix
+    dtype: np.dtype
+    offset: complex = 0
+    solver: HostSolver = None  # type: ignore[assignment]
+    working: np.dtype = None  # type: ignore[assignment]
+    by: str | None = SUPERLU.name
+
+    def __post_init__(self) -> None:
+        self.shape, self.systems = self.matrix.shape, self.matrix.systems
+        self.working = np.dtype(self.dtype if self.working is None else self.working)
+        if self.solver is None:
+            self.solver = _solver_of(self.matrix, self.offset, self.working, self.by)
 
     def apply(self, x: Array) -> Array:
         bk = self.bk
@@ -120,24 +122,20 @@ class HostInverse(Products, DirectInverse):
         return self.solver.null
 
     def transpose(self) -> HostInverse:
-        return self._with(matrix=self.matrix.transpose(), solver=self.solver.turned(True, False))
+        return replace(self, matrix=self.matrix.transpose(), solver=self.solver.turned(True, False))
 
     def conj(self) -> HostInverse:
-        turned = {"matrix": self.matrix.conj(), "offset": self.offset.conjugate()}
-        return self._with(**turned, solver=self.solver.turned(False, True))
+        matrix, offset = self.matrix.conj(), self.offset.conjugate()
+        return replace(self, matrix=matrix, offset=offset, solver=self.solver.turned(False, True))
 
     def astype(self, dtype: np.dtype) -> HostInverse:
         """Factors for vectors of another precision. Complex factors stay complex."""
         if self.working.kind == "c" and np.dtype(dtype).kind != "c":
             return self
-        return self._with(dtype=np.dtype(dtype))
-
-    def _with(self, **changed: Any) -> HostInverse:
-        names = ("bk", "matrix", "offset", "dtype", "solver", "working", "by")
-        return HostInverse(**{**{name: getattr(self, name) for name in names}, **changed})
+        return replace(self, dtype=np.dtype(dtype))
 
     def on_backend(self, bk: Backend, like: Array | None) -> HostInverse:
-        return self._with(bk=bk, dtype=bk.stored_dtype(self.dtype))
+        return replace(self, bk=bk, dtype=bk.stored_dtype(self.dtype))
 
     def for_host(self) -> tuple[Sequence[Array], Callable[[Sequence[np.ndarray]], Operator]]:
         return (), lambda _: self.on_backend(get_backend("numpy"), None)
@@ -150,7 +148,7 @@ class HostInverse(Products, DirectInverse):
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
-        self.solver = _solver_of(self.matrix, self.offset, self.working, self.by)
+        self.__post_init__()
 
 
 def provider_note(factors: Operator | None) -> str:
@@ -168,13 +166,11 @@ def _flatten(F: HostInverse) -> Fields:
 
 def _unflatten(given: Fields) -> HostInverse:
     if given.keys() != {"matrix", "dtype", "offset", "by"}:  # of unreleased versions: "transposed", "conjugated"
-        raise ValueError(
-            f"factors of sparse matrices have matrix, dtype, offset and by; got {', '.join(sorted(given))}"
-        )
+        raise ValueError(f"sparse factors have matrix, dtype, offset and by; got {', '.join(sorted(given))}")
     matrix, dtype = given["matrix"], np.dtype(given["dtype"])
     if not isinstance(matrix, SparseMatrix) or matrix.shape[0] != matrix.shape[1] or dtype.char not in "fdFD":
         raise ValueError(f"factors of {matrix!r} in {dtype} are given; expected those of a square sparse matrix")
-    return HostInverse(get_backend("numpy"), matrix, given["offset"], dtype, by=given["by"])
+    return HostInverse(get_backend("numpy"), matrix, dtype, given["offset"], by=given["by"])
 
 
 storable("factorised on the host", _flatten, _unflatten)(HostInverse)
@@ -201,13 +197,9 @@ class HostSolver:
             return cls(matrices, None)
         bases = [(np.zeros((0, n)),) * 2 if one.null is None else one.null for one in matrices]
         most = max(len(side) for both in bases for side in both)  # each side is found and accepted by itself
-        dtype, stacked = np.result_type(*(right for right, _ in bases)), []
-        for side in (0, 1):
-            vectors = np.zeros((len(matrices), most, n), dtype)
-            for i, one in enumerate(bases):
-                vectors[i, : len(one[side])] = one[side]
-            stacked.append(WithoutVectors(get_backend("numpy"), vectors))
-        return cls(matrices, (stacked[0], stacked[1]))
+        padded = [[np.pad(side, ((0, most - len(side)), (0, 0))) for side in both] for both in bases]
+        right, left = (WithoutVectors(get_backend("numpy"), np.stack(side)) for side in zip(*padded))
+        return cls(matrices, (right, left))
 
     @property
     def nbytes(self) -> int:
@@ -282,14 +274,14 @@ def lu_of(A: Any, providers: tuple[Provider, ...] = ()) -> Factors:
     band = lapack_band_factors(A)
     if band is not None:
         return band
-    return sparse_factors(A, providers) if providers else SuperLUFactors(factors_of(A), A.dtype)
+    return sparse_factors(A, providers) if providers else SuperLUAnalysis(A.shape[0]).factor(A)
 
 
 def sparse_factors(A: Any, providers: tuple[Provider, ...]) -> Factors:
     """Factors by the first library that factorises the matrix."""
     alone = len(providers) == 1
     if A.shape[0] < LEAST and (not alone or providers[0] is SUPERLU):  # an analysis would take longer than it saves
-        return SuperLUFactors(factors_of(A), A.dtype)
+        return SuperLUAnalysis(A.shape[0]).factor(A)
     known, refusals = known_pattern(A.indices, A.indptr), []
     A = csc_array(A.data, known.pattern.indices, known.pattern.indptr, A.shape)
     for provider in (one for one in providers if one is not SUPERLU):

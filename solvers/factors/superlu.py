@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from enum import Enum
 from typing import Any
 
@@ -37,15 +36,7 @@ def factors_of(A: Any) -> Any:
     Source: Demmel, Gilbert and Li, SIAM J. Matrix Anal. Appl. 20 (1999); Li, ACM TOMS 31 (2005); Liu, ACM TOMS 11
     (1985); without exchanges: Higham, Accuracy and Stability of Numerical Algorithms, 2nd ed., sections 9.5 and 10.4.
     """
-    return _stable(A, exchanges_needed(A), lambda mode: superlu_factors(A, mode))[0]
-
-
-def _stable(A: Any, mode: Exchanges, factorise: Callable[[Exchanges], Any]) -> tuple[Any, Exchanges]:
-    """Factorise, with row exchanges after all if a solve has more than rounding errors."""
-    lu = factorise(mode)
-    if mode is Exchanges.SEEMS_NONE and not is_stable(A, lu):
-        return factorise(Exchanges.ALL), Exchanges.ALL
-    return lu, mode
+    return SuperLUAnalysis(A.shape[0]).factor(A).lu
 
 
 class Exchanges(Enum):
@@ -192,16 +183,19 @@ class SuperLUAnalysis(SymbolicAnalysis):
     def nbytes(self) -> int:
         return sum(order.nbytes for order in list(self._orders.values()))
 
-    def factor(self, A: Any) -> Factors:
+    def factor(self, A: Any) -> SuperLUFactors:
         return self._checked(A, exchanges_needed(A))
 
-    def refactor(self, A: Any) -> Factors:
+    def refactor(self, A: Any) -> SuperLUFactors:
         """Like `factor`, but a solve alone verifies that no exchanges are needed."""
         known = self._mode is not Exchanges.ALL
         return self._checked(A, Exchanges.SEEMS_NONE) if known and not is_dominant(A) else self.factor(A)
 
-    def _checked(self, A: Any, mode: Exchanges) -> Factors:
-        factors, self._mode = _stable(A, mode, lambda mode: self._of(A, mode))
+    def _checked(self, A: Any, mode: Exchanges) -> SuperLUFactors:
+        """Factorise, with row exchanges after all if a solve has more than rounding errors."""
+        factors, self._mode = self._of(A, mode), mode
+        if mode is Exchanges.SEEMS_NONE and not is_stable(A, factors):
+            factors, self._mode = self._of(A, Exchanges.ALL), Exchanges.ALL
         return factors
 
     def _of(self, A: Any, mode: Exchanges) -> SuperLUFactors:
