@@ -70,7 +70,7 @@ class TensorflowBackend(TensorflowIndexing, TensorflowLoops):
 
     def _full(self, shape: Any, value: Any, dtype: np.dtype, like: Array | None) -> Array:
         number = tf.constant(bool(value) if dtype.kind == "b" else value, dtype)
-        return tf.fill((shape,) if isinstance(shape, int) else tuple(shape), number)
+        return tf.fill((shape,) if isinstance(shape, int) else shape, number)
 
     def compiled(self, *arrays: Any) -> bool:
         return not tf.executing_eagerly()
@@ -242,6 +242,8 @@ class TensorflowBackend(TensorflowIndexing, TensorflowLoops):
         return has_tangent(x) or bool(record.should_record_backprop([x]))
 
     bilinear = bilinear
+    broadcast_to = staticmethod(tf.broadcast_to)  # as the next, to shapes that are tensors as well
+    reshape = staticmethod(tf.reshape)
     constant = staticmethod(tf.stop_gradient)
     implicit_solve = staticmethod(implicit_solve)
     trace = staticmethod(recorded)

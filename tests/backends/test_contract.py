@@ -303,6 +303,23 @@ def test_largest_entries_in_programs_of_tensorflow() -> None:
     np.testing.assert_array_equal(of_any_length(x[:, :0]), np.zeros((2, 1)))
 
 
+@pytest.mark.needs("tensorflow")
+def test_shapes_that_are_tensors() -> None:
+    """As `tf.shape` gives them where only a run of the program knows them."""
+    bk, matrix = backend("tf"), tf.TensorSpec([None, None], tf.float64)
+
+    @tf.function(autograph=False, input_signature=[matrix, matrix])
+    def shaped(x: Any, like: Any) -> Any:
+        shape, dtype = tf.shape(like), np.dtype(np.float64)
+        made = (bk.full(shape, 2, dtype, like), bk.zeros((shape[0], 2), dtype, like), bk.zeros(shape, dtype, like))
+        return bk.reshape(x, shape), bk.broadcast_to(x[:1, :4], shape), *made
+
+    x = np.arange(12.0).reshape(2, 6)
+    expected = x.reshape(3, 4), np.tile(x[0, :4], (3, 1)), np.full((3, 4), 2), np.zeros((3, 2)), np.zeros((3, 4))
+    for found, want in zip(shaped(x, np.ones((3, 4))), expected, strict=True):
+        np.testing.assert_array_equal(found, want)
+
+
 @covers("any")
 @modes
 def test_any(mode: str) -> None:
