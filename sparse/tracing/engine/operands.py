@@ -104,7 +104,7 @@ def padded(bk: Backend, x: Operand, config: Config, fill: Operand = 0) -> Operan
     if isinstance(fill, Linear):
         around = co.pad_known(np.zeros(shape_of(x), fill.dtype), config, 1)
         return add(padded(bk, x, config), scale(fill, around))
-    return pad(x, config, fill) if isinstance(x, Linear) else co.pad(bk, x, config)
+    return pad(x, config, fill) if isinstance(x, Linear) else co.pad(bk, x, config, fill)
 
 
 def flipped(bk: Backend, x: Operand, axes: Sequence[int]) -> Operand:
