@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple
 
 from .arrays import Array
@@ -22,59 +24,6 @@ def tree_leaves(tree: Any) -> list[Any]:
     if not isinstance(tree, tuple):
         return [tree]
     return [leaf for branch in tree for leaf in tree_leaves(branch)]
-
-
-class Container(NamedTuple):
-    """How to flatten and unflatten objects of a class."""
-
-    flatten: Callable[[Any], tuple[Sequence[Any], Hashable]]
-    unflatten: Callable[[Any, Sequence[Any]], Any]
-
-
-def flatten(
-    tree: Any, is_array: Callable[[Any], bool], containers: dict[type, Container]
-) -> tuple[list[Array], Callable[[Sequence[Array]], Any]]:
-    """Arrays of tuples, lists, dictionaries and objects of `containers`, and the function that rebuilds these.
-
-    Anything else is a constant.
-    """
-    if is_array(tree):
-        return [tree], lambda arrays: arrays[0]
-    if type(tree) in containers:
-        container = containers[type(tree)]
-        branches, static = container.flatten(tree)
-        return _branches(list(branches), lambda parts: container.unflatten(static, parts), is_array, containers)
-    if isinstance(tree, dict):
-        keys = list(tree)
-        return _branches(list(tree.values()), lambda parts: dict(zip(keys, parts, strict=True)), is_array, containers)
-    if isinstance(tree, (tuple, list)):
-        kind: Any = type(tree)
-        make = (lambda parts: kind(*parts)) if hasattr(tree, "_fields") else kind
-        return _branches(list(tree), make, is_array, containers)
-    return [], lambda arrays: tree
-
-
-def _branches(
-    branches: list[Any],
-    make: Callable[[Sequence[Any]], Any],
-    is_array: Callable[[Any], bool],
-    containers: dict[type, Container],
-) -> tuple[list[Array], Callable[[Sequence[Array]], Any]]:
-    parts = [flatten(branch, is_array, containers) for branch in branches]
-    leaves = [leaf for found, _ in parts for leaf in found]
-    counts = [(len(found), remake) for found, remake in parts]  # without the arrays, which `rebuild` may outlive
-
-    def rebuild(arrays: Sequence[Array]) -> Any:
-        made, start = [], 0
-        for count, remake in counts:
-            made.append(remake(arrays[start : start + count]))
-            start += count
-        return make(made)
-
-    return leaves, rebuild
-
-
-# --- Flatten and rebuild containers of unknowns: dictionaries, lists and tuples of arrays -----------------------------
 
 
 class Opened(NamedTuple):
@@ -134,13 +83,14 @@ def flatten_with_structure(
 def _open(tree: Any) -> Opened | None:
     kind = type(tree)
     if isinstance(tree, dict):
+        make: Any = partial(defaultdict, tree.default_factory) if isinstance(tree, defaultdict) else kind
         keys = sorted(tree, key=lambda k: (type(k).__name__, k) if isinstance(k, str | int) else (str(type(k)), str(k)))
         order = tuple(tree)
 
         def remake(parts: Sequence[Any]) -> Any:
             values = dict(zip(keys, parts, strict=True))
             ordered = {key: values[key] for key in order}
-            return ordered if kind is dict else kind(ordered)
+            return ordered if kind is dict else make(ordered)
 
         return Opened([tree[key] for key in keys], (kind.__name__, tuple(keys)), remake)
     if isinstance(tree, tuple) and hasattr(tree, "_fields"):
@@ -148,3 +98,52 @@ def _open(tree: Any) -> Opened | None:
     if kind in (list, tuple):
         return Opened(tree, kind.__name__, kind)
     return None
+
+
+class Container(NamedTuple):
+    """How to flatten and unflatten objects of a class."""
+
+    flatten: Callable[[Any], tuple[Sequence[Any], Hashable]]
+    unflatten: Callable[[Any, Sequence[Any]], Any]
+
+
+def flatten(
+    tree: Any, is_array: Callable[[Any], bool], containers: dict[type, Container]
+) -> tuple[list[Array], Callable[[Sequence[Array]], Any]]:
+    """Arrays of tuples, lists, dictionaries and objects of `containers`, and the function that rebuilds these.
+
+    Anything else is a constant.
+    """
+
+    def open_registered(x: Any) -> Opened | None:
+        container = containers.get(type(x))
+        if container is None:
+            return None
+        children, static = container.flatten(x)
+        return Opened(children, type(x).__name__, lambda parts: container.unflatten(static, parts))
+
+    leaves, structure = flatten_with_structure(tree, open_registered)
+    arrays, filled = arrays_among(leaves, is_array)
+
+    def rebuild(arrays: Sequence[Array]) -> Any:
+        return filled(arrays)[0] if structure is None else structure.rebuild(filled(arrays))
+
+    return arrays, rebuild
+
+
+def arrays_among(
+    leaves: Sequence[Any], is_array: Callable[[Any], bool]
+) -> tuple[list[Array], Callable[..., list[Any]]]:
+    """The arrays, and a function that returns the leaves with others in their places; it does not hold the arrays.
+
+    Its second argument, if there is one, takes the places of all other leaves.
+    """
+    known = [is_array(leaf) for leaf in leaves]
+    arrays = [leaf for leaf, there in zip(leaves, known, strict=True) if there]
+    constants = [None if there else leaf for leaf, there in zip(leaves, known, strict=True)]
+
+    def filled(arrays: Sequence[Array | None], *other: Any) -> list[Any]:
+        rest = iter(arrays)
+        return [next(rest) if there else (other or (x,))[0] for x, there in zip(constants, known, strict=True)]
+
+    return arrays, filled

@@ -5,12 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from functools import partial, wraps
+from itertools import compress
 from operator import index
 from typing import Any
 
 import numpy as np
 
 from ..interface.arrays import Array, Spec
+from ..interface.containers import arrays_among
 from ..interface.functions import Differentiated
 
 _NO_DERIVATIVE = (
@@ -138,26 +140,20 @@ class _Container:
     def __init__(self, bk: Any, tree: Any) -> None:
         self._bk = bk
         leaves, self._structure = bk.leaves(tree)
-        self._is_array = [bk.is_array(x) for x in leaves]
-        self.arrays = [x for x, known in zip(leaves, self._is_array, strict=True) if known]
-        self._leaves = [None if known else x for x, known in zip(leaves, self._is_array, strict=True)]
+        self.arrays, self._filled = arrays_among(leaves, bk.is_array)
 
-    def rebuilt(self, arrays: Sequence[Array | None], *others: Any) -> Any:
-        """The container with these arrays, and `others` in place of the rest, if it is given."""
-        rest = iter(arrays)
-        leaves = [
-            next(rest) if known else (others or (leaf,))[0]
-            for leaf, known in zip(self._leaves, self._is_array, strict=True)
-        ]
-        return self._bk.unleaves(self._structure, leaves)
+    def rebuilt(self, arrays: Sequence[Array | None], *other: Any) -> Any:
+        """The container with these arrays, and `other` in place of each leaf that is none, if it is given."""
+        return self._bk.unleaves(self._structure, self._filled(arrays, *other))
 
     def cotangents_in(self, tree: Any) -> list[Any]:
         """The cotangents of its arrays in a container of the same form; one of None has none."""
         if tree is None:
             return [None] * len(self.arrays)
         leaves, _ = self._bk.leaves(tree)
-        if len(leaves) == len(self._leaves):
-            return [leaf for leaf, known in zip(leaves, self._is_array, strict=True) if known]
+        are_arrays = self._filled([True] * len(self.arrays), False)
+        if len(leaves) == len(are_arrays):
+            return list(compress(leaves, are_arrays))
         if len(leaves) == len(self.arrays):
             return list(leaves)
         raise ValueError(

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -796,10 +798,12 @@ def test_register(mode: str) -> None:
     for _ in range(2):  # a second time does nothing
         bk.register(Pair, lambda p: ((p.a, p.b), p.note), lambda note, ab: Pair(*ab, note))
     one, two = array(mode, np.ones(2)), array(mode, np.zeros(3))
-    leaves, make = bk.flatten(({"first": Pair(one, [two, None], "kept")}, 3.5))
-    assert leaves[0] is one and leaves[1] is two and len(leaves) == 2
-    made, number = make([two, one])
-    again = made["first"]
+    for container in (dict, partial(defaultdict, list)):
+        leaves, make = bk.flatten((container({"first": Pair(one, [two, None], "kept")}), 3.5))
+        assert leaves[0] is one and leaves[1] is two and len(leaves) == 2
+        made, number = make([two, one])
+        again = made["first"]
+        assert type(made) is type(container())
     assert again.a is two and again.b[0] is one and again.b[1] is None and again.note == "kept" and number == 3.5
     if library(mode) != "jax":
         return
