@@ -131,13 +131,13 @@ def _level(
     finest: bool,
 ) -> LevelParts:
     factor, unscaled = 1.0 if level.exact else float(np.sqrt(settings.factor)), form.left is None
-    A = level.A if in_turns else _scaled(level.A, form.left, form.right)
-    P = _scaled(level.P, factor if form.right is None else factor / form.right, coarse_form.right)
+    A = level.A if in_turns else times_diagonals(form.left, level.A, form.right)
+    P = times_diagonals(factor if form.right is None else factor / form.right, level.P, coarse_form.right)
     if hermitian and not unscaled:
         R = sp.csr_array(P.conj().T)
     else:
         right = None if form.left is None else 1 / form.left
-        R = _scaled(level.R, factor * (1.0 if coarse_form.left is None else coarse_form.left), right)
+        R = times_diagonals(factor if coarse_form.left is None else factor * coarse_form.left, level.R, right)
     P, R = permuted(P, form.order, coarse_form.order), permuted(R, coarse_form.order, form.order)
     rows = "csr" if target.bk.has_compiled_rows and (unscaled or in_turns) else None  # never on few diagonals
     smoother: Smoother
@@ -162,15 +162,6 @@ def _level(
         smoother = PolynomialSmoother(matrix, target.array(alphas), target.array(weights), hermitian)
     P, R = (target.matrix(M, rows, copy=not unscaled) for M in (P, R))
     return LevelParts(smoother, P, R, kept_for_updates(level.tentative, target.bk, target.dtype, target.like))
-
-
-def _scaled(A: sp.csr_array, left: float | np.ndarray | None, right: np.ndarray | None) -> sp.csr_array:
-    left = 1.0 if left is None else left
-    if right is not None:
-        return times_diagonals(np.broadcast_to(left, A.shape[0]), A, right)
-    if isinstance(left, float):
-        return A if left == 1 else A * left
-    return sp.csr_array((A.data * repeated(left, A), A.indices, A.indptr), A.shape)
 
 
 def _relaxation(level: HostLevel, form: LevelForm, target: Target) -> CFRelaxation:

@@ -20,7 +20,7 @@ from scipy.sparse.csgraph import connected_components
 
 from ....backends import get_backend
 from ....sparse.formats.entries.integers import evenly_spread
-from ..multigrid.coarsest import phases
+from ..multigrid.coarsest import phases, times_diagonals
 from .interpolation import STRONGEST, ClassicalRule, prolongation, with_coarse, without_explosion
 from .levels import HostLevel, adjoint
 from .rows import (
@@ -48,8 +48,7 @@ def with_positive_diagonal(A: sp.csr_array, diagonal: np.ndarray) -> sp.csr_arra
     """A with rows multiplied by phases that make the diagonal positive."""
     if np.array_equal(diagonal, np.abs(diagonal)):
         return A
-    units = phases(get_backend("numpy"), diagonal)
-    return sp.csr_array((A.data * repeated(units, A), A.indices, A.indptr), A.shape)
+    return times_diagonals(phases(get_backend("numpy"), diagonal), A)
 
 
 def couplings(A: sp.csr_array, own: np.ndarray | None = None) -> np.ndarray:

@@ -13,9 +13,10 @@ from ....sparse import Matrix, Operator, SparseMatrix
 from ....sparse.analysis.spectrum import bounded_eigenvalue
 from ....sparse.formats.entries.integers import csr_array, evenly_spread, starts_of
 from ....sparse.formats.making.build import from_csr, from_entries
+from ..jacobi import reciprocal
 from ..multigrid.coarsest import residue_of, scales_of, times_diagonals
 from .interpolation import ClassicalRule, Injection
-from .rows import inverse_permutation, on_diagonal, permuted, repeated, row_sums
+from .rows import inverse_permutation, on_diagonal, permuted, row_sums
 
 Tentative: TypeAlias = sp.csr_array | ClassicalRule
 """Source of a prolongation in updates: that of aggregates before smoothing, or a rule of interpolation."""
@@ -91,9 +92,7 @@ def adjoint(A: sp.csr_array) -> sp.csr_array:
 
 def relative(A: sp.csr_array) -> sp.csr_array:
     """D⁻¹ A, with 1 for zeros of the diagonal D."""
-    diagonal = A.diagonal()
-    inverse = 1 / np.where(diagonal == 0, 1, diagonal)
-    return sp.csr_array((A.data * repeated(inverse, A), A.indices, A.indptr), A.shape)
+    return times_diagonals(reciprocal(get_backend("numpy"), A.diagonal()), A)
 
 
 def eigenvalue_bound(A: sp.csr_array) -> float:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import scipy.sparse as sp
 
@@ -50,10 +48,14 @@ def phases(bk: Backend, diagonal: Array) -> Array:
     return bk.where(size > 0, bk.conj(diagonal) / bk.astype(safe, bk.dtype(diagonal)), one)
 
 
-def times_diagonals(left: np.ndarray, A: Any, right: np.ndarray) -> sp.csr_array:
-    """`diag(left) A diag(right)`, of CSR."""
-    data = A.data * repeated(left, A) * right[A.indices]
-    return sp.csr_array((data, A.indices, A.indptr), A.shape)
+def times_diagonals(left: float | np.ndarray | None, A: sp.csr_array, right: np.ndarray | None = None) -> sp.csr_array:
+    """`diag(left) A diag(right)`, of CSR; None: ones."""
+    data = A.data
+    if left is not None and not (isinstance(left, float) and left == 1):
+        data = data * (left if isinstance(left, float) else repeated(left, A))
+    if right is not None:
+        data = data * right[A.indices]
+    return A if data is A.data else sp.csr_array((data, A.indices, A.indptr), A.shape)
 
 
 def scales_of(A: sp.csr_array, hermitian: bool, by_rows: bool = False) -> tuple[np.ndarray, np.ndarray]:
