@@ -11,10 +11,10 @@ array([-3,  3])
 >>> ELEMENTWISE["div"]([i, np.array([2, 0])], {}, [i]) is None
 True
 
->>> STRUCTURE["pad"]([np.array([1, 2]), np.array(0)], {"padding_config": [(1, 0, 1)]}, [])
+>>> RULES["pad"]([np.array([1, 2]), np.array(0)], {"padding_config": [(1, 0, 1)]}, [])
 array([0, 1, 0, 2])
 
->>> REDUCTIONS["cumsum"]([np.array([1, 2, 3])], {"axis": 0, "reverse": True}, [])
+>>> RULES["cumsum"]([np.array([1, 2, 3])], {"axis": 0, "reverse": True}, [])
 array([6, 5, 3])
 
 >>> import jax
@@ -40,7 +40,7 @@ from scipy import special
 
 from ....backends.jax.sharding.varying import axes_of, is_mapped, vary
 from ..engine.coefficients import pad_known, pointwise
-from ..engine.indexing import Shape, Window, clamped_start, positions, single_start
+from ..engine.indexing import Shape, Window, clamped_start, numbers, positions, single_start
 
 Args = Sequence[np.ndarray]
 Params = dict[str, Any]
@@ -55,24 +55,18 @@ def once(function: Callable[..., Any]) -> Callable[..., Any]:
     return rule
 
 
-def _floats(function: Callable[..., Any]) -> Callable[..., Any]:
+def _floats(function: Callable[..., Any], dtypes: str = "fdFD") -> Callable[..., Any]:
     """Half precision is left to JAX, which computes in single and rounds once."""
     evaluate = once(function)
 
     def rule(args: Args, params: Params, avals: Sequence[Any]) -> Any:
-        usual = all(a.dtype.char in "fdFD" for a in args)
-        return evaluate(args, params, avals) if usual else None
+        return evaluate(args, params, avals) if all(a.dtype.char in dtypes for a in args) else None
 
     return rule
 
 
 def _real_floats(function: Callable[..., Any]) -> Callable[..., Any]:
-    evaluate = _floats(function)
-
-    def rule(args: Args, params: Params, avals: Sequence[Any]) -> Any:
-        return None if any(a.dtype.kind == "c" for a in args) else evaluate(args, params, avals)
-
-    return rule
+    return _floats(function, "fd")
 
 
 def _divide(x: np.ndarray, y: np.ndarray) -> Any:
@@ -110,10 +104,6 @@ def _select(args: Args, params: Params, avals: Sequence[Any]) -> Any:
     if which.dtype != bool:
         return np.take_along_axis(np.stack(cases), which[None], axis=0)[0]  # np.choose takes few cases only
     return np.where(which, cases[-1], cases[0])
-
-
-def _clamp(low: np.ndarray, x: np.ndarray, high: np.ndarray) -> Any:
-    return np.minimum(np.maximum(x, low), high)
 
 
 def _integer_pow(args: Args, params: Params, avals: Sequence[Any]) -> Any:
@@ -185,7 +175,7 @@ ELEMENTWISE: dict[str, Callable[[Args, Params, Sequence[Any]], Any]] = {
     "square": once(np.square),
     "max": once(np.maximum),
     "min": once(np.minimum),
-    "clamp": once(_clamp),
+    "clamp": once(lambda low, x, high: np.minimum(np.maximum(x, low), high)),
     "eq": once(np.equal),
     "ne": once(np.not_equal),
     "lt": once(np.less),
@@ -248,10 +238,9 @@ ELEMENTWISE: dict[str, Callable[[Args, Params, Sequence[Any]], Any]] = {
 # --- moving elements --------------------------------------------------------------------------------------------------
 
 
-def slices_of(params: Params) -> tuple[slice, ...]:
-    """The parameters of `slice`."""
+def _slice(args: Args, params: Params, avals: Sequence[Any]) -> Any:
     starts, limits = params["start_indices"], params["limit_indices"]
-    return tuple(slice(a, b, s) for a, b, s in zip(starts, limits, params["strides"] or (1,) * len(starts)))
+    return args[0][tuple(slice(a, b, s) for a, b, s in zip(starts, limits, params["strides"] or (1,) * len(starts)))]
 
 
 def _reshape(args: Args, params: Params, avals: Sequence[Any]) -> Any:
@@ -266,18 +255,6 @@ def _broadcast_in_dim(args: Args, params: Params, avals: Sequence[Any]) -> Any:
     for axis, size in zip(params["broadcast_dimensions"], args[0].shape):
         shape[axis] = size
     return np.broadcast_to(args[0].reshape(shape), params["shape"])
-
-
-def _pad(args: Args, params: Params, avals: Sequence[Any]) -> Any:
-    return pad_known(args[0], params["padding_config"], args[1])
-
-
-def _split(args: Args, params: Params, avals: Sequence[Any]) -> Any:
-    return np.split(args[0], np.cumsum(params["sizes"])[:-1], params["axis"])
-
-
-def _unstack(args: Args, params: Params, avals: Sequence[Any]) -> Any:
-    return list(np.moveaxis(args[0], params["axis"], 0))
 
 
 def _box(starts: Sequence[int], sizes: Sequence[int]) -> tuple[slice, ...]:
@@ -331,32 +308,6 @@ def _scatter(update: Callable[..., Any] | None) -> Callable[[Args, Params, Seque
         return result.reshape(x.shape)
 
     return rule
-
-
-STRUCTURE: dict[str, Callable[[Args, Params, Sequence[Any]], Any]] = {
-    "reshape": _reshape,
-    "squeeze": lambda args, params, avals: args[0].reshape(avals[0].shape),
-    "expand_dims": lambda args, params, avals: args[0].reshape(avals[0].shape),
-    "broadcast_in_dim": _broadcast_in_dim,
-    "slice": lambda args, params, avals: args[0][slices_of(params)],
-    "pad": _pad,
-    "transpose": lambda args, params, avals: args[0].transpose(params["permutation"]),
-    "rev": lambda args, params, avals: np.flip(args[0], params["dimensions"]),
-    "concatenate": lambda args, params, avals: np.concatenate(args, params["dimension"]),
-    "stack": lambda args, params, avals: np.stack(args, params["axis"]),
-    "tile": lambda args, params, avals: np.tile(args[0], params["reps"]),
-    "split": _split,
-    "unstack": _unstack,
-    "dynamic_slice": _dynamic_slice,
-    "dynamic_update_slice": _dynamic_update_slice,
-    "gather": _gather,
-    "scatter": _scatter(None),
-    "scatter-add": _scatter(np.add),
-    "scatter-sub": _scatter(np.subtract),
-    "scatter-mul": _scatter(np.multiply),
-    "scatter-min": _scatter(np.minimum),
-    "scatter-max": _scatter(np.maximum),
-}
 
 
 # --- windows of gathers and scatters ----------------------------------------------------------------------------------
@@ -499,23 +450,11 @@ def _dot_general(args: Args, params: Params, avals: Sequence[Any]) -> Any:
     return np.einsum(a.astype(to), a_axes, b.astype(to), b_axes, batch + free, optimize=True)
 
 
-def _window_sum(args: Args, params: Params, avals: Sequence[Any]) -> Any:
-    (x,) = args
-    spread = dilate(x, params["base_dilation"])
-    if not _usual(x):
-        return None
-    padded = np.pad(spread, params["padding"])
-    views = windows(padded, params["window_dimensions"], params["window_strides"], params["window_dilation"])
-    return views.sum(axis=tuple(range(x.ndim, 2 * x.ndim)), dtype=x.dtype)
-
-
-def dilate(x: np.ndarray, factors: Sequence[int] | None) -> np.ndarray:
-    """With zeros between elements."""
-    if factors is None or all(f == 1 for f in factors):
-        return x
-    result = np.zeros([(n - 1) * f + 1 if n else 0 for n, f in zip(x.shape, factors)], x.dtype)
-    result[tuple(slice(None, None, f) for f in factors)] = x
-    return result
+def _spread(
+    x: np.ndarray, padding: Sequence[tuple[int, int]], distances: Sequence[int] | None, fill: Any = 0
+) -> np.ndarray:
+    """With numbers around, and between elements that are so far apart."""
+    return pad_known(x, [(lo, hi, d - 1) for (lo, hi), d in zip(padding, distances or (1,) * x.ndim)], fill)
 
 
 def windows(x: np.ndarray, sizes: Sequence[int], strides: Sequence[int], dilation: Sequence[int] | None) -> np.ndarray:
@@ -539,8 +478,7 @@ def _convolution(args: Args, params: Params, avals: Sequence[Any]) -> Any:
     if terms == 0 or terms > MAX_TERMS:
         return None
     to = np.dtype(avals[0].dtype)
-    image = dilate(image.astype(to), (1, 1, *params["lhs_dilation"]))
-    image = _pad_or_cut(image, ((0, 0), (0, 0), *params["padding"]))
+    image = _spread(image.astype(to), ((0, 0), (0, 0), *params["padding"]), (1, 1, *params["lhs_dilation"]))
     batch, features = image.shape[:2]
     grouped = image.reshape(batch, groups, features // groups, *image.shape[2:])
     kernel = kernel.reshape(groups, kernel.shape[0] // groups, *kernel.shape[1:]).astype(to)
@@ -556,39 +494,12 @@ def _convolution(args: Args, params: Params, avals: Sequence[Any]) -> Any:
     return result.transpose(np.argsort(numbers.out_spec))
 
 
-def _pad_or_cut(x: np.ndarray, widths: Sequence[tuple[int, int]]) -> np.ndarray:
-    x = np.pad(x, [(max(lo, 0), max(hi, 0)) for lo, hi in widths])
-    return x[tuple(slice(max(-lo, 0), n - max(-hi, 0)) for (lo, hi), n in zip(widths, x.shape))]
-
-
 def _top_k(args: Args, params: Params, avals: Sequence[Any]) -> Any:
     (x,) = args
     if params.get("axis", x.ndim - 1) not in (-1, x.ndim - 1) or x.dtype.char not in "fd" or np.isnan(x).any():
         return None
     order = np.argsort(-x, axis=-1, kind="stable")[..., : params["k"]]
     return [np.take_along_axis(x, order, -1), order]
-
-
-REDUCTIONS: dict[str, Rule] = {
-    "reduce_sum": _reduce(np.sum, 0),
-    "reduce_prod": _reduce(np.prod, 1),
-    "reduce_max": _reduce(np.max),
-    "reduce_min": _reduce(np.min),
-    "reduce_and": _reduce(np.bitwise_and.reduce),
-    "reduce_or": _reduce(np.bitwise_or.reduce),
-    "reduce_xor": _reduce(np.bitwise_xor.reduce),
-    "argmax": _arg(np.argmax),
-    "argmin": _arg(np.argmin),
-    "cumsum": _cumulative(np.add),
-    "cumprod": _cumulative(np.multiply),
-    "cummax": _cumulative(np.maximum),
-    "cummin": _cumulative(np.minimum),
-    "sort": _sort,
-    "top_k": _top_k,
-    "dot_general": _dot_general,
-    "reduce_window_sum": _window_sum,
-    "conv_general_dilated": _convolution,
-}
 
 
 # --- pooling ----------------------------------------------------------------------------------------------------------
@@ -604,8 +515,8 @@ def extreme_positions(x: np.ndarray, params: Params) -> np.ndarray | None:
     if select not in ("ge", "le") or spread or x.dtype.char not in "fd" or not np.isfinite(x).all():
         return None
     lowest = -np.inf if select == "ge" else np.inf
-    values = np.pad(x, params["padding"], constant_values=lowest)
-    places = np.pad(np.arange(x.size).reshape(x.shape), params["padding"], constant_values=-1)
+    values = _spread(x, params["padding"], None, lowest)
+    places = _spread(numbers(x.shape), params["padding"], None, -1)
     views = windows(values, sizes, strides, None)
     flat = views.reshape(*views.shape[: x.ndim], -1)
     index = (np.argmax if select == "ge" else np.argmin)(flat, axis=-1)[..., None]
@@ -631,7 +542,7 @@ def _scatter_chosen(args: Args, params: Params, avals: Sequence[Any]) -> Any:
 
 def window_reduction(x: np.ndarray, params: Params) -> np.ndarray:
     """Sums over windows of known elements, nothing in the padding."""
-    spread = np.pad(dilate(x, params["base_dilation"]), params["padding"])
+    spread = _spread(x, params["padding"], params["base_dilation"])
     views = windows(spread, params["window_dimensions"], params["window_strides"], params["window_dilation"])
     return np.asarray(views.sum(axis=tuple(range(x.ndim, 2 * x.ndim)), dtype=x.dtype))
 
@@ -649,20 +560,58 @@ def _reduce_window(args: Args, params: Params, avals: Sequence[Any]) -> Any:
     return window_reduction(args[0], params) + args[1]
 
 
-POOLING: dict[str, Callable[[Args, Params, Sequence[Any]], Any]] = {
-    "select_and_gather_add": _gather_chosen,
-    "select_and_scatter_add": _scatter_chosen,
-    "reduce_window": _reduce_window,
-}
-
-
 # --- the table --------------------------------------------------------------------------------------------------------
 # JAX would compile a program for each of them, which takes longer than tracing the whole function. A rule gets the
 # operands, the parameters, and shapes and dtypes of the results; it returns the result, or a list of them, which may be
 # smaller where it repeats along an axis. It returns None where NumPy and XLA differ (division of integers by zero, sums
 # in half precision ...); such equations, and those without a rule, are evaluated by JAX itself.
 
-RULES: dict[str, Rule] = {**ELEMENTWISE, **STRUCTURE, **REDUCTIONS, **POOLING}
+RULES: dict[str, Rule] = {
+    **ELEMENTWISE,
+    "reshape": _reshape,
+    "squeeze": lambda args, params, avals: args[0].reshape(avals[0].shape),
+    "expand_dims": lambda args, params, avals: args[0].reshape(avals[0].shape),
+    "broadcast_in_dim": _broadcast_in_dim,
+    "slice": _slice,
+    "pad": lambda args, params, avals: pad_known(args[0], params["padding_config"], args[1]),
+    "transpose": lambda args, params, avals: args[0].transpose(params["permutation"]),
+    "rev": lambda args, params, avals: np.flip(args[0], params["dimensions"]),
+    "concatenate": lambda args, params, avals: np.concatenate(args, params["dimension"]),
+    "stack": lambda args, params, avals: np.stack(args, params["axis"]),
+    "tile": lambda args, params, avals: np.tile(args[0], params["reps"]),
+    "split": lambda args, params, avals: np.split(args[0], np.cumsum(params["sizes"])[:-1], params["axis"]),
+    "unstack": lambda args, params, avals: list(np.moveaxis(args[0], params["axis"], 0)),
+    "dynamic_slice": _dynamic_slice,
+    "dynamic_update_slice": _dynamic_update_slice,
+    "gather": _gather,
+    "scatter": _scatter(None),
+    "scatter-add": _scatter(np.add),
+    "scatter-sub": _scatter(np.subtract),
+    "scatter-mul": _scatter(np.multiply),
+    "scatter-min": _scatter(np.minimum),
+    "scatter-max": _scatter(np.maximum),
+    "reduce_sum": _reduce(np.sum, 0),
+    "reduce_prod": _reduce(np.prod, 1),
+    "reduce_max": _reduce(np.max),
+    "reduce_min": _reduce(np.min),
+    "reduce_and": _reduce(np.bitwise_and.reduce),
+    "reduce_or": _reduce(np.bitwise_or.reduce),
+    "reduce_xor": _reduce(np.bitwise_xor.reduce),
+    "argmax": _arg(np.argmax),
+    "argmin": _arg(np.argmin),
+    "cumsum": _cumulative(np.add),
+    "cumprod": _cumulative(np.multiply),
+    "cummax": _cumulative(np.maximum),
+    "cummin": _cumulative(np.minimum),
+    "sort": _sort,
+    "top_k": _top_k,
+    "dot_general": _dot_general,
+    "reduce_window_sum": lambda args, params, avals: window_reduction(args[0], params) if _usual(args[0]) else None,
+    "conv_general_dilated": _convolution,
+    "select_and_gather_add": _gather_chosen,
+    "select_and_scatter_add": _scatter_chosen,
+    "reduce_window": _reduce_window,
+}
 
 
 def is_known(x: Any) -> bool:

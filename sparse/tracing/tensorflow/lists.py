@@ -31,19 +31,11 @@ def _number(value: Any) -> int:
     return int(static("length or index", value))
 
 
-def _empty(op: tf.Operation, shape: Any, most: Any) -> TensorList:
-    return TensorList()
-
-
 def _set(op: tf.Operation, values: TensorList, index: Any, item: Any) -> TensorList:
     k = _number(index)
     found = [*values, *[None] * (k + 1 - len(values))]
     found[k] = item
     return TensorList(found)
-
-
-def _get(op: tf.Operation, values: TensorList, index: Any, shape: Any) -> Value:
-    return _or_zeros(op, values, [values[_number(index)]], shape)[0]
 
 
 def _or_zeros(op: tf.Operation, values: TensorList, chosen: Sequence[Value], shape: Any) -> list[Value]:
@@ -138,10 +130,10 @@ def element_shape(op: tf.Operation, values: TensorList) -> np.ndarray:
 
 LISTS: dict[str, Callable[..., Any]] = {
     "TensorListReserve": lambda op, shape, count: TensorList([None] * _number(count)),
-    "EmptyTensorList": _empty,
+    "EmptyTensorList": lambda op, shape, most: TensorList(),
     "TensorListFromTensor": lambda op, x, shape: TensorList(element(x, k) for k in range(int(x.shape[0]))),
     "TensorListSetItem": _set,
-    "TensorListGetItem": _get,
+    "TensorListGetItem": lambda op, values, index, shape: _or_zeros(op, values, [values[_number(index)]], shape)[0],
     "TensorListStack": _stack,
     "TensorListGather": _gather,
     "TensorListScatterV2": _scatter,

@@ -32,8 +32,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from .arithmetic import ARITHMETIC
-from .products import PRODUCTS, SOLVES
-from .structure import INDEXING, POOLING, STRUCTURE
+from .products import PRODUCTS
+from .structure import STRUCTURE
 
 Rule = Callable[[Any, Sequence[Any]], Any]
-RULES: dict[str, Rule] = {**ARITHMETIC, **STRUCTURE, **INDEXING, **POOLING, **PRODUCTS, **SOLVES}
+RULES: dict[str, Rule] = {**ARITHMETIC, **STRUCTURE, **PRODUCTS}

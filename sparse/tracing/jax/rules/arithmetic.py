@@ -30,25 +30,12 @@ from ...engine.arithmetic import (
     reduce_sum,
     scale,
     subtract,
-    window_sum,
 )
 from ...engine.linear import Linear
 from ...engine.operands import NotLinear
 from ...engine.products import multiply, quotient
 
 Values = Sequence[Any]
-
-
-def _add(equation: Any, values: Values) -> Any:
-    return add(*values)
-
-
-def _subtract(equation: Any, values: Values) -> Any:
-    return subtract(*values)
-
-
-def _multiply(equation: Any, values: Values) -> Any:
-    return convert(multiply(*values), equation.outvars[0].aval.dtype)
 
 
 def _power(equation: Any, values: Values) -> Any:
@@ -88,39 +75,11 @@ def _conjugate(equation: Any, values: Values) -> Any:
     return conjugate(x) if x.dtype.kind == "c" else convert(x, equation.outvars[0].aval.dtype)
 
 
-def _reduce_sum(equation: Any, values: Values) -> Any:
-    return reduce_sum(values[0], equation.params["axes"])
-
-
-def _cumulative_sum(equation: Any, values: Values) -> Any:
-    return cumulative_sum(values[0], equation.params["axis"], equation.params["reverse"])
-
-
-def _window_sum(equation: Any, values: Values) -> Any:
-    p = equation.params
-    return window_sum(
-        values[0],
-        p["window_dimensions"],
-        p["window_strides"],
-        p["padding"],
-        p.get("base_dilation"),
-        p.get("window_dilation"),
-    )
-
-
-def _same(equation: Any, values: Values) -> Any:
-    return list(values)
-
-
 def _reduce_precision(equation: Any, values: Values) -> Any:
     (x,), limits = values, np.finfo(np.zeros((), values[0].dtype).real.dtype)
     if equation.params["exponent_bits"] < limits.nexp or equation.params["mantissa_bits"] < limits.nmant:
         raise NotLinear("it rounds")
     return x
-
-
-def _nothing(equation: Any, values: Values) -> Any:
-    return []
 
 
 def _sum_over_axes(equation: Any, values: Values) -> Any:
@@ -143,10 +102,9 @@ _NOTHING = ("debug_callback", "debug_print", "dce_sink")
 _DEVICES = (*("psum2", "psum_invariant", "pbroadcast", "ppermute", "all_gather", "all_to_all", "reduce_scatter"),)
 
 ARITHMETIC: dict[str, Callable[[Any, Values], Any]] = {
-    "add": _add,
-    "add_any": _add,
-    "sub": _subtract,
-    "mul": _multiply,
+    **dict.fromkeys(("add", "add_any"), lambda equation, values: add(*values)),
+    "sub": lambda equation, values: subtract(*values),
+    "mul": lambda equation, values: convert(multiply(*values), equation.outvars[0].aval.dtype),
     "div": lambda equation, values: quotient(*values),
     "neg": lambda equation, values: negate(values[0]),
     "integer_pow": _power,
@@ -156,12 +114,11 @@ ARITHMETIC: dict[str, Callable[[Any, Values], Any]] = {
     "imag": lambda equation, values: imaginary_part(values[0]),
     "conj": _conjugate,
     "complex": _complex,
-    "reduce_sum": _reduce_sum,
-    "cumsum": _cumulative_sum,
-    "reduce_window_sum": _window_sum,
+    "reduce_sum": lambda equation, values: reduce_sum(values[0], equation.params["axes"]),
+    "cumsum": lambda equation, values: cumulative_sum(values[0], equation.params["axis"], equation.params["reverse"]),
     "psum": _sum_over_axes,
     "reduce_precision": _reduce_precision,
-    **dict.fromkeys(_SAME, _same),
-    **dict.fromkeys(_NOTHING, _nothing),
+    **dict.fromkeys(_SAME, lambda equation, values: list(values)),
+    **dict.fromkeys(_NOTHING, lambda equation, values: []),
     **dict.fromkeys(_DEVICES, _over_devices),
 }

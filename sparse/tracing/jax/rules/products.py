@@ -32,7 +32,7 @@ from ...engine.contraction import dense_product
 from ...engine.convolution import convolve
 from ...engine.images import fourier, fourier_of_real, fourier_to_real
 from ...engine.linear import Linear
-from ...engine.operands import MATRIX_FREE, NotLinear
+from ...engine.operands import MATRIX_FREE, NotLinear, permuted
 from ...engine.products import linear_factor, product
 from ...engine.structural import transpose
 from ..known import is_known
@@ -49,8 +49,8 @@ def _dot_general(equation: Any, values: Values) -> Any:
 def _convolution(equation: Any, values: Values) -> Any:
     p = equation.params
     numbers = p["dimension_numbers"]
-    linear_factor(*values)
-    image, kernel = _permuted(values[0], numbers.lhs_spec), _permuted(values[1], numbers.rhs_spec)
+    bk = linear_factor(*values).bk
+    image, kernel = (permuted(bk, x, axes) for x, axes in zip(values, (numbers.lhs_spec, numbers.rhs_spec)))
     result = convolve(
         image,
         kernel,
@@ -65,10 +65,6 @@ def _convolution(equation: Any, values: Values) -> Any:
     return convert(transpose(result, order), equation.outvars[0].aval.dtype)
 
 
-def _permuted(x: Any, axes: Sequence[int]) -> Any:
-    return transpose(x, axes) if isinstance(x, Linear) else x.transpose(axes)
-
-
 def _fft(equation: Any, values: Values) -> Any:
     """A product with the matrix of the transform along each axis."""
     (x,), lengths, kind = values, equation.params["fft_lengths"], _fft_name(equation.params["fft_type"])
@@ -80,13 +76,6 @@ def _fft(equation: Any, values: Values) -> Any:
 
 def _fft_name(kind: Any) -> str:
     return str(getattr(kind, "name", kind)).rsplit(".", 1)[-1]
-
-
-PRODUCTS: dict[str, Callable[[Any, Values], Any]] = {
-    "dot_general": _dot_general,
-    "conv_general_dilated": _convolution,
-    "fft": _fft,
-}
 
 
 # --- solves with known dense matrices, by inverses that NumPy computes ------------------------------------------------
@@ -159,7 +148,10 @@ def _known_matrix(arrays: Values, n: int) -> list[np.ndarray]:
     return [np.asarray(a) for a in arrays]
 
 
-SOLVES: dict[str, Callable[[Any, Values], Any]] = {
+PRODUCTS: dict[str, Callable[[Any, Values], Any]] = {
+    "dot_general": _dot_general,
+    "conv_general_dilated": _convolution,
+    "fft": _fft,
     "triangular_solve": _triangular_solve,
     "tridiagonal_solve": _tridiagonal_solve,
 }

@@ -14,7 +14,7 @@
 >>> equation = jax.make_jaxpr(lambda u: u[i[:, 0]])(np.zeros(4)).eqns[-1]
 >>> positions(gather_window((4,), equation.params), i, (3,))
 array([2, 0, 3])
->>> INDEXING["gather"](equation, [u, i]).terms
+>>> STRUCTURE["gather"](equation, [u, i]).terms
 (Gathered(columns=array([2, 0, 3], dtype=int32), factor=1, values=None),)
 """
 
@@ -28,11 +28,10 @@ import numpy as np
 from jax import lax
 
 from ....errors import UnsupportedOperation
-from ....formats.entries.integers import row_strides
 from ...engine.arithmetic import add, negate, scale, window_sum
-from ...engine.indexing import clamped_start, positions, single_start
+from ...engine.indexing import clamped_start, numbers, positions, single_start
 from ...engine.linear import Linear, linear_among, reshape
-from ...engine.operands import MATRIX_FREE, NotLinear, padded, static, static_needed
+from ...engine.operands import MATRIX_FREE, NotLinear, padded, reshaped, static, static_needed
 from ...engine.positions import assemble, scatter_add, select, take
 from ...engine.structural import (
     broadcast_in_dim,
@@ -113,24 +112,6 @@ def _select(equation: Any, values: Values) -> Any:
     return choose(which, cases)
 
 
-STRUCTURE: dict[str, Callable[[Any, Values], Any]] = {
-    "reshape": _reshape,
-    "squeeze": lambda equation, values: reshape(values[0], equation.outvars[0].aval.shape),
-    "expand_dims": lambda equation, values: reshape(values[0], equation.outvars[0].aval.shape),
-    "broadcast_in_dim": _broadcast_in_dim,
-    "slice": _slice,
-    "pad": _pad,
-    "transpose": lambda equation, values: transpose(values[0], equation.params["permutation"]),
-    "rev": lambda equation, values: reverse(values[0], equation.params["dimensions"]),
-    "concatenate": lambda equation, values: concatenate(values, equation.params["dimension"]),
-    "stack": lambda equation, values: stack(values, equation.params["axis"]),
-    "split": _split,
-    "unstack": _unstack,
-    "tile": lambda equation, values: tile(values[0], equation.params["reps"]),
-    "select_n": _select,
-}
-
-
 # --- gathers, scatters and windows ------------------------------------------------------------------------------------
 # `u[i]` for known indices i = 2, 0, 3: the parameters of the gather and i tell the position of each element.
 
@@ -154,13 +135,13 @@ def _gather(equation: Any, values: Values) -> Any:
 def _dynamic_slice(equation: Any, values: Values) -> Any:
     x, *starts = values
     sizes = equation.params["slice_sizes"]
-    starts = clamped_start(_known_starts(starts), x.shape, sizes)
+    starts = clamped_start(_known(starts), x.shape, sizes)
     return slice_(x, starts, _ends(starts, sizes))
 
 
 def _dynamic_update_slice(equation: Any, values: Values) -> Any:
     x, update, *starts = values
-    starts = clamped_start(_known_starts(starts), x.shape, update.shape)
+    starts = clamped_start(_known(starts), x.shape, update.shape)
     return replace_box(x, update, starts)
 
 
@@ -174,7 +155,7 @@ def _scatter(equation: Any, values: Values) -> Any:
     window = scatter_window(x.shape, updates.shape, equation.params)
     starts = single_start(window, indices)
     if starts is not None:
-        return replace_box(x, _reshaped(updates, window.sizes), starts)
+        return replace_box(x, reshaped(linear_among(values, "scatter").bk, updates, window.sizes), starts)
     where = positions(window, indices, updates.shape).reshape(-1)
     sources = np.arange(int(np.prod(x.shape)))
     inside = np.flatnonzero(where >= 0)
@@ -205,16 +186,12 @@ def _scatter_multiply(equation: Any, values: Values) -> Any:
     return scale(x, factors[0])
 
 
-def _known_starts(starts: Values) -> list[int]:
+def _known(starts: Values) -> list[int]:
     return [int(static("index", start)) for start in starts]
 
 
 def _ends(starts: Sequence[int], sizes: Sequence[int]) -> list[int]:
     return [start + size for start, size in zip(starts, sizes)]
-
-
-def _reshaped(x: Any, shape: Sequence[int]) -> Any:
-    return reshape(x, shape) if isinstance(x, Linear) else x.reshape(shape)
 
 
 def _sort(equation: Any, values: Values) -> Any:
@@ -226,32 +203,16 @@ def _sort(equation: Any, values: Values) -> Any:
     order = order_by(keys, axis)
     if not equation.params["is_stable"] and _has_equal(keys, order, axis):
         raise UnsupportedOperation("the order of equal keys is not defined. Sort with is_stable=True.")
-    along = np.broadcast_to(
-        np.arange(order.shape[axis]).reshape([-1 if a == axis else 1 for a in range(order.ndim)]), order.shape
-    )
-    where = np.arange(order.size).reshape(order.shape) + (order - along) * row_strides(order.shape)[axis]
-    return [take(x, where) if isinstance(x, Linear) else _taken(x, where) for x in values]
+    where = np.take_along_axis(numbers(order.shape), order, axis)
+    return [
+        take(x, where) if isinstance(x, Linear) else x.reshape(-1)[where.reshape(-1)].reshape(where.shape)
+        for x in values
+    ]
 
 
 def _has_equal(keys: Sequence[np.ndarray], order: np.ndarray, axis: int) -> bool:
     same = [np.diff(np.take_along_axis(key, order, axis).astype(np.float64), axis=axis) == 0 for key in keys]
     return bool(np.logical_and.reduce(same).any())
-
-
-def _taken(x: Any, where: np.ndarray) -> Any:
-    return x.reshape(-1)[where.reshape(-1)].reshape(where.shape)
-
-
-INDEXING: dict[str, Callable[[Any, Values], Any]] = {
-    "gather": _gather,
-    "dynamic_slice": _dynamic_slice,
-    "dynamic_update_slice": _dynamic_update_slice,
-    "scatter": _scatter,
-    "scatter-add": _scatter_add,
-    "scatter-sub": _scatter_add,
-    "scatter-mul": _scatter_multiply,
-    "sort": _sort,
-}
 
 
 # --- pooling by known values, and sums from a start -------------------------------------------------------------------
@@ -275,19 +236,46 @@ def _positions(equation: Any, operand: Any) -> np.ndarray:
     return where
 
 
+def _window_sum(equation: Any, values: Values) -> Any:
+    names = ("window_dimensions", "window_strides", "padding", "base_dilation", "window_dilation")
+    return window_sum(values[0], *(equation.params.get(name) for name in names))
+
+
 def _reduce_window(equation: Any, values: Values) -> Any:
     x, p = values[0], equation.params
     if len(values) != 2 or not adds(p["jaxpr"]):
         raise UnsupportedOperation(f"it combines elements by a function of its own. {MATRIX_FREE}")
-    names = ("window_dimensions", "window_strides", "padding", "base_dilation", "window_dilation")
     if isinstance(x, Linear):
-        return add(window_sum(x, *(p[name] for name in names)), values[1])
+        return add(_window_sum(equation, values), values[1])
     shape = equation.outvars[0].aval.shape
     return add(broadcast_to(values[1], shape), window_reduction(static("array", x), p))
 
 
-POOLING: dict[str, Callable[[Any, Values], Any]] = {
+STRUCTURE: dict[str, Callable[[Any, Values], Any]] = {
+    "reshape": _reshape,
+    "squeeze": lambda equation, values: reshape(values[0], equation.outvars[0].aval.shape),
+    "expand_dims": lambda equation, values: reshape(values[0], equation.outvars[0].aval.shape),
+    "broadcast_in_dim": _broadcast_in_dim,
+    "slice": _slice,
+    "pad": _pad,
+    "transpose": lambda equation, values: transpose(values[0], equation.params["permutation"]),
+    "rev": lambda equation, values: reverse(values[0], equation.params["dimensions"]),
+    "concatenate": lambda equation, values: concatenate(values, equation.params["dimension"]),
+    "stack": lambda equation, values: stack(values, equation.params["axis"]),
+    "split": _split,
+    "unstack": _unstack,
+    "tile": lambda equation, values: tile(values[0], equation.params["reps"]),
+    "select_n": _select,
+    "gather": _gather,
+    "dynamic_slice": _dynamic_slice,
+    "dynamic_update_slice": _dynamic_update_slice,
+    "scatter": _scatter,
+    "scatter-add": _scatter_add,
+    "scatter-sub": _scatter_add,
+    "scatter-mul": _scatter_multiply,
+    "sort": _sort,
     "select_and_gather_add": _gather_chosen,
     "select_and_scatter_add": _scatter_chosen,
+    "reduce_window_sum": _window_sum,
     "reduce_window": _reduce_window,
 }

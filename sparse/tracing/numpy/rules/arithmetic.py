@@ -52,10 +52,6 @@ def _multiply(x: Any, y: Any) -> Any:
     return multiply(_operand(x), _operand(y))
 
 
-def _divide(x: Any, y: Any) -> Any:
-    return quotient(x, _operand(y))
-
-
 def _power(x: Any, y: Any) -> Any:
     if isinstance(y, Linear) or np.ndim(y) or y != 1:
         raise NotLinear
@@ -126,10 +122,6 @@ def difference(a: Any, n: int = 1, axis: int = -1) -> Any:
         length = a.shape[axis]
         a = subtract(cut(a, axis, min(1, length), length), cut(a, axis, 0, max(length - 1, 0)))
     return a
-
-
-def _differences(ary: Any) -> Any:
-    return difference(reshape(ary, (ary.size,)))
 
 
 def _trapezoid(y: Any, x: Any = None, dx: Any = 1.0, axis: int = -1) -> Any:
@@ -206,7 +198,7 @@ UFUNCS: dict[Any, Callable[..., Any]] = {
     np.add: lambda x, y: add(_summand(x, y), _summand(y, x)),
     np.subtract: lambda x, y: subtract(_summand(x, y), _summand(y, x)),
     np.multiply: _multiply,
-    np.divide: _divide,
+    np.divide: lambda x, y: quotient(x, _operand(y)),
     np.negative: negate,
     np.positive: lambda x: x,
     np.conjugate: lambda x: conjugate(x) if x.dtype.kind == "c" else x,
@@ -227,7 +219,7 @@ SUMS: dict[Any, Callable[..., Any]] = {
     np.average: _average,
     np.cumsum: _cumulative,
     np.diff: difference,
-    np.ediff1d: _differences,
+    np.ediff1d: lambda ary: difference(reshape(ary, (ary.size,))),
     np.gradient: _gradient,
     np.trace: _trace,
     np.real: lambda val: real_part(val),

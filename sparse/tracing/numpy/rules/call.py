@@ -33,7 +33,7 @@ from ...engine.operands import NotLinear
 from ...engine.positions import select
 from ..values import NotFollowed, assigned, cast, not_linear, opaque, refused, translated
 from .arithmetic import METHODS, SUMS, UFUNCS
-from .products import FOURIER, PRODUCTS, einsum, matmul
+from .products import PRODUCTS, einsum, matmul
 from .structure import STRUCTURE, WRITERS
 
 
@@ -61,7 +61,6 @@ FUNCTIONS: dict[Any, Callable[..., Any]] = {
     **SUMS,
     **STRUCTURE,
     **PRODUCTS,
-    **FOURIER,
     **{
         getattr(module, name): rule
         for module, new in _NEW.items()

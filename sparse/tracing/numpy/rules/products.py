@@ -158,19 +158,6 @@ def _solve(a: Any, b: Any) -> Any:
     return dense_product(b, np.linalg.inv(a), ((0,), (1,)), x_first=False)
 
 
-PRODUCTS: dict[Any, Callable[..., Any]] = {
-    np.dot: _dot,
-    np.inner: _inner,
-    np.vdot: _vdot,
-    np.outer: _outer,
-    np.tensordot: _tensordot,
-    np.einsum: einsum,
-    np.kron: _kron,
-    np.convolve: _convolve,
-    np.linalg.solve: _solve,
-}
-
-
 # --- Fourier transforms of short axes ---------------------------------------------------------------------------------
 
 LONGEST = 4096  # elements along an axis; the matrix has as many squared
@@ -214,7 +201,16 @@ def _several(name: str, last: str, default: Any) -> Callable[..., Any]:
     return rule
 
 
-FOURIER: dict[Any, Callable[..., Any]] = {
+PRODUCTS: dict[Any, Callable[..., Any]] = {
+    np.dot: _dot,
+    np.inner: _inner,
+    np.vdot: _vdot,
+    np.outer: _outer,
+    np.tensordot: _tensordot,
+    np.einsum: einsum,
+    np.kron: _kron,
+    np.convolve: _convolve,
+    np.linalg.solve: _solve,
     **{getattr(np.fft, name): _single(name) for name in ("fft", "ifft", "rfft", "irfft", "hfft")},
     **{
         getattr(np.fft, prefix + name + suffix): _several(

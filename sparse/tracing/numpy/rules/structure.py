@@ -107,10 +107,6 @@ def _where(condition: Any, x: Any = None, y: Any = None) -> Any:
     return where(condition if isinstance(condition, Linear) else np.asarray(condition) != 0, stacked(x), stacked(y))
 
 
-def _copy(a: Any, order: Any = "K", subok: Any = False) -> Any:
-    return a
-
-
 def _meshgrid(*xi: Any, copy: bool = True, sparse: bool = False, indexing: str = "xy") -> Any:
     settings: Any = {"copy": copy, "sparse": sparse, "indexing": indexing}
     own = np.meshgrid(*[np.arange(_size(x)) for x in xi], **settings)
@@ -174,7 +170,7 @@ STRUCTURE: dict[Any, Callable[..., Any]] = {
     np.append: lambda arr, values, axis=None: _joined([arr, values], axis),
     np.block: _block,
     np.where: _where,
-    np.copy: _copy,
+    np.copy: lambda a, order="K", subok=False: a,
     np.tril: lambda m, k=0: triangle(m, np.tril, k),
     np.triu: lambda m, k=0: triangle(m, np.triu, k),
     np.meshgrid: _meshgrid,

@@ -22,8 +22,8 @@ from collections.abc import Callable
 from typing import Any
 
 from .arithmetic import ARITHMETIC
-from .products import CONVOLUTIONS, LOCAL, PRODUCTS
-from .structure import INDEXING, SLICES, STRUCTURE
+from .products import PRODUCTS
+from .structure import STRUCTURE
 
 Rule = Callable[..., Any]
-RULES: dict[str, Rule] = {**ARITHMETIC, **STRUCTURE, **SLICES, **INDEXING, **PRODUCTS, **CONVOLUTIONS, **LOCAL}
+RULES: dict[str, Rule] = {**ARITHMETIC, **STRUCTURE, **PRODUCTS}

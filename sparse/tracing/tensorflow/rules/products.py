@@ -108,15 +108,6 @@ FOURIER: dict[str, Callable[..., Any]] = {  # do not commute with conjugation
     **{name: _from_real(k) for k, name in ((1, "RFFT"), (2, "RFFT2D"), (3, "RFFT3D"))},
     **{name: _to_real(k) for k, name in ((1, "IRFFT"), (2, "IRFFT2D"), (3, "IRFFT3D"))},
 }
-PRODUCTS: dict[str, Callable[..., Any]] = {
-    **dict.fromkeys(("MatMul", "BatchMatMul", "BatchMatMulV2", "BatchMatMulV3"), _matrices),
-    "Einsum": _einsum,
-    "SparseTensorDenseMatMul": _sparse_product,
-    "Cross": lambda op, a, b: cross(a, b, -1),
-    **FOURIER,
-}
-
-
 # --- convolutions and average pooling ---------------------------------------------------------------------------------
 
 Pairs = list[tuple[int, int]]
@@ -272,22 +263,6 @@ def _average_gradient(d: int) -> Callable[..., Any]:
     return rule
 
 
-CONVOLUTIONS: dict[str, Callable[..., Any]] = {
-    "Conv2D": _direct(2),
-    "Conv3D": _direct(3),
-    "DepthwiseConv2dNative": _direct(2, depthwise=True),
-    "Conv2DBackpropInput": _by_image(2),
-    "Conv3DBackpropInputV2": _by_image(3),
-    "DepthwiseConv2dNativeBackpropInput": _by_image(2, depthwise=True),
-    "Conv2DBackpropFilter": _by_kernel(2),
-    "Conv3DBackpropFilterV2": _by_kernel(3),
-    "AvgPool": _average(2),
-    "AvgPool3D": _average(3),
-    "AvgPoolGrad": _average_gradient(2),
-    "AvgPool3DGrad": _average_gradient(3),
-}
-
-
 # --- operations that are linear in one operand, by images of unit vectors ---------------------------------------------
 # The images are a dense matrix, so this is for small arrays: interpolation, solves with a known matrix, and
 # derivatives.
@@ -339,7 +314,24 @@ def without_rule(op: tf.Operation, values: Sequence[Any]) -> Exception:
     return NoRule() if is_linear else NotLinear()
 
 
-LOCAL: dict[str, Callable[..., Any]] = {
+PRODUCTS: dict[str, Callable[..., Any]] = {
+    **dict.fromkeys(("MatMul", "BatchMatMul", "BatchMatMulV2", "BatchMatMulV3"), _matrices),
+    "Einsum": _einsum,
+    "SparseTensorDenseMatMul": _sparse_product,
+    "Cross": lambda op, a, b: cross(a, b, -1),
+    **FOURIER,
+    "Conv2D": _direct(2),
+    "Conv3D": _direct(3),
+    "DepthwiseConv2dNative": _direct(2, depthwise=True),
+    "Conv2DBackpropInput": _by_image(2),
+    "Conv3DBackpropInputV2": _by_image(3),
+    "DepthwiseConv2dNativeBackpropInput": _by_image(2, depthwise=True),
+    "Conv2DBackpropFilter": _by_kernel(2),
+    "Conv3DBackpropFilterV2": _by_kernel(3),
+    "AvgPool": _average(2),
+    "AvgPool3D": _average(3),
+    "AvgPoolGrad": _average_gradient(2),
+    "AvgPool3DGrad": _average_gradient(3),
     "ResizeBilinear": _separable,
     "ResizeBicubic": _separable,
     **dict.fromkeys(("ResizeBilinearGrad", "ResizeBicubicGrad", "ResizeNearestNeighborGrad"), by_images(0)),

@@ -52,14 +52,6 @@ def _transpose(op: tf.Operation, x: Any, axes: Any) -> Any:
     return transpose(x, [a % x.ndim for a in integers("order", axes)])
 
 
-def _broadcast(op: tf.Operation, x: Any, shape: Any) -> Any:
-    return broadcast_to(linear_operand(x, shape), integers("shape", shape))
-
-
-def _fill(op: tf.Operation, shape: Any, x: Any) -> Any:
-    return broadcast_to(x, integers("shape", shape))
-
-
 # --- joining ----------------------------------------------------------------------------------------------------------
 
 
@@ -125,29 +117,6 @@ SHAPES: dict[str, Callable[..., list[Any]]] = {  # of what may depend on the inp
     "Rank": lambda op, x: [np.asarray(len(_shape(x)), np.int32)],
     "ZerosLike": lambda op, x: [np.zeros(_shape(x), _integer(op))],
     "OnesLike": lambda op, x: [np.ones(_shape(x), _integer(op))],
-}
-
-
-STRUCTURE: dict[str, Callable[..., Any]] = {
-    "Reshape": _reshape,
-    "ExpandDims": _expand,
-    "Squeeze": _squeeze,
-    "Transpose": _transpose,
-    "ConjugateTranspose": lambda op, x, axes: conjugated(x.bk, _transpose(op, x, axes)),
-    "BroadcastTo": _broadcast,
-    "Tile": lambda op, x, reps: tile(linear_operand(x, reps), integers("number of copies", reps)),
-    "Fill": _fill,
-    "ConcatV2": _concatenate,
-    "Concat": lambda op, axis, *parts: _concatenate(op, *parts, axis),
-    "Pack": lambda op, *parts: stack(parts, op.get_attr("axis") % (len(shape_of(parts[0])) + 1)),
-    "Roll": _roll,
-    "ReverseV2": _reverse,
-    "Pad": _pad,
-    "PadV2": _pad,
-    "MirrorPad": _mirror_pad(pad_by_mode),
-    "MirrorPadGrad": _mirror_pad(pad_by_mode_adjoint),
-    "Select": _where_first,
-    "SelectV2": lambda op, *values: where(*values),
 }
 
 
@@ -248,16 +217,6 @@ def _split_evenly(op: tf.Operation, axis: Any, x: Any) -> list[Linear]:
 def _unpack(op: tf.Operation, x: Linear) -> list[Linear]:
     axis = op.get_attr("axis") % x.ndim
     return [element(x, k, axis) for k in range(x.shape[axis])]
-
-
-SLICES: dict[str, Callable[..., Any]] = {
-    "StridedSlice": _strided_slice,
-    "StridedSliceGrad": _strided_slice_gradient,
-    "Slice": _slice,
-    "Split": _split_evenly,
-    "SplitV": _split,
-    "Unpack": _unpack,
-}
 
 
 # --- elements at known positions --------------------------------------------------------------------------------------
@@ -382,7 +341,32 @@ _MOVES = (
     *("DynamicStitch", "ParallelDynamicStitch", "DynamicPartition", "RaggedTensorToTensor", "SparseToDense"),
 )
 
-INDEXING: dict[str, Callable[..., Any]] = {
+STRUCTURE: dict[str, Callable[..., Any]] = {
+    "Reshape": _reshape,
+    "ExpandDims": _expand,
+    "Squeeze": _squeeze,
+    "Transpose": _transpose,
+    "ConjugateTranspose": lambda op, x, axes: conjugated(x.bk, _transpose(op, x, axes)),
+    "BroadcastTo": lambda op, x, shape: broadcast_to(linear_operand(x, shape), integers("shape", shape)),
+    "Tile": lambda op, x, reps: tile(linear_operand(x, reps), integers("number of copies", reps)),
+    "Fill": lambda op, shape, x: broadcast_to(x, integers("shape", shape)),
+    "ConcatV2": _concatenate,
+    "Concat": lambda op, axis, *parts: _concatenate(op, *parts, axis),
+    "Pack": lambda op, *parts: stack(parts, op.get_attr("axis") % (len(shape_of(parts[0])) + 1)),
+    "Roll": _roll,
+    "ReverseV2": _reverse,
+    "Pad": _pad,
+    "PadV2": _pad,
+    "MirrorPad": _mirror_pad(pad_by_mode),
+    "MirrorPadGrad": _mirror_pad(pad_by_mode_adjoint),
+    "Select": _where_first,
+    "SelectV2": lambda op, *values: where(*values),
+    "StridedSlice": _strided_slice,
+    "StridedSliceGrad": _strided_slice_gradient,
+    "Slice": _slice,
+    "Split": _split_evenly,
+    "SplitV": _split,
+    "Unpack": _unpack,
     "GatherV2": _gather,
     "Gather": _gather,
     "GatherNd": _gather_nd,

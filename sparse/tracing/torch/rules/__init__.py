@@ -18,18 +18,9 @@ from collections.abc import Callable
 from typing import Any
 
 from .arithmetic import ARITHMETIC
-from .layers import LAYERS, LOCAL
-from .products import CONVOLUTIONS, PRODUCTS, RESAMPLING
-from .structure import INDEXING, STRUCTURE
+from .layers import LAYERS
+from .products import PRODUCTS
+from .structure import STRUCTURE
 
 Rule = Callable[..., Any]
-RULES: dict[str, Rule] = {
-    **ARITHMETIC,
-    **STRUCTURE,
-    **INDEXING,
-    **PRODUCTS,
-    **CONVOLUTIONS,
-    **RESAMPLING,
-    **LAYERS,
-    **LOCAL,
-}
+RULES: dict[str, Rule] = {**ARITHMETIC, **STRUCTURE, **PRODUCTS, **LAYERS}

@@ -87,14 +87,6 @@ def _is_one(c: Any) -> bool:
     return isinstance(c, (int, float)) and c == 1
 
 
-def _add(step: Step, a: Any, b: Any, *, alpha: Any = 1) -> Any:
-    return plus(a, times(alpha, b))
-
-
-def _subtract(step: Step, a: Any, b: Any, *, alpha: Any = 1) -> Any:
-    return plus(a, times(-alpha, b))
-
-
 def _divide(step: Step, a: Any, b: Any, *, rounding_mode: str | None = None) -> Any:
     if rounding_mode is not None:
         raise NotLinear("it rounds")
@@ -130,14 +122,6 @@ def _copy(step: Step, x: Any, source: Any, *args: Any, **kwargs: Any) -> Any:
     return broadcast_to(_convert(step, source), step.shape)
 
 
-def _fill(step: Step, x: Any, value: Any) -> Any:
-    return broadcast_to(value, step.shape) if isinstance(value, Linear) else value
-
-
-def _zero(step: Step, x: Any) -> Any:
-    return np.zeros(step.shape)
-
-
 def _complex(step: Step, real: Any, imaginary: Any) -> Any:
     dtype = numpy_dtype(step.place.dtype)
     turned = convert(imaginary, dtype) if isinstance(imaginary, Linear) else imaginary
@@ -159,17 +143,9 @@ def _axes(x: Linear, dim: Any) -> list[int]:
     return [d % max(x.ndim, 1) for d in (dim if isinstance(dim, Sequence) else [dim])] if x.ndim else []
 
 
-def _cumulative_sum(step: Step, x: Linear, dim: int, *, dtype: Any = None) -> Any:
-    return cumulative_sum(x, dim) if x.ndim else x
-
-
-def _trace(step: Step, x: Linear) -> Any:
-    return reduce_sum(scale(x, np.eye(*x.shape, dtype=x.dtype)), [0, 1])
-
-
 ARITHMETIC: dict[str, Callable[..., Any]] = {
-    "add": _add,
-    "sub": _subtract,
+    "add": lambda step, a, b, *, alpha=1: plus(a, times(alpha, b)),
+    "sub": lambda step, a, b, *, alpha=1: plus(a, times(-alpha, b)),
     "rsub": lambda step, a, b, alpha=1: plus(b, times(-alpha, a)),
     "mul": lambda step, a, b: times(a, b),
     "div": _divide,
@@ -181,15 +157,15 @@ ARITHMETIC: dict[str, Callable[..., Any]] = {
     "lerp": _between,
     "_to_copy": _convert,
     "copy": _copy,
-    "fill": _fill,
-    "zero": _zero,
+    "fill": lambda step, x, value: broadcast_to(value, step.shape) if isinstance(value, Linear) else value,
+    "zero": lambda step, x: np.zeros(step.shape),
     "complex": _complex,
     "conj_physical": lambda step, x: conjugated(x.bk, x),
     "_conj_physical": lambda step, x: conjugated(x.bk, x),
     "sum": _sum,
     "mean": _mean,
-    "cumsum": _cumulative_sum,
-    "trace": _trace,
+    "cumsum": lambda step, x, dim, *, dtype=None: cumulative_sum(x, dim) if x.ndim else x,
+    "trace": lambda step, x: reduce_sum(scale(x, np.eye(*x.shape, dtype=x.dtype)), [0, 1]),
     "linalg_cross": lambda step, a, b, dim=-1: cross(a, b, dim),
     **dict.fromkeys(("clone", "alias_copy", "detach_copy", "lift_fresh_copy", "positive"), _same),
 }

@@ -184,20 +184,6 @@ def _bilinear(
     return einsum(x, letters_of_x, coefficient(known), wanted, result)
 
 
-LAYERS: dict[str, Callable[..., Any]] = {
-    "_embedding_bag": _bag,
-    "_embedding_bag_forward_only": _bag,
-    "segment_reduce": _segments,
-    "max_unpool2d": _max_unpooling,
-    "max_unpool3d": _max_unpooling,
-    "native_batch_norm": _batch_norm,
-    "_native_batch_norm_legit": _batch_norm_by_own,
-    "_native_batch_norm_legit_no_training": _batch_norm_by_known,
-    "native_batch_norm_backward": _batch_norm_backward,
-    "_trilinear": _bilinear,
-}
-
-
 # --- operators that are linear in one operand, by images of unit vectors ----------------------------------------------
 # The images are a dense matrix, so this is for small arrays: derivatives of interpolation, solves with a known matrix.
 
@@ -273,7 +259,17 @@ _POINTWISE = (
     *("hardswish", "hardsigmoid", "logit", "hardshrink", "softshrink"),
 )
 
-LOCAL: dict[str, Callable[..., Any]] = {
+LAYERS: dict[str, Callable[..., Any]] = {
+    "_embedding_bag": _bag,
+    "_embedding_bag_forward_only": _bag,
+    "segment_reduce": _segments,
+    "max_unpool2d": _max_unpooling,
+    "max_unpool3d": _max_unpooling,
+    "native_batch_norm": _batch_norm,
+    "_native_batch_norm_legit": _batch_norm_by_own,
+    "_native_batch_norm_legit_no_training": _batch_norm_by_known,
+    "native_batch_norm_backward": _batch_norm_backward,
+    "_trilinear": _bilinear,
     **dict.fromkeys((f"{name}_backward" for name in _POINTWISE), _pointwise),
     **dict.fromkeys(("deg2rad", "rad2deg", "ldexp", "xlogy", "special_xlog1py"), _pointwise),
     **dict.fromkeys(("nll_loss_forward", "nll_loss2d_forward"), by_images(0)),

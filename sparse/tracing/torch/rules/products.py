@@ -98,23 +98,6 @@ FOURIER = {  # do not commute with conjugation
     "_fft_r2c": _from_real,
     "_fft_c2r": _to_real,
 }
-PRODUCTS: dict[str, Callable[..., Any]] = {
-    "mm": _matrices,
-    "mv": _matrices,
-    "_sparse_mm": _matrices,
-    "bmm": _batches,
-    "dot": _dot,
-    "vdot": lambda step, a, b: _dot(step, conjugate(a) if isinstance(a, Linear) else a.conj(), b),
-    "addmm": _added(_matrices),
-    "_sparse_addmm": _added(_matrices),
-    "addmv": _added(_matrices),
-    "baddbmm": _added(_batches),
-    "addbmm": _added(_sum_of_batches),
-    "addr": _added(_outer),
-    **FOURIER,
-}
-
-
 # --- convolutions and average pooling ---------------------------------------------------------------------------------
 
 
@@ -244,18 +227,6 @@ def _average_backward(d: int) -> Callable[..., Any]:
     return rule
 
 
-CONVOLUTIONS: dict[str, Callable[..., Any]] = {
-    "convolution": _convolution,
-    "convolution_overrideable": _convolution,
-    "convolution_backward": _convolution_backward,
-    "avg_pool1d": _average(1),
-    "avg_pool2d": _average(2),
-    "avg_pool3d": _average(3),
-    "avg_pool2d_backward": _average_backward(2),
-    "avg_pool3d_backward": _average_backward(3),
-}
-
-
 # --- interpolation on grids: a matrix along each axis -----------------------------------------------------------------
 
 
@@ -280,7 +251,28 @@ def _separable(d: int, has_scales: bool = True, width: int = 1) -> Callable[...,
     return rule
 
 
-RESAMPLING: dict[str, Callable[..., Any]] = {
+PRODUCTS: dict[str, Callable[..., Any]] = {
+    "mm": _matrices,
+    "mv": _matrices,
+    "_sparse_mm": _matrices,
+    "bmm": _batches,
+    "dot": _dot,
+    "vdot": lambda step, a, b: _dot(step, conjugate(a) if isinstance(a, Linear) else a.conj(), b),
+    "addmm": _added(_matrices),
+    "_sparse_addmm": _added(_matrices),
+    "addmv": _added(_matrices),
+    "baddbmm": _added(_batches),
+    "addbmm": _added(_sum_of_batches),
+    "addr": _added(_outer),
+    **FOURIER,
+    "convolution": _convolution,
+    "convolution_overrideable": _convolution,
+    "convolution_backward": _convolution_backward,
+    "avg_pool1d": _average(1),
+    "avg_pool2d": _average(2),
+    "avg_pool3d": _average(3),
+    "avg_pool2d_backward": _average_backward(2),
+    "avg_pool3d_backward": _average_backward(3),
     "_adaptive_avg_pool2d": _separable(2, has_scales=False),
     "_adaptive_avg_pool3d": _separable(3, has_scales=False),
     "upsample_linear1d": _separable(1),

@@ -6,7 +6,7 @@ The elements 3 and 1 of 4, and one element put at position 2:
 >>> from krylix.backends import get_backend
 >>> from krylix.sparse.tracing.engine import identity
 >>> u = identity(get_backend("torch"), (4,), float)
->>> INDEXING["index"](None, u, [np.array([3, 1])]).terms
+>>> STRUCTURE["index"](None, u, [np.array([3, 1])]).terms
 (Box(lo=(0,), shape=(2,), offset=3, strides=(-2,), factor=1, values=None, mask=None),)
 """
 
@@ -42,10 +42,6 @@ def _widths(x: Linear, widths: Sequence[int]) -> list[tuple[int, int]]:
     return [(0, 0)] * (x.ndim - len(pairs)) + pairs[::-1]
 
 
-def _pad(step: Step, x: Linear, widths: Sequence[int], value: Any = 0) -> Any:
-    return pad(x, [(lo, hi, 0) for lo, hi in _widths(x, widths)], value)
-
-
 def _pad_by(mode: str) -> Callable[..., Any]:
     return lambda step, x, widths: pad_by_mode(x, _widths(x, widths), mode)
 
@@ -54,41 +50,15 @@ def _pad_by_adjoint(mode: str) -> Callable[..., Any]:
     return by_first(lambda step, x, like, widths: pad_by_mode_adjoint(x, _widths(x, widths), mode))
 
 
-def _roll(step: Step, x: Linear, shifts: Any, dims: Any = ()) -> Any:
-    return roll(x, shifts, None if isinstance(dims, Sequence) and not dims else dims)
-
-
 def _concatenate(step: Step, parts: Sequence[Any], dim: int = 0) -> Any:
     ndim = len(step.shape)
     kept = [part for part in parts if len(part.shape) == ndim]  # an old exception: tensors of shape (0,) do not count
     return concatenate(kept, dim % ndim)
 
 
-def _stack(step: Step, parts: Sequence[Any], dim: int = 0) -> Any:
-    return stack(parts, dim % len(step.shape))
-
-
 def _repeat(step: Step, x: Linear, repeats: Sequence[int]) -> Any:
     x = reshape(x, (*[1] * (len(repeats) - x.ndim), *x.shape))
     return tile(x, [int(n) for n in repeats])
-
-
-STRUCTURE: dict[str, Callable[..., Any]] = {
-    "where": _where,
-    "masked_fill": lambda step, x, mask, value: _where(step, static("mask", mask), value, x),
-    "tril": lambda step, x, diagonal=0: triangle(x, np.tril, diagonal),
-    "triu": lambda step, x, diagonal=0: triangle(x, np.triu, diagonal),
-    "constant_pad_nd": _pad,
-    **{f"replication_pad{d}d": _pad_by("edge") for d in (1, 2, 3)},
-    **{f"reflection_pad{d}d": _pad_by("reflect") for d in (1, 2, 3)},
-    **{f"replication_pad{d}d_backward": _pad_by_adjoint("edge") for d in (1, 2, 3)},
-    **{f"reflection_pad{d}d_backward": _pad_by_adjoint("reflect") for d in (1, 2, 3)},
-    "roll": _roll,
-    "flip": lambda step, x, dims: reverse(x, [d % x.ndim for d in dims]),
-    "cat": _concatenate,
-    "stack": _stack,
-    "repeat": _repeat,
-}
 
 
 # --- elements at known positions --------------------------------------------------------------------------------------
@@ -126,10 +96,6 @@ def _index_put(
     step: Step, x: Any, indices: Sequence[Any], values: Any, accumulate: bool = False, unsafe: bool = False
 ) -> Any:
     return put(x, _positions(shape_of(x), indices), values, accumulate=accumulate)
-
-
-def _take(step: Step, x: Linear, index: Any) -> Any:
-    return take(x, _flat_index(x, index))
 
 
 def _flat_index(x: Any, index: Any) -> np.ndarray:
@@ -223,10 +189,6 @@ def _scatter_multiply(step: Step, x: Any, dim: int, index: Any, source: Any) -> 
     return scale(x, factors)
 
 
-def _scatter_add(step: Step, x: Any, dim: int, index: Any, source: Any) -> Any:
-    return _scatter(step, x, dim, index, source, reduce="add")
-
-
 def _scatter_reduce(
     step: Step, x: Any, dim: int, index: Any, source: Any, reduce: str, *, include_self: bool = True
 ) -> Any:
@@ -294,13 +256,27 @@ _slice, _select = torch.ops.aten.slice.Tensor, torch.ops.aten.select.int
 _diagonal, _strided = torch.ops.aten.diagonal.default, torch.ops.aten.as_strided.default
 _unfold = torch.ops.aten.unfold.default
 
-INDEXING: dict[str, Callable[..., Any]] = {
+STRUCTURE: dict[str, Callable[..., Any]] = {
+    "where": _where,
+    "masked_fill": lambda step, x, mask, value: _where(step, static("mask", mask), value, x),
+    "tril": lambda step, x, diagonal=0: triangle(x, np.tril, diagonal),
+    "triu": lambda step, x, diagonal=0: triangle(x, np.triu, diagonal),
+    "constant_pad_nd": lambda step, x, widths, value=0: pad(x, [(lo, hi, 0) for lo, hi in _widths(x, widths)], value),
+    **{f"replication_pad{d}d": _pad_by("edge") for d in (1, 2, 3)},
+    **{f"reflection_pad{d}d": _pad_by("reflect") for d in (1, 2, 3)},
+    **{f"replication_pad{d}d_backward": _pad_by_adjoint("edge") for d in (1, 2, 3)},
+    **{f"reflection_pad{d}d_backward": _pad_by_adjoint("reflect") for d in (1, 2, 3)},
+    "roll": lambda step, x, shifts, dims=(): roll(x, shifts, None if isinstance(dims, Sequence) and not dims else dims),
+    "flip": lambda step, x, dims: reverse(x, [d % x.ndim for d in dims]),
+    "cat": _concatenate,
+    "stack": lambda step, parts, dim=0: stack(parts, dim % len(step.shape)),
+    "repeat": _repeat,
     "index": _index,
     "_unsafe_index": _index,
     "index_put": _index_put,
     "_index_put_impl": _index_put,
     "_unsafe_index_put": _index_put,
-    "take": _take,
+    "take": lambda step, x, index: take(x, _flat_index(x, index)),
     "put": _put,
     "masked_select": _masked_select,
     "masked_scatter": _masked_scatter,
@@ -311,7 +287,7 @@ INDEXING: dict[str, Callable[..., Any]] = {
     "index_fill": lambda step, x, dim, index, value: put(x, np.unique(_rows(shape_of(x), dim, index)), value),
     "gather": _gather,
     "scatter": _scatter,
-    "scatter_add": _scatter_add,
+    "scatter_add": lambda step, x, dim, index, source: _scatter(step, x, dim, index, source, reduce="add"),
     "scatter_reduce": _scatter_reduce,
     "slice_scatter": _part_of(_slice),
     "select_scatter": _part_of(_select),
