@@ -40,7 +40,7 @@ from . import coefficients as co
 from .arithmetic import add
 from .linear import Linear, linear_among, reshape
 from .operands import Operand, shape_of, spread
-from .positions import assemble, take
+from .positions import assemble, replace_elements, take
 from .structural import broadcast_to, concatenate, cut, pad, reverse
 
 Shape: TypeAlias = tuple[int, ...]
@@ -118,18 +118,16 @@ def numbers(shape: Sequence[int], first: int = 0) -> np.ndarray:
     return np.arange(first, first + math.prod(shape)).reshape(tuple(shape))
 
 
-def replace_at(x: Operand, positions: np.ndarray, source: Operand) -> Linear:
+def replace_at(x: Operand, positions: np.ndarray, source: Operand) -> Operand:
     """`x` with the elements at flat positions replaced by those of `source`, which broadcasts to their shape."""
-    source = spread(linear_among([x, source], "replace_at").bk, source, positions.shape)
-    sources, flat = numbers(shape_of(x)).reshape(-1), positions.reshape(-1)
-    count = len(sources)
-    sources[flat] = count + np.arange(len(flat))
+    bk = linear_among([x, source], "replace_at").bk
+    source = spread(bk, source, positions.shape)
     is_same = not isinstance(source, Linear) and co.single_value(source) is not None
-    if not is_same and np.count_nonzero(sources >= count) < len(flat):
+    if not is_same and np.bincount(positions.reshape(-1)).max(initial=0) > 1:
         raise UnsupportedOperation(
             "an index occurs twice, and which of the values holds is not defined. Leave one out."
         )
-    return assemble([x, source], sources.reshape(shape_of(x)))
+    return replace_elements(bk, x, positions, source)
 
 
 class Labels:

@@ -21,7 +21,7 @@ import numpy as np
 from ....backends import Backend
 from ...errors import NonlinearError, UnsupportedOperation
 from . import coefficients as co
-from .arithmetic import add, scale
+from .arithmetic import add, convert, scale
 from .coefficients import Coefficient
 from .linear import Linear, linear_among, reshape
 from .positions import select, take
@@ -97,6 +97,13 @@ def taken(bk: Backend, x: Operand, positions: np.ndarray) -> Operand:
 def plus(a: Any, b: Any) -> Any:
     """a + b, for arrays that are computed with as they are."""
     return add(a, b) if isinstance(a, Linear) or isinstance(b, Linear) else a + b
+
+
+def complex_of(bk: Backend, real: Operand, imaginary: Operand, dtype: np.dtype) -> Operand:
+    """`real + i imaginary` in a complex dtype."""
+    real, x = (convert(v, dtype) if isinstance(v, Linear) else co.cast(bk, v, dtype) for v in (real, imaginary))
+    turned = scale(x, 1j) if isinstance(x, Linear) else co.multiply(bk, x, dtype.type(1j))
+    return add(real, turned) if isinstance(real, Linear) or isinstance(x, Linear) else co.add(bk, real, turned)
 
 
 def padded(bk: Backend, x: Operand, config: Config, fill: Operand = 0) -> Operand:

@@ -86,6 +86,19 @@ def assemble(operands: Sequence[Linear | Coefficient], positions: np.ndarray) ->
     return settle(example.changed(terms, bias, shape=shape, base=shape, **joint_fields(operands, example)))
 
 
+def replace_elements(
+    bk: Backend, old: Linear | Coefficient, positions: np.ndarray, new: Linear | Coefficient
+) -> Linear | Coefficient:
+    """`old` with the elements at flat positions replaced; of those that are given twice the last one holds."""
+    shape, flat = old.shape if isinstance(old, Linear) else co.shape_of(old), positions.reshape(-1)
+    sources = np.arange(math.prod(shape))
+    sources[flat] = len(sources) + np.arange(len(flat))
+    if isinstance(old, Linear) or isinstance(new, Linear):
+        return assemble([old, new], sources.reshape(shape))
+    both = co.concatenate(bk, [co.reshape(bk, part, (-1,)) for part in (old, new)])
+    return co.reshape(bk, co.take(bk, both, sources), shape)
+
+
 def _take_part(x: Linear, positions: np.ndarray) -> Linear:
     """`take` without bias, where the positions that are not -1 may be slices, or those of the elements themselves."""
     member = positions >= 0

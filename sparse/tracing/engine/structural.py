@@ -241,29 +241,20 @@ def slices_at(start: int, distances: Sequence[int], counts: Sequence[int], shape
     """The slices of an array of `shape` that the positions `start + sum(distances * i)`, i below `counts`, are."""
     starts = [int(i) for i in np.unravel_index(start, tuple(shape))] if shape else []
     steps, lengths, axes = [0] * len(shape), [1] * len(shape), []
+    strides = row_strides(shape)
     for distance, n in zip(distances, counts):
-        axis = _axis_of(distance, shape)
-        axes.append(axis)
-        if axis < 0:
-            if distance != 0:
-                return None
+        if n == 1 or distance == 0:
+            axes.append(-1)
             continue
-        step = distance // row_strides(shape)[axis]
-        last = starts[axis] + step * (n - 1)
-        if lengths[axis] > 1 or not 0 <= last < shape[axis]:
+        for axis, stride in enumerate(strides):
+            step = distance // stride
+            if distance % stride == 0 and lengths[axis] == 1 and 0 <= starts[axis] + step * (n - 1) < shape[axis]:
+                steps[axis], lengths[axis] = step, n
+                axes.append(axis)
+                break
+        else:
             return None
-        steps[axis], lengths[axis] = step, n
     return Slices(tuple(starts), tuple(steps), tuple(lengths), tuple(axes))
-
-
-def _axis_of(distance: int, shape: Sequence[int]) -> int:
-    """The outermost axis along which positions can be so far apart; -1 if there is none."""
-    if distance == 0:
-        return -1
-    for axis, (n, stride) in enumerate(zip(shape, row_strides(shape))):
-        if n > 1 and distance % stride == 0:
-            return axis
-    return -1
 
 
 def _is_affine(positions: np.ndarray, start: int, distances: Sequence[int]) -> bool:

@@ -24,19 +24,17 @@ from typing import Any, NoReturn
 import numpy as np
 
 from ....backends.numpy.lending import StandIn
-from ...formats.entries.integers import affine
+from ..engine import storage
 from ..engine.linear import Linear
-from ..engine.positions import assemble, scatter_add, select
-from ..engine.structural import Slices, embed, slice_rows, slices_at
+from ..engine.positions import replace_elements, scatter_add
+from ..engine.storage import View
 from .rules.call import run_function, run_ufunc
 from .values import (
     HOST,
     Value,
-    as_linear,
     assigned,
     broadcast,
     cast,
-    embed_known,
     not_linear,
     opaque,
     plus,
@@ -67,14 +65,12 @@ class Buffer:
 
     def note(self, ghost: np.ndarray) -> None:
         """Views are parts of a grid that was made by a reshape."""
-        if self._is_all(ghost) and ghost.shape not in self._shapes and len(self._shapes) < _SHAPES:
+        if ghost.shape not in self._shapes and len(self._shapes) < _SHAPES and self._view(ghost).is_all(self.size):
             self._shapes.append(ghost.shape)
 
     def positions(self, ghost: np.ndarray) -> np.ndarray:
         """The flat position of each element of a view."""
-        if 0 in ghost.shape:
-            return np.zeros(ghost.shape, np.int64)
-        return affine(self._start(ghost), ghost.strides, ghost.shape)
+        return self._view(ghost).positions
 
     def take(self, positions: np.ndarray) -> Value:
         """A copy of elements."""
@@ -82,105 +78,46 @@ class Buffer:
 
     def read(self, ghost: np.ndarray) -> Value:
         """The elements of a view."""
-        if self._is_all(ghost):
-            return reshape(self.value, ghost.shape)
-        if not isinstance(self.value, Linear) or 0 in ghost.shape:
-            flat = np.zeros(0, self.dtype) if 0 in ghost.shape else self.value.reshape(-1)
-            return flat[self.positions(ghost)] if flat.size else np.zeros(ghost.shape, self.dtype)
-        found = self._slices(ghost)
-        if found is None:
-            return take(self.value, self.positions(ghost))
-        return slice_rows(reshape(self.value, found[0]), found[1], ghost.shape)
+        return storage.read(HOST, self.value, self._view(ghost), self._shapes)
 
     def write(self, ghost: np.ndarray, value: Value) -> None:
         """Replace the elements of a view by an array of its shape and of the buffer's dtype."""
-        if 0 in ghost.shape:
-            return
-        if self._is_all(ghost):
-            whole = reshape(value, self.shape)
-            self._set(whole if isinstance(whole, Linear) else np.array(whole))  # the array may be written to later
-            return
-        if isinstance(self.value, Linear) or isinstance(value, Linear):
-            embedded = self._embedded(ghost, value)
-            if embedded is not None:
-                self._set(plus(self._without(ghost), embedded))
-                return
-        self.assign(self.positions(ghost), value)
+        view = self._view(ghost)
+        if view.is_all(self.size):
+            self._set(value if isinstance(value, Linear) else np.array(value))  # the array may be written to later
+        elif 0 not in ghost.shape:
+            self._set(storage.replace(HOST, self.value, view, value, self._shapes))
 
     def assign(self, positions: np.ndarray, value: Value) -> None:
         """Replace elements; of those that are given twice the last one holds."""
-        flat = positions.reshape(-1)
-        if not (isinstance(self.value, Linear) or isinstance(value, Linear)):
-            new = np.array(self.value, order="C")
-            new.reshape(-1)[flat] = np.broadcast_to(value, positions.shape).reshape(-1)
-            self._set(new)
-        elif len(flat):
-            sources = np.arange(self.size)
-            sources[flat] = self.size + np.arange(len(flat))
-            value = reshape(broadcast(value, positions.shape), (len(flat),))
-            self._set(assemble([self.value, value], sources.reshape(self.shape)))
+        if positions.size:
+            self._set(replace_elements(HOST, self.value, positions, broadcast(value, positions.shape)))
 
     def accumulate(self, ghost: np.ndarray, value: Value) -> None:
         """Add an array to the elements of a view."""
-        if 0 in ghost.shape:
-            return
-        if self._is_all(ghost):
+        view = self._view(ghost)
+        if view.is_all(self.size):
             self._set(plus(self.value, reshape(value, self.shape)))
-            return
-        embedded = self._embedded(ghost, value)
-        if embedded is None:
-            self.accumulate_at(self.positions(ghost), value)
+        elif isinstance(value, Linear) and 0 not in ghost.shape:
+            self._set(storage.accumulate(HOST, self.value, view, value, self._shapes))
         else:
-            self._set(plus(self.value, embedded))
+            self.accumulate_at(view.positions, value)
 
     def accumulate_at(self, positions: np.ndarray, value: Value) -> None:
         """As `np.add.at`, with flat positions, of which some may be the same."""
         if isinstance(self.value, Linear) or isinstance(value, Linear):
-            self._set(scatter_add(as_linear(self.value), positions, value))
+            self._set(scatter_add(self.value, positions, broadcast(value, positions.shape)))
         else:
             new = np.array(self.value, order="C")
             np.add.at(new.reshape(-1), positions.reshape(-1), np.broadcast_to(value, positions.shape).reshape(-1))
             self._set(new)
 
     def _set(self, value: Value) -> None:
-        self.value = value if isinstance(value, Linear) else np.asarray(value)
+        self.value = reshape(value if isinstance(value, Linear) else np.asarray(value), self.shape)
 
-    def _start(self, ghost: np.ndarray) -> int:
-        return int(ghost.__array_interface__["data"][0] - self._first)
-
-    def _is_all(self, ghost: np.ndarray) -> bool:
-        return ghost.size == self.size and ghost.flags.c_contiguous
-
-    def _slices(self, ghost: np.ndarray) -> tuple[tuple[int, ...], Slices] | None:
-        """The view as slices of the buffer in some shape."""
-        distances = [stride if n > 1 else 0 for stride, n in zip(ghost.strides, ghost.shape)]
-        for shape in (*self._shapes, (self.size,)):
-            found = slices_at(self._start(ghost), distances, ghost.shape, shape)
-            if found is not None:
-                return shape, found
-        return None
-
-    def _embedded(self, ghost: np.ndarray, value: Value) -> Value | None:
-        """Zeros with the value at the elements of a view; None where only single positions tell these."""
-        if not isinstance(value, Linear):
-            if not np.any(value):
-                return np.broadcast_to(np.zeros((), self.dtype), self.shape)
-            return embed_known(value, self.positions(ghost), self.shape)
-        found = self._slices(ghost)
-        part = None if found is None else embed(value, found[1], found[0])
-        return None if part is None else reshape(part, self.shape)
-
-    def _without(self, ghost: np.ndarray) -> Value:
-        """What the buffer holds, with zeros in place of the view."""
-        if not isinstance(self.value, Linear) and not np.any(self.value):
-            return self.value
-        inside = np.zeros(self.size, bool)
-        inside[self.positions(ghost).reshape(-1)] = True
-        inside = inside.reshape(self.shape)
-        zero = np.zeros((), self.dtype)
-        if not isinstance(self.value, Linear):
-            return np.where(inside, zero, self.value)
-        return select(inside, [self.value, np.broadcast_to(zero, self.shape)])
+    def _view(self, ghost: np.ndarray) -> View:
+        start = int(ghost.__array_interface__["data"][0] - self._first)
+        return View(ghost.shape, ghost.strides, start if ghost.size else 0)
 
 
 # --- functions and methods that are views, need numbers, or leave NumPy -----------------------------------------------
@@ -209,6 +146,7 @@ NONLINEAR_METHODS = frozenset(
         *("prod", "cumprod", "std", "var", "any", "all", "nonzero", "searchsorted", "ptp", "choose", "byteswap"),
     )
 )
+_FUNCTIONS = frozenset(("sum", "mean", "cumsum", "trace", "dot", "take", "repeat"))  # with the parameters of methods
 OPAQUE_METHODS = frozenset(("item", "tolist", "tobytes", "tofile", "dump", "dumps", "data", "ctypes", "resize", "put"))
 
 
@@ -328,6 +266,8 @@ class TracedArray(np.lib.mixins.NDArrayOperatorsMixin, StandIn):
     def __getattr__(self, name: str) -> Any:
         if name in VIEWS.methods:
             return lambda *args, **kwargs: self._viewed(getattr(np.ndarray, name), (self, *args), kwargs)
+        if name in _FUNCTIONS:
+            return partial(getattr(np, name), self)
         if name in NONLINEAR_METHODS or name in OPAQUE_METHODS:
             return lambda *args, **kwargs: self._known_method(name, args, kwargs)
         return super().__getattr__(name)
@@ -488,29 +428,6 @@ class TracedArray(np.lib.mixins.NDArrayOperatorsMixin, StandIn):
 
     def __reduce__(self) -> NoReturn:
         raise opaque("pickle", "the numbers are asked for where only their origin is known.")
-
-    # --- methods that are functions -----------------------------------------------------------------------------------
-
-    def sum(self, axis: Any = None, dtype: Any = None, out: Any = None, **kwargs: Any) -> Any:
-        return np.sum(self, axis, dtype, out, **kwargs)
-
-    def mean(self, axis: Any = None, dtype: Any = None, out: Any = None, **kwargs: Any) -> Any:
-        return np.mean(self, axis, dtype, out, **kwargs)
-
-    def cumsum(self, axis: Any = None, dtype: Any = None, out: Any = None) -> Any:
-        return np.cumsum(self, axis, dtype, out)
-
-    def trace(self, *args: Any, **kwargs: Any) -> Any:
-        return np.trace(self, *args, **kwargs)
-
-    def dot(self, b: Any, out: Any = None) -> Any:
-        return np.dot(self, b, out)
-
-    def take(self, indices: Any, axis: Any = None, out: Any = None, mode: Any = "raise") -> Any:
-        return np.take(self, indices, axis, out, mode)
-
-    def repeat(self, repeats: Any, axis: Any = None) -> Any:
-        return np.repeat(self, repeats, axis)
 
     def compress(self, condition: Any, axis: Any = None, out: Any = None) -> Any:
         return np.compress(condition, self, axis, out)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import sys
 from collections.abc import Iterator, Sequence
 from functools import partial
@@ -38,13 +37,6 @@ def as_linear(value: Value) -> Linear:
     return Linear(HOST, value.shape, value.shape, value.dtype, (), value)
 
 
-def moveaxis(x: Value, source: int, target: int) -> Value:
-    """One axis at another place."""
-    axes = [a for a in range(x.ndim) if a != source % x.ndim]
-    axes.insert(target % x.ndim, source % x.ndim)
-    return transpose(x, axes)
-
-
 def assigned(x: Value, shape: Sequence[int]) -> Value:
     """As `broadcast`, where more axes of length 1 in front may fall away, as they do in assignments."""
     x = x if isinstance(x, Linear) else np.asarray(x)
@@ -69,13 +61,6 @@ def cast(x: Value, dtype: Any) -> Value:
     if x.dtype.kind == "c" and dtype.kind == "f":
         x = real_part(x)
     return convert(x, dtype)
-
-
-def embed_known(value: np.ndarray, positions: np.ndarray, shape: Sequence[int]) -> np.ndarray:
-    """Zeros of a shape with values at some positions."""
-    found = np.zeros(math.prod(shape), np.asarray(value).dtype)
-    found[positions.reshape(-1)] = np.broadcast_to(value, positions.shape).reshape(-1)
-    return found.reshape(tuple(shape))
 
 
 def plus(a: Value, b: Value) -> Value:

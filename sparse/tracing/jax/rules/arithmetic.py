@@ -31,8 +31,8 @@ from ...engine.arithmetic import (
     scale,
     subtract,
 )
-from ...engine.linear import Linear
-from ...engine.operands import NotLinear
+from ...engine.linear import Linear, linear_among
+from ...engine.operands import NotLinear, complex_of
 from ...engine.products import multiply, quotient
 
 Values = Sequence[Any]
@@ -61,13 +61,7 @@ def _convert(equation: Any, values: Values) -> Any:
 
 
 def _complex(equation: Any, values: Values) -> Any:
-    real, imaginary = values
-    dtype = np.dtype(equation.outvars[0].aval.dtype)
-    return convert(add(real, _times_i(imaginary, dtype)), dtype)
-
-
-def _times_i(x: Any, dtype: np.dtype) -> Any:
-    return scale(convert(x, dtype), dtype.type(1j)) if isinstance(x, Linear) else x * dtype.type(1j)
+    return complex_of(linear_among(values, "complex").bk, *values, np.dtype(equation.outvars[0].aval.dtype))
 
 
 def _conjugate(equation: Any, values: Values) -> Any:

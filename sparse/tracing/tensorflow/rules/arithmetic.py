@@ -15,7 +15,6 @@ from .....backends.tensorflow.program import evaluate
 from ....errors import UnsupportedOperation
 from ...engine import coefficients as co
 from ...engine.arithmetic import (
-    convert,
     cumulative_sum,
     divide,
     imaginary_part,
@@ -25,8 +24,8 @@ from ...engine.arithmetic import (
     scale,
     subtract,
 )
-from ...engine.linear import Linear, reshape
-from ...engine.operands import NotLinear, integers, plus
+from ...engine.linear import Linear, linear_among, reshape
+from ...engine.operands import NotLinear, complex_of, integers, plus
 from ...engine.products import multiply, quotient
 from ...engine.structural import broadcast_to, pad
 from ...interpreter import conjugated
@@ -56,15 +55,7 @@ def _convert(op: tf.Operation, x: Linear) -> Any:
 
 def _complex(op: tf.Operation, real: Any, imaginary: Any) -> Any:
     dtype = np.dtype(op.outputs[0].dtype.as_numpy_dtype)
-    if isinstance(imaginary, Linear):
-        turned: Any = scale(convert(imaginary, dtype), dtype.type(1j))
-    else:
-        example = real
-        turned = co.multiply(example.bk, co.cast(example.bk, imaginary, dtype), dtype.type(1j))
-        real = convert(real, dtype)
-    if not isinstance(real, Linear):
-        real = co.cast(turned.bk, real, dtype)
-    return plus(real, turned)
+    return complex_of(linear_among([real, imaginary], "complex").bk, real, imaginary, dtype)
 
 
 def _same(op: tf.Operation, x: Any, *others: Any) -> Any:

@@ -11,9 +11,9 @@ import torch
 
 from .....backends.torch.tensors import TORCH_DTYPE, is_tracked, numpy_dtype
 from ...engine import coefficients as co
-from ...engine.arithmetic import convert, cumulative_sum, divide, negate, real_part, reduce_sum, scale
-from ...engine.linear import Linear
-from ...engine.operands import NoRule, NotLinear, plus
+from ...engine.arithmetic import cumulative_sum, divide, negate, real_part, reduce_sum, scale
+from ...engine.linear import Linear, linear_among
+from ...engine.operands import NoRule, NotLinear, complex_of, plus
 from ...engine.products import cross, multiply, quotient
 from ...engine.structural import broadcast_to
 from ...interpreter import conjugated
@@ -123,9 +123,7 @@ def _copy(step: Step, x: Any, source: Any, *args: Any, **kwargs: Any) -> Any:
 
 
 def _complex(step: Step, real: Any, imaginary: Any) -> Any:
-    dtype = numpy_dtype(step.place.dtype)
-    turned = convert(imaginary, dtype) if isinstance(imaginary, Linear) else imaginary
-    return plus(real, times(turned, 1j))
+    return complex_of(linear_among([real, imaginary], "complex").bk, real, imaginary, numpy_dtype(step.place.dtype))
 
 
 def _sum(step: Step, x: Linear, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Any:
