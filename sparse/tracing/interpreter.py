@@ -12,7 +12,7 @@ from ...backends import Backend
 from ..errors import UnsupportedOperation
 from .engine import coefficients as co
 from .engine.arithmetic import conjugate, convert
-from .engine.limits import Budget
+from .engine.limits import check_operations
 from .engine.linear import Linear
 from .engine.operands import MATRIX_FREE
 
@@ -92,7 +92,7 @@ class Interpreter:
     def __init__(self, bk: Backend, keep_zeros: bool = False, watch: bool = False) -> None:
         self.bk, self.keep_zeros, self.watch = bk, keep_zeros, watch
         self.precision, self.largest = 0.0, 0.0
-        self._budget = Budget()
+        self._operations = 0  # of unrolled loops
 
     def note(self, values: Iterable[Any]) -> None:
         """Take note of the precision of what depends on the input."""
@@ -102,7 +102,8 @@ class Interpreter:
 
     def spend(self, operations: int) -> None:
         """Count the operations of an unrolled loop."""
-        self._budget.spend(operations)
+        self._operations += operations
+        check_operations(self._operations)
 
     def settled(self, value: Any) -> Any:
         """An array that does not depend on the input after all is an ordinary one."""

@@ -74,6 +74,12 @@ def unsupported(operation: Operation, why: str) -> UnsupportedOperation:
     return _marked(UnsupportedOperation, f"{operation} cannot be traced: {why}")
 
 
+def no_tensor(returned: Sequence[Any]) -> str:
+    """What the error says of a function that returned something else."""
+    kinds = ", ".join(dict.fromkeys(type(x).__name__ for x in returned)) or "nothing"
+    return f"The traced function returned {kinds}; expected a tensor. Is a `return` missing?"
+
+
 def opaque(operation: Operation, why: str) -> OpaqueFunction:
     """The operation takes the input where it cannot be followed; `why` ends with the way out."""
     return _marked(OpaqueFunction, f"{operation} cannot be traced: {why}")

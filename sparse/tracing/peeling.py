@@ -248,7 +248,6 @@ def _divide(probe: Probe, groups: int, codes: _Codes, rng: np.random.Generator) 
 
 
 def _peel(probe: Probe, divisions: list[_Division], codes: _Codes) -> list[_Found]:
-    """Take single entries off until there are none."""
     found: list[_Found] = []
     for _ in range(_LONGEST):
         new = _Found.joined([_single(division, codes, probe) for division in divisions])

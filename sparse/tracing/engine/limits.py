@@ -63,18 +63,11 @@ def check_rows(shape: Sequence[int], what: str) -> None:
         )
 
 
-class Budget:
-    """Counts the operations of unrolled loops in one trace."""
-
-    def __init__(self) -> None:
-        self._spent = 0
-
-    def spend(self, operations: int) -> None:
-        """Count some more, and refuse too many."""
-        self._spent += operations
-        most = min(MAX_OPERATIONS, _operations.get() or MAX_OPERATIONS)
-        if self._spent > most:
-            raise UnsupportedOperation(
-                f"unrolled, the loops of this function have more than {most:,} operations that depend on the "
-                "input. Trace the body of the loop instead, or solve with the function itself instead of its matrix."
-            )
+def check_operations(count: int) -> None:
+    """Refuse more operations of unrolled loops in one trace than are worth their time."""
+    most = min(MAX_OPERATIONS, _operations.get() or MAX_OPERATIONS)
+    if count > most:
+        raise UnsupportedOperation(
+            f"unrolled, the loops of this function have more than {most:,} operations that depend on the "
+            "input. Trace the body of the loop instead, or solve with the function itself instead of its matrix."
+        )

@@ -142,7 +142,6 @@ def _on_diagonal(x: Linear, letters: str, sizes: dict[str, int]) -> tuple[Linear
 
 
 def _each_once(x: Linear, other: Coefficient, letters: str, sizes: dict[str, int]) -> tuple[Coefficient, str]:
-    """The same of a coefficient."""
     other = co.broadcast_to(x.bk, other, [sizes[c] for c in letters])
     unique = "".join(dict.fromkeys(letters))
     if unique == letters:

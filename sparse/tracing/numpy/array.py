@@ -28,7 +28,7 @@ from ..engine import storage
 from ..engine.linear import Linear
 from ..engine.positions import replace_elements, scatter_add
 from ..engine.storage import View
-from .rules.call import run_function, run_ufunc
+from .rules.call import is_same_view, run_function, run_ufunc
 from .values import (
     HOST,
     Value,
@@ -336,7 +336,7 @@ class TracedArray(np.lib.mixins.NDArrayOperatorsMixin, StandIn):
         part = self.ghost[(*key, ...) if isinstance(key, tuple) and Ellipsis not in _plain(key) else key]
         if not isinstance(part, np.ndarray):
             part = self.ghost[(key, ...)]
-        if isinstance(value, TracedArray) and value.buffer is self.buffer and _same(value.ghost, part):
+        if isinstance(value, TracedArray) and value.buffer is self.buffer and is_same_view(value.ghost, part):
             return  # the end of x[key] += ...
         self._check_writeable("setitem")
         value = assigned(cast(self.tracing.value_of(value), self.dtype), part.shape)
@@ -445,8 +445,3 @@ def _part(parts: Callable[[], Any], number: int) -> Any:
 def _plain(key: Any) -> list[Any]:
     """The parts of a key that are no arrays, which `in` would compare."""
     return [k for k in key if not isinstance(k, np.ndarray | list)]
-
-
-def _same(a: np.ndarray, b: np.ndarray) -> bool:
-    same_start = a.__array_interface__["data"][0] == b.__array_interface__["data"][0]
-    return bool(same_start and a.shape == b.shape and a.strides == b.strides)

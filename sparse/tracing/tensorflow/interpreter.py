@@ -211,7 +211,6 @@ class GraphInterpreter(Interpreter):
         return [self._fitted(op, k, result, values) for k, result in enumerate(results)]
 
     def _fitted(self, op: tf.Operation, number: int, value: Any, values: list[Any]) -> Any:
-        """A result in its dtype."""
         if isinstance(value, Conjugate):
             return Conjugate(self._fitted(op, number, value.linear, values))
         if not isinstance(value, Linear):
@@ -306,7 +305,6 @@ def is_open_ended(op: tf.Operation) -> bool:
 
 
 def _called(op: tf.Operation) -> list[str]:
-    """Names of the functions that an operation calls."""
     found: list[str] = []
     for value in op.node_def.attr.values():
         found += [f.name for f in (value.func, *value.list.func) if f.name]

@@ -96,7 +96,6 @@ def _resize(op: tf.Operation, values: TensorList, size: Any) -> TensorList:
 
 
 def _zeros_like(op: tf.Operation, values: Any) -> Any:
-    """Of a list; each element is zero."""
     return TensorList(None if value is None else np.zeros(shape_of(value), _dtype(value)) for value in values)
 
 

@@ -169,7 +169,7 @@ def record(function: Callable[[Any], Any], specifications: Sequence[tf.TensorSpe
         if all(x is None for x in found) or any(
             not isinstance(x, (tf.Tensor, tf.Variable)) and x is not None for x in found
         ):
-            raise _NoTensor(f"The traced function returned {_kinds(found)}; expected a tensor. Is a `return` missing?")
+            raise _NoTensor(messages.no_tensor(found))
         returned.extend([image, [x is None for x in found]])
         return [tf.identity(x) for x in found if x is not None]
 
@@ -212,7 +212,3 @@ def depends(tensor: Any, inputs: Sequence[tf.Tensor]) -> bool:
             return True
         pending.extend(x.op.inputs)
     return False
-
-
-def _kinds(found: Sequence[Any]) -> str:
-    return ", ".join(dict.fromkeys(type(x).__name__ for x in found)) or "nothing"

@@ -16,6 +16,7 @@ from ....backends.torch.tensors import TORCH_DTYPE, numpy_dtype, transforming
 from ...errors import UnsupportedOperation
 from ..engine.coefficients import largest
 from ..front_end import FrontEnd, Linearised, Shaped, Traced, arguments, check_dtypes, matrix_dtype, sample_of_all
+from ..messages import no_tensor
 from .interpreter import StepInterpreter
 from .recorder import record
 
@@ -56,7 +57,7 @@ def trace_function(
     made, found = record(lambda x: function(x, *args, **kwargs), tree_unflatten(points, structure))
     outputs = [x for x in found if isinstance(x, torch.Tensor)]
     if not outputs or any(not isinstance(x, torch.Tensor) and x is not None for x in found):
-        raise TypeError(f"The traced function returned {_kinds(found)}; expected a tensor. Is a `return` missing?")
+        raise TypeError(no_tensor(found))
     bk = get_backend("torch")
     check_dtypes([Shaped(tuple(x.shape), _dtype(x)) for x in outputs], "an output")
     interpreter = StepInterpreter(bk, made, keep_zeros)
@@ -111,10 +112,6 @@ def _point(like: torch.Tensor, device: torch.device, number: int) -> torch.Tenso
     if like.dtype.is_complex:
         values = values + 1j * (rng.random(shape) - 0.5)
     return torch.as_tensor(values, dtype=like.dtype, device=device)
-
-
-def _kinds(found: Sequence[Any]) -> str:
-    return ", ".join(dict.fromkeys(type(x).__name__ for x in found)) or "nothing"
 
 
 # --- the front end ----------------------------------------------------------------------------------------------------

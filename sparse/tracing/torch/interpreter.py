@@ -9,7 +9,6 @@ the gradient is returned, need not be linear.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import AbstractContextManager
 from functools import partial
 from typing import Any
 
@@ -55,15 +54,12 @@ class StepInterpreter(Interpreter):
             self._tensors[slot] = x if self._tracks else x.detach()
         for operand, value in zip(self.record.inputs, inputs):
             self._store(operand.dense, value)
-        with self._surroundings():
+        with torch.set_grad_enabled(self._tracks):
             for number, step in enumerate(self.record.steps):
                 self._number = number
                 self._step(step)
             outputs = [None if operand is None else self._value(operand) for operand in self.record.outputs]
             return [proper(self.bk, output) for output in outputs]
-
-    def _surroundings(self) -> AbstractContextManager[Any]:
-        return torch.enable_grad() if self._tracks else torch.no_grad()
 
     # --- tensors ------------------------------------------------------------------------------------------------------
 
@@ -71,7 +67,6 @@ class StepInterpreter(Interpreter):
         return operand.place is not None and operand.place.storage in self._memories
 
     def _value(self, operand: Operand) -> Any:
-        """A `Linear` or a coefficient."""
         if not self._depends(operand):
             return self._coefficient(operand)
         return self.settled(self._memories[operand.dense.storage].read(operand.dense))
@@ -97,7 +92,6 @@ class StepInterpreter(Interpreter):
         return known
 
     def _tensor(self, operand: Operand) -> torch.Tensor:
-        """The tensor itself."""
         if operand.slot in self._tensors and not self._depends(operand):
             return self._tensors[operand.slot]
         place = operand.dense
@@ -119,7 +113,6 @@ class StepInterpreter(Interpreter):
         return tensor.copy_(given)
 
     def _store(self, place: Place, value: Any) -> None:
-        """A result on a storage of its own."""
         self._memories[place.storage] = StorageElements(self.bk, value, place, self.record.counts[place.storage])
 
     def _memory(self, place: Place) -> StorageElements:

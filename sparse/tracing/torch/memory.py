@@ -62,7 +62,6 @@ class StorageElements:
         self.dtype = np.dtype(value.dtype if isinstance(value, Linear) else co.dtype_of(self.bk, value))
 
     def _in_order(self) -> Any:
-        """All elements, in the order of the storage."""
         if self._order == list(range(len(self._order))):
             return self._value
         return permuted(self.bk, self._value, self._order)
@@ -133,7 +132,6 @@ class StorageElements:
         return self._place is not None and place == self._place._replace(conjugated=place.conjugated)
 
     def _covers(self, place: Place) -> bool:
-        """Does it hold all elements of the storage?"""
         if place.size != self.count or numpy_dtype(place.dtype) != self.dtype:
             return False
         return np.unique(_view(place).positions).size == self.count

@@ -66,7 +66,6 @@ def _convolution(equation: Any, values: Values) -> Any:
 
 
 def _fft(equation: Any, values: Values) -> Any:
-    """A product with the matrix of the transform along each axis."""
     (x,), lengths, kind = values, equation.params["fft_lengths"], _fft_name(equation.params["fft_type"])
     dtype, axes = np.dtype(equation.outvars[0].aval.dtype), list(range(x.ndim - len(lengths), x.ndim))
     if kind == "RFFT":

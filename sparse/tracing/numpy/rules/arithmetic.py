@@ -190,7 +190,6 @@ def _ldexp(x: Any, exponent: Any) -> Any:
 
 
 def _by_one(ufunc: Callable[..., Any], x: Linear) -> Linear:
-    """A function of single elements that is a factor."""
     return scale(x, ufunc(np.ones((), x.dtype)))
 
 

@@ -31,6 +31,7 @@ from ...engine.arithmetic import conjugate, negate
 from ...engine.linear import Linear
 from ...engine.operands import NotLinear
 from ...engine.positions import select
+from ...interpreter import leaves_of
 from ..values import NotFollowed, assigned, cast, not_linear, opaque, refused, translated
 from .arithmetic import METHODS, SUMS, UFUNCS
 from .products import PRODUCTS, einsum, matmul
@@ -136,7 +137,7 @@ def run_function(tracing: Any, function: Callable[..., Any], args: Sequence[Any]
         if function not in CREATORS:
             return found
         return tracing.wrap(np.zeros_like(found, order="C") if name.startswith("empty") else found, is_scalar=False)
-    linear = [x for x in _leaves([*values, *named.values()]) if isinstance(x, Linear)]
+    linear = [x for x in leaves_of([*values, *named.values()]) if isinstance(x, Linear)]
     if not linear:
         result = function(*values, **named)
     else:
@@ -208,10 +209,11 @@ def _accumulated(ufunc: np.ufunc, target: Any, inputs: Sequence[Any], values: Se
 def _is_target(x: Any, target: Any) -> bool:
     if x is target:
         return True
-    return isinstance(x, StandIn) and x.buffer is target.buffer and _same_elements(x.ghost, target.ghost)
+    return isinstance(x, StandIn) and x.buffer is target.buffer and is_same_view(x.ghost, target.ghost)
 
 
-def _same_elements(a: np.ndarray, b: np.ndarray) -> bool:
+def is_same_view(a: np.ndarray, b: np.ndarray) -> bool:
+    """Do two views have the same elements of memory?"""
     here, there = a.__array_interface__, b.__array_interface__
     return bool(here["data"][0] == there["data"][0] and a.shape == b.shape and a.strides == b.strides)
 
@@ -249,7 +251,6 @@ def _add_at(tracing: Any, ufunc: np.ufunc, inputs: Sequence[Any]) -> None:
 
 
 def _write(tracing: Any, function: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> None:
-    """Functions that write to their first argument."""
     target, *rest = args
     if not isinstance(target, StandIn):
         raise opaque(function.__name__, _PLAIN_TARGET)
@@ -282,7 +283,6 @@ def _accepts(rule: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, An
 
 
 def _without_out(function: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
-    """Arguments without `out`, and it."""
     kwargs, args = dict(kwargs), list(args)
     target = kwargs.pop("out", None)
     signature = _signature(function)
@@ -294,10 +294,6 @@ def _without_out(function: Callable[..., Any], args: Sequence[Any], kwargs: dict
         kwargs.update(zip(names[place + 1 :], args[place + 1 :]))
         args = args[:place]
     return args, kwargs, target
-
-
-def _leaves(x: Any) -> list[Any]:
-    return [leaf for part in x for leaf in _leaves(part)] if isinstance(x, list | tuple) else [x]
 
 
 def _replaced(x: Any, by: Callable[[Any], Any]) -> Any:

@@ -48,7 +48,6 @@ def _arrays(x: Any, y: Any) -> tuple[Any, Any]:
 
 
 def _sparse_product(matrix: Any, x: Linear) -> Linear:
-    """Every entry times the element of x that it meets."""
     if matrix.ndim != 2 or x.ndim not in (1, 2) or x.shape[0] != matrix.shape[1]:
         raise ValueError(f"A sparse matrix of shape {matrix.shape} was multiplied by an array of shape {x.shape}.")
     entries = matrix.tocoo()

@@ -13,7 +13,7 @@ from ...engine.indexing import Labels, pad_by_mode, roll
 from ...engine.linear import Linear
 from ...engine.operands import NotLinear, static_needed, triangle, where
 from ...engine.positions import assemble
-from ...interpreter import mapped
+from ...interpreter import leaves_of, mapped
 from ..values import NotFollowed, Value, broadcast, cast, concatenate, plus, reshape
 
 
@@ -69,13 +69,9 @@ def stacked(x: Any) -> Value:
     """Nested lists of arrays as one array."""
     if isinstance(x, Linear):
         return x
-    if isinstance(x, list | tuple) and x and any(isinstance(leaf, Linear) for leaf in _flat(x)):
+    if isinstance(x, list | tuple) and x and any(isinstance(leaf, Linear) for leaf in leaves_of(x)):
         return _stack(x)
     return np.asarray(x)
-
-
-def _flat(x: Any) -> list[Any]:
-    return [leaf for part in x for leaf in _flat(part)] if isinstance(x, list | tuple) else [x]
 
 
 def _size(x: Any) -> int:
@@ -123,7 +119,7 @@ def _moved(function: Callable[..., Any], *names: str) -> Callable[..., Any]:
     def rule(*args: Any, **kwargs: Any) -> Any:
         bound, labels = signature.bind(*args, **kwargs), Labels()
         rest = [x for name, x in bound.arguments.items() if name not in names]
-        if any(isinstance(leaf, Linear) for leaf in _flat(rest)):
+        if any(isinstance(leaf, Linear) for leaf in leaves_of(rest)):
             raise NotLinear("what is moved where depends on it")
 
         def labelled(x: Any) -> np.ndarray:

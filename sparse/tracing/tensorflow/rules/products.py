@@ -65,7 +65,6 @@ def _einsum(op: tf.Operation, *operands: Any) -> Any:
 
 
 def _sparse_product(op: tf.Operation, indices: Any, values: Any, shape: Any, b: Any) -> Any:
-    """By the entries: rows of b, multiplied and added up."""
     where, (n, m) = static("structure of the sparse matrix", indices), integers("shape", shape)
     bk, (rows, columns) = linear_factor(values, b).bk, where.T
     if _flag(op, "adjoint_a"):
@@ -198,7 +197,6 @@ def _kernel(example: Linear, kernel: Any, d: int, channels: int, depthwise: bool
 
 
 def _by_image(d: int, depthwise: bool = False) -> Callable[..., Any]:
-    """The derivative by the image, which is the transposed convolution."""
 
     def rule(op: tf.Operation, sizes: Any, kernel: Any, gradient: Any) -> Any:
         example = linear_factor(kernel, gradient)
@@ -216,7 +214,6 @@ def _by_image(d: int, depthwise: bool = False) -> Callable[..., Any]:
 
 
 def _by_kernel(d: int) -> Callable[..., Any]:
-    """The derivative by the kernel: a convolution of the image with the gradient."""
 
     def rule(op: tf.Operation, image: Any, sizes: Any, gradient: Any) -> Any:
         example = linear_factor(image, gradient)

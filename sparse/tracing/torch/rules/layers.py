@@ -130,7 +130,6 @@ def _batch_norm(
 
 
 def _batch_norm_by_own(step: Step, x: Any, weight: Any, bias: Any, *settings: Any) -> list[Any]:
-    """Without means and variances, by those of the array."""
     return _batch_norm(step, x, weight, bias, *(settings if len(settings) == 5 else (None, None, *settings)))
 
 
@@ -141,7 +140,6 @@ def _batch_norm_by_known(step: Step, x: Any, weight: Any, bias: Any, mean: Any, 
 def _batch_norm_backward(
     step: Step, gradient: Any, x: Any, weight: Any, mean: Any, variance: Any, a: Any, b: Any, training: bool, *rest: Any
 ) -> list[Any]:
-    """The derivative by the array."""
     if training or not isinstance(gradient, Linear):
         raise NotLinear("it depends on the deviation of its elements. Use eval()") if training else NoRule()
     factor = _channel_factor((gradient,), weight, variance, rest[0])

@@ -58,7 +58,6 @@ def _sum_of_batches(step: Step, a: Any, b: Any) -> Any:
 
 
 def _sparse_product(a: Any, b: Any) -> Any:
-    """By the entries: rows of b, multiplied and added up."""
     if not isinstance(b, Linear) or not isinstance(a, torch.Tensor):
         raise NoRule()
     if a.requires_grad:
@@ -159,7 +158,6 @@ def _convolution_backward(
     groups: int,
     output_mask: Sequence[bool],
 ) -> list[Any]:
-    """The derivatives by the image, the kernel and the bias."""
     taps = shape_of(kernel)[2:]
     stride, padding, dilation = (_each(v, len(taps)) for v in (stride, padding, dilation))
 
@@ -206,7 +204,6 @@ def _shares(function: Any, windows: Windows, lead: int, settings: Sequence[Any])
 
 
 def _average(d: int) -> Callable[..., Any]:
-    """Means over windows in d dimensions."""
 
     def rule(step: Step, x: Linear, window: Any, stride: Any = (), padding: Any = (0,), *settings: Any) -> Any:
         windows = _windows(x.shape[-d:], step.shape[-d:], window, stride, padding)
