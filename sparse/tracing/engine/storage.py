@@ -52,6 +52,8 @@ class View(NamedTuple):
 
 def _slices(value: Operand, view: View, grids: Grids) -> Iterator[tuple[tuple[int, ...], Slices]]:
     """Shapes of the storage in which the view is slices of it: its own, the given ones, what the strides tell, flat."""
+    if 0 in view.shape:
+        return
     for grid in itertools.chain([shape_of(value)], grids, _told(value, view)):
         found = slices_at(view.offset, view.strides, view.shape, grid)
         if found is not None:

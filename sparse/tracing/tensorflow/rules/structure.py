@@ -13,12 +13,14 @@ import tensorflow as tf
 from .....backends.tensorflow.program import eagerly, evaluate
 from ....errors import UnsupportedOperation
 from ...engine import coefficients as co
+from ...engine import storage
 from ...engine.arithmetic import negate, scale
 from ...engine.indexing import Labels, along, numbers, pad_by_mode, pad_by_mode_adjoint, replace_at, roll
 from ...engine.linear import Linear, linear_among, reshape
-from ...engine.operands import integers, padded, shape_of, spread, static, static_needed, where
+from ...engine.operands import integers, padded, reshaped, shape_of, spread, static, static_needed, where
 from ...engine.positions import scatter_add, take
-from ...engine.structural import broadcast_to, concatenate, cut, element, pad, reverse, slice_, stack, tile, transpose
+from ...engine.storage import View
+from ...engine.structural import broadcast_to, concatenate, cut, element, reverse, slice_, stack, tile, transpose
 from ...interpreter import Conjugate, conjugated
 
 
@@ -144,54 +146,24 @@ def index_of(op: tf.Operation, begin: Any, end: Any, strides: Any) -> Index:
     return tuple(found)
 
 
-def _per_axis(shape: Sequence[int], index: Index) -> list[tuple[int, int, int]]:
-    """Start, stop and step along each axis; a number is a slice of one element."""
-    own = [i for i in index if i is not None]
-    if Ellipsis in own:
-        k = own.index(Ellipsis)
-        own[k : k + 1] = [slice(None)] * (len(shape) - len(own) + 1)
-    own += [slice(None)] * (len(shape) - len(own))
-    slices = [slice(i % n, i % n + 1) if isinstance(i, int) else i for i, n in zip(own, shape)]
-    return [s.indices(n) for s, n in zip(slices, shape)]
-
-
-def _part(x: Linear, index: Index) -> Linear:
-    """`x[index]` for slices, numbers, new axes and dots."""
-    shape = np.broadcast_to(np.zeros(()), x.shape)[index].shape
-    starts, limits, steps, backward = [], [], [], []
-    for axis, (start, stop, step) in enumerate(_per_axis(x.shape, index)):
-        if step < 0:
-            count = max(0, -((start - stop) // step))
-            start, stop, step = start + (count - 1) * step, start + 1, -step
-            backward.append(axis)
-            stop = stop if count else start
-        starts.append(start)
-        limits.append(max(stop, start))
-        steps.append(step)
-    part = slice_(x, starts, limits, steps)
-    return reshape(reverse(part, backward) if backward and part.size else part, shape)
+def _view(shape: Sequence[int], index: Index) -> View:
+    """`x[index]` as a view of an array of this shape: NumPy slices one of bytes, whose strides tell."""
+    ghost = np.empty(tuple(shape), np.int8)
+    part = ghost[index if Ellipsis in index else (*index, ...)]
+    start = part.__array_interface__["data"][0] - ghost.__array_interface__["data"][0]
+    return View(part.shape, part.strides, start if part.size else 0)
 
 
 def _strided_slice(op: tf.Operation, x: Any, begin: Any, end: Any, strides: Any) -> Any:
-    return _part(linear_operand(x, begin, end, strides), index_of(op, begin, end, strides))
+    x = linear_operand(x, begin, end, strides)
+    return storage.read(x.bk, x, _view(x.shape, index_of(op, begin, end, strides)))
 
 
 def _strided_slice_gradient(op: tf.Operation, shape: Any, begin: Any, end: Any, strides: Any, x: Any) -> Any:
     lengths, index = integers("shape", shape), index_of(op, begin, end, strides)
-    widths = _widths(lengths, index)
-    if widths is not None:
-        return pad(reshape(x, [n - lo - hi for n, (lo, hi, _) in zip(lengths, widths)]), widths)
-    return scatter_add(np.zeros(lengths, x.dtype), numbers(lengths)[index].reshape(x.shape), x)
-
-
-def _widths(shape: Sequence[int], index: Index) -> list[tuple[int, int, int]] | None:
-    """What lies around a part without steps."""
-    found = []
-    for n, (start, stop, step) in zip(shape, _per_axis(shape, index)):
-        if step != 1:
-            return None
-        found.append((start, n - max(stop, start), 0))
-    return found
+    view = _view(lengths, index)
+    found = storage.accumulate(x.bk, np.zeros(lengths, x.dtype), view, reshape(x, view.shape))
+    return reshape(found, lengths)
 
 
 def _slice(op: tf.Operation, x: Any, begin: Any, size: Any) -> Any:
@@ -329,8 +301,8 @@ def _sparse_segment(power: float) -> Callable[..., Any]:
 
 
 def _update_part(op: tf.Operation, x: Any, begin: Any, end: Any, strides: Any, value: Any) -> Any:
-    where = numbers(shape_of(x))[index_of(op, begin, end, strides)]
-    return replace_at(x, where, value)
+    bk, view = linear_among([x, value], "update").bk, _view(shape_of(x), index_of(op, begin, end, strides))
+    return reshaped(bk, storage.replace(bk, x, view, spread(bk, value, view.shape)), shape_of(x))
 
 
 _MOVES = (

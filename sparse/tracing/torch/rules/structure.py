@@ -20,11 +20,13 @@ import numpy as np
 import torch
 
 from ...engine import coefficients as co
+from ...engine import storage
 from ...engine.arithmetic import scale
 from ...engine.indexing import Labels, along, numbers, pad_by_mode, pad_by_mode_adjoint, replace_at, roll
 from ...engine.linear import Linear, linear_among, reshape
-from ...engine.operands import NotLinear, shape_of, spread, static, static_needed, triangle, where
+from ...engine.operands import NotLinear, reshaped, shape_of, spread, static, static_needed, triangle, where
 from ...engine.positions import scatter_add, take
+from ...engine.storage import View
 from ...engine.structural import concatenate, pad, reverse, stack, tile
 from ...interpreter import mapped
 from ..recorder import Step
@@ -213,11 +215,18 @@ def _zeroed(x: Any, where: np.ndarray) -> Any:
 # --- parts and their derivatives --------------------------------------------------------------------------------------
 
 
+def _view(view: Callable[..., torch.Tensor], shape: Sequence[int], *args: Any, **kwargs: Any) -> View:
+    part = view(torch.empty(tuple(shape), device="meta"), *args, **kwargs)
+    return View(tuple(part.shape), part.stride(), int(part.storage_offset()))
+
+
 def _part_of(view: Callable[..., torch.Tensor]) -> Callable[..., Any]:
     """`view_scatter(x, source, ...)`: x with a part of it replaced."""
 
     def rule(step: Step, x: Any, source: Any, *args: Any, **kwargs: Any) -> Any:
-        return put(x, view(torch.from_numpy(numbers(shape_of(x))), *args, **kwargs).numpy(), source)
+        bk = linear_among([x, source], "scatter").bk
+        found = storage.replace(bk, x, _view(view, shape_of(x), *args, **kwargs), source)
+        return reshaped(bk, found, shape_of(x))
 
     return rule
 
@@ -225,9 +234,9 @@ def _part_of(view: Callable[..., torch.Tensor]) -> Callable[..., Any]:
 def _back(view: Callable[..., torch.Tensor]) -> Callable[..., Any]:
     """`view_backward(gradient, shape, ...)`: zeros with the gradient added to a part."""
 
-    def rule(step: Step, gradient: Linear, shape: Sequence[int], *args: Any) -> Any:
-        where = view(torch.from_numpy(numbers(shape)), *args).numpy()
-        return scatter_add(np.zeros(tuple(shape), gradient.dtype), where, gradient)
+    def rule(step: Step, x: Linear, shape: Sequence[int], *args: Any) -> Any:
+        zeros = np.zeros(tuple(shape), x.dtype)
+        return reshape(storage.accumulate(x.bk, zeros, _view(view, shape, *args), x), shape)
 
     return rule
 
