@@ -3,7 +3,7 @@
 Sums keep the terms of both, with new factors; what does not depend on the input becomes the bias:
 
 >>> from krylix.backends import get_backend
->>> from krylix.sparse.tracing.engine import identity
+>>> from krylix.sparse.tracing.engine.linear import identity
 >>> u = identity(get_backend("numpy"), (3,), float)
 >>> v = add(scale(u, 2.0), np.array([5.0, 6.0, 7.0]))
 >>> v.terms

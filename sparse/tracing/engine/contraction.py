@@ -3,7 +3,7 @@
 `m @ u` for a small matrix m is one box per entry that is not zero, each of one row here; row, column and entry are
 
 >>> from krylix.backends import get_backend
->>> from krylix.sparse.tracing.engine import identity
+>>> from krylix.sparse.tracing.engine.linear import identity
 >>> u = identity(get_backend("numpy"), (2,), float)
 >>> v = contract(u, np.array([[3.0, 4.0], [0.0, 5.0]]), ((0,), (1,)), x_first=False)
 >>> for term in v.terms:
@@ -15,7 +15,8 @@
 An entry that is a sum of products is known to `eps` times the sum of their absolute values: what is not larger than
 that is no entry. So a small coefficient stays, however large others are:
 
->>> from krylix.sparse.tracing.engine import identity, scale
+>>> from krylix.sparse.tracing.engine.arithmetic import scale
+>>> from krylix.sparse.tracing.engine.linear import identity
 >>> u, F = identity(get_backend("numpy"), (3,), float), np.fft.fft(np.eye(3))
 >>> v = dense_product(scale(u, np.array([1.0, 1e-30, 1e30])), F, ([0], [1]))
 >>> sum(term.size for term in dense_product(v, F.conj() / 3, ([0], [1])).terms)  # no product with 1e30 is a rest

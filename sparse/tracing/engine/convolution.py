@@ -4,7 +4,7 @@ A second difference of 4 elements, with zeros around; each box is a shifted slic
 
 >>> import numpy as np
 >>> from krylix.backends import get_backend
->>> from krylix.sparse.tracing.engine import identity
+>>> from krylix.sparse.tracing.engine.linear import identity
 >>> u = identity(get_backend("numpy"), (1, 1, 4), float)
 >>> v = convolve(u, np.array([[[1.0, -2.0, 1.0]]]), [1], [(1, 1)], [1], [1])
 >>> for term in v.terms:

@@ -16,7 +16,7 @@ One window is a slice, which boxes follow: it starts at
 [1, 0]
 
 >>> from krylix.backends import get_backend
->>> from krylix.sparse.tracing.engine import identity
+>>> from krylix.sparse.tracing.engine.linear import identity
 >>> u = identity(get_backend("numpy"), (5,), float)
 >>> for term in roll(u, 1).terms:
 ...     print(term.lo, term.shape, term.offset)

@@ -4,7 +4,7 @@ Errors name neither the operation nor the user's line, which the front end adds 
 
 >>> import numpy as np
 >>> from krylix.backends import get_backend
->>> from krylix.sparse.tracing.engine import identity
+>>> from krylix.sparse.tracing.engine.linear import identity
 >>> bk = get_backend("numpy")
 >>> u = identity(bk, (2, 3), float)
 >>> [shape_of(reshaped(bk, x, (6,))) for x in (u, np.zeros((2, 3)))]

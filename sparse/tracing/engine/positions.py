@@ -3,7 +3,8 @@
 Positions that are a slice keep boxes boxes; others give one column per element, -1 where there is none:
 
 >>> from krylix.backends import get_backend
->>> from krylix.sparse.tracing.engine import identity, reverse
+>>> from krylix.sparse.tracing.engine.linear import identity
+>>> from krylix.sparse.tracing.engine.structural import reverse
 >>> u = identity(get_backend("numpy"), (4,), float)
 >>> take(u, np.array([3, 1])).terms
 (Box(lo=(0,), shape=(2,), offset=3, strides=(-2,), factor=1, values=None, mask=None),)

@@ -3,7 +3,7 @@
 The diagonal of a matrix u, and a product with it in each row:
 
 >>> from krylix.backends import get_backend
->>> from krylix.sparse.tracing.engine import identity
+>>> from krylix.sparse.tracing.engine.linear import identity
 >>> u = identity(get_backend("numpy"), (2, 2), float)
 >>> parsed("ii", [2])
 (['ii'], '')

@@ -3,7 +3,7 @@
 `u[1:]` and `u` between two zeros, where u has 4 elements: only the rows and the first column of the box change.
 
 >>> from krylix.backends import get_backend
->>> from krylix.sparse.tracing.engine import identity
+>>> from krylix.sparse.tracing.engine.linear import identity
 >>> u = identity(get_backend("numpy"), (4,), float)
 >>> slice_(u, [1], [4]).terms
 (Box(lo=(0,), shape=(3,), offset=1, strides=(1,), factor=1, values=None, mask=None),)

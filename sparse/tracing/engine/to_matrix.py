@@ -1,7 +1,9 @@
 """The matrix of a traced function: terms into diagonals where these are few, else into sorted entries.
 
 >>> from krylix.backends import get_backend
->>> from krylix.sparse.tracing.engine import add, identity, pad, scale, slice_
+>>> from krylix.sparse.tracing.engine.arithmetic import add, scale
+>>> from krylix.sparse.tracing.engine.linear import identity
+>>> from krylix.sparse.tracing.engine.structural import pad, slice_
 >>> bk = get_backend("numpy")
 >>> u = identity(bk, (3,), float)
 >>> f = add(scale(u, 2.0), pad(slice_(u, [1], [3]), [(0, 1, 0)]))  # 2 u + the next element

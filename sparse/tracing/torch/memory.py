@@ -90,8 +90,8 @@ class StorageElements:
         if self._conjugated:
             value, self._conjugated = proper(self.bk, conjugated(self.bk, value)), False
         if dtype.kind == "c" and self.dtype.kind == "f" and dtype.itemsize == 2 * self.dtype.itemsize:
-            parts = (storage.read(self.bk, value, View((self.count // 2,), (2,), part)) for part in (0, 1))
-            return complex_of(self.bk, *parts, dtype)
+            real, imaginary = (storage.read(self.bk, value, View((self.count // 2,), (2,), k)) for k in (0, 1))
+            return complex_of(self.bk, real, imaginary, dtype)
         if dtype.kind == "f" and self.dtype.kind == "c" and 2 * dtype.itemsize == self.dtype.itemsize:
             return _pairs(self.bk, value)
         raise UnsupportedOperation(f"Reading the bits of {self.dtype} as {dtype} has no matrix. {MATRIX_FREE}")

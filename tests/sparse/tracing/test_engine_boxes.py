@@ -5,8 +5,8 @@ import itertools
 import numpy as np
 import pytest
 
+import tracing_engine as t
 from krylix.backends import get_backend
-from krylix.sparse.tracing import engine as t
 from krylix.sparse.tracing.engine.structural import find_slices
 from krylix.sparse.tracing.engine.terms import Box, affine, axis_groups, bounding_slices, reshape_box, to_gathered
 

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
+import tracing_engine as t
 from krylix.backends import get_backend
 from krylix.sparse import UnsupportedOperation
-from krylix.sparse.tracing import engine as t
 from krylix.sparse.tracing.engine.terms import Box
 from krylix.sparse.tracing.engine.to_matrix import blocks_of, entries_of
 

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
+import tracing_engine as t
 from krylix.backends import get_backend
 from krylix.sparse import NonlinearError, UnsupportedOperation
-from krylix.sparse.tracing import engine as t
 from krylix.sparse.tracing.engine.limits import check_entries
 from krylix.sparse.tracing.engine.to_matrix import blocks_of, plan_diagonals
 

@@ -9,8 +9,8 @@ import pytest
 import scipy.sparse as sp
 from hypothesis import strategies as st
 
+import tracing_engine as t
 from krylix.backends import get_backend
-from krylix.sparse.tracing import engine as t
 from krylix.sparse.tracing.engine.linear import merge_entries, normal, sum_numbers
 from krylix.sparse.tracing.engine.terms import Box, to_entries, to_gathered
 from krylix.sparse.tracing.engine.to_matrix import biases_of, blocks_of, entries_of, plan_diagonals, write_diagonals

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
+import tracing_engine as t
 from frameworks import lazy
 from krylix.backends import get_backend
-from krylix.sparse.tracing import engine as t
 from krylix.sparse.tracing.engine.terms import Box, to_entries, to_gathered
 from krylix.sparse.tracing.engine.to_matrix import blocks_of, entries_of
 

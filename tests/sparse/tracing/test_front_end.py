@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+import tracing_engine as engine
 from krylix import NonlinearError, UnsupportedOperation, jacobian_matrix, matrix_from_function
 from krylix.backends import get_backend
-from krylix.sparse.tracing import engine, front_end
+from krylix.sparse.tracing import front_end
 from krylix.sparse.tracing.engine.operands import MATRIX_FREE
 from krylix.sparse.tracing.front_end import Traced, arguments, check_dtypes, matrix_dtype
 from krylix.sparse.tracing.messages import Operation, kind_of, located, nonlinear, place_of, unsupported

@@ -17,7 +17,7 @@ Programs inside an operation, loops and branches are entered in interpreter.py.
 >>> import jax
 >>> import numpy as np
 >>> from krylix.backends import get_backend
->>> from krylix.sparse.tracing.engine import identity
+>>> from krylix.sparse.tracing.engine.linear import identity
 >>> (equation,) = jax.make_jaxpr(lambda u: jax.lax.rev(u, (0,)))(np.zeros(4)).eqns
 >>> equation.primitive.name, equation.params["dimensions"]
 ('rev', (0,))

@@ -4,7 +4,7 @@
 
 >>> import jax
 >>> from krylix.backends import get_backend
->>> from krylix.sparse.tracing.engine import identity
+>>> from krylix.sparse.tracing.engine.linear import identity
 >>> u = identity(get_backend("jax"), (4,), float)
 >>> (equation,) = jax.make_jaxpr(lambda u: 3.0 * u)(np.zeros(4)).eqns
 >>> ARITHMETIC["mul"](equation, [np.asarray(3.0), u]).terms
@@ -61,7 +61,8 @@ def _convert(equation: Any, values: Values) -> Any:
 
 
 def _complex(equation: Any, values: Values) -> Any:
-    return complex_of(linear_among(values, "complex").bk, *values, np.dtype(equation.outvars[0].aval.dtype))
+    real, imaginary = values
+    return complex_of(linear_among(values, "complex").bk, real, imaginary, np.dtype(equation.outvars[0].aval.dtype))
 
 
 def _conjugate(equation: Any, values: Values) -> Any:

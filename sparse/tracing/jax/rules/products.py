@@ -4,7 +4,7 @@
 
 >>> import jax
 >>> from krylix.backends import get_backend
->>> from krylix.sparse.tracing.engine import identity
+>>> from krylix.sparse.tracing.engine.linear import identity
 >>> u, m = identity(get_backend("jax"), (2,), float), np.array([[3.0, 4.0], [0.0, 5.0]])
 >>> (equation,) = jax.make_jaxpr(lambda u: m @ u)(np.zeros(2)).eqns
 >>> for term in PRODUCTS["dot_general"](equation, [m, u]).terms:

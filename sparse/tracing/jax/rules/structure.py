@@ -4,7 +4,7 @@
 
 >>> import jax
 >>> from krylix.backends import get_backend
->>> from krylix.sparse.tracing.engine import identity
+>>> from krylix.sparse.tracing.engine.linear import identity
 >>> u = identity(get_backend("jax"), (4,), float)
 >>> (equation,) = jax.make_jaxpr(lambda u: lax.pad(u, 0.0, [(2, 0, 0)]))(np.zeros(4)).eqns
 >>> STRUCTURE["pad"](equation, [u, np.asarray(0.0)]).terms

@@ -9,7 +9,7 @@
 A function that is in none of them is not followed; NONLINEAR has the names of those that no rule could follow.
 
 >>> from krylix.backends import get_backend
->>> from krylix.sparse.tracing.engine import identity
+>>> from krylix.sparse.tracing.engine.linear import identity
 >>> u = identity(get_backend("numpy"), (4,), float)
 >>> FUNCTIONS[np.roll](u, -1).terms[0].offset
 1

@@ -8,7 +8,7 @@ shapes only are in structure.py, lists of tensors in lists.py, calls, branches a
 >>> import numpy as np
 >>> import tensorflow as tf
 >>> from krylix.backends import get_backend
->>> from krylix.sparse.tracing.engine import identity
+>>> from krylix.sparse.tracing.engine.linear import identity
 >>> u = identity(get_backend("tensorflow"), (4,), float)
 >>> with tf.Graph().as_default():
 ...     op = tf.reverse(tf.zeros(4), [0]).op

@@ -6,7 +6,7 @@ part, as are views, operators that write in place (`add_` is found as `add`) and
 
 >>> import numpy as np
 >>> from krylix.backends import get_backend
->>> from krylix.sparse.tracing.engine import identity
+>>> from krylix.sparse.tracing.engine.linear import identity
 >>> u = identity(get_backend("torch"), (4,), float)
 >>> RULES["flip"](None, u, [0]).terms
 (Box(lo=(0,), shape=(4,), offset=3, strides=(-1,), factor=1, values=None, mask=None),)

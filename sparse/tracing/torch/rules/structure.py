@@ -4,7 +4,7 @@ The elements 3 and 1 of 4, and one element put at position 2:
 
 >>> import numpy as np
 >>> from krylix.backends import get_backend
->>> from krylix.sparse.tracing.engine import identity
+>>> from krylix.sparse.tracing.engine.linear import identity
 >>> u = identity(get_backend("torch"), (4,), float)
 >>> STRUCTURE["index"](None, u, [np.array([3, 1])]).terms
 (Box(lo=(0,), shape=(2,), offset=3, strides=(-2,), factor=1, values=None, mask=None),)
