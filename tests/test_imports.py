@@ -13,7 +13,8 @@ import pytest
 from frameworks import FRAMEWORKS, PEERS, import_quietly, missing
 from library import FOLDERS, ROOT, label, library_files, module_name
 
-HEAVY = (*FRAMEWORKS, *PEERS, "equinox", "mpi4py", "pyamg", "matplotlib", "pandas", "tqdm")
+SCIPY = ("scipy.optimize", "scipy.special", "scipy.fft", "scipy.io")  # their imports take as long as those of krylix
+HEAVY = (*FRAMEWORKS, *PEERS, *SCIPY, "equinox", "mpi4py", "pyamg", "matplotlib", "pandas", "tqdm")
 IMPORT_ALL = "import krylix, krylix.backends, krylix.sparse, krylix.solvers"
 
 

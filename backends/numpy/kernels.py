@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
-import scipy.fft
+import scipy
 import scipy.sparse as sp
 from scipy.linalg import lapack
 

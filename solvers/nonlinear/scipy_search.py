@@ -9,7 +9,7 @@ from queue import SimpleQueue
 from typing import Any
 
 import numpy as np
-import scipy.optimize
+import scipy
 
 _OPTIONS: dict[str, dict[str, Any]] = {
     "L-BFGS-B": {"ftol": 0.0, "maxfun": 2**31 - 1, "maxls": 40},

@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from typing import Any, BinaryIO
 
 import numpy as np
-import scipy.io
+import scipy
 import scipy.sparse as sp
 
 BANNER, BYTE_ORDER_MARK = b"%%MatrixMarket", b"\xef\xbb\xbf"

@@ -17,7 +17,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
-import scipy.io
+import scipy
 import scipy.sparse as sp
 
 from .packed import most_unpacked

@@ -13,7 +13,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
-import scipy.io
+import scipy
 import scipy.sparse as sp
 
 from ...backends import Array, choose_backend

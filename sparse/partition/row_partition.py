@@ -8,9 +8,9 @@ from collections.abc import Callable
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
+import scipy
 import scipy.linalg
 import scipy.sparse as sp
-from scipy.optimize import linear_sum_assignment
 from scipy.sparse.csgraph import connected_components, dijkstra
 from scipy.sparse.linalg import lobpcg
 
@@ -310,4 +310,4 @@ def near_their_blocks(labels: np.ndarray, parts: int) -> np.ndarray:
         return labels
     block = np.arange(n) // max(-(-n // parts), 1)
     shared = np.bincount(labels.astype(np.int64) * parts + block, minlength=parts * parts).reshape(parts, parts)
-    return linear_sum_assignment(shared, maximize=True)[1][labels].astype(np.int32)
+    return scipy.optimize.linear_sum_assignment(shared, maximize=True)[1][labels].astype(np.int32)

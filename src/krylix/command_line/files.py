@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
-import scipy.io
+import scipy
 import scipy.sparse as sp
 
 from ..sparse.analysis.canonical import canonical
