@@ -101,6 +101,14 @@ class Control(ABC):
             state = body(state)
         return state
 
+    def _up_to(
+        self, condition: Callable[[Any], Any], body: Callable[[Any], Any], done: Any, state: Any, limit: Any
+    ) -> Any:
+        """`(done, state)` after further steps of a compiled loop, until `limit` of them are done."""
+        return self._while_loop(
+            lambda s: (s[0] < limit) & condition(s[1]), lambda s: (s[0] + 1, body(s[1])), (done, state)
+        )
+
     def _stacked_loop(
         self, condition: Callable[[Any], Any], body: Callable[[Any], Any], state: Any, limits: Sequence[int]
     ) -> Any:

@@ -68,11 +68,6 @@ class JaxLoops(Backend):
 
         return lax.scan(further, (done, state), np.asarray(limits, np.int32))[1]
 
-    def _up_to(self, condition: Condition, body: Body, done: Any, state: Any, limit: Any) -> Any:
-        return self._while_loop(
-            lambda s: (s[0] < limit) & condition(s[1]), lambda s: (s[0] + 1, body(s[1])), (done, state)
-        )
-
     def for_loop(self, count: int, body: Callable[[Any], Any], state: Any) -> Any:
         if is_mapped():  # where a loop has to say over which devices its state varies
             return self._counted(count, body, state)

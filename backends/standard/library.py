@@ -308,18 +308,24 @@ class ArrayLibrary(ABC):
         return [self.in_dtype(x, dtype, like) for x in xs]
 
 
+def named(function: Callable[..., Any], name: str) -> Callable[..., Any]:
+    """The function, which errors and profiles show by this name."""
+    function.__name__ = function.__qualname__ = name
+    return function
+
+
 def named_after(function: Callable[..., Any]) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Decorator giving a wrapper the name and docstring of a function, but not its signature.
 
     TensorFlow's functions have a `name` more, and `tf.function` gives a function what its signature lists.
     """
 
-    def named(wrapper: Callable[..., Any]) -> Callable[..., Any]:
+    def as_function(wrapper: Callable[..., Any]) -> Callable[..., Any]:
         wrapper = wraps(function, updated=())(wrapper)
         del wrapper.__wrapped__
         return wrapper
 
-    return named
+    return as_function
 
 
 # --- Axes as the standard takes them, for libraries that read them otherwise ------------------------------------------

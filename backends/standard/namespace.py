@@ -7,7 +7,7 @@ from difflib import get_close_matches
 from typing import Any
 
 from .creation import Creation, Inspection, NamespaceInfo
-from .library import EXTENSIONS, ORDERED, RULES, VERSION, ArrayLibrary, find
+from .library import EXTENSIONS, ORDERED, RULES, VERSION, ArrayLibrary, find, named
 from .promotion import Promotion, in_order
 
 
@@ -37,7 +37,8 @@ class Namespace:
             if function is not None:  # else a version of the library that has not got it
                 if name in ORDERED:
                     function = in_order(library, name, function)
-                setattr(self, own, next(getattr(r, rule) for r in rules if hasattr(r, rule))(function))
+                made = next(getattr(r, rule) for r in rules if hasattr(r, rule))(function)
+                setattr(self, own, made if made is function else named(made, own))
         if not extension:
             self._add_dtypes_and_extensions(sources)
 

@@ -49,11 +49,6 @@ class TensorflowLoops(Backend):
         stacked = [tf.ensure_shape(a.stack(), (len(limits), *a.element_shape)) for a in rows]
         return tf.nest.pack_sequence_as(state, stacked)
 
-    def _up_to(self, condition: Condition, body: Body, done: tf.Tensor, state: Any, limit: Any) -> Any:
-        return self._while_loop(
-            lambda s: tf.logical_and(s[0] < limit, condition(s[1])), lambda s: (s[0] + 1, body(s[1])), (done, state)
-        )
-
 
 # --- Functions mapped over a batch: derivatives, host calls and sizes that are known only when a graph runs -----------
 # `tf.vectorized_map` replaces each operation of the mapped function by one for all elements, and the `IdentityN` that

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from ..standard.library import ArrayLibrary, axes_of, check_lengths, one_axis
+from ..standard.library import ArrayLibrary, axes_of, check_lengths, named, one_axis
 from ..standard.namespace import Namespace
 from ..standard.promotion import UniqueAll, parts_of
 from .tensors import NUMPY_DTYPE, TORCH_DTYPE, numpy_dtype
@@ -158,11 +158,6 @@ equal = torch.eq  # torch.equal gives one bool
 _WHOLE = frozenset((torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64))
 
 
-def _named(function: _Reduce, name: str) -> _Reduce:
-    function.__name__ = function.__qualname__ = name
-    return function
-
-
 def _of_whole_numbers(function: Callable[[Any], Any]) -> Callable[[Any], Any]:
     """A function that leaves integers as they are, and rounds both parts of a complex number."""
 
@@ -171,7 +166,7 @@ def _of_whole_numbers(function: Callable[[Any], Any]) -> Callable[[Any], Any]:
             return x.clone()
         return torch.complex(function(x.real), function(x.imag)) if x.is_complex() else function(x)
 
-    return _named(rounded, function.__name__)
+    return named(rounded, function.__name__)
 
 
 ceil, floor, round, trunc = map(_of_whole_numbers, (torch.ceil, torch.floor, torch.round, torch.trunc))
@@ -235,7 +230,7 @@ def _reduction(function: _Reduce, cast: Any = None) -> Callable[..., torch.Tenso
     def reduced(x: torch.Tensor, /, *, axis: Axis = None, keepdims: bool = False) -> torch.Tensor:
         return _over(function, x if cast is None else x.to(cast), axis, keepdims)
 
-    return _named(reduced, function.__name__)
+    return named(reduced, function.__name__)
 
 
 def _deviation(function: _Reduce) -> Callable[..., torch.Tensor]:
@@ -244,7 +239,7 @@ def _deviation(function: _Reduce) -> Callable[..., torch.Tensor]:
     ) -> torch.Tensor:
         return _over(function, x, axis, keepdims, correction=correction)
 
-    return _named(deviation, function.__name__)
+    return named(deviation, function.__name__)
 
 
 max, min, mean = map(_reduction, (torch.amax, torch.amin, torch.mean))  # NaN where there is one
@@ -271,7 +266,7 @@ def _along(name: str, function: _Reduce, first: int) -> Callable[..., torch.Tens
         shape[axis] = 1
         return torch.cat([found.new_full(shape, first), found], dim=axis)
 
-    return _named(cumulative, name)
+    return named(cumulative, name)
 
 
 cumulative_sum = _along("cumulative_sum", torch.cumsum, 0)
@@ -297,7 +292,7 @@ def _place_of(function: Callable[..., torch.Tensor]) -> Callable[..., torch.Tens
         found = function(x, dim=axis, keepdim=keepdims and axis is not None)
         return found.reshape((1,) * x.ndim) if keepdims and axis is None else found
 
-    return _named(place, function.__name__)
+    return named(place, function.__name__)
 
 
 argmax, argmin = _place_of(torch.argmax), _place_of(torch.argmin)
@@ -499,7 +494,7 @@ def _along_axes(function: Callable[..., torch.Tensor]) -> Callable[..., torch.Te
     ) -> torch.Tensor:
         return function(x, s, axes, norm)
 
-    return _named(transform, function.__name__)
+    return named(transform, function.__name__)
 
 
 fftn, ifftn, rfftn, irfftn = map(

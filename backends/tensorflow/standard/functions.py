@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from ...standard.library import DTYPES, ArrayLibrary, axes_of, one_axis
+from ...standard.library import DTYPES, ArrayLibrary, axes_of, named, one_axis
 from ...standard.promotion import UniqueAll, parts_of
 
 WHOLE = frozenset(getattr(tf, name) for name in DTYPES[1:9])
@@ -484,14 +484,22 @@ def clip(x: Any, min: Any, max: Any) -> Any:
 Axis = int | Sequence[int] | None
 
 
-def sum(x: Any, /, *, axis: Axis = None, dtype: Any = None, keepdims: bool = False) -> Any:
-    """The sum."""
-    return over(tf.reduce_sum, x if dtype is None else tf.cast(x, dtype), axis, keepdims)
+def _total(function: _Function, name: str) -> _Function:
+    def total(x: Any, /, *, axis: Axis = None, dtype: Any = None, keepdims: bool = False) -> Any:
+        return over(function, x if dtype is None else tf.cast(x, dtype), axis, keepdims)
+
+    return named(total, name)
 
 
-def prod(x: Any, /, *, axis: Axis = None, dtype: Any = None, keepdims: bool = False) -> Any:
-    """The product."""
-    return over(tf.reduce_prod, x if dtype is None else tf.cast(x, dtype), axis, keepdims)
+def _of_truth(function: _Function, name: str) -> _Function:
+    def of_truth(x: Any, /, *, axis: Axis = None, keepdims: bool = False) -> Any:
+        return over(function, cast(x, tf.bool), axis, keepdims)
+
+    return named(of_truth, name)
+
+
+sum, prod = _total(tf.reduce_sum, "sum"), _total(tf.reduce_prod, "prod")
+any, all = _of_truth(tf.reduce_any, "any"), _of_truth(tf.reduce_all, "all")
 
 
 def _extreme(function: Callable[..., Any], name: str) -> Callable[..., Any]:
@@ -504,8 +512,7 @@ def _extreme(function: Callable[..., Any], name: str) -> Callable[..., Any]:
         not_numbers = over(tf.reduce_any, tf.math.is_nan(x), axis, keepdims)
         return tf.where(not_numbers, tf.constant(np.nan, x.dtype), found)
 
-    extreme.__name__ = name
-    return extreme
+    return named(extreme, name)
 
 
 max, min = _extreme(tf.reduce_max, "max"), _extreme(tf.reduce_min, "min")
@@ -546,16 +553,6 @@ def root(x: Any, power: Any = 2) -> Any:
     return tf.where(zero, x, tf.sqrt(positive) if power == 2 else positive ** (1 / power))
 
 
-def any(x: Any, /, *, axis: Axis = None, keepdims: bool = False) -> Any:
-    """Is an element true, that is not 0?"""
-    return over(tf.reduce_any, cast(x, tf.bool), axis, keepdims)
-
-
-def all(x: Any, /, *, axis: Axis = None, keepdims: bool = False) -> Any:
-    """Are all elements true, that is not 0?"""
-    return over(tf.reduce_all, cast(x, tf.bool), axis, keepdims)
-
-
 def count_nonzero(x: Any, /, *, axis: Axis = None, keepdims: bool = False) -> Any:
     """How many elements are not 0?"""
     return over(tf.reduce_sum, tf.cast(cast(x, tf.bool), tf.int64), axis, keepdims)
@@ -573,8 +570,7 @@ def _along(name: str, function: Callable[..., Any], first: int) -> Callable[...,
         shape[axis] = 1
         return tf.concat([tf.fill(shape, tf.cast(first, found.dtype)), found], axis)
 
-    cumulative.__name__ = name
-    return cumulative
+    return named(cumulative, name)
 
 
 def _products(x: Any, axis: int) -> Any:
@@ -639,8 +635,7 @@ def _place_of(function: Callable[..., Any], extreme: Callable[..., Any], name: s
             return found
         return tf.reshape(found, kept) if kept is not None else tf.expand_dims(found, axis)
 
-    place.__name__ = name
-    return place
+    return named(place, name)
 
 
 argmax = _place_of(tf.argmax, tf.reduce_max, "argmax")
