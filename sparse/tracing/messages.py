@@ -21,6 +21,10 @@ from .engine.linear import Linear
 from .engine.operands import NotLinear, NotStatic
 
 UNKNOWN = "an unknown line"
+HANDED_TO_NUMPY = (
+    "it hands a tensor that depends on the input to NumPy, whose operations are not recorded. Write them with {}, or "
+    "give a function of NumPy's arrays and a `like` of NumPy: those are followed, or evaluated."
+)
 _PACKAGE = Path(__file__).parents[__name__.count(".") - 1]  # wherever in the package this module lies
 FOLDERS = tuple(f"{_PACKAGE / name}/" for name in ("backends", "sparse", "solvers"))
 

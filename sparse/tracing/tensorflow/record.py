@@ -66,9 +66,7 @@ def leaves_tensorflow(error: Exception, depends: Any) -> Exception | None:
         if name == "numpy":
             return messages.unsupported(
                 Operation(name, place, ["input-dependent"]),
-                "it hands a tensor that depends on the input to NumPy, whose operations are not recorded. Write them "
-                "with TensorFlow, or give a function of NumPy's arrays and a `like` of NumPy: those are followed, or "
-                "evaluated.",
+                messages.HANDED_TO_NUMPY.format("TensorFlow"),
             )
         how = "Compute with the tensor, as tf.where does"
         return messages.nonlinear(

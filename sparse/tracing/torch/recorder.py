@@ -29,7 +29,7 @@ from ....backends.torch.tensors import is_tracked
 from ...errors import NonlinearError, UnsupportedOperation
 from ..engine.operands import NoRule
 from ..interpreter import leaves_of, mapped
-from ..messages import FOLDERS, UNKNOWN, Operation, Reporter, kind_of, place_of
+from ..messages import FOLDERS, HANDED_TO_NUMPY, UNKNOWN, Operation, Reporter, kind_of, place_of
 
 
 class Place(NamedTuple):
@@ -218,8 +218,7 @@ def leaves_torch(step: Step, name: str | None = None) -> NonlinearError | Unsupp
     if name in _ARRAYS:
         return REPORTER.unsupported(
             step,
-            "it hands a tensor that depends on the input to NumPy, whose operations are not recorded. Write them with "
-            "torch, or give a function of NumPy's arrays and a `like` of NumPy: those are followed, or evaluated.",
+            HANDED_TO_NUMPY.format("torch"),
             name,
         )
     return REPORTER.nonlinear(
@@ -227,33 +226,6 @@ def leaves_torch(step: Step, name: str | None = None) -> NonlinearError | Unsupp
         "it makes a number or an array outside of torch of a tensor that depends on the input, and what follows from "
         "it is not traced. Compute with the tensor, as torch.where does",
         name or _NAMES.get(step.name),
-    )
-
-
-def shape_of_values(step: Step) -> NonlinearError:
-    """The shape of a result depends on values of the input."""
-    return REPORTER.nonlinear(step, "the shape of its result depends on the values of the input")
-
-
-def random(step: Step) -> UnsupportedOperation:
-    """It draws random numbers."""
-    return REPORTER.unsupported(step, "it is random, and a matrix is the same at each call. Draw the numbers before.")
-
-
-def writes_to_tracked(step: Step) -> UnsupportedOperation:
-    """It writes to a tensor of the user's whose derivatives are recorded."""
-    return REPORTER.unsupported(
-        step,
-        "it writes to a tensor that the function closes over and whose derivatives are recorded. Write to a clone.",
-    )
-
-
-def own_derivative() -> UnsupportedOperation:
-    """A matrix has the derivatives of what the function does forward."""
-    return UnsupportedOperation(
-        "The function calls a torch.autograd.Function on values of its argument, and on tensors whose derivatives are "
-        "recorded: the matrix would not have the derivatives of its `backward`. Compute the coefficients by it outside "
-        "of the part that is linear, or detach them."
     )
 
 
@@ -463,7 +435,9 @@ class Recorder(Recording):
     def _check(self, step: Step, depends: bool) -> None:
         tags = step.function.tags
         if torch.Tag.nondeterministic_seeded in tags:
-            raise random(step)
+            raise REPORTER.unsupported(
+                step, "it is random, and a matrix is the same at each call. Draw the numbers before."
+            )
         if not depends:
             return
         if torch.Tag.data_dependent_output in tags:
@@ -473,7 +447,7 @@ class Recorder(Recording):
         if torch.Tag.dynamic_output_shape in tags:
             deciding = list(step.operands())[1 if step.name in _MASKS else 0 :]
             if any(o.place is not None and o.place.storage in self._of_input for o in deciding):
-                raise shape_of_values(step)
+                raise REPORTER.nonlinear(step, "the shape of its result depends on the values of the input")
 
     def _refuse_numbers(self, step: Step, results: Sequence[Any], depends: bool) -> None:
         if depends and step.name not in _SHAPES:
@@ -496,7 +470,11 @@ class Recorder(Recording):
             return
         same = [slot for slot, other in self.record.captured.items() if self._on(other, x)]
         if any(is_tracked(self.record.captured[slot]) for slot in same) or x.is_conj() or x.is_neg():
-            raise writes_to_tracked(step)
+            raise REPORTER.unsupported(
+                step,
+                "it writes to a tensor that the function closes over and whose derivatives are recorded. Write to a "
+                "clone.",
+            )
         self._snapshots[storage] = x.untyped_storage().clone()
         for slot in same:
             self.record.captured[slot] = self._captured(self.record.captured[slot], storage)
@@ -514,7 +492,11 @@ def record(function: Callable[[Any], Any], x: Any) -> tuple[StepRecord, Any]:
         image = function(x)
     made = recorder.record
     if recorder.custom_of_x and any(map(is_tracked, made.captured.values())):
-        raise own_derivative()
+        raise UnsupportedOperation(  # a matrix has the derivatives of what the function does forward
+            "The function calls a torch.autograd.Function on values of its argument, and on tensors whose derivatives "
+            "are recorded: the matrix would not have the derivatives of its `backward`. Compute the coefficients by it "
+            "outside of the part that is linear, or detach them."
+        )
     found, structure = tree_flatten(image)
     made.structure = structure
     made.outputs = [recorder.operand(leaf) if isinstance(leaf, torch.Tensor) else None for leaf in found]

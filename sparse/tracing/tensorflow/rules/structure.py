@@ -208,8 +208,6 @@ def moved(op: tf.Operation, *values: Any) -> Any:
 
 # --- gather -----------------------------------------------------------------------------------------------------------
 
-_FEW_RUNS = 3
-
 
 def _gather(op: tf.Operation, x: Any, indices: Any, axis: Any = 0) -> Any:
     x = linear_operand(x, indices, axis)
@@ -218,11 +216,8 @@ def _gather(op: tf.Operation, x: Any, indices: Any, axis: Any = 0) -> Any:
     batch += index.ndim if batch < 0 else 0
     _check_range(index, x.shape[axis])
     axis %= x.ndim
-    if batch == 0 and index.ndim <= 1 and np.count_nonzero(np.diff(index.reshape(-1)) != 1) <= _FEW_RUNS:
-        found = along(x, axis, index.reshape(-1))
-        return reshape(found, (*x.shape[:axis], *index.shape, *x.shape[axis + 1 :]))
     if batch == 0:
-        return take(x, np.take(numbers(x.shape), index, axis))
+        return reshape(along(x, axis, index.reshape(-1)), (*x.shape[:axis], *index.shape, *x.shape[axis + 1 :]))
     lead = math.prod(x.shape[:batch])
     own = numbers(x.shape).reshape(lead, *x.shape[batch:])
     rows = index.reshape(lead, *index.shape[batch:])

@@ -134,9 +134,8 @@ def _rows(shape: Sequence[int], dim: int, index: Any) -> np.ndarray:
 def _index_select(step: Step, x: Any, dim: int, index: Any) -> Any:
     if not isinstance(x, Linear):
         raise static_needed("index", index)
-    index = np.atleast_1d(static("index", index))
-    if x.ndim and np.count_nonzero(np.diff(index) != 1) <= 3:
-        return along(x, dim % x.ndim, index)
+    if x.ndim:
+        return along(x, dim, np.atleast_1d(static("index", index)))
     return take(x, _rows(x.shape, dim, index).reshape(step.shape))
 
 
