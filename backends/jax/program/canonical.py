@@ -20,8 +20,7 @@ import numpy as np
 from jax.extend import core
 
 from ..derivatives.solve import Rules
-from .form import Constant, Equation, Fixed, Program, inner_programs
-from .rules import find_rule, has_rule
+from .form import Constant, CustomRule, Equation, Fixed, Program, inner_programs
 
 _SMALL = 64  # entries of an array up to which it is compared by its values
 
@@ -43,7 +42,7 @@ class ProgramBuilder:
         rules: are derivative rules compared?
         constants: the arguments, in the order in which they are met.
         kept: objects that keys hold by identity, so they must live as long.
-        above: the enclosing derivative rules, see `rules`.
+        above: the enclosing derivative rules, see `find_rule`.
     """
 
     hoists: bool = True
@@ -203,3 +202,85 @@ def index_variables(jaxpr: Any, all_outputs: bool) -> set[Any]:
 def are_places(equation: Any, found: set[Any]) -> bool:
     """Is a result of this equation used as an index?"""
     return not found.isdisjoint(equation.outvars)
+
+
+# --- Custom derivative rules (`jax.custom_jvp`, `jax.custom_vjp`), compared by what they compute ----------------------
+# JAX hands over functions that are made anew at each trace. They are traced here, as JAX would to take a derivative, so
+# a rule is a program as well. A rule may use the function that it belongs to: then its program ends where it comes to
+# itself.
+
+_DEEPEST = 8  # rules inside of each other that are told apart
+
+
+def has_rule(equation: Any) -> bool:
+    """Does the operation have a custom derivative rule?"""
+    return equation.primitive.name in ("custom_jvp_call", "custom_vjp_call")
+
+
+def find_rule(builder: ProgramBuilder, equation: Any, call: Program) -> tuple[CustomRule | None, Hashable]:
+    """The rule and its key; no rule, and a key by identity, if it cannot be traced by itself."""
+    if not builder.rules:
+        return None, None
+    trace = _forward_rule if equation.primitive.name == "custom_jvp_call" else _reverse_rule
+    try:
+        if len(builder.above) == _DEEPEST:
+            raise RecursionError("Rules that use new functions for ever.")
+        rule = CustomRule(equation, call, *trace(equation))
+    except Exception:  # whatever a user's rule raises, it shall raise where a derivative is asked for
+        parts = [equation.params[key] for key in ("jvp_jaxpr_fun", "fwd_jaxpr_thunk", "bwd") if key in equation.params]
+        builder.kept.append(parts)
+        return None, ("rule", *(id(part) for part in parts))
+    for i, above in enumerate(reversed(builder.above)):
+        before = len(builder.above) - 2 * (i + 1)  # a rule that uses itself does so again and again
+        again = [builder.above[before], above, rule] if before >= 0 else []
+        if again and len({_shallow(builder, one) for one in again}) == 1:
+            return above, ("above", i)
+    within = builder.within(rule)
+    rule.programs.extend(within.program(one) for one in rule.traced)
+    return rule, ("rule", rule.facts, tuple(one.key for one in rule.programs))
+
+
+def _shallow(builder: ProgramBuilder, rule: CustomRule) -> Hashable:
+    """Key of a function and its rule without nested rules."""
+    if rule.shallow is None:
+        compared = builder.fixed(rules=False)
+        programs = [rule.origin.params["call_jaxpr"], *rule.traced]
+        rule.shallow = tuple(compared.program(one).key for one in programs), rule.facts
+    return rule.shallow
+
+
+def _operands(equation: Any) -> list[Any]:
+    """Avals of the operands of a rule."""
+    return [v.aval for v in equation.invars[equation.params["num_consts"] :]]
+
+
+def _moves(aval: Any) -> bool:
+    """Is its tangent non-trivial?"""
+    return bool(jnp.issubdtype(aval.dtype, jnp.inexact))
+
+
+def _forward_rule(equation: Any) -> tuple[list[Any], tuple[Any, ...]]:
+    still = tuple(not _moves(aval) for aval in _operands(equation))
+    jaxpr, consts, out_still = equation.params["jvp_jaxpr_fun"].call_wrapped(*still)
+    return [core.ClosedJaxpr(jaxpr, consts)], (still, tuple(out_still))
+
+
+def _reverse_rule(equation: Any) -> tuple[list[Any], tuple[Any, ...]]:
+    params, avals = equation.params, _operands(equation)
+    jaxpr, consts = params["fwd_jaxpr_thunk"].call_wrapped(*(_moves(aval) for aval in avals))
+    *_, forwarded = params["out_trees"]()
+    saved = len(jaxpr.outvars) - len(equation.outvars)
+    shapes = iter(v.aval for v in jaxpr.outvars[:saved])
+    kept = [next(shapes) if i is None else equation.invars[i].aval for i in forwarded]
+    none: list[bool] = []
+
+    def backward(*arrays: Any) -> list[Any]:
+        found = params["bwd"].call_wrapped(*arrays)
+        none[:] = [type(one).__name__ == "Zero" for one in found]
+        return [one for one, nothing in zip(found, none, strict=True) if not nothing]
+
+    cotangents = [v.aval for v in equation.outvars]
+    if not all(_moves(aval) for aval in cotangents):
+        raise TypeError("A result without cotangents.")
+    closed = jax.make_jaxpr(backward)(*(jax.ShapeDtypeStruct(a.shape, a.dtype) for a in (*kept, *cotangents)))
+    return [core.ClosedJaxpr(jaxpr, consts), closed], (saved, tuple(forwarded), tuple(none))

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Hashable
+from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, NamedTuple
 
 from jax.extend import core
@@ -38,6 +40,40 @@ class Program(NamedTuple):
     equations: tuple[Equation, ...]
     outputs: tuple[Any, ...]
     key: Hashable
+
+
+@dataclass(eq=False)
+class CustomRule:
+    """A function with a custom derivative rule.
+
+    Attributes:
+        origin: the equation of JAX.
+        call: the function itself.
+        traced: the programs of its rule as JAX made them: of tangents, or forward and backward.
+        facts: what is to be known to run these.
+        programs: the same, canonical.
+        shallow: see `canonical`.
+    """
+
+    origin: Any
+    call: Program
+    traced: list[Any]
+    facts: tuple[Any, ...]
+    programs: list[Program] = field(default_factory=list)
+    shallow: Hashable = None
+
+    @property
+    def closed_over(self) -> int:
+        """Number of leading operands that are closed-over arrays, which have no derivatives in JAX."""
+        return int(self.origin.params["num_consts"])
+
+    @cached_property
+    def used(self) -> tuple[int, ...]:
+        """Arguments of the whole program that the function or its rule uses."""
+        found: set[int] = set()
+        for program in (self.call, *self.programs):
+            constants_of(program, found, {id(self)})
+        return tuple(sorted(found))
 
 
 def constants_of(program: Program, found: set[int], seen: set[int]) -> None:
