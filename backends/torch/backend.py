@@ -21,7 +21,7 @@ from .derivatives.functions import DerivativesOfFunctions, Refused, WithoutDeriv
 from .derivatives.implicit import implicit_solve
 from .kernels import TorchFourier, TorchKernels, TorchLinalg
 from .program.closures import open_function
-from .program.watch import is_recorded
+from .program.recorded import is_recorded
 from .sparse import TorchSparse
 from .tensors import (
     NUMPY_DTYPE,

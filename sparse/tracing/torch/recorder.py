@@ -23,8 +23,8 @@ import torch
 from torch.multiprocessing.reductions import StorageWeakRef
 from torch.utils._pytree import tree_flatten
 
-from ....backends.torch.program.recorded import Recording
-from ....backends.torch.program.watch import Watch
+from ....backends.torch.program.recorded import Recording, Watch
+from ....backends.torch.program.straight_line import written_arguments
 from ....backends.torch.tensors import is_tracked
 from ...errors import NonlinearError, UnsupportedOperation
 from ..engine.operands import NoRule
@@ -161,12 +161,7 @@ def place_in(storage: int, x: torch.Tensor) -> Place:
 
 def written(function: Any, args: Sequence[Any], kwargs: dict[str, Any], kind: type) -> Iterator[Any]:
     """Those arguments of a call, of type `kind`, that it writes to."""
-    if function._schema.is_mutable:
-        named = {argument.name: argument for argument in function._schema.arguments}
-        given = itertools.chain(zip(named.values(), args), ((named[key], value) for key, value in kwargs.items()))
-        for argument, value in given:
-            if argument.alias_info is not None and argument.alias_info.is_write:
-                yield from (v for v in leaves_of(value) if isinstance(v, kind))
+    yield from (v for v in leaves_of(written_arguments(function, args, kwargs)) if isinstance(v, kind))
 
 
 # --- operators on lists of tensors, made of those on single ones ------------------------------------------------------
