@@ -12,7 +12,8 @@ import scipy.sparse as sp
 
 from ..sparse import DIA, Matrix, SparseMatrix, Stencil
 from ..sparse.analysis.analysis import on_its_grid
-from ..sparse.analysis.graph import column_counts, level_widths, maximum_matching, minimum_degree
+from ..sparse.analysis.graph import column_counts, level_widths, minimum_degree
+from .factors.superlu import rows_of_columns
 from .preconditioners.multigrid.couplings import couples_neighbours
 
 
@@ -115,13 +116,11 @@ def _with_diagonal(A: sp.csr_array) -> sp.csr_array:
     Counts and widths are those of A + Aᵀ, which for unsymmetric equations in another order than their unknowns has
     factors that are hundreds of times as full as those of A.
     """
-    stored = sp.csr_array(A != 0)
-    if stored.diagonal().all() or (stored != stored.T).nnz == 0:
+    pattern = sp.csc_array(A != 0)
+    if pattern.diagonal().all() or (pattern != pattern.T).nnz == 0:
         return A
-    columns = maximum_matching(stored.indptr, stored.indices, A.shape[0])
-    if columns is None or np.any(columns < 0):
-        return A
-    return sp.csr_array(stored[np.argsort(columns)])
+    rows = rows_of_columns(pattern)
+    return A if rows is None or np.any(rows < 0) else sp.csr_array(A[rows])
 
 
 def pattern_of(matrix: Matrix) -> sp.csr_array | None:

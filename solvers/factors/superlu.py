@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from enum import Enum
+from hashlib import blake2b
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from ...sparse.analysis.canonical import row_maxima
 from ...sparse.analysis.facts import is_diagonally_dominant
 from ...sparse.analysis.graph import maximum_matching
 from ...sparse.analysis.spectrum import is_seen_indefinite
+from ..memory import SETUP_CACHE, Memory
 from .protocol import EntryPattern, ExactlySingular, Factors, Provider, SymbolicAnalysis
 
 LEAST = 500  # unknowns; for fewer the test takes as long as the factorisation
@@ -105,15 +107,32 @@ def refuse_structurally_singular(A: Any) -> None:
     n = A.shape[0]
     if np.count_nonzero(A.diagonal()) == n:
         return
-    if not A.data.all():
-        A = sp.csc_array(A, copy=True)
-        A.eliminate_zeros()
-    matched = maximum_matching(A.indptr, A.indices, n)
+    matched = rows_of_columns(A)
     if matched is not None and np.any(matched < 0):
         missing = np.count_nonzero(matched < 0)
         raise ExactlySingular(
             f"Factor is exactly singular: no order of the rows fills the diagonal, {missing} of {n} entries stay zero."
         )
+
+
+_MATCHINGS: Memory[np.ndarray] = Memory(8, 1 << 26)
+
+
+def rows_of_columns(A: Any) -> np.ndarray | None:
+    """`maximum_matching` of the entries of a `csc_array` that are not zero, cached: it takes longer than sparse LU."""
+    if not A.data.all():
+        A = sp.csc_array(A, copy=True)
+        A.eliminate_zeros()
+    digest = blake2b(str((A.shape, A.indices.dtype)).encode(), digest_size=16)
+    for part in (A.indptr, A.indices):
+        digest.update(np.ascontiguousarray(part).data)
+    key = digest.digest()
+    matched = _MATCHINGS.get(key) if SETUP_CACHE.get() else None
+    if matched is None:
+        matched = maximum_matching(A.indptr, A.indices, A.shape[0])
+        if matched is not None and SETUP_CACHE.get():
+            _MATCHINGS.keep(key, matched, matched.nbytes)
+    return matched
 
 
 def is_stable(A: Any, lu: Any) -> bool:

@@ -17,6 +17,7 @@ from krylix import linear_solve, matrix_from_function, prepare
 from krylix.solvers import PRECONDITIONERS
 from krylix.solvers.choose import ROWS
 from krylix.solvers.cost import band_cost, factor_cost
+from krylix.solvers.factors import superlu
 from krylix.sparse.analysis.spectrum import is_seen_indefinite
 from matrices import in_random_order
 from modes import array, compiled, to_numpy
@@ -176,6 +177,18 @@ def test_equations_in_another_order_than_their_unknowns() -> None:
     result = linear_solve(A, A @ np.ones(n))
     assert result.method == BEST_FACTORS
     np.testing.assert_allclose(result.x, 1, atol=1e-8)
+
+
+def test_rows_and_columns_of_one_pattern_are_matched_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In time steps, where a matching takes several times as long as the factors; twice, as SuperLU orders it anew."""
+    n, calls = 2000, []
+    A = sp.csr_array(sp.diags_array([0.3, 1.0, -0.7], offsets=[-2, 0, 1], shape=(n, n)))[rng.permutation(n)]
+    matching = superlu.maximum_matching
+    monkeypatch.setattr(superlu, "maximum_matching", lambda *given: calls.append(1) or matching(*given))
+    for step in range(5):
+        values = sp.csr_array((A.data * (1 + 0.1 * step), A.indices, A.indptr), A.shape)
+        np.testing.assert_allclose(values @ linear_solve(values, np.ones(n)).x, 1, atol=1e-8)
+    assert 1 <= len(calls) <= 2
 
 
 @pytest.mark.parametrize("grid", [(40, 40), (12, 12, 12)])
