@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import compress
 from typing import Any, NamedTuple
 
 from .arrays import Array
@@ -138,8 +139,8 @@ def arrays_among(
 
     Its second argument, if there is one, takes the places of all other leaves.
     """
-    known = [is_array(leaf) for leaf in leaves]
-    arrays = [leaf for leaf, there in zip(leaves, known, strict=True) if there]
+    known = list(map(is_array, leaves))
+    arrays = list(compress(leaves, known))
     constants = [None if there else leaf for leaf, there in zip(leaves, known, strict=True)]
 
     def filled(arrays: Sequence[Array | None], *other: Any) -> list[Any]:
