@@ -110,16 +110,19 @@ def estimated_cost(A: sp.csr_array) -> FactorCost:
     return FactorCost(operations + hubs * hubs * n, 2 * max(numbers, A.nnz / 2) + n)
 
 
-def _with_diagonal(A: sp.csr_array) -> sp.csr_array:
-    """A, or A with its rows matched to the diagonal, as exchanges of rows do, where that lacks entries.
+def is_unmatched(A: Any) -> bool:
+    """Are equations and unknowns in different orders: does an unsymmetric pattern lack entries of its diagonal?"""
+    pattern = sp.csr_array(A != 0)
+    return not pattern.diagonal().all() and (pattern != pattern.T).nnz > 0
 
-    Counts and widths are those of A + Aᵀ, which for unsymmetric equations in another order than their unknowns has
-    factors that are hundreds of times as full as those of A.
+
+def _with_diagonal(A: sp.csr_array) -> sp.csr_array:
+    """A, with its rows matched to the diagonal where that lacks entries, as exchanges of rows do.
+
+    Counts and widths are those of A + Aᵀ, which for equations in another order than their unknowns has factors that are
+    hundreds of times as full as those of A.
     """
-    pattern = sp.csc_array(A != 0)
-    if pattern.diagonal().all() or (pattern != pattern.T).nnz == 0:
-        return A
-    rows = rows_of_columns(pattern)
+    rows = rows_of_columns(sp.csc_array(A)) if is_unmatched(A) else None
     return A if rows is None or np.any(rows < 0) else sp.csr_array(A[rows])
 
 

@@ -41,7 +41,6 @@ _ALWAYS = {0: 1, 34: 1, _NUMBERS: -1}  # own settings, indices from zero, count 
 # Replace only tiny pivots, scale, and match rows and columns. 2 x 2 pivots with a matching can crash the process.
 _SAFE = {9: 13, 10: 1, 12: 1, 20: 0}
 _MINIMUM_DEGREE, _NESTED_DISSECTION = 0, 2
-_ON_DIAGONAL = 0.9  # of the diagonal, that unsymmetric patterns need: for others SuperLU takes a tenth of the time
 _FULL = 100  # entries per unknown, in each triangle, from which nested dissection is worth its time
 _ANALYSE, _FACTORISE, _SOLVE, _RELEASE = 11, 22, 33, -1
 _STEPS = 2  # of refinement, which take twice as long as the solve itself
@@ -60,8 +59,6 @@ class Pardiso(Provider):
     module = "pymklpardiso"
 
     def analyse(self, pattern: EntryPattern, A: Any) -> SymbolicAnalysis:
-        if pattern.mirror is None and pattern.on_diagonal < _ON_DIAGONAL * pattern.n:
-            raise PatternRefused("equations and unknowns are in different orders, and factors of A + Aᵀ would fill in")
         if not pattern.has_full_structural_rank:  # Pardiso's own matching may not return.
             raise PatternRefused("no permutation of its rows is known to fill the diagonal")
         kind = pattern.kind(A)

@@ -146,14 +146,9 @@ class EntryPattern:
         return np.repeat(np.arange(self.n, dtype=self.indices.dtype), np.diff(self.indptr))
 
     @cached_property
-    def on_diagonal(self) -> int:
-        """Number of entries of the diagonal."""
-        return int(np.count_nonzero(self.indices == self.columns))
-
-    @cached_property
     def has_full_structural_rank(self) -> bool:
         """Whether some order of the rows is known to fill the diagonal; False if the bounded search gave up."""
-        if self.on_diagonal == self.n:
+        if np.count_nonzero(self.indices == self.columns) == self.n:
             return True
         matched = maximum_matching(self.indptr, self.indices, self.n)
         return matched is not None and bool(np.all(matched >= 0))

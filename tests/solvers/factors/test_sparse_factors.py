@@ -398,19 +398,6 @@ def test_the_matrix_is_not_looked_at_later(library: str) -> None:
         assert residual(same, linear_solve(same, b, method=SparseDirect(library)).x, b) < 1e-10
 
 
-def test_equations_in_another_order_than_their_unknowns() -> None:
-    """Pardiso orders A + Aᵀ: of bayer10 it would make thirty times the entries, and solve inaccurately."""
-    A = sp.csr_array((GRID + 0.5 * SKEW)[np.random.default_rng(3).permutation(N)])
-    b = np.arange(float(N))
-    for method in ("sparse-direct", "auto"):
-        solver = prepare(A, b, method=method)
-        assert residual(A, solver.solve(b).x, b) < 1e-12
-        assert "SuperLU" in solver.explain() and "factors by Pardiso" not in solver.explain()
-    matrix = sp.csc_array(A)
-    with pytest.raises(FactorsRefused, match="different orders"):
-        PROVIDERS["Pardiso"].analyse(EntryPattern(matrix.indices, matrix.indptr), matrix)
-
-
 def test_factors_of_one_analysis_pardiso(monkeypatch: pytest.MonkeyPatch) -> None:
     """Many live at a time, each with its transpose; more than there are slots get an analysis of their own."""
     if not PROVIDERS["Pardiso"].is_installed():
