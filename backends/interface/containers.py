@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import compress
+from itertools import chain, compress
+from operator import itemgetter
 from typing import Any, NamedTuple
 
 from .arrays import Array
@@ -56,12 +57,10 @@ class ContainerStructure:
         inner = ", ".join("*" if child is None else repr(child) for child in self.children)
         return f"{self.key}({inner})"
 
-    def rebuild(self, leaves: Sequence[Array]) -> Any:
+    def rebuild(self, leaves: Iterable[Array]) -> Any:
         """The container with these arrays, in the order of `flatten_with_structure`."""
-        return self._rebuilt(iter(leaves))
-
-    def _rebuilt(self, leaves: Any) -> Any:
-        parts = [next(leaves) if child is None else child._rebuilt(leaves) for child in self.children]
+        rest = iter(leaves)
+        parts = [next(rest) if child is None else child.rebuild(rest) for child in self.children]
         return self.opened[0].rebuild(parts)
 
 
@@ -73,32 +72,34 @@ def flatten_with_structure(
     Args:
         open_other: opens objects other than dictionaries, lists and tuples; None for a leaf.
     """
-    opened = _open(tree) or open_other(tree)
+    kind = type(tree)
+    if isinstance(tree, dict):
+        opened: Opened | None = _open_dictionary(tree)
+    elif isinstance(tree, tuple) and hasattr(tree, "_fields"):
+        opened = Opened(tree, (kind.__name__, kind._fields), lambda parts: kind(*parts))
+    elif kind in (list, tuple):
+        opened = Opened(tree, kind.__name__, kind)
+    else:
+        opened = open_other(tree)
     if opened is None:
         return [tree], None
     found = [flatten_with_structure(child, open_other) for child in opened.children]
-    structure = ContainerStructure(opened.key, tuple(inner for _, inner in found), (opened._replace(children=()),))
-    return [leaf for leaves, _ in found for leaf in leaves], structure
+    structure = ContainerStructure(opened.key, tuple(map(itemgetter(1), found)), (opened._replace(children=()),))
+    return list(chain.from_iterable(map(itemgetter(0), found))), structure
 
 
-def _open(tree: Any) -> Opened | None:
+def _open_dictionary(tree: dict[Any, Any]) -> Opened:
     kind = type(tree)
-    if isinstance(tree, dict):
-        make: Any = partial(defaultdict, tree.default_factory) if isinstance(tree, defaultdict) else kind
-        keys = sorted(tree, key=lambda k: (type(k).__name__, k) if isinstance(k, str | int) else (str(type(k)), str(k)))
-        order = tuple(tree)
+    make: Any = partial(defaultdict, tree.default_factory) if isinstance(tree, defaultdict) else kind
+    keys = sorted(tree, key=lambda k: (type(k).__name__, k) if isinstance(k, str | int) else (str(type(k)), str(k)))
+    order = tuple(tree)
 
-        def remake(parts: Sequence[Any]) -> Any:
-            values = dict(zip(keys, parts, strict=True))
-            ordered = {key: values[key] for key in order}
-            return ordered if kind is dict else make(ordered)
+    def remake(parts: Sequence[Any]) -> Any:
+        values = dict(zip(keys, parts, strict=True))
+        ordered = {key: values[key] for key in order}
+        return ordered if kind is dict else make(ordered)
 
-        return Opened([tree[key] for key in keys], (kind.__name__, tuple(keys)), remake)
-    if isinstance(tree, tuple) and hasattr(tree, "_fields"):
-        return Opened(tree, (kind.__name__, kind._fields), lambda parts: kind(*parts))
-    if kind in (list, tuple):
-        return Opened(tree, kind.__name__, kind)
-    return None
+    return Opened([tree[key] for key in keys], (kind.__name__, tuple(keys)), remake)
 
 
 class Container(NamedTuple):
@@ -125,6 +126,8 @@ def flatten(
 
     leaves, structure = flatten_with_structure(tree, open_registered)
     arrays, filled = arrays_among(leaves, is_array)
+    if len(arrays) == len(leaves):
+        return arrays, itemgetter(0) if structure is None else structure.rebuild
 
     def rebuild(arrays: Sequence[Array]) -> Any:
         return filled(arrays)[0] if structure is None else structure.rebuild(filled(arrays))

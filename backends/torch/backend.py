@@ -31,7 +31,6 @@ from .tensors import (
     is_tracked,
     is_transformed,
     may_have_derivatives,
-    numpy_dtype,
     transforming,
     value_of,
     version,
@@ -60,7 +59,7 @@ class TorchBackend(TorchKernels, DerivativesOfFunctions, Backend):
 
     @property
     def default_float(self) -> np.dtype:
-        return numpy_dtype(torch.get_default_dtype())
+        return NUMPY_DTYPE[torch.get_default_dtype()]
 
     _communicator = staticmethod(by_torch)
 
@@ -97,7 +96,7 @@ class TorchBackend(TorchKernels, DerivativesOfFunctions, Backend):
     def to_numpy(self, x: Array) -> np.ndarray:
         if not isinstance(x, torch.Tensor):
             return np.asarray(x)
-        numpy_dtype(x.dtype)  # raises where NumPy has no such dtype
+        NUMPY_DTYPE[x.dtype]  # raises where NumPy has no such dtype
         return x.numpy(force=True)
 
     def host_call(self, function: Callable[..., Any], returns: Sequence[Spec], *arrays: Array) -> tuple[Array, ...]:
@@ -114,7 +113,7 @@ class TorchBackend(TorchKernels, DerivativesOfFunctions, Backend):
         return tensor if tensor.data_ptr() % _BOUNDARY == 0 else tensor.clone()  # see `_aligned`
 
     def dtype(self, x: Array) -> np.dtype:
-        return numpy_dtype(x.dtype)
+        return NUMPY_DTYPE[x.dtype]
 
     def astype(self, x: Array, dtype: np.dtype) -> Array:
         return x.to(dtype if isinstance(dtype, torch.dtype) else TORCH_DTYPE[np.dtype(dtype)])
@@ -183,7 +182,7 @@ class TorchBackend(TorchKernels, DerivativesOfFunctions, Backend):
         return torch.linalg.vecdot(a.contiguous(), b.contiguous()).unsqueeze(1)
 
     def unit_in_first_place(self, x: Array) -> Array:
-        integer, mask = exponent_bits(numpy_dtype(x.dtype))
+        integer, mask = exponent_bits(NUMPY_DTYPE[x.dtype])
         return (x.contiguous().view(TORCH_DTYPE[integer]) & mask).view(x.dtype)
 
     cost_of_step = COST_OF_STEP

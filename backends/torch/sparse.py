@@ -10,7 +10,7 @@ import torch
 from ..interface.arrays import check_count, check_range, check_rising
 from ..interface.kernels import CooEntries, row_starts
 from .kernels import as_index
-from .tensors import is_transformed, numpy_dtype
+from .tensors import NUMPY_DTYPE, is_transformed
 
 _LAYOUTS = (torch.sparse_coo, torch.sparse_csr, torch.sparse_csc, torch.sparse_bsr, torch.sparse_bsc)
 
@@ -26,7 +26,7 @@ class TorchSparse:
 
     def dtype(self, x: torch.Tensor) -> np.dtype:
         """NumPy dtype of the values."""
-        return numpy_dtype(x.dtype)
+        return NUMPY_DTYPE[x.dtype]
 
     def check(self, x: torch.Tensor, name: str) -> None:
         """Refuse indices out of range, which PyTorch accepts without its (optional) check.

@@ -14,7 +14,7 @@ import torch
 from ..standard.library import ArrayLibrary, axes_of, check_lengths, named, one_axis
 from ..standard.namespace import Namespace
 from ..standard.promotion import UniqueAll, parts_of
-from .tensors import NUMPY_DTYPE, TORCH_DTYPE, numpy_dtype
+from .tensors import NUMPY_DTYPE, TORCH_DTYPE
 
 Axis = int | Sequence[int] | None
 _Reduce = Callable[..., torch.Tensor]
@@ -32,7 +32,7 @@ class TorchLibrary(ArrayLibrary):
 
     @property
     def default_float(self) -> np.dtype:
-        return numpy_dtype(torch.get_default_dtype())
+        return NUMPY_DTYPE[torch.get_default_dtype()]
 
     @property
     def default_unsigned(self) -> np.dtype:

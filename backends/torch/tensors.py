@@ -24,21 +24,18 @@ TORCH_DTYPE = {
     np.dtype(np.complex64): torch.complex64,
     np.dtype(np.complex128): torch.complex128,
 }
-NUMPY_DTYPE = {theirs: ours for ours, theirs in TORCH_DTYPE.items()}
 
 
-def numpy_dtype(dtype: torch.dtype) -> np.dtype:
-    """NumPy's dtype for one of torch's.
-
-    Raises:
-        TypeError: NumPy has none (bfloat16, float8).
-    """
-    if dtype not in NUMPY_DTYPE:
+class _NumpyDtypes(dict[torch.dtype, np.dtype]):
+    def __missing__(self, dtype: torch.dtype) -> np.dtype:
         raise TypeError(
             f"krylix computes in single or double precision; got {dtype}. Cast to torch.float32 or torch.float64, and "
             "leave torch.autocast off inside of A (around a solve it is)."
         )
-    return NUMPY_DTYPE[dtype]
+
+
+NUMPY_DTYPE = _NumpyDtypes({theirs: ours for ours, theirs in TORCH_DTYPE.items()})
+"""NumPy's dtypes by those of PyTorch; a TypeError where NumPy has none (bfloat16, float8)."""
 
 
 # --- Queries of a tensor's state: `torch.func` transformations, recording by autograd, in-place versions --------------

@@ -12,7 +12,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_flatten, tree_leaves, tree_map, tree_unflatten
 
 from ....backends import get_backend
-from ....backends.torch.tensors import TORCH_DTYPE, numpy_dtype, transforming
+from ....backends.torch.tensors import NUMPY_DTYPE, TORCH_DTYPE, transforming
 from ...errors import UnsupportedOperation
 from ..engine.coefficients import largest
 from ..front_end import FrontEnd, Linearised, Shaped, Traced, arguments, check_dtypes, matrix_dtype, sample_of_all
@@ -102,7 +102,7 @@ def _tensor(leaf: Any) -> torch.Tensor:
 
 
 def _dtype(x: torch.Tensor) -> np.dtype:
-    return numpy_dtype(x.dtype)
+    return NUMPY_DTYPE[x.dtype]
 
 
 def _point(like: torch.Tensor, device: torch.device, number: int) -> torch.Tensor:

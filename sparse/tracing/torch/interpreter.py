@@ -16,7 +16,7 @@ import numpy as np
 import torch
 
 from ....backends import Backend
-from ....backends.torch.tensors import TORCH_DTYPE, is_tracked, may_have_derivatives, numpy_dtype
+from ....backends.torch.tensors import NUMPY_DTYPE, TORCH_DTYPE, is_tracked, may_have_derivatives
 from ...errors import NonlinearError, UnsupportedOperation
 from ..engine import coefficients as co
 from ..engine.arithmetic import negate, scale
@@ -79,7 +79,7 @@ class StepInterpreter(Interpreter):
         if operand.place is None:
             return x
         if x._is_zerotensor():
-            return np.zeros(tuple(x.shape), numpy_dtype(x.dtype))
+            return np.zeros(tuple(x.shape), NUMPY_DTYPE[x.dtype])
         is_given = operand.place.storage in self.record.given
         is_changed = self.record.last_write.get(operand.place.storage, -1) >= self._number
         if is_tracked(x):
@@ -256,7 +256,7 @@ class StepInterpreter(Interpreter):
     def _fitted(self, place: Place, value: Any, values: list[Any], step: Step) -> Any:
         if not isinstance(value, Linear):
             tensor = isinstance(value, torch.Tensor)
-            dtype = numpy_dtype(place.dtype)
+            dtype = NUMPY_DTYPE[place.dtype]
             value = co.cast(self.bk, value if tensor else np.asarray(value), dtype)
             return co.broadcast_to(self.bk, value, place.shape)
         if not (place.dtype.is_floating_point or place.dtype.is_complex):
@@ -267,7 +267,7 @@ class StepInterpreter(Interpreter):
             raise UnsupportedOperation(
                 f"its rule found the shape {value.shape} where torch has {place.shape}. Please report it."
             )
-        return in_dtype(value, numpy_dtype(place.dtype))
+        return in_dtype(value, NUMPY_DTYPE[place.dtype])
 
     def _fail(self, operand: Operand, error: Exception) -> None:
         place = operand.place

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from ....backends import Backend
-from ....backends.torch.tensors import numpy_dtype
+from ....backends.torch.tensors import NUMPY_DTYPE
 from ...errors import UnsupportedOperation
 from ...formats.entries.integers import row_strides
 from ..engine import coefficients as co
@@ -38,7 +38,7 @@ class StorageElements:
     """
 
     def __init__(self, bk: Backend, value: Value, place: Place, count: int) -> None:
-        self.bk, self.count, self.dtype = bk, count, numpy_dtype(place.dtype)
+        self.bk, self.count, self.dtype = bk, count, NUMPY_DTYPE[place.dtype]
         self._error: Exception | None = None
         self._value: Any
         self._place: Place | None = None  # None: `_value` is in the order of the storage
@@ -76,7 +76,7 @@ class StorageElements:
             raise self._error
         if place == self._place:
             return self._value
-        value = self._as(numpy_dtype(place.dtype))
+        value = self._as(NUMPY_DTYPE[place.dtype])
         found = storage.read(self.bk, value, _view(place))
         if place.negated:
             found = negate(found) if isinstance(found, Linear) else -found
@@ -109,7 +109,7 @@ class StorageElements:
             return
         if self._error is not None:
             return
-        old = self._as(numpy_dtype(place.dtype))
+        old = self._as(NUMPY_DTYPE[place.dtype])
         if place.conjugated != self._conjugated:
             turned = conjugated(self.bk, value)
             if isinstance(turned, Conjugate):
@@ -122,7 +122,7 @@ class StorageElements:
         """Add an array of the place's shape."""
         if self._error is not None or 0 in place.shape:
             return
-        old = self._as(numpy_dtype(place.dtype))
+        old = self._as(NUMPY_DTYPE[place.dtype])
         if place.conjugated != self._conjugated or place.negated:
             self.write(place, add(proper(self.bk, self.read(place)), value))
             return
@@ -132,7 +132,7 @@ class StorageElements:
         return self._place is not None and place == self._place._replace(conjugated=place.conjugated)
 
     def _covers(self, place: Place) -> bool:
-        if place.size != self.count or numpy_dtype(place.dtype) != self.dtype:
+        if place.size != self.count or NUMPY_DTYPE[place.dtype] != self.dtype:
             return False
         return np.unique(_view(place).positions).size == self.count
 

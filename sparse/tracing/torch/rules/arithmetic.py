@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from .....backends.torch.tensors import TORCH_DTYPE, is_tracked, numpy_dtype
+from .....backends.torch.tensors import NUMPY_DTYPE, TORCH_DTYPE, is_tracked
 from ...engine import coefficients as co
 from ...engine.arithmetic import cumulative_sum, divide, negate, real_part, reduce_sum, scale
 from ...engine.linear import Linear, linear_among
@@ -111,7 +111,7 @@ def _same(step: Step, x: Any, *args: Any, **kwargs: Any) -> Any:
 
 def _convert(step: Step, x: Linear, *args: Any, **kwargs: Any) -> Any:
     dtype = step.place.dtype
-    if dtype not in TORCH_DTYPE.values() or numpy_dtype(dtype).kind in "biu":
+    if dtype not in TORCH_DTYPE.values() or NUMPY_DTYPE[dtype].kind in "biu":
         raise NotLinear(f"{dtype} rounds")
     return real_part(x) if x.dtype.kind == "c" and not dtype.is_complex else x
 
@@ -123,7 +123,7 @@ def _copy(step: Step, x: Any, source: Any, *args: Any, **kwargs: Any) -> Any:
 
 
 def _complex(step: Step, real: Any, imaginary: Any) -> Any:
-    return complex_of(linear_among([real, imaginary], "complex").bk, real, imaginary, numpy_dtype(step.place.dtype))
+    return complex_of(linear_among([real, imaginary], "complex").bk, real, imaginary, NUMPY_DTYPE[step.place.dtype])
 
 
 def _sum(step: Step, x: Linear, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Any:
