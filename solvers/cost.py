@@ -111,16 +111,16 @@ def estimated_cost(A: sp.csr_array) -> FactorCost:
 
 
 def is_unmatched(A: Any) -> bool:
-    """Are equations and unknowns in different orders: does an unsymmetric pattern lack entries of its diagonal?"""
+    """Whether an unsymmetric pattern lacks diagonal entries, as if equations and unknowns were shuffled."""
     pattern = sp.csr_array(A != 0)
     return not pattern.diagonal().all() and (pattern != pattern.T).nnz > 0
 
 
 def _with_diagonal(A: sp.csr_array) -> sp.csr_array:
-    """A, with its rows matched to the diagonal where that lacks entries, as exchanges of rows do.
+    """Permute the rows of a matrix that lacks diagonal entries so that a maximum matching lies on the diagonal.
 
-    Counts and widths are those of A + Aᵀ, which for equations in another order than their unknowns has factors that are
-    hundreds of times as full as those of A.
+    Counts and level widths belong to the pattern of A + Aᵀ. Without the permutation its factors can be hundreds of
+    times as full as those of A, which SuperLU makes with row exchanges.
     """
     rows = rows_of_columns(sp.csc_array(A)) if is_unmatched(A) else None
     return A if rows is None or np.any(rows < 0) else sp.csr_array(A[rows])

@@ -119,7 +119,10 @@ _MATCHINGS: Memory[np.ndarray] = Memory(8, 1 << 26)
 
 
 def rows_of_columns(A: Any) -> np.ndarray | None:
-    """`maximum_matching` of the entries of a `csc_array` that are not zero, cached: it takes longer than sparse LU."""
+    """The row that a maximum matching of the nonzero entries of a `csc_array` assigns to each column.
+
+    Matchings are cached by pattern, because one can take several times as long as the factors.
+    """
     if not A.data.all():
         A = sp.csc_array(A, copy=True)
         A.eliminate_zeros()
