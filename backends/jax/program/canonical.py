@@ -213,7 +213,7 @@ _DEEPEST = 8  # rules inside of each other that are told apart
 
 
 def has_rule(equation: Any) -> bool:
-    """Does the operation have a custom derivative rule?"""
+    """Whether the operation has a custom derivative rule."""
     return equation.primitive.name in ("custom_jvp_call", "custom_vjp_call")
 
 
@@ -255,7 +255,7 @@ def _operands(equation: Any) -> list[Any]:
 
 
 def _moves(aval: Any) -> bool:
-    """Is its tangent non-trivial?"""
+    """Whether the dtype has a tangent space of its own, as integers have not."""
     return bool(jnp.issubdtype(aval.dtype, jnp.inexact))
 
 

@@ -45,7 +45,7 @@ class Recording(TorchDispatchMode):
 
     @abstractmethod
     def depends_on_x(self, x: torch.Tensor) -> bool:
-        """Does it depend on the argument?"""
+        """Whether it depends on the argument."""
 
     @abstractmethod
     def leave(self, func: Any) -> NoReturn:
@@ -137,11 +137,11 @@ def _in_forward_mode() -> bool:
 
 
 def is_recorded(x: torch.Tensor) -> bool:
-    """Does it depend on the argument of a function that is being recorded, so that its value varies by run?"""
+    """Whether it depends on the argument of a function that is being recorded, so that its value varies by run."""
     if not torch._C._len_torch_function_stack():
         return False
     modes = torch.overrides._get_current_function_mode_stack()
-    with torch._C.DisableTorchFunction():  # which would take what is looked at here for something of the user's
+    with torch._C.DisableTorchFunction():  # else the recorder would count these queries as operations of the user
         return any(isinstance(mode, Watch) and mode._tape.depends_on_x(x) for mode in modes)
 
 
@@ -160,7 +160,7 @@ def _has_own_derivative(x: torch.Tensor) -> bool:
 
 
 def _in_autograd_function() -> bool:
-    """Is this the forward of one? It runs without gradients, and means no cut."""
+    """Whether this is the forward pass of a custom function, which runs without gradients and cuts no derivative."""
     code = torch.autograd.Function.apply.__func__.__code__
     frame: FrameType | None = sys._getframe(2)
     while frame is not None and frame.f_code is not code:

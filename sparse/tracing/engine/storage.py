@@ -40,11 +40,11 @@ class View(NamedTuple):
 
     @property
     def positions(self) -> np.ndarray:
-        """Of its elements in the storage."""
+        """Positions of its elements in the storage."""
         return affine(self.offset, self.strides, self.shape)
 
     def is_all(self, size: int) -> bool:
-        """Does it hold all elements of a storage of this size, in their order?"""
+        """Whether it holds all elements of a storage of this size, in their order."""
         if self.offset or math.prod(self.shape) != size:
             return False
         return all(s == t or n == 1 for s, t, n in zip(self.strides, row_strides(self.shape), self.shape))
